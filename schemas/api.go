@@ -1,0 +1,130 @@
+package schemas
+
+import "time"
+
+// View is a session as clients see it: what `diapause ls` and `show` print with
+// --json. The names are stable.
+type View struct {
+	Name           string         `json:"name"` // tenant/id, or id for the default tenant
+	Tenant         Tenant         `json:"tenant"`
+	UID            UID            `json:"uid"`
+	State          State          `json:"state"`
+	Since          time.Time      `json:"since"`
+	Class          string         `json:"class"`
+	Driver         string         `json:"driver"`
+	Host           HostID         `json:"host"`
+	Program        string         `json:"program"`
+	MadeBy         string         `json:"made_by"`
+	TTY            bool           `json:"tty"`
+	PID            int            `json:"pid"`          // of the leader on its host; 0 unless it runs
+	RSSBytes       int64          `json:"rss_bytes"`    // of all its processes; 0 unless it runs
+	Processes      int            `json:"processes"`    // 0 unless it runs
+	IdleSeconds    float64        `json:"idle_seconds"` // since activity that counts; 0 unless it runs
+	Boot           string         `json:"boot"`
+	Generation     uint64         `json:"generation"`
+	Epoch          uint64         `json:"epoch"`
+	Version        uint64         `json:"version"`
+	Created        time.Time      `json:"created"`
+	LastTransition TransitionView `json:"last_transition"`
+	Snapshot       *SnapshotView  `json:"snapshot,omitempty"` // the head
+	Op             string         `json:"op,omitempty"`       // the operation under way
+	Failure        *Failure       `json:"failure,omitempty"`
+	Exit           *Exit          `json:"exit,omitempty"`
+}
+
+// TransitionView is a transition as clients see it.
+type TransitionView struct {
+	Version  uint64         `json:"version"`
+	Type     TransitionType `json:"type"`
+	State    State          `json:"state"` // that it led to
+	Reason   string         `json:"reason"`
+	Actor    string         `json:"actor"`
+	At       time.Time      `json:"at"`
+	Op       string         `json:"op,omitempty"`
+	Evidence *Evidence      `json:"evidence,omitempty"`
+	Stages   []Stage        `json:"stages,omitempty"`
+}
+
+// SnapshotView is a snapshot as clients see it.
+type SnapshotView struct {
+	ID           string    `json:"id"`
+	At           time.Time `json:"at"`
+	LogicalBytes int64     `json:"logical_bytes"`
+	NewBytes     int64     `json:"new_bytes"`
+	StoredBytes  int64     `json:"stored_bytes"`
+	Trigger      string    `json:"trigger,omitempty"`
+	Description  string    `json:"description,omitempty"`
+	RunID        string    `json:"run_id,omitempty"`
+	Head         bool      `json:"head,omitempty"`
+	Error        string    `json:"error,omitempty"` // why it can't be used
+}
+
+// Explanation says what stands between a session and its suspend or resume.
+type Explanation struct {
+	Name        string         `json:"name"`
+	State       State          `json:"state"`
+	Text        string         `json:"text"` // one line for a person
+	IdleSeconds float64        `json:"idle_seconds"`
+	GraceMS     int64          `json:"grace_ms"`
+	Blockers    []WaitingFor   `json:"blockers"` // what keeps it from being suspended
+	Next        time.Time      `json:"next,omitzero"`
+	Last        TransitionView `json:"last_transition"`
+}
+
+// WaitingFor is one reason why a session isn't suspended.
+type WaitingFor struct {
+	What  string    `json:"what"`
+	Until time.Time `json:"until,omitzero"` // unknown if zero
+}
+
+// Observed is what a host sees of its sessions, by uid.
+type Observed struct {
+	PID       int   `json:"pid"`
+	RSSBytes  int64 `json:"rss_bytes"`
+	Processes int   `json:"processes"`
+}
+
+// Request is what a client asks of the API; each verb uses the fields it needs.
+type Request struct {
+	Name        string      `json:"name,omitempty"`
+	Actor       string      `json:"actor,omitempty"`
+	Reason      string      `json:"reason,omitempty"`
+	Wait        Duration    `json:"wait,omitempty"` // how long the answer may take
+	Run         *RunRequest `json:"run,omitempty"`
+	To          string      `json:"to,omitempty"` // the new name of a fork
+	Snapshot    string      `json:"snapshot,omitempty"`
+	Clean       bool        `json:"clean,omitempty"` // of resume: start anew
+	Description string      `json:"description,omitempty"`
+	RunID       string      `json:"run_id,omitempty"`
+	Tenant      Tenant      `json:"tenant,omitempty"` // of list: only this one
+}
+
+// RunRequest is how a session is to run. It holds secrets and travels only on
+// the connection; the record keeps it sealed.
+type RunRequest struct {
+	Class   string `json:"class,omitempty"`
+	Driver  string `json:"driver,omitempty"`
+	MadeBy  string `json:"made_by,omitempty"`
+	Idle    *Idle  `json:"idle,omitempty"`
+	TTY     bool   `json:"tty,omitempty"`
+	Program string `json:"program"`
+	Spec    []byte `json:"spec"` // of the driver, JSON
+}
+
+// The codes of errors that the API answers, and the exit code that the client
+// gives each.
+const (
+	CodeFailed    = "failed"     // 1
+	CodeUsage     = "usage"      // 2
+	CodeNoSession = "no_session" // 3
+	CodeState     = "state"      // 4: refused because of the session's state
+	CodeTimeout   = "timeout"    // 5
+)
+
+// APIError is an error that the API answered.
+type APIError struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+func (e *APIError) Error() string { return e.Text }

@@ -1,0 +1,3 @@
+module github.com/diapause/diapause/schemas
+
+go 1.26.0

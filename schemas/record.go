@@ -1,0 +1,207 @@
+package schemas
+
+import "time"
+
+// State is where a session is in its life.
+type State string
+
+// The states of a session.
+const (
+	Starting   State = "starting"
+	Running    State = "running"
+	Suspending State = "suspending"
+	Suspended  State = "suspended"
+	Resuming   State = "resuming"
+	Exited     State = "exited"
+	Failed     State = "failed"
+	Deleted    State = "deleted"
+)
+
+// SessionRecord is the whole of what the system has agreed on about a session.
+// It lives under one key, so one compare-and-swap is one transition, its event
+// and the new state; the revisions of that key are the session's log.
+type SessionRecord struct {
+	UID     UID       `json:"uid"`
+	Tenant  Tenant    `json:"tenant"`
+	Session SessionID `json:"session"`
+	Version uint64    `json:"version"` // 1 for the first record of the key, then without gaps
+	Epoch   uint64    `json:"epoch"`   // grows with every change of owner, never falls
+	State   State     `json:"state"`
+	Since   time.Time `json:"since"` // when State was entered
+	Created time.Time `json:"created"`
+	Born    uint64    `json:"born_seq"` // the activity stream's last message then: older ones spoke of another session
+
+	Class   string `json:"class"`
+	Driver  string `json:"driver"`
+	Host    HostID `json:"host"`
+	MadeBy  string `json:"made_by"`           // "person" or "agent"
+	Program string `json:"program"`           // the command's first word, for lists
+	Spec    string `json:"spec,omitempty"`    // how to run it, sealed for the hosts: it holds secrets
+	Lineage string `json:"lineage,omitempty"` // where its snapshots go
+	Idle    *Idle  `json:"idle,omitempty"`    // the session's own rule in place of its class's
+	TTY     bool   `json:"tty,omitempty"`
+
+	Op         *Op      `json:"op,omitempty"`   // what a worker has to do
+	Head       *Head    `json:"head,omitempty"` // the snapshot that the session goes on from
+	Size       *Sizes   `json:"size,omitempty"` // of Head
+	Boot       string   `json:"boot,omitempty"` // how it came to run: clean, resume, fork, rollback
+	Generation uint64   `json:"generation"`     // how often it was started, resumed, forked or rolled back
+	Failure    *Failure `json:"failure,omitempty"`
+	Exit       *Exit    `json:"exit,omitempty"`
+	Seq        uint64   `json:"activity_seq"` // the last activity that a transition was decided on: older never wakes it
+
+	Transition Transition `json:"transition"` // what made this revision
+}
+
+// Name gives the session's full name.
+func (r SessionRecord) Name() Name { return Name{Tenant: r.Tenant, Session: r.Session} }
+
+// Idle is a session's own idle rule.
+type Idle struct {
+	Never bool  `json:"never,omitempty"`
+	Grace int64 `json:"grace_ms,omitempty"` // milliseconds without activity that counts
+}
+
+// The kinds of operation.
+const (
+	OpStart      = "start"
+	OpSuspend    = "suspend"
+	OpReap       = "reap" // kill what an image has replaced
+	OpResume     = "resume"
+	OpCheckpoint = "checkpoint"
+	OpRemove     = "remove"
+	OpKill       = "kill" // end its processes, keep its record
+)
+
+// Op is what the owner of a session has to do.
+type Op struct {
+	ID          string    `json:"id"`
+	Kind        string    `json:"kind"`
+	Claim       string    `json:"claim,omitempty"` // the worker process that works on it
+	Attempts    int       `json:"attempts,omitempty"`
+	Deadline    time.Time `json:"deadline"`         // when the sweep looks after it
+	Idle        bool      `json:"idle,omitempty"`   // decided for want of activity: anything that counts undoes it
+	Seq         uint64    `json:"activity_seq"`     // the last activity that the decision knew
+	Source      *Head     `json:"source,omitempty"` // the snapshot to restore
+	Boot        string    `json:"boot,omitempty"`   // what the restore will be reported as
+	Description string    `json:"description,omitempty"`
+	RunID       string    `json:"run_id,omitempty"`
+	Trigger     string    `json:"trigger,omitempty"`
+}
+
+// Sizes are the figures of a snapshot, in bytes.
+type Sizes struct {
+	At      time.Time `json:"at"`
+	Logical int64     `json:"logical_bytes"` // what was captured
+	New     int64     `json:"new_bytes"`     // of it, not in an earlier snapshot
+	Stored  int64     `json:"stored_bytes"`  // what that took in the store
+}
+
+// Failure is the last thing that went wrong, kept until it goes right.
+type Failure struct {
+	Text  string    `json:"text"`
+	Op    string    `json:"op"`              // the kind of operation that failed
+	Kind  string    `json:"kind,omitempty"`  // refused, transient, broken
+	Count int       `json:"count,omitempty"` // failures in a row of that kind of operation
+	At    time.Time `json:"at"`
+}
+
+// Exit is how a session ended by itself.
+type Exit struct {
+	Code   int       `json:"code"` // 128 + Signal if a signal ended it
+	Signal int       `json:"signal,omitempty"`
+	Reason string    `json:"reason,omitempty"` // "out of memory" and the like
+	At     time.Time `json:"at"`
+}
+
+// Transition is one change of a session: who made it, why, on what evidence,
+// and what it set.
+type Transition struct {
+	ID       string         `json:"id"` // fresh for every attempt; finds an attempt whose answer was lost
+	Type     TransitionType `json:"type"`
+	Reason   string         `json:"reason"`
+	Actor    string         `json:"actor"`
+	Op       string         `json:"op,omitempty"` // the operation it belongs to
+	Evidence *Evidence      `json:"evidence,omitempty"`
+	At       time.Time      `json:"at"`
+	Stages   []Stage        `json:"stages,omitempty"` // what the operation's steps took
+	Set      Set            `json:"set"`
+}
+
+// TransitionType names a change; session.Apply says which states each leaves
+// and reaches.
+type TransitionType string
+
+// The types of transition.
+const (
+	TRun              TransitionType = "run"
+	TForkNew          TransitionType = "fork"
+	TClaimed          TransitionType = "claimed"
+	TStarted          TransitionType = "started"
+	TStartFailed      TransitionType = "start_failed"
+	TSuspend          TransitionType = "suspend"
+	TSuspendAborted   TransitionType = "suspend_aborted"
+	TSuspendFailed    TransitionType = "suspend_failed"
+	TSuspended        TransitionType = "suspended"
+	TRevived          TransitionType = "revived"
+	TReaped           TransitionType = "reaped"
+	TResume           TransitionType = "resume"
+	TRestart          TransitionType = "restart"
+	TResumed          TransitionType = "resumed"
+	TResumeFailed     TransitionType = "resume_failed"
+	TCheckpoint       TransitionType = "checkpoint"
+	TCheckpointed     TransitionType = "checkpointed"
+	TCheckpointFailed TransitionType = "checkpoint_failed"
+	TExited           TransitionType = "exited"
+	TLost             TransitionType = "lost"
+	TKill             TransitionType = "kill"
+	TIdleRule         TransitionType = "idle_rule"
+	TRemove           TransitionType = "remove"
+	TRemoved          TransitionType = "removed"
+)
+
+// Set is what a transition changes besides the state. With it, folding the
+// transitions of a key gives the record back.
+type Set struct {
+	New     *NewSession `json:"new,omitempty"`
+	Host    HostID      `json:"host,omitempty"`
+	Claim   string      `json:"claim,omitempty"`
+	Op      *Op         `json:"op,omitempty"`
+	Head    *Head       `json:"head,omitempty"`
+	Size    *Sizes      `json:"size,omitempty"`
+	Failure *Failure    `json:"failure,omitempty"`
+	Exit    *Exit       `json:"exit,omitempty"`
+	Idle    *Idle       `json:"idle,omitempty"`
+}
+
+// NewSession is what a session is made with.
+type NewSession struct {
+	UID     UID       `json:"uid"`
+	Tenant  Tenant    `json:"tenant"`
+	Session SessionID `json:"session"`
+	Class   string    `json:"class"`
+	Driver  string    `json:"driver"`
+	MadeBy  string    `json:"made_by"`
+	Program string    `json:"program"`
+	Spec    string    `json:"spec,omitempty"`
+	Lineage string    `json:"lineage"`
+	TTY     bool      `json:"tty,omitempty"`
+	Born    uint64    `json:"born_seq"`
+}
+
+// Evidence is what a decision was made on.
+type Evidence struct {
+	Seq      uint64    `json:"activity_seq"`       // the last message of the activity stream that was known
+	Last     string    `json:"last,omitempty"`     // the kind of the last activity that counted
+	LastAt   time.Time `json:"last_at,omitzero"`   // and when it was accepted
+	IdleMS   int64     `json:"idle_ms,omitempty"`  // how long nothing counted
+	GraceMS  int64     `json:"grace_ms,omitempty"` // and how long that had to be
+	Activity string    `json:"activity,omitempty"` // the activity that undid or woke
+}
+
+// Stage is one measured step of an operation.
+type Stage struct {
+	Name  string `json:"name"`
+	MS    int64  `json:"ms"`
+	Bytes int64  `json:"bytes,omitempty"`
+}

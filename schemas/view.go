@@ -1,0 +1,31 @@
+package schemas
+
+import "path"
+
+// ViewTransition shows the transition that made a revision.
+func ViewTransition(r SessionRecord) TransitionView {
+	t := r.Transition
+	return TransitionView{
+		Version: r.Version, Type: t.Type, State: r.State, Reason: t.Reason, Actor: t.Actor, At: t.At,
+		Op: t.Op, Evidence: t.Evidence, Stages: t.Stages,
+	}
+}
+
+// ViewOf shows a record, without what only its host and the scheduler know.
+func ViewOf(r SessionRecord) View {
+	v := View{
+		Name: r.Name().String(), Tenant: r.Tenant, UID: r.UID, State: r.State, Since: r.Since, Class: r.Class, Driver: r.Driver,
+		Host: r.Host, Program: r.Program, MadeBy: r.MadeBy, TTY: r.TTY, Boot: r.Boot, Generation: r.Generation,
+		Epoch: r.Epoch, Version: r.Version, Created: r.Created, LastTransition: ViewTransition(r), Failure: r.Failure, Exit: r.Exit,
+	}
+	if r.Op != nil {
+		v.Op = r.Op.Kind
+	}
+	if r.Head != nil {
+		v.Snapshot = &SnapshotView{ID: path.Base(r.Head.Name), Head: true}
+		if r.Size != nil {
+			v.Snapshot.At, v.Snapshot.LogicalBytes, v.Snapshot.NewBytes, v.Snapshot.StoredBytes = r.Size.At, r.Size.Logical, r.Size.New, r.Size.Stored
+		}
+	}
+	return v
+}
