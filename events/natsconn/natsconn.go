@@ -1,0 +1,86 @@
+package natsconn
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// What a caller can act on; match with errors.Is.
+var (
+	// ErrUnreachable: nothing answers at the URL.
+	ErrUnreachable = errors.New("no NATS server answers")
+	// ErrRefused: the server doesn't accept the credentials.
+	ErrRefused = errors.New("the NATS server refuses the credentials")
+	// ErrCredentials: the file with the credentials can't be used.
+	ErrCredentials = errors.New("the credentials can't be used")
+)
+
+// handshakeLimit is how long one try to connect may take.
+const handshakeLimit = 10 * time.Second
+
+// reconnectWait is the pause between tries to get a lost connection back.
+const reconnectWait = 500 * time.Millisecond
+
+// Connect opens a connection to the server at url, which may be a list with
+// commas. credsFile may be empty: then the server takes it for an
+// unauthenticated client. name is what the server's administrators see.
+//
+// The first connection is tried once, for at most ten seconds or until the
+// deadline of ctx; once it is there, it is kept for good: a lost one is tried
+// again and again. opts come last and win.
+func Connect(ctx context.Context, url, credsFile, name string, opts ...nats.Option) (*nats.Conn, error) {
+	limit := handshakeLimit
+	if end, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(end))
+	}
+	if err := ctx.Err(); err != nil || limit <= 0 {
+		return nil, fmt.Errorf("connect to NATS at %s: %w", url, cmp.Or(err, context.DeadlineExceeded))
+	}
+	all := []nats.Option{
+		nats.Name(name), nats.Timeout(limit), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+	}
+	if credsFile != "" {
+		auth, err := credentials(credsFile)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, auth)
+	}
+	nc, err := nats.Connect(url, append(all, opts...)...)
+	if err != nil {
+		return nil, explain(err, url, credsFile)
+	}
+	return nc, nil
+}
+
+// explain says what a person can do about a failed connection.
+func explain(err error, url, credsFile string) error {
+	switch {
+	case errors.Is(err, nats.ErrNoServers):
+		return fmt.Errorf("%w at %s: start one with `diapause up`, or give the address of yours with --url", ErrUnreachable, url)
+	case refused(err) && credsFile == "":
+		return fmt.Errorf("%w at %s: it wants some; give a file with --creds (%w)", ErrRefused, url, err)
+	case refused(err):
+		return fmt.Errorf("%w of %s at %s: is it the file of this server? (%w)", ErrRefused, credsFile, url, err)
+	case timedOut(err):
+		return fmt.Errorf("%w at %s in time: something listens there but doesn't speak NATS, or is too busy (%w)", ErrUnreachable, url, err)
+	}
+	return fmt.Errorf("connect to NATS at %s: %w", url, err)
+}
+
+func refused(err error) bool {
+	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||
+		errors.Is(err, nats.ErrAuthRevoked) || errors.Is(err, nats.ErrAccountAuthExpired) ||
+		errors.Is(err, nats.ErrNkeysNotSupported)
+}
+
+func timedOut(err error) bool {
+	var network net.Error
+	return errors.Is(err, nats.ErrTimeout) || errors.As(err, &network) && network.Timeout()
+}

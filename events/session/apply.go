@@ -1,0 +1,180 @@
+package session
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// ErrIllegal is the answer to a transition that the session's state doesn't
+// allow.
+var ErrIllegal = errors.New("the session's state doesn't allow that")
+
+// rule says what a transition leaves and reaches. An empty to keeps the state.
+type rule struct {
+	from  []schemas.State
+	to    schemas.State
+	owner bool // the owner changes: the epoch grows
+	set   func(*schemas.SessionRecord, schemas.Transition)
+}
+
+// none stands for a key that has no record yet.
+const none schemas.State = ""
+
+var (
+	alive  = []schemas.State{schemas.Running, schemas.Suspending}
+	ended  = []schemas.State{schemas.Exited, schemas.Failed}
+	onHost = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming}
+	driven = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Deleted, schemas.Failed}
+	living = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed}
+)
+
+var rules = map[schemas.TransitionType]rule{
+	schemas.TRun:              {from: []schemas.State{none, schemas.Deleted}, to: schemas.Starting, owner: true, set: setNew},
+	schemas.TForkNew:          {from: []schemas.State{none, schemas.Deleted}, to: schemas.Resuming, owner: true, set: setNew},
+	schemas.TClaimed:          {from: driven, set: setClaim},
+	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, set: setRunning},
+	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setDone},
+	schemas.TSuspend:          {from: []schemas.State{schemas.Running}, to: schemas.Suspending, owner: true, set: setOp},
+	schemas.TSuspendAborted:   {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
+	schemas.TSuspendFailed:    {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
+	schemas.TSuspended:        {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, set: setHead},
+	schemas.TRevived:          {from: []schemas.State{schemas.Suspended}, to: schemas.Running, owner: true, set: setDone},
+	schemas.TReaped:           {from: []schemas.State{schemas.Suspended}, set: setDone},
+	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed}, to: schemas.Resuming, owner: true, set: setOp},
+	schemas.TRestart:          {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
+	schemas.TResumed:          {from: []schemas.State{schemas.Resuming}, to: schemas.Running, set: setRunning},
+	schemas.TResumeFailed:     {from: []schemas.State{schemas.Resuming}, to: schemas.Suspended, set: setDone},
+	schemas.TCheckpoint:       {from: []schemas.State{schemas.Running}, set: setOp},
+	schemas.TCheckpointed:     {from: []schemas.State{schemas.Running}, set: setHead},
+	schemas.TCheckpointFailed: {from: []schemas.State{schemas.Running}, set: setDone},
+	schemas.TKill:             {from: []schemas.State{schemas.Running}, set: setOp},
+	schemas.TExited:           {from: alive, to: schemas.Exited, set: setExit},
+	schemas.TLost:             {from: onHost, to: schemas.Failed, set: setDone},
+	schemas.TIdleRule:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Idle = t.Set.Idle }},
+	schemas.TRemove:           {from: living, to: schemas.Deleted, owner: true, set: setOp},
+	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
+}
+
+// Apply gives the record that the transition makes of r; the zero record stands
+// for a key that has none. It never changes r. An error wraps ErrIllegal.
+func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord, error) {
+	rule, ok := rules[t.Type]
+	if !ok {
+		return r, fmt.Errorf("transition %q: no such type: %w", t.Type, ErrIllegal)
+	}
+	if !slices.Contains(rule.from, r.State) {
+		return r, fmt.Errorf("%s a session that is %s: %w", t.Type, orNone(r.State), ErrIllegal)
+	}
+	if (t.Type == schemas.TRun || t.Type == schemas.TForkNew) && t.Set.New == nil {
+		return r, fmt.Errorf("%s without a session: %w", t.Type, ErrIllegal)
+	}
+	out := r
+	out.Version++
+	if rule.owner {
+		out.Epoch++
+	}
+	if rule.to != "" && rule.to != r.State {
+		out.State, out.Since = rule.to, t.At
+	}
+	if rule.set != nil {
+		rule.set(&out, t)
+	}
+	if t.Evidence != nil {
+		out.Seq = max(out.Seq, t.Evidence.Seq)
+	}
+	out.Transition = t
+	return out, nil
+}
+
+// Can reports whether Apply would take a transition of type t from state s.
+func Can(s schemas.State, t schemas.TransitionType) bool { return slices.Contains(rules[t].from, s) }
+
+func orNone(s schemas.State) string {
+	if s == none {
+		return "not there"
+	}
+	return string(s)
+}
+
+func setNew(r *schemas.SessionRecord, t schemas.Transition) {
+	n := t.Set.New
+	*r = schemas.SessionRecord{
+		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
+		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, MadeBy: n.MadeBy,
+		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Born: n.Born,
+		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
+	}
+}
+
+func setOp(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Op = t.Set.Op
+	if t.Set.Host != "" {
+		r.Host = t.Set.Host
+	}
+	if r.State == schemas.Starting || r.State == schemas.Resuming {
+		r.Exit = nil
+	}
+}
+
+func setClaim(r *schemas.SessionRecord, t schemas.Transition) {
+	if r.Op == nil {
+		return
+	}
+	op := *r.Op
+	op.Claim = t.Set.Claim
+	op.Attempts++
+	r.Op = &op
+}
+
+func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Boot = "clean"
+	if r.Op != nil && r.Op.Boot != "" {
+		r.Boot = r.Op.Boot
+	}
+	if r.Op != nil && r.Op.Source != nil {
+		r.Head = r.Op.Source
+	}
+	if t.Set.Size != nil {
+		r.Size = t.Set.Size
+	}
+	r.Generation++
+	r.Op, r.Failure, r.Exit = nil, nil, nil
+}
+
+// setHead makes a new snapshot the one to go on from. The op that it leaves is
+// what remains to be done: the kill, after a suspend; nothing, after a
+// checkpoint.
+func setHead(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Head, r.Size, r.Op, r.Failure = t.Set.Head, t.Set.Size, t.Set.Op, nil
+}
+
+func setExit(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Exit, r.Op = t.Set.Exit, nil
+}
+
+func setDone(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Op = nil
+	switch {
+	case t.Set.Failure != nil:
+		r.Failure = t.Set.Failure
+	case t.Type == schemas.TReaped, t.Type == schemas.TRemoved, t.Type == schemas.TSuspendAborted:
+	default:
+		r.Failure = nil
+	}
+	if t.Type == schemas.TRemoved {
+		r.Spec, r.Head, r.Size = "", nil, nil
+	}
+}
+
+// BootOf says what going on from the record's head will be: a fork, until the
+// session has a snapshot in its own lineage; else a resume.
+func BootOf(r schemas.SessionRecord) string {
+	if r.Head != nil && !strings.HasPrefix(r.Head.Name, string(r.Tenant)+"/"+r.Lineage+"/") {
+		return "fork"
+	}
+	return "resume"
+}

@@ -1,0 +1,112 @@
+package session_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+var allTypes = []schemas.TransitionType{
+	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
+	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
+	schemas.TRestart, schemas.TResumed, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TRemoved,
+}
+
+func drawTransition(t *rapid.T) schemas.Transition {
+	tr := schemas.Transition{
+		ID: rapid.StringN(1, 4, 8).Draw(t, "id"), Type: rapid.SampledFrom(allTypes).Draw(t, "type"), Reason: "r", Actor: "a",
+		At: t0.Add(time.Duration(rapid.IntRange(0, 1000).Draw(t, "at")) * time.Second),
+	}
+	tr.Evidence = &schemas.Evidence{Seq: uint64(rapid.IntRange(0, 50).Draw(t, "seq"))}
+	tr.Set.Op = &schemas.Op{ID: "op", Kind: schemas.OpSuspend, Source: &schemas.Head{Name: "default/l/snaps/1-1"}}
+	tr.Set.Head = &schemas.Head{Name: "default/l/snaps/2-3", Digest: "d"}
+	tr.Set.Exit = &schemas.Exit{Code: 3}
+	tr.Set.New = &schemas.NewSession{UID: schemas.UID(rapid.StringMatching("[a-z]{4}").Draw(t, "uid")), Tenant: "default", Session: "work", Class: "web"}
+	if rapid.Bool().Draw(t, "failed") {
+		tr.Set.Failure = &schemas.Failure{Text: "x", Op: "suspend", Count: 1}
+	}
+	return tr
+}
+
+// Whatever happens, in whatever order: a refused transition changes nothing, an
+// accepted one raises the version by one and never lowers the epoch, and what a
+// record says survives being stored and folded again.
+func TestApplyKeepsTheLog(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var rec schemas.SessionRecord
+		var log []schemas.Transition
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			tr := drawTransition(t)
+			next, err := session.Apply(rec, tr)
+			if err != nil {
+				if !errors.Is(err, session.ErrIllegal) || !reflect.DeepEqual(next, rec) {
+					t.Fatalf("%s refused with %v, record %+v", tr.Type, err, next)
+				}
+				continue
+			}
+			if next.Version != rec.Version+1 || next.Epoch < rec.Epoch || next.Seq < rec.Seq && next.UID == rec.UID {
+				t.Fatalf("%s: version %d → %d, epoch %d → %d, seq %d → %d", tr.Type, rec.Version, next.Version, rec.Epoch, next.Epoch, rec.Seq, next.Seq)
+			}
+			if next.State != rec.State && !next.Since.Equal(tr.At) {
+				t.Fatalf("%s entered %s at %v, recorded as %v", tr.Type, next.State, tr.At, next.Since)
+			}
+			rec, log = reread(t, next), append(log, tr)
+		}
+		var folded schemas.SessionRecord
+		for _, tr := range log {
+			var err error
+			if folded, err = session.Apply(folded, tr); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := reread(t, folded); !reflect.DeepEqual(got, rec) {
+			t.Fatalf("folding the log gives\n%+v\nthe record is\n%+v", got, rec)
+		}
+	})
+}
+
+func reread(t *rapid.T, r schemas.SessionRecord) schemas.SessionRecord {
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out schemas.SessionRecord
+	if err := json.Unmarshal(data, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// Only these change the owner, and each does.
+func TestEpochGrowsWithTheOwner(t *testing.T) {
+	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted}
+	owners := map[schemas.TransitionType]bool{
+		schemas.TRun: true, schemas.TForkNew: true, schemas.TSuspend: true, schemas.TRevived: true,
+		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true,
+	}
+	for _, typ := range allTypes {
+		legal := 0
+		for _, s := range states {
+			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}}}
+			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7}, tr)
+			if err != nil {
+				continue
+			}
+			legal++
+			if grew := next.Epoch == 8; grew != owners[typ] {
+				t.Errorf("%s from %q: epoch %d", typ, s, next.Epoch)
+			}
+		}
+		if legal == 0 {
+			t.Errorf("%s is legal from no state", typ)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package statekv
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/stream"
+)
+
+// Watch calls fn with the last revision of every record, then with each new
+// one, from one goroutine, until ctx ends. caughtUp is called once, when all
+// that was there at the beginning has been delivered.
+func (s *Store) Watch(ctx context.Context, fn func(Versioned), caughtUp func()) error {
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decode(msg.Data(), meta.Sequence.Stream)
+		if err != nil {
+			return fmt.Errorf("%s: %w", msg.Subject(), err)
+		}
+		fn(v)
+		return nil
+	}, caughtUp, func() {})
+}
+
+// Log calls fn with every revision of every record in the order of the log, up
+// to the last that is there now.
+func (s *Store) Log(ctx context.Context, fn func(Versioned) error) error {
+	info, err := s.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
+	}
+	if info.State.Msgs == 0 {
+		return nil
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
+	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decode(msg.Data(), meta.Sequence.Stream)
+		if err != nil {
+			return fmt.Errorf("%s: %w", msg.Subject(), err)
+		}
+		if err := fn(v); err != nil {
+			return err
+		}
+		if meta.Sequence.Stream >= info.State.LastSeq {
+			stop()
+		}
+		return nil
+	}, func() {}, func() {})
+}

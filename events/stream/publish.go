@@ -1,0 +1,53 @@
+package stream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Publisher puts messages on the streams and waits until they are stored.
+type Publisher struct {
+	JS jetstream.JetStream
+}
+
+// Activity publishes one piece of activity and gives its sequence. A lease's
+// message is dropped by the server once it has run out.
+func (p Publisher) Activity(ctx context.Context, n schemas.Name, k schemas.Kind, key string, a schemas.Activity) (uint64, error) {
+	data, err := json.Marshal(a)
+	if err != nil {
+		return 0, fmt.Errorf("encode activity of %s: %w", n, err)
+	}
+	ack, err := p.JS.Publish(ctx, schemas.ActivitySubject(n, k, key), data)
+	if err != nil {
+		return 0, fmt.Errorf("publish activity of %s: %w", n, err)
+	}
+	return ack.Sequence, nil
+}
+
+// Command wakes the worker of a host for a session.
+func (p Publisher) Command(ctx context.Context, host schemas.HostID, n schemas.Name, c schemas.Command) error {
+	subject := fmt.Sprintf("%s.%s.%s", schemas.SubjectCommand, host, n.Key())
+	return p.publish(ctx, subject, c)
+}
+
+// Event publishes what happened.
+func (p Publisher) Event(ctx context.Context, e schemas.Event) error {
+	subject := fmt.Sprintf("%s.%s.%s.%s", schemas.SubjectEvent, e.Tenant, e.Session, e.Type)
+	return p.publish(ctx, subject, e)
+}
+
+func (p Publisher) publish(ctx context.Context, subject string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode message for %s: %w", subject, err)
+	}
+	if _, err := p.JS.Publish(ctx, subject, data); err != nil {
+		return fmt.Errorf("publish %s: %w", subject, err)
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Partitions is how many parts the activity subjects are spread over by the
+// server, so that the work can be split later without renaming anything.
+// Changing it remaps every session.
+const Partitions = 64
+
+// DefaultPrefix is in front of every stream and bucket name.
+const DefaultPrefix = "DIAPAUSE_"
+
+// reached by no session: KV's own bound of 64 would either drop the oldest
+// revisions in silence or refuse every write for ever.
+const unbounded = int64(1) << 40
+
+// Names are the names of the streams and buckets under a prefix.
+type Names struct{ prefix string }
+
+// NamesWith gives the names under a prefix; DefaultPrefix if it is empty.
+func NamesWith(prefix string) Names {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	return Names{prefix}
+}
+
+// Activity names the stream of activity.
+func (n Names) Activity() string { return n.prefix + "ACTIVITY" }
+
+// Commands names the work queue of the hosts.
+func (n Names) Commands() string { return n.prefix + "COMMANDS" }
+
+// Events names the stream of what happens without changing a state.
+func (n Names) Events() string { return n.prefix + "EVENTS" }
+
+// Sessions names the KV bucket of session records.
+func (n Names) Sessions() string { return n.prefix + "sessions" }
+
+// Hosts names the KV bucket of hosts.
+func (n Names) Hosts() string { return n.prefix + "hosts" }
+
+// SessionStream names the stream behind the bucket of session records.
+func (n Names) SessionStream() string { return "KV_" + n.Sessions() }
+
+// SessionSubject is where a session's revisions are stored.
+func (n Names) SessionSubject(name schemas.Name) string {
+	return "$KV." + n.Sessions() + "." + name.Key()
+}
+
+// Ensure makes the streams and buckets, or brings existing ones to what they
+// have to be. replicas is 1 for an embedded server, 3 in a cluster.
+func Ensure(ctx context.Context, js jetstream.JetStream, n Names, replicas int) error {
+	for _, cfg := range n.configs(replicas) {
+		if err := ensure(ctx, js, cfg); err != nil {
+			return fmt.Errorf("make stream %s: %w", cfg.Name, err)
+		}
+	}
+	return nil
+}
+
+func ensure(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) error {
+	s, err := js.CreateStream(ctx, cfg)
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		s, err = js.UpdateStream(ctx, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	// A client that makes the bucket in the ordinary way turns these on again:
+	// direct reads answer from replicas that may be behind, a rollup header on
+	// one key wipes the whole stream.
+	got := s.CachedInfo().Config
+	if got.AllowDirect || got.AllowRollup {
+		return fmt.Errorf("direct reads or rollups are on, and the server keeps them on; delete the stream or use another prefix")
+	}
+	return nil
+}
+
+func (n Names) configs(replicas int) []jetstream.StreamConfig {
+	base := func(name string, subjects ...string) jetstream.StreamConfig {
+		return jetstream.StreamConfig{
+			Name: name, Subjects: subjects, Storage: jetstream.FileStorage, Replicas: replicas,
+			Retention: jetstream.LimitsPolicy, Discard: jetstream.DiscardOld, MaxMsgSize: 512 << 10,
+		}
+	}
+	activity := base(n.Activity(), schemas.SubjectActivity+".*.*.>")
+	activity.Description = "what services say of sessions; the last word of each kind"
+	activity.MaxMsgsPerSubject, activity.MaxAge, activity.AllowMsgTTL = 1, 30*24*time.Hour, true
+	activity.MaxMsgSize, activity.MaxBytes = 16<<10, 1<<30 // strangers may publish: bounded, whatever they do
+	activity.SubjectTransform = &jetstream.SubjectTransformConfig{
+		Source:      schemas.SubjectActivity + ".*.*.>",
+		Destination: fmt.Sprintf("%s.{{partition(%d,1,2)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", schemas.SubjectStored, Partitions),
+	}
+	sessions := base(n.SessionStream(), "$KV."+n.Sessions()+".>")
+	sessions.Description = "session records; every revision is a transition"
+	sessions.MaxMsgsPerSubject, sessions.DenyDelete = unbounded, true
+	sessions.Discard = jetstream.DiscardNew
+	sessions.RePublish = &jetstream.RePublish{Source: "$KV." + n.Sessions() + ".>", Destination: schemas.SubjectSession + ".>"}
+	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
+	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
+	events := base(n.Events(), schemas.SubjectEvent+".>")
+	events.Description = "what happens without changing a session's state"
+	events.MaxAge, events.DenyDelete = 365*24*time.Hour, true
+	commands := base(n.Commands(), schemas.SubjectCommand+".>")
+	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
+	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
+	return []jetstream.StreamConfig{activity, sessions, hosts, events, commands}
+}
