@@ -1,0 +1,97 @@
+package image
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// lineage is the place of one lineage in the store.
+type lineage struct {
+	tenant schemas.Tenant
+	id     string
+}
+
+func newLineage(tenant schemas.Tenant, id string) (lineage, error) {
+	if !schemas.ValidToken(string(tenant)) {
+		return lineage{}, fmt.Errorf("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", tenant)
+	}
+	if !schemas.ValidToken(id) {
+		return lineage{}, fmt.Errorf("lineage %q: want 1 to 64 of A-Z a-z 0-9 _ -", id)
+	}
+	return lineage{tenant, id}, nil
+}
+
+func (l lineage) prefix() string { return string(l.tenant) + "/" + l.id + "/" }
+
+func (l lineage) keys() string  { return l.prefix() + "keys/" }
+func (l lineage) packs() string { return l.prefix() + "packs/" }
+func (l lineage) snaps() string { return l.prefix() + "snaps/" }
+
+func (l lineage) key(kid string) string   { return l.keys() + kid + ".age" }
+func (l lineage) pack(name string) string { return l.packs() + name + ".age" }
+func (l lineage) ids(name string) string  { return l.packs() + name + ".ids.age" }
+
+func (l lineage) snap(epoch, seq uint64) string {
+	return fmt.Sprintf("%s%d-%d", l.snaps(), epoch, seq)
+}
+
+// kidOf reads the kid from the name of a key object, of which there may be more
+// than one for a key: "<kid>.age", "<kid>-<anything>.age".
+func (l lineage) kidOf(key string) string {
+	kid, _, _ := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(key, l.keys()), ".age"), "-")
+	return kid
+}
+
+// parseSnap reads the epoch and sequence from a snapshot's object name, and
+// accepts only what snap writes.
+func (l lineage) parseSnap(name string) (epoch, seq uint64, err error) {
+	e, s, _ := strings.Cut(strings.TrimPrefix(name, l.snaps()), "-")
+	epoch, err1 := strconv.ParseUint(e, 10, 64)
+	seq, err2 := strconv.ParseUint(s, 10, 64)
+	if err1 != nil || err2 != nil || l.snap(epoch, seq) != name {
+		return 0, 0, fmt.Errorf("%q is not the name of a snapshot: want %s<epoch>-<seq>", name, l.snaps())
+	}
+	return epoch, seq, nil
+}
+
+// lineageOf reads the lineage from the name of a snapshot.
+func lineageOf(snap string) (lineage, error) {
+	tenant, rest, _ := strings.Cut(snap, "/")
+	id, _, _ := strings.Cut(rest, "/")
+	l, err := newLineage(schemas.Tenant(tenant), id)
+	if err != nil {
+		return lineage{}, fmt.Errorf("snapshot %q: %w", snap, err)
+	}
+	if _, _, err := l.parseSnap(snap); err != nil {
+		return lineage{}, err
+	}
+	return l, nil
+}
+
+// SnapshotID gives the short form of a snapshot's name that people use:
+// "<epoch>-<seq>".
+func SnapshotID(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// SnapshotName gives the object name of the snapshot of an epoch and sequence.
+func SnapshotName(tenant schemas.Tenant, lineageID string, epoch, seq uint64) string {
+	return lineage{tenant, lineageID}.snap(epoch, seq)
+}
+
+// randomName is 16 random bytes in hex.
+func randomName() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// isHex reports whether s is n lower-case hex digits.
+func isHex(s string, n int) bool {
+	return len(s) == n && !strings.ContainsFunc(s, func(r rune) bool {
+		return (r < '0' || r > '9') && (r < 'a' || r > 'f')
+	})
+}

@@ -1,0 +1,256 @@
+package image
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"filippo.io/age"
+
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+)
+
+// frameID names a frame: the pack's place in the index, the frame's in the pack.
+type frameID struct{ pack, frame int32 }
+
+// spanID names a MiB of a pack as stored.
+type spanID struct{ pack, span int32 }
+
+// packReader reads one pack.
+type packReader struct {
+	r      *Reader
+	number int32
+	name   string // of the object
+	ref    schemas.ImagePack
+	spans  []string // SHA-256 of each MiB
+	frames []frame
+	ahead  atomic.Bool // it is being read from end to end
+	begun  atomic.Bool // somebody has come to it
+	next   *packReader // which the image needs after this one, if any
+
+	mu    sync.Mutex
+	plain io.ReaderAt // the compressed frames; nil until first used
+}
+
+// frame is a frame's place in its pack.
+type frame struct {
+	offset, size int64 // in the decrypted pack
+	page, pages  int64
+}
+
+func newPackReader(r *Reader, number int32, ref schemas.ImagePack, x indexPack) *packReader {
+	p := &packReader{r: r, number: number, name: r.place.pack(ref.Name), ref: ref, spans: x.Spans}
+	var next frame
+	for _, f := range x.Frames {
+		next.size, next.pages = f[0], f[1]
+		p.frames = append(p.frames, next)
+		next.offset, next.page = next.offset+f[0], next.page+f[1]
+	}
+	return p
+}
+
+// frameOf finds the frame that holds a page.
+func (p *packReader) frameOf(page int64) int {
+	return sort.Search(len(p.frames), func(i int) bool { return p.frames[i].page > page }) - 1
+}
+
+// open decrypts the pack's header, if that hasn't been done, and returns the
+// decrypted pack.
+func (p *packReader) open() (io.ReaderAt, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.plain != nil {
+		return p.plain, nil
+	}
+	id, err := p.r.identity(p.ref.KID)
+	if err != nil {
+		return nil, err
+	}
+	plain, size, err := age.DecryptReaderAt(ciphertext{p}, p.ref.Size, id)
+	if err != nil {
+		return nil, p.failed(err)
+	}
+	if last := p.frames[len(p.frames)-1]; size != last.offset+last.size {
+		return nil, p.failed(fmt.Errorf("%d bytes decrypted, its frames have %d", size, last.offset+last.size))
+	}
+	p.plain = plain
+	return plain, nil
+}
+
+// failed marks an error as damage, unless the store failed or the bytes are known
+// to be wrong already.
+func (p *packReader) failed(err error) error {
+	if errors.Is(err, errStore) || errors.Is(err, ErrCorrupt) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", p.name, ageError(err))
+}
+
+// errStore marks errors of the store on their way through age.
+var errStore = errors.New("read pack")
+
+// decode fetches, decrypts and decompresses one frame.
+func (p *packReader) decode(f frame) ([]byte, error) {
+	plain, err := p.open()
+	if err != nil {
+		return nil, err
+	}
+	stored := make([]byte, f.size)
+	if n, err := plain.ReadAt(stored, f.offset); n < len(stored) {
+		return nil, p.failed(err)
+	}
+	size := int(f.pages * PageSize)
+	data, err := p.r.zstd.DecodeAll(stored, make([]byte, 0, size))
+	if err == nil && len(data) != size {
+		err = fmt.Errorf("%d bytes instead of %d", len(data), size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: decompress frame: %w", ErrCorrupt, p.name, err)
+	}
+	return data, nil
+}
+
+// ciphertext is the pack as stored, of which no byte is given out unverified.
+type ciphertext struct{ *packReader }
+
+func (c ciphertext) ReadAt(b []byte, off int64) (n int, err error) {
+	for n < len(b) {
+		if off >= c.ref.Size {
+			return n, io.EOF
+		}
+		span, err := c.span(int32(off / spanSize))
+		if err != nil {
+			return n, err
+		}
+		m := copy(b[n:], span[off%spanSize:])
+		n, off = n+m, off+int64(m)
+	}
+	return n, nil
+}
+
+// span returns one verified MiB. Where the pack is read from end to end, all that
+// follows is fetched by the same request.
+func (p *packReader) span(i int32) ([]byte, error) {
+	s, mine := p.r.spans.claim(spanID{p.number, i})
+	if !mine {
+		return s.wait()
+	}
+	slots := []*slot[spanID]{s}
+	for next := i + 1; p.ahead.Load() && int(next) < len(p.spans) && len(slots) < aheadSpans; next++ {
+		s, mine := p.r.spans.claim(spanID{p.number, next})
+		if !mine {
+			break
+		}
+		slots = append(slots, s)
+	}
+	if !p.r.background(func() { p.fetch(slots) }) {
+		p.finish(slots, p.r.ctx.Err())
+	}
+	return s.wait()
+}
+
+// aheadSpans is how many MiB are fetched by one request: a pack of usual size.
+const aheadSpans = 17
+
+// fetch reads neighbouring spans and verifies each.
+func (p *packReader) fetch(slots []*slot[spanID]) {
+	first := int64(slots[0].key.span)
+	length := min(int64(len(slots))*spanSize, p.ref.Size-first*spanSize)
+	body, err := p.r.store.Get(p.r.ctx, p.name, first*spanSize, length)
+	if errors.Is(err, objectstore.ErrNotFound) {
+		p.finish(slots, fmt.Errorf("%w: %s is missing", ErrCorrupt, p.name))
+		return
+	}
+	if err != nil {
+		p.finish(slots, fmt.Errorf("%w: %w", errStore, err))
+		return
+	}
+	defer body.Close()
+	for i, s := range slots {
+		data, err := p.readSpan(body, s.key.span)
+		if err != nil {
+			p.finish(slots[i:], err)
+			return
+		}
+		p.r.spans.finish(s, data, nil)
+	}
+}
+
+func (p *packReader) readSpan(body io.Reader, span int32) ([]byte, error) {
+	data := make([]byte, min(spanSize, p.ref.Size-int64(span)*spanSize))
+	_, err := io.ReadFull(body, data)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fmt.Errorf("%w: %s is cut short", ErrCorrupt, p.name)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s: %w", errStore, p.name, err)
+	case hexDigest(data) != p.spans[span]:
+		return nil, fmt.Errorf("%w: %s is not what was written, from byte %d on", ErrCorrupt, p.name, int64(span)*spanSize)
+	}
+	return data, nil
+}
+
+func (p *packReader) finish(slots []*slot[spanID], err error) {
+	for _, s := range slots {
+		p.r.spans.finish(s, nil, err)
+	}
+}
+
+// frame returns one decoded frame.
+func (r *Reader) frame(id frameID) ([]byte, error) {
+	s, mine := r.frames.claim(id)
+	if mine {
+		r.fill(s)
+	}
+	return s.wait()
+}
+
+func (r *Reader) fill(s *slot[frameID]) {
+	p := r.packs[s.key.pack]
+	data, err := p.decode(p.frames[s.key.frame])
+	r.frames.finish(s, data, err)
+}
+
+// frameAhead returns one decoded frame. In the background it has the frames
+// decoded that the image needs next, and the next pack fetched while this one is
+// used.
+func (r *Reader) frameAhead(id frameID) ([]byte, error) {
+	p := r.packs[id.pack]
+	p.ahead.Store(true)
+	if p.next != nil && !p.begun.Swap(true) {
+		p.next.ahead.Store(true)
+		r.background(func() { p.next.open() }) // whoever needs it meets its error
+	}
+	s, mine := r.frames.claim(id)
+	at := int(r.spot[id])
+	for _, next := range r.order[at+1 : min(at+1+aheadFrames*cap(r.cores), len(r.order))] {
+		r.prefetch(next)
+	}
+	if mine {
+		r.fill(s)
+	}
+	return s.wait()
+}
+
+// aheadFrames is how many frames are decoded ahead for each core.
+const aheadFrames = 3
+
+func (r *Reader) prefetch(id frameID) {
+	s, mine := r.frames.claim(id)
+	if !mine {
+		return
+	}
+	r.packs[id.pack].ahead.Store(true)
+	started := r.background(func() {
+		r.cores <- struct{}{}
+		r.fill(s)
+		<-r.cores
+	})
+	if !started {
+		r.frames.finish(s, nil, r.ctx.Err())
+	}
+}

@@ -1,0 +1,237 @@
+package image
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Writer writes one image. Its methods are for one goroutine; Abort may be called
+// at any time after them.
+//
+// It holds at most some 60 MiB of content on two cores, whatever the size of the
+// image (three packs of 17 MiB, and 2 MiB for each of 2·cores+2 frames), and
+// besides about 40 bytes for each distinct page that is not zero. Nothing but
+// ciphertext leaves the process.
+type Writer struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	store  objectstore.Store
+	opts   WriteOptions
+	place  lineage
+	begin  time.Time
+
+	key     LineageKey
+	wrapped []byte // the key object still to be stored, if the key is new
+	hash    hashKey
+	hasher  hasher
+	base    *Base
+	packer  *packer
+
+	frame   *frameJob // being filled
+	chunk   []byte    // read buffer
+	known   map[pageID]uint32
+	next    uint32 // number of the next new page
+	entries []Entry
+	content []extents // of each entry
+	stats   Stats
+
+	err       error // the first failure; the writer is of no more use
+	done      bool  // committed, or aborted
+	uncertain bool  // the header may be in the store: keep what it names
+	result    *index
+	head      Head
+	header    schemas.ImageHeader
+}
+
+// Create begins an image. ctx governs all that is stored until Commit. The caller
+// calls Commit or Abort in the end.
+//
+// Without a Key, a Base or a Parent of the same lineage the image gets a lineage
+// key of its own; no secret is needed in any case. A Base that isn't of the
+// Parent, or whose packs are not all there any more, is left aside and the image
+// is written in full: Stats.Full tells.
+func Create(ctx context.Context, store objectstore.Store, o WriteOptions) (*Writer, error) {
+	if o.Time.IsZero() {
+		o.Time = time.Now()
+	}
+	o.Time = o.Time.UTC().Round(0)
+	if o.cuts == (cuts{}) {
+		o.cuts = usual
+	}
+	place, err := newLineage(o.Tenant, o.Lineage)
+	if err != nil {
+		return nil, fmt.Errorf("create image: %w", err)
+	}
+	w := &Writer{store: store, opts: o, place: place, begin: time.Now(), known: map[pageID]uint32{}}
+	if err := w.prepare(ctx); err != nil {
+		return nil, fmt.Errorf("create image %s: %w", place.snap(o.Epoch, o.Seq), err)
+	}
+	return w, nil
+}
+
+func (w *Writer) prepare(ctx context.Context) error {
+	if len(w.opts.Signer) != ed25519.PrivateKeySize {
+		return errors.New("no key to sign with")
+	}
+	o := w.opts
+	if err := checkTokens(o.Session, o.UID, o.SignerName); err != nil {
+		return err
+	}
+	if n := len(o.Trigger) + len(o.RunID) + len(o.Description) + len(o.Op); n > maxText {
+		return fmt.Errorf("trigger, run id, description and op have %d bytes, more than %d", n, maxText)
+	}
+	if err := w.chooseBase(ctx); err != nil {
+		return err
+	}
+	if err := w.chooseKey(ctx); err != nil {
+		return err
+	}
+	recipient, err := w.key.recipient()
+	if err != nil {
+		return err
+	}
+	w.hash = newHashKey()
+	if w.base != nil {
+		w.hash, w.next = w.base.hash, w.base.total
+	}
+	w.hasher, w.stats.Full = newHasher(w.hash), w.base == nil
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	w.packer, err = newPacker(w.ctx, w.store, w.place, w.key.KID, recipient, w.hash, w.opts.cuts)
+	if err != nil {
+		w.cancel()
+	}
+	return err
+}
+
+// maxText bounds the caller's own words in a header, in bytes.
+const maxText = 64 << 10
+
+// chooseBase takes the base if it fits and all of it is still in the store.
+func (w *Writer) chooseBase(ctx context.Context) error {
+	b, parent := w.opts.Base, w.opts.Parent
+	if b == nil || parent == nil || b.head != *parent || b.place != w.place || len(b.packs) == 0 {
+		return nil
+	}
+	missing, err := w.missing(ctx, b.packs)
+	if err != nil || missing != "" {
+		return err
+	}
+	w.base = b
+	return nil
+}
+
+// missing names a pack that is not in the store as it should be, if there is one.
+func (w *Writer) missing(ctx context.Context, packs []basePack) (string, error) {
+	sizes := map[string]int64{}
+	err := w.store.List(ctx, w.place.packs(), func(i objectstore.Info) error {
+		sizes[i.Name] = i.Size
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("look for the packs of the parent: %w", err)
+	}
+	for _, p := range packs {
+		if sizes[w.place.pack(p.Name)] != p.Size || sizes[w.place.ids(p.Name)] != p.IDs.Size {
+			return w.place.pack(p.Name), nil
+		}
+	}
+	return "", nil
+}
+
+func (w *Writer) chooseKey(ctx context.Context) (err error) {
+	switch {
+	case w.opts.Key != nil:
+		w.key = *w.opts.Key
+		return nil
+	case w.base != nil:
+		w.key = w.base.key
+		return nil
+	}
+	if key, ok, err := w.parentKey(ctx); err != nil || ok {
+		w.key = key
+		return err
+	}
+	w.key, w.wrapped, err = newKey(w.opts.Recipients)
+	return err
+}
+
+// parentKey reads the key from the parent's header. The head's digest vouches for
+// it. A parent that is gone or damaged is no reason to lose the session: the image
+// gets a new key.
+func (w *Writer) parentKey(ctx context.Context) (LineageKey, bool, error) {
+	if w.opts.Parent == nil {
+		return LineageKey{}, false, nil
+	}
+	if l, err := lineageOf(w.opts.Parent.Name); err != nil || l != w.place {
+		return LineageKey{}, false, err
+	}
+	s, err := fetchHeader(ctx, w.store, w.opts.Parent.Name)
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrCorrupt) || err == nil && s.digest() != w.opts.Parent.Digest {
+		return LineageKey{}, false, nil
+	}
+	if err != nil {
+		return LineageKey{}, false, err
+	}
+	return LineageKey{s.header.KID, s.header.Recipient}, true, nil
+}
+
+// Add appends an entry and, for a file, its content. Size is the content's exact
+// length in bytes, or -1 for what r gives until its end; for entries other than
+// files r is nil. After an error the image can only be aborted.
+func (w *Writer) Add(e Entry, r io.Reader) error {
+	if w.err == nil && w.done {
+		return errors.New("add to an image that is committed or aborted")
+	}
+	if w.err == nil {
+		w.err = w.add(e, r)
+	}
+	return w.err
+}
+
+func (w *Writer) add(e Entry, r io.Reader) error {
+	if err := e.check(); err != nil {
+		return fmt.Errorf("add entry: %w", err)
+	}
+	var x extents
+	if e.Type == TypeFile {
+		size, err := w.read(&x, r, e.Size)
+		if err != nil {
+			return fmt.Errorf("add entry %q: %w", e.Name, err)
+		}
+		e.Size = size
+	}
+	w.entries = append(w.entries, e)
+	w.content = append(w.content, x)
+	w.stats.LogicalBytes += e.Size
+	return nil
+}
+
+// Abort stops and deletes what this writer has stored, as far as it can. After a
+// successful Commit it does nothing, after one of unknown outcome it deletes
+// nothing.
+func (w *Writer) Abort() {
+	if w.done {
+		return
+	}
+	w.done = true
+	w.cancel()
+	w.packer.finish()
+	if w.uncertain {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.ctx), abortTime)
+	defer cancel()
+	for _, name := range w.packer.names {
+		w.store.Delete(ctx, name) // what stays is collected later
+	}
+}
+
+// abortTime is how long Abort tries to delete what it stored.
+const abortTime = 30 * time.Second
