@@ -1,0 +1,141 @@
+package criu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+// The parts of an image, as the first element of its entries' names.
+const (
+	partCriu   = "criu"  // criu's images
+	partMeta   = "meta"  // what the shim had of the session
+	partUpper  = "upper" // the session's own files
+	partLower  = "lower" // files of the layers below that are in use
+	lowerIndex = "meta/lower.json"
+)
+
+// Capture freezes the session and adds its image to sink.
+func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
+	if err := d.pass(f); err != nil {
+		return driver.Captured{}, err
+	}
+	fp, err := d.Fingerprint(ctx)
+	if err != nil {
+		return driver.Captured{}, err
+	}
+	c, err := d.dial(ctx, "unixpacket", shim.ControlSocket(f.UID))
+	if err != nil {
+		return driver.Captured{}, err
+	}
+	conn := control.FromConn(c)
+	// Closed before the shim said that it is done, it makes the shim thaw.
+	defer conn.Close()
+	dump, err := d.capture(ctx, conn, f, sink)
+	if err != nil {
+		return driver.Captured{}, err
+	}
+	return driver.Captured{
+		Frozen: dump.Frozen, FreezeTook: dump.FreezeTook, CaptureTook: dump.DumpTook,
+		Fingerprint: fp, Warnings: dump.Warnings,
+	}, nil
+}
+
+// taken is what the shim hands over when all is dumped.
+type taken struct {
+	scratch, upper, root *os.File
+}
+
+func (t taken) close() {
+	t.scratch.Close()
+	t.upper.Close()
+	t.root.Close()
+}
+
+func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence, sink driver.Sink) (*shim.Dump, error) {
+	if err := conn.Send(shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch}); err != nil {
+		return nil, err
+	}
+	dump, from, err := awaitDump(conn)
+	if err != nil {
+		return nil, err
+	}
+	defer from.close()
+	// While criu waits: what is gone after it.
+	err = ctx.Err()
+	if err == nil {
+		err = addUpper(ctx, sink, from.upper)
+	}
+	if err == nil {
+		err = d.addLower(ctx, sink, dump.Lower)
+	}
+	if err == nil {
+		err = addMemory(ctx, sink, from.scratch)
+	}
+	return dump, errors.Join(err, finish(conn, err == nil))
+}
+
+func awaitDump(conn *control.Conn) (*shim.Dump, taken, error) {
+	var m shim.Message
+	files, err := conn.Receive(&m)
+	switch {
+	case err != nil:
+		return nil, taken{}, fmt.Errorf("%w: the session's shim ended (%v)", driver.ErrNotHere, err)
+	case m.Failure != nil:
+		return nil, taken{}, m.Failure.Err()
+	case m.Phase != shim.PhaseDumped || len(files) != 3 || m.Dump == nil:
+		for _, f := range files {
+			f.Close()
+		}
+		return nil, taken{}, fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseDumped)
+	}
+	return m.Dump, taken{files[0], files[1], files[2]}, nil
+}
+
+// finishWait bounds the wait for criu to let go of the session.
+const finishWait = 2 * time.Minute
+
+// finish lets criu end, and waits until the shim says that the session stands
+// frozen, or that it runs again if the capture is given up.
+func finish(conn *control.Conn, ok bool) error {
+	if err := conn.Send(shim.Answer{Go: ok}); err != nil {
+		return err
+	}
+	if err := conn.SetDeadline(time.Now().Add(finishWait)); err != nil {
+		return err
+	}
+	_, err := expect(conn, shim.PhaseDone)
+	if !ok && driver.KindOf(err) != driver.Broken {
+		return nil // its words repeat what the caller knows
+	}
+	return err
+}
+
+// addMemory adds criu's images and the shim's part, which are in memory.
+func addMemory(ctx context.Context, sink driver.Sink, scratch *os.File) error {
+	for _, part := range []string{partCriu, partMeta} {
+		dir, err := openAt(scratch, part, os.O_RDONLY)
+		if err != nil {
+			return fmt.Errorf("read what was captured: %w", err)
+		}
+		err = addTree(ctx, sink, dir, part)
+		dir.Close()
+		if err != nil {
+			return fmt.Errorf("add what was captured to the image: %w", err)
+		}
+	}
+	return nil
+}
+
+func addBytes(sink driver.Sink, name string, b []byte) error {
+	e := image.Entry{Name: name, Type: image.TypeFile, Mode: 0o600, Size: int64(len(b))}
+	return sink.Add(e, bytes.NewReader(b))
+}

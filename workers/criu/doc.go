@@ -1,0 +1,24 @@
+// Package criu is the driver that runs sessions as process trees under shims,
+// and captures and restores them with CRIU.
+//
+// The way through it: New takes the Options; Find looks for criu. Start and
+// Restore (start.go, restore.go) launch a shim (launch.go) and talk to it while
+// it sets the session up; every later call finds the shim by its socket
+// (shims.go), so a driver made anew after a crash knows all that an older one
+// did. Capture (capture.go, upper.go) reads the image out of the shim's memory
+// into the sink; Restore verifies names and puts it back (extract.go, lower.go).
+// fence.go keeps the highest epoch of each session on disk.
+//
+// What a session is isolated from: it has its own processes, mounts, IPC, host
+// name and, if asked for, network; it sees the host's root (or a directory in
+// its place) through an overlay, so that what it writes is its own; it can't
+// reach the data directory. Root inside has the capabilities of a usual
+// container without MKNOD. It is no boundary against hostile code: there is no
+// user namespace and no filter for system calls, and with the host's network it
+// reaches what listens there. Other file systems that are mounted on the host
+// (a /home of its own) are not seen inside: below their mount points the session
+// sees what the root file system has there.
+//
+// It never kills criu, never writes an image or a secret to a disk, and never
+// destroys a session before it was told to.
+package criu

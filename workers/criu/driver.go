@@ -1,0 +1,155 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// Options say how the driver runs here.
+type Options struct {
+	// Data is the directory for sessions' own files, sockets and fences. It must
+	// be absolute and on a file system that overlay takes as an upper layer; it
+	// is made with mode 0700, and hidden inside sessions.
+	Data string
+	// Instance keeps the cgroups of several drivers on one host apart: one token.
+	Instance string
+	// Self runs this program so that it calls shim.Main with the arguments that
+	// follow; {"/proc/self/exe", "shim"} if empty.
+	Self []string
+	// Criu is the command line that runs criu, as Find gives it; Find is asked if
+	// it is empty.
+	Criu []string
+}
+
+// Driver is the driver. Its methods may be called from several goroutines.
+type Driver struct {
+	options   Options
+	dir       dirs
+	fences    fences
+	hierarchy *cgroup.Hierarchy
+	digests   digests
+	watchers  watchers
+
+	children sync.WaitGroup // shims that are this process's children
+}
+
+var (
+	_ driver.Driver      = (*Driver)(nil)
+	_ driver.Watcher     = (*Driver)(nil)
+	_ driver.Preflighter = (*Driver)(nil)
+	_ driver.Observer    = (*Driver)(nil)
+	_ driver.Dialer      = (*Driver)(nil)
+)
+
+// dirs are the driver's directories.
+type dirs struct{ run, sessions, fences string }
+
+func (d dirs) session(uid schemas.UID) string { return filepath.Join(d.sessions, string(uid)) }
+
+// New makes the driver's directories and cgroups. It starts nothing.
+func New(o Options) (*Driver, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("the criu driver needs root: run it with sudo")
+	}
+	if !filepath.IsAbs(o.Data) {
+		return nil, fmt.Errorf("the data directory %q must be an absolute path", o.Data)
+	}
+	if !schemas.ValidToken(o.Instance) {
+		return nil, fmt.Errorf("the instance %q must be 1 to 64 of A-Z a-z 0-9 _ -", o.Instance)
+	}
+	if len(o.Self) == 0 {
+		o.Self = []string{"/proc/self/exe", "shim"}
+	}
+	if len(o.Criu) == 0 {
+		var err error
+		if o.Criu, err = Find(); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(o.Data, 0o700); err != nil {
+		return nil, fmt.Errorf("make the data directory: %w", err)
+	}
+	// What is hidden inside sessions is a real path.
+	data, err := filepath.EvalSymlinks(o.Data)
+	if err != nil {
+		return nil, fmt.Errorf("find the data directory: %w", err)
+	}
+	o.Data = data
+	d := &Driver{options: o, dir: dirs{
+		filepath.Join(data, "run"), filepath.Join(data, "sessions"), filepath.Join(data, "fences"),
+	}}
+	for _, dir := range []string{d.dir.run, d.dir.sessions, d.dir.fences} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, fmt.Errorf("make the driver's directory: %w", err)
+		}
+	}
+	d.fences.dir = d.dir.fences
+	if d.hierarchy, err = cgroup.Open(d.cgroups()); err != nil {
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close removes the driver's cgroups if no session is left in them. Sessions go
+// on without it.
+func (d *Driver) Close() error { return d.hierarchy.Remove() }
+
+func (d *Driver) cgroups() string { return "diapause/" + d.options.Instance }
+
+func checkUID(uid schemas.UID) error {
+	if !schemas.ValidToken(string(uid)) {
+		return fmt.Errorf("session uid %q must be 1 to 64 of A-Z a-z 0-9 _ -", uid)
+	}
+	return nil
+}
+
+// Fingerprint asks criu for its version and the machine for its own.
+func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
+	version, err := Version(ctx, d.options.Criu)
+	if err != nil {
+		return schemas.Fingerprint{}, err
+	}
+	return fingerprint(version)
+}
+
+func fingerprint(version string) (schemas.Fingerprint, error) {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return schemas.Fingerprint{}, fmt.Errorf("ask for the kernel's version: %w", err)
+	}
+	cpu, err := cpuFeatures()
+	if err != nil {
+		return schemas.Fingerprint{}, err
+	}
+	return schemas.Fingerprint{
+		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: "criu",
+		Engine: "criu " + version, CPU: cpu, Base: "host",
+	}, nil
+}
+
+// Thaw lets a frozen session run on.
+func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
+	if err := d.pass(f); err != nil {
+		return err
+	}
+	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderThaw, Epoch: f.Epoch})
+	return err
+}
+
+func (d *Driver) pass(f driver.Fence) error {
+	if err := checkUID(f.UID); err != nil {
+		return err
+	}
+	return d.fences.pass(f.UID, f.Epoch)
+}

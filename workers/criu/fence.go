@@ -1,0 +1,84 @@
+package criu
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// fences remember the highest epoch of each session, over crashes of the host.
+type fences struct {
+	dir string
+	mu  sync.Mutex
+}
+
+// pass notes the epoch and refuses one that is lower than what was noted.
+func (f *fences) pass(uid schemas.UID, epoch uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	have, err := f.read(uid)
+	if err != nil {
+		return err
+	}
+	switch {
+	case epoch < have:
+		return driver.ErrStale
+	case epoch == have:
+		return nil
+	}
+	return f.write(uid, epoch)
+}
+
+func (f *fences) read(uid schemas.UID) (uint64, error) {
+	b, err := os.ReadFile(filepath.Join(f.dir, string(uid)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the fence of session %s: %w", uid, err)
+	}
+	n, err := strconv.ParseUint(strings.TrimSpace(string(b)), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("the fence of session %s in %s is damaged: %w", uid, f.dir, err)
+	}
+	return n, nil
+}
+
+func (f *fences) write(uid schemas.UID, epoch uint64) error {
+	path := filepath.Join(f.dir, string(uid))
+	if err := writeSynced(path+".new", strconv.FormatUint(epoch, 10)+"\n"); err != nil {
+		return fmt.Errorf("write the fence of session %s: %w", uid, err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write the fence of session %s: %w", uid, err)
+	}
+	if err := syncDir(f.dir); err != nil {
+		return fmt.Errorf("write the fence of session %s: %w", uid, err)
+	}
+	return nil
+}
+
+func writeSynced(path, content string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,217 @@
+package criu
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// lowerFile is one line of the index of lower files: what the session was using
+// below its own layer, so that a host can tell whether it has the same.
+type lowerFile struct {
+	Path   string `json:"path"`
+	SHA256 string `json:"sha256,omitempty"` // of a file
+	Dir    bool   `json:"dir,omitempty"`
+}
+
+// addLower adds the files below that are in use, with an index of them.
+func (d *Driver) addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile) error {
+	var index []lowerFile
+	for _, f := range files {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		l, err := addLowerFile(sink, f)
+		if err != nil {
+			return fmt.Errorf("add /%s to the image: %w", f.Path, err)
+		}
+		index = append(index, l)
+	}
+	b, err := json.Marshal(index)
+	if err != nil {
+		return fmt.Errorf("encode the index of lower files: %w", err)
+	}
+	return addBytes(sink, lowerIndex, b)
+}
+
+func addLowerFile(sink driver.Sink, l shim.LowerFile) (lowerFile, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(l.Via, &st); err != nil {
+		return lowerFile{}, err
+	}
+	e := entryOf(path.Join(partLower, l.Path), &st)
+	if l.Dir {
+		e.Type = image.TypeDir
+		return lowerFile{Path: l.Path, Dir: true}, sink.Add(e, nil)
+	}
+	f, err := os.Open(l.Via)
+	if err != nil {
+		return lowerFile{}, err
+	}
+	defer f.Close()
+	e.Type, e.Size = image.TypeFile, st.Size
+	sum := sha256.New()
+	if err := sink.Add(e, io.TeeReader(io.LimitReader(f, st.Size), sum)); err != nil {
+		return lowerFile{}, err
+	}
+	return lowerFile{Path: l.Path, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// digests remember what files of the host's hash to, as long as they don't
+// change.
+type digests struct {
+	mu    sync.Mutex
+	known map[fileVersion]string
+}
+
+type fileVersion struct {
+	dev, ino     uint64
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+// maxDigests bounds the memory; beyond it all are forgotten.
+const maxDigests = 20000
+
+// of returns the digest of an open file.
+func (d *digests) of(f *os.File) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", err
+	}
+	v := fileVersion{st.Dev, st.Ino, st.Size, st.Mtim, st.Ctim}
+	d.mu.Lock()
+	sum, ok := d.known[v]
+	d.mu.Unlock()
+	if ok {
+		return sum, nil
+	}
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	sum = hex.EncodeToString(h.Sum(nil))
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.known == nil || len(d.known) >= maxDigests {
+		d.known = make(map[fileVersion]string)
+	}
+	d.known[v] = sum
+	return sum, nil
+}
+
+// fillMiddle puts into the middle layer what the root below the session doesn't
+// have as the session knew it.
+func (d *Driver) fillMiddle(ctx context.Context, source driver.Source, base string, middle *os.File) error {
+	index, err := readLowerIndex(source)
+	if err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return fmt.Errorf("open the root below the session: %w", err)
+	}
+	defer root.Close()
+	entries := make(map[string]image.Entry)
+	for _, e := range source.Entries() {
+		if part(e.Name) == partLower {
+			entries[e.Name] = e
+		}
+	}
+	x := &extraction{source: source, root: middle, below: root}
+	for _, l := range index {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		same, err := d.sameBelow(root, l)
+		if err != nil {
+			return fmt.Errorf("compare /%s with the host's: %w", l.Path, err)
+		}
+		if same {
+			continue
+		}
+		e, ok := entries[path.Join(partLower, l.Path)]
+		if !ok {
+			return fmt.Errorf("the image lacks /%s, which its index names", l.Path)
+		}
+		if err := x.extract(e, l.Path); err != nil {
+			return fmt.Errorf("bring back /%s: %w", l.Path, err)
+		}
+	}
+	return x.finish()
+}
+
+func readLowerIndex(source driver.Source) ([]lowerFile, error) {
+	r, err := source.Open(lowerIndex)
+	if err != nil {
+		return nil, fmt.Errorf("read the image's index of lower files: %w", err)
+	}
+	defer r.Close()
+	var index []lowerFile
+	if err := json.NewDecoder(r).Decode(&index); err != nil {
+		return nil, fmt.Errorf("read the image's index of lower files: %w", err)
+	}
+	return index, nil
+}
+
+// sameBelow reports whether the root below has the file as it was.
+func (d *Driver) sameBelow(root *os.Root, l lowerFile) (bool, error) {
+	fd, err := openBelow(root, l.Path)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer fd.Close()
+	st, err := fd.Stat()
+	if err != nil {
+		return false, err
+	}
+	if l.Dir || !st.Mode().IsRegular() {
+		return l.Dir && st.IsDir(), nil
+	}
+	sum, err := d.digests.of(fd)
+	return sum == l.SHA256, err
+}
+
+// openBelow opens a file by the path that the kernel gave for it, in which no
+// element is a symlink.
+func openBelow(root *os.Root, name string) (*os.File, error) {
+	dir, err := root.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
+		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: name, Err: err}
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+func part(name string) string {
+	for i := range len(name) {
+		if name[i] == '/' {
+			return name[:i]
+		}
+	}
+	return name
+}

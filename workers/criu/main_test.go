@@ -1,0 +1,134 @@
+package criu
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// TestMain lets the test binary be the shim, as the program that uses the driver
+// is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "shim" {
+		os.Exit(shim.Main(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+// open makes a driver on a data directory.
+func open(t *testing.T, data string) *Driver {
+	t.Helper()
+	// Tests run beside each other, with sessions of the same name.
+	h := fnv.New64a()
+	fmt.Fprint(h, os.Getpid(), data)
+	d, err := New(Options{Data: data, Instance: fmt.Sprintf("test-%x", h.Sum64())})
+	if err != nil {
+		t.Fatalf("%v (these tests run sessions: they need root and criu)", err)
+	}
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return d
+}
+
+// counting is a session that counts, with a word to end it: a file.
+var counting = driver.Spec{Command: []string{"/bin/sh", "-c", "i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.01; done; exit 7"}}
+
+func TestConformance(t *testing.T) {
+	drivertest.Run(t, func(t *testing.T) drivertest.Host {
+		data := t.TempDir()
+		return drivertest.Host{
+			Open:     func(t *testing.T) driver.Driver { return open(t, data) },
+			Counting: counting,
+			Missing:  driver.Spec{Command: []string{"/no/such/command"}},
+			Count:    func(t *testing.T, d driver.Driver, uid schemas.UID) int { return count(t, d.(*Driver), uid) },
+			End: func(t *testing.T, d driver.Driver, uid schemas.UID) {
+				run(t, d.(*Driver), uid, "touch", "/tmp/end")
+			},
+		}
+	})
+}
+
+// request sends one request to a session and returns what it wrote.
+func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin string) (string, driver.Exit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
+	defer cancel()
+	conn, err := d.Dial(ctx, uid)
+	if err != nil {
+		t.Fatalf("dial session %s: %v", uid, err)
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	var out bytes.Buffer
+	s := shim.Streams{Stdout: &out, Stderr: &out}
+	if stdin != "" {
+		r.Stdin, s.Stdin = true, strings.NewReader(stdin)
+	}
+	exit, err := shim.Do(conn, r, s)
+	if err != nil {
+		t.Fatalf("%s in session %s: %v\n%s", r.Op, uid, err, out.String())
+	}
+	return out.String(), exit
+}
+
+// run runs a command in a session and returns its output; it must succeed.
+func run(t *testing.T, d *Driver, uid schemas.UID, argv ...string) string {
+	t.Helper()
+	out, exit := request(t, d, uid, shim.Request{Op: shim.OpExec, Argv: argv}, "")
+	if exit.Code != 0 {
+		t.Fatalf("%v in session %s: exit %+v\n%s", argv, uid, exit, out)
+	}
+	return out
+}
+
+// output is all that a session's main command wrote, as far as it is kept.
+func output(t *testing.T, d *Driver, uid schemas.UID) string {
+	t.Helper()
+	out, _ := request(t, d, uid, shim.Request{Op: shim.OpOutput, Tail: -1}, "")
+	return out
+}
+
+// waitFor waits until a session's output fulfils a condition, and returns it.
+func waitFor(t *testing.T, d *Driver, uid schemas.UID, what string, ok func(output string) bool) string {
+	t.Helper()
+	for deadline := time.Now().Add(drivertest.Limit); ; time.Sleep(5 * time.Millisecond) {
+		out := output(t, d, uid)
+		if ok(out) {
+			return out
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("session %s doesn't come to %s; its output:\n%s", uid, what, out)
+		}
+	}
+}
+
+// count is the last number that a counting session wrote, after one more step.
+// Numbers in between must all be there, over suspends too.
+func count(t *testing.T, d *Driver, uid schemas.UID) int {
+	t.Helper()
+	before := len(strings.Fields(output(t, d, uid)))
+	out := waitFor(t, d, uid, "the next number", func(out string) bool {
+		return strings.HasSuffix(out, "\n") && len(strings.Fields(out)) > before
+	})
+	numbers := strings.Fields(out)
+	for i, s := range numbers {
+		if n, err := strconv.Atoi(s); err != nil || n != i+1 {
+			t.Fatalf("number %d of session %s's output is %q", i+1, uid, s)
+		}
+	}
+	return len(numbers)
+}

@@ -1,0 +1,109 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+// Restore brings a session back from source.
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+	if err := d.pass(f); err != nil {
+		return driver.Instance{}, err
+	}
+	if err := checkSpec(spec); err != nil {
+		return driver.Instance{}, err
+	}
+	if boot == driver.BootClean || boot == "" {
+		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
+	}
+	if err := d.vacant(f); err != nil {
+		return driver.Instance{}, err
+	}
+	state, err := d.restore(ctx, f, spec, source, boot, begin)
+	if err != nil {
+		return driver.Instance{}, errors.Join(err, d.discard(f))
+	}
+	d.watchers.add(f.UID)
+	return instanceOf(*state, false), nil
+}
+
+func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (*shim.State, error) {
+	conn, err := d.launch(f, spec, boot)
+	if err != nil {
+		return nil, err
+	}
+	// Closed before it said that the session runs, it makes the shim undo all.
+	defer conn.Close()
+	base := spec.Root
+	if base == "" {
+		base = "/"
+	}
+	if err := d.fill(ctx, conn, f.UID, base, source); err != nil {
+		return nil, err
+	}
+	if err := conn.Send(shim.Answer{Go: true}); err != nil {
+		return nil, err
+	}
+	return converse(ctx, conn, begin)
+}
+
+// fill puts the image where the shim wants it: memory into memory, the session's
+// own files on disk, where they are when it runs.
+func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, base string, source driver.Source) error {
+	var m shim.Message
+	files, err := conn.Receive(&m)
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	switch {
+	case err != nil:
+		return fmt.Errorf("the session's shim ended: %w", err)
+	case m.Failure != nil:
+		return m.Failure.Err()
+	case m.Phase != shim.PhaseScratch || len(files) != 2:
+		return fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseScratch)
+	}
+	upper, err := os.Open(filepath.Join(d.dir.session(uid), partUpper))
+	if err != nil {
+		return fmt.Errorf("open the session's upper layer: %w", err)
+	}
+	defer upper.Close()
+	if err := extractAll(ctx, source, files[0], upper); err != nil {
+		return err
+	}
+	return d.fillMiddle(ctx, source, base, files[1])
+}
+
+// extractAll puts criu's images and the shim's part into scratch, and the
+// session's files into upper.
+func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.File) error {
+	memory := &extraction{source: source, root: scratch}
+	own := &extraction{source: source, root: upper}
+	for _, e := range source.Entries() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		var err error
+		switch part(e.Name) {
+		case partCriu, partMeta:
+			err = memory.extract(e, e.Name)
+		case partUpper:
+			err = own.extract(e, strings.TrimPrefix(strings.TrimPrefix(e.Name, partUpper), "/"))
+		}
+		if err != nil {
+			return fmt.Errorf("restore %s: %w", e.Name, err)
+		}
+	}
+	return errors.Join(memory.finish(), own.finish())
+}

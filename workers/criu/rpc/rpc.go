@@ -1,0 +1,174 @@
+package rpc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"golang.org/x/sys/unix"
+)
+
+// The notifications that callers act on.
+const (
+	PostDump        = "post-dump"        // all is dumped, link remaps still exist
+	SetupNamespaces = "setup-namespaces" // the namespaces exist, nothing is in them
+	PostRestore     = "post-restore"     // all is restored, nothing has run
+)
+
+// Notice is one notification. PID is the root of the tree in SetupNamespaces
+// and PostRestore.
+type Notice struct {
+	Step string
+	PID  int
+}
+
+// Failure is what criu said when it failed.
+type Failure struct {
+	Errno  unix.Errno
+	Text   string // criu's own first error line, if it sent one
+	Caller error  // the callback's error that made it give up
+}
+
+func (f *Failure) Error() string {
+	switch {
+	case f.Caller != nil:
+		return f.Caller.Error()
+	case f.Text != "":
+		return f.Text
+	case f.Errno != 0:
+		return "criu: " + f.Errno.Error()
+	}
+	return "criu failed without saying why"
+}
+
+func (f *Failure) Unwrap() error { return f.Caller }
+
+// Process is one criu, which serves one request.
+type Process struct {
+	cmd    *exec.Cmd
+	socket *os.File
+	gate   *os.File
+}
+
+// Start runs criu, whose command line is command. Enter is called with its pid
+// before it does anything, to put it where it belongs. The files become its
+// descriptors 4, 5 and so on.
+func Start(command []string, enter func(pid int) error, files ...*os.File) (*Process, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make criu's socket: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "criu"), os.NewFile(uintptr(pair[1]), "criu")
+	defer theirs.Close()
+	waiting, gate, err := os.Pipe()
+	if err != nil {
+		ours.Close()
+		return nil, fmt.Errorf("make criu's gate: %w", err)
+	}
+	defer waiting.Close()
+	// The shell waits until criu's process is in its cgroups: what criu forks
+	// and restores is born there.
+	argv := append([]string{"-c", `read -r _ && exec "$@" </dev/null`, "sh"}, command...)
+	cmd := exec.Command("/bin/sh", append(argv, "swrk", "3")...)
+	cmd.Stdin = waiting
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.ExtraFiles = append([]*os.File{theirs}, files...)
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	p := &Process{cmd: cmd, socket: ours, gate: gate}
+	if err := cmd.Start(); err != nil {
+		p.close()
+		return nil, fmt.Errorf("start criu: %w", err)
+	}
+	if err := p.release(enter); err != nil {
+		p.close()
+		_ = cmd.Wait() // its gate is closed, so the shell ends without running criu
+		return nil, fmt.Errorf("start criu: %w", err)
+	}
+	return p, nil
+}
+
+func (p *Process) release(enter func(pid int) error) error {
+	if err := enter(p.cmd.Process.Pid); err != nil {
+		return err
+	}
+	_, err := io.WriteString(p.gate, "\n")
+	return err
+}
+
+func (p *Process) close() {
+	p.gate.Close()
+	p.socket.Close()
+}
+
+// Dump captures a tree and returns when criu has ended. notify is called
+// between its steps.
+func (p *Process) Dump(o Options, notify func(Notice) error) error {
+	_, err := p.call(typeDump, o, notify)
+	return err
+}
+
+// Restore brings a tree back and returns the pid of its root, as the caller
+// sees it, when criu has ended.
+func (p *Process) Restore(o Options, notify func(Notice) error) (int, error) {
+	return p.call(typeRestore, o, notify)
+}
+
+func (p *Process) call(kind int, o Options, notify func(Notice) error) (int, error) {
+	pid, err := p.converse(kind, o, notify)
+	p.close()
+	if waitErr := p.cmd.Wait(); err == nil && waitErr != nil {
+		err = fmt.Errorf("criu: %w", waitErr)
+	}
+	return pid, err
+}
+
+func (p *Process) converse(kind int, o Options, notify func(Notice) error) (int, error) {
+	if err := p.send(encodeRequest(kind, o)); err != nil {
+		return 0, fmt.Errorf("send criu its request: %w", err)
+	}
+	var refused error
+	for {
+		r, err := p.receive()
+		if err != nil {
+			if refused != nil {
+				return 0, &Failure{Caller: refused}
+			}
+			return 0, fmt.Errorf("receive criu's answer: %w", err)
+		}
+		if r.kind == typeNotify {
+			if err := notify(Notice{Step: r.script, PID: r.pid}); err != nil && refused == nil {
+				refused = err
+			}
+			if err := p.send(encodeNotifyReply(refused == nil)); err != nil {
+				return 0, fmt.Errorf("answer criu at %s: %w", r.script, err)
+			}
+			continue
+		}
+		if !r.success || refused != nil {
+			return 0, &Failure{Errno: unix.Errno(r.errno), Text: r.errmsg, Caller: refused}
+		}
+		return r.pid, nil
+	}
+}
+
+func (p *Process) send(m []byte) error {
+	_, err := p.socket.Write(m)
+	return err
+}
+
+// maxResponse is well above what criu sends: a name, a pid, one line of error.
+const maxResponse = 64 << 10
+
+func (p *Process) receive() (response, error) {
+	buf := make([]byte, maxResponse)
+	n, err := p.socket.Read(buf)
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			return response{}, errors.New("criu ended without an answer")
+		}
+		return response{}, err
+	}
+	return decodeResponse(buf[:n])
+}

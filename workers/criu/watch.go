@@ -1,0 +1,117 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// watchers know which sessions Exits has to wait for.
+type watchers struct {
+	mu      sync.Mutex
+	live    map[schemas.UID]context.CancelFunc // nil while nobody watches
+	changed chan struct{}                      // closed at the next change
+}
+
+func (w *watchers) init() {
+	if w.live == nil {
+		w.live, w.changed = make(map[schemas.UID]context.CancelFunc), make(chan struct{})
+	}
+}
+
+func (w *watchers) add(uid schemas.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.init()
+	if _, ok := w.live[uid]; !ok {
+		w.live[uid] = nil
+		close(w.changed)
+		w.changed = make(chan struct{})
+	}
+}
+
+// forget ends the wait for a session whose end was ordered.
+func (w *watchers) forget(uid schemas.UID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.init()
+	if cancel := w.live[uid]; cancel != nil {
+		cancel()
+	}
+	delete(w.live, uid)
+}
+
+// claim returns the sessions that nobody watches yet, each with a context that
+// ends when it is forgotten, and a channel that tells of more.
+func (w *watchers) claim(ctx context.Context) (map[schemas.UID]context.Context, <-chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.init()
+	claimed := make(map[schemas.UID]context.Context)
+	for uid, cancel := range w.live {
+		if cancel == nil {
+			claimed[uid], w.live[uid] = context.WithCancel(ctx)
+		}
+	}
+	return claimed, w.changed
+}
+
+// release lets another Exits watch what this one did.
+func (w *watchers) release() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for uid, cancel := range w.live {
+		if cancel != nil {
+			cancel()
+		}
+		w.live[uid] = nil
+	}
+}
+
+// Exits delivers each session that ended by itself, until ctx ends; the channel
+// is closed then. One Exits runs at a time.
+func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
+	out := make(chan driver.Instance)
+	go func() {
+		defer close(out)
+		var wg sync.WaitGroup
+		defer d.watchers.release()
+		defer wg.Wait()
+		for {
+			claimed, more := d.watchers.claim(ctx)
+			for uid, ctx := range claimed {
+				wg.Go(func() { d.awaitExit(ctx, uid, out) })
+			}
+			select {
+			case <-more:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return out
+}
+
+func (d *Driver) awaitExit(ctx context.Context, uid schemas.UID, out chan<- driver.Instance) {
+	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderWait})
+	var i driver.Instance
+	switch {
+	case err == nil:
+		i = instanceOf(*m.State, false)
+	case errors.Is(err, driver.ErrNotHere) && ctx.Err() == nil:
+		if i, err = d.recoverOne(ctx, uid); err != nil {
+			return // it left nothing, or this context ended
+		}
+	default:
+		return
+	}
+	select {
+	case out <- i:
+		d.watchers.forget(uid)
+	case <-ctx.Done():
+	}
+}

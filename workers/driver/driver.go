@@ -1,0 +1,209 @@
+package driver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Driver runs, captures and restores sessions on this host.
+//
+// A session on a host is known by its uid. Every mutating call carries the
+// epoch of the caller; a driver remembers, durably, the highest epoch it saw for
+// a uid and answers ErrStale to a lower one, so that a worker that was deposed
+// can't touch what its successor owns.
+//
+// Calls for one uid are serialised by the caller; calls for different uids run
+// beside each other. A cancelled context gives up waiting, never half undoes:
+// after any error the session is what it was before the call, or the error is
+// of kind Broken and says what it is now.
+type Driver interface {
+	// Fingerprint says what this host can run. An error means that the driver
+	// can't work here, and why.
+	Fingerprint(ctx context.Context) (schemas.Fingerprint, error)
+
+	// Start makes the session and returns when its command has been executed.
+	// A command that doesn't exist or can't be executed is an error of kind
+	// Refused, and leaves nothing behind. begin is called when all is set up
+	// and before the command's first instruction; its error cancels the start,
+	// with nothing left behind.
+	Start(ctx context.Context, f Fence, spec Spec, begin func(context.Context) error) (Instance, error)
+
+	// Capture freezes the session and adds its image to sink, which it never
+	// commits. It returns with the session still frozen, after an error too if
+	// Frozen in the Instance of Recover says so: the caller commits the image
+	// and then calls Stop, or calls Thaw. What can't be captured is found
+	// before anything is frozen, and is an error of kind Refused that carries
+	// Blockers.
+	Capture(ctx context.Context, f Fence, sink Sink) (Captured, error)
+
+	// Thaw lets a frozen session run on. It does nothing to one that runs.
+	Thaw(ctx context.Context, f Fence) error
+
+	// Restore brings a session back from source. begin is called when all is
+	// restored and before the first instruction of any of its processes; if it
+	// fails, the restored tree is destroyed without having run, and Restore
+	// returns that error. Nothing else of that uid may be on the host.
+	Restore(ctx context.Context, f Fence, spec Spec, source Source, boot Boot, begin func(context.Context) error) (Instance, error)
+
+	// Stop kills what is left of the session and removes all that it had on
+	// this host. It does nothing to a session that isn't there.
+	Stop(ctx context.Context, f Fence) error
+
+	// Inspect says how one session is on this host now: ErrNotHere if it isn't.
+	// It changes nothing, and may be called beside any other call.
+	Inspect(ctx context.Context, uid schemas.UID) (Instance, error)
+
+	// Recover lists the sessions that are on this host, from the host alone:
+	// after a restart of the worker it is how they are found again. What a
+	// crash left half made (half started, half restored) is removed first. It is
+	// called once, before any other call.
+	Recover(ctx context.Context) ([]Instance, error)
+}
+
+// Watcher is a driver that reports the end of sessions by itself.
+type Watcher interface {
+	// Exits delivers an Instance for each session that ended by itself, at
+	// least once, until ctx ends.
+	Exits(ctx context.Context) <-chan Instance
+}
+
+// Preflighter is a driver that can say, without freezing, what would stop a
+// capture now.
+type Preflighter interface {
+	Preflight(ctx context.Context, uid schemas.UID) ([]Blocker, error)
+}
+
+// Observer is a driver that sees what a session does.
+type Observer interface {
+	Observe(ctx context.Context, uid schemas.UID) (Observation, error)
+}
+
+// Dialer is a driver whose sessions can be talked to: the connection speaks the
+// protocol of package shim (attach, exec, copy, output).
+type Dialer interface {
+	Dial(ctx context.Context, uid schemas.UID) (net.Conn, error)
+}
+
+// Sink takes the entries of an image, one after the other. *image.Writer is
+// one.
+type Sink interface {
+	Add(e image.Entry, content io.Reader) error
+}
+
+// Source gives the entries of a verified image. *image.Reader is one.
+type Source interface {
+	Entries() []image.Entry
+	Open(name string) (io.ReadCloser, error)
+}
+
+// Fence is the right to act: the owner's epoch for one life of a session.
+type Fence struct {
+	UID   schemas.UID
+	Name  schemas.Name
+	Epoch uint64
+}
+
+// Spec is how a session is to run. It holds secrets (environment, command):
+// no driver writes it to a disk.
+type Spec struct {
+	Command []string          `json:"command"`
+	Env     []string          `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
+	Dir     string            `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
+	User    string            `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
+	Root    string            `json:"root,omitempty"` // a directory on the host in place of its root
+	TTY     bool              `json:"tty,omitempty"`
+	Rows    uint16            `json:"rows,omitempty"`    // of the terminal, 24 if zero
+	Cols    uint16            `json:"cols,omitempty"`    // of the terminal, 80 if zero
+	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
+	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
+	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
+	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
+	Hooks   Hooks             `json:"hooks,omitzero"`
+	Labels  map[string]string `json:"labels,omitempty"`
+}
+
+// Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
+// A hook that fails or runs out of time is reported and stops nothing.
+type Hooks struct {
+	OnSuspend string        `json:"on_suspend,omitempty"` // before the freeze
+	OnResume  string        `json:"on_resume,omitempty"`  // after a resume or rollback
+	OnFork    string        `json:"on_fork,omitempty"`    // after a fork, in the new session
+	Timeout   time.Duration `json:"timeout,omitempty"`    // 10 s if zero
+}
+
+// Boot says how a session came to run, in its generation file and its record.
+type Boot string
+
+// The ways a session comes to run.
+const (
+	BootClean    Boot = "clean"
+	BootResume   Boot = "resume"
+	BootFork     Boot = "fork"
+	BootRollback Boot = "rollback"
+)
+
+// State of an instance on its host.
+type State string
+
+// The states of an instance.
+const (
+	Running State = "running"
+	Frozen  State = "frozen"
+	Exited  State = "exited"
+)
+
+// Instance is one session as its host has it.
+type Instance struct {
+	UID     schemas.UID
+	Name    schemas.Name
+	Epoch   uint64
+	State   State
+	PID     int       // of the leader, as the host sees it; 0 if exited
+	Started time.Time // when this host started or restored it
+	Exit    *Exit     // set when State is Exited
+}
+
+// Exit is how a session ended: Code, or 128 + Signal if a signal ended it.
+type Exit struct {
+	Code   int    `json:"code"`
+	Signal int    `json:"signal,omitempty"`
+	Reason string `json:"reason,omitempty"` // "out of memory" and the like
+}
+
+// Captured says what a capture did.
+type Captured struct {
+	Frozen      time.Time     // when the freezer said so
+	FreezeTook  time.Duration // from the order to the answer
+	CaptureTook time.Duration // the driver's own dump, without the sink's work
+	Fingerprint schemas.Fingerprint
+	Warnings    []string // connections that will be closed, and the like
+}
+
+// Observation is what a session does now.
+type Observation struct {
+	RSS        int64         // bytes held by its processes
+	CPU        time.Duration // since it was started or restored on this host
+	Processes  int
+	Foreground string // the terminal's foreground job if it isn't the leader, by name
+	Execs      int    // commands started by exec that still run
+	Inbound    int    // established TCP connections from outside the session
+}
+
+// Blocker is one thing that can't be captured, and what to do about it.
+type Blocker struct {
+	PID     int    // inside the session
+	Program string // its comm
+	What    string // "fd 7: io_uring", "mapping 7f…: /dev/dri/card0"
+	Why     string // one sentence
+	Fix     string // one sentence
+}
+
+func (b Blocker) String() string {
+	return fmt.Sprintf("%s (pid %d), %s: %s; %s", b.Program, b.PID, b.What, b.Why, b.Fix)
+}

@@ -1,0 +1,75 @@
+package drivertest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+
+	"github.com/diapause/diapause/objectstore/image"
+)
+
+// Image keeps what a driver captured: a driver.Sink and a driver.Source.
+type Image struct {
+	// Fail, if set, is asked before each entry is added.
+	Fail func(image.Entry) error
+
+	entries []image.Entry
+	content map[string][]byte
+}
+
+// Add implements driver.Sink, and is as strict as a real one.
+func (m *Image) Add(e image.Entry, r io.Reader) error {
+	if m.Fail != nil {
+		if err := m.Fail(e); err != nil {
+			return err
+		}
+	}
+	if m.content == nil {
+		m.content = make(map[string][]byte)
+	}
+	if _, ok := m.content[e.Name]; ok {
+		return fmt.Errorf("entry %s was added twice", e.Name)
+	}
+	var b []byte
+	if e.Type == image.TypeFile {
+		var err error
+		if b, err = io.ReadAll(r); err != nil {
+			return err
+		}
+	}
+	if int64(len(b)) != e.Size {
+		return fmt.Errorf("entry %s has %d bytes of content, and says %d", e.Name, len(b), e.Size)
+	}
+	m.content[e.Name] = b
+	m.entries = append(m.entries, e)
+	return nil
+}
+
+// Entries implements driver.Source.
+func (m *Image) Entries() []image.Entry { return m.entries }
+
+// Open implements driver.Source.
+func (m *Image) Open(name string) (io.ReadCloser, error) {
+	b, ok := m.content[name]
+	if !ok {
+		return nil, fmt.Errorf("the image has no file %s", name)
+	}
+	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// Content gives the content of a file of the image, and whether it has one of
+// that name.
+func (m *Image) Content(name string) ([]byte, bool) {
+	b, ok := m.content[name]
+	return b, ok
+}
+
+// Entry gives an entry of the image, and whether it has one of that name.
+func (m *Image) Entry(name string) (image.Entry, bool) {
+	for _, e := range m.entries {
+		if e.Name == name {
+			return e, true
+		}
+	}
+	return image.Entry{}, false
+}

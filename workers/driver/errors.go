@@ -1,0 +1,60 @@
+package driver
+
+import (
+	"errors"
+	"strings"
+)
+
+// ErrStale is the answer to an epoch lower than one the driver has seen.
+var ErrStale = errors.New("a newer owner has acted on this session")
+
+// ErrNotHere is the answer to a call for a session that isn't on this host.
+var ErrNotHere = errors.New("the session is not on this host")
+
+// Kind is what a worker can do about an error.
+type Kind string
+
+// The kinds of error.
+const (
+	// Refused: it can't work until something changes; trying again is useless.
+	Refused Kind = "refused"
+	// Transient: the same call may pass in a moment.
+	Transient Kind = "transient"
+	// Broken: the session is no longer what it was; the text says what it is.
+	Broken Kind = "broken"
+)
+
+// Error is a driver's error with what a worker can do about it. Any other error
+// counts as Transient.
+type Error struct {
+	Kind     Kind
+	Text     string    // for a person, complete
+	Blockers []Blocker // of a refused capture
+	Err      error     // the cause, if there is one
+}
+
+func (e *Error) Error() string {
+	s := e.Text
+	if len(e.Blockers) > 0 {
+		lines := make([]string, len(e.Blockers))
+		for i, b := range e.Blockers {
+			lines[i] = b.String()
+		}
+		s += ": " + strings.Join(lines, "; ")
+	}
+	if e.Err != nil {
+		s += ": " + e.Err.Error()
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// KindOf gives the kind of err: Transient if it says none.
+func KindOf(err error) Kind {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Kind
+	}
+	return Transient
+}

@@ -1,0 +1,342 @@
+package fake
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Driver implements driver.Driver and its optional interfaces but Dialer.
+type Driver struct {
+	mu       sync.Mutex
+	sessions map[schemas.UID]*tree
+	epochs   map[schemas.UID]uint64
+	exits    chan driver.Instance
+	script   map[string][]Step
+	seen     chan Call // nil unless Calls was asked for
+	nextPID  int
+}
+
+// tree is one pretended process tree.
+type tree struct {
+	fence   driver.Fence
+	state   driver.State
+	pid     int
+	started time.Time
+	exit    *driver.Exit
+	memory  memory
+	cpu     time.Duration
+}
+
+// memory is what a capture has to bring back.
+type memory struct {
+	Command []string `json:"command"`
+	Counter int      `json:"counter"`
+	Boot    string   `json:"boot"`
+}
+
+// Step is what the next call of a method does besides its work.
+type Step struct {
+	Before  error           // fail without having done anything
+	After   error           // do the work, then fail
+	Entered chan<- struct{} // sent to (not closed) when the call has begun
+	Block   <-chan struct{} // wait for it before the work
+}
+
+// Call is one call that the driver got.
+type Call struct {
+	Method string
+	UID    schemas.UID
+}
+
+// New makes an empty host.
+func New() *Driver {
+	return &Driver{
+		sessions: map[schemas.UID]*tree{}, epochs: map[schemas.UID]uint64{},
+		exits: make(chan driver.Instance, 64), script: map[string][]Step{}, nextPID: 1000,
+	}
+}
+
+// Script queues a step for the next call of a method: "Start", "Capture",
+// "Thaw", "Restore", "Stop", "Recover".
+func (d *Driver) Script(method string, s Step) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.script[method] = append(d.script[method], s)
+}
+
+// Calls gives a channel of the calls from now on. Its reader must keep up.
+func (d *Driver) Calls() <-chan Call {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.seen = make(chan Call, 1024)
+	return d.seen
+}
+
+// enter takes the scripted step of a method and plays its first half.
+func (d *Driver) enter(ctx context.Context, method string, uid schemas.UID) (Step, error) {
+	d.mu.Lock()
+	var s Step
+	if q := d.script[method]; len(q) > 0 {
+		s, d.script[method] = q[0], q[1:]
+	}
+	seen := d.seen
+	d.mu.Unlock()
+	if seen != nil {
+		seen <- Call{method, uid}
+	}
+	if s.Entered != nil {
+		s.Entered <- struct{}{}
+	}
+	if s.Block != nil {
+		select {
+		case <-s.Block:
+		case <-ctx.Done():
+			return s, context.Cause(ctx)
+		}
+	}
+	return s, s.Before
+}
+
+// fence refuses an epoch that is lower than one seen before. Callers hold mu.
+func (d *Driver) fence(f driver.Fence) error {
+	if f.Epoch < d.epochs[f.UID] {
+		return fmt.Errorf("session %s, epoch %d: %w", f.Name, f.Epoch, driver.ErrStale)
+	}
+	d.epochs[f.UID] = f.Epoch
+	if t, ok := d.sessions[f.UID]; ok {
+		t.fence.Epoch = f.Epoch
+	}
+	return nil
+}
+
+// Fingerprint implements driver.Driver.
+func (d *Driver) Fingerprint(context.Context) (schemas.Fingerprint, error) {
+	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Engine: "fake 1", Base: "host"}, nil
+}
+
+// Start implements driver.Driver. The command "missing" can't be executed.
+func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+	s, err := d.enter(ctx, "Start", f.UID)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if len(spec.Command) == 0 || spec.Command[0] == "missing" {
+		return driver.Instance{}, &driver.Error{Kind: driver.Refused, Text: "command not found: " + strings.Join(spec.Command, " ")}
+	}
+	return d.launch(ctx, f, memory{Command: spec.Command, Boot: "clean"}, begin, s)
+}
+
+func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin func(context.Context) error, s Step) (driver.Instance, error) {
+	d.mu.Lock()
+	err := d.fence(f)
+	if _, there := d.sessions[f.UID]; err == nil && there {
+		err = &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is on this host already", f.Name)}
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if err := begin(ctx); err != nil {
+		return driver.Instance{}, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nextPID++
+	t := &tree{fence: f, state: driver.Running, pid: d.nextPID, started: time.Now(), memory: m}
+	d.sessions[f.UID] = t
+	return t.instance(), s.After
+}
+
+func (t *tree) instance() driver.Instance {
+	i := driver.Instance{UID: t.fence.UID, Name: t.fence.Name, Epoch: t.fence.Epoch, State: t.state, Started: t.started, Exit: t.exit}
+	if t.state != driver.Exited {
+		i.PID = t.pid
+	}
+	return i
+}
+
+// find gives a live session. Callers hold mu.
+func (d *Driver) find(f driver.Fence) (*tree, error) {
+	if err := d.fence(f); err != nil {
+		return nil, err
+	}
+	t, ok := d.sessions[f.UID]
+	if !ok || t.state == driver.Exited {
+		return nil, fmt.Errorf("session %s: %w", f.Name, driver.ErrNotHere)
+	}
+	return t, nil
+}
+
+// Capture implements driver.Driver.
+func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
+	d.mu.Lock()
+	t, err := d.find(f)
+	if err == nil {
+		t.state = driver.Frozen
+	}
+	d.mu.Unlock()
+	if err != nil {
+		return driver.Captured{}, err
+	}
+	s, err := d.enter(ctx, "Capture", f.UID)
+	if err != nil {
+		return driver.Captured{}, err
+	}
+	d.mu.Lock()
+	data, err := json.Marshal(t.memory)
+	d.mu.Unlock()
+	if err != nil {
+		return driver.Captured{}, fmt.Errorf("encode memory of %s: %w", f.Name, err)
+	}
+	e := image.Entry{Name: "criu/memory", Type: image.TypeFile, Mode: 0o600, Size: int64(len(data))}
+	if err := sink.Add(e, strings.NewReader(string(data))); err != nil {
+		return driver.Captured{}, err
+	}
+	fp, _ := d.Fingerprint(ctx)
+	return driver.Captured{Frozen: time.Now(), Fingerprint: fp}, s.After
+}
+
+// Thaw implements driver.Driver.
+func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
+	s, err := d.enter(ctx, "Thaw", f.UID)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, err := d.find(f)
+	if err != nil {
+		return err
+	}
+	t.state = driver.Running
+	return s.After
+}
+
+// Restore implements driver.Driver.
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+	s, err := d.enter(ctx, "Restore", f.UID)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	r, err := src.Open("criu/memory")
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return driver.Instance{}, fmt.Errorf("read memory of %s: %w", f.Name, err)
+	}
+	m := memory{}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return driver.Instance{}, &driver.Error{Kind: driver.Refused, Text: "the image of " + f.Name.String() + " is not this driver's", Err: err}
+	}
+	m.Boot = string(boot)
+	return d.launch(ctx, f, m, begin, s)
+}
+
+// Stop implements driver.Driver.
+func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
+	s, err := d.enter(ctx, "Stop", f.UID)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.fence(f); err != nil {
+		return err
+	}
+	delete(d.sessions, f.UID)
+	return s.After
+}
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(_ context.Context, uid schemas.UID) (driver.Instance, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, ok := d.sessions[uid]
+	if !ok {
+		return driver.Instance{}, driver.ErrNotHere
+	}
+	return t.instance(), nil
+}
+
+// Recover implements driver.Driver.
+func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
+	s, err := d.enter(ctx, "Recover", "")
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []driver.Instance
+	for _, t := range d.sessions {
+		out = append(out, t.instance())
+	}
+	return out, s.After
+}
+
+// Exits implements driver.Watcher.
+func (d *Driver) Exits(context.Context) <-chan driver.Instance { return d.exits }
+
+// Observe implements driver.Observer.
+func (d *Driver) Observe(_ context.Context, uid schemas.UID) (driver.Observation, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, ok := d.sessions[uid]
+	if !ok {
+		return driver.Observation{}, driver.ErrNotHere
+	}
+	return driver.Observation{RSS: 1 << 20, CPU: t.cpu, Processes: 1}, nil
+}
+
+// Count advances the counter of a running session, as its program would, and
+// gives its value; a frozen or absent session doesn't move (ok false).
+func (d *Driver) Count(uid schemas.UID) (n int, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, there := d.sessions[uid]
+	if !there || t.state != driver.Running {
+		return 0, false
+	}
+	t.memory.Counter++
+	return t.memory.Counter, true
+}
+
+// Use makes the session look as if it had used the CPU.
+func (d *Driver) Use(uid schemas.UID, cpu time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t, ok := d.sessions[uid]; ok {
+		t.cpu += cpu
+	}
+}
+
+// Exit ends a session as if by itself.
+func (d *Driver) Exit(uid schemas.UID, code int) {
+	d.mu.Lock()
+	t, ok := d.sessions[uid]
+	if ok {
+		t.state, t.exit = driver.Exited, &driver.Exit{Code: code}
+	}
+	d.mu.Unlock()
+	if ok {
+		d.exits <- t.instance()
+	}
+}
+
+// Lose removes a session without a trace, as a reboot of the host would.
+func (d *Driver) Lose(uid schemas.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, uid)
+}

@@ -1,0 +1,29 @@
+module github.com/diapause/diapause/workers
+
+go 1.26.0
+
+require (
+	filippo.io/age v1.3.2
+	github.com/diapause/diapause/events v0.0.0
+	github.com/diapause/diapause/objectstore v0.0.0
+	github.com/diapause/diapause/schemas v0.0.0
+	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nuid v1.0.1
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	filippo.io/hpke v0.4.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
+	github.com/nats-io/nkeys v0.4.16 // indirect
+	github.com/zeebo/blake3 v0.2.4 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+)
+
+replace (
+	github.com/diapause/diapause/events => ../events
+	github.com/diapause/diapause/objectstore => ../objectstore
+	github.com/diapause/diapause/schemas => ../schemas
+)

@@ -1,0 +1,81 @@
+package preflight
+
+import "github.com/diapause/diapause/workers/tree"
+
+// Facts are all that Judge judges by.
+type Facts struct {
+	Processes   []Process
+	Spaces      map[string]string     // kind of namespace → the session's ("net" → "net:[4026531840]")
+	Mounts      map[int]bool          // ids of the mounts that the tree sees
+	Unix        map[uint64]UnixSocket // of the session's network, by inode
+	Connections []tree.Connection
+	GhostLimit  int64                  // bytes; 0: none
+	External    func(link string) bool // never nil
+}
+
+// Process is one process of the tree.
+type Process struct {
+	PID      int    // as this process sees it
+	Inside   int    // as the session sees it
+	Comm     string // its name
+	State    byte   // as /proc has it: R, S, D, T, t, Z
+	Threads  int
+	Tracer   string // who traces it, "gdb (pid 12)"; empty if nobody does
+	User     uint64
+	Limits   bool              // its resource limits can be read, which CRIU has to
+	Root     string            // its root directory in its mount namespace, "/" unless it called chroot
+	Spaces   map[string]string // kind of namespace → its own
+	Files    []File
+	Mappings []Mapping
+	Watches  []tree.Watch
+}
+
+// File is one open file of a process.
+type File struct {
+	Num    int
+	Link   string
+	Type   uint32 // the bits of a mode that say what it is: S_IFREG and so on
+	Major  uint32 // of a device
+	Minor  uint32
+	Names  uint64 // how many it has; 0: it is unlinked
+	Bytes  int64  // that it takes up
+	Mount  int    // the id of the mount it was opened on
+	Flags  int    // those of open
+	Hangup bool   // of a pipe or terminal: nobody has the other end any more
+	TTY    int    // of a master of a terminal: the terminal's number; -1 otherwise
+	Device uint64 // the file system it is on; terminals of two of them may have one number
+	Target int    // of a pidfd: the process as this process sees it; -1: ended
+	Socket *Socket
+}
+
+// Socket is what an open file that is a socket says about itself.
+type Socket struct {
+	Inode    uint64
+	Domain   int
+	Type     int
+	Protocol int
+	Unread   bool // there is something to read
+	Corked   bool // a datagram is held back
+}
+
+// UnixSocket is a line of the kernel's list of them.
+type UnixSocket struct {
+	Inode    uint64
+	Type     int
+	State    int
+	Peer     uint64   // inode; 0: none, or one that isn't accepted yet
+	Name     string   // a path, or with a leading @ an abstract name
+	Shutdown int      // 3: both ways
+	Waiting  []uint64 // inodes of those that a listener hasn't accepted; 0: closed since
+}
+
+// Mapping is one mapped thing of a process that isn't its own memory.
+type Mapping struct {
+	Start uint64
+	Path  string
+	Type  uint32 // S_IFREG and so on; 0 if it couldn't be looked at
+	Major uint32 // of a device
+	Minor uint32
+	Names uint64
+	Bytes int64
+}

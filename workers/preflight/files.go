@@ -1,0 +1,173 @@
+package preflight
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/diapause/diapause/workers/tree"
+	"golang.org/x/sys/unix"
+)
+
+// filesOf looks at the open files of a process.
+func filesOf(pid int) ([]File, error) {
+	fds, err := tree.FDs(pid)
+	if err != nil {
+		return nil, err
+	}
+	handle := -1 // of the process, for duplicates of its files
+	defer func() {
+		if handle >= 0 {
+			_ = unix.Close(handle)
+		}
+	}()
+	files := make([]File, 0, len(fds))
+	for _, fd := range fds {
+		f, err := lookAtFile(fd)
+		if err == nil && f.needsDuplicate() {
+			if handle < 0 {
+				handle, err = unix.PidfdOpen(pid, 0)
+			}
+			if err == nil {
+				err = f.lookAtDuplicate(handle)
+			}
+		}
+		if gone(err) || err == syscall.EBADF { // closed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look at open file %d (%s): %w", fd.Num, fd.Link, err)
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+func lookAtFile(fd tree.FD) (File, error) {
+	f := File{Num: fd.Num, Link: fd.Link, TTY: -1}
+	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", fd.PID, fd.Num))
+	if err != nil {
+		return f, err
+	}
+	f.parseInfo(string(info))
+	var st unix.Stat_t
+	if err := unix.Stat(fd.Via(), &st); err != nil {
+		if gone(err) {
+			return f, err
+		}
+		return f, nil // a file system that can't be reached: CRIU will say so
+	}
+	f.Type, f.Names, f.Bytes, f.Device = st.Mode&unix.S_IFMT, uint64(st.Nlink), st.Blocks*512, st.Dev
+	f.Major, f.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+	return f, nil
+}
+
+// parseInfo reads /proc/PID/fdinfo/N.
+func (f *File) parseInfo(text string) {
+	for line := range strings.Lines(text) {
+		key, rest, _ := strings.Cut(line, ":")
+		value := strings.TrimSpace(rest)
+		switch key {
+		case "flags":
+			n, _ := strconv.ParseInt(value, 8, 64)
+			f.Flags = int(n)
+		case "mnt_id":
+			f.Mount, _ = strconv.Atoi(value)
+		case "tty-index":
+			f.TTY, _ = strconv.Atoi(value)
+		case "Pid":
+			f.Target, _ = strconv.Atoi(value)
+		}
+	}
+}
+
+// needsDuplicate reports whether more has to be known than /proc tells: of
+// sockets, and of pipes and terminals whether their other end is still held.
+func (f *File) needsDuplicate() bool {
+	switch f.Type {
+	case unix.S_IFSOCK:
+		return f.Flags&unix.O_PATH == 0
+	case unix.S_IFIFO:
+		return strings.HasPrefix(f.Link, "pipe:[")
+	case unix.S_IFCHR:
+		return f.slave()
+	}
+	return false
+}
+
+// lookAtDuplicate asks a duplicate of the file, which is closed at once.
+func (f *File) lookAtDuplicate(handle int) error {
+	fd, err := unix.PidfdGetfd(handle, f.Num, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if _, err := unix.Poll(ready, 0); err != nil && err != unix.EINTR {
+		return err
+	}
+	f.Hangup = ready[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	if f.Type != unix.S_IFSOCK {
+		return nil
+	}
+	f.Socket, err = lookAtSocket(fd)
+	if err == nil {
+		f.Socket.Unread = ready[0].Revents&unix.POLLIN != 0
+		f.Socket.Inode, _ = tree.FD{Link: f.Link}.Inode("socket")
+	}
+	return err
+}
+
+func lookAtSocket(fd int) (*Socket, error) {
+	s := &Socket{}
+	for _, ask := range []struct {
+		option int
+		to     *int
+	}{{unix.SO_DOMAIN, &s.Domain}, {unix.SO_TYPE, &s.Type}, {unix.SO_PROTOCOL, &s.Protocol}} {
+		n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, ask.option)
+		if err != nil {
+			return nil, err
+		}
+		*ask.to = n
+	}
+	if s.inet() && s.Type == unix.SOCK_DGRAM {
+		cork, _ := unix.GetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_CORK)
+		queued, _ := unix.IoctlGetInt(fd, unix.TIOCOUTQ)
+		s.Corked = cork != 0 && queued > 0
+	}
+	return s, nil
+}
+
+func (s *Socket) inet() bool { return s.Domain == unix.AF_INET || s.Domain == unix.AF_INET6 }
+
+// slave reports whether the file is the inner end of a pseudo-terminal.
+func (f *File) slave() bool {
+	return f.Type == unix.S_IFCHR && f.Major >= 136 && f.Major <= 143
+}
+
+// mappingsOf looks at what a process has mapped.
+func mappingsOf(pid int) ([]Mapping, error) {
+	all, err := tree.Mappings(pid)
+	if err != nil {
+		return nil, err
+	}
+	mappings := make([]Mapping, 0, len(all))
+	for _, m := range all {
+		found := Mapping{Start: m.Start, Path: m.Path}
+		var st unix.Stat_t
+		err := unix.Stat(m.Via(), &st)
+		switch {
+		case err == nil:
+			found.Type, found.Names, found.Bytes = st.Mode&unix.S_IFMT, uint64(st.Nlink), st.Blocks*512
+			found.Major, found.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+		case gone(err):
+			continue // unmapped meanwhile
+		case err == unix.EPERM:
+			return nil, fmt.Errorf("look at mapping %x (%s): %w", m.Start, m.Path, err)
+		}
+		mappings = append(mappings, found)
+	}
+	return mappings, nil
+}

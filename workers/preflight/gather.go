@@ -1,0 +1,190 @@
+package preflight
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/diapause/diapause/workers/tree"
+	"golang.org/x/sys/unix"
+)
+
+// spaces are the kinds of namespaces, as /proc/PID/ns names them.
+var spaces = []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts"}
+
+// gather looks at the tree.
+func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
+	f := Facts{Mounts: map[int]bool{}, GhostLimit: o.GhostLimit, External: o.External}
+	if f.External == nil {
+		f.External = func(string) bool { return false }
+	}
+	var err error
+	if f.Spaces, err = spacesOf(o.Init); err != nil {
+		return Facts{}, fmt.Errorf("look at process %d, the session's first one: %w", o.Init, err)
+	}
+	for _, pid := range pids {
+		if err := ctx.Err(); err != nil {
+			return Facts{}, err
+		}
+		p, err := look(pid)
+		if gone(err) {
+			continue
+		}
+		if err != nil {
+			return Facts{}, fmt.Errorf("look at process %d: %w", pid, err)
+		}
+		f.Processes = append(f.Processes, p)
+	}
+	if err := f.gatherMounts(); err != nil {
+		return Facts{}, err
+	}
+	if f.Unix, err = unixSockets(o.Init); err != nil {
+		return Facts{}, fmt.Errorf("list unix sockets: %w", err)
+	}
+	if f.Connections, err = tree.Connections(pids); err != nil {
+		return Facts{}, err
+	}
+	return f, f.gatherWatches(ctx, pids)
+}
+
+// gone reports whether err says that a process or a file of it has ended.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH)
+}
+
+func spacesOf(pid int) (map[string]string, error) {
+	links := map[string]string{}
+	for _, kind := range spaces {
+		link, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+		if errors.Is(err, fs.ErrNotExist) && kind == "time" { // kernels before 5.6
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		links[kind] = link
+	}
+	return links, nil
+}
+
+// look gathers what there is to know about one process.
+func look(pid int) (Process, error) {
+	p := Process{PID: pid, Inside: pid}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return p, err
+	}
+	if err := p.parseStatus(string(status)); err != nil {
+		return p, err
+	}
+	if p.State == 'Z' { // it has nothing any more
+		return p, nil
+	}
+	p.Limits = readableLimits(pid)
+	if p.Spaces, err = spacesOf(pid); err != nil {
+		return p, err
+	}
+	if p.Root, err = os.Readlink(fmt.Sprintf("/proc/%d/root", pid)); err != nil {
+		return p, err
+	}
+	if p.Files, err = filesOf(pid); err != nil {
+		return p, err
+	}
+	p.Mappings, err = mappingsOf(pid)
+	return p, err
+}
+
+// parseStatus reads /proc/PID/status.
+func (p *Process) parseStatus(text string) error {
+	for line := range strings.Lines(text) {
+		key, rest, _ := strings.Cut(line, ":")
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			continue
+		}
+		var err error
+		switch key {
+		case "Name":
+			p.Comm = strings.TrimSpace(rest)
+		case "State":
+			p.State = fields[0][0]
+		case "Threads":
+			p.Threads, err = strconv.Atoi(fields[0])
+		case "NSpid":
+			p.Inside, err = strconv.Atoi(fields[len(fields)-1])
+		case "Uid":
+			p.User, err = strconv.ParseUint(fields[0], 10, 32)
+		case "TracerPid":
+			p.Tracer, err = nameOf(fields[0])
+		}
+		if err != nil {
+			return fmt.Errorf("read status: line %q: %w", line, err)
+		}
+	}
+	return nil
+}
+
+// nameOf gives the name of a process for a person; empty for 0.
+func nameOf(pid string) (string, error) {
+	if pid == "0" {
+		return "", nil
+	}
+	comm, err := os.ReadFile("/proc/" + pid + "/comm")
+	if err != nil {
+		return "a process that has just ended", nil
+	}
+	return fmt.Sprintf("%s (pid %s on the host)", strings.TrimSpace(string(comm)), pid), nil
+}
+
+// readableLimits does what CRIU does for each process, and what the kernel
+// refuses for those of other users without CAP_SYS_RESOURCE.
+func readableLimits(pid int) bool {
+	var old unix.Rlimit
+	return !errors.Is(unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &old), unix.EPERM)
+}
+
+// gatherMounts notes the mounts of all mount namespaces of the tree.
+func (f *Facts) gatherMounts() error {
+	seen := map[string]bool{}
+	for _, p := range f.Processes {
+		if p.State == 'Z' || seen[p.Spaces["mnt"]] {
+			continue
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", p.PID))
+		if gone(err) || errors.Is(err, syscall.EINVAL) { // it has ended
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read mounts of process %d: %w", p.PID, err)
+		}
+		seen[p.Spaces["mnt"]] = p.Root == "/" // a process after chroot doesn't see all
+		for line := range strings.Lines(string(b)) {
+			id, _, _ := strings.Cut(line, " ")
+			if n, err := strconv.Atoi(id); err == nil {
+				f.Mounts[n] = true
+			}
+		}
+	}
+	return nil
+}
+
+// gatherWatches sorts what inotify and fanotify descriptors watch by process.
+func (f *Facts) gatherWatches(ctx context.Context, pids []int) error {
+	all, err := tree.Watches(ctx, pids)
+	if err != nil {
+		return err
+	}
+	for i := range f.Processes {
+		for _, w := range all {
+			if w.PID == f.Processes[i].PID {
+				f.Processes[i].Watches = append(f.Processes[i].Watches, w)
+			}
+		}
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,156 @@
+package preflight
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/diapause/diapause/workers/driver"
+	"golang.org/x/sys/unix"
+)
+
+// Judge says what of the facts stops a capture, in the order of processes and
+// their files, and what doesn't but should be known: what will be lost, and what
+// may stop it for a moment. It reads nothing but f.
+func Judge(f Facts) ([]driver.Blocker, []string) {
+	j := judge{Facts: f, held: holders(f)}
+	for i := range f.Processes {
+		j.process(&f.Processes[i])
+	}
+	j.connections()
+	return j.blockers, j.warnings
+}
+
+type judge struct {
+	Facts
+	held     held
+	blockers []driver.Blocker
+	warnings []string
+}
+
+// held is what the tree itself has hold of, by inode or number.
+type held struct {
+	sockets map[uint64]bool
+	readers map[string]bool // by link of the pipe
+	writers map[string]bool
+	masters map[terminal]bool
+	pids    map[int]bool
+}
+
+// terminal is a pseudo-terminal: its number counts within one devpts.
+type terminal struct {
+	device uint64
+	number int
+}
+
+func holders(f Facts) held {
+	h := held{map[uint64]bool{}, map[string]bool{}, map[string]bool{}, map[terminal]bool{}, map[int]bool{}}
+	for _, p := range f.Processes {
+		h.pids[p.PID] = true
+		for _, file := range p.Files {
+			mode := file.Flags & unix.O_ACCMODE
+			switch {
+			case file.Socket != nil:
+				h.sockets[file.Socket.Inode] = true
+			case file.Type == unix.S_IFIFO:
+				h.readers[file.Link] = h.readers[file.Link] || mode != unix.O_WRONLY
+				h.writers[file.Link] = h.writers[file.Link] || mode != unix.O_RDONLY
+			case file.TTY >= 0:
+				h.masters[terminal{file.Device, file.TTY}] = true
+			}
+		}
+	}
+	return h
+}
+
+// block notes a blocker of a process.
+func (j *judge) block(p *Process, what, why, fix string) {
+	j.blockers = append(j.blockers, driver.Blocker{PID: p.Inside, Program: p.Comm, What: what, Why: why, Fix: fix})
+}
+
+// warn notes what is known of a process and stops nothing.
+func (j *judge) warn(p *Process, format string, args ...any) {
+	j.warnings = append(j.warnings, fmt.Sprintf("%s (pid %d): ", p.Comm, p.Inside)+fmt.Sprintf(format, args...))
+}
+
+func (j *judge) process(p *Process) {
+	if p.Tracer != "" {
+		j.block(p, "traced by "+p.Tracer, "a process has one tracer at a time, and a capture traces it", "end the debugger or strace, or let it detach")
+	}
+	if p.State == 'Z' {
+		if p.Threads > 1 {
+			j.block(p, "its first thread has ended, others run", "CRIU can't capture a process in that state", "let the program end as a whole, or end it")
+		}
+		return
+	}
+	if !p.Limits {
+		j.block(p, fmt.Sprintf("it runs as user %d", p.User),
+			"the worker has no CAP_SYS_RESOURCE here, and without it can't read the limits of another user's process",
+			"give the worker that capability, or run the session as root")
+	}
+	if p.Root != "/" && p.Inside == 1 {
+		j.block(p, "its root is "+p.Root, "CRIU can't capture a tree whose first process has called chroot", "start the session with that directory as its root")
+	}
+	j.namespaces(p)
+	for i := range p.Files {
+		j.file(p, &p.Files[i])
+	}
+	for i := range p.Mappings {
+		j.mapping(p, &p.Mappings[i])
+	}
+	j.watches(p)
+}
+
+// namespaces names those that aren't the session's. A mount namespace of its
+// own is captured.
+func (j *judge) namespaces(p *Process) {
+	for _, kind := range spaces {
+		own, session := p.Spaces[kind], j.Spaces[kind]
+		if kind == "mnt" || own == session {
+			continue
+		}
+		j.block(p, "it is in a "+kind+" namespace of its own ("+own+")",
+			"CRIU can't bring a nested "+kind+" namespace back", sandboxFix)
+	}
+}
+
+const sandboxFix = "start the program without its own sandbox or container (unshare, bwrap, a browser's sandbox)"
+
+// watches names what is watched and couldn't be found again.
+func (j *judge) watches(p *Process) {
+	for _, w := range p.Watches {
+		what := fmt.Sprintf("fd %d: %s", w.Num, strings.Trim(strings.TrimPrefix(w.Link, "anon_inode:"), "[]"))
+		switch {
+		case w.Whole:
+			j.block(p, what+" of a whole file system", "CRIU forgets such a watch, and the program would wait for ever", "let it watch a mount or directories instead")
+		case w.Named && w.Path == "":
+			j.block(p, what+" of a file "+onKind(w.Kind), "its path can't be found any more, and the file system gives no other way to it",
+				"let the program watch a directory below its working directory instead, or stop watching")
+		}
+	}
+}
+
+func onKind(kind string) string {
+	if kind == "" {
+		return "on no file system of the session"
+	}
+	return "on " + kind
+}
+
+// connections warns of those that don't survive. Both ends of what stays inside
+// are captured.
+func (j *judge) connections() {
+	byPID := map[int]*Process{}
+	for i := range j.Processes {
+		byPID[j.Processes[i].PID] = &j.Processes[i]
+	}
+	for _, c := range j.Connections {
+		p := byPID[c.PID]
+		switch {
+		case p == nil:
+		case c.Pending:
+			j.warn(p, "nobody has accepted the connection %s yet: a capture has to wait for that, or fails", c)
+		case !c.Inside:
+			j.warn(p, "the connection %s will be closed", c)
+		}
+	}
+}

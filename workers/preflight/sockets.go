@@ -1,0 +1,171 @@
+package preflight
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// unixSockets lists the unix sockets of the network namespace that a process is
+// in.
+func unixSockets(pid int) (map[uint64]UnixSocket, error) {
+	type answer struct {
+		all map[uint64]UnixSocket
+		err error
+	}
+	to := make(chan answer)
+	go func() {
+		// The thread enters the session's network. Only if it comes back from
+		// there may others run on it; else it ends with this goroutine.
+		runtime.LockOSThread()
+		all, home, err := unixSocketsOf(pid)
+		if home {
+			runtime.UnlockOSThread()
+		}
+		to <- answer{all, err}
+	}()
+	a := <-to
+	return a.all, a.err
+}
+
+// unixSocketsOf must run on a thread of its own. It reports whether that thread
+// is in its own network again.
+func unixSocketsOf(pid int) (all map[uint64]UnixSocket, home bool, err error) {
+	ours, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, true, err
+	}
+	defer ours.Close()
+	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+	if err != nil {
+		return nil, true, err
+	}
+	defer theirs.Close()
+	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
+		return nil, true, fmt.Errorf("enter network: %w", err)
+	}
+	all, err = unixSocketsHere()
+	home = unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET) == nil
+	return all, home, err
+}
+
+func unixSocketsHere() (map[uint64]UnixSocket, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_INET_DIAG)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	if err := unix.Sendto(fd, unixRequest(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, err
+	}
+	all := map[uint64]UnixSocket{}
+	buf := make([]byte, 1<<16)
+	for {
+		n, _, err := unix.Recvfrom(fd, buf, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		done, err := readAnswer(buf[:n], all)
+		if done || err != nil {
+			return all, err
+		}
+	}
+}
+
+// The numbers of the kernel's sock_diag for unix sockets.
+const (
+	diagByFamily = 20
+
+	showName  = 1
+	showPeer  = 4
+	showQueue = 8
+
+	attrName     = 0
+	attrPeer     = 2
+	attrQueue    = 3
+	attrShutdown = 6
+
+	unixEstablished = 1
+	unixListen      = 10
+	shutdownBoth    = 3
+)
+
+// unixRequest asks for all unix sockets, with their peers, names and queues.
+func unixRequest() []byte {
+	b := make([]byte, 16+24)
+	binary.NativeEndian.PutUint32(b[0:], uint32(len(b)))
+	binary.NativeEndian.PutUint16(b[4:], diagByFamily)
+	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b[16] = unix.AF_UNIX
+	binary.NativeEndian.PutUint32(b[20:], 0xffffffff) // in all states
+	binary.NativeEndian.PutUint32(b[28:], showName|showPeer|showQueue)
+	return b
+}
+
+func readAnswer(b []byte, all map[uint64]UnixSocket) (done bool, err error) {
+	messages, err := syscall.ParseNetlinkMessage(b)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range messages {
+		switch m.Header.Type {
+		case unix.NLMSG_DONE:
+			return true, nil
+		case unix.NLMSG_ERROR:
+			if len(m.Data) < 4 {
+				return false, errors.New("the kernel's error is cut short")
+			}
+			errno := -int32(binary.NativeEndian.Uint32(m.Data))
+			return false, fmt.Errorf("the kernel refuses: %w", syscall.Errno(errno))
+		}
+		if s, ok := parseUnix(m.Data); ok {
+			all[s.Inode] = s
+		}
+	}
+	return false, nil
+}
+
+// parseUnix reads a unix_diag_msg and its attributes.
+func parseUnix(b []byte) (UnixSocket, bool) {
+	if len(b) < 16 {
+		return UnixSocket{}, false
+	}
+	s := UnixSocket{Type: int(b[1]), State: int(b[2]), Inode: uint64(binary.NativeEndian.Uint32(b[4:]))}
+	for b = b[16:]; len(b) >= 4; {
+		size, kind := int(binary.NativeEndian.Uint16(b)), binary.NativeEndian.Uint16(b[2:])
+		if size < 4 || size > len(b) {
+			break
+		}
+		s.attribute(kind, b[4:size])
+		b = b[min((size+3)&^3, len(b)):]
+	}
+	return s, true
+}
+
+func (s *UnixSocket) attribute(kind uint16, value []byte) {
+	switch {
+	case kind == attrName:
+		s.Name = string(value)
+		if rest, ok := strings.CutPrefix(s.Name, "\x00"); ok {
+			s.Name = "@" + rest
+		}
+		s.Name = strings.TrimRight(s.Name, "\x00")
+	case kind == attrPeer && len(value) >= 4:
+		s.Peer = uint64(binary.NativeEndian.Uint32(value))
+	case kind == attrShutdown && len(value) >= 1:
+		s.Shutdown = int(value[0])
+	case kind == attrQueue:
+		for ; len(value) >= 4; value = value[4:] {
+			s.Waiting = append(s.Waiting, uint64(binary.NativeEndian.Uint32(value)))
+		}
+	}
+}

@@ -1,0 +1,288 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/criu/rpc"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/tree"
+)
+
+// ghostLimit bounds an open file that has no name any more, in bytes.
+const ghostLimit = 500 << 20
+
+// capture freezes the session and dumps it. It leaves it frozen if the worker
+// got everything, and running as before if anything failed on the way: until the
+// worker heard that all is done it can't have committed an image.
+func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump, err error) {
+	s.work.Lock()
+	defer s.work.Unlock()
+	if err := s.alive(); err != nil {
+		return nil, err
+	}
+	warnings := s.hook(ctx, s.setup.Spec.Hooks.OnSuspend)
+	if err := s.gate.close(ctx); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.thaw())
+		}
+	}()
+	more, err := s.preflight(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dump = &Dump{Warnings: append(warnings, more...)}
+	if err := s.freeze(ctx, dump); err != nil {
+		return nil, err
+	}
+	if err := s.place.mountScratch(); err != nil {
+		return nil, err
+	}
+	defer drop(s.place.scratch())
+	return dump, s.dump(worker, dump)
+}
+
+func (s *session) alive() error {
+	select {
+	case <-s.main.done:
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s has ended by itself", s.setup.Name)}
+	default:
+		return nil
+	}
+}
+
+// preflight finds what can't be captured.
+func (s *session) preflight(ctx context.Context) (warnings []string, err error) {
+	pids, err := s.group.Pids()
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+	}
+	blockers, warnings, err := preflightCheck(ctx, pids, preflightOptions{
+		Init: s.tree.init, External: s.holds, GhostLimit: ghostLimit,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what can't be captured in session %s: %w", s.setup.Name, err)
+	}
+	if len(blockers) > 0 {
+		return nil, &driver.Error{
+			Kind: driver.Refused, Blockers: blockers,
+			Text: fmt.Sprintf("session %s can't be captured", s.setup.Name),
+		}
+	}
+	return warnings, nil
+}
+
+// holds reports whether the shim has the other end of what link names.
+func (s *session) holds(link string) bool {
+	for _, c := range s.commands() {
+		if c.holds(link) {
+			return true
+		}
+	}
+	key, err := pipeKey(s.tree.status.file)
+	return err == nil && key == link
+}
+
+// commands lists all that the shim started and that still runs.
+func (s *session) commands() []*command {
+	return append([]*command{s.main}, s.tree.execs()...)
+}
+
+// thaw undoes freeze and opens the gate.
+func (s *session) thaw() error {
+	defer s.gate.open()
+	var errs []error
+	for _, c := range s.commands() {
+		errs = append(errs, c.putInput())
+	}
+	if err := s.group.Thaw(); err != nil {
+		errs = append(errs, &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s stays frozen", s.setup.Name), Err: err})
+	}
+	return errors.Join(errs...)
+}
+
+// dump runs criu. The worker gets the files at the moment when all is dumped
+// and criu still holds what only a dump has: names of files that were unlinked.
+func (s *session) dump(worker *control.Conn, d *Dump) error {
+	pids, err := s.group.Pids()
+	if err != nil {
+		return fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+	}
+	connections, err := tree.Connections(pids)
+	if err != nil {
+		return fmt.Errorf("list the connections of session %s: %w", s.setup.Name, err)
+	}
+	closing := closedOnResume(connections)
+	d.Warnings = append(d.Warnings, closing...)
+	if d.Lower, err = s.lowerFiles(pids); err != nil {
+		return err
+	}
+	options, err := s.saveMeta(len(closing) == 0)
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	err = s.runDump(options, func() error {
+		d.DumpTook = time.Since(start)
+		return s.handOver(worker, d)
+	})
+	if err != nil {
+		return s.explainDump(err)
+	}
+	if frozen, err := s.group.State(); err != nil || !frozen {
+		return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", s.setup.Name, err)
+	}
+	return nil
+}
+
+// closedOnResume says which connections won't survive, a line for each. criu can
+// keep all of them or none: connections within the session are kept where there
+// are no others.
+func closedOnResume(all []tree.Connection) []string {
+	var lines []string
+	inside := 0
+	for _, c := range all {
+		switch {
+		case c.Pending:
+			// Never accepted: its client sees a reset, the session nothing.
+		case c.Inside:
+			inside++
+		default:
+			lines = append(lines, fmt.Sprintf("the TCP connection %s is with the outside and will be closed on resume", c))
+		}
+	}
+	if len(lines) > 0 && inside > 0 {
+		lines = append(lines, fmt.Sprintf("%d ends of TCP connections within the session will be closed too, since there are connections with the outside", inside))
+	}
+	return lines
+}
+
+// runDump dumps, again if the failure is one of the moment.
+func (s *session) runDump(o rpc.Options, dumped func() error) error {
+	const attempts = 3
+	for i := 1; ; i++ {
+		p, err := rpc.Start(s.setup.Criu, func(int) error { return nil })
+		if err != nil {
+			return err
+		}
+		err = p.Dump(o, func(n rpc.Notice) error {
+			if n.Step == rpc.PostDump {
+				return dumped()
+			}
+			return nil
+		})
+		if err == nil || i == attempts || !passing(s.place.images()) {
+			return err
+		}
+		if err := s.emptyImages(); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *session) emptyImages() error {
+	if err := os.RemoveAll(s.place.images()); err != nil {
+		return fmt.Errorf("empty the scratch directory: %w", err)
+	}
+	if err := os.Mkdir(s.place.images(), 0o700); err != nil {
+		return fmt.Errorf("empty the scratch directory: %w", err)
+	}
+	return nil
+}
+
+// handOver gives the worker the directories of the image, of the upper layer
+// and of the session's root, and waits until it has read what it must.
+func (s *session) handOver(worker *control.Conn, d *Dump) error {
+	var files []*os.File
+	defer func() { closeFiles(files) }()
+	for _, dir := range []string{s.place.scratch(), s.place.upper(), s.place.root()} {
+		f, err := os.Open(dir)
+		if err != nil {
+			return fmt.Errorf("open what was captured: %w", err)
+		}
+		files = append(files, f)
+	}
+	if err := worker.Send(Message{Phase: PhaseDumped, Dump: d}, files...); err != nil {
+		return err
+	}
+	var a Answer
+	if _, err := worker.Receive(&a); err != nil {
+		return fmt.Errorf("the worker is gone: %w", err)
+	}
+	if !a.Go {
+		return errors.New("the worker gave the capture up")
+	}
+	return nil
+}
+
+// saveMeta writes what the image must hold beside criu's files, and returns the
+// options for the dump.
+func (s *session) saveMeta(keepTCP bool) (rpc.Options, error) {
+	o := rpc.Options{
+		ImagesDir: s.place.images(), PID: s.tree.init, LogLevel: 2, LogFile: logName,
+		LeaveRunning: true, FileLocks: true, LinkRemap: true, GhostLimit: ghostLimit,
+		FreezeCgroup: s.group.FreezerPath(), EmptyNetwork: s.emptyNetwork(),
+		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
+	}
+	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
+	m := meta{Generation: s.generation, Leader: s.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork}
+	var err error
+	if m.Status, err = pipeKey(s.tree.status.file); err != nil {
+		return o, err
+	}
+	for i, c := range s.commands() {
+		saved, err := c.save(s.place.meta(), i)
+		if err != nil {
+			return o, err
+		}
+		m.Commands = append(m.Commands, saved)
+		if saved.Terminal != nil {
+			o.External = append(o.External, saved.Terminal.Key)
+		}
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return o, fmt.Errorf("encode the session's state: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(s.place.meta(), metaName), b, 0o600); err != nil {
+		return o, fmt.Errorf("save the session's state: %w", err)
+	}
+	return o, nil
+}
+
+// drainPipe takes out what is queued in the pipe whose write end f is.
+func drainPipe(f *os.File) ([]byte, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	ctlErr := raw.Control(func(fd uintptr) {
+		var r int
+		r, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return
+		}
+		defer unix.Close(r)
+		buf := make([]byte, 64<<10)
+		for {
+			n, readErr := unix.Read(r, buf)
+			if n <= 0 && readErr != unix.EINTR {
+				return
+			}
+			all = append(all, buf[:max(n, 0)]...)
+		}
+	})
+	return all, errors.Join(err, ctlErr)
+}

@@ -1,0 +1,142 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Streams are a client's ends. A nil writer discards, a nil Stdin sends nothing.
+type Streams struct {
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	// Resized tells of new sizes of the client's window, until the call ends.
+	Resized <-chan Size
+}
+
+// RemoteError is what a shim says in FrameError, for a person.
+type RemoteError string
+
+func (e RemoteError) Error() string { return string(e) }
+
+// ErrLost says that the connection ended before the command did: the session
+// was suspended or its host is gone. The command itself may run on.
+var ErrLost = errors.New("the connection to the session ended")
+
+// Do sends r over conn, a connection that a driver's Dial gave or a tunnel to
+// one, and carries the streams until the command, the copy or the output ends;
+// the Exit is that of the command. It closes conn. Stdin may still be read from
+// when it returns: what was read last is lost.
+func Do(conn net.Conn, r Request, s Streams) (driver.Exit, error) {
+	defer conn.Close()
+	w := &frameSender{conn: conn}
+	b, err := json.Marshal(r)
+	if err != nil {
+		return driver.Exit{}, fmt.Errorf("encode the request: %w", err)
+	}
+	if err := w.send(FrameRequest, b); err != nil {
+		return driver.Exit{}, err
+	}
+	done := make(chan struct{})
+	defer close(done)
+	started := make(chan struct{})
+	if s.Stdin != nil {
+		go w.sendInput(s.Stdin, started, done)
+	}
+	if s.Resized != nil {
+		go w.sendSizes(s.Resized, done)
+	}
+	return receive(conn, s, started)
+}
+
+// frameSender keeps the frames of its goroutines whole.
+type frameSender struct {
+	mu   sync.Mutex
+	conn net.Conn
+}
+
+func (w *frameSender) send(kind byte, payload []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return WriteFrame(w.conn, kind, payload)
+}
+
+func (w *frameSender) sendInput(r io.Reader, started, done <-chan struct{}) {
+	select {
+	case <-started:
+	case <-done:
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 && w.send(FrameStdin, buf[:n]) != nil {
+			return // the connection ended, as receive sees too
+		}
+		if err != nil {
+			_ = w.send(FrameStdinEOF, nil)
+			return
+		}
+		select {
+		case <-done:
+			return
+		default:
+		}
+	}
+}
+
+func (w *frameSender) sendSizes(sizes <-chan Size, done <-chan struct{}) {
+	for {
+		select {
+		case size, ok := <-sizes:
+			if !ok {
+				return
+			}
+			if b, err := json.Marshal(size); err != nil || w.send(FrameResize, b) != nil {
+				return
+			}
+		case <-done:
+			return
+		}
+	}
+}
+
+func receive(conn net.Conn, s Streams, started chan<- struct{}) (driver.Exit, error) {
+	var exit driver.Exit
+	for {
+		kind, payload, err := ReadFrame(conn)
+		if err != nil {
+			return exit, ErrLost
+		}
+		switch kind {
+		case FrameStarted:
+			close(started)
+		case FrameStdout:
+			err = write(s.Stdout, payload)
+		case FrameStderr:
+			err = write(s.Stderr, payload)
+		case FrameExit:
+			err = json.Unmarshal(payload, &exit)
+			return exit, err
+		case FrameError:
+			return exit, RemoteError(payload)
+		}
+		if err != nil {
+			return exit, fmt.Errorf("pass on output: %w", err)
+		}
+	}
+}
+
+func write(w io.Writer, b []byte) error {
+	if w == nil {
+		return nil
+	}
+	_, err := w.Write(b)
+	return err
+}

@@ -1,0 +1,237 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/backlog"
+)
+
+// outputKept is how much of a command's output is kept in memory, and so in its
+// image, in bytes.
+const outputKept = 1 << 20
+
+// command is a program that the shim started in the session, as it sees it: its
+// output and how it ended. The leader is one, each exec another.
+type command struct {
+	pid  int // within the session
+	exec bool
+	log  *backlog.Log
+	outs []*pump
+
+	tty *terminal // nil if it has pipes
+
+	mu    sync.Mutex
+	stdin *os.File // write end of its standard input's pipe; nil if none or closed
+
+	taken []byte // input taken back while frozen; owned by who holds the session's work
+
+	done chan struct{} // closed when exit is set
+	exit driver.Exit
+}
+
+func newCommand(log *backlog.Log, exec bool) *command {
+	return &command{log: log, exec: exec, done: make(chan struct{})}
+}
+
+// listen adds a stream that the command writes to.
+func (c *command) listen(f *os.File, s backlog.Stream) error {
+	p, err := newPump(f, func(b []byte) { c.log.Append(s, b) })
+	if err != nil {
+		return err
+	}
+	if c.exec {
+		p.room = c.log.Room
+	}
+	c.outs = append(c.outs, p)
+	return nil
+}
+
+// useTerminal makes t the command's terminal.
+func (c *command) useTerminal(t *terminal) error {
+	c.tty = t
+	return c.listen(t.master, backlog.Out)
+}
+
+// usePipes makes the command's pipes and returns the ends that it gets: input if
+// it is to have one, output and error.
+func (c *command) usePipes(stdin bool) (theirs []*os.File, err error) {
+	defer func() {
+		if err != nil {
+			closeFiles(theirs)
+		}
+	}()
+	if stdin {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, fmt.Errorf("make a pipe: %w", err)
+		}
+		theirs, c.stdin = append(theirs, r), w
+	}
+	for _, s := range []backlog.Stream{backlog.Out, backlog.Err} {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return theirs, fmt.Errorf("make a pipe: %w", err)
+		}
+		theirs = append(theirs, w)
+		if err := c.listen(r, s); err != nil {
+			return theirs, err
+		}
+	}
+	// What the command gets must block, as everywhere.
+	for _, f := range theirs {
+		if err := unix.SetNonblock(int(f.Fd()), false); err != nil {
+			return theirs, fmt.Errorf("make a pipe: %w", err)
+		}
+	}
+	return theirs, nil
+}
+
+// run moves the command's output until all streams have ended.
+func (c *command) run(wg *sync.WaitGroup) {
+	for _, p := range c.outs {
+		wg.Go(p.run)
+	}
+}
+
+// drain takes in all output that the command has written.
+func (c *command) drain() {
+	for _, p := range c.outs {
+		p.drain()
+	}
+}
+
+// ended notes how the command ended, after its last output.
+func (c *command) ended(e driver.Exit) {
+	c.drain()
+	c.exit = e
+	close(c.done)
+	c.log.End()
+}
+
+// write passes on what was typed, waiting while the session is captured or
+// doesn't read.
+func (c *command) write(ctx context.Context, g *gate, b []byte) error {
+	to := c.input()
+	if to == nil {
+		return nil // it has no input, or a closed one
+	}
+	raw, err := to.SyscallConn()
+	if err != nil {
+		return fmt.Errorf("write to the session: %w", err)
+	}
+	for len(b) > 0 {
+		var failed error
+		err := raw.Write(func(fd uintptr) bool {
+			if failed = g.enter(ctx); failed != nil {
+				return true
+			}
+			defer g.leave()
+			var n int
+			n, failed = unix.Write(int(fd), b)
+			b = b[max(n, 0):]
+			if failed == unix.EINTR {
+				failed = nil
+			}
+			return failed != unix.EAGAIN
+		})
+		if err == nil {
+			err = failed
+		}
+		if err != nil {
+			return fmt.Errorf("write to the session: %w", err)
+		}
+	}
+	return nil
+}
+
+func (c *command) input() *os.File {
+	if c.tty != nil {
+		return c.tty.master
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stdin
+}
+
+// closeInput ends the command's standard input; a terminal's can't end.
+func (c *command) closeInput(ctx context.Context, g *gate) error {
+	if err := g.enter(ctx); err != nil {
+		return err
+	}
+	defer g.leave()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stdin != nil {
+		c.stdin.Close()
+		c.stdin = nil
+	}
+	return nil
+}
+
+// close lets go of all that the shim holds for the command.
+func (c *command) close() {
+	if c.tty != nil {
+		c.tty.close()
+	} else {
+		for _, p := range c.outs {
+			p.file.Close()
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stdin != nil {
+		c.stdin.Close()
+		c.stdin = nil
+	}
+}
+
+// holds reports whether link, as /proc/PID/fd has it, is one of the command's
+// pipes or its terminal.
+func (c *command) holds(link string) bool {
+	if c.tty != nil {
+		return link == c.tty.path()
+	}
+	if !strings.HasPrefix(link, "pipe:[") {
+		return false
+	}
+	for _, p := range c.outs {
+		if key, err := pipeKey(p.file); err == nil && key == link {
+			return true
+		}
+	}
+	if in := c.input(); in != nil {
+		if key, err := pipeKey(in); err == nil && key == link {
+			return true
+		}
+	}
+	return false
+}
+
+// pipeKey is how the kernel, and criu, name a pipe.
+func pipeKey(f *os.File) (string, error) {
+	var st unix.Stat_t
+	raw, err := f.SyscallConn()
+	if err == nil {
+		ctlErr := raw.Control(func(fd uintptr) { err = unix.Fstat(int(fd), &st) })
+		if ctlErr != nil {
+			err = ctlErr
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("look at a pipe: %w", err)
+	}
+	return fmt.Sprintf("pipe:[%d]", st.Ino), nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}

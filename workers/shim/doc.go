@@ -1,0 +1,19 @@
+// Package shim is the one small process that each session has on its host. It
+// holds the session's terminal and output, starts it, enters it, captures and
+// restores it with criu, and knows how it ended; it outlives the worker, which
+// can be killed and started again at any time.
+//
+// The way through it: a worker's driver starts its own binary with Main and
+// sends a Setup over the control socket it handed down (setup.go, main.go). The
+// shim mounts what the session needs in a mount namespace of its own (place.go),
+// starts or restores the tree (start.go, restore.go), asks the worker for the
+// word to go and only then lets the first instruction run. From then on it
+// serves two sockets in the run directory: orders of a worker (orders.go:
+// capture, thaw, stop, observe) and connections of clients (serve.go: attach,
+// exec, copy, output), whose protocol frame.go describes and client.go speaks.
+//
+// It never decides when a session is suspended or resumed, never lets a tree run
+// that its worker gave no word for, and never kills criu. An order with an epoch
+// below the highest it has seen is refused. No file, output or environment of
+// the session is written to a disk but the session's own upper layer.
+package shim

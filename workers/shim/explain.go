@@ -1,0 +1,91 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"github.com/diapause/diapause/workers/criu/rpc"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// criuErrors gives the lines of criu's log that say what went wrong, without
+// their stamps, the first ones first: later errors mostly follow from them.
+func criuErrors(images string) []string {
+	b, err := os.ReadFile(filepath.Join(images, logName))
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for line := range strings.Lines(string(b)) {
+		if m := errorLine.FindStringSubmatch(line); m != nil && !noise.MatchString(m[1]) {
+			all = append(all, strings.TrimSpace(m[1]))
+		}
+	}
+	const enough = 4
+	return all[:min(len(all), enough)]
+}
+
+var errorLine = regexp.MustCompile(`^(?:\(\d+\.\d+\)\s*)?(?:\s*\d+:\s*)?Error \([^)]*\):\s*(.*)`)
+
+// noise is what criu calls an error and goes on, or says at the end of each.
+var noise = regexp.MustCompile(`Can't setup RLIMIT_NOFILE|^Dumping FAILED|^Restoring FAILED`)
+
+// passing reports whether a dump failed for a reason of the moment.
+func passing(images string) bool {
+	for _, line := range criuErrors(images) {
+		if strings.Contains(line, "socket has data to read") {
+			return true
+		}
+	}
+	return false
+}
+
+// cause is a failure of criu that people meet, in words for them.
+type cause struct {
+	sign string // what criu's log says
+	why  string
+	fix  string
+}
+
+var causes = []cause{
+	{"Unsupported proto 262", "a program listens with MPTCP, which can't be captured", "start it with GODEBUG=multipathtcp=0, or plain TCP"},
+	{"io_uring", "a program uses io_uring, which can't be captured", "switch io_uring off in it (UV_USE_IO_URING=0 for node)"},
+	{"Can't get rlimit", "this machine doesn't let criu read the limits of other users' processes: CAP_SYS_RESOURCE is missing", "run the session as root, or give the worker that capability"},
+	{"Can't bind", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},
+	{"bind() failed", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},
+	{"Address already in use", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},
+	{"ghost file", "a program has a large file open that has no name any more", "close it or make it smaller"},
+	{"external socket", "a program is connected to a unix socket outside the session", "end that connection"},
+	{"Can't dump nested", "a program made namespaces of its own", "switch its sandbox off"},
+	{"No space left", "there is not enough memory for the image", "free memory on this host"},
+	{"Cannot allocate memory", "there is not enough memory", "free memory on this host, or raise the session's limit"},
+}
+
+func (s *session) explainDump(err error) error { return s.explain("captured", err) }
+
+func (s *session) explainRestore(err error) error { return s.explain("restored", err) }
+
+// explain puts a failure of criu into words. What its own callback refused is
+// returned as it is.
+func (s *session) explain(verb string, err error) error {
+	var f *rpc.Failure
+	if errors.As(err, &f) && f.Caller != nil {
+		return f.Caller
+	}
+	lines := criuErrors(s.place.images())
+	text := fmt.Sprintf("session %s can't be %s", s.setup.Name, verb)
+	all := strings.Join(lines, "; ")
+	for _, c := range causes {
+		if strings.Contains(all, c.sign) {
+			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s; %s (criu: %s)", text, c.why, c.fix, all)}
+		}
+	}
+	if all == "" {
+		return fmt.Errorf("%s: %w", text, err)
+	}
+	return fmt.Errorf("%s: criu says: %s", text, all)
+}

@@ -1,0 +1,99 @@
+package shim
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// The types of frames of the stream protocol. A frame is one byte of type, four
+// of length (big endian) and the payload. A client sends one FrameRequest first.
+const (
+	FrameRequest  = byte('R') // JSON: Request
+	FrameStdin    = byte('i')
+	FrameStdinEOF = byte('I') // empty: no more input
+	FrameResize   = byte('w') // JSON: Size
+	FrameStdout   = byte('o') // also what a terminal shows, and the content of a copy
+	FrameStderr   = byte('e')
+	FrameStarted  = byte('s') // empty: the command has been executed, the copy is ready
+	FrameExit     = byte('x') // JSON: driver.Exit; the last frame
+	FrameError    = byte('!') // text for a person; the last frame
+)
+
+// MaxFrame bounds the payload of a frame, in bytes.
+const MaxFrame = 256 << 10
+
+// The operations of a Request.
+const (
+	OpAttach = "attach" // follow the main command and type to it
+	OpExec   = "exec"   // run one more command in the session
+	OpOutput = "output" // read the main command's output
+	OpPut    = "put"    // unpack a tar stream, sent as stdin, below Path
+	OpGet    = "get"    // send Path as a tar stream on stdout
+)
+
+// Request says what a client wants of a session.
+type Request struct {
+	Op     string   `json:"op"`
+	Argv   []string `json:"argv,omitempty"` // exec
+	Env    []string `json:"env,omitempty"`  // exec: in place of the session's own, if given
+	Dir    string   `json:"dir,omitempty"`  // exec: in place of the session's own, if given
+	User   string   `json:"user,omitempty"` // exec: likewise
+	TTY    bool     `json:"tty,omitempty"`  // exec: with a terminal of its own
+	Stdin  bool     `json:"stdin,omitempty"`
+	Rows   uint16   `json:"rows,omitempty"`   // attach, exec: the client's window, if it has one
+	Cols   uint16   `json:"cols,omitempty"`   //
+	Tail   int64    `json:"tail,omitempty"`   // attach, output: bytes to show of what was, all that is kept if negative
+	Follow bool     `json:"follow,omitempty"` // output: go on until the session ends
+	Path   string   `json:"path,omitempty"`   // put, get: absolute, inside the session
+}
+
+// Size is that of a terminal's window, in characters.
+type Size struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+}
+
+// WriteFrame writes one frame with a single Write, so that frames of several
+// goroutines don't mix if w serialises writes, as net.Conn does.
+func WriteFrame(w io.Writer, kind byte, payload []byte) error {
+	if len(payload) > MaxFrame {
+		return fmt.Errorf("write frame: %d bytes are more than %d", len(payload), MaxFrame)
+	}
+	b := make([]byte, 0, 5+len(payload))
+	b = append(b, kind)
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	if _, err := w.Write(append(b, payload...)); err != nil {
+		return fmt.Errorf("write frame: %w", err)
+	}
+	return nil
+}
+
+func writeJSON(w io.Writer, kind byte, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode frame: %w", err)
+	}
+	return WriteFrame(w, kind, b)
+}
+
+// ReadFrame reads one frame. The error is io.EOF if the stream ended before it.
+func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
+	var head [5]byte
+	if _, err := io.ReadFull(r, head[:1]); err != nil {
+		return 0, nil, err
+	}
+	if _, err := io.ReadFull(r, head[1:]); err != nil {
+		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
+	}
+	size := binary.BigEndian.Uint32(head[1:])
+	if size > MaxFrame {
+		return 0, nil, fmt.Errorf("read frame: %d bytes are more than %d", size, MaxFrame)
+	}
+	payload = make([]byte, size)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
+	}
+	return head[0], payload, nil
+}

@@ -1,0 +1,112 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+const (
+	freezeLimit = 20 * time.Second // until every process of the session stands still
+	spawnLimit  = 5 * time.Second  // until no process is in the middle of starting another
+)
+
+// freeze stops the session's processes, at a moment at which they can be dumped,
+// and takes in what is on its way.
+func (s *session) freeze(ctx context.Context, d *Dump) error {
+	start := time.Now()
+	if err := s.freezeBetween(ctx); err != nil {
+		return err
+	}
+	d.Frozen = time.Now()
+	d.FreezeTook = d.Frozen.Sub(start)
+	// Nobody writes any more. What is on its way out of the session is taken in,
+	// what is on its way into it is taken back.
+	s.tree.status.drain()
+	for _, c := range s.commands() {
+		c.drain()
+		if err := c.takeInput(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// freezeBetween freezes while no process waits for the child that it has just
+// made to execute its program (vfork, posix_spawn): such a one can be stopped
+// for a dump only after its child went on.
+func (s *session) freezeBetween(ctx context.Context) error {
+	deadline := time.Now().Add(spawnLimit)
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		once, cancel := context.WithTimeout(ctx, freezeLimit)
+		err := s.group.Freeze(once)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("freeze session %s: %w", s.setup.Name, err)
+		}
+		busy, err := s.spawning()
+		if err != nil || busy == "" {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s is starting a program all the time", s.setup.Name, busy)}
+		}
+		if err := s.group.Thaw(); err != nil {
+			return fmt.Errorf("thaw session %s: %w", s.setup.Name, err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// spawning names a process of the frozen session that waits in vfork or the
+// like; "" if none does.
+func (s *session) spawning() (string, error) {
+	pids, err := s.group.Pids()
+	if err != nil {
+		return "", fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+	}
+	for _, pid := range pids {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+		if err != nil {
+			continue // it ended before it could be frozen
+		}
+		for _, t := range tasks {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, t.Name()))
+			if err == nil && makesProcess(string(b)) {
+				return fmt.Sprintf("process %d (%s)", within(pid), comm(pid)), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// makesProcess reports whether a thread is within a system call that makes a
+// process, by its line of /proc/PID/syscall. A frozen thread is found in one only
+// while it waits for the child.
+func makesProcess(line string) bool {
+	number, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+	n, err := strconv.Atoi(number)
+	if err != nil {
+		return false // "running", or not there
+	}
+	return n == unix.SYS_VFORK || n == unix.SYS_CLONE || n == unix.SYS_CLONE3
+}
+
+func comm(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return "ended"
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,149 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+// servers are the two sockets of a shim.
+type servers struct {
+	orders  *net.UnixListener
+	streams *net.UnixListener
+}
+
+// SocketPath gives a path for a socket in the run directory that dir is open
+// on, however long the directory's own name is.
+func SocketPath(dirFD uintptr, name string) string {
+	return fmt.Sprintf("/proc/self/fd/%d/%s", dirFD, name)
+}
+
+func listen(s *session) (*servers, error) {
+	dir, err := unix.Open(s.setup.Run, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the run directory: %w", err)
+	}
+	// The listeners name their sockets by this descriptor, so it stays open.
+	open := func(network, name string) (*net.UnixListener, error) {
+		if err := unix.Unlinkat(dir, name, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+			return nil, fmt.Errorf("remove an old socket: %w", err)
+		}
+		l, err := net.ListenUnix(network, &net.UnixAddr{Net: network, Name: SocketPath(uintptr(dir), name)})
+		if err != nil {
+			return nil, fmt.Errorf("listen on %s: %w", filepath.Join(s.setup.Run, name), err)
+		}
+		l.SetUnlinkOnClose(false) // the worker removes it
+		return l, nil
+	}
+	orders, err := open("unixpacket", ControlSocket(s.setup.UID))
+	if err != nil {
+		return nil, err
+	}
+	streams, err := open("unix", StreamSocket(s.setup.UID))
+	if err != nil {
+		orders.Close()
+		return nil, err
+	}
+	return &servers{orders, streams}, nil
+}
+
+// serve answers on both sockets until the process ends.
+func (v *servers) serve(s *session) {
+	go func() {
+		for {
+			c, err := v.orders.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go s.obey(control.FromConn(c))
+		}
+	}()
+	go func() {
+		for {
+			c, err := v.streams.AcceptUnix()
+			if err != nil {
+				return
+			}
+			go s.attend(c)
+		}
+	}()
+}
+
+// obey carries out the one order that comes over c.
+func (s *session) obey(c *control.Conn) {
+	defer c.Close()
+	var o Order
+	if _, err := c.Receive(&o); err != nil {
+		return
+	}
+	m, err := s.order(c, o)
+	if err != nil {
+		m = Message{Failure: failure(err)}
+	}
+	// A worker that is gone needs no answer.
+	_ = c.Send(m)
+	if o.Op == OrderStop && err == nil {
+		close(s.stopped)
+	}
+}
+
+// stopWait bounds the wait for a killed session to be gone.
+const stopWait = time.Minute
+
+func (s *session) order(c *control.Conn, o Order) (Message, error) {
+	ctx := context.Background()
+	switch o.Op {
+	case OrderStatus:
+		return s.status()
+	case OrderWait:
+		<-s.main.done
+		return s.status()
+	case OrderPreflight:
+		s.work.Lock()
+		defer s.work.Unlock()
+		return s.blockers(ctx)
+	case OrderObserve:
+		seen, err := s.observe()
+		return Message{Phase: PhaseDone, Seen: &seen}, err
+	}
+	if err := s.fence(o.Epoch); err != nil {
+		return Message{}, err
+	}
+	switch o.Op {
+	case OrderCapture:
+		dump, err := s.capture(ctx, c)
+		return Message{Phase: PhaseDone, Dump: dump}, err
+	case OrderThaw:
+		s.work.Lock()
+		defer s.work.Unlock()
+		return Message{Phase: PhaseDone}, s.thaw()
+	case OrderStop:
+		return Message{Phase: PhaseDone}, s.stop()
+	}
+	return Message{}, fmt.Errorf("the shim knows no order %q", o.Op)
+}
+
+func (s *session) status() (Message, error) {
+	state := s.snapshot()
+	frozen := false
+	if state.Exit == nil {
+		var err error
+		if frozen, err = s.group.State(); err != nil {
+			return Message{}, fmt.Errorf("read the state of session %s: %w", s.setup.Name, err)
+		}
+	}
+	return Message{Phase: PhaseDone, State: &state, Frozen: frozen}, nil
+}
+
+func (s *session) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
+	defer cancel()
+	return s.kill(ctx)
+}

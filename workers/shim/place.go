@@ -1,0 +1,112 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// place is where a session's files are: its directory on the host's disk, and
+// what the shim mounts there in its own mount namespace, so that nobody else
+// sees it and it is gone with the shim.
+type place struct {
+	dir  string
+	base string // the root below
+}
+
+func (p place) upper() string     { return filepath.Join(p.dir, "upper") }
+func (p place) root() string      { return filepath.Join(p.dir, "root") }
+func (p place) terminals() string { return filepath.Join(p.dir, "pts") }
+func (p place) scratch() string   { return filepath.Join(p.dir, "scratch") }
+func (p place) middle() string    { return filepath.Join(p.dir, "middle") }
+func (p place) images() string    { return filepath.Join(p.scratch(), "criu") }
+func (p place) meta() string      { return filepath.Join(p.scratch(), "meta") }
+
+func newPlace(s Setup) (place, error) {
+	p := place{dir: s.Dir, base: s.Base()}
+	// Slave, so that what the host unmounts is unmounted here too.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return p, fmt.Errorf("make the shim's mounts its own: %w", err)
+	}
+	if st, err := os.Stat(p.base); err != nil || !st.IsDir() {
+		return p, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the root %s is not a directory on this host", p.base)}
+	}
+	for _, d := range []string{p.upper(), filepath.Join(p.dir, "work"), p.root(), p.terminals(), p.scratch(), p.middle()} {
+		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return p, fmt.Errorf("make the session's directory: %w", err)
+		}
+	}
+	// The upper layer's root is the session's "/", for every user.
+	if err := os.Chmod(p.upper(), 0o755); err != nil {
+		return p, fmt.Errorf("make the session's upper layer: %w", err)
+	}
+	return p, nil
+}
+
+// mountRoot joins the layers. The middle one is used if anything is in it.
+func (p place) mountRoot() error {
+	lower := escapeLayer(p.base)
+	if names, err := os.ReadDir(p.middle()); err == nil && len(names) > 0 {
+		lower = escapeLayer(p.middle()) + ":" + lower
+	}
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off",
+		lower, escapeLayer(p.upper()), escapeLayer(filepath.Join(p.dir, "work")))
+	if err := unix.Mount("overlay", p.root(), "overlay", unix.MS_NODEV, options); err != nil {
+		return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
+	}
+	return nil
+}
+
+// escapeLayer writes a path so that overlay takes it as one.
+func escapeLayer(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`).Replace(path)
+}
+
+func (p place) mountTerminals() error {
+	if err := unix.Mount("devpts", p.terminals(), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
+		return fmt.Errorf("mount the session's terminals: %w", err)
+	}
+	return nil
+}
+
+// mountMemory mounts a file system in memory that is never swapped out: it
+// holds what must not reach a disk.
+func mountMemory(at string) error {
+	const options = "mode=700,size=100%,nr_inodes=0"
+	err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options+",noswap")
+	if err == unix.EINVAL { // the kernel is older than 6.4
+		if swap, readErr := os.ReadFile("/proc/swaps"); readErr != nil || strings.Count(string(swap), "\n") > 1 {
+			return &driver.Error{Kind: driver.Refused, Text: "this kernel can't keep a memory file system out of swap, and swap is on: what sessions hold could reach the disk; use Linux 6.4 or newer, or turn swap off (swapoff -a)"}
+		}
+		err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options)
+	}
+	if err != nil {
+		return fmt.Errorf("mount scratch memory: %w", err)
+	}
+	return nil
+}
+
+// mountScratch makes the directories for an image.
+func (p place) mountScratch() error {
+	if err := mountMemory(p.scratch()); err != nil {
+		return err
+	}
+	for _, d := range []string{p.images(), p.meta()} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return fmt.Errorf("make scratch directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// drop lets go of a mount; its memory is freed when the last user closes it.
+func drop(at string) {
+	// If it isn't mounted there is nothing to let go.
+	_ = unix.Unmount(at, unix.MNT_DETACH)
+}

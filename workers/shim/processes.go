@@ -1,0 +1,153 @@
+package shim
+
+import (
+	"fmt"
+	"os"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/tinyinit"
+)
+
+// processes are the session's processes as a whole: its init, whose end is the end of
+// all, and the reports of init on who ended.
+type processes struct {
+	init   int // pid of init, on the host
+	leader int // pid of the leader, within the session
+
+	status *pump // init's reports; nil before the session has a status pipe
+
+	mu        sync.Mutex
+	waiting   map[int]*command // commands that run, by their pid within the session
+	unclaimed map[int]uint32   // reports on pids that nobody waits for yet
+	order     []int            // of unclaimed, oldest first
+	leaderHas *uint32          // wait status of the leader, once reported
+
+	done chan struct{} // closed when init has been reaped
+	wait unix.WaitStatus
+}
+
+func newProcesses() *processes {
+	return &processes{waiting: make(map[int]*command), unclaimed: make(map[int]uint32), done: make(chan struct{})}
+}
+
+// statusPipe makes the pipe for init's reports and returns the end for init.
+func (t *processes) statusPipe() (*os.File, error) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make the status pipe: %w", err)
+	}
+	if t.status, err = newPump(r, t.reports); err != nil {
+		w.Close()
+		return nil, err
+	}
+	// Init waits if nobody reads, rather than lose a report.
+	if err := unix.SetNonblock(int(w.Fd()), false); err != nil {
+		w.Close()
+		return nil, fmt.Errorf("make the status pipe: %w", err)
+	}
+	return w, nil
+}
+
+func (t *processes) reports(b []byte) {
+	for ; len(b) >= tinyinit.StatusSize; b = b[tinyinit.StatusSize:] {
+		t.report(tinyinit.DecodeStatus(b))
+	}
+}
+
+// maxUnclaimed bounds the reports on processes that the shim didn't start.
+const maxUnclaimed = 1024
+
+func (t *processes) report(s tinyinit.Status) {
+	t.mu.Lock()
+	pid := int(s.PID)
+	c := t.waiting[pid]
+	delete(t.waiting, pid)
+	switch {
+	case pid == t.leader:
+		status := s.Wait
+		t.leaderHas = &status
+		c = nil // ended when init is
+	case c == nil:
+		t.unclaimed[pid] = s.Wait
+		if t.order = append(t.order, pid); len(t.order) > maxUnclaimed {
+			delete(t.unclaimed, t.order[0])
+			t.order = t.order[1:]
+		}
+	}
+	t.mu.Unlock()
+	if c != nil {
+		c.ended(exitOf(unix.WaitStatus(s.Wait)))
+	}
+}
+
+// follow makes c end when its process is reported, which may be already.
+func (t *processes) follow(c *command) {
+	t.mu.Lock()
+	status, ended := t.unclaimed[c.pid]
+	delete(t.unclaimed, c.pid)
+	if !ended {
+		t.waiting[c.pid] = c
+	}
+	t.mu.Unlock()
+	if ended {
+		c.ended(exitOf(unix.WaitStatus(status)))
+	}
+}
+
+// forget drops the reports that nobody waited for.
+func (t *processes) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	clear(t.unclaimed)
+	t.order = nil
+}
+
+// execs lists the commands that run beside the leader.
+func (t *processes) execs() []*command {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []*command
+	for _, c := range t.waiting {
+		if c.exec {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// reap waits for init to end. It runs once, in its own goroutine.
+func (t *processes) reap() {
+	for {
+		_, err := unix.Wait4(t.init, &t.wait, 0, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	if t.status != nil {
+		t.status.drain()
+		t.status.file.Close()
+	}
+	close(t.done)
+}
+
+// exit says how the session ended. It is valid once done is closed.
+func (t *processes) exit() driver.Exit {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.leaderHas != nil {
+		return exitOf(unix.WaitStatus(*t.leaderHas))
+	}
+	e := exitOf(t.wait)
+	e.Reason = "the session's init was killed"
+	return e
+}
+
+func exitOf(w unix.WaitStatus) driver.Exit {
+	if w.Signaled() {
+		return driver.Exit{Code: 128 + int(w.Signal()), Signal: int(w.Signal())}
+	}
+	return driver.Exit{Code: w.ExitStatus()}
+}

@@ -1,0 +1,261 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/criu/rpc"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/stage"
+)
+
+// restore brings the tree back from what the worker puts into memory, up to its
+// next instruction, and lets it run once the worker has said so.
+func (s *session) restore(worker *control.Conn) error {
+	if err := s.receiveImage(worker); err != nil {
+		return err
+	}
+	defer drop(s.place.scratch())
+	m, err := readMeta(s.place.meta())
+	if err != nil {
+		return err
+	}
+	s.generation = m.Generation + 1
+	if err := s.place.mountRoot(); err != nil {
+		return err
+	}
+	drop(s.place.middle()) // the overlay holds it
+	if err := s.place.mountTerminals(); err != nil {
+		return err
+	}
+	in := &inheritance{}
+	defer in.close()
+	if err := s.reconnect(m, in); err != nil {
+		return err
+	}
+	return s.runRestore(worker, m, in)
+}
+
+// receiveImage waits until the worker has filled the image's directory and that
+// of the middle layer, both in memory.
+func (s *session) receiveImage(worker *control.Conn) error {
+	if err := s.place.mountScratch(); err != nil {
+		return err
+	}
+	if err := mountMemory(s.place.middle()); err != nil {
+		return err
+	}
+	if err := os.Chmod(s.place.middle(), 0o755); err != nil {
+		return fmt.Errorf("make the middle layer: %w", err)
+	}
+	var files []*os.File
+	defer func() { closeFiles(files) }()
+	for _, dir := range []string{s.place.scratch(), s.place.middle()} {
+		f, err := os.Open(dir)
+		if err != nil {
+			return fmt.Errorf("open scratch memory: %w", err)
+		}
+		files = append(files, f)
+	}
+	if err := worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
+		return err
+	}
+	var a Answer
+	if _, err := worker.Receive(&a); err != nil {
+		return fmt.Errorf("the worker is gone: %w", err)
+	}
+	if !a.Go {
+		return errors.New("the worker gave the restore up")
+	}
+	return nil
+}
+
+// inheritance is what criu gets in place of what the shim held when the session
+// was captured.
+type inheritance struct {
+	files []*os.File
+	list  []rpc.Inherited
+}
+
+// firstInherited is the descriptor that criu has for the first file that
+// rpc.Start is given.
+const firstInherited = 4
+
+func (in *inheritance) add(key string, f *os.File) {
+	in.list = append(in.list, rpc.Inherited{Key: key, FD: firstInherited + len(in.files)})
+	in.files = append(in.files, f)
+}
+
+func (in *inheritance) close() { closeFiles(in.files) }
+
+// reconnect makes the shim's side of everything anew.
+func (s *session) reconnect(m meta, in *inheritance) error {
+	status, err := s.tree.statusPipe()
+	if err != nil {
+		return err
+	}
+	in.add(m.Status, status)
+	s.tree.leader = m.Leader
+	var indices []int
+	for _, c := range m.Commands {
+		if c.Terminal != nil {
+			indices = append(indices, c.Terminal.Index)
+		}
+	}
+	terminals, err := openTerminals(s.place.terminals(), indices)
+	if err != nil {
+		return err
+	}
+	for i, saved := range m.Commands {
+		c, err := saved.load(s.place.meta(), i > 0)
+		if err != nil {
+			return err
+		}
+		if err := c.reconnect(saved, terminals, in); err != nil {
+			return err
+		}
+		if i == 0 {
+			s.main = c
+		} else {
+			s.tree.follow(c)
+		}
+	}
+	return nil
+}
+
+func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in *inheritance) error {
+	if saved.Terminal != nil {
+		t := terminals[saved.Terminal.Index]
+		slave, err := duplicate(t.slaveFD)
+		if err != nil {
+			return err
+		}
+		in.add(saved.Terminal.Key, slave)
+		return c.useTerminal(t)
+	}
+	theirs, err := c.usePipes(saved.Stdin != "")
+	if err != nil {
+		return err
+	}
+	if saved.Stdin != "" {
+		in.add(saved.Stdin, theirs[0])
+		theirs = theirs[1:]
+	}
+	if len(saved.Pipes) != len(theirs) {
+		closeFiles(theirs)
+		return fmt.Errorf("the image has %d output pipes for a command, want %d", len(saved.Pipes), len(theirs))
+	}
+	for i, key := range saved.Pipes {
+		in.add(key, theirs[i])
+	}
+	return nil
+}
+
+func duplicate(fd int) (*os.File, error) {
+	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("duplicate a terminal: %w", err)
+	}
+	return os.NewFile(uintptr(n), "terminal"), nil
+}
+
+func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) error {
+	// In the session's cgroups: what criu forks is born there and stays.
+	p, err := rpc.Start(s.setup.Criu, s.group.Add, in.files...)
+	if err != nil {
+		return err
+	}
+	begun := false
+	pid, err := p.Restore(rpc.Options{
+		ImagesDir: s.place.images(), LogLevel: 2, LogFile: logName,
+		Root: s.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
+		TCPEstablished: m.TCPEstablished, TCPClose: !m.TCPEstablished, EmptyNetwork: m.EmptyNetwork,
+		External: []string{
+			"mnt[" + rootKey + "]:" + s.place.root(),
+			"mnt[" + terminalsKey + "]:" + s.place.terminals(),
+		},
+		Inherit: in.list,
+	}, func(n rpc.Notice) error {
+		switch n.Step {
+		case rpc.SetupNamespaces:
+			if m.EmptyNetwork {
+				return loopbackOf(n.PID)
+			}
+		case rpc.PostRestore:
+			s.tree.init = n.PID
+			err := s.resume(worker)
+			begun = err == nil
+			return err
+		}
+		return nil
+	})
+	if err == nil {
+		s.tree.init = pid
+		return nil
+	}
+	err = s.explainRestore(err)
+	if begun {
+		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", s.setup.Name)}
+	}
+	return err
+}
+
+// resume is called when all is restored and nothing has run: its error makes
+// criu destroy what it restored.
+func (s *session) resume(worker *control.Conn) error {
+	if err := s.writeGeneration(); err != nil {
+		return err
+	}
+	for _, c := range s.commands() {
+		if err := c.putInput(); err != nil {
+			return err
+		}
+	}
+	if err := s.ask(worker); err != nil {
+		return err
+	}
+	// Not being found is no reason to fail: it is only shown.
+	host, _ := hostPID(s.tree.init, s.tree.leader)
+	return s.begin(host)
+}
+
+// writeGeneration replaces the generation file inside the session.
+func (s *session) writeGeneration() error {
+	content, err := s.generationContent()
+	if err != nil {
+		return err
+	}
+	root, err := sessionRoot(s.tree.init)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if err := replaceFile(root, stage.GenerationPath, content); err != nil {
+		return fmt.Errorf("write the generation file of session %s: %w", s.setup.Name, err)
+	}
+	return nil
+}
+
+// loopbackOf brings lo up in the network namespace of a process.
+func loopbackOf(pid int) error {
+	done := make(chan error)
+	go func() {
+		// The thread is never unlocked, and so ends with the goroutine.
+		runtime.LockOSThread()
+		fd, err := unix.PidfdOpen(pid, 0)
+		if err == nil {
+			defer unix.Close(fd)
+			err = unix.Setns(fd, unix.CLONE_NEWNET)
+		}
+		if err == nil {
+			err = stage.LoopbackUp()
+		}
+		done <- err
+	}()
+	return <-done
+}

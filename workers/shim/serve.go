@@ -1,0 +1,208 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/backlog"
+)
+
+// requestWait bounds the wait for a client's first frame.
+const requestWait = 10 * time.Second
+
+// attend serves one client.
+func (s *session) attend(c *net.UnixConn) {
+	defer c.Close()
+	r, err := readRequest(c)
+	if err == nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		switch r.Op {
+		case OpAttach:
+			err = s.attach(ctx, c, r)
+		case OpExec:
+			err = s.serveExec(ctx, c, r)
+		case OpOutput:
+			err = s.output(ctx, c, r)
+		case OpPut:
+			err = s.put(ctx, c, r)
+		case OpGet:
+			err = s.get(ctx, c, r)
+		default:
+			err = fmt.Errorf("the shim knows no request %q", r.Op)
+		}
+	}
+	if err != nil {
+		// A client that is gone needs no answer.
+		_ = WriteFrame(c, FrameError, []byte(err.Error()))
+	}
+}
+
+func readRequest(c net.Conn) (Request, error) {
+	var r Request
+	if err := c.SetReadDeadline(time.Now().Add(requestWait)); err != nil {
+		return r, err
+	}
+	kind, payload, err := ReadFrame(c)
+	if err != nil {
+		return r, fmt.Errorf("read the request: %w", err)
+	}
+	if kind != FrameRequest {
+		return r, fmt.Errorf("the first frame is %q, not a request", kind)
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("read the request: %w", err)
+	}
+	return r, c.SetReadDeadline(time.Time{})
+}
+
+func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
+	if err := WriteFrame(c, FrameStarted, nil); err != nil {
+		return nil
+	}
+	from := s.main.log.Tail(tail(r.Tail))
+	if s.main.tty != nil {
+		if err := s.main.tty.resize(Size{r.Rows, r.Cols}); err != nil {
+			return err
+		}
+	}
+	return s.converse(ctx, c, s.main, from, s.main.tty != nil)
+}
+
+func (s *session) serveExec(ctx context.Context, c net.Conn, r Request) error {
+	cmd, err := s.exec(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer s.release(cmd)
+	if err := WriteFrame(c, FrameStarted, nil); err != nil {
+		return nil // it runs on without its client
+	}
+	cmd.log.Hold(0)
+	defer cmd.log.Release()
+	return s.converse(ctx, c, cmd, 0, r.TTY || r.Stdin)
+}
+
+// release lets go of a command when it has ended; its client doesn't have to
+// wait for that.
+func (s *session) release(c *command) {
+	go func() {
+		<-c.done
+		c.close()
+	}()
+}
+
+// converse carries a command's output to a client until the command or the
+// client ends, and the client's input to the command.
+func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from int64, input bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		defer cancel() // the client is gone
+		s.receiveInput(ctx, c, cmd, input)
+	}()
+	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil {
+		return nil
+	}
+	return writeJSON(c, FrameExit, cmd.exit)
+}
+
+// sendOutput returns nil when the log has ended and all of it is sent.
+func sendOutput(ctx context.Context, c net.Conn, log *backlog.Log, from int64, hold bool) error {
+	for {
+		stream, b, next, err := log.Next(ctx, from)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		kind := FrameStdout
+		if stream == backlog.Err {
+			kind = FrameStderr
+		}
+		if err := WriteFrame(c, kind, b); err != nil {
+			return err
+		}
+		if from = next; hold {
+			log.Hold(from)
+		}
+	}
+}
+
+// receiveInput returns when the client is gone.
+func (s *session) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool) {
+	for {
+		kind, payload, err := ReadFrame(c)
+		if err != nil {
+			return
+		}
+		switch {
+		case kind == FrameStdin && input:
+			err = cmd.write(ctx, s.gate, payload)
+		case kind == FrameStdinEOF && input && cmd.exec:
+			err = cmd.closeInput(ctx, s.gate)
+		case kind == FrameResize && cmd.tty != nil:
+			var size Size
+			if err = json.Unmarshal(payload, &size); err == nil {
+				err = cmd.tty.resize(size)
+			}
+		}
+		if errors.Is(err, context.Canceled) || errors.Is(err, errEnded) {
+			return
+		}
+		// Input that a command doesn't take (it closed its end) is dropped; its
+		// output goes on.
+	}
+}
+
+func tail(n int64) int64 {
+	if n < 0 {
+		return outputKept * 2
+	}
+	return n
+}
+
+// output sends what the main command wrote, and goes on if asked to.
+func (s *session) output(ctx context.Context, c net.Conn, r Request) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	from := s.main.log.Tail(tail(r.Tail))
+	if !r.Follow {
+		_, end := s.main.log.Span()
+		return sendSpan(ctx, c, s.main.log, from, end)
+	}
+	go func() {
+		defer cancel()
+		// The client sends nothing: what ends this read is its going.
+		_, _, _ = ReadFrame(c)
+	}()
+	if err := sendOutput(ctx, c, s.main.log, from, false); err != nil {
+		return nil
+	}
+	return writeJSON(c, FrameExit, s.main.exit)
+}
+
+func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64) error {
+	for from < end {
+		stream, b, next, err := log.Next(ctx, from)
+		if err != nil {
+			break
+		}
+		kind := FrameStdout
+		if stream == backlog.Err {
+			kind = FrameStderr
+		}
+		if err := WriteFrame(c, kind, b); err != nil {
+			return nil
+		}
+		from = next
+	}
+	return writeJSON(c, FrameExit, driver.Exit{})
+}

@@ -1,0 +1,174 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/backlog"
+)
+
+// session is what the shim is there for.
+type session struct {
+	setup   Setup
+	place   place
+	group   *cgroup.Group // of the session's processes
+	program *program
+	gate    *gate
+	tree    *processes
+	main    *command
+
+	lock    *os.File   // held as long as the shim lives
+	joining sync.Mutex // one command joins the session at a time
+
+	// work is held by whoever captures, thaws, stops or observes.
+	work sync.Mutex
+
+	mu    sync.Mutex // guards what follows
+	epoch uint64
+	state State
+
+	generation uint64
+	pumps      sync.WaitGroup
+	stopped    chan struct{} // closed by the order to stop, when all is dead
+}
+
+func newSession(setup Setup) (*session, error) {
+	h, err := cgroup.Open(setup.Cgroup)
+	if err != nil {
+		return nil, err
+	}
+	group, ok := h.Group(string(SessionGroup(setup.UID)))
+	if !ok {
+		return nil, fmt.Errorf("the cgroup of session %s is gone", setup.Name)
+	}
+	b, err := openProgram()
+	if err != nil {
+		return nil, err
+	}
+	p, err := newPlace(setup)
+	if err != nil {
+		return nil, err
+	}
+	return &session{
+		setup: setup, place: p, group: group, program: b,
+		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
+		epoch: setup.Epoch, stopped: make(chan struct{}),
+	}, nil
+}
+
+// fence notes the epoch of an order, or refuses it.
+func (s *session) fence(epoch uint64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch < s.epoch {
+		return driver.ErrStale
+	}
+	if epoch > s.epoch {
+		s.epoch = epoch
+		s.state.Epoch = epoch
+		return s.writeState()
+	}
+	return nil
+}
+
+// begin writes down that the session runs, before it does.
+func (s *session) begin(pid int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state = State{
+		UID: s.setup.UID, Name: s.setup.Name, Epoch: s.epoch, Boot: s.setup.Boot,
+		Started: time.Now(), Shim: os.Getpid(), PID: pid,
+	}
+	return s.writeState()
+}
+
+// writeState is called with mu held.
+func (s *session) writeState() error {
+	b, err := json.Marshal(s.state)
+	if err != nil {
+		return fmt.Errorf("encode the session's state: %w", err)
+	}
+	path := filepath.Join(s.setup.Run, StateFile(s.setup.UID))
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return fmt.Errorf("write down the session's state: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write down the session's state: %w", err)
+	}
+	return nil
+}
+
+func (s *session) snapshot() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
+
+// watch starts what goes on for as long as the session lives.
+func (s *session) watch() {
+	s.pumps.Go(s.tree.status.run)
+	s.main.run(&s.pumps)
+	go s.end()
+}
+
+// end waits for the session's end and writes down how it was.
+func (s *session) end() {
+	s.tree.reap()
+	exit := s.tree.exit()
+	if kills, err := s.group.OOMKills(); err == nil && kills > 0 && exit.Signal == 9 {
+		exit.Reason = "out of memory"
+	}
+	for _, c := range s.tree.execs() {
+		c.ended(driver.Exit{Code: 137, Signal: 9, Reason: "the session ended"})
+	}
+	s.main.ended(exit)
+	s.gate.end()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.Exit = &exit
+	s.state.PID = 0
+	// If it can't be written, the worker still hears of it by its wait.
+	_ = s.writeState()
+}
+
+// generationFile is what programs inside read.
+type generationFile struct {
+	Generation uint64      `json:"generation"`
+	Boot       driver.Boot `json:"boot"`
+	Name       string      `json:"name"`
+	UID        schemas.UID `json:"uid"`
+	At         time.Time   `json:"at"`
+}
+
+func (s *session) generationContent() ([]byte, error) {
+	b, err := json.Marshal(generationFile{s.generation, s.setup.Boot, s.setup.Name.String(), s.setup.UID, time.Now().UTC()})
+	if err != nil {
+		return nil, fmt.Errorf("encode the generation: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// kill ends all processes of the session. It can't be given up: a caller that
+// doesn't wait any longer leaves it to finish.
+func (s *session) kill(ctx context.Context) error {
+	if err := s.group.Kill(ctx); err != nil {
+		return fmt.Errorf("kill session %s: %w", s.setup.Name, err)
+	}
+	if s.tree.init == 0 {
+		return nil
+	}
+	select {
+	case <-s.main.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

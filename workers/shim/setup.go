@@ -1,0 +1,142 @@
+package shim
+
+import (
+	"errors"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// ControlFD is the descriptor on which a shim gets its end of the control
+// socket.
+const ControlFD = 3
+
+// Setup is the first message to a new shim: all that it needs to know.
+type Setup struct {
+	UID    schemas.UID  `json:"uid"`
+	Name   schemas.Name `json:"name"`
+	Epoch  uint64       `json:"epoch"`
+	Spec   driver.Spec  `json:"spec"`
+	Boot   driver.Boot  `json:"boot"` // anything but clean is a restore
+	Data   string       `json:"data"` // hidden inside the session
+	Dir    string       `json:"dir"`  // the session's own directory: upper, work and places to mount
+	Run    string       `json:"run"`  // where sockets, locks and state files are
+	Cgroup string       `json:"cgroup"`
+	Criu   []string     `json:"criu"` // criu's command line
+	Self   []string     `json:"self"` // this binary's, to come to Main again
+}
+
+// Base is the root below the session.
+func (s Setup) Base() string {
+	if s.Spec.Root == "" {
+		return "/"
+	}
+	return s.Spec.Root
+}
+
+// The names of a session's cgroups below the parent.
+func SessionGroup(uid schemas.UID) string { return "s-" + string(uid) }
+func ShimGroup(uid schemas.UID) string    { return "m-" + string(uid) }
+
+// The names of a session's files in the run directory.
+func ControlSocket(uid schemas.UID) string { return string(uid) + ".ctl" }
+func StreamSocket(uid schemas.UID) string  { return string(uid) + ".sock" }
+func LockFile(uid schemas.UID) string      { return string(uid) + ".lock" }
+func StateFile(uid schemas.UID) string     { return string(uid) + ".json" }
+
+// State is what a state file says: nothing secret. It is written before the
+// tree's first instruction, so without one the tree has not run on this host.
+type State struct {
+	UID     schemas.UID  `json:"uid"`
+	Name    schemas.Name `json:"name"`
+	Epoch   uint64       `json:"epoch"`
+	Boot    driver.Boot  `json:"boot"`
+	Started time.Time    `json:"started"`
+	Shim    int          `json:"shim"` // its pid
+	PID     int          `json:"pid"`  // of the session's leader, on the host
+	Exit    *driver.Exit `json:"exit,omitempty"`
+}
+
+// The phases that a shim reports while it starts or restores a session, and
+// while it captures one.
+const (
+	PhaseScratch = "scratch" // restore: with the directories for the image and the middle layer
+	PhaseReady   = "ready"   // all is set up, nothing has run; waits for an Answer
+	PhaseRunning = "running" // the last word of a start or a restore
+	PhaseDumped  = "dumped"  // capture: with the directories to read from; waits for an Answer
+	PhaseDone    = "done"    // the last word of an order
+)
+
+// Message is what a shim says. A message with a Failure is the last one.
+type Message struct {
+	Phase    string              `json:"phase,omitempty"`
+	Failure  *Failure            `json:"failure,omitempty"`
+	State    *State              `json:"state,omitempty"`
+	Frozen   bool                `json:"frozen,omitempty"`
+	Dump     *Dump               `json:"dump,omitempty"`
+	Blockers []driver.Blocker    `json:"blockers,omitempty"`
+	Seen     *driver.Observation `json:"seen,omitempty"`
+}
+
+// Dump says what a capture did and what its image must hold.
+type Dump struct {
+	Frozen     time.Time     `json:"frozen"`
+	FreezeTook time.Duration `json:"freeze_took"`
+	DumpTook   time.Duration `json:"dump_took"`
+	Warnings   []string      `json:"warnings,omitempty"`
+	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
+}
+
+// Answer is the worker's: go on, or undo.
+type Answer struct {
+	Go bool `json:"go"`
+}
+
+// Order is a worker's request on the control socket.
+type Order struct {
+	Op    string `json:"op"`
+	Epoch uint64 `json:"epoch,omitempty"`
+}
+
+// The orders. Capture, thaw and stop are fenced by the epoch.
+const (
+	OrderStatus    = "status"
+	OrderWait      = "wait" // answers when the session has ended
+	OrderCapture   = "capture"
+	OrderThaw      = "thaw"
+	OrderStop      = "stop"
+	OrderPreflight = "preflight"
+	OrderObserve   = "observe"
+)
+
+// Failure is an error on its way to the worker.
+type Failure struct {
+	Kind     driver.Kind      `json:"kind"`
+	Text     string           `json:"text"`
+	Blockers []driver.Blocker `json:"blockers,omitempty"`
+	Stale    bool             `json:"stale,omitempty"`
+}
+
+func failure(err error) *Failure {
+	if err == nil {
+		return nil
+	}
+	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale)}
+	var e *driver.Error
+	if errors.As(err, &e) && len(e.Blockers) > 0 {
+		f.Text, f.Blockers = e.Text, e.Blockers
+	}
+	return f
+}
+
+// Err turns it back into the error that it was.
+func (f *Failure) Err() error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Stale:
+		return driver.ErrStale
+	}
+	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers}
+}

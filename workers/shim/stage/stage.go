@@ -1,0 +1,150 @@
+package stage
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/tinyinit"
+)
+
+// The descriptors that the shim hands over, in this order.
+const (
+	controlFD = 3
+	statusFD  = 4 // "first": where init reports who ended
+	stdioFD   = 5 // standard output and error of a command without a terminal
+)
+
+// Config says what to set up. Command alone counts for "join".
+type Config struct {
+	Command Command `json:"command"`
+
+	Root       string   `json:"root"`       // the session's root file system, mounted
+	Terminals  string   `json:"terminals"`  // the devpts instance of the session, mounted
+	Masks      []string `json:"masks"`      // directories inside the session to hide
+	Loopback   bool     `json:"loopback"`   // the network namespace is new: bring lo up
+	Generation []byte   `json:"generation"` // first content of the generation file
+}
+
+// Report is the answer: the pid of the command within the session, or why there
+// is none.
+type Report struct {
+	PID   int         `json:"pid"`
+	Kind  driver.Kind `json:"kind,omitempty"`
+	Error string      `json:"error,omitempty"`
+}
+
+// Err gives the error of the report, if it has one.
+func (r Report) Err() error {
+	switch {
+	case r.Error == "":
+		return nil
+	case r.Kind == driver.Refused:
+		return &driver.Error{Kind: driver.Refused, Text: r.Error}
+	}
+	return errors.New(r.Error)
+}
+
+// Go is the word that lets the leader run.
+type Go struct{}
+
+// The kinds of stage.
+const (
+	First = "first"
+	Join  = "join"
+)
+
+// Main runs a stage and returns its exit code. It must be called on the main
+// goroutine before any other is started, since it stays on that one thread.
+func Main(kind string) int {
+	// Privileges, and being the tracer of the leader, belong to a thread.
+	runtime.LockOSThread()
+	// The shim's descriptors were made inheritable to get here. No further.
+	if err := unix.CloseRange(controlFD, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return 1
+	}
+	conn, err := control.FromFile(os.NewFile(controlFD, "control"))
+	if err != nil {
+		return 1
+	}
+	var c Config
+	if _, err := conn.Receive(&c); err != nil {
+		return 1 // the shim is gone
+	}
+	switch kind {
+	case First:
+		err = first(conn, c)
+	case Join:
+		err = join(conn, c)
+	default:
+		err = fmt.Errorf("unknown stage %q", kind)
+	}
+	if err != nil {
+		report := Report{Error: err.Error(), Kind: driver.KindOf(err)}
+		// If the shim can't be told, it sees that this process ended.
+		_ = conn.Send(report)
+		return 1
+	}
+	return 0
+}
+
+func first(conn *control.Conn, c Config) error {
+	if err := build(c); err != nil {
+		return err
+	}
+	// The shim is shielded from the out-of-memory killer, its session is not.
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+		return fmt.Errorf("set oom_score_adj: %w", err)
+	}
+	if err := DropOnThread(); err != nil {
+		return err
+	}
+	leader, err := c.Command.start(true)
+	if err != nil {
+		return err
+	}
+	if err := conn.Send(Report{PID: leader}); err != nil {
+		return err
+	}
+	if _, err := conn.Receive(&Go{}); err != nil {
+		return fmt.Errorf("the shim gave up: %w", err)
+	}
+	return becomeInit(leader)
+}
+
+// becomeInit gives this process's place to init, which lets the leader run: this
+// one has threads that never dropped their privileges, and must be gone by then.
+func becomeInit(leader int) error {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/null: %w", err)
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, 0); err != nil {
+			return fmt.Errorf("redirect descriptor %d: %w", fd, err)
+		}
+	}
+	if err := unix.Dup3(statusFD, tinyinit.StatusFD, 0); err != nil {
+		return fmt.Errorf("hand over the status pipe: %w", err)
+	}
+	err = syscall.Exec(initPath, []string{"init", strconv.Itoa(leader)}, nil)
+	return fmt.Errorf("execute the session's init: %w", err)
+}
+
+func join(conn *control.Conn, c Config) error {
+	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
+		return fmt.Errorf("set oom_score_adj: %w", err)
+	}
+	pid, err := c.Command.start(false)
+	if err != nil {
+		return err
+	}
+	return conn.Send(Report{PID: pid})
+}

@@ -1,0 +1,170 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/stage"
+)
+
+const namespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
+
+// start makes the session's tree, up to its first instruction, and lets it run
+// once the worker has said so.
+func (s *session) start(worker *control.Conn) error {
+	s.generation = 1
+	if err := s.place.mountRoot(); err != nil {
+		return err
+	}
+	if err := s.place.mountTerminals(); err != nil {
+		return err
+	}
+	files, err := s.mainFiles()
+	if err != nil {
+		return err
+	}
+	defer closeFiles(files)
+	first, pid, err := s.launch(files)
+	if err != nil {
+		return err
+	}
+	defer first.Close()
+	s.tree.init = pid
+	if err := s.prepare(first); err != nil {
+		return err
+	}
+	if err := s.ask(worker); err != nil {
+		return err
+	}
+	host, err := hostPID(pid, s.tree.leader)
+	if err != nil {
+		return err
+	}
+	if err := s.begin(host); err != nil {
+		return err
+	}
+	return first.Send(stage.Go{})
+}
+
+// mainFiles makes the leader's standard descriptors and init's status pipe, in
+// the order that a stage wants.
+func (s *session) mainFiles() (files []*os.File, err error) {
+	status, err := s.tree.statusPipe()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, status)
+	if s.setup.Spec.TTY {
+		t, err := openTerminal(s.place.terminals())
+		if err != nil {
+			return files, err
+		}
+		if err := s.main.useTerminal(t); err != nil {
+			return files, err
+		}
+		return files, t.resize(windowOf(s.setup.Spec.Rows, s.setup.Spec.Cols))
+	}
+	pipes, err := s.main.usePipes(false)
+	return append(files, pipes...), err
+}
+
+func windowOf(rows, cols uint16) Size {
+	if rows == 0 {
+		rows = 24
+	}
+	if cols == 0 {
+		cols = 80
+	}
+	return Size{rows, cols}
+}
+
+// launch starts the first stage, in the session's cgroup, waiting for its Config.
+func (s *session) launch(files []*os.File) (*control.Conn, int, error) {
+	ours, theirs, err := control.Pair()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer theirs.Close()
+	flags := uintptr(namespaces)
+	if s.emptyNetwork() {
+		flags |= unix.CLONE_NEWNET
+	}
+	cmd := s.program.stage(s.setup.Self, stage.First, flags, append([]*os.File{theirs}, files...))
+	if err := cmd.Start(); err != nil {
+		ours.Close()
+		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
+	}
+	pid := cmd.Process.Pid
+	// It is reaped by its pid, like a restored one.
+	if err := cmd.Process.Release(); err != nil {
+		ours.Close()
+		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
+	}
+	s.tree.init = pid
+	if err := s.group.Add(pid); err != nil {
+		ours.Close()
+		return nil, 0, fmt.Errorf("put the session into its cgroup: %w", err)
+	}
+	return ours, pid, nil
+}
+
+func (s *session) emptyNetwork() bool { return s.setup.Spec.Network == "none" }
+
+// prepare has the first stage make everything and start the leader, stopped.
+func (s *session) prepare(first *control.Conn) error {
+	generation, err := s.generationContent()
+	if err != nil {
+		return err
+	}
+	spec := s.setup.Spec
+	config := stage.Config{
+		Command: stage.Command{
+			Argv: spec.Command, Dir: spec.Dir, User: spec.User,
+			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.setup.Name.String()),
+		},
+		Root: s.place.root(), Terminals: s.place.terminals(), Masks: masks(s.setup),
+		Loopback: s.emptyNetwork(), Generation: generation,
+	}
+	if s.main.tty != nil {
+		config.Command.Terminal = s.main.tty.path()
+	}
+	report, err := converse(first, config)
+	if err != nil {
+		return err
+	}
+	s.tree.leader, s.main.pid = report.PID, report.PID
+	return nil
+}
+
+// converse sends a stage its Config and receives its Report.
+func converse(c *control.Conn, config stage.Config) (stage.Report, error) {
+	var report stage.Report
+	if err := c.Send(config); err != nil {
+		return report, err
+	}
+	if _, err := c.Receive(&report); err != nil {
+		return report, fmt.Errorf("a process on its way into the session ended (killed, or out of memory or processes within the session's limits): %w", err)
+	}
+	return report, report.Err()
+}
+
+var errNoGo = errors.New("the worker gave no word to go")
+
+// ask tells the worker that all is ready and waits for its word.
+func (s *session) ask(worker *control.Conn) error {
+	if err := worker.Send(Message{Phase: PhaseReady}); err != nil {
+		return err
+	}
+	var a Answer
+	if _, err := worker.Receive(&a); err != nil {
+		return fmt.Errorf("the worker is gone: %w", err)
+	}
+	if !a.Go {
+		return errNoGo
+	}
+	return nil
+}

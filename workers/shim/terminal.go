@@ -1,0 +1,188 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is one pseudo terminal of the session's own devpts instance, held by
+// the shim at its master end. The slave is kept open too: to see what is queued
+// in it, and so that the master doesn't fail while nobody inside has it open.
+type terminal struct {
+	master *os.File
+	slave  *os.File
+	index  int
+
+	// The descriptors of the two, which stay non-blocking as File.Fd would not
+	// leave them.
+	masterFD, slaveFD int
+}
+
+// openTerminal makes a new terminal in the devpts mounted at dir; its index is
+// what the kernel gives.
+func openTerminal(dir string) (*terminal, error) {
+	fd, err := unix.Open(filepath.Join(dir, "ptmx"), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	master := os.NewFile(uintptr(fd), "terminal")
+	index, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err != nil {
+		master.Close()
+		return nil, fmt.Errorf("open a terminal: %w", err)
+	}
+	sfd, err := unix.Open(filepath.Join(dir, strconv.Itoa(index)), unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		master.Close()
+		return nil, fmt.Errorf("open a terminal's other end: %w", err)
+	}
+	return &terminal{master: master, slave: os.NewFile(uintptr(sfd), "terminal"), index: index, masterFD: fd, slaveFD: sfd}, nil
+}
+
+// openTerminals makes terminals with these indices, which a fresh devpts gives
+// out from zero up.
+func openTerminals(dir string, indices []int) (map[int]*terminal, error) {
+	wanted := make(map[int]*terminal, len(indices))
+	for _, i := range indices {
+		wanted[i] = nil
+	}
+	var spare []*terminal
+	defer func() {
+		for _, t := range spare {
+			t.close()
+		}
+	}()
+	const enough = 4096 // the kernel's own limit for all of them
+	for missing := len(wanted); missing > 0; {
+		t, err := openTerminal(dir)
+		if err != nil {
+			return nil, err
+		}
+		if have, ok := wanted[t.index]; ok && have == nil {
+			wanted[t.index] = t
+			missing--
+			continue
+		}
+		if spare = append(spare, t); len(spare) > enough {
+			return nil, fmt.Errorf("open terminals %v: the kernel doesn't give them", indices)
+		}
+	}
+	return wanted, nil
+}
+
+func (t *terminal) close() {
+	t.slave.Close()
+	t.master.Close()
+}
+
+// path is that of the terminal inside the session.
+func (t *terminal) path() string { return "/dev/pts/" + strconv.Itoa(t.index) }
+
+// key is how criu names it.
+func (t *terminal) key() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(t.slaveFD, &st); err != nil {
+		return "", fmt.Errorf("look at a terminal: %w", err)
+	}
+	return fmt.Sprintf("tty[%x:%x]", st.Rdev, st.Dev), nil
+}
+
+func (t *terminal) resize(s Size) error {
+	if s.Rows == 0 || s.Cols == 0 {
+		return nil
+	}
+	err := unix.IoctlSetWinsize(t.masterFD, unix.TIOCSWINSZ, &unix.Winsize{Row: s.Rows, Col: s.Cols})
+	if err != nil {
+		return fmt.Errorf("resize a terminal: %w", err)
+	}
+	return nil
+}
+
+// foreground is the process group in the foreground, by the shim's pids; 0 if
+// there is none.
+func (t *terminal) foreground() int {
+	pgrp, err := unix.IoctlGetInt(t.slaveFD, unix.TIOCGPGRP)
+	if err == nil && pgrp > 0 {
+		return pgrp
+	}
+	if pgrp, err = unix.IoctlGetInt(t.masterFD, unix.TIOCGPGRP); err != nil || pgrp < 0 {
+		return 0
+	}
+	return pgrp
+}
+
+// takeInput takes out what was typed and not yet read. Whoever would read it
+// must be frozen. Settings are put back as they were.
+func (t *terminal) takeInput() ([]byte, error) {
+	fd := t.slaveFD
+	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("read a terminal's settings: %w", err)
+	}
+	raw := *was
+	raw.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG | unix.IEXTEN
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 0, 0
+	// In canonical mode an unfinished line can't be read.
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
+		return nil, fmt.Errorf("change a terminal's settings: %w", err)
+	}
+	var all []byte
+	buf := make([]byte, 8192)
+	for {
+		n, err := unix.Read(fd, buf)
+		if n <= 0 && !errors.Is(err, unix.EINTR) {
+			break
+		}
+		all = append(all, buf[:max(n, 0)]...)
+	}
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, was); err != nil {
+		return all, fmt.Errorf("put a terminal's settings back: %w", err)
+	}
+	return all, nil
+}
+
+// settle is how long the kernel gets to pass on what was written to a terminal;
+// it takes microseconds as a rule and gives no sign.
+const settle = 20 * time.Millisecond
+
+// putInput puts back what takeInput took, as if it had been typed, without
+// showing it again and without acting on control characters a second time. A
+// line that was unfinished stays so.
+func (t *terminal) putInput(input []byte) error {
+	if len(input) == 0 {
+		return nil
+	}
+	fd := t.slaveFD
+	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return fmt.Errorf("read a terminal's settings: %w", err)
+	}
+	plain := *was
+	plain.Iflag = 0
+	plain.Lflag &= unix.ICANON
+	for i := range plain.Cc {
+		plain.Cc[i] = 0 // disabled
+	}
+	plain.Cc[unix.VMIN] = 1
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &plain); err != nil {
+		return fmt.Errorf("change a terminal's settings: %w", err)
+	}
+	_, writeErr := unix.Write(t.masterFD, input)
+	time.Sleep(settle)
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, was); err != nil {
+		return fmt.Errorf("put a terminal's settings back: %w", err)
+	}
+	if writeErr != nil {
+		return fmt.Errorf("put back what was typed: %w", writeErr)
+	}
+	return nil
+}

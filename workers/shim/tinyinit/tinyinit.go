@@ -1,0 +1,71 @@
+// Package tinyinit makes the program that is the first process of every
+// session: about two hundred bytes that reap what ends, report it, and end with
+// the leader. It is part of the session's image, so it must be small, need no
+// library and never change between hosts; nothing else belongs in it.
+//
+// The way through it: init_amd64.s.txt is the source, init_amd64.bin what the
+// assembler makes of it (a test does it again and compares), ELF puts a header
+// before that.
+package tinyinit
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+)
+
+//go:embed init_amd64.bin
+var code []byte
+
+const (
+	headerSize  = 64 + 56 // of the file, of its one segment
+	loadAddress = 0x400000
+)
+
+// StatusFD is the descriptor to which the program writes a Status for each
+// process it reaps.
+const StatusFD = 3
+
+// Status tells of one process that ended: its pid within the session, and its
+// status as wait gives it.
+type Status struct {
+	PID  int32
+	Wait uint32
+}
+
+// StatusSize is the length of one Status on the pipe, in bytes. Writes are
+// atomic, so a reader never sees half of one at the end.
+const StatusSize = 8
+
+// DecodeStatus reads one Status from the StatusSize bytes of b.
+func DecodeStatus(b []byte) Status {
+	return Status{
+		PID:  int32(binary.NativeEndian.Uint32(b)),
+		Wait: binary.NativeEndian.Uint32(b[4:]),
+	}
+}
+
+// ELF returns the program as an executable file. Its argument is the pid of the
+// leader in decimal. It is an error on machines that there is no code for.
+func ELF() ([]byte, error) {
+	if runtime.GOARCH != "amd64" {
+		return nil, fmt.Errorf("sessions run on linux/amd64 only so far, this is %s", runtime.GOARCH)
+	}
+	var b bytes.Buffer
+	b.Write([]byte{0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	size := uint64(headerSize + len(code))
+	for _, v := range []any{
+		uint16(2), uint16(62), uint32(1), // executable, x86-64, version
+		uint64(loadAddress + headerSize), uint64(64), uint64(0), // entry, segments, sections
+		uint32(0), uint16(64), uint16(56), uint16(1), uint16(64), uint16(0), uint16(0),
+		uint32(1), uint32(5), // load, readable and executable
+		uint64(0), uint64(loadAddress), uint64(loadAddress), size, size, uint64(0x1000),
+	} {
+		// A buffer takes every write.
+		_ = binary.Write(&b, binary.LittleEndian, v)
+	}
+	b.Write(code)
+	return b.Bytes(), nil
+}

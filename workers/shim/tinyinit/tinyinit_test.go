@@ -1,0 +1,100 @@
+package tinyinit
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+)
+
+func TestCodeIsWhatTheSourceAssemblesTo(t *testing.T) {
+	dir := t.TempDir()
+	object, binary := filepath.Join(dir, "init.o"), filepath.Join(dir, "init.bin")
+	for _, argv := range [][]string{
+		{"as", "--64", "-o", object, "init_amd64.s.txt"},
+		{"objcopy", "-O", "binary", "-j", ".text", object, binary},
+	} {
+		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s(install binutils)", argv, err, out)
+		}
+	}
+	got, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, code) {
+		t.Errorf("init_amd64.bin is not what init_amd64.s.txt assembles to: assemble it again")
+	}
+}
+
+// TestReportsAndEndsWithItsLeader runs the program in place of a shell that has
+// started two children: the leader, and one that ends before it.
+func TestReportsAndEndsWithItsLeader(t *testing.T) {
+	for _, c := range []struct {
+		leader string
+		exit   int
+		wait   uint32
+	}{
+		{"exit 0", 0, 0},
+		{"exit 42", 42, 42 << 8},
+		{"kill -9 $$", 128 + 9, 9},
+		{"kill -15 $$", 128 + 15, 15},
+	} {
+		t.Run(c.leader, func(t *testing.T) {
+			exit, got := runInit(t, c.leader)
+			if exit != c.exit {
+				t.Errorf("it ended with %d, want %d", exit, c.exit)
+			}
+			if len(got) != 2 || got[0].Wait != 7<<8 || got[1].Wait != c.wait {
+				t.Errorf("it reported %+v, want an end with 7, then the leader's with wait status %#x", got, c.wait)
+			}
+		})
+	}
+}
+
+func runInit(t *testing.T, leader string) (exit int, got []Status) {
+	t.Helper()
+	elf, err := ELF()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "init")
+	if err := os.WriteFile(path, elf, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	script := `(exit 7) & other=$!; (while kill -0 $other; do :; done; ` + leader + `) 2>/dev/null & exec "$0" $!`
+	if leader[:4] == "kill" {
+		script = `(exit 7) & other=$!; sh -c 'while kill -0 '$other'; do :; done; ` + leader + `' 2>/dev/null & exec "$0" $!`
+	}
+	cmd := exec.Command("sh", "-c", script, path)
+	cmd.ExtraFiles = []*os.File{w}
+	err = cmd.Run()
+	w.Close()
+	if cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := r.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for b := buf[:n]; len(b) >= StatusSize; b = b[StatusSize:] {
+		got = append(got, DecodeStatus(b))
+	}
+	return cmd.ProcessState.ExitCode(), got
+}
+
+func TestDecodeStatus(t *testing.T) {
+	want := Status{PID: 7, Wait: 9}
+	b := append([]byte{7, 0, 0, 0}, 9, 0, 0, 0)
+	if got := DecodeStatus(b); got != want || len(b) != StatusSize {
+		t.Errorf("DecodeStatus(%s) = %+v, want %+v", strconv.Quote(string(b)), got, want)
+	}
+}

@@ -1,0 +1,107 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// consumeCommands wakes actors for the commands of this host. A command is
+// acknowledged at once: it is a hint, and the record keeps what has to be done.
+func (w *Worker) consumeCommands(ctx context.Context) error {
+	filter := fmt.Sprintf("%s.%s.>", schemas.SubjectCommand, w.Host)
+	c, err := w.JS.CreateOrUpdateConsumer(ctx, w.Names.Commands(), jetstream.ConsumerConfig{
+		Durable: "worker-" + string(w.Host), FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
+	})
+	if err != nil {
+		return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
+	}
+	it, err := c.Messages()
+	if err != nil {
+		return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
+	}
+	stop := context.AfterFunc(ctx, it.Stop)
+	defer stop()
+	defer it.Stop()
+	for {
+		msg, err := it.Next()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat):
+			continue
+		case err != nil:
+			return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
+		}
+		key := strings.TrimPrefix(msg.Subject(), schemas.SubjectCommand+"."+string(w.Host)+".")
+		if n, err := schemas.NameOfKey(key); err == nil {
+			w.actors.wake(n)
+		} else {
+			w.Log.Warn("a command names no session", "subject", msg.Subject(), "err", err)
+		}
+		if err := msg.Ack(); err != nil {
+			w.Log.Debug("command not acknowledged; it will come again", "err", err)
+		}
+	}
+}
+
+// watchRecords tells ops under way of new revisions, and wakes the actors of
+// records that ask this host for something, so that a lost command costs
+// nothing.
+func (w *Worker) watchRecords(ctx context.Context) error {
+	return w.Records.Watch(ctx, func(v statekv.Versioned) {
+		w.mu.Lock()
+		fn := w.undoing[v.Name()]
+		w.mu.Unlock()
+		if fn != nil {
+			fn(v)
+		}
+		if v.Host == w.Host && v.Op != nil && v.Op.Claim == "" {
+			w.actors.wake(v.Name())
+		}
+	}, func() {})
+}
+
+func (w *Worker) watchExits(ctx context.Context, name string, d driver.Watcher) error {
+	exits := d.Exits(ctx)
+	for {
+		select {
+		case i, ok := <-exits:
+			if !ok {
+				return nil
+			}
+			w.Log.Info("ended", "session", i.Name.String(), "driver", name)
+			w.actors.wake(i.Name)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sweep looks at every record of this host now and then, and says that the host
+// is there.
+func (w *Worker) sweep(ctx context.Context) error {
+	for tick := time.NewTicker(w.Sweep); ; {
+		n := w.observedCount()
+		if err := w.announce(ctx, n); err != nil && ctx.Err() == nil {
+			w.Log.Warn("host not announced", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case <-tick.C:
+		}
+		if err := w.wakeAll(ctx); err != nil && ctx.Err() == nil {
+			w.Log.Warn("sweep failed", "err", err)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// recover brings what the host has and what the records say together after a
+// start of the worker. What was half done is undone or done again by the
+// sessions' actors.
+func (w *Worker) recover(ctx context.Context) error {
+	for name, d := range w.Drivers {
+		found, err := d.Recover(ctx)
+		if err != nil {
+			return fmt.Errorf("driver %s: %w", name, err)
+		}
+		for _, i := range found {
+			if err := w.adopt(ctx, d, i); err != nil {
+				return err
+			}
+		}
+	}
+	return w.wakeAll(ctx)
+}
+
+// adopt decides about one instance that was found on the host: kept if the
+// record knows it, else removed.
+func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) error {
+	rec, err := w.Records.Get(ctx, i.Name)
+	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
+		return err
+	}
+	if err == nil && rec.UID == i.UID && rec.Host == w.Host {
+		w.Log.Info("found", "session", i.Name.String(), "state", i.State, "record", rec.State)
+		return nil
+	}
+	w.Log.Warn("removing what no record knows", "session", i.Name.String(), "uid", i.UID)
+	return d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: max(i.Epoch, rec.Epoch)})
+}
+
+// wakeAll makes an actor look at each record of this host.
+func (w *Worker) wakeAll(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	return w.Records.Watch(ctx, func(v statekv.Versioned) {
+		if v.Host == w.Host {
+			w.actors.wake(v.Name())
+		}
+	}, stop)
+}
+
+// reconcile compares the record with the host before its op is driven: a session
+// that ended is recorded as such, one that should run and doesn't is lost, one
+// that runs frozen for no reason goes on, and an idle suspend that a restart
+// interrupted is given up, since nobody could be heard meanwhile.
+func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	i, err := d.Inspect(ctx, rec.UID)
+	if err != nil && !errors.Is(err, driver.ErrNotHere) {
+		return fmt.Errorf("look for session %s: %w", rec.Name(), err)
+	}
+	here := err == nil
+	switch {
+	case here && i.State == driver.Exited:
+		return w.ended(ctx, d, rec, i)
+	case rec.State == schemas.Running && !here, rec.State == schemas.Suspending && !here:
+		return w.missing(ctx, rec)
+	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
+		return d.Thaw(ctx, fenceOf(rec.SessionRecord))
+	case interrupted(rec.SessionRecord, w.claim) && rec.Op.Idle && rec.State == schemas.Suspending:
+		return w.giveUp(ctx, d, rec)
+	case interrupted(rec.SessionRecord, w.claim) && i.State == driver.Frozen && rec.State != schemas.Suspended:
+		return d.Thaw(ctx, fenceOf(rec.SessionRecord))
+	case over(rec.SessionRecord) && here:
+		return d.Stop(ctx, fenceOf(rec.SessionRecord))
+	}
+	return nil
+}
+
+// over reports whether nothing of the session should be on a host any more.
+func over(r schemas.SessionRecord) bool {
+	return r.Op == nil && (r.State == schemas.Suspended || r.State == schemas.Exited || r.State == schemas.Failed || r.State == schemas.Deleted)
+}
+
+// interrupted reports whether another process than this one claimed the op.
+func interrupted(r schemas.SessionRecord, claim string) bool {
+	return r.Op != nil && r.Op.Claim != "" && r.Op.Claim != claim
+}
+
+func (w *Worker) ended(ctx context.Context, d driver.Driver, rec *statekv.Versioned, i driver.Instance) error {
+	if rec.State == schemas.Running || rec.State == schemas.Suspending {
+		exit := &schemas.Exit{At: time.Now().UTC()}
+		if i.Exit != nil {
+			exit.Code, exit.Signal, exit.Reason = i.Exit.Code, i.Exit.Signal, i.Exit.Reason
+		}
+		if err := w.keepOutput(ctx, d, rec.SessionRecord); err != nil {
+			w.Log.Warn("the last output is not kept", "session", rec.Name().String(), "err", err)
+		}
+		next, err := w.swapOwned(ctx, *rec, schemas.Transition{
+			Type: schemas.TExited, Reason: "its command ended by itself", Set: schemas.Set{Exit: exit},
+		})
+		if err != nil {
+			return err
+		}
+		*rec = next
+	}
+	return d.Stop(ctx, fenceOf(rec.SessionRecord))
+}
+
+func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {
+	text := "its processes are no longer on host " + string(w.Host) + " (was it restarted?)"
+	if rec.Head != nil && rec.Size != nil {
+		text += "; `diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)
+	} else {
+		text += "; it was never captured; `diapause resume --clean` starts it anew"
+	}
+	if err := w.lost(ctx, *rec, &driver.Error{Kind: driver.Broken, Text: text}); err != nil {
+		return err
+	}
+	next, err := w.Records.Get(ctx, rec.Name())
+	*rec = next
+	return err
+}
+
+func (w *Worker) giveUp(ctx context.Context, d driver.Driver, rec *statekv.Versioned) error {
+	if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
+	}
+	next, err := w.swapOwned(ctx, *rec, schemas.Transition{
+		Type: schemas.TSuspendAborted, Reason: "the worker was restarted, and nobody could be heard meanwhile",
+	})
+	if err == nil {
+		*rec = next
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// remove deletes what is left of a session whose record says deleted: its
+// processes, then its images, keys first. Images that a fork still needs stay
+// until it has one of its own.
+func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("stop deleted session %s: %w", rec.Name(), err)
+	}
+	w.mu.Lock()
+	delete(w.bases, rec.UID)
+	w.mu.Unlock()
+	pinned, err := w.pinned(ctx, rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	if pinned != "" {
+		// The sweep comes back to it.
+		w.Log.Info("keeping the images of a deleted session", "session", rec.Name().String(), "needed by", pinned)
+		return w.waitForFork(ctx, rec, pinned)
+	}
+	if rec.Lineage != "" {
+		if err := w.deleteImages(ctx, rec.SessionRecord); err != nil {
+			return err
+		}
+	}
+	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
+	return err
+}
+
+// kill ends a session's processes because somebody asked for it.
+func (w *Worker) kill(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	if err := w.keepOutput(ctx, d, rec.SessionRecord); err != nil {
+		w.Log.Warn("the last output is not kept", "session", rec.Name().String(), "err", err)
+	}
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("kill session %s: %w", rec.Name(), err)
+	}
+	exit := &schemas.Exit{Code: 128 + 9, Signal: 9, Reason: "killed on request", At: time.Now().UTC()}
+	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TExited, Reason: "killed on request", Set: schemas.Set{Exit: exit}})
+	return err
+}
+
+func (w *Worker) deleteImages(ctx context.Context, r schemas.SessionRecord) error {
+	if err := image.DeleteLineage(ctx, w.Images, r.Tenant, r.Lineage); err != nil {
+		return fmt.Errorf("delete the images of session %s: %w", r.Name(), err)
+	}
+	if err := w.Images.Delete(ctx, outputName(r)); err != nil && !errors.Is(err, objectstore.ErrNotFound) {
+		return fmt.Errorf("delete the output of session %s: %w", r.Name(), err)
+	}
+	w.event(ctx, r, "image_deleted", "all images of the session were deleted with it")
+	return nil
+}
+
+// pinned names a session whose record still points into r's lineage. A fork
+// writes its record before it reads this one's, and this one says deleted
+// before the forks' are read here: one of the two sees the other.
+func (w *Worker) pinned(ctx context.Context, r schemas.SessionRecord) (by string, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	err = w.Records.Watch(ctx, func(v statekv.Versioned) {
+		if v.UID != r.UID && v.State != schemas.Deleted && needs(v.SessionRecord, r) {
+			by = v.Name().String()
+		}
+	}, stop)
+	return by, err
+}
+
+func needs(fork, origin schemas.SessionRecord) bool {
+	heads := []*schemas.Head{fork.Head}
+	if fork.Op != nil {
+		heads = append(heads, fork.Op.Source)
+	}
+	for _, h := range heads {
+		if h == nil {
+			continue
+		}
+		if lineage, err := lineageOf(origin, *h); err == nil && lineage == origin.Lineage {
+			return true
+		}
+	}
+	return false
+}
+
+// waitForFork ends the actor's work for now, leaving the op for the sweep.
+func (w *Worker) waitForFork(ctx context.Context, rec statekv.Versioned, by string) error {
+	w.event(ctx, rec.SessionRecord, "deferred", "its images stay until session %s has an image of its own", by)
+	return errLater
+}

@@ -1,0 +1,134 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// resumeAttempts is how often one resume is tried on this host, if what went
+// wrong may pass.
+const resumeAttempts = 3
+
+// resume restores a session from the snapshot that its op names. The record says
+// running before the restored tree's first instruction: whoever loses that
+// compare-and-swap has run nothing.
+func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return w.resumeFailed(ctx, rec, err)
+	}
+	// What an earlier attempt, or the suspended tree, left here goes first.
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return w.resumeFailed(ctx, rec, err)
+	}
+	next, err := w.restore(ctx, rec, d)
+	begun := next.Rev != rec.Rev
+	rec = next
+	switch {
+	case err == nil:
+		w.Log.Info("resumed", "session", rec.Name().String(), "boot", rec.Boot)
+		return nil
+	case ctx.Err() != nil, errors.Is(err, errMoved), errors.Is(err, statekv.ErrUnknown):
+		return err
+	case begun:
+		return w.lost(ctx, rec, err)
+	case driver.KindOf(err) == driver.Transient && transient(err) && rec.Op.Attempts < resumeAttempts:
+		return err
+	}
+	return w.resumeFailed(ctx, rec, err)
+}
+
+// transient reports whether trying the same image again may help.
+func transient(err error) bool {
+	for _, final := range []error{image.ErrCorrupt, image.ErrForged, image.ErrNoKey, image.ErrNotFound} {
+		if errors.Is(err, final) {
+			return false
+		}
+	}
+	return true
+}
+
+// restore gives the record as it stands after the swap to running, or rec if
+// that wasn't made.
+func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver) (statekv.Versioned, error) {
+	began := time.Now()
+	spec, err := w.spec(rec.SessionRecord)
+	if err != nil {
+		return rec, err
+	}
+	w.progress(rec.SessionRecord, began, "verify", 0)
+	img, err := w.openImage(ctx, rec.SessionRecord, *rec.Op.Source)
+	if err != nil {
+		return rec, err
+	}
+	defer img.Close()
+	header := img.Header()
+	verified := time.Since(began)
+	w.progress(rec.SessionRecord, began, "restore", header.LogicalBytes)
+	boot := driver.Boot(rec.Op.Boot)
+	if boot == "" {
+		boot = driver.BootResume
+	}
+	out := rec
+	_, err = d.Restore(ctx, fenceOf(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+		next, err := w.swapOwned(ctx, rec, schemas.Transition{
+			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
+			Set: schemas.Set{Size: &schemas.Sizes{
+				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
+			}},
+			Stages: []schemas.Stage{
+				{Name: "verify", MS: verified.Milliseconds()},
+				{Name: "restore", MS: (time.Since(began) - verified).Milliseconds(), Bytes: header.LogicalBytes},
+			},
+		})
+		if err == nil {
+			out = next
+		}
+		return err
+	})
+	if err != nil {
+		return out, err
+	}
+	w.progress(rec.SessionRecord, began, "running", header.LogicalBytes)
+	if base, err := image.LoadBase(ctx, img); err == nil && header.Lineage == rec.Lineage {
+		w.setBase(rec.UID, *rec.Op.Source, base)
+	}
+	return out, nil
+}
+
+// openImage opens a snapshot for a session: its own, or the one it was forked
+// from, whose lineage its name says.
+func (w *Worker) openImage(ctx context.Context, r schemas.SessionRecord, head schemas.Head) (*image.Reader, error) {
+	lineage, err := lineageOf(r, head)
+	if err != nil {
+		return nil, err
+	}
+	expect := image.Expect{Tenant: r.Tenant, Lineage: lineage}
+	if lineage == r.Lineage {
+		expect.Session = r.Session
+	}
+	img, err := image.Open(ctx, w.Images, head, image.ReadOptions{Identities: w.Identities, Trusted: w.Trusted, Expect: expect})
+	if err != nil {
+		return nil, fmt.Errorf("open the image of session %s: %w", r.Name(), err)
+	}
+	return img, nil
+}
+
+func (w *Worker) resumeFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
+	if ctx.Err() != nil {
+		return cause
+	}
+	w.Log.Error("resume failed; the image is kept", "session", rec.Name().String(), "err", cause)
+	w.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TResumeFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpResume, cause, rec.Op.Attempts)},
+	})
+	return err
+}

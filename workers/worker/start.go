@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// start runs the session's command for the first time, or anew. The record says
+// running before the command's first instruction.
+func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return w.startFailed(ctx, rec, err)
+	}
+	spec, err := w.spec(rec.SessionRecord)
+	if err != nil {
+		return w.startFailed(ctx, rec, err)
+	}
+	begun := false
+	_, err = d.Start(ctx, fenceOf(rec.SessionRecord), spec, func(ctx context.Context) error {
+		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts"})
+		if err == nil {
+			rec, begun = next, true
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		w.Log.Info("started", "session", rec.Name().String())
+		return nil
+	case errors.Is(err, errMoved), ctx.Err() != nil:
+		return err
+	case begun:
+		return w.lost(ctx, rec, err)
+	}
+	return w.startFailed(ctx, rec, err)
+}
+
+func (w *Worker) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TStartFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpStart, cause, 1)},
+	})
+	return err
+}
+
+// lost records that a session that should be on this host isn't.
+func (w *Worker) lost(ctx context.Context, rec statekv.Versioned, cause error) error {
+	w.Log.Error("lost", "session", rec.Name().String(), "err", cause)
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TLost, Reason: cause.Error(), Set: schemas.Set{Failure: failure(string(rec.State), cause, 1)},
+	})
+	return err
+}

@@ -1,0 +1,200 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// taken is a capture whose image is durable.
+type taken struct {
+	head   schemas.Head
+	sizes  schemas.Sizes
+	stages []schemas.Stage
+	warn   []string
+}
+
+// capture suspends a session or takes a checkpoint of it. The tree is frozen
+// while its image is written; it is killed only by reap, after the record points
+// at the durable image, and runs on after any failure.
+func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return w.captureFailed(ctx, rec, nil, err)
+	}
+	var img taken
+	err = w.guarded(ctx, rec, func(ctx context.Context) error {
+		img, err = w.writeImage(ctx, rec, d)
+		return err
+	})
+	if err != nil {
+		return w.captureFailed(ctx, rec, d, err)
+	}
+	for _, text := range img.warn {
+		w.event(ctx, rec.SessionRecord, "warning", "%s", text)
+	}
+	if rec.Op.Kind == schemas.OpCheckpoint {
+		return w.checkpointed(ctx, rec, d, img)
+	}
+	reap := *rec.Op
+	reap.Kind = schemas.OpReap
+	next, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TSuspended, Reason: reasonOf(rec), Stages: img.stages,
+		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Op: &reap},
+	})
+	if err != nil {
+		// Refused, or not known: whoever moved the record decides what becomes
+		// of the frozen tree, when it is read again.
+		return err
+	}
+	w.Log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored)
+	return w.reap(ctx, next)
+}
+
+func reasonOf(rec statekv.Versioned) string {
+	if rec.Op.Trigger != "" {
+		return rec.Op.Trigger
+	}
+	return "its image is durable"
+}
+
+// writeImage freezes the session and writes its image, whole and durable. The
+// session is left frozen.
+func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver) (taken, error) {
+	began := time.Now()
+	fp, err := d.Fingerprint(ctx)
+	if err != nil {
+		return taken{}, err
+	}
+	img, err := image.Create(ctx, w.Images, image.WriteOptions{
+		Tenant: rec.Tenant, Session: rec.Session, UID: rec.UID, Lineage: rec.Lineage, Epoch: rec.Epoch, Seq: rec.Version,
+		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Recipients: w.Recipients,
+		Signer: w.Signer, SignerName: w.Host, Trigger: rec.Op.Trigger, RunID: rec.Op.RunID, Description: rec.Op.Description,
+		Op: rec.Op.ID, Fingerprint: fp, Time: began,
+	})
+	if err != nil {
+		return taken{}, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
+	}
+	w.progress(rec.SessionRecord, began, "capture", 0)
+	got, err := d.Capture(ctx, fenceOf(rec.SessionRecord), img)
+	if err != nil {
+		img.Abort()
+		return taken{}, err
+	}
+	w.progress(rec.SessionRecord, began, "store", 0)
+	head, header, stats, err := img.Commit(ctx)
+	if err != nil {
+		img.Abort()
+		return taken{}, fmt.Errorf("store image of %s: %w", rec.Name(), err)
+	}
+	w.progress(rec.SessionRecord, began, "durable", stats.StoredBytes)
+	w.setBase(rec.UID, head, img.Base())
+	return taken{
+		head:  head,
+		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
+		warn:  got.Warnings,
+		stages: []schemas.Stage{
+			{Name: "freeze", MS: got.FreezeTook.Milliseconds()},
+			{Name: "capture", MS: got.CaptureTook.Milliseconds(), Bytes: stats.LogicalBytes},
+			{Name: "compress", MS: stats.Compress.Milliseconds(), Bytes: stats.NewBytes},
+			{Name: "encrypt", MS: stats.Encrypt.Milliseconds()},
+			{Name: "store", MS: stats.Store.Milliseconds(), Bytes: stats.StoredBytes},
+			{Name: "frozen", MS: time.Since(got.Frozen).Milliseconds()},
+			{Name: "durable", MS: time.Since(began).Milliseconds(), Bytes: stats.StoredBytes},
+		},
+	}, nil
+}
+
+// captureFailed lets the session run on and says why it wasn't captured.
+func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, cause error) error {
+	if ctx.Err() != nil || errors.Is(cause, statekv.ErrUnknown) {
+		return cause // stopping: the next worker on this host finds it frozen, and the record as it is
+	}
+	if errors.Is(cause, errMoved) {
+		return cause // what the record says now decides, reconcile thaws if it says running
+	}
+	if d != nil {
+		if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil && !errors.Is(err, driver.ErrNotHere) {
+			return fmt.Errorf("thaw session %s after %q: %w", rec.Name(), cause, err)
+		}
+	}
+	var u undone
+	if errors.As(cause, &u) {
+		_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TSuspendAborted, Reason: u.Error(), Evidence: u.evidence()})
+		return err
+	}
+	kind, t := schemas.OpSuspend, schemas.TSuspendFailed
+	if rec.Op.Kind == schemas.OpCheckpoint {
+		kind, t = schemas.OpCheckpoint, schemas.TCheckpointFailed
+	}
+	count := 1
+	if f := rec.Failure; f != nil && f.Op == kind {
+		count += f.Count
+	}
+	w.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: failure(kind, cause, count)}})
+	return err
+}
+
+func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, img taken) error {
+	if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("thaw session %s after its checkpoint: %w", rec.Name(), err)
+	}
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
+	})
+	return err
+}
+
+// reap kills what an image has replaced, unless activity came since: then the
+// frozen tree runs on, which takes a thaw and no resume.
+func (w *Worker) reap(ctx context.Context, rec statekv.Versioned) error {
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	revived, err := w.revive(ctx, rec, d)
+	if revived || err != nil {
+		return err
+	}
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("remove the frozen processes of suspended session %s: %w", rec.Name(), err)
+	}
+	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TReaped, Reason: "its processes are gone, its image stays"})
+	return err
+}
+
+// revive undoes a suspend that is recorded already, if the tree is still there
+// and activity came.
+func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Driver) (bool, error) {
+	if i, err := d.Inspect(ctx, rec.UID); errors.Is(err, driver.ErrNotHere) || i.State == driver.Exited {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	late, err := stream.Since(ctx, w.JS, w.Names, rec.Name(), rec.Op.Seq)
+	if err != nil {
+		return false, err
+	}
+	policy := policyOf(rec.SessionRecord)
+	for _, m := range late {
+		if !session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
+			continue
+		}
+		u := undone{m}
+		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRevived, Reason: u.Error(), Evidence: u.evidence()})
+		if err != nil {
+			return false, err
+		}
+		return true, d.Thaw(ctx, fenceOf(next.SessionRecord))
+	}
+	return false, nil
+}

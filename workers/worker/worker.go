@@ -1,0 +1,147 @@
+package worker
+
+import (
+	"context"
+	"crypto/ed25519"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Options is what a worker is made of. All fields are needed but Log and the
+// durations.
+type Options struct {
+	Host    schemas.HostID
+	NC      *nats.Conn
+	JS      jetstream.JetStream
+	Names   stream.Names
+	Records *statekv.Store
+	Images  objectstore.Store
+	Drivers map[string]driver.Driver
+
+	Identities []age.Identity     // open the sealed spec of sessions and their images
+	Recipients []age.Recipient    // whom new lineage keys are wrapped to
+	Signer     ed25519.PrivateKey // signs images
+	// Trusted gives the keys that images of a tenant may be signed with.
+	Trusted func(tenant, signer string) []ed25519.PublicKey
+
+	Log     *slog.Logger
+	Observe time.Duration // between two looks at each session; 1 s if zero
+	Sweep   time.Duration // between two sweeps; 30 s if zero
+}
+
+// Worker is the worker of one host.
+type Worker struct {
+	Options
+	claim   string // of this process
+	started time.Time
+	publish stream.Publisher
+	actors  *actors
+
+	mu       sync.Mutex
+	bases    map[schemas.UID]*base           // page ids of the last image of each lineage
+	observed map[schemas.UID]sighting        // what the last look saw
+	undoing  map[schemas.Name]func(notified) // suspends under way that want to hear of new revisions
+	ready    chan struct{}                   // closed when recovery is done
+}
+
+// New makes a worker; Serve runs it.
+func New(o Options) *Worker {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Observe == 0 {
+		o.Observe = time.Second
+	}
+	if o.Sweep == 0 {
+		o.Sweep = 30 * time.Second
+	}
+	w := &Worker{
+		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(), publish: stream.Publisher{JS: o.JS},
+		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, undoing: map[schemas.Name]func(notified){},
+		ready: make(chan struct{}),
+	}
+	w.actors = newActors(w.drive, w.Log)
+	return w
+}
+
+// Ready is closed when the worker has found again what was on its host and
+// takes work.
+func (w *Worker) Ready() <-chan struct{} { return w.ready }
+
+// Serve runs the worker until ctx ends, and returns when all that it started
+// has stopped. Sessions go on.
+func (w *Worker) Serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.actors.serve(ctx) })
+	if err := w.recover(ctx); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("recover the sessions of host %s: %w", w.Host, err)
+	}
+	g.Go(func() error { return w.consumeCommands(ctx) })
+	g.Go(func() error { return w.watchRecords(ctx) })
+	for name, d := range w.Drivers {
+		if e, ok := d.(driver.Watcher); ok {
+			g.Go(func() error { return w.watchExits(ctx, name, e) })
+		}
+	}
+	g.Go(func() error { return w.observeAll(ctx) })
+	g.Go(func() error { return w.sweep(ctx) })
+	g.Go(func() error { return w.serveHost(ctx) })
+	close(w.ready)
+	return g.Wait()
+}
+
+// announce tells the fleet about this host.
+func (w *Worker) announce(ctx context.Context, sessions int) error {
+	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions}
+	if w.Signer != nil {
+		h.SigningKey = encodeKey(w.Signer.Public().(ed25519.PublicKey))
+	}
+	for name, d := range w.Drivers {
+		fp, err := d.Fingerprint(ctx)
+		if err != nil {
+			w.Log.Warn("driver can't work here", "driver", name, "err", err)
+			continue
+		}
+		h.Fingerprints = append(h.Fingerprints, fp)
+	}
+	kv, err := w.JS.KeyValue(ctx, w.Names.Hosts())
+	if err != nil {
+		return fmt.Errorf("find bucket %s: %w", w.Names.Hosts(), err)
+	}
+	data, err := encode(h)
+	if err != nil {
+		return err
+	}
+	if _, err := kv.Put(ctx, string(w.Host), data); err != nil {
+		return fmt.Errorf("announce host %s: %w", w.Host, err)
+	}
+	return nil
+}
+
+// driverFor gives the driver of a session.
+func (w *Worker) driverFor(r schemas.SessionRecord) (driver.Driver, error) {
+	d, ok := w.Drivers[r.Driver]
+	if !ok {
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("host %s has no driver %q", w.Host, r.Driver)}
+	}
+	return d, nil
+}
+
+func fenceOf(r schemas.SessionRecord) driver.Fence {
+	return driver.Fence{UID: r.UID, Name: r.Name(), Epoch: r.Epoch}
+}
