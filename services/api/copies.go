@@ -1,0 +1,219 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// fork makes a second session from the memory and files of the first, which
+// goes on undisturbed but for a checkpoint if it runs.
+func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	to, err := name(req.To)
+	if err != nil {
+		return nil, err
+	}
+	if to.Tenant != n.Tenant {
+		return nil, usage("fork %s to %s: a fork stays with its tenant", n, to)
+	}
+	if err := s.free(ctx, to); err != nil {
+		return nil, err
+	}
+	v, err := s.captured(ctx, n, req)
+	if err != nil {
+		return nil, err
+	}
+	op, err := s.newOp(ctx, schemas.OpResume)
+	if err != nil {
+		return nil, err
+	}
+	op.Source, op.Boot = v.Head, "fork"
+	fresh := schemas.NewSession{Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY}
+	t := schemas.Transition{
+		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
+		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
+	}
+	return s.create(ctx, to, req, fresh, t)
+}
+
+// free refuses a name that is taken, before anything is done for it.
+func (s *Server) free(ctx context.Context, n schemas.Name) error {
+	v, err := s.Records.Get(ctx, n)
+	if errors.Is(err, statekv.ErrNoSession) || err == nil && v.State == schemas.Deleted {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return refused("session %s exists and is %s; `diapause rm %s` removes it", n, v.State, n)
+}
+
+// captured gives the record of a session whose head is as it is now: a running
+// one is checkpointed first.
+func (s *Server) captured(ctx context.Context, n schemas.Name, req schemas.Request) (statekv.Versioned, error) {
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return v, err
+	}
+	if v.State == schemas.Running {
+		return s.checkpointed(ctx, n, req, "fork")
+	}
+	if v.State != schemas.Suspended || v.Head == nil {
+		return v, refused("session %s is %s: only a running or suspended one can be forked", n, v.State)
+	}
+	return v, nil
+}
+
+// stillThere undoes a fork whose origin was deleted while it was made: its
+// images may be gone.
+func (s *Server) stillThere(ctx context.Context, req schemas.Request, fork statekv.Versioned) error {
+	n, err := name(req.Name)
+	if err != nil {
+		return err
+	}
+	_, err = s.get(ctx, n)
+	if err == nil {
+		return nil
+	}
+	op, operr := s.newOp(ctx, schemas.OpRemove)
+	if operr != nil {
+		return operr
+	}
+	t := schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}}
+	if _, uerr := s.ask(ctx, fork, req, t); uerr != nil && !errors.Is(uerr, statekv.ErrConflict) {
+		return uerr
+	}
+	return err
+}
+
+// rollback takes a session back to one of its snapshots, memory and files
+// together. What it is now becomes a snapshot first.
+func (s *Server) rollback(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	target, err := s.find(ctx, v, req.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	req.Reason = orDefault(req.Reason, "roll back to "+req.Snapshot)
+	if v.State != schemas.Exited && v.State != schemas.Failed {
+		if v, err = s.suspended(ctx, n, req, "before_rollback"); err != nil {
+			return nil, err
+		}
+	}
+	if v.State == schemas.Exited {
+		return nil, refused("session %s ended by itself; `diapause resume --clean %s` starts it anew", n, n)
+	}
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err = s.askResume(ctx, v, req, target.Head, "rollback", ch)
+	return schemas.ViewOf(v.SessionRecord), err
+}
+
+func orDefault(s, d string) string {
+	if s == "" {
+		return d
+	}
+	return s
+}
+
+// find gives the snapshot of a session's lineage with that id.
+func (s *Server) find(ctx context.Context, v statekv.Versioned, id string) (image.Listed, error) {
+	all, err := image.List(ctx, s.Images, v.Tenant, v.Lineage, s.Trusted)
+	if err != nil {
+		return image.Listed{}, fmt.Errorf("list the snapshots of session %s: %w", v.Name(), err)
+	}
+	for _, l := range all {
+		if snapshotID(l.Head) != id {
+			continue
+		}
+		if l.Err != nil {
+			return l, failed("snapshot %s of session %s can't be used: %v", id, v.Name(), l.Err)
+		}
+		return l, nil
+	}
+	return image.Listed{}, usage("session %s has no snapshot %q; `diapause snapshots %s` lists them", v.Name(), id, v.Name())
+}
+
+func (s *Server) snapshots(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	all, err := image.List(ctx, s.Images, v.Tenant, v.Lineage, s.Trusted)
+	if err != nil {
+		return nil, fmt.Errorf("list the snapshots of session %s: %w", n, err)
+	}
+	out := []schemas.SnapshotView{}
+	for _, l := range all {
+		view := schemas.SnapshotView{ID: snapshotID(l.Head), Head: v.Head != nil && *v.Head == l.Head}
+		if l.Err != nil {
+			view.Error = l.Err.Error()
+		} else {
+			h := l.Header
+			view.At, view.LogicalBytes, view.NewBytes, view.StoredBytes = h.Time, h.LogicalBytes, h.NewBytes, h.StoredBytes
+			view.Trigger, view.Description, view.RunID = h.Trigger, h.Description, h.RunID
+		}
+		out = append(out, view)
+	}
+	return out, nil
+}
+
+func (s *Server) snapshotRemove(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.find(ctx, v, req.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range s.board.all() {
+		if other.State != schemas.Deleted && points(other.SessionRecord, l.Head) {
+			return nil, refused("snapshot %s of session %s is what session %s goes on from", req.Snapshot, n, other.Name())
+		}
+	}
+	// The board may be behind: the record itself has the last word.
+	if v, err = s.get(ctx, n); err != nil {
+		return nil, err
+	}
+	if points(v.SessionRecord, l.Head) || v.Op != nil {
+		return nil, refused("snapshot %s of session %s is in use", req.Snapshot, n)
+	}
+	if err := image.DeleteSnapshot(ctx, s.Images, v.Tenant, v.Lineage, l.Head.Name, s.Trusted); err != nil {
+		return nil, fmt.Errorf("delete snapshot %s of session %s: %w", req.Snapshot, n, err)
+	}
+	e := schemas.Event{Type: "image_deleted", Tenant: n.Tenant, Session: n.Session, UID: v.UID,
+		Text: "snapshot " + req.Snapshot + " was deleted", Actor: orDefault(req.Actor, "client"), At: time.Now().UTC()}
+	if err := s.publish.Event(ctx, e); err != nil {
+		s.Log.Warn("event not published", "err", err)
+	}
+	return schemas.ViewOf(v.SessionRecord), nil
+}
+
+func points(r schemas.SessionRecord, h schemas.Head) bool {
+	return r.Head != nil && *r.Head == h || r.Op != nil && r.Op.Source != nil && *r.Op.Source == h
+}

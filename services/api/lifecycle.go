@@ -1,0 +1,430 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore/seal"
+	"github.com/diapause/diapause/schemas"
+)
+
+// opDeadline is when the sweep looks after an op that nobody has finished.
+const opDeadline = 10 * time.Minute
+
+func (s *Server) newOp(ctx context.Context, kind string) (*schemas.Op, error) {
+	seq, err := stream.LastActivity(ctx, s.JS, s.Names)
+	if err != nil {
+		return nil, err
+	}
+	return &schemas.Op{ID: nuid.Next(), Kind: kind, Deadline: time.Now().Add(opDeadline).UTC(), Seq: seq}, nil
+}
+
+// ask makes a transition that a client asked for, and wakes the host.
+func (s *Server) ask(ctx context.Context, prev statekv.Versioned, req schemas.Request, t schemas.Transition) (statekv.Versioned, error) {
+	t.Actor = req.Actor
+	if t.Actor == "" {
+		t.Actor = "client"
+	}
+	if req.Reason != "" {
+		t.Reason = req.Reason
+	}
+	if t.Set.Op != nil {
+		t.Op = t.Set.Op.ID
+		t.Evidence = &schemas.Evidence{Seq: t.Set.Op.Seq}
+	}
+	next, err := s.Records.Swap(ctx, prev, t)
+	if err != nil {
+		return next, err
+	}
+	if next.Op != nil && next.Host != "" {
+		c := schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
+		if err := s.publish.Command(ctx, next.Host, next.Name(), c); err != nil {
+			s.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
+		}
+	}
+	return next, nil
+}
+
+func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := req.Run
+	if r == nil || r.Program == "" {
+		return nil, usage("run: no command given")
+	}
+	if r.Class == "" {
+		r.Class = "web"
+		if r.TTY {
+			r.Class = "terminal"
+		}
+	}
+	if _, ok := session.PolicyFor(r.Class, nil); !ok {
+		return nil, usage("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
+	}
+	if r.MadeBy == "" {
+		r.MadeBy = "person"
+	}
+	if r.MadeBy != "person" && r.MadeBy != "agent" {
+		return nil, usage("made by %q: want person or agent", r.MadeBy)
+	}
+	sealed, err := seal.Seal(r.Spec, s.Recipients...)
+	if err != nil {
+		return nil, failed("seal the environment of session %s: %v", n, err)
+	}
+	fresh := schemas.NewSession{
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY,
+	}
+	op, err := s.newOp(ctx, schemas.OpStart)
+	if err != nil {
+		return nil, err
+	}
+	t := schemas.Transition{Type: schemas.TRun, Reason: "asked to run " + r.Program, Set: schemas.Set{Op: op, Idle: r.Idle}}
+	return s.create(ctx, n, req, fresh, t)
+}
+
+// create makes a session's record under a free name and waits until it runs.
+func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition) (any, error) {
+	prev, err := s.Records.Get(ctx, n)
+	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
+		return nil, err
+	}
+	if err == nil && prev.State != schemas.Deleted {
+		return nil, refused("session %s exists and is %s; `diapause rm %s` removes it", n, prev.State, n)
+	}
+	if prev.Op != nil {
+		return nil, refused("the last session of the name %s is still being removed; try again in a moment", n)
+	}
+	host, driver, err := s.place(ctx, fresh.Driver)
+	if err != nil {
+		return nil, err
+	}
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = schemas.UID(strings.ToLower(nuid.Next())), n.Tenant, n.Session, driver
+	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
+	t.Set.New, t.Set.Host = &fresh, host
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err := s.ask(ctx, prev, req, t)
+	if errors.Is(err, statekv.ErrConflict) {
+		return nil, refused("session %s was made by someone else just now", n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.Type == schemas.TForkNew {
+		if err := s.stillThere(ctx, req, v); err != nil {
+			return nil, err
+		}
+	}
+	v, err = await(ctx, ch, s.untilRunning(v))
+	return schemas.ViewOf(v.SessionRecord), err
+}
+
+// untilRunning waits for a session to run, or for the op that should have
+// brought it there to fail.
+func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
+	return func(v statekv.Versioned) (outcome, error) {
+		if v.Version <= asked.Version {
+			return pending, nil
+		}
+		switch v.State {
+		case schemas.Running:
+			return done, nil
+		case schemas.Exited:
+			if v.Boot == "clean" && v.UID == asked.UID && asked.State == schemas.Starting {
+				return done, nil // it ran, and is over already
+			}
+			return done, refused("session %s ended by itself with status %d", v.Name(), v.Exit.Code)
+		case schemas.Failed, schemas.Suspended:
+			if v.Failure != nil {
+				return done, failed("session %s: %s", v.Name(), v.Failure.Text)
+			}
+			return done, refused("session %s is %s again: %s", v.Name(), v.State, v.Transition.Reason)
+		case schemas.Deleted:
+			return done, refused("session %s was deleted meanwhile", v.Name())
+		}
+		return pending, nil
+	}
+}
+
+func (s *Server) suspend(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.suspended(ctx, n, req, "manual")
+	return schemas.ViewOf(v.SessionRecord), err
+}
+
+// suspended brings a session to suspended and waits until its processes are
+// gone. Of one that is suspended it gives the record as it is.
+func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Request, trigger string) (statekv.Versioned, error) {
+	ch, stop := s.board.follow(n)
+	defer stop()
+	for {
+		v, err := s.get(ctx, n)
+		if err != nil {
+			return v, err
+		}
+		switch {
+		case v.State == schemas.Suspended && v.Op == nil:
+			return v, nil
+		case v.State == schemas.Suspending, v.State == schemas.Suspended:
+			return await(ctx, ch, untilSuspended(v))
+		case v.State == schemas.Running && v.Op == nil:
+			op, err := s.newOp(ctx, schemas.OpSuspend)
+			if err != nil {
+				return v, err
+			}
+			op.Trigger, op.Description, op.RunID = trigger, req.Description, req.RunID
+			v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TSuspend, Reason: "asked to suspend", Set: schemas.Set{Op: op}})
+			if errors.Is(err, statekv.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return v, err
+			}
+			return await(ctx, ch, untilSuspended(v))
+		case v.State == schemas.Exited, v.State == schemas.Failed:
+			return v, refused("session %s is %s: there is nothing to suspend", n, v.State)
+		}
+		// It starts, resumes or takes a checkpoint: look again when that is over.
+		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
+			return v, err
+		}
+	}
+}
+
+func when(ok bool) outcome {
+	if ok {
+		return done
+	}
+	return pending
+}
+
+func untilSuspended(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
+	return func(v statekv.Versioned) (outcome, error) {
+		if v.Version <= asked.Version {
+			return pending, nil
+		}
+		switch v.State {
+		case schemas.Suspending:
+			return pending, nil
+		case schemas.Suspended:
+			return when(v.Op == nil), nil
+		case schemas.Running:
+			if v.Transition.Type == schemas.TSuspendFailed {
+				return done, failed("session %s runs on: %s", v.Name(), v.Transition.Reason)
+			}
+			return done, refused("session %s runs on: %s", v.Name(), v.Transition.Reason)
+		}
+		return done, refused("session %s is %s: %s", v.Name(), v.State, v.Transition.Reason)
+	}
+}
+
+func (s *Server) ensure(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.get(ctx, n); err != nil {
+		return nil, err
+	}
+	// Wanting it is activity: it undoes a suspend under way and begins a grace.
+	a := schemas.Activity{Reason: "ensure", By: req.Actor}
+	if _, err := s.publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
+		return nil, err
+	}
+	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+}
+
+func (s *Server) resume(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if req.Clean {
+		return s.restart(ctx, n, req)
+	}
+	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended, schemas.Failed})
+}
+
+// awake brings a session that is in one of the given states, or on its way, to
+// running, and waits for it.
+func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request, from []schemas.State) (any, error) {
+	ch, stop := s.board.follow(n)
+	defer stop()
+	for {
+		v, err := s.get(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case v.State == schemas.Running:
+			return schemas.ViewOf(v.SessionRecord), nil
+		case v.State == schemas.Starting, v.State == schemas.Resuming:
+			got, err := await(ctx, ch, s.untilRunning(v))
+			return schemas.ViewOf(got.SessionRecord), err
+		case slices.Contains(from, v.State):
+			if v.Head == nil {
+				return nil, refused("session %s is %s and has no snapshot to go on from; `diapause resume --clean %s` starts it anew", n, v.State, n)
+			}
+			got, err := s.askResume(ctx, v, req, *v.Head, session.BootOf(v.SessionRecord), ch)
+			if errors.Is(err, statekv.ErrConflict) {
+				continue
+			}
+			return schemas.ViewOf(got.SessionRecord), err
+		case v.State == schemas.Suspending:
+		case v.State == schemas.Exited:
+			return nil, refused("session %s ended by itself with status %d; `diapause resume --clean %s` starts it anew", n, v.Exit.Code, n)
+		default:
+			return nil, refused("session %s is %s: %s; `diapause resume %s` tries its last snapshot again", n, v.State, reasonOf(v), n)
+		}
+		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func reasonOf(v statekv.Versioned) string {
+	if v.Failure != nil {
+		return v.Failure.Text
+	}
+	return v.Transition.Reason
+}
+
+func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned) (statekv.Versioned, error) {
+	op, err := s.newOp(ctx, schemas.OpResume)
+	if err != nil {
+		return v, err
+	}
+	op.Source, op.Boot = &from, boot
+	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op}})
+	if err != nil {
+		return v, err
+	}
+	return await(ctx, ch, s.untilRunning(v))
+}
+
+// restart starts a session's command anew; what it had in memory stays in its
+// snapshots.
+func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Request) (any, error) {
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if !session.Can(v.State, schemas.TRestart) || v.Op != nil {
+		return nil, refused("session %s is %s: suspend it before you start it anew", n, v.State)
+	}
+	op, err := s.newOp(ctx, schemas.OpStart)
+	if err != nil {
+		return nil, err
+	}
+	op.Boot = "clean"
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start anew", Set: schemas.Set{Op: op}})
+	if err != nil {
+		return nil, err
+	}
+	v, err = await(ctx, ch, s.untilRunning(v))
+	return schemas.ViewOf(v.SessionRecord), err
+}
+
+func (s *Server) checkpoint(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.checkpointed(ctx, n, req, "manual")
+	return schemas.ViewOf(v.SessionRecord), err
+}
+
+func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.Request, trigger string) (statekv.Versioned, error) {
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return v, err
+	}
+	if v.State != schemas.Running {
+		return v, refused("session %s is %s: only a running session has a checkpoint to take", n, v.State)
+	}
+	if v.Op != nil {
+		return v, refused("session %s: a %s is under way", n, v.Op.Kind)
+	}
+	op, err := s.newOp(ctx, schemas.OpCheckpoint)
+	if err != nil {
+		return v, err
+	}
+	op.Trigger, op.Description, op.RunID = trigger, req.Description, req.RunID
+	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TCheckpoint, Reason: "asked for a checkpoint", Set: schemas.Set{Op: op}})
+	if err != nil {
+		return v, err
+	}
+	return await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
+		switch {
+		case w.Version <= v.Version || w.Transition.Type == schemas.TClaimed:
+			return pending, nil
+		case w.Transition.Type == schemas.TCheckpointed && w.Transition.Op == op.ID:
+			return done, nil
+		case w.Transition.Type == schemas.TCheckpointFailed:
+			return done, failed("no checkpoint of session %s, which runs on: %s", n, w.Transition.Reason)
+		}
+		return done, refused("session %s is %s: %s", n, w.State, w.Transition.Reason)
+	})
+}
+
+func (s *Server) remove(ctx context.Context, req schemas.Request) (any, error) {
+	return s.end(ctx, req, schemas.OpRemove, schemas.TRemove, "asked to remove it")
+}
+
+func (s *Server) kill(ctx context.Context, req schemas.Request) (any, error) {
+	return s.end(ctx, req, schemas.OpKill, schemas.TKill, "asked to kill it")
+}
+
+// end makes the transition that ends a session and waits until its host has
+// carried it out.
+func (s *Server) end(ctx context.Context, req schemas.Request, kind string, t schemas.TransitionType, reason string) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	ch, stop := s.board.follow(n)
+	defer stop()
+	for {
+		v, err := s.get(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		op, err := s.newOp(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		v, err = s.ask(ctx, v, req, schemas.Transition{Type: t, Reason: reason, Set: schemas.Set{Op: op}})
+		if errors.Is(err, statekv.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		w, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
+			return when(w.Version > v.Version && w.Op == nil), nil
+		})
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, &schemas.APIError{Code: schemas.CodeTimeout,
+				Text: fmt.Sprintf("session %s is %s, its host hasn't finished with it yet", n, v.State)}
+		}
+		return schemas.ViewOf(w.SessionRecord), err
+	}
+}

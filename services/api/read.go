@@ -1,0 +1,204 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// hostAnswer bounds how long a list waits for what a host sees.
+const hostAnswer = time.Second
+
+func (s *Server) list(ctx context.Context, req schemas.Request) (any, error) {
+	out := []schemas.View{}
+	for _, v := range s.board.all() {
+		if v.State != schemas.Deleted && (req.Tenant == "" || v.Tenant == req.Tenant) {
+			out = append(out, schemas.ViewOf(v.SessionRecord))
+		}
+	}
+	slices.SortFunc(out, func(a, b schemas.View) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	s.fill(ctx, out)
+	return out, nil
+}
+
+func (s *Server) show(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	out := []schemas.View{schemas.ViewOf(v.SessionRecord)}
+	s.fill(ctx, out)
+	return out[0], nil
+}
+
+// fill adds what only the hosts and the scheduler know. A host that doesn't
+// answer leaves zeros.
+func (s *Server) fill(ctx context.Context, views []schemas.View) {
+	idle, err := s.Scheduler.Idle(ctx)
+	if err != nil {
+		s.Log.Debug("no idle times", "err", err)
+	}
+	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
+	for i := range views {
+		v := &views[i]
+		if v.State != schemas.Running && v.State != schemas.Suspending {
+			continue
+		}
+		if _, asked := hosts[v.Host]; !asked {
+			hosts[v.Host] = s.observed(ctx, v.Host)
+		}
+		o := hosts[v.Host][v.UID]
+		v.PID, v.RSSBytes, v.Processes = o.PID, o.RSSBytes, o.Processes
+		if n, err := schemas.ParseName(v.Name); err == nil {
+			v.IdleSeconds = idle[n].Seconds()
+		}
+	}
+}
+
+func (s *Server) observed(ctx context.Context, host schemas.HostID) map[schemas.UID]schemas.Observed {
+	ctx, cancel := context.WithTimeout(ctx, hostAnswer)
+	defer cancel()
+	msg, err := s.NC.RequestWithContext(ctx, schemas.SubjectHost+"."+string(host)+".observe", nil)
+	if err != nil {
+		s.Log.Debug("host doesn't answer", "host", host, "err", err)
+		return nil
+	}
+	var out map[schemas.UID]schemas.Observed
+	if err := json.Unmarshal(msg.Data, &out); err != nil {
+		s.Log.Warn("what a host answered is not readable", "host", host, "err", err)
+	}
+	return out
+}
+
+func (s *Server) history(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	revs, err := s.Records.History(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]schemas.TransitionView, len(revs))
+	for i, v := range revs {
+		out[i] = schemas.ViewTransition(v.SessionRecord)
+	}
+	return out, nil
+}
+
+func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := s.get(ctx, n); err != nil {
+		return nil, err
+	}
+	e, ok, err := s.Scheduler.Explain(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return nil, failed("the scheduler doesn't know session %s yet; try again in a moment", n)
+	}
+	return e, nil
+}
+
+// place chooses the host of a new session, and its driver if none is asked for.
+func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, string, error) {
+	kv, err := s.JS.KeyValue(ctx, s.Names.Hosts())
+	if err != nil {
+		return "", "", fmt.Errorf("find bucket %s: %w", s.Names.Hosts(), err)
+	}
+	keys, err := kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return "", "", fmt.Errorf("list the hosts: %w", err)
+	}
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		if err != nil {
+			return "", "", fmt.Errorf("read host %s: %w", key, err)
+		}
+		var h schemas.Host
+		if err := json.Unmarshal(e.Value(), &h); err != nil {
+			return "", "", fmt.Errorf("read host %s: %w", key, err)
+		}
+		for _, fp := range h.Fingerprints {
+			if driver == "" || fp.Driver == driver {
+				return h.Host, fp.Driver, nil
+			}
+		}
+	}
+	if driver == "" {
+		return "", "", failed("no host can run sessions; `diapause doctor` on the host says why")
+	}
+	return "", "", failed("no host has the driver %q; `diapause doctor` on the host says why", driver)
+}
+
+// Audit is what folding the log found.
+type Audit struct {
+	Sessions    int      `json:"sessions"`
+	Transitions int      `json:"transitions"`
+	Problems    []string `json:"problems"` // empty: the log gives every record back
+}
+
+// audit folds every session's transitions through session.Apply and compares
+// each record with what the log says it must be.
+func (s *Server) audit(ctx context.Context, _ schemas.Request) (any, error) {
+	last := map[schemas.Name]schemas.SessionRecord{}
+	out := Audit{Problems: []string{}}
+	err := s.Records.Log(ctx, func(v statekv.Versioned) error {
+		n, prev := v.Name(), last[v.Name()]
+		out.Transitions++
+		want, err := session.Apply(prev, v.Transition)
+		switch {
+		case v.Version != prev.Version+1:
+			out.Problems = append(out.Problems, fmt.Sprintf("session %s: version %d follows %d", n, v.Version, prev.Version))
+		case err != nil:
+			out.Problems = append(out.Problems, fmt.Sprintf("session %s, version %d: %v", n, v.Version, err))
+		case !sameRecord(want, v.SessionRecord):
+			out.Problems = append(out.Problems, fmt.Sprintf("session %s, version %d: the record isn't what its transition makes of the one before", n, v.Version))
+		}
+		last[n] = v.SessionRecord
+		return nil
+	})
+	out.Sessions = len(last)
+	return out, err
+}
+
+// sameRecord compares two records as they are stored.
+func sameRecord(a, b schemas.SessionRecord) bool {
+	x, errX := stored(a)
+	y, errY := stored(b)
+	return errX == nil && errY == nil && reflect.DeepEqual(x, y)
+}
+
+func stored(r schemas.SessionRecord) (map[string]any, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	var m map[string]any
+	return m, json.Unmarshal(data, &m)
+}
+
+// snapshotID is the short name of a snapshot.
+func snapshotID(h schemas.Head) string { return path.Base(h.Name) }

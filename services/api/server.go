@@ -1,0 +1,208 @@
+package api
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Explainer knows how idle sessions are and what stands in the way of a
+// suspend. *scheduler.Scheduler is one.
+type Explainer interface {
+	Explain(ctx context.Context, n schemas.Name) (schemas.Explanation, bool, error)
+	Idle(ctx context.Context) (map[schemas.Name]time.Duration, error)
+}
+
+// Options is what a server is made of.
+type Options struct {
+	NC        *nats.Conn
+	JS        jetstream.JetStream
+	Names     stream.Names
+	Records   *statekv.Store
+	Images    objectstore.Store
+	Scheduler Explainer
+	// Recipients are whom the spec of a new session is sealed for: the hosts.
+	Recipients []age.Recipient
+	// Trusted gives the keys that images of a tenant may be signed with.
+	Trusted func(tenant, signer string) []ed25519.PublicKey
+	Version string // of the program: semantic
+	Log     *slog.Logger
+}
+
+// Server answers clients; Serve runs it.
+type Server struct {
+	Options
+	publish stream.Publisher
+	board   *board
+	ready   chan struct{}
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{Options: o, publish: stream.Publisher{JS: o.JS}, board: newBoard(), ready: make(chan struct{})}
+}
+
+// Ready is closed when the server answers.
+func (s *Server) Ready() <-chan struct{} { return s.ready }
+
+type handler func(context.Context, schemas.Request) (any, error)
+
+// verbs are the endpoints under diapause.v1.api.
+func (s *Server) verbs() map[string]handler {
+	return map[string]handler{
+		"run": s.run, "suspend": s.suspend, "resume": s.resume, "ensure": s.ensure, "checkpoint": s.checkpoint,
+		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback,
+		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
+		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
+	}
+}
+
+// Serve answers until ctx ends, and returns when every request has been
+// answered.
+func (s *Server) Serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	known := make(chan struct{})
+	g.Go(func() error {
+		return s.Records.Watch(ctx, s.board.put, sync.OnceFunc(func() { close(known) }))
+	})
+	g.Go(func() error {
+		select {
+		case <-known:
+		case <-ctx.Done():
+			return nil
+		}
+		return s.answer(ctx)
+	})
+	return g.Wait()
+}
+
+func (s *Server) answer(ctx context.Context) error {
+	svc, err := micro.AddService(s.NC, micro.Config{Name: "diapause", Version: s.Version, Description: "sessions of Diapause"})
+	if err != nil {
+		return fmt.Errorf("register the API: %w", err)
+	}
+	var wg sync.WaitGroup
+	group := svc.AddGroup(schemas.SubjectAPI)
+	for verb, h := range s.verbs() {
+		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
+			wg.Go(func() { s.handle(ctx, verb, h, r) })
+		}))
+		if err != nil {
+			return fmt.Errorf("register API verb %s: %w", verb, err)
+		}
+	}
+	close(s.ready)
+	<-ctx.Done()
+	err = svc.Stop()
+	wg.Wait()
+	if err != nil && !s.NC.IsClosed() {
+		return fmt.Errorf("unregister the API: %w", err)
+	}
+	return nil
+}
+
+// defaultWait and maxWait bound how long one request may take.
+const (
+	defaultWait = 2 * time.Minute
+	maxWait     = time.Hour
+)
+
+func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Request) {
+	var req schemas.Request
+	if err := json.Unmarshal(r.Data(), &req); err != nil {
+		s.fail(r, usage("the request is not one: %v", err))
+		return
+	}
+	wait := time.Duration(req.Wait)
+	if wait <= 0 {
+		wait = defaultWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(wait, maxWait))
+	defer cancel()
+	out, err := h(ctx, req)
+	if err != nil {
+		s.Log.Debug("request refused", "verb", verb, "session", req.Name, "err", err)
+		s.fail(r, err)
+		return
+	}
+	if err := r.RespondJSON(out); err != nil {
+		s.Log.Warn("request not answered", "verb", verb, "err", err)
+	}
+}
+
+func (s *Server) fail(r micro.Request, err error) {
+	e := coded(err)
+	if err := r.Error(e.Code, e.Text, nil); err != nil {
+		s.Log.Warn("request not answered", "err", err)
+	}
+}
+
+// coded gives an error the code that the client acts on.
+func coded(err error) *schemas.APIError {
+	var e *schemas.APIError
+	switch {
+	case errors.As(err, &e):
+		return e
+	case errors.Is(err, statekv.ErrNoSession):
+		return &schemas.APIError{Code: schemas.CodeNoSession, Text: err.Error()}
+	case errors.Is(err, session.ErrIllegal):
+		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error()}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &schemas.APIError{Code: schemas.CodeTimeout, Text: "it takes longer than it was given; it goes on, see `diapause show`"}
+	}
+	return &schemas.APIError{Code: schemas.CodeFailed, Text: err.Error()}
+}
+
+func usage(format string, args ...any) error {
+	return &schemas.APIError{Code: schemas.CodeUsage, Text: fmt.Sprintf(format, args...)}
+}
+
+func refused(format string, args ...any) error {
+	return &schemas.APIError{Code: schemas.CodeState, Text: fmt.Sprintf(format, args...)}
+}
+
+func failed(format string, args ...any) error {
+	return &schemas.APIError{Code: schemas.CodeFailed, Text: fmt.Sprintf(format, args...)}
+}
+
+// name reads the session that a request is about.
+func name(s string) (schemas.Name, error) {
+	n, err := schemas.ParseName(s)
+	if err != nil {
+		return n, usage("%v", err)
+	}
+	return n, nil
+}
+
+// get reads a session that isn't deleted.
+func (s *Server) get(ctx context.Context, n schemas.Name) (statekv.Versioned, error) {
+	v, err := s.Records.Get(ctx, n)
+	if err != nil {
+		return v, err
+	}
+	if v.State == schemas.Deleted {
+		return v, &schemas.APIError{Code: schemas.CodeNoSession,
+			Text: fmt.Sprintf("no such session: %s was deleted at %s", n, v.Since.Format(time.RFC3339))}
+	}
+	return v, nil
+}

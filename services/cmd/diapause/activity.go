@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+func activityCommands(c *client) []*cobra.Command {
+	return []*cobra.Command{touchCommand(c), holdCommand(c), releaseCommand(c)}
+}
+
+func touchCommand(c *client) *cobra.Command {
+	var kind string
+	cmd := &cobra.Command{
+		Use: "touch NAME", Short: "Say that a session is in use", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k := schemas.Kind(kind)
+			if !k.Known() || k.Lease() {
+				return usagef("--kind %q: want input, exec, http, heartbeat or output", kind)
+			}
+			return c.tell(cmd.Context(), args[0], k, "", schemas.Activity{By: who()})
+		},
+	}
+	cmd.Flags().StringVar(&kind, "kind", "input", "input, exec, http, heartbeat or output")
+	return cmd
+}
+
+// personal is the key of the hold that a person places at the command line.
+const personal = "cli"
+
+func holdCommand(c *client) *cobra.Command {
+	var length time.Duration
+	var reason string
+	cmd := &cobra.Command{
+		Use: "hold NAME --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if length <= 0 || length > schemas.MaxLease {
+				return usagef("--for %s: want a time up to %s", length, schemas.MaxLease)
+			}
+			return c.tell(cmd.Context(), args[0], schemas.KindHold, personal,
+				schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()})
+		},
+	}
+	cmd.Flags().DurationVar(&length, "for", 0, "how long, e.g. 2h")
+	cmd.Flags().StringVar(&reason, "reason", "", "shown by `diapause explain`")
+	return cmd
+}
+
+func releaseCommand(c *client) *cobra.Command {
+	return &cobra.Command{
+		Use: "release NAME", Short: "End a hold", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.tell(cmd.Context(), args[0], schemas.KindHold, personal, schemas.Activity{Released: true, By: who()})
+		},
+	}
+}
+
+// tell publishes activity of a session that exists.
+func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key string, a schemas.Activity) error {
+	n, err := schemas.ParseName(name)
+	if err != nil {
+		return usageError{err}
+	}
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	var v schemas.View
+	if err := c.callOn(ctx, nc, "show", schemas.Request{Name: name}, &v); err != nil {
+		return err
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	_, err = stream.Publisher{JS: js}.Activity(ctx, n, k, key, a)
+	return err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/term"
+
+	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/datadir"
+)
+
+// client talks to a running Diapause.
+type client struct {
+	url, creds, data string
+	timeout          time.Duration
+}
+
+// connect finds the server: what was asked for, or the local one.
+func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
+	url, creds := c.url, c.creds
+	if url == "" {
+		up, err := datadir.Locate(c.data)
+		if err != nil {
+			return nil, err
+		}
+		url = up.URL
+		if creds == "" {
+			creds = up.ClientCreds
+		}
+	}
+	return natsconn.Connect(ctx, url, creds, "diapause "+who())
+}
+
+// who names the person at the command line, for the log.
+func who() string {
+	name := "uid " + fmt.Sprint(os.Getuid())
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return "cli:" + name
+}
+
+// slack is how much longer the client waits than it lets the server take.
+const slack = 10 * time.Second
+
+// call asks the API and decodes the answer into out.
+func (c *client) call(ctx context.Context, verb string, req schemas.Request, out any) error {
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	return c.callOn(ctx, nc, verb, req, out)
+}
+
+func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req schemas.Request, out any) error {
+	wait := c.timeout
+	if wait <= 0 {
+		wait = 2 * time.Minute
+	}
+	req.Actor, req.Wait = who(), schemas.Duration(wait)
+	data, err := json.Marshal(req)
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	stop := showProgress(nc, req.Name)
+	defer stop()
+	ctx, cancel := context.WithTimeout(ctx, wait+slack)
+	defer cancel()
+	msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return fmt.Errorf("nobody answers %q at %s: is `diapause up` still starting?", verb, nc.ConnectedUrl())
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted; what was asked for goes on, see `diapause show`")
+	case err != nil:
+		return fmt.Errorf("ask %q: %w", verb, err)
+	}
+	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
+		return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
+	}
+	if err := json.Unmarshal(msg.Data, out); err != nil {
+		return fmt.Errorf("read the answer to %q: %w", verb, err)
+	}
+	return nil
+}
+
+// showProgress prints the steps of a session's operation on a terminal, and
+// nothing elsewhere.
+func showProgress(nc *nats.Conn, name string) (stop func()) {
+	n, err := schemas.ParseName(name)
+	if err != nil || !term.IsTerminal(int(os.Stderr.Fd())) {
+		return func() {}
+	}
+	shown := false
+	sub, err := nc.Subscribe(schemas.SubjectProgress+"."+n.Key(), func(msg *nats.Msg) {
+		var p schemas.Progress
+		if json.Unmarshal(msg.Data, &p) != nil {
+			return
+		}
+		shown = true
+		fmt.Fprintf(os.Stderr, "\r\033[K%s %s: %s %s", p.Kind, n, p.Stage, sizeOrNothing(p.Bytes))
+	})
+	if err != nil {
+		return func() {}
+	}
+	return func() {
+		_ = sub.Drain() // the connection closes next
+		if shown {
+			fmt.Fprint(os.Stderr, "\r\033[K")
+		}
+	}
+}
+
+func sizeOrNothing(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return size(n)
+}

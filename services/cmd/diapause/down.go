@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/datadir"
+)
+
+func downCommand(c *client) *cobra.Command {
+	var suspend, kill bool
+	cmd := &cobra.Command{
+		Use: "down [--suspend | --kill]", Short: "Stop the local `diapause up`", Args: cobra.NoArgs,
+		Long: "Stop the local `diapause up`. Sessions that run go on under their shims, and the\nnext `diapause up` finds them; --suspend suspends them first, --kill ends them.",
+		RunE: func(cmd *cobra.Command, _ []string) error { return down(cmd.Context(), c, suspend, kill) },
+	}
+	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs first")
+	cmd.Flags().BoolVar(&kill, "kill", false, "end what runs first")
+	cmd.MarkFlagsMutuallyExclusive("suspend", "kill")
+	return cmd
+}
+
+func down(ctx context.Context, c *client, suspend, kill bool) error {
+	up, err := datadir.Locate(c.data)
+	if err != nil {
+		return err
+	}
+	verb := ""
+	if suspend {
+		verb = "suspend"
+	} else if kill {
+		verb = "kill"
+	}
+	if verb != "" {
+		if err := c.each(ctx, verb); err != nil {
+			return fmt.Errorf("%w; `diapause up` was not stopped", err)
+		}
+	}
+	if err := syscall.Kill(up.PID, syscall.SIGTERM); err != nil {
+		return fmt.Errorf("stop process %d: %w", up.PID, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for syscall.Kill(up.PID, 0) == nil {
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("process %d is still stopping: %w", up.PID, ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	fmt.Println("stopped")
+	return nil
+}
+
+// each asks a verb of every session that runs.
+func (c *client) each(ctx context.Context, verb string) error {
+	var all []schemas.View
+	if err := c.call(ctx, "list", schemas.Request{}, &all); err != nil {
+		return err
+	}
+	var failed error
+	for _, v := range all {
+		if v.State != schemas.Running && v.State != schemas.Suspending {
+			continue
+		}
+		var out schemas.View
+		if err := c.call(ctx, verb, schemas.Request{Name: v.Name, Reason: "down --" + verb}, &out); err != nil {
+			failed = errors.Join(failed, err)
+			continue
+		}
+		if err := printOutcome(out, false); err != nil {
+			return err
+		}
+	}
+	return failed
+}

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// printJSON prints one value, indented, on standard output.
+func printJSON(v any) error {
+	enc := json.NewEncoder(os.Stdout)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("print the answer: %w", err)
+	}
+	return nil
+}
+
+// printOutcome tells what became of a session.
+func printOutcome(v schemas.View, asJSON bool) error {
+	if asJSON {
+		return printJSON(v)
+	}
+	fmt.Println(outcomeLine(v))
+	return nil
+}
+
+func outcomeLine(v schemas.View) string {
+	line := "session " + v.Name + " is " + string(v.State)
+	switch v.State {
+	case schemas.Running:
+		line += " on host " + string(v.Host) + ", boot " + v.Boot
+		if v.Snapshot != nil && v.Boot != "clean" {
+			line += " from " + v.Snapshot.ID
+		}
+	case schemas.Suspended:
+		if v.Snapshot != nil {
+			line += ": snapshot " + v.Snapshot.ID + ", " + size(v.Snapshot.LogicalBytes) + " in " + size(v.Snapshot.StoredBytes)
+		}
+	case schemas.Exited:
+		if v.Exit != nil {
+			line += fmt.Sprintf(" with status %d", v.Exit.Code)
+		}
+	}
+	if steps := stages(v.LastTransition.Stages); steps != "" {
+		line += " (" + steps + ")"
+	}
+	return line
+}
+
+func stages(list []schemas.Stage) string {
+	parts := make([]string, len(list))
+	for i, s := range list {
+		parts[i] = s.Name + " " + (time.Duration(s.MS) * time.Millisecond).String()
+	}
+	return strings.Join(parts, ", ")
+}
+
+var units = []string{"B", "kB", "MB", "GB", "TB"}
+
+// size writes bytes in powers of 1000.
+func size(n int64) string {
+	f, u := float64(n), 0
+	for f >= 1000 && u < len(units)-1 {
+		f, u = f/1000, u+1
+	}
+	if u == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[u])
+}
+
+// parseSize reads "512M", "2G" or a number of bytes; the units are powers of
+// 1024, as memory limits are.
+func parseSize(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	number, shift := s, 0
+	switch s[len(s)-1] {
+	case 'k', 'K':
+		shift = 10
+	case 'm', 'M':
+		shift = 20
+	case 'g', 'G':
+		shift = 30
+	}
+	if shift > 0 {
+		number = s[:len(s)-1]
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || f <= 0 || f > math.MaxInt64/float64(int64(2)<<shift) {
+		return 0, fmt.Errorf("%q is no size: want for example 512M or 2G", s)
+	}
+	return int64(f * float64(int64(1)<<shift)), nil
+}
+
+// ago writes how long ago something was.
+func ago(t time.Time) string {
+	d := time.Since(t)
+	switch {
+	case d < time.Minute:
+		return d.Round(time.Second).String()
+	case d < time.Hour:
+		return d.Round(time.Minute).String()
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

@@ -1,0 +1,373 @@
+package main
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/diapause/diapause/events/tunnel"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+func terminalCommands(c *client) []*cobra.Command {
+	return []*cobra.Command{attachCommand(c), execCommand(c), logsCommand(c), copyCommand(c)}
+}
+
+// dial connects to a session through its host; ensure first brings it back.
+func (c *client) dial(ctx context.Context, nc *nats.Conn, hello worker.Hello, ensure bool) (*tunnel.Conn, error) {
+	verb := "show"
+	if ensure {
+		verb = "ensure"
+	}
+	var v schemas.View
+	if err := c.callOn(ctx, nc, verb, schemas.Request{Name: hello.Name}, &v); err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(hello)
+	if err != nil {
+		return nil, fmt.Errorf("encode the request: %w", err)
+	}
+	conn, err := tunnel.Dial(ctx, nc, schemas.SubjectHost+"."+string(v.Host)+".dial", data)
+	if errors.Is(err, tunnel.ErrNoListener) {
+		return nil, fmt.Errorf("host %s of session %s doesn't answer", v.Host, v.Name)
+	}
+	return conn, err
+}
+
+// converse dials a session and carries one request through.
+func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r shim.Request, s shim.Streams) (driver.Exit, error) {
+	nc, err := c.connect(ctx)
+	if err != nil {
+		return driver.Exit{}, err
+	}
+	defer nc.Close()
+	conn, err := c.dial(ctx, nc, hello, ensure)
+	if err != nil {
+		return driver.Exit{}, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	exit, err := shim.Do(conn, r, s)
+	if ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
+	return exit, err
+}
+
+func logsCommand(c *client) *cobra.Command {
+	var follow bool
+	cmd := &cobra.Command{
+		Use: "logs [-f] NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			_, err := c.converse(cmd.Context(), worker.Hello{Name: args[0]}, false,
+				shim.Request{Op: shim.OpOutput, Tail: -1, Follow: follow}, shim.Streams{Stdout: os.Stdout, Stderr: os.Stderr})
+			if follow && errors.Is(err, shim.ErrLost) {
+				return nil // suspended, or gone
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or is suspended")
+	return cmd
+}
+
+func execCommand(c *client) *cobra.Command {
+	var tty bool
+	var user, dir string
+	var env []string
+	cmd := &cobra.Command{
+		Use: "exec NAME -- CMD [ARG...]", Short: "Run a command inside a session, as part of it", Args: cobra.MinimumNArgs(2),
+		Long: "Run a command inside a session, which is resumed if need be. It is part of the\nsession: it is suspended and resumed with it, and keeps it awake while it runs.\nIts exit status is this program's.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := shim.Request{Op: shim.OpExec, Argv: args[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
+			s := shim.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+			restore := func() {}
+			if tty {
+				var err error
+				if restore, err = rawTerminal(cmd.Context(), &r, &s); err != nil {
+					return err
+				}
+			}
+			exit, err := c.converse(cmd.Context(), worker.Hello{Name: args[0], Presence: tty, Input: tty}, true, r, s)
+			restore()
+			if err != nil {
+				return err
+			}
+			if exit.Code != 0 {
+				return exitStatus(exit.Code)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give it a terminal")
+	cmd.Flags().StringVar(&user, "user", "", "uid[:gid] or name inside the session")
+	cmd.Flags().StringVar(&dir, "cwd", "", "working directory inside the session")
+	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "K=V; in place of the session's own environment")
+	return cmd
+}
+
+// detachKey leaves an attached terminal: Ctrl-].
+const detachKey = 0x1d
+
+func attachCommand(c *client) *cobra.Command {
+	return &cobra.Command{
+		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
+		Long: "Use the terminal of a session that was run with --tty. A suspended session is\nresumed. Ctrl-] detaches, and the session runs on; attach again at any time.\nWhile somebody is attached a session isn't suspended for idleness.",
+		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
+	}
+}
+
+func (c *client) attach(ctx context.Context, name string) error {
+	r := shim.Request{Op: shim.OpAttach, Stdin: true, Tail: 4096}
+	ctx, detach := context.WithCancelCause(ctx)
+	defer detach(nil)
+	s := shim.Streams{Stdin: &untilDetached{Reader: os.Stdin, detach: func() { detach(errDetached) }}, Stdout: os.Stdout, Stderr: os.Stderr}
+	restore, err := rawTerminal(ctx, &r, &s)
+	if err != nil {
+		return err
+	}
+	exit, err := c.converse(ctx, worker.Hello{Name: name, Presence: true, Input: true}, true, r, s)
+	restore()
+	switch {
+	case errors.Is(context.Cause(ctx), errDetached):
+		fmt.Fprintf(os.Stderr, "detached from session %s, which runs on\n", name)
+		return nil
+	case errors.Is(err, shim.ErrLost):
+		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
+		return nil
+	case err != nil:
+		return err
+	case exit.Code != 0:
+		return exitStatus(exit.Code)
+	}
+	return nil
+}
+
+var errDetached = errors.New("detached")
+
+// untilDetached is the input of a terminal up to the detach key.
+type untilDetached struct {
+	io.Reader
+	detach func()
+}
+
+func (u *untilDetached) Read(p []byte) (int, error) {
+	n, err := u.Reader.Read(p)
+	for i, b := range p[:n] {
+		if b == detachKey {
+			u.detach()
+			return i, io.EOF
+		}
+	}
+	return n, err
+}
+
+// rawTerminal hands every key of a terminal on, and tells of its sizes. Input
+// that is no terminal is passed on as it is.
+func rawTerminal(ctx context.Context, r *shim.Request, s *shim.Streams) (restore func(), err error) {
+	fd := int(os.Stdin.Fd())
+	if !term.IsTerminal(fd) {
+		return func() {}, nil
+	}
+	if cols, rows, err := term.GetSize(fd); err == nil {
+		r.Cols, r.Rows = uint16(cols), uint16(rows)
+	}
+	before, err := term.MakeRaw(fd)
+	if err != nil {
+		return nil, fmt.Errorf("use the terminal: %w", err)
+	}
+	resized := make(chan shim.Size)
+	changes := make(chan os.Signal, 1)
+	signal.Notify(changes, syscall.SIGWINCH)
+	ctx, stop := context.WithCancel(ctx)
+	go func() {
+		for {
+			select {
+			case <-changes:
+			case <-ctx.Done():
+				return
+			}
+			if cols, rows, err := term.GetSize(fd); err == nil {
+				select {
+				case resized <- shim.Size{Rows: uint16(rows), Cols: uint16(cols)}:
+				case <-ctx.Done():
+					return
+				}
+			}
+		}
+	}()
+	s.Resized = resized
+	return func() {
+		stop()
+		signal.Stop(changes)
+		_ = term.Restore(fd, before) // the terminal is gone, then
+	}, nil
+}
+
+func copyCommand(c *client) *cobra.Command {
+	return &cobra.Command{
+		Use: "cp NAME:PATH PATH | PATH NAME:PATH", Short: "Copy files out of a session, or into it", Args: cobra.ExactArgs(2),
+		Example: "  diapause cp work:/root/result.csv .\n  diapause cp ./data work:/srv",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, inFrom, outside := strings.Cut(args[0], ":")
+			to, inTo, inside := strings.Cut(args[1], ":")
+			switch {
+			case outside && !inside:
+				return c.copyOut(cmd.Context(), from, inFrom, args[1])
+			case inside && !outside:
+				return c.copyIn(cmd.Context(), args[0], to, inTo)
+			}
+			return usagef("cp: one of the two is NAME:PATH, the other a path here")
+		},
+	}
+}
+
+func (c *client) copyOut(ctx context.Context, name, from, to string) error {
+	if !path.IsAbs(from) {
+		return usagef("cp: the path inside the session must be absolute, %q isn't", from)
+	}
+	pr, pw := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := unpack(pr, to)
+		pr.CloseWithError(err)
+		done <- err
+	}()
+	_, err := c.converse(ctx, worker.Hello{Name: name}, true, shim.Request{Op: shim.OpGet, Path: from}, shim.Streams{Stdout: pw})
+	pw.CloseWithError(err) // nil closes it with io.EOF
+	return errors.Join(<-done, err)
+}
+
+func (c *client) copyIn(ctx context.Context, from, name, to string) error {
+	if !path.IsAbs(to) {
+		return usagef("cp: the path inside the session must be absolute, %q isn't", to)
+	}
+	if _, err := os.Lstat(from); err != nil {
+		return usagef("cp: %v", err)
+	}
+	pr, pw := io.Pipe()
+	go func() { pw.CloseWithError(pack(pw, from)) }()
+	defer pr.Close()
+	_, err := c.converse(ctx, worker.Hello{Name: name, Input: true}, true, shim.Request{Op: shim.OpPut, Path: to, Stdin: true}, shim.Streams{Stdin: pr})
+	return err
+}
+
+// pack writes a file or a tree as tar, under its own base name.
+func pack(w io.Writer, from string) error {
+	out := tar.NewWriter(w)
+	root := filepath.Dir(filepath.Clean(from))
+	err := filepath.WalkDir(from, func(p string, d os.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return packOne(out, root, p, d)
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", from, err)
+	}
+	return out.Close()
+}
+
+func packOne(out *tar.Writer, root, p string, d os.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	link := ""
+	if info.Mode()&os.ModeSymlink != 0 {
+		if link, err = os.Readlink(p); err != nil {
+			return err
+		}
+	}
+	h, err := tar.FileInfoHeader(info, link)
+	if err != nil {
+		return err
+	}
+	if h.Name, err = filepath.Rel(root, p); err != nil {
+		return err
+	}
+	if err := out.WriteHeader(h); err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	f, err := os.Open(p)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = io.Copy(out, f)
+	return err
+}
+
+// unpack writes a tar stream below to, or as to if that isn't a directory. What
+// comes out of a session is not trusted: nothing is written outside of to.
+func unpack(r io.Reader, to string) error {
+	base, rename := to, ""
+	if info, err := os.Stat(to); err != nil || !info.IsDir() {
+		base, rename = filepath.Split(filepath.Clean(to))
+		if base == "" {
+			base = "."
+		}
+	}
+	root, err := os.OpenRoot(base)
+	if err != nil {
+		return fmt.Errorf("write to %s: %w", to, err)
+	}
+	defer root.Close()
+	for in := tar.NewReader(r); ; {
+		h, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read the copy: %w", err)
+		}
+		name := filepath.Clean(h.Name)
+		if rename != "" {
+			_, rest, _ := strings.Cut(name, "/")
+			name = filepath.Join(rename, rest)
+		}
+		if err := unpackOne(root, name, h, in); err != nil {
+			return fmt.Errorf("write %s: %w", filepath.Join(base, name), err)
+		}
+	}
+}
+
+func unpackOne(root *os.Root, name string, h *tar.Header, in io.Reader) error {
+	mode := os.FileMode(h.Mode).Perm()
+	switch h.Typeflag {
+	case tar.TypeDir:
+		if err := root.Mkdir(name, mode|0o700); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
+		return nil
+	case tar.TypeSymlink:
+		return root.Symlink(h.Linkname, name)
+	case tar.TypeReg:
+		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(f, in); err != nil {
+			f.Close()
+			return err
+		}
+		return f.Close()
+	}
+	return nil // devices, pipes and the like aren't copied
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/services/api"
+	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/services/embedded"
+	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/workers/criu"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+// hidden runs the parts of the program that are no command of a person: the
+// shim that holds a session.
+func hidden(args []string) (code int, ok bool) {
+	if len(args) > 0 && args[0] == "shim" {
+		return shim.Main(args[1:]), true
+	}
+	return 0, false
+}
+
+// upFlags are the flags of up.
+type upFlags struct {
+	listen     string
+	nats       string
+	identities []string
+	recipients []string
+	verbose    bool
+}
+
+const upHelp = `Run everything in this process, until it is interrupted: NATS with JetStream on
+loopback, the scheduler, the worker of this host, a directory of encrypted images,
+and the API that the other verbs use. Sessions outlive it: they run on, and the
+next "diapause up" of the same --data finds them.
+
+Any program on this machine may publish activity, without credentials:
+
+  nats pub diapause.v1.activity.default.work.input ''
+
+Everything else takes the credentials in the data directory, which only root reads.`
+
+func upCommand(c *client) *cobra.Command {
+	var f upFlags
+	cmd := &cobra.Command{
+		Use: "up", Short: "Run everything in this process", Long: upHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), c, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address of the embedded NATS server; port 0 takes a free one")
+	fl.StringVar(&f.nats, "nats", "", "use the NATS server at this URL instead, with --creds")
+	fl.StringArrayVar(&f.identities, "identity-file", nil, "further age identities that open images")
+	fl.StringArrayVar(&f.recipients, "recipient", nil, "further age recipients that new images are encrypted to")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	return cmd
+}
+
+func up(ctx context.Context, c *client, f upFlags) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("`diapause up` needs root to freeze, capture and restore processes: run it with sudo")
+	}
+	data, err := datadir.Open(c.data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
+	keys, err := data.Keys(f.identities, f.recipients)
+	if err != nil {
+		return err
+	}
+	log := newLog(f.verbose)
+	url, system, clients, stop, err := reachNATS(ctx, c, f, data, log)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	nc, err := natsconn.Connect(ctx, url, system, "diapause up", nats.MaxReconnects(-1))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	p, err := assemble(ctx, data, keys, nc, log)
+	if err != nil {
+		return err
+	}
+	return p.serve(ctx, func() error {
+		if err := data.Serving(url, clients); err != nil {
+			return err
+		}
+		announce(data, keys, url)
+		return nil
+	})
+}
+
+func newLog(verbose bool) *slog.Logger {
+	level := slog.LevelWarn
+	if verbose {
+		level = slog.LevelInfo
+	}
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+}
+
+// reachNATS starts the embedded server, or takes the one that was named.
+func reachNATS(ctx context.Context, c *client, f upFlags, data *datadir.Dir, log *slog.Logger) (url, system, clients string, stop func(), err error) {
+	if f.nats != "" {
+		return f.nats, c.creds, c.creds, func() {}, nil
+	}
+	host, port, err := net.SplitHostPort(f.listen)
+	if err != nil {
+		return "", "", "", nil, usagef("--listen %q: want host:port", f.listen)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil || number < 0 || number > 65535 {
+		return "", "", "", nil, usagef("--listen %q: want a port from 0 to 65535", f.listen)
+	}
+	creds := data.Join("creds")
+	srv, err := embedded.Start(ctx, embedded.Options{StoreDir: data.Join("nats"), CredsDir: creds, Host: host, Port: number, Log: log})
+	if err != nil {
+		return "", "", "", nil, err
+	}
+	return srv.URL(), embedded.CredsFile(creds, embedded.UserSystem), embedded.CredsFile(creds, embedded.UserClient), srv.Shutdown, nil
+}
+
+// parts are what runs in one process.
+type parts struct {
+	worker    *worker.Worker
+	scheduler *scheduler.Scheduler
+	api       *api.Server
+}
+
+func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *nats.Conn, log *slog.Logger) (parts, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return parts{}, fmt.Errorf("use JetStream: %w", err)
+	}
+	names := stream.NamesWith("")
+	if err := stream.Ensure(ctx, js, names, 1); err != nil {
+		return parts{}, err
+	}
+	records, err := statekv.Open(ctx, js, names)
+	if err != nil {
+		return parts{}, err
+	}
+	images, err := dir.Open(data.Join("objects"))
+	if err != nil {
+		return parts{}, err
+	}
+	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host())})
+	if err != nil {
+		return parts{}, err
+	}
+	own := keys.Signer.Public().(ed25519.PublicKey)
+	trusted := func(_, signer string) []ed25519.PublicKey {
+		if signer != string(data.Host()) {
+			return nil
+		}
+		return []ed25519.PublicKey{own}
+	}
+	p := parts{}
+	p.worker = worker.New(worker.Options{
+		Host: data.Host(), NC: nc, JS: js, Names: names, Records: records, Images: images,
+		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.Identities, Recipients: keys.Recipients,
+		Signer: keys.Signer, Trusted: trusted, Log: log,
+	})
+	p.scheduler = scheduler.New(scheduler.Options{JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host())})
+	p.api = api.New(api.Options{
+		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Recipients: keys.Recipients,
+		Trusted: trusted, Version: version, Log: log,
+	})
+	return p, nil
+}
+
+// serve runs the parts until ctx ends; ready is called when all of them are.
+func (p parts) serve(ctx context.Context, ready func() error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.worker.Serve(ctx) })
+	g.Go(func() error { return p.scheduler.Serve(ctx) })
+	g.Go(func() error { return p.api.Serve(ctx) })
+	g.Go(func() error {
+		for _, part := range []<-chan struct{}{p.worker.Ready(), p.scheduler.Ready(), p.api.Ready()} {
+			select {
+			case <-part:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return ready()
+	})
+	return g.Wait()
+}
+
+func announce(data *datadir.Dir, keys *datadir.Keys, url string) {
+	if data.Made() {
+		fmt.Printf("made the keys of this data directory: %s and %s\nback them up: without them no image in it can be read again\n", keys.IdentityFile, keys.SigningFile)
+	}
+	fmt.Printf("ready: host %s, %s, data in %s (%s)\n", data.Host(), url, data.Path(), time.Now().Format(time.RFC3339))
+}

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+func lifecycleCommands(c *client) []*cobra.Command {
+	return []*cobra.Command{
+		runCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), removeCommand(c),
+		checkpointCommand(c), forkCommand(c), rollbackCommand(c),
+	}
+}
+
+// runFlags are the flags of run.
+type runFlags struct {
+	name, class, idle, by            string
+	driver, dir, user, root, network string
+	env, labels                      []string
+	memory, hookTimeout              string
+	cpus                             float64
+	pids                             int64
+	tty, asJSON                      bool
+	onSuspend, onResume, onFork      string
+}
+
+const runHelp = `Start a session: a process tree with a private copy of the root file system, its
+own process ids, and a life that suspends and resumes can't be seen in.
+
+The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
+TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
+the last 1 MiB of it. With --tty it has a terminal ("diapause attach").
+
+A session sees the host's files as they are, and keeps what it changes to itself.
+It runs with its own process ids, mounts and IPC, without the capabilities that
+lead out of them, but with the host's network unless --network none, and with the
+host's kernel: it is no sandbox for code that attacks kernels.`
+
+func runCommand(c *client) *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use: "run --name NAME [flags] -- CMD [ARG...]", Short: "Start a session", Long: runHelp,
+		Example: "  diapause run --name work --tty -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), c, f, args) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
+	fl.StringVar(&f.class, "class", "", "web, terminal, automation or slack (default web, terminal with --tty)")
+	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
+	fl.StringVar(&f.by, "by", "person", "person or agent")
+	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
+	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
+	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
+	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
+	fl.StringVar(&f.root, "root", "", "a directory to use as its root, in place of the host's")
+	fl.StringVar(&f.memory, "memory", "", "limit, e.g. 512M or 2G")
+	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
+	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
+	fl.StringVar(&f.network, "network", "host", "host or none")
+	fl.StringVar(&f.driver, "driver", "", "how it runs and is captured (default: what the host has)")
+	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
+	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
+	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")
+	fl.StringVar(&f.hookTimeout, "hook-timeout", "10s", "time limit of each of these")
+	fl.BoolVar(&f.asJSON, "json", false, "print the session as JSON")
+	return cmd
+}
+
+func run(ctx context.Context, c *client, f runFlags, command []string) error {
+	if f.name == "" {
+		return usagef("run: give the session a name with --name")
+	}
+	if _, err := schemas.ParseName(f.name); err != nil {
+		return usageError{err}
+	}
+	spec, err := f.spec(command)
+	if err != nil {
+		return err
+	}
+	idle, err := parseIdle(f.idle)
+	if err != nil {
+		return err
+	}
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("encode the command: %w", err)
+	}
+	var v schemas.View
+	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, Program: command[0], Spec: data,
+	}}, &v)
+	if err != nil {
+		return err
+	}
+	return printOutcome(v, f.asJSON)
+}
+
+func (f runFlags) spec(command []string) (driver.Spec, error) {
+	s := driver.Spec{
+		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network,
+		Hooks: driver.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
+	}
+	if s.Dir == "" && s.Root == "" {
+		s.Dir, _ = os.Getwd() // "" is the root directory
+	}
+	if f.network != "host" && f.network != "none" {
+		return s, usagef("--network %q: want host or none", f.network)
+	}
+	if f.cpus < 0 || f.pids < 0 {
+		return s, usagef("--cpus and --pids take positive numbers")
+	}
+	var err error
+	if s.Memory, err = parseSize(f.memory); err != nil {
+		return s, usagef("--memory: %v", err)
+	}
+	if s.Hooks.Timeout, err = time.ParseDuration(f.hookTimeout); err != nil || s.Hooks.Timeout <= 0 {
+		return s, usagef("--hook-timeout %q: want a duration such as 10s", f.hookTimeout)
+	}
+	if s.Env, err = environment(f.env); err != nil {
+		return s, err
+	}
+	if f.tty {
+		if cols, rows, err := term.GetSize(int(os.Stdin.Fd())); err == nil {
+			s.Cols, s.Rows = uint16(cols), uint16(rows)
+		}
+	}
+	return s, nil
+}
+
+// environment is what a command of a person's shell expects, and what was asked
+// for.
+func environment(extra []string) ([]string, error) {
+	var out []string
+	for _, k := range []string{"PATH", "HOME", "USER", "SHELL", "LANG", "TERM"} {
+		if v, ok := os.LookupEnv(k); ok {
+			out = append(out, k+"="+v)
+		}
+	}
+	for _, e := range extra {
+		k, _, given := strings.Cut(e, "=")
+		if k == "" {
+			return nil, usagef("--env %q: want K=V or K", e)
+		}
+		if !given {
+			v, ok := os.LookupEnv(k)
+			if !ok {
+				return nil, usagef("--env %s: it is not set here", k)
+			}
+			e = k + "=" + v
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func parseIdle(s string) (*schemas.Idle, error) {
+	switch s {
+	case "":
+		return nil, nil
+	case "never":
+		return &schemas.Idle{Never: true}, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < time.Millisecond {
+		return nil, usagef("--idle %q: want a duration such as 20s, or never", s)
+	}
+	return &schemas.Idle{Grace: d.Milliseconds()}, nil
+}
+
+// simple makes a command that asks one verb of one session and prints what
+// became of it.
+func simple(c *client, verb, use, short string, args int, fill func(req *schemas.Request, args []string)) *cobra.Command {
+	var reason string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := schemas.Request{Name: args[0], Reason: reason}
+			if fill != nil {
+				fill(&req, args)
+			}
+			var v schemas.View
+			if err := c.call(cmd.Context(), verb, req, &v); err != nil {
+				return err
+			}
+			return printOutcome(v, asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "kept in the session's history")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
+	return cmd
+}
+
+func suspendCommand(c *client) *cobra.Command {
+	return simple(c, "suspend", "suspend NAME", "Write a session's image and free its memory", 1, nil)
+}
+
+func ensureCommand(c *client) *cobra.Command {
+	return simple(c, "ensure", "ensure NAME", "Have a session running, resumed if need be, and wait for it", 1, nil)
+}
+
+func resumeCommand(c *client) *cobra.Command {
+	var clean bool
+	cmd := simple(c, "resume", "resume NAME", "Resume a session from its last snapshot", 1,
+		func(req *schemas.Request, _ []string) { req.Clean = clean })
+	cmd.Flags().BoolVar(&clean, "clean", false, "start its command anew; its memory stays in its snapshots")
+	return cmd
+}
+
+func checkpointCommand(c *client) *cobra.Command {
+	var description, runID string
+	cmd := simple(c, "checkpoint", "checkpoint NAME", "Take a snapshot of a session, which runs on", 1,
+		func(req *schemas.Request, _ []string) { req.Description, req.RunID = description, runID })
+	cmd.Flags().StringVar(&description, "description", "", "kept with the snapshot")
+	cmd.Flags().StringVar(&runID, "run-id", "", "the caller's own id for it")
+	return cmd
+}
+
+func forkCommand(c *client) *cobra.Command {
+	return simple(c, "fork", "fork NAME NEW", "Make a second session from a session's memory and files", 2,
+		func(req *schemas.Request, args []string) { req.To = args[1] })
+}
+
+func rollbackCommand(c *client) *cobra.Command {
+	return simple(c, "rollback", "rollback NAME SNAPSHOT", "Take a session back to a snapshot; what it is now becomes one first", 2,
+		func(req *schemas.Request, args []string) { req.Snapshot = args[1] })
+}
+
+func removeCommand(c *client) *cobra.Command {
+	var yes bool
+	cmd := simple(c, "rm", "rm NAME", "End a session and delete its images", 1, nil)
+	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
+		if yes {
+			return nil
+		}
+		if !term.IsTerminal(int(os.Stdin.Fd())) {
+			return usagef("rm deletes session %s and all its images for good: confirm with --yes", args[0])
+		}
+		fmt.Fprintf(os.Stderr, "Delete session %s and all its images for good? [y/N] ", args[0])
+		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
+		if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+			return usagef("session %s was left as it is", args[0])
+		}
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,167 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// What a caller can act on; match with errors.Is.
+var (
+	// ErrInUse: another process uses the directory.
+	ErrInUse = errors.New("it is in use")
+	// ErrAccess: the directory or a key belongs to somebody else, can't be read,
+	// or is open to others.
+	ErrAccess = errors.New("its owner or mode is wrong")
+	// ErrForeign: the directory holds something else.
+	ErrForeign = errors.New("it is not a data directory of Diapause")
+	// ErrNewer: a newer Diapause wrote the directory.
+	ErrNewer = errors.New("a newer Diapause made it")
+	// ErrKeyMissing: a key that the first start made is gone.
+	ErrKeyMissing = errors.New("a key is missing")
+	// ErrNotRunning: no server runs on the directory.
+	ErrNotRunning = errors.New("no `diapause up` runs there")
+)
+
+// Dir is an open data directory. It is locked until Close, or until the process
+// ends in whatever way.
+type Dir struct {
+	path    string
+	lock    *os.File
+	host    schemas.HostID
+	made    bool
+	started time.Time
+}
+
+// Open takes the data directory at path, and makes it, with its keys, if it is
+// not there or empty. Its errors match the kinds above; after an error nothing
+// was changed.
+func Open(path string) (*Dir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open data directory: %w", err)
+	}
+	d := &Dir{path: path, started: time.Now().UTC().Truncate(time.Second)}
+	if err := d.open(); err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", path, err)
+	}
+	return d, nil
+}
+
+func (d *Dir) open() error {
+	err := os.MkdirAll(d.path, 0o700)
+	if errors.Is(err, fs.ErrPermission) {
+		return fmt.Errorf("%w: you may not make or enter it (%w): use sudo, or choose another with --data", ErrAccess, err)
+	}
+	if err != nil {
+		return err
+	}
+	// Before the lock file is made: a directory that is refused stays as it was.
+	fresh, err := examine(d.path)
+	if err != nil {
+		return err
+	}
+	if err := checkAccess(d.path, fresh); err != nil {
+		return err
+	}
+	if d.lock, err = takeLock(d.path, Up{PID: os.Getpid(), Started: d.started}); err != nil {
+		return err
+	}
+	if err := d.prepare(); err != nil {
+		return errors.Join(err, d.lock.Close())
+	}
+	return nil
+}
+
+// prepare finishes the first start, or reads what it made.
+func (d *Dir) prepare() error {
+	// Once more, since another process may have had the lock meanwhile.
+	fresh, err := examine(d.path)
+	if err != nil {
+		return err
+	}
+	if fresh {
+		if err := initialise(d.path); err != nil {
+			return fmt.Errorf("set it up: %w", err)
+		}
+		d.made = true
+	}
+	if err := removeIfThere(d.Join(upFile)); err != nil {
+		return err // the notice of one that crashed
+	}
+	d.host, err = readHost(d.path)
+	return err
+}
+
+// Close takes back the notice for clients and lets others use the directory.
+func (d *Dir) Close() error {
+	return errors.Join(removeIfThere(d.Join(upFile)), d.lock.Truncate(0), d.lock.Close())
+}
+
+// Path gives the absolute path of the directory.
+func (d *Dir) Path() string { return d.path }
+
+// Join gives the path of a file or directory in it.
+func (d *Dir) Join(elem ...string) string { return filepath.Join(append([]string{d.path}, elem...)...) }
+
+// Host gives the id that this host keeps for good.
+func (d *Dir) Host() schemas.HostID { return d.host }
+
+// Made reports whether Open has made the directory and its keys just now, so
+// that the person can be told to back them up.
+func (d *Dir) Made() bool { return d.made }
+
+// Serving leaves the notice for clients that the server takes connections at
+// url, and that clientCreds is the file with their credentials ("" for none).
+func (d *Dir) Serving(url, clientCreds string) error {
+	up := Up{URL: url, PID: os.Getpid(), Host: d.host, Started: d.started, ClientCreds: clientCreds}
+	if err := writeHolder(d.lock, up); err != nil {
+		return fmt.Errorf("say in %s where the server is: %w", d.Join(lockFile), err)
+	}
+	if err := writeNotice(d.path, up); err != nil {
+		return fmt.Errorf("say in %s where the server is: %w", d.Join(upFile), err)
+	}
+	return nil
+}
+
+// checkAccess: the directory has to be ours alone. A fresh one is made so.
+func checkAccess(path string, fresh bool) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	owner := info.Sys().(*syscall.Stat_t).Uid
+	if int(owner) != os.Geteuid() {
+		return fmt.Errorf("%w: it belongs to %s and you are %s: run as its owner, or choose another with --data", ErrAccess, userName(owner), userName(uint32(os.Geteuid())))
+	}
+	if info.Mode().Perm()&0o077 == 0 {
+		return nil
+	}
+	if fresh {
+		return os.Chmod(path, 0o700)
+	}
+	return fmt.Errorf("%w: others may enter it (mode %04o), and it holds keys: look who did, then `chmod 700 %s`", ErrAccess, info.Mode().Perm(), path)
+}
+
+func userName(uid uint32) string {
+	id := strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return "user " + id
+}
+
+func removeIfThere(file string) error {
+	if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,135 @@
+package datadir
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"filippo.io/age"
+)
+
+// Keys are what images are written and read with.
+type Keys struct {
+	Identities []age.Identity  // can read images; the directory's own first
+	Recipients []age.Recipient // new images are readable to; the directory's own first
+	Signer     ed25519.PrivateKey
+
+	IdentityFile string // the directory's own, to be told to the person
+	SigningFile  string
+}
+
+// Keys reads the directory's keys, and adds what the person names: files with
+// further age identities, and age recipients ("age1…") that new images are to be
+// readable to as well. A key that is gone is ErrKeyMissing; it is never made
+// anew, since what was encrypted to it would be lost in silence.
+func (d *Dir) Keys(identityFiles, recipients []string) (*Keys, error) {
+	k := &Keys{IdentityFile: d.Join(keysDir, identityFile), SigningFile: d.Join(keysDir, signingFile)}
+	own, err := k.readOwn()
+	if err != nil {
+		return nil, err
+	}
+	k.Identities, k.Recipients = []age.Identity{own}, []age.Recipient{own.Recipient()}
+	for _, file := range identityFiles {
+		ids, err := LoadIdentities(file)
+		if err != nil {
+			return nil, err
+		}
+		k.Identities = append(k.Identities, ids...)
+	}
+	for _, r := range recipients {
+		recipient, err := parseRecipient(r)
+		if err != nil {
+			return nil, err
+		}
+		k.Recipients = append(k.Recipients, recipient)
+	}
+	return k, nil
+}
+
+func (k *Keys) readOwn() (*age.X25519Identity, error) {
+	text, err := readKey(k.IdentityFile)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := age.ParseIdentities(bytes.NewReader(text))
+	if err == nil && len(ids) == 1 {
+		if own, ok := ids[0].(*age.X25519Identity); ok {
+			k.Signer, err = readSigner(k.SigningFile)
+			return own, err
+		}
+	}
+	return nil, fmt.Errorf("%s doesn't hold the one age X25519 identity that the first start made: put it back from a backup; further ones go with --identity-file", k.IdentityFile)
+}
+
+func readSigner(file string) (ed25519.PrivateKey, error) {
+	text, err := readKey(file)
+	if err != nil {
+		return nil, err
+	}
+	if block, _ := pem.Decode(text); block != nil && block.Type == "PRIVATE KEY" {
+		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
+			if signer, ok := key.(ed25519.PrivateKey); ok {
+				return signer, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("%s doesn't hold an Ed25519 key (PKCS #8 in PEM): put it back from a backup", file)
+}
+
+// readKey reads a key of the directory's own, that nobody else may read.
+func readKey(file string) ([]byte, error) {
+	info, err := os.Stat(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w: %s is gone, and what was written with it can't be read without: put it back from a backup; no new one is made in its place (to start anew, choose another directory with --data)", ErrKeyMissing, file)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return nil, fmt.Errorf("%w: others may read the key %s (mode %04o): `chmod 600 %s`, and think about who has", ErrAccess, file, info.Mode().Perm(), file)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read key: %w", err)
+	}
+	return text, nil
+}
+
+// LoadIdentities reads a file with age identities, as age-keygen writes it.
+func LoadIdentities(file string) ([]age.Identity, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read identity file: %w", err)
+	}
+	if bytes.HasPrefix(text, []byte("age-encryption.org/")) || bytes.HasPrefix(text, []byte("-----BEGIN AGE ENCRYPTED FILE")) {
+		return nil, fmt.Errorf("identity file %s is itself encrypted: decrypt it first, `age -d -o KEY %s`, and name the result", file, file)
+	}
+	ids, err := age.ParseIdentities(bytes.NewReader(text))
+	if err != nil {
+		// The library's error may quote the line, which may be a secret.
+		return nil, fmt.Errorf("identity file %s holds no age identities (lines AGE-SECRET-KEY-1…), or one is damaged", file)
+	}
+	return ids, nil
+}
+
+// parseRecipient reads one age recipient. Hybrid ones are refused, since one
+// file can't be for them and for the directory's own key.
+func parseRecipient(s string) (age.Recipient, error) {
+	if strings.HasPrefix(s, "AGE-SECRET-KEY-") {
+		return nil, errors.New("recipient: this is a secret key; give its public key (age1…), and make a new one, for it is in your shell's history now")
+	}
+	r, err := age.ParseX25519Recipient(s)
+	if err != nil && strings.HasPrefix(s, "age1pq") {
+		return nil, fmt.Errorf("recipient %s: it is post-quantum, and can't be mixed with the directory's own X25519 key", s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("recipient %q: want an age public key, age1…: %w", s, err)
+	}
+	return r, nil
+}

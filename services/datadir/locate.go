@@ -1,0 +1,83 @@
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Up says which server runs on a data directory.
+type Up struct {
+	URL         string         `json:"url,omitempty"` // of NATS
+	PID         int            `json:"pid"`
+	Host        schemas.HostID `json:"host,omitempty"`
+	Started     time.Time      `json:"started"`
+	ClientCreds string         `json:"client_creds,omitempty"` // file with what clients need to connect
+}
+
+// Locate finds the server that runs on the data directory at path. It changes
+// nothing. Its errors say what to do and match ErrNotRunning or ErrAccess.
+func Locate(path string) (Up, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Up{}, fmt.Errorf("find data directory: %w", err)
+	}
+	up, err := locate(path)
+	if err != nil {
+		return Up{}, fmt.Errorf("data directory %s: %w", path, err)
+	}
+	return up, nil
+}
+
+func locate(path string) (Up, error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return Up{}, fmt.Errorf("%w, there is no such directory: start it with `diapause up --data %s`, or name yours with --data or DIAPAUSE_DATA", ErrNotRunning, path)
+	}
+	text, err := os.ReadFile(filepath.Join(path, upFile))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return Up{}, notReadable(path)
+	case errors.Is(err, fs.ErrNotExist):
+		return Up{}, noNotice(path)
+	case err != nil:
+		return Up{}, err
+	}
+	var up Up
+	if err := json.Unmarshal(text, &up); err != nil || up.URL == "" {
+		return Up{}, fmt.Errorf("its file %s is damaged: stop and start `diapause up`", upFile)
+	}
+	if _, held, err := lockHolder(path); err != nil {
+		return Up{}, err
+	} else if !held {
+		return Up{}, fmt.Errorf("%w any more: process %d, started %s, ended without a word: start it again with `diapause up --data %s`, sessions are kept", ErrNotRunning, up.PID, up.Started.Format(time.RFC3339), path)
+	}
+	return up, nil
+}
+
+// noNotice explains why no server has said where it is.
+func noNotice(path string) error {
+	holder, held, err := lockHolder(path)
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return notReadable(path)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return err
+	case held:
+		return fmt.Errorf("%w yet: %s is starting or stopping: try again in a moment", ErrNotRunning, describe(holder))
+	}
+	return fmt.Errorf("%w: start it with `diapause up --data %s`", ErrNotRunning, path)
+}
+
+func writeNotice(path string, up Up) error {
+	text, err := json.MarshalIndent(up, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(filepath.Join(path, upFile), append(text, '\n'))
+}

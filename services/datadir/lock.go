@@ -1,0 +1,98 @@
+package datadir
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// takeLock locks the directory for this process and writes down who it is. The
+// kernel frees the lock when the file is closed, so also after a SIGKILL. It is
+// a lock of the open file description and not a flock, so that clients can ask
+// whether it is held without taking it, which would make a start at the same
+// moment fail.
+func takeLock(path string, by Up) (*os.File, error) {
+	f, err := os.OpenFile(filepath.Join(path, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
+		err = fmt.Errorf("%w by %s", ErrInUse, describe(readHolder(f)))
+	}
+	if err == nil {
+		err = writeHolder(f, by)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// lockHolder tells whether a process holds the lock, and which.
+func lockHolder(path string) (holder Up, held bool, err error) {
+	f, err := os.Open(filepath.Join(path, lockFile))
+	if err != nil {
+		return Up{}, false, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	query := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &query); err != nil {
+		return Up{}, false, fmt.Errorf("ask for the lock: %w", err)
+	}
+	return readHolder(f), query.Type != unix.F_UNLCK, nil
+}
+
+// describe names a holder for people. Its own words may be missing, when it has
+// just begun to write them.
+func describe(u Up) string {
+	if u.PID == 0 {
+		return "another process"
+	}
+	text := fmt.Sprintf("process %d (`diapause up` since %s", u.PID, u.Started.Format(time.RFC3339))
+	if u.URL != "" {
+		text += " at " + u.URL
+	}
+	return text + ")"
+}
+
+func readHolder(f *os.File) Up {
+	var u Up
+	text, err := io.ReadAll(io.NewSectionReader(f, 0, 64<<10))
+	if err != nil || json.Unmarshal(text, &u) != nil {
+		return Up{}
+	}
+	return u
+}
+
+// writeHolder keeps the file, since the lock is tied to it.
+func writeHolder(f *os.File, u Up) error {
+	text, err := json.Marshal(u)
+	if err != nil {
+		return err
+	}
+	if err := f.Truncate(0); err != nil {
+		return err
+	}
+	_, err = f.WriteAt(append(text, '\n'), 0)
+	return err
+}
+
+func ownerOf(path string) (uid uint32, ok bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return 0, false
+	}
+	return st.Uid, true
+}

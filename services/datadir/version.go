@@ -1,0 +1,79 @@
+package datadir
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FormatVersion is the version of the directory's format that this program
+// reads and writes.
+const FormatVersion = 1
+
+// Names in the directory.
+const (
+	versionFile = "version"
+	lockFile    = "lock"
+	hostFile    = "host"
+	upFile      = "up.json"
+	keysDir     = "keys"
+)
+
+// temporary marks a file that is being written.
+const temporary = ".tmp"
+
+// examine reads what kind of directory path is: fresh if it is empty or its
+// first start was cut short, an error if this program must not use it.
+func examine(path string) (fresh bool, err error) {
+	text, err := os.ReadFile(filepath.Join(path, versionFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, onlyOurs(path)
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return false, notReadable(path)
+	}
+	if err != nil {
+		return false, err
+	}
+	version, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	switch {
+	case err != nil || version < 1:
+		return false, fmt.Errorf("%w: its file %q holds no version", ErrForeign, versionFile)
+	case version > FormatVersion:
+		return false, fmt.Errorf("%w: its format has version %d, this program knows %d: use the newer program, or choose another directory with --data; nothing was changed", ErrNewer, version, FormatVersion)
+	}
+	return false, nil
+}
+
+// onlyOurs refuses a directory without a version that holds anything but what a
+// first start has made by then.
+func onlyOurs(path string) error {
+	entries, err := os.ReadDir(path)
+	if errors.Is(err, fs.ErrPermission) {
+		return notReadable(path)
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name := strings.TrimSuffix(e.Name(), temporary)
+		if !slices.Contains([]string{lockFile, hostFile, keysDir, versionFile}, name) {
+			return fmt.Errorf("%w: it has no file %q but holds %q: choose an empty or a new directory with --data", ErrForeign, versionFile, e.Name())
+		}
+	}
+	return nil
+}
+
+// notReadable says whose the directory is, as far as can be seen.
+func notReadable(path string) error {
+	owner := "somebody else"
+	if uid, ok := ownerOf(path); ok {
+		owner = userName(uid)
+	}
+	return fmt.Errorf("%w: you may not read it; it belongs to %s: run as that user, for example with sudo", ErrAccess, owner)
+}

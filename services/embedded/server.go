@@ -1,0 +1,194 @@
+package embedded
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// DefaultHost is where the server listens when nothing else is asked for.
+const DefaultHost = "127.0.0.1"
+
+// edgeUser is what a client without credentials becomes.
+const edgeUser = "edge"
+
+// startLimit is how long a start may take; a large store takes seconds to read.
+const startLimit = 2 * time.Minute
+
+// authTimeout is generous, since captures keep the machine busy at times.
+const authTimeout = 10 * time.Second
+
+// Options say where the server keeps its data and listens.
+type Options struct {
+	StoreDir string // the streams; made with mode 0700
+	CredsDir string // the seeds of the users, made on the first start; mode 0700
+	Host     string // an IP address or a name; DefaultHost if empty
+	Port     int    // 0 takes any free port
+	// AllowRemote permits a Host that other machines reach. The server speaks no
+	// TLS: whoever is on the way reads everything, and may report activity.
+	AllowRemote bool
+	Log         *slog.Logger // the server's warnings and errors; discarded if nil
+}
+
+// Server is a running NATS server.
+type Server struct {
+	nats *server.Server
+	url  string
+}
+
+// What a caller of Start can act on; match with errors.Is.
+var (
+	// ErrInUse: another process listens at the address.
+	ErrInUse = errors.New("the address is in use")
+	// ErrNotLoopback: the address is reachable from other machines, and that
+	// wasn't allowed.
+	ErrNotLoopback = errors.New("the address is not on loopback")
+)
+
+// Start starts the server and returns when it takes connections and JetStream
+// has read its store, or when ctx ends. Nothing of it is left running after an
+// error.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	o.Host = cmp.Or(o.Host, DefaultHost)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if err := checkAddress(ctx, o); err != nil {
+		return nil, err
+	}
+	conf, err := configure(o)
+	if err != nil {
+		return nil, fmt.Errorf("configure the NATS server: %w", err)
+	}
+	ns, err := server.NewServer(conf)
+	if err != nil {
+		return nil, fmt.Errorf("start the NATS server: %w", err)
+	}
+	log := &bridge{to: o.Log}
+	ns.SetLoggerV2(log, false, false, false)
+	ns.Start()
+	if err := ready(ctx, ns, log); err != nil {
+		ns.Shutdown()
+		ns.WaitForShutdown()
+		return nil, fmt.Errorf("start the NATS server: %w", err)
+	}
+	return &Server{nats: ns, url: ns.ClientURL()}, nil
+}
+
+// URL is where clients connect, "nats://host:port".
+func (s *Server) URL() string { return s.url }
+
+// Shutdown stops the server and returns when its files are closed. A second call
+// does nothing.
+func (s *Server) Shutdown() {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}
+
+// configure makes the keys and directories and says all that the server needs.
+func configure(o Options) (*server.Options, error) {
+	for _, dir := range []string{o.StoreDir, o.CredsDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	conf := &server.Options{}
+	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(edgeConnections),
+		"EDGE_PAYLOAD", strconv.Itoa(edgePayload)).Replace(accountsConfig)
+	if err := conf.ProcessConfigString(text); err != nil {
+		return nil, err
+	}
+	if err := addUsers(conf, o.CredsDir); err != nil {
+		return nil, err
+	}
+	conf.ServerName = "diapause"
+	conf.Host, conf.Port = o.Host, o.Port
+	if o.Port == 0 {
+		conf.Port = server.RANDOM_PORT
+	}
+	conf.StoreDir, conf.SyncAlways = o.StoreDir, true
+	conf.MaxConn = allConnections
+	conf.AuthTimeout = authTimeout.Seconds()
+	conf.NoSigs = true // signals belong to the process around it
+	return conf, nil
+}
+
+func addUsers(conf *server.Options, credsDir string) error {
+	accounts := map[string]*server.Account{}
+	for _, a := range conf.Accounts {
+		accounts[a.Name] = a
+	}
+	for u, may := range map[User]*server.Permissions{UserSystem: nil, UserClient: clientPermissions()} {
+		key, err := publicKey(credsDir, u)
+		if err != nil {
+			return err
+		}
+		conf.Nkeys = append(conf.Nkeys, &server.NkeyUser{Nkey: key, Account: accounts[AccountMain], Permissions: may})
+	}
+	password, err := nobodysPassword()
+	if err != nil {
+		return err
+	}
+	conf.Users = []*server.User{{
+		Username: edgeUser, Password: password, Account: accounts[AccountEdge], Permissions: edgePermissions(),
+		AllowedConnectionTypes: map[string]struct{}{"STANDARD": {}},
+	}}
+	conf.NoAuthUser = edgeUser
+	return nil
+}
+
+// ready waits until the server takes connections.
+func ready(ctx context.Context, ns *server.Server, log *bridge) error {
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
+	for !ns.ReadyForConnections(10 * time.Millisecond) {
+		if err := log.failure(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("it did not get ready: %w", ctx.Err())
+		}
+	}
+	return log.failure()
+}
+
+// checkAddress says before anything is written why the server can't listen.
+func checkAddress(ctx context.Context, o Options) error {
+	if err := checkLoopback(ctx, o); err != nil {
+		return err
+	}
+	if o.Port == 0 {
+		return nil
+	}
+	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("listen on %s: %w by another process: stop it (maybe another `diapause up` or a NATS server), or choose another address with --listen", address, ErrInUse)
+	case err != nil:
+		return fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l.Close()
+}
+
+func checkLoopback(ctx context.Context, o Options) error {
+	ips, err := net.DefaultResolver.LookupIPAddr(ctx, o.Host)
+	if err != nil {
+		return fmt.Errorf("find the address of %s: %w", o.Host, err)
+	}
+	for _, ip := range ips {
+		if !ip.IP.IsLoopback() && !o.AllowRemote {
+			return fmt.Errorf("listen on %s: %w: other machines could reach it, unencrypted; listen on 127.0.0.1, or run NATS yourself and give its address with --nats", o.Host, ErrNotLoopback)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+module github.com/diapause/diapause/services
+
+go 1.26.0
+
+replace github.com/diapause/diapause/schemas => ../schemas
+
+replace github.com/diapause/diapause/events => ../events
+
+replace github.com/diapause/diapause/objectstore => ../objectstore
+
+replace github.com/diapause/diapause/workers => ../workers
+
+require (
+	filippo.io/age v1.3.2
+	github.com/diapause/diapause/events v0.0.0
+	github.com/diapause/diapause/objectstore v0.0.0
+	github.com/diapause/diapause/schemas v0.0.0
+	github.com/diapause/diapause/workers v0.0.0
+	github.com/nats-io/nats-server/v2 v2.15.2
+	github.com/nats-io/nats.go v1.55.0
+	github.com/nats-io/nkeys v0.4.16
+	github.com/nats-io/nuid v1.0.1
+	github.com/spf13/cobra v1.10.2
+	golang.org/x/sync v0.24.0
+	golang.org/x/sys v0.49.0
+	golang.org/x/term v0.47.0
+)
+
+require (
+	filippo.io/hpke v0.4.0 // indirect
+	github.com/antithesishq/antithesis-sdk-go v0.8.0-default-no-op // indirect
+	github.com/google/go-tpm v0.9.8 // indirect
+	github.com/inconshreveable/mousetrap v1.1.0 // indirect
+	github.com/klauspost/compress v1.20.3 // indirect
+	github.com/klauspost/cpuid/v2 v2.0.12 // indirect
+	github.com/minio/highwayhash v1.0.4 // indirect
+	github.com/nats-io/jwt/v2 v2.8.2 // indirect
+	github.com/spf13/pflag v1.0.9 // indirect
+	github.com/zeebo/blake3 v0.2.4 // indirect
+	golang.org/x/crypto v0.58.0 // indirect
+	golang.org/x/time v0.16.0 // indirect
+)
