@@ -1,0 +1,53 @@
+# Two commands do everything on a fresh Debian 12 or 13 with Go and make:
+#   make demo    the main job, seen from the outside
+#   make test    every test, against the real components
+# Both install what is missing into the project's own prefix and cache.
+
+SHELL      := /bin/bash
+GO         ?= go
+BIN        := bin/diapause
+VERSION    ?= 0.1.0-dev
+MODULES    := schemas events objectstore workers services e2e
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: build demo test test-long setup setup-test verify lint vuln bench compat clean help
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
+
+build: ## bin/diapause, one static file
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./services/cmd/diapause
+
+setup: ## what running needs: CRIU in a prefix of its own
+	@e2e/setup/root.sh workers/criu/install/install.sh
+
+setup-test: setup ## what the tests need besides
+	@e2e/setup/root.sh e2e/setup/test.sh
+
+demo: setup build ## the main job, from a running program to its image and back (KEEP=1 leaves it up)
+	@KEEP="$(KEEP)" e2e/setup/root.sh e2e/demo/run.sh
+
+test: setup-test verify ## every test, real components included
+	@e2e/setup/root.sh $(GO) test -race -timeout 18m work
+
+test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run
+	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
+
+verify: ## modules stand alone and are tidy, formatted and vetted
+	@e2e/setup/verify.sh $(MODULES)
+
+lint: ## staticcheck
+	$(GO) run $(STATICCHECK) $(MODULES:%=./%/...)
+
+vuln: ## govulncheck, where its database can be reached
+	$(GO) run $(GOVULNCHECK) $(MODULES:%=./%/...)
+
+bench: setup-test build ## suspend and resume by stage, beside what people use today
+	@e2e/setup/root.sh $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 1h ./e2e/bench
+
+compat: setup-test build ## suspend and resume real programs, and write the table
+	@e2e/setup/root.sh $(GO) run ./e2e/compat/cmd
+
+clean: ## remove what was built
+	rm -rf bin .build

@@ -1,0 +1,24 @@
+#!/bin/bash
+# Installs the Debian packages that the tests use, where they are missing. No
+# package starts a service.
+set -euo pipefail
+declare -A needs=(
+	[gcc]=gcc [as]=binutils [zstd]=zstd [ps]=procps [ip]=iproute2 [perl]=perl [/usr/bin/python3]=python3
+	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar
+)
+missing=()
+for program in "${!needs[@]}"; do
+	command -v "$program" >/dev/null || missing+=("${needs[$program]}")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+	echo "installing ${missing[*]}"
+	apt-get update -qq
+	# Exit code 101: whatever the packages bring, nothing is to be started.
+	policy=/usr/sbin/policy-rc.d
+	if [ ! -e "$policy" ]; then
+		printf '#!/bin/sh\nexit 101\n' >"$policy"
+		chmod +x "$policy"
+		trap 'rm -f "$policy"' EXIT
+	fi
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi

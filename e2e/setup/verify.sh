@@ -1,0 +1,13 @@
+#!/bin/bash
+# Checks each module by itself: formatted, vetted, tidy, and building without the
+# workspace, as it does for those who import it.
+set -euo pipefail
+bad=$(gofmt -l "$@")
+if [ -n "$bad" ]; then
+	echo "not formatted: $bad" >&2
+	exit 1
+fi
+go vet work
+for module in "$@"; do
+	(cd "$module" && GOWORK=off go mod tidy -diff && GOWORK=off go build ./...) || { echo "module $module doesn't stand alone" >&2; exit 1; }
+done
