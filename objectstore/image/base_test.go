@@ -246,7 +246,7 @@ func TestChainsOfSnapshots(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		run++
 		f := newFixtureAt(t, shmDir(t, fmt.Sprint(run)))
-		cut := cuts{frame: rapid.IntRange(1, 3).Draw(rt, "frame"), pages: rapid.Int64Range(1, 7).Draw(rt, "pages"), bytes: 16 << 20}
+		cut := cuts{frame: rapid.IntRange(1, 3).Draw(rt, "frame"), pages: rapid.Int64Range(1, 7).Draw(rt, "pages"), bytes: 64 << 10}
 		o := f.options()
 		o.cuts = cut
 		var w *Writer

@@ -54,7 +54,7 @@ type Reader struct {
 // Caches, in bytes. Where many cores decode ahead, the first grows with them.
 const (
 	frameCache = 32 << 20 // decoded frames
-	spanCache  = 40 << 20 // verified ciphertext
+	spanCache  = 40 << 20 // verified ciphertext: two packs
 )
 
 // Open verifies a snapshot's header and index and returns its reader; the packs

@@ -15,9 +15,9 @@ import (
 // Writer writes one image. Its methods are for one goroutine; Abort may be called
 // at any time after them.
 //
-// It holds at most some 60 MiB of content on two cores, whatever the size of the
+// It holds at most some 65 MiB of content on two cores, whatever the size of the
 // image (three packs of 17 MiB, and 2 MiB for each of 2·cores+2 frames), and
-// besides about 40 bytes for each distinct page that is not zero. Nothing but
+// besides about 60 bytes for each distinct page that is not zero. Nothing but
 // ciphertext leaves the process.
 type Writer struct {
 	ctx    context.Context

@@ -23,6 +23,10 @@ type session struct {
 	epoch uint64
 }
 
+func shimExec(argv ...string) shim.Request {
+	return shim.Request{Op: shim.OpExec, Argv: argv}
+}
+
 func limited(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
@@ -152,7 +156,7 @@ func TestWhatProgramsHold(t *testing.T) {
 			 if (!fork) { $w2->autoflush(1); while (<$r>) { print $w2 "child got $_" } exit } `,
 			`print $w "$line\n"; my $b = <$r2>; chomp $b; $b`, "child got question"},
 		{"bytes in a pipe",
-			`pipe(my $r, my $w); $w->autoflush(1); print $w "queued\n";`,
+			`pipe(my $r, my $w); $w->autoflush(1); print $w "queued\nqueued\n";`,
 			`my $b = <$r>; chomp $b; $b`, "queued"},
 		{"unix socket",
 			`use IO::Socket::UNIX; my $l = IO::Socket::UNIX->new(Local => "/tmp/sock", Listen => 1) or die;

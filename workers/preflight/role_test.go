@@ -34,6 +34,7 @@ var roles = map[string]func(arg string) error{
 	"namespace fd":   func(string) error { return open(unix.Open("/proc/self/ns/net", unix.O_RDONLY, 0)) },
 	"fanotify":       func(string) error { return open(unix.FanotifyInit(unix.FAN_CLASS_NOTIF, unix.O_RDONLY)) },
 	"inotify":        inotify,
+	"inotify ghost":  inotifyGhost,
 	"fanotify mark":  fanotifyMark,
 	"traced":         traced,
 	"ghost":          ghost,
@@ -48,7 +49,6 @@ var roles = map[string]func(arg string) error{
 	"memfd_secret":   func(string) error { return syscallFD(unix.SYS_MEMFD_SECRET, 0, 0, 0) },
 	"secret map":     secretMapping,
 	"pidfd":          pidfd,
-	"pidfd outside":  func(string) error { return nil }, // inherited
 	"inherit":        func(string) error { return nil }, // the tests pass a file as number 3
 	"zombie threads": zombieWithThreads,
 	"zombie":         zombie,
@@ -69,6 +69,7 @@ var roles = map[string]func(arg string) error{
 	"epoll closed":   epollClosed,
 	"tcp backlog":    tcpBacklog,
 	"chroot":         func(string) error { return unix.Chroot("/usr") },
+	"child chroot":   childChroot,
 	"mq":             mq,
 	"unix dgram":     unixDgram,
 	"o_path":         func(path string) error { return open(unix.Open(path, unix.O_PATH, 0)) },
@@ -313,15 +314,24 @@ func namespaceOfFutureChildren(kind string) error {
 }
 
 func inotify(path string) error {
-	if f, err := os.OpenFile(path, os.O_RDWR, 0o600); err == nil {
-		f.Write([]byte("x"))
-		f.Close()
-	}
 	fd, err := unix.InotifyInit()
 	if err != nil {
 		return err
 	}
 	return open(unix.InotifyAddWatch(fd, path, unix.IN_MODIFY))
+}
+
+// inotifyGhost watches a file that has no name any more.
+func inotifyGhost(string) error {
+	f, err := os.Create("/tmp/watched")
+	if err != nil {
+		return err
+	}
+	keep = append(keep, f)
+	if err := os.Remove(f.Name()); err != nil {
+		return err
+	}
+	return inotify(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
 }
 
 // fanotifyMark watches "mount:PATH" or "inode:PATH".
@@ -450,7 +460,22 @@ func pidfd(string) error {
 }
 
 // zombieWithThreads starts a child whose first thread ends before the others.
-func zombieWithThreads(string) error { return again("thread leaver").Start() }
+func zombieWithThreads(string) error {
+	cmd := again("thread leaver")
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	for {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid))
+		if err != nil {
+			return err
+		}
+		if strings.Contains(string(stat), ") Z ") {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // again is this program in another role.
 func again(role string) *exec.Cmd {
@@ -603,6 +628,18 @@ func tcpBacklog(string) error {
 		return err
 	}
 	return dial(fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port))
+}
+
+// childChroot has a child with another root.
+func childChroot(string) error {
+	cmd := exec.Command("/bin/sleep", "600")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: "/chroot"}
+	for _, args := range [][]string{{"mkdir", "/chroot"}, {"cp", "-a", "/bin", "/lib", "/lib64", "/chroot"}} {
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w", out, err)
+		}
+	}
+	return cmd.Start()
 }
 
 func mq(string) error {

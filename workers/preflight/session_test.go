@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,7 +79,7 @@ func stage(dir string) error {
 		do   func() error
 	}{
 		{"private mounts", func() error { return unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "") }},
-		{"scratch", func() error { return nil }},
+		{"scratch", func() error { return unix.Mount("scratch", dir, "tmpfs", 0, "") }},
 		{"directories", func() error { return makeDirs(dir, "root", "upper/tmp", "upper/old", "work") }},
 		{"program", func() error { return copyProgram(filepath.Join(dir, "upper", "program")) }},
 		{"root", func() error {
@@ -171,7 +173,7 @@ func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 		t.Fatal(err)
 	}
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), "PREFLIGHT_ROLE="+role, "PREFLIGHT_ARG="+arg, "PREFLIGHT_STAGE="+os.Getenv("PREFLIGHT_SCRATCH"),
+	cmd.Env = append(os.Environ(), "PREFLIGHT_ROLE="+role, "PREFLIGHT_ARG="+arg, "PREFLIGHT_STAGE="+t.TempDir(),
 		"PREFLIGHT_FREE_FD="+strconv.Itoa(3+len(files)))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
 	cmd.ExtraFiles = files
@@ -207,6 +209,21 @@ func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 	return s
 }
 
+// check is what the tests test, of a session.
+func (s *session) check(t *testing.T) ([]driver.Blocker, []string) {
+	t.Helper()
+	blockers, warnings, err := Check(t.Context(), s.pids(t), Options{
+		Init: s.pid, External: func(link string) bool { return s.ends[link] }, GhostLimit: ghostLimit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if frozen, err := s.group.State(); frozen || err != nil {
+		t.Fatalf("the session is frozen: %v (%v)", frozen, err)
+	}
+	return blockers, warnings
+}
+
 func (s *session) pids(t *testing.T) []int {
 	t.Helper()
 	all, err := s.group.Pids()
@@ -216,14 +233,22 @@ func (s *session) pids(t *testing.T) []int {
 	return all
 }
 
-// dump has CRIU dump the session, which goes on, and returns what it said if it
-// couldn't.
+// dump has CRIU dump the session, which goes on, and returns what it said.
 func (s *session) dump(t *testing.T) (log string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.Command(criu(t), "dump", "--tree", fmt.Sprint(s.pid), "--images-dir", dir, "--log-file", "log", "-v4", "--leave-running",
 		"--file-locks", "--link-remap", "--ghost-limit", fmt.Sprint(ghostLimit), "--manage-cgroups=ignore", "--tcp-close",
 		"--external", "mnt[/]:root", "--root", fmt.Sprintf("/proc/%d/root", s.pid))
+	watches, err := tree.Watches(t.Context(), s.pids(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range watches {
+		if w.Path != "" {
+			cmd.Args = append(cmd.Args, "--irmap-scan-path", w.Path)
+		}
+	}
 	err = cmd.Run()
 	b, readErr := os.ReadFile(filepath.Join(dir, "log"))
 	if readErr != nil {

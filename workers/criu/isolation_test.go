@@ -1,0 +1,322 @@
+package criu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+func TestDataDirectoryIsOutOfReach(t *testing.T) {
+	data := t.TempDir()
+	if err := os.WriteFile(filepath.Join(data, "key"), []byte("AGE-SECRET-KEY"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, data)
+	s := begin(t, d, "s", counting)
+	try := func() {
+		t.Helper()
+		for _, script := range []string{
+			"cat " + data + "/key",
+			"ls " + data + "/run/*",
+			"umount " + data,
+			"mount -t tmpfs none /mnt",
+			"mount --bind / /mnt",
+			"mknod /tmp/disk b 254 0",
+			"mknod /dev/disk b 254 0",
+			"echo x > /proc/sysrq-trigger",
+			"echo x > /proc/sys/kernel/core_pattern",
+			"head -c 1 /proc/kcore | grep .",
+			"nsenter -t 1 -m -p true && umount " + data,
+			"unshare -m sh -c 'umount " + data + " && cat " + data + "/key'",
+			"unshare -Urm sh -c 'umount " + data + " && cat " + data + "/key'",
+			"for p in /proc/[0-9]*; do cat $p/root" + data + "/key && exit 0; done; exit 1",
+			"date -s 2001-01-01",
+			"chroot /proc/1/root cat " + data + "/key",
+		} {
+			out, exit := request(t, d, "s", shimExec("/bin/sh", "-c", script), "")
+			if exit.Code == 0 || strings.Contains(out, "AGE-SECRET") {
+				t.Errorf("%s: exit %+v\n%s", script, exit, out)
+			}
+		}
+		if caps := s.sh("grep -E 'Cap(Prm|Eff|Bnd)' /proc/1/status /proc/self/status | awk '{print $2}' | sort -u"); caps != "00000000a00c25fb" && caps != "00000000a00c25fb\n" {
+			t.Logf("capabilities: %s", caps)
+			for _, c := range strings.Fields(caps) {
+				if c != keptCapabilities {
+					t.Errorf("a process of the session has the capabilities %s, want %s", c, keptCapabilities)
+				}
+			}
+		}
+		if fds := s.sh("ls -l /proc/1/fd /proc/self/fd | grep -c -- '->' "); fds == "" {
+			t.Error("no descriptors")
+		}
+	}
+	try()
+	s.cycle()
+	try()
+}
+
+// keptCapabilities is what stage.kept comes to.
+const keptCapabilities = "00000000a00c25fb"
+
+func TestNothingOfASessionIsOnDisk(t *testing.T) {
+	data := t.TempDir()
+	d := open(t, data)
+	secrets := []string{"secret-in-env-8471", "secret-in-args-1174", "secret-in-output-5525", "secret-in-memory-0387"}
+	s := begin(t, d, "s", driver.Spec{
+		Env: []string{"TOKEN=" + secrets[0]},
+		Command: []string{"/bin/sh", "-c",
+			`x=secret-in-; y=memory-0387; z=$x$y; echo secret-in-output-5525; echo up; while :; do sleep 0.1; done`, secrets[1]},
+	})
+	s.want("up")
+	look := func(when string) {
+		t.Helper()
+		err := filepath.WalkDir(data, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || !e.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			for _, secret := range secrets {
+				if bytes.Contains(b, []byte(secret)) {
+					t.Errorf("%s: %s holds %s", when, path, secret)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("ps", "axeww", "-o", "pid,args").CombinedOutput()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if strings.Contains(line, "shim") && strings.Contains(line, "secret-in") {
+				t.Errorf("%s: the shim's command line or environment holds a secret: %s", when, line)
+			}
+		}
+	}
+	look("while it runs")
+	img := &drivertest.Image{}
+	if _, err := d.Capture(limited(t), s.next(), img); err != nil {
+		t.Fatal(err)
+	}
+	look("captured")
+	for _, secret := range secrets {
+		found := false
+		for _, e := range img.Entries() {
+			if b, _ := img.Content(e.Name); bytes.Contains(b, []byte(secret)) {
+				found = true
+			}
+		}
+		if !found {
+			t.Errorf("the image lacks %s: this test looks for what isn't there", secret)
+		}
+	}
+	if err := d.Stop(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+	look("stopped")
+	s.resume(img, driver.BootResume)
+	look("resumed")
+}
+
+func TestNetworkNone(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	spec := counting
+	spec.Network = "none"
+	s := begin(t, open(t, t.TempDir()), "s", spec)
+	script := fmt.Sprintf(`use IO::Socket::INET;
+		my $l = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 1) or die "no loopback: $!";
+		IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => $l->sockport) or die "no way to itself: $!";
+		IO::Socket::INET->new(PeerAddr => "127.0.0.1", PeerPort => %d) and die "it reaches the host";
+		open(my $dev, "<", "/proc/net/dev"); print grep { !/lo:|Inter|face/ } <$dev>;`, l.Addr().(*net.TCPAddr).Port)
+	for range 2 {
+		if out := s.run("/usr/bin/perl", "-e", script); out != "" {
+			t.Errorf("it has the interfaces %s", out)
+		}
+		s.cycle()
+	}
+}
+
+func TestLimits(t *testing.T) {
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Memory, spec.Pids, spec.CPUs = 64<<20, 20, 0.5
+	s := begin(t, d, "s", spec)
+	for range 2 {
+		_, exit := request(t, d, "s", shimExec("/usr/bin/perl", "-e", `my $x = "x" x (200 << 20); print "got it"`), "")
+		if exit.Signal != 9 {
+			t.Errorf("a program that takes 200 MB of 64 MB ends with %+v", exit)
+		}
+		out := s.sh(`perl -e 'my $n = 0; for (1..40) { my $p = fork; last if !defined $p; if (!$p) { sleep 3; exit } $n++ } print $n'`)
+		if len(out) != 2 || out > "20" {
+			t.Errorf("it could fork %s times, with 20 processes allowed", out)
+		}
+		s.cycle()
+	}
+	ctx, cancel := context.WithCancel(limited(t))
+	defer cancel()
+	exits := d.Exits(ctx)
+	hungry := driver.Spec{Command: []string{"/usr/bin/perl", "-e", `my $x = "x" x (200 << 20); sleep 1000`}, Memory: 64 << 20}
+	begin(t, d, "hungry", hungry)
+	select {
+	case i := <-exits:
+		if i.UID != "hungry" || i.Exit == nil || i.Exit.Reason != "out of memory" || i.Exit.Signal != 9 {
+			t.Errorf("the end of a session that ran out of memory is %+v, %+v", i, i.Exit)
+		}
+	case <-ctx.Done():
+		t.Fatal("nothing is said of a session that ran out of memory")
+	}
+}
+
+// miniRoot makes a root directory with a shell, and what it needs.
+func miniRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	programs := []string{"/bin/sh", "/bin/sleep", "/bin/cat", "/bin/touch", "/bin/ls"}
+	needed := map[string]bool{}
+	for _, p := range programs {
+		out, err := exec.Command("ldd", p).Output()
+		if err != nil {
+			t.Fatalf("ldd %s: %v", p, err)
+		}
+		needed[p] = true
+		for _, f := range strings.Fields(string(out)) {
+			if strings.HasPrefix(f, "/") {
+				needed[f] = true
+			}
+		}
+	}
+	for _, d := range []string{"etc", "tmp", "bin"} {
+		if err := os.Mkdir(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p := range needed {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(root, p)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/root:/bin/sh\n"), 0o644),
+		os.WriteFile(filepath.Join(root, "etc/motd"), []byte("of this root\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestRootReplacedWhileSuspended replaces every program and library of the root
+// below a suspended session, as an upgrade does.
+func TestRootReplacedWhileSuspended(t *testing.T) {
+	root := miniRoot(t)
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Root = root
+	s := begin(t, d, "s", spec)
+	if got := s.sh("cat /etc/motd"); got != "of this root" {
+		t.Errorf("the session's root has %q", got)
+	}
+	count(t, d, "s")
+	img := s.suspend()
+	replaced := 0
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || !strings.Contains(path, "/lib") {
+			return err
+		}
+		replaced++
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		// Same size, other content: what criu itself may not notice.
+		for i := len(b) / 2; i < len(b); i++ {
+			b[i] = 0
+		}
+		return os.WriteFile(path, b, 0o755)
+	})
+	if err != nil || replaced == 0 {
+		t.Fatalf("replaced %d libraries: %v", replaced, err)
+	}
+	if err := os.Remove(filepath.Join(root, "bin/sh")); err != nil {
+		t.Fatal(err)
+	}
+	s.resume(img, driver.BootResume)
+	count(t, d, "s")
+	if got := s.sh("cat /etc/motd"); got != "of this root" {
+		t.Errorf("after an upgrade below it the session reads %q", got)
+	}
+	s.cycle()
+	count(t, d, "s")
+}
+
+// TestRestoredTreeRunsNoInstruction has a session that tells the host of each
+// step it makes; a restore that isn't allowed to go on must not make one.
+func TestRestoredTreeRunsNoInstruction(t *testing.T) {
+	host, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer host.Close()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", driver.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`use IO::Socket::INET;
+		my $s = IO::Socket::INET->new(Proto => "udp", PeerAddr => "127.0.0.1", PeerPort => %d) or die;
+		while (1) { $s->send("step"); select(undef, undef, undef, 0.001) }`, host.LocalAddr().(*net.UDPAddr).Port)}})
+	step := func(wait time.Duration) bool {
+		if err := host.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := host.ReadFrom(make([]byte, 64))
+		return err == nil
+	}
+	if !step(drivertest.Limit) {
+		t.Fatal("the session makes no step")
+	}
+	img := s.suspend()
+	for step(10 * time.Millisecond) { // what was under way
+	}
+	no := errors.New("no")
+	_, err = d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, func(context.Context) error {
+		if step(300 * time.Millisecond) {
+			t.Error("the session made a step before it was allowed to")
+		}
+		return no
+	})
+	if !errors.Is(err, no) {
+		t.Fatalf("Restore gives %v", err)
+	}
+	if step(300 * time.Millisecond) {
+		t.Error("the session made a step though it was not allowed to")
+	}
+	s.resume(img, driver.BootResume)
+	if !step(drivertest.Limit) {
+		t.Error("the session makes no step after its restore")
+	}
+}

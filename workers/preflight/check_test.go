@@ -1,0 +1,296 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/workers/driver"
+	"golang.org/x/sys/unix"
+)
+
+// TestNamesWhatBlocks has a program for each kind of blocker: it must be named
+// while the session runs, and CRIU must really be unable to capture it.
+func TestNamesWhatBlocks(t *testing.T) {
+	for _, c := range []struct {
+		role, arg string
+		what      string // of the blocker, or a part of it
+		fix       string // or a part of it
+		dumps     bool   // CRIU dumps it, and can't restore it, or not as it was
+	}{
+		{role: "io_uring", what: "fd 3: io_uring", fix: "io_uring"},
+		{role: "io_uring map", what: "anon_inode:[io_uring]", fix: "io_uring"},
+		{role: "mptcp", what: "fd 3: MPTCP socket", fix: "GODEBUG=multipathtcp=0"},
+		{role: "vsock", what: "fd 3: vsock socket", fix: "close"},
+		{role: "namespace", arg: "pid", what: "pid namespace of its own", fix: "sandbox"},
+		{role: "namespace", arg: "ipc", what: "ipc namespace of its own", fix: "sandbox"},
+		{role: "namespace", arg: "uts", what: "uts namespace of its own", fix: "sandbox"},
+		{role: "namespace", arg: "user", what: "user namespace of its own", fix: "sandbox"},
+		{role: "namespace", arg: "cgroup", what: "cgroup namespace of its own", fix: "sandbox"},
+		{role: "namespace", arg: "net", what: "net namespace of its own", fix: "sandbox", dumps: true},
+		{role: "namespace only", arg: "time", what: "time namespace of its own", fix: "sandbox"},
+		{role: "fanotify mark", arg: "filesystem:/", what: "fd 3: fanotify of a whole file system", fix: "watch", dumps: true},
+		{role: "inotify ghost", what: "inotify of a file on overlay", fix: "watch"},
+		{role: "traced", what: "traced by program", fix: "debugger"},
+		{role: "ghost", arg: "3000000", what: "fd 3: /tmp/ghost", fix: "close"},
+		{role: "open", arg: "/dev/fuse", what: "fd 3: /dev/fuse", fix: "device"},
+		{role: "tun", what: "fd 3: /dev/net/tun", fix: "VPN"},
+		{role: "block", arg: disk(t), what: "fd 3: /dev/test-disk", fix: "device"},
+		{role: "block map", arg: disk(t), what: ": /dev/test-disk", fix: "device"},
+		{role: "perf", what: "fd 3: perf event", fix: "profiler"},
+		{role: "bpf", what: "fd 3: bpf-map", fix: "bpf"},
+		{role: "userfaultfd", what: "fd 3: userfaultfd", fix: "turn it off"},
+		{role: "memfd_secret", what: "fd 3: memfd_secret", fix: "secret memory"},
+		{role: "secret map", what: ": /secretmem", fix: "secret memory"},
+		{role: "landlock", what: "fd 3: landlock-ruleset", fix: "close"},
+		{role: "mq", what: "fd 3: /queue", fix: "close"},
+		{role: "zombie threads", what: "its first thread has ended", fix: "end"},
+		{role: "chroot", what: "its root is /usr", fix: "root"},
+	} {
+		t.Run(strings.TrimSpace(c.role+" "+c.arg), func(t *testing.T) {
+			s := begin(t, c.role, c.arg)
+			blockers, _ := s.check(t)
+			expectOne(t, blockers, c.what, c.fix)
+			log, err := s.dump(t)
+			if dumped := err == nil; dumped != c.dumps {
+				t.Errorf("CRIU dumps it: %v, want %v; it says:\n%s", dumped, c.dumps, lastLines(log))
+			}
+		})
+	}
+}
+
+func expectOne(t *testing.T, blockers []driver.Blocker, what, fix string) {
+	t.Helper()
+	if len(blockers) != 1 {
+		t.Fatalf("%d blockers %v, want one", len(blockers), blockers)
+	}
+	b := blockers[0]
+	if !strings.Contains(b.What, what) || !strings.Contains(b.Fix, fix) || b.Why == "" {
+		t.Errorf("blocker %q, want %q to be fixed by %q", b, what, fix)
+	}
+	if b.PID < 1 || b.PID > 100 || b.Program == "" {
+		t.Errorf("blocker %q: want a program and its pid in the session", b)
+	}
+}
+
+func lastLines(log string) string {
+	lines := strings.Split(strings.TrimSpace(log), "\n")
+	return strings.Join(lines[max(0, len(lines)-15):], "\n")
+}
+
+// disk is the number of any block device of this machine.
+func disk(t *testing.T) string {
+	t.Helper()
+	names, err := filepath.Glob("/sys/class/block/*/dev")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("this machine has no block device to test with (%v)", err)
+	}
+	b, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// TestNamesWhatIsHeldOutside passes a session something whose other end the test
+// keeps: first as nobody's, then as held on purpose.
+func TestNamesWhatIsHeldOutside(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		make  func(t *testing.T) *os.File
+		what  string
+		fix   string
+		dumps bool
+	}{
+		{"pipe", pipeEnd, "fd 3: pipe:[", "file", true},
+		{"unix stream", unixEnd(unix.SOCK_STREAM), "fd 3: unix socket connected to a socket without a name", "within the session", false},
+		{"unix datagram", unixEnd(unix.SOCK_DGRAM), "fd 3: unix socket connected to a socket without a name", "within the session", false},
+		{"terminal", terminalEnd, "fd 3: /dev/pts/", "attach or exec", false},
+		{"file", func(t *testing.T) *os.File { return file(t, "/dev/null") }, "fd 3: /dev/null", "again by its path", false},
+		{"namespace", func(t *testing.T) *os.File { return file(t, "/proc/self/ns/uts") }, "fd 3: uts:[", "close", false},
+		{"process", ownPidfd, "fd 3: pidfd of a process outside", "close", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := begin(t, "inherit", "", c.make(t))
+			blockers, _ := s.check(t)
+			expectOne(t, blockers, c.what, c.fix)
+			log, err := s.dump(t)
+			if dumped := err == nil; dumped != c.dumps {
+				t.Errorf("CRIU dumps it: %v, want %v; it says:\n%s", dumped, c.dumps, lastLines(log))
+			}
+			link, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/3", s.pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.ends[link] = true
+			if blockers, _ := s.check(t); len(blockers) > 0 {
+				t.Errorf("held on purpose, and still a blocker: %v", blockers)
+			}
+		})
+	}
+}
+
+func pipeEnd(t *testing.T) *os.File {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close(); w.Close() })
+	return r
+}
+
+func unixEnd(kind int) func(*testing.T) *os.File {
+	return func(t *testing.T) *os.File {
+		pair, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, theirs := os.NewFile(uintptr(pair[0]), "ours"), os.NewFile(uintptr(pair[1]), "theirs")
+		t.Cleanup(func() { ours.Close(); theirs.Close() })
+		return theirs
+	}
+}
+
+func terminalEnd(t *testing.T) *os.File {
+	master, slave, err := pty()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { master.Close(); slave.Close() })
+	return slave
+}
+
+func file(t *testing.T, path string) *os.File {
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+func ownPidfd(t *testing.T) *os.File {
+	fd, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "pidfd")
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
+// TestNamesUnixSocketByItsName connects to a datagram socket of the host, as to
+// a system's log.
+func TestNamesUnixSocketByItsName(t *testing.T) {
+	name := fmt.Sprintf("@preflight-test-%d", os.Getpid())
+	l, err := net.ListenPacket("unixgram", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := begin(t, "unix dgram", name)
+	blockers, _ := s.check(t)
+	expectOne(t, blockers, "unix socket connected to "+name, "within the session")
+	if log, err := s.dump(t); err == nil {
+		t.Errorf("CRIU dumps it and says:\n%s", lastLines(log))
+	}
+}
+
+// TestNamesOtherUser expects of the machine what it can do: with
+// CAP_SYS_RESOURCE another user's processes are captured, without they are named.
+func TestNamesOtherUser(t *testing.T) {
+	s := begin(t, "other user", "")
+	blockers, _ := s.check(t)
+	log, err := s.dump(t)
+	if able := err == nil; able != (len(blockers) == 0) {
+		t.Fatalf("blockers %v, and CRIU dumps it: %v; it says:\n%s", blockers, able, lastLines(log))
+	}
+	if err != nil {
+		expectOne(t, blockers, "it runs as user 12345", "capability")
+	}
+}
+
+// TestDoesNotNameWhatIsCaptured is the other half: what CRIU captures must not
+// be called a blocker.
+func TestDoesNotNameWhatIsCaptured(t *testing.T) {
+	for _, c := range []struct{ role, arg string }{
+		{"clean", ""},
+		{"packet", ""}, {"raw", ""}, {"udp", ""}, {"netlink", ""},
+		{"namespace", "mnt"}, {"namespace only", "pid"}, {"namespace fd", ""},
+		{"fanotify", ""}, {"fanotify mark", "mount:/"}, {"fanotify mark", "inode:/tmp"},
+		{"inotify", "/tmp"}, {"inotify", "/etc/passwd"}, {"inotify", "/dev/shm"}, {"inotify", "/usr/share"}, {"inotify", "/proc"},
+		{"lease", ""}, {"ofd lock", ""}, {"pidfd", ""}, {"zombie", ""}, {"lonely pty", ""},
+		{"seccomp", ""}, {"stopped", ""}, {"sysv", ""}, {"aio", ""}, {"half pipe", ""}, {"fifo", ""},
+		{"unix closed", ""}, {"unix backlog", ""}, {"epoll closed", ""}, {"o_path", "/etc"}, {"child chroot", ""},
+	} {
+		t.Run(strings.TrimSpace(c.role+" "+c.arg), func(t *testing.T) {
+			s := begin(t, c.role, c.arg)
+			if blockers, _ := s.check(t); len(blockers) > 0 {
+				t.Errorf("blockers %v, want none", blockers)
+			}
+			if log, err := s.dump(t); err != nil {
+				t.Errorf("CRIU can't dump it: %v\n%s", err, lastLines(log))
+			}
+		})
+	}
+}
+
+// TestWarns has a program for each thing that is lost, or that stops a capture
+// for a moment only.
+func TestWarns(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, c := range []struct {
+		role, arg string
+		warning   string
+		dumps     bool
+	}{
+		{"dial", l.Addr().String(), " to " + l.Addr().String() + " will be closed", true},
+		{"netlink data", "", "fd 3: a netlink socket has something to read", false},
+		{"corked", "", "fd 3: a UDP socket holds a datagram back", false},
+		{"tcp backlog", "", "nobody has accepted the connection", false},
+	} {
+		t.Run(c.role, func(t *testing.T) {
+			s := begin(t, c.role, c.arg)
+			blockers, warnings := s.check(t)
+			if len(blockers) > 0 || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, c.warning) && strings.HasPrefix(w, "program (pid 1): ") }) {
+				t.Errorf("blockers %v, warnings %q, want only a warning of %q", blockers, warnings, c.warning)
+			}
+			log, err := s.dump(t)
+			if dumped := err == nil; dumped != c.dumps {
+				t.Errorf("CRIU dumps it: %v, want %v; it says:\n%s", dumped, c.dumps, lastLines(log))
+			}
+		})
+	}
+}
+
+func TestCheckOfProcessesThatAreGone(t *testing.T) {
+	s := begin(t, "clean", "")
+	p, err := os.StartProcess("/bin/true", []string{"true"}, &os.ProcAttr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	blockers, _, err := Check(t.Context(), []int{s.pid, p.Pid}, Options{Init: s.pid, External: func(link string) bool { return s.ends[link] }})
+	if err != nil || len(blockers) > 0 {
+		t.Errorf("blockers %v (%v), want none", blockers, err)
+	}
+}
+
+func TestCheckEndsWithItsContext(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if _, _, err := Check(ctx, []int{os.Getpid()}, Options{Init: os.Getpid()}); err == nil {
+		t.Error("a cancelled check said that all is well")
+	}
+}
