@@ -4,11 +4,11 @@ go 1.26.0
 
 require (
 	github.com/diapause/diapause/schemas v0.0.0
-	github.com/invopop/jsonschema v0.14.0
 	github.com/rogpeppe/go-internal v1.16.0
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	golang.org/x/sys v0.49.0
 )
+
+require golang.org/x/tools v0.26.0 // indirect
 
 replace (
 	github.com/diapause/diapause/events => ../events

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // leaveWait bounds the wait for what is on its way out: the kernel takes a
@@ -132,4 +134,16 @@ func allPIDs() (pids []int) {
 
 func commandLine(pid int) string {
 	return strings.ReplaceAll(readFile(fmt.Sprintf("/proc/%d/cmdline", pid)), "\x00", " ")
+}
+
+// Processes counts the processes that the host has in the cgroup of a session,
+// with those of its shim.
+func (s *Stack) Processes(uid schemas.UID) (n int) {
+	for _, pid := range allPIDs() {
+		group := readFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if strings.Contains(group, "/diapause/"+s.Host+"/") && strings.Contains(group, "-"+string(uid)) {
+			n++
+		}
+	}
+	return n
 }

@@ -155,6 +155,28 @@ func TestKeysWithoutSecrets(t *testing.T) {
 	}
 }
 
+// Without its key object a lineage key is of no use: nothing is encrypted to it.
+func TestShreddedKeyIsNotUsed(t *testing.T) {
+	f := newFixture(t)
+	items := []item{fileItem("criu/a", text(100_000))}
+	w, head, _ := f.write(f.options(), items)
+	if err := os.Remove(f.path(w.place.key(w.key.KID))); err != nil {
+		t.Fatal(err)
+	}
+	w2, head2, stats := f.write(f.next(head, w.Base()), items)
+	f.check(head2, items)
+	if w2.key == w.key || !stats.Full {
+		t.Errorf("the shredded key is used on; stats %+v", stats)
+	}
+	_, head3, _ := f.write(f.next(head, nil), items)
+	f.check(head3, items)
+	o := f.options()
+	o.Key = &w.key
+	if _, err := Create(t.Context(), f.store, o); !errors.Is(err, ErrNoKey) {
+		t.Errorf("key given: error %v, want ErrNoKey", err)
+	}
+}
+
 // A new key in the middle of a lineage: old packs stay readable with the old one.
 func TestKeyRotation(t *testing.T) {
 	f := newFixture(t)

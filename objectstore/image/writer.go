@@ -12,8 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Writer writes one image. Its methods are for one goroutine; Abort may be called
-// at any time after them.
+// Writer writes one image. Its methods are for one goroutine.
 //
 // It holds at most some 65 MiB of content on two cores, whatever the size of the
 // image (three packs of 17 MiB, and 2 MiB for each of 2·cores+2 frames), and
@@ -28,7 +27,8 @@ type Writer struct {
 	begin  time.Time
 
 	key     LineageKey
-	wrapped []byte // the key object still to be stored, if the key is new
+	kids    map[string]bool // lineage keys that are in the store
+	wrapped []byte          // the key object still to be stored, if the key is new
 	hash    hashKey
 	hasher  hasher
 	base    *Base
@@ -87,6 +87,9 @@ func (w *Writer) prepare(ctx context.Context) error {
 	if n := len(o.Trigger) + len(o.RunID) + len(o.Description) + len(o.Op); n > maxText {
 		return fmt.Errorf("trigger, run id, description and op have %d bytes, more than %d", n, maxText)
 	}
+	if err := w.listKeys(ctx); err != nil {
+		return err
+	}
 	if err := w.chooseBase(ctx); err != nil {
 		return err
 	}
@@ -113,11 +116,30 @@ func (w *Writer) prepare(ctx context.Context) error {
 // maxText bounds the caller's own words in a header, in bytes.
 const maxText = 64 << 10
 
+// listKeys finds out which lineage keys can still be unwrapped by their readers.
+// What is encrypted to any other is lost, so no new image may be.
+func (w *Writer) listKeys(ctx context.Context) error {
+	names, err := listNames(ctx, w.store, w.place.keys())
+	if err != nil {
+		return fmt.Errorf("look for lineage keys: %w", err)
+	}
+	w.kids = map[string]bool{}
+	for _, name := range names {
+		w.kids[w.place.kidOf(name)] = true
+	}
+	return nil
+}
+
 // chooseBase takes the base if it fits and all of it is still in the store.
 func (w *Writer) chooseBase(ctx context.Context) error {
 	b, parent := w.opts.Base, w.opts.Parent
-	if b == nil || parent == nil || b.head != *parent || b.place != w.place || len(b.packs) == 0 {
+	if b == nil || parent == nil || b.head != *parent || b.place != w.place || len(b.packs) == 0 || !w.kids[b.key.KID] {
 		return nil
+	}
+	for _, p := range b.packs {
+		if !w.kids[p.KID] {
+			return nil
+		}
 	}
 	missing, err := w.missing(ctx, b.packs)
 	if err != nil || missing != "" {
@@ -149,6 +171,9 @@ func (w *Writer) chooseKey(ctx context.Context) (err error) {
 	switch {
 	case w.opts.Key != nil:
 		w.key = *w.opts.Key
+		if !w.kids[w.key.KID] {
+			return fmt.Errorf("%w: %s isn't there, nobody could read the image", ErrNoKey, w.place.key(w.key.KID))
+		}
 		return nil
 	case w.base != nil:
 		w.key = w.base.key
@@ -163,8 +188,8 @@ func (w *Writer) chooseKey(ctx context.Context) (err error) {
 }
 
 // parentKey reads the key from the parent's header. The head's digest vouches for
-// it. A parent that is gone or damaged is no reason to lose the session: the image
-// gets a new key.
+// it. A parent that is gone, damaged or shredded is no reason to lose the session:
+// the image gets a new key.
 func (w *Writer) parentKey(ctx context.Context) (LineageKey, bool, error) {
 	if w.opts.Parent == nil {
 		return LineageKey{}, false, nil
@@ -179,7 +204,7 @@ func (w *Writer) parentKey(ctx context.Context) (LineageKey, bool, error) {
 	if err != nil {
 		return LineageKey{}, false, err
 	}
-	return LineageKey{s.header.KID, s.header.Recipient}, true, nil
+	return LineageKey{s.header.KID, s.header.Recipient}, w.kids[s.header.KID], nil
 }
 
 // Add appends an entry and, for a file, its content. Size is the content's exact

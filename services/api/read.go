@@ -132,6 +132,9 @@ func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, stri
 	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
 		return "", "", fmt.Errorf("list the hosts: %w", err)
 	}
+	slices.SortFunc(keys, func(a, b string) int { // our own host first
+		return cmp.Or(-cmp.Compare(btoi(a == string(s.Host)), btoi(b == string(s.Host))), cmp.Compare(a, b))
+	})
 	for _, key := range keys {
 		e, err := kv.Get(ctx, key)
 		if err != nil {
@@ -151,6 +154,13 @@ func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, stri
 		return "", "", failed("no host can run sessions; `diapause doctor` on the host says why")
 	}
 	return "", "", failed("no host has the driver %q; `diapause doctor` on the host says why", driver)
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // Audit is what folding the log found.

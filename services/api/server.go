@@ -42,7 +42,8 @@ type Options struct {
 	Recipients []age.Recipient
 	// Trusted gives the keys that images of a tenant may be signed with.
 	Trusted func(tenant, signer string) []ed25519.PublicKey
-	Version string // of the program: semantic
+	Host    schemas.HostID // where new sessions go if it can run them; any host if empty
+	Version string         // of the program: semantic
 	Log     *slog.Logger
 }
 

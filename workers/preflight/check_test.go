@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -112,7 +113,7 @@ func TestNamesWhatIsHeldOutside(t *testing.T) {
 		{"unix datagram", unixEnd(unix.SOCK_DGRAM), "fd 3: unix socket connected to a socket without a name", "within the session", false},
 		{"terminal", terminalEnd, "fd 3: /dev/pts/", "attach or exec", false},
 		{"file", func(t *testing.T) *os.File { return file(t, "/dev/null") }, "fd 3: /dev/null", "again by its path", false},
-		{"namespace", func(t *testing.T) *os.File { return file(t, "/proc/self/ns/uts") }, "fd 3: uts:[", "close", false},
+		{"namespace", func(t *testing.T) *os.File { return file(t, "/proc/self/ns/uts") }, "fd 3: uts:[", "close", true},
 		{"process", ownPidfd, "fd 3: pidfd of a process outside", "close", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -233,7 +234,11 @@ func TestDoesNotNameWhatIsCaptured(t *testing.T) {
 			if blockers, _ := s.check(t); len(blockers) > 0 {
 				t.Errorf("blockers %v, want none", blockers)
 			}
-			if log, err := s.dump(t); err != nil {
+			watched, err := tree.Watches(t.Context(), s.pids(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if log, err := s.dump(t, watched...); err != nil {
 				t.Errorf("CRIU can't dump it: %v\n%s", err, lastLines(log))
 			}
 		})
@@ -261,7 +266,9 @@ func TestWarns(t *testing.T) {
 		t.Run(c.role, func(t *testing.T) {
 			s := begin(t, c.role, c.arg)
 			blockers, warnings := s.check(t)
-			if len(blockers) > 0 || !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, c.warning) && strings.HasPrefix(w, "program (pid 1): ") }) {
+			if len(blockers) > 0 || !slices.ContainsFunc(warnings, func(w string) bool {
+				return strings.Contains(w, c.warning) && strings.HasPrefix(w, "program (pid 1): ")
+			}) {
 				t.Errorf("blockers %v, warnings %q, want only a warning of %q", blockers, warnings, c.warning)
 			}
 			log, err := s.dump(t)
@@ -281,7 +288,7 @@ func TestCheckOfProcessesThatAreGone(t *testing.T) {
 	if _, err := p.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	blockers, _, err := Check(t.Context(), []int{s.pid, p.Pid}, Options{Init: s.pid, External: func(link string) bool { return s.ends[link] }})
+	blockers, _, err := Check(t.Context(), append(s.pids(t), p.Pid), Options{Init: s.pid, External: func(link string) bool { return s.ends[link] }})
 	if err != nil || len(blockers) > 0 {
 		t.Errorf("blockers %v (%v), want none", blockers, err)
 	}

@@ -6,7 +6,7 @@ import "github.com/diapause/diapause/workers/tree"
 type Facts struct {
 	Processes   []Process
 	Spaces      map[string]string     // kind of namespace → the session's ("net" → "net:[4026531840]")
-	Mounts      map[int]bool          // ids of the mounts that the tree sees
+	Mounts      map[int]bool          // ids of the mounts that the tree sees; nil if they can't be known
 	Unix        map[uint64]UnixSocket // of the session's network, by inode
 	Connections []tree.Connection
 	GhostLimit  int64                  // bytes; 0: none
@@ -45,6 +45,7 @@ type File struct {
 	TTY    int    // of a master of a terminal: the terminal's number; -1 otherwise
 	Device uint64 // the file system it is on; terminals of two of them may have one number
 	Target int    // of a pidfd: the process as this process sees it; -1: ended
+	Parent int    // of a pidfd: who started that process; a zombie of the tree is known by it
 	Socket *Socket
 }
 

@@ -79,8 +79,21 @@ func (f *File) parseInfo(text string) {
 			f.TTY, _ = strconv.Atoi(value)
 		case "Pid":
 			f.Target, _ = strconv.Atoi(value)
+			f.Parent = parentOf(f.Target)
 		}
 	}
+}
+
+// parentOf reads who started a process; 0 if it is gone.
+func parentOf(pid int) int {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if rest, ok := strings.CutPrefix(line, "PPid:"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(rest))
+			return n
+		}
+	}
+	return 0
 }
 
 // needsDuplicate reports whether more has to be known than /proc tells: of

@@ -148,29 +148,40 @@ func readableLimits(pid int) bool {
 	return !errors.Is(unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &old), unix.EPERM)
 }
 
-// gatherMounts notes the mounts of all mount namespaces of the tree.
+// gatherMounts notes the mounts of all mount namespaces of the tree. If nobody
+// sees all of one, for all in it have called chroot, nothing is known.
 func (f *Facts) gatherMounts() error {
-	seen := map[string]bool{}
+	whole := map[string]bool{} // namespace → seen by one that sees all of it
 	for _, p := range f.Processes {
-		if p.State == 'Z' || seen[p.Spaces["mnt"]] {
+		space := p.Spaces["mnt"]
+		if p.State == 'Z' || whole[space] {
 			continue
 		}
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", p.PID))
-		if gone(err) || errors.Is(err, syscall.EINVAL) { // it has ended
-			continue
-		}
-		if err != nil {
+		whole[space] = p.Root == "/"
+		if err := f.addMounts(p.PID); err != nil {
 			return fmt.Errorf("read mounts of process %d: %w", p.PID, err)
 		}
-		seen[p.Spaces["mnt"]] = p.Root == "/" // a process after chroot doesn't see all
-		for line := range strings.Lines(string(b)) {
-			id, _, _ := strings.Cut(line, " ")
-			if n, err := strconv.Atoi(id); err == nil {
-				f.Mounts[n] = true
-			}
+	}
+	for _, all := range whole {
+		if !all {
+			f.Mounts = nil
 		}
 	}
 	return nil
+}
+
+func (f *Facts) addMounts(pid int) error {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
+	if gone(err) || errors.Is(err, syscall.EINVAL) { // it has ended
+		return nil
+	}
+	for line := range strings.Lines(string(b)) {
+		id, _, _ := strings.Cut(line, " ")
+		if n, err := strconv.Atoi(id); err == nil {
+			f.Mounts[n] = true
+		}
+	}
+	return err
 }
 
 // gatherWatches sorts what inotify and fanotify descriptors watch by process.

@@ -78,7 +78,7 @@ func (j *judge) pidfd(p *Process, f *File) {
 	switch {
 	case f.Flags&unix.O_EXCL != 0:
 		j.block(p, what(f, "pidfd of a thread"), "CRIU captures pidfds of processes only", "turn the feature off that uses it")
-	case f.Target >= 0 && !j.held.pids[f.Target]:
+	case f.Target >= 0 && !j.held.pids[f.Target] && !j.held.pids[f.Parent]:
 		j.block(p, what(f, "pidfd of a process outside the session"), "that process isn't captured with it", "let the program close it")
 	}
 }
@@ -127,7 +127,7 @@ func (j *judge) terminal(p *Process, f *File) {
 // onMount finds files that were opened before the session had its own mounts,
 // or on a mount that is gone.
 func (j *judge) onMount(p *Process, f *File) {
-	if f.Mount != 0 && !j.Mounts[f.Mount] {
+	if f.Mount != 0 && j.Mounts != nil && !j.Mounts[f.Mount] {
 		j.block(p, what(f, f.Link), "it was opened on a mount that isn't one of the session's", "let the program close it and open it again by its path")
 	}
 }

@@ -234,18 +234,14 @@ func (s *session) pids(t *testing.T) []int {
 }
 
 // dump has CRIU dump the session, which goes on, and returns what it said.
-func (s *session) dump(t *testing.T) (log string, err error) {
+func (s *session) dump(t *testing.T, watched ...tree.Watch) (log string, err error) {
 	t.Helper()
 	dir := t.TempDir()
 	cmd := exec.Command(criu(t), "dump", "--tree", fmt.Sprint(s.pid), "--images-dir", dir, "--log-file", "log", "-v4", "--leave-running",
 		"--file-locks", "--link-remap", "--ghost-limit", fmt.Sprint(ghostLimit), "--manage-cgroups=ignore", "--tcp-close",
 		"--external", "mnt[/]:root", "--root", fmt.Sprintf("/proc/%d/root", s.pid))
-	watches, err := tree.Watches(t.Context(), s.pids(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range watches {
-		if w.Path != "" {
+	for _, w := range watched {
+		if w.Named {
 			cmd.Args = append(cmd.Args, "--irmap-scan-path", w.Path)
 		}
 	}

@@ -149,72 +149,64 @@ func fileID(st *syscall.Stat_t) [2]uint64 {
 	return [2]uint64{device(major, minor&0xfffff), st.Ino}
 }
 
-// name fills in the paths of the watches that need one.
+// name fills in the paths of the watches that need one. It looks near the
+// watchers first, for half of the time, and then everywhere.
 func name(ctx context.Context, all []Watch) {
 	ctx, stop := context.WithTimeout(ctx, searchTime)
 	defer stop()
 	s := search{wanted: map[[2]uint64][]*Watch{}, on: map[uint64]bool{}, seen: map[string]bool{}}
+	var holders []int
 	for i := range all {
 		if w := &all[i]; w.Named {
 			s.wanted[[2]uint64{w.dev, w.ino}] = append(s.wanted[[2]uint64{w.dev, w.ino}], w)
 			s.on[w.dev] = true
+			if !slices.Contains(holders, w.PID) {
+				holders = append(holders, w.PID)
+			}
 		}
 	}
-	for _, start := range s.starts(all) {
-		s.below(ctx, start)
+	near, done := context.WithTimeout(ctx, searchTime/2)
+	defer done()
+	for _, pid := range holders {
+		s.below(near, rootOf(pid), workplaces(pid))
+	}
+	for _, pid := range holders {
+		s.below(ctx, rootOf(pid), []string{"/", "/home", "/root", "/srv", "/opt", "/workspace", "/tmp", "/etc", "/var", "/usr/share"})
 	}
 }
 
-// search goes through the files of a session, nearest first, and stops when
-// all that is wanted has been found.
+func rootOf(pid int) string { return fmt.Sprintf("/proc/%d/root", pid) }
+
+// workplaces are the directories that a process works in or has files open in.
+func workplaces(pid int) []string {
+	var places []string
+	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && cwd != "/" {
+		places = append(places, cwd)
+	}
+	fds, _ := FDs(pid)
+	for _, fd := range fds {
+		dir := filepath.Dir(fd.Link)
+		if strings.HasPrefix(dir, "/") && dir != "/" && !strings.HasPrefix(dir, "/dev") && !slices.Contains(places, dir) {
+			places = append(places, dir)
+		}
+	}
+	return places
+}
+
+// search goes through the files of a session and stops when all that is wanted
+// has been found.
 type search struct {
 	wanted map[[2]uint64][]*Watch
 	on     map[uint64]bool // the devices of what is wanted
 	seen   map[string]bool
 }
 
-// start is a directory, as the session calls it, of a process whose root it is
-// looked for in.
-type start struct {
-	pid  int
-	path string
-}
-
-// starts are the places to look at, the likeliest first: where a watcher works,
-// what it has open, where people keep their files, everything.
-func (s *search) starts(all []Watch) []start {
-	var places []start
-	var holders []int
-	for i := range all {
-		if w := all[i]; w.Named && !slices.Contains(holders, w.PID) {
-			holders = append(holders, w.PID)
-		}
+// below looks at directories (in a process's root, top) and, level by level, at
+// all below them that is on the devices that matter.
+func (s *search) below(ctx context.Context, top string, level []string) {
+	for _, dir := range level {
+		s.look(top, dir)
 	}
-	for _, pid := range holders {
-		if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && cwd != "/" {
-			places = append(places, start{pid, cwd})
-		}
-		fds, _ := FDs(pid)
-		for _, fd := range fds {
-			if dir := filepath.Dir(fd.Link); strings.HasPrefix(fd.Link, "/") && dir != "/" && !strings.HasPrefix(dir, "/dev") {
-				places = append(places, start{pid, dir})
-			}
-		}
-	}
-	for _, pid := range holders {
-		for _, dir := range []string{"/home", "/root", "/srv", "/opt", "/workspace", "/tmp", "/etc", "/var", "/usr/share", "/"} {
-			places = append(places, start{pid, dir})
-		}
-	}
-	return places
-}
-
-// below looks at a directory and, level by level, at all below it that is on
-// the devices that matter.
-func (s *search) below(ctx context.Context, from start) {
-	top := fmt.Sprintf("/proc/%d/root", from.pid)
-	level := []string{from.path}
-	s.look(top, from.path)
 	for len(level) > 0 {
 		var next []string
 		for _, dir := range level {

@@ -184,7 +184,7 @@ func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *na
 	p.scheduler = scheduler.New(scheduler.Options{JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host())})
 	p.api = api.New(api.Options{
 		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Recipients: keys.Recipients,
-		Trusted: trusted, Version: version, Log: log,
+		Trusted: trusted, Host: data.Host(), Version: version, Log: log,
 	})
 	return p, nil
 }

@@ -1,0 +1,40 @@
+package script
+
+import (
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
+	s := stackOf(ts)
+	err := s.Up(args...)
+	if neg {
+		if err == nil {
+			ts.Fatalf("the daemon is up")
+		}
+		ts.Logf("%v", err)
+		return
+	}
+	ts.Check(err)
+	ts.Setenv("DIAPAUSE_HOST", s.Host)
+	ts.Setenv("SERVER", s.URL)
+}
+
+func cmdDown(ts *testscript.TestScript, neg bool, args []string) {
+	s := stackOf(ts)
+	err := ts.Exec("diapause", append([]string{"down"}, args...)...)
+	if neg {
+		if err == nil {
+			ts.Fatalf("the daemon was stopped")
+		}
+		return
+	}
+	ts.Check(err)
+	ts.Check(s.Wait())
+}
+
+func cmdKillUp(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: killup")
+	}
+	ts.Check(stackOf(ts).Kill())
+}
