@@ -29,7 +29,7 @@ demo: setup build ## the main job, from a running program to its image and back 
 	@KEEP="$(KEEP)" e2e/setup/root.sh e2e/demo/run.sh
 
 test: setup-test verify ## every test, real components included
-	@e2e/setup/root.sh $(GO) test -race -timeout 18m work
+	@e2e/setup/root.sh $(GO) test -race -count=1 -timeout 18m work
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work

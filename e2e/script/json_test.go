@@ -68,7 +68,7 @@ func matches(ts *testscript.TestScript, got, want string) bool {
 }
 
 // lookUp gives the value at a path like .last_transition.type, or .0.name of a
-// list; .# is how many there are.
+// list; .len is how many there are.
 func lookUp(data, path string) (string, error) {
 	var v any
 	if err := json.Unmarshal([]byte(data), &v); err != nil {
@@ -83,7 +83,7 @@ func lookUp(data, path string) (string, error) {
 			}
 			v = inner
 		case []any:
-			if step == "#" {
+			if step == "len" {
 				return strconv.Itoa(len(t)), nil
 			}
 			i, err := strconv.Atoi(step)

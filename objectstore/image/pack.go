@@ -100,11 +100,16 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 		return nil, err
 	}
 	stored := make([]byte, f.size)
-	if n, err := plain.ReadAt(stored, f.offset); n < len(stored) {
+	done := p.r.times.open.begin()
+	n, err := plain.ReadAt(stored, f.offset)
+	done()
+	if n < len(stored) {
 		return nil, p.failed(err)
 	}
 	size := int(f.pages * PageSize)
+	done = p.r.times.decompress.begin()
 	data, err := p.r.zstd.DecodeAll(stored, make([]byte, 0, size))
+	done()
 	if err == nil && len(data) != size {
 		err = fmt.Errorf("%d bytes instead of %d", len(data), size)
 	}
@@ -122,7 +127,9 @@ func (c ciphertext) ReadAt(b []byte, off int64) (n int, err error) {
 		if off >= c.ref.Size {
 			return n, io.EOF
 		}
+		done := c.r.times.wait.begin()
 		span, err := c.span(int32(off / spanSize))
+		done()
 		if err != nil {
 			return n, err
 		}
@@ -182,13 +189,15 @@ func (p *packReader) fetch(slots []*slot[spanID]) {
 
 func (p *packReader) readSpan(body io.Reader, span int32) ([]byte, error) {
 	data := make([]byte, min(spanSize, p.ref.Size-int64(span)*spanSize))
+	done := p.r.times.fetch.begin()
 	_, err := io.ReadFull(body, data)
+	done()
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fmt.Errorf("%w: %s is cut short", ErrCorrupt, p.name)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s: %w", errStore, p.name, err)
-	case hexDigest(data) != p.spans[span]:
+	case !p.r.times.digestIs(data, p.spans[span]):
 		return nil, fmt.Errorf("%w: %s is not what was written, from byte %d on", ErrCorrupt, p.name, int64(span)*spanSize)
 	}
 	return data, nil

@@ -48,6 +48,8 @@ type Reader struct {
 	keysMu     sync.Mutex
 	keys       map[string]age.Identity // unwrapped lineage keys by id
 
+	times readTimes
+
 	closing sync.Mutex // held to start background work, and to stop it
 }
 

@@ -90,7 +90,23 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, err
 	}
 	t := schemas.Transition{Type: schemas.TRun, Reason: "asked to run " + r.Program, Set: schemas.Set{Op: op, Idle: r.Idle}}
-	return s.create(ctx, n, req, fresh, t)
+	out, err := s.create(ctx, n, req, fresh, t)
+	if err != nil {
+		return nil, errors.Join(err, s.forgetUnborn(ctx, n, req))
+	}
+	return out, nil
+}
+
+// forgetUnborn removes a session whose command never ran, so that a mistyped one
+// doesn't take its name. The log keeps why.
+func (s *Server) forgetUnborn(ctx context.Context, n schemas.Name, req schemas.Request) error {
+	v, err := s.Records.Get(ctx, n)
+	if err != nil || v.State != schemas.Failed || v.Transition.Type != schemas.TStartFailed || v.Generation > 0 {
+		return nil // it is another's, or there is something to keep
+	}
+	req.Reason = "its command never ran"
+	_, err = s.end(ctx, req, schemas.OpRemove, schemas.TRemove, req.Reason)
+	return err
 }
 
 // create makes a session's record under a free name and waits until it runs.

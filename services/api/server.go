@@ -169,7 +169,7 @@ func coded(err error) *schemas.APIError {
 	case errors.Is(err, session.ErrIllegal):
 		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error()}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &schemas.APIError{Code: schemas.CodeTimeout, Text: "it takes longer than it was given; it goes on, see `diapause show`"}
+		return &schemas.APIError{Code: schemas.CodeTimeout, Text: "it takes longer than it was given; what was begun goes on, see `diapause show`"}
 	}
 	return &schemas.APIError{Code: schemas.CodeFailed, Text: err.Error()}
 }

@@ -20,7 +20,7 @@ import (
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
 func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*control.Conn, error) {
-	if err := d.makeGroups(f, spec); err != nil {
+	if err := d.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
 	if err := os.Mkdir(d.dir.session(f.UID), 0o700); err != nil {
@@ -42,8 +42,13 @@ func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*co
 	return conn, nil
 }
 
-func (d *Driver) makeGroups(f driver.Fence, spec driver.Spec) error {
+// makeGroups makes the cgroups, with the session's limits unless it is to be
+// restored: then the shim sets them when criu is done.
+func (d *Driver) makeGroups(f driver.Fence, spec driver.Spec, boot driver.Boot) error {
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids}
+	if boot != driver.BootClean {
+		limits = cgroup.Limits{}
+	}
 	if _, err := d.hierarchy.Create(shim.SessionGroup(f.UID), limits); err != nil {
 		return fmt.Errorf("make the cgroup of session %s: %w", f.Name, err)
 	}

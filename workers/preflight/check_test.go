@@ -1,4 +1,4 @@
-package preflight
+package preflight_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
 )
@@ -288,7 +289,7 @@ func TestCheckOfProcessesThatAreGone(t *testing.T) {
 	if _, err := p.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	blockers, _, err := Check(t.Context(), append(s.pids(t), p.Pid), Options{Init: s.pid, External: func(link string) bool { return s.ends[link] }})
+	blockers, _, err := preflight.Check(t.Context(), append(s.pids(t), p.Pid), preflight.Options{Init: s.pid, External: func(link string) bool { return s.ends[link] }})
 	if err != nil || len(blockers) > 0 {
 		t.Errorf("blockers %v (%v), want none", blockers, err)
 	}
@@ -297,7 +298,7 @@ func TestCheckOfProcessesThatAreGone(t *testing.T) {
 func TestCheckEndsWithItsContext(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, _, err := Check(ctx, []int{os.Getpid()}, Options{Init: os.Getpid()}); err == nil {
+	if _, _, err := preflight.Check(ctx, []int{os.Getpid()}, preflight.Options{Init: os.Getpid()}); err == nil {
 		t.Error("a cancelled check said that all is well")
 	}
 }

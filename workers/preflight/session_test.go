@@ -1,4 +1,4 @@
-package preflight
+package preflight_test
 
 import (
 	"bufio"
@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
 )
@@ -74,6 +76,10 @@ func play(role string) error {
 // /tmp. It executes this program there.
 func stage(dir string) error {
 	root := filepath.Join(dir, "root")
+	// Not before it is in its group: what it starts must be in there too.
+	if _, err := os.Stdin.Read(make([]byte, 1)); err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		what string
 		do   func() error
@@ -195,6 +201,9 @@ func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 	if err := g.Add(cmd.Process.Pid); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := in.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
 	s := &session{pid: cmd.Process.Pid, group: g, ends: map[string]bool{}}
 	if said, err := bufio.NewReader(out).ReadString('\n'); said != "ready\n" {
 		t.Fatalf("the session said %q (%v)", strings.TrimSpace(said), err)
@@ -212,7 +221,7 @@ func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 // check is what the tests test, of a session.
 func (s *session) check(t *testing.T) ([]driver.Blocker, []string) {
 	t.Helper()
-	blockers, warnings, err := Check(t.Context(), s.pids(t), Options{
+	blockers, warnings, err := preflight.Check(t.Context(), s.pids(t), preflight.Options{
 		Init: s.pid, External: func(link string) bool { return s.ends[link] }, GhostLimit: ghostLimit,
 	})
 	if err != nil {
@@ -236,10 +245,14 @@ func (s *session) pids(t *testing.T) []int {
 // dump has CRIU dump the session, which goes on, and returns what it said.
 func (s *session) dump(t *testing.T, watched ...tree.Watch) (log string, err error) {
 	t.Helper()
+	argv, err := criu.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
 	dir := t.TempDir()
-	cmd := exec.Command(criu(t), "dump", "--tree", fmt.Sprint(s.pid), "--images-dir", dir, "--log-file", "log", "-v4", "--leave-running",
+	cmd := exec.Command(argv[0], append(argv[1:], "dump", "--tree", fmt.Sprint(s.pid), "--images-dir", dir, "--log-file", "log", "-v4", "--leave-running",
 		"--file-locks", "--link-remap", "--ghost-limit", fmt.Sprint(ghostLimit), "--manage-cgroups=ignore", "--tcp-close",
-		"--external", "mnt[/]:root", "--root", fmt.Sprintf("/proc/%d/root", s.pid))
+		"--external", "mnt[/]:root", "--root", fmt.Sprintf("/proc/%d/root", s.pid))...)
 	for _, w := range watched {
 		if w.Named {
 			cmd.Args = append(cmd.Args, "--irmap-scan-path", w.Path)
@@ -254,17 +267,3 @@ func (s *session) dump(t *testing.T, watched ...tree.Watch) (log string, err err
 }
 
 const ghostLimit = 1 << 20
-
-// criu is the one that the project's set-up installs.
-func criu(t *testing.T) string {
-	t.Helper()
-	prefix := os.Getenv("DIAPAUSE_PREFIX")
-	if prefix == "" {
-		prefix = "/opt/diapause"
-	}
-	path := filepath.Join(prefix, "criu", "current", "bin", "criu")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("CRIU isn't installed: run workers/criu/install/install.sh (%v)", err)
-	}
-	return path
-}

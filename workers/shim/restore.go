@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -131,7 +132,7 @@ func (s *session) reconnect(m meta, in *inheritance) error {
 func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in *inheritance) error {
 	if saved.Terminal != nil {
 		t := terminals[saved.Terminal.Index]
-		slave, err := duplicate(t.slaveFD)
+		slave, err := t.reopen()
 		if err != nil {
 			return err
 		}
@@ -154,14 +155,6 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 		in.add(key, theirs[i])
 	}
 	return nil
-}
-
-func duplicate(fd int) (*os.File, error) {
-	n, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("duplicate a terminal: %w", err)
-	}
-	return os.NewFile(uintptr(n), "terminal"), nil
 }
 
 func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) error {
@@ -196,13 +189,24 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 	})
 	if err == nil {
 		s.tree.init = pid
-		return nil
+		return s.limit()
 	}
 	err = s.explainRestore(err)
 	if begun {
 		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", s.setup.Name)}
 	}
 	return err
+}
+
+// limit puts the session's limits in place, which criu's own needs don't fit
+// into.
+func (s *session) limit() error {
+	spec := s.setup.Spec
+	err := s.group.SetLimits(cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids})
+	if err != nil {
+		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was restored, and its limits can't be set again; its image is as it was", s.setup.Name)}
+	}
+	return nil
 }
 
 // resume is called when all is restored and nothing has run: its error makes

@@ -2,12 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
-	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 )
@@ -64,9 +62,6 @@ func (w *Worker) kill(ctx context.Context, rec statekv.Versioned) error {
 func (w *Worker) deleteImages(ctx context.Context, r schemas.SessionRecord) error {
 	if err := image.DeleteLineage(ctx, w.Images, r.Tenant, r.Lineage); err != nil {
 		return fmt.Errorf("delete the images of session %s: %w", r.Name(), err)
-	}
-	if err := w.Images.Delete(ctx, outputName(r)); err != nil && !errors.Is(err, objectstore.ErrNotFound) {
-		return fmt.Errorf("delete the output of session %s: %w", r.Name(), err)
 	}
 	w.event(ctx, r, "image_deleted", "all images of the session were deleted with it")
 	return nil

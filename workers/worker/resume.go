@@ -70,7 +70,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	}
 	defer img.Close()
 	header := img.Header()
-	verified := time.Since(began)
+	opened := time.Since(began)
 	w.progress(rec.SessionRecord, began, "restore", header.LogicalBytes)
 	boot := driver.Boot(rec.Op.Boot)
 	if boot == "" {
@@ -83,10 +83,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 			Set: schemas.Set{Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
-			Stages: []schemas.Stage{
-				{Name: "verify", MS: verified.Milliseconds()},
-				{Name: "restore", MS: (time.Since(began) - verified).Milliseconds(), Bytes: header.LogicalBytes},
-			},
+			Stages: restoreStages(img.Times(), opened, time.Since(began), header.LogicalBytes),
 		})
 		if err == nil {
 			out = next
@@ -103,6 +100,19 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	return out, nil
 }
 
+// restoreStages tells what a restore took: reading by its steps, each summed
+// over the cores that shared it, and the whole by the clock.
+func restoreStages(t image.ReadTimes, opened, total time.Duration, size int64) []schemas.Stage {
+	return []schemas.Stage{
+		{Name: "open", MS: opened.Milliseconds()},
+		{Name: "fetch", MS: t.Fetch.Milliseconds()},
+		{Name: "verify", MS: t.Verify.Milliseconds()},
+		{Name: "decrypt", MS: t.Decrypt.Milliseconds()},
+		{Name: "decompress", MS: t.Decompress.Milliseconds()},
+		{Name: "restore", MS: total.Milliseconds(), Bytes: size},
+	}
+}
+
 // openImage opens a snapshot for a session: its own, or the one it was forked
 // from, whose lineage its name says.
 func (w *Worker) openImage(ctx context.Context, r schemas.SessionRecord, head schemas.Head) (*image.Reader, error) {
@@ -112,7 +122,7 @@ func (w *Worker) openImage(ctx context.Context, r schemas.SessionRecord, head sc
 	}
 	expect := image.Expect{Tenant: r.Tenant, Lineage: lineage}
 	if lineage == r.Lineage {
-		expect.Session = r.Session
+		expect.Session, expect.UID = r.Session, r.UID
 	}
 	img, err := image.Open(ctx, w.Images, head, image.ReadOptions{Identities: w.Identities, Trusted: w.Trusted, Expect: expect})
 	if err != nil {

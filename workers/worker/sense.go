@@ -39,6 +39,8 @@ func (w *Worker) observeAll(ctx context.Context) error {
 	}()
 	tick := time.NewTicker(w.Observe)
 	defer tick.Stop()
+	first := time.NewTicker(firstLook)
+	defer first.Stop()
 	for {
 		select {
 		case v := <-updates:
@@ -48,6 +50,12 @@ func (w *Worker) observeAll(ctx context.Context) error {
 				delete(running, v.Name())
 				w.forget(old.UID)
 			}
+		case <-first.C:
+			for _, v := range running {
+				if !w.seen(v.UID) {
+					w.observe(ctx, v)
+				}
+			}
 		case <-tick.C:
 			for _, v := range running {
 				w.observe(ctx, v)
@@ -56,6 +64,17 @@ func (w *Worker) observeAll(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// firstLook is how soon a session that came to run is looked at, so that lists
+// show its memory.
+const firstLook = 50 * time.Millisecond
+
+func (w *Worker) seen(uid schemas.UID) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.observed[uid]
+	return ok
 }
 
 func (w *Worker) forget(uid schemas.UID) {

@@ -102,6 +102,11 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() {
+		if err := p.driver.Close(); err != nil {
+			log.Info("cgroups are kept: sessions run on", "err", err)
+		}
+	}()
 	return p.serve(ctx, func() error {
 		if err := data.Serving(url, clients); err != nil {
 			return err
@@ -142,6 +147,7 @@ func reachNATS(ctx context.Context, c *client, f upFlags, data *datadir.Dir, log
 
 // parts are what runs in one process.
 type parts struct {
+	driver    *criu.Driver
 	worker    *worker.Worker
 	scheduler *scheduler.Scheduler
 	api       *api.Server
@@ -175,7 +181,7 @@ func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *na
 		}
 		return []ed25519.PublicKey{own}
 	}
-	p := parts{}
+	p := parts{driver: drv}
 	p.worker = worker.New(worker.Options{
 		Host: data.Host(), NC: nc, JS: js, Names: names, Records: records, Images: images,
 		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.Identities, Recipients: keys.Recipients,

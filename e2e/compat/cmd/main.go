@@ -1,0 +1,104 @@
+// Command cmd is the whole compatibility run: it suspends and resumes every
+// program three times and writes the table of what was found.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/diapause/diapause/e2e/compat"
+	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/e2e/compat/programs"
+)
+
+func main() {
+	out := flag.String("out", "", "file for the table (default e2e/compat/RESULTS.md)")
+	only := flag.String("only", "", "run only programs whose name contains this; the table then goes to standard output")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, *out, *only)
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "compat:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, out, only string) (err error) {
+	dir, err := os.MkdirTemp("", "diapause-compat-")
+	if err != nil {
+		return fmt.Errorf("make a scratch directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := local.Binary(ctx, dir)
+	if err != nil {
+		return err
+	}
+	d, err := local.Start(ctx, binary, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
+	rows := compat.RunAll(ctx, d, selected(only), tell)
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("interrupted: %w", err)
+	}
+	return errors.Join(write(compat.Write(ctx, rows), out, only), verdict(rows))
+}
+
+func selected(only string) []programs.Program {
+	var some []programs.Program
+	for _, p := range programs.All() {
+		if strings.Contains(p.Name, only) {
+			some = append(some, p)
+		}
+	}
+	return some
+}
+
+func tell(r compat.Row) {
+	if r.Err != nil {
+		fmt.Printf("%-34s FAILED after %d rounds: %v\n", r.Program.Name, len(r.Cycles), r.Err)
+		return
+	}
+	fmt.Printf("%-34s %d of %d\n", r.Program.Name, len(r.Cycles), programs.Rounds)
+}
+
+func write(table []byte, out, only string) error {
+	if only != "" {
+		_, err := os.Stdout.Write(table)
+		return err
+	}
+	if out == "" {
+		root, err := local.Root()
+		if err != nil {
+			return err
+		}
+		out = filepath.Join(root, "e2e", "compat", "RESULTS.md")
+	}
+	if err := os.WriteFile(out, table, 0o644); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	fmt.Println("written:", out)
+	return nil
+}
+
+func verdict(rows []compat.Row) error {
+	failed := 0
+	for _, r := range rows {
+		if r.Err != nil {
+			failed++
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d programs failed", failed, len(rows))
+	}
+	return nil
+}

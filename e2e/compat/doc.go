@@ -1,0 +1,10 @@
+// Package compat suspends and resumes real programs three times each and checks
+// after every resume that their state is what it was.
+//
+// The way through it: RunAll takes a running daemon and the programs (package
+// programs), and gives a Row for each; Write makes the table of them. The whole
+// run is `make compat` (cmd), which writes RESULTS.md; a sample runs as a test.
+//
+// It never skips a program: one that isn't installed fails with what to install,
+// and one whose state is lost is in the table with what was found.
+package compat

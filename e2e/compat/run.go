@@ -1,0 +1,127 @@
+package compat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/e2e/compat/programs"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Row is what became of one program.
+type Row struct {
+	Program programs.Program
+	Version string
+	Cycles  []Cycle // as many as succeeded
+	Err     error   // why there are no more
+}
+
+// Cycle is one suspend and resume.
+type Cycle struct {
+	Captured, New, Stored   int64         // bytes
+	Frozen, Durable, Resume time.Duration // the last as its caller sees it
+}
+
+// programTime bounds all that is done with one program.
+const programTime = 3 * time.Minute
+
+// RunAll runs one program after the other and tells each row as it is done.
+func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, tell func(Row)) []Row {
+	var rows []Row
+	for i, p := range all {
+		row := run(ctx, d, p, fmt.Sprintf("program-%d", i))
+		tell(row)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func run(ctx context.Context, d *local.Daemon, p programs.Program, name string) Row {
+	row := Row{Program: p}
+	if row.Err = p.Missing(); row.Err != nil {
+		return row
+	}
+	ctx, cancel := context.WithTimeout(ctx, programTime)
+	defer cancel()
+	if row.Version, row.Err = p.VersionHere(ctx); row.Err != nil {
+		return row
+	}
+	s, err := d.Run(ctx, name, p.Flags, p.Command...)
+	if err != nil {
+		row.Err = err
+		return row
+	}
+	row.Err = row.cycles(ctx, s)
+	// What a failed session printed goes with it: its state is worth more now.
+	if row.Err != nil {
+		if out, err := s.Output(context.WithoutCancel(ctx)); err == nil && strings.TrimSpace(out) != "" {
+			row.Err = fmt.Errorf("%w; it printed %q", row.Err, tail(out))
+		}
+	}
+	row.Err = errors.Join(row.Err, s.Remove(context.WithoutCancel(ctx)))
+	return row
+}
+
+// tail is the end of a long text.
+func tail(s string) string {
+	const most = 300
+	if len(s) > most {
+		return "…" + s[len(s)-most:]
+	}
+	return s
+}
+
+func (r *Row) cycles(ctx context.Context, s *local.Session) error {
+	if err := r.Program.Prepare(ctx, s); err != nil {
+		return fmt.Errorf("before the first suspend: %w", err)
+	}
+	for round := 1; round <= programs.Rounds; round++ {
+		c, err := cycle(ctx, s)
+		if err != nil {
+			return fmt.Errorf("round %d: %w", round, err)
+		}
+		if err := r.Program.Check(ctx, s, round); err != nil {
+			return fmt.Errorf("after resume %d: %w", round, err)
+		}
+		r.Cycles = append(r.Cycles, c)
+	}
+	return nil
+}
+
+func cycle(ctx context.Context, s *local.Session) (Cycle, error) {
+	v, err := s.Suspend(ctx)
+	if err != nil {
+		return Cycle{}, err
+	}
+	t, err := s.Last(ctx, schemas.TSuspended)
+	if err != nil {
+		return Cycle{}, err
+	}
+	if v.Snapshot == nil {
+		return Cycle{}, errors.New("a suspended session without a snapshot")
+	}
+	c := Cycle{
+		Captured: v.Snapshot.LogicalBytes, New: v.Snapshot.NewBytes, Stored: v.Snapshot.StoredBytes,
+		Frozen: Took(t.Stages, "frozen"), Durable: Took(t.Stages, "durable"),
+	}
+	begin := time.Now()
+	if _, err := s.Ensure(ctx); err != nil {
+		return Cycle{}, err
+	}
+	c.Resume = time.Since(begin)
+	return c, nil
+}
+
+// Took is the time of a stage, 0 if there is none of that name.
+func Took(stages []schemas.Stage, name string) time.Duration {
+	for _, s := range stages {
+		if s.Name == name {
+			return time.Duration(s.MS) * time.Millisecond
+		}
+	}
+	return 0
+}
