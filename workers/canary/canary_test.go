@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/objectstore/image"
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
@@ -80,27 +79,28 @@ func TestRun(t *testing.T) {
 	wantNothing(t, data)
 }
 
-func TestRunFromACopyWhereTheProgramIsOutOfReach(t *testing.T) {
-	if path := reachable(); path == "" {
-		t.Fatal("the test program is not on the root file system, where it is looked for")
-	}
-	root := t.TempDir()
-	if err := copySelf(filepath.Join(root, "canary")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(filepath.Join(root, "canary"), filepath.Join(root, "link")); err != nil {
-		t.Fatal(err)
-	}
+func TestTheProgramIsReachableOrCopied(t *testing.T) {
+	path := reachable()
 	own, err := os.Stat(ownFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	copied, err := os.Stat(filepath.Join(root, "canary"))
+	if there, err := os.Stat(path); err != nil || !os.SameFile(there, own) {
+		t.Errorf("this program is said to be at %q (%v), want its own file, which is on the root file system", path, err)
+	}
+	copied := filepath.Join(t.TempDir(), "canary")
+	if err := copySelf(copied); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(copied)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if copied.Size() != own.Size() || copied.Mode().Perm() != 0o755 {
-		t.Errorf("the copy has %d bytes and mode %o, want %d and 755", copied.Size(), copied.Mode().Perm(), own.Size())
+	if info.Size() != own.Size() || info.Mode().Perm() != 0o755 {
+		t.Errorf("the copy has %d bytes and mode %o, want %d and 755", info.Size(), info.Mode().Perm(), own.Size())
+	}
+	if err := copySelf(copied); err == nil {
+		t.Error("a file that was there was overwritten")
 	}
 }
 
@@ -216,5 +216,3 @@ func TestMemoryImageIsStrict(t *testing.T) {
 		t.Error("a file that isn't there was opened")
 	}
 }
-
-var _ = schemas.UID("")

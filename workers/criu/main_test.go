@@ -23,7 +23,33 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "shim" {
 		os.Exit(shim.Main(os.Args[2:]))
 	}
+	if len(os.Args) == 4 && roles[os.Args[1]] != nil {
+		os.Exit(play(os.Args[1], os.Args[2], os.Args[3]))
+	}
 	os.Exit(m.Run())
+}
+
+// roles are what the test binary can be made to do in a process of its own, with
+// a driver on a data directory.
+var roles = map[string]func(t *tester, d *Driver) error{}
+
+// tester is what a role has of a test.
+type tester struct {
+	ctx context.Context
+}
+
+func play(role, data, instance string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
+	defer cancel()
+	d, err := New(Options{Data: data, Instance: instance})
+	if err == nil {
+		err = roles[role](&tester{ctx}, d)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // open makes a driver on a data directory.

@@ -72,11 +72,11 @@ func TestTerminal(t *testing.T) {
 	}
 	s.suspend2(k)
 	k = attach(t, d, s, shim.Size{})
-	k.press("echo $a; jobs; stty size; echo second-$((1+1))\n")
+	k.press("echo $a; jobs; stty size; tty; readlink /proc/self/fd/0; echo second-$((1+1))\n")
 	s.want("second-2")
 	out := output(t, d, s.uid)
 	out = out[strings.LastIndex(out, "echo $a"):]
-	for _, want := range []string{"remembered", "Running", "sleep 1000", "40 120"} {
+	for _, want := range []string{"remembered", "Running", "sleep 1000", "40 120", "/dev/pts/0\r\n/dev/pts/0\r\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("after a resume the shell doesn't know %q: %q", want, out)
 		}

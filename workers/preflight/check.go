@@ -2,8 +2,10 @@ package preflight
 
 import (
 	"context"
+	"slices"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/tree"
 )
 
 // Options say what belongs to the session besides its processes.
@@ -27,11 +29,28 @@ type Options struct {
 // would lose or may stumble over for a moment (the warnings). Processes that end
 // while it looks are left out. An error means that it couldn't look, because of
 // ctx or of missing rights.
+//
+// The processes work on meanwhile: of a connection or a pipe made in that moment
+// it may see one end and miss the other. So what looks like that is looked at
+// again, with the processes started since, and counts only if it is still there.
 func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []string, error) {
-	facts, err := gather(ctx, pids, o)
+	first, err := gather(ctx, pids, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	blockers, warnings := Judge(facts)
-	return blockers, warnings, nil
+	if first.Watches, err = tree.Watches(ctx, pids); err != nil {
+		return nil, nil, err
+	}
+	findings, warnings := judgeAll(first)
+	if slices.ContainsFunc(findings, func(f finding) bool { return f.pair != "" }) {
+		second, err := gather(ctx, withDescendants(pids), o)
+		if err != nil {
+			return nil, nil, err
+		}
+		again, _ := judgeAll(second)
+		findings = slices.DeleteFunc(findings, func(f finding) bool {
+			return f.pair != "" && !slices.ContainsFunc(again, func(a finding) bool { return a.pair == f.pair })
+		})
+	}
+	return blockers(findings), warnings, ctx.Err()
 }

@@ -203,6 +203,36 @@ func TestNamesUnixSocketByItsName(t *testing.T) {
 	}
 }
 
+// TestLooksIntoTheSessionsNetwork has a session with a network of its own, and
+// this process keeps its own.
+func TestLooksIntoTheSessionsNetwork(t *testing.T) {
+	before, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := beginIn(t, unix.CLONE_NEWNET, "unix backlog", "")
+	if blockers, _ := s.check(t); len(blockers) > 0 {
+		t.Errorf("blockers %v, want none", blockers)
+	}
+	s = beginIn(t, unix.CLONE_NEWNET, "inherit", "", unixEnd(unix.SOCK_STREAM)(t))
+	blockers, _ := s.check(t)
+	expectOne(t, blockers, "fd 3: unix socket of another network", "--network host")
+	if after, err := os.Readlink("/proc/thread-self/ns/net"); after != before || err != nil {
+		t.Errorf("this thread is in %s (%v) now, it was in %s", after, err, before)
+	}
+}
+
+// TestSessionThatConnectsAllTheTime makes and ends connections and pipes while
+// it is looked at: their ends are all inside.
+func TestSessionThatConnectsAllTheTime(t *testing.T) {
+	s := begin(t, "churn", "")
+	for range 20 {
+		if blockers, _ := s.check(t); len(blockers) > 0 {
+			t.Fatalf("blockers %v, want none", blockers)
+		}
+	}
+}
+
 // TestNamesOtherUser expects of the machine what it can do: with
 // CAP_SYS_RESOURCE another user's processes are captured, without they are named.
 func TestNamesOtherUser(t *testing.T) {
@@ -262,7 +292,7 @@ func TestWarns(t *testing.T) {
 		{"dial", l.Addr().String(), " to " + l.Addr().String() + " will be closed", true},
 		{"netlink data", "", "fd 3: a netlink socket has something to read", false},
 		{"corked", "", "fd 3: a UDP socket holds a datagram back", false},
-		{"tcp backlog", "", "nobody has accepted the connection", false},
+		{"tcp backlog", "", "nobody has accepted the connection", true},
 	} {
 		t.Run(c.role, func(t *testing.T) {
 			s := begin(t, c.role, c.arg)

@@ -1,6 +1,10 @@
 package preflight
 
-import "github.com/diapause/diapause/workers/tree"
+import (
+	"fmt"
+
+	"github.com/diapause/diapause/workers/tree"
+)
 
 // Facts are all that Judge judges by.
 type Facts struct {
@@ -9,6 +13,8 @@ type Facts struct {
 	Mounts      map[int]bool          // ids of the mounts that the tree sees; nil if they can't be known
 	Unix        map[uint64]UnixSocket // of the session's network, by inode
 	Connections []tree.Connection
+	Watches     []tree.Watch
+	Terminals   uint64                 // the file system of the session's /dev/pts
 	GhostLimit  int64                  // bytes; 0: none
 	External    func(link string) bool // never nil
 }
@@ -27,7 +33,6 @@ type Process struct {
 	Spaces   map[string]string // kind of namespace → its own
 	Files    []File
 	Mappings []Mapping
-	Watches  []tree.Watch
 }
 
 // File is one open file of a process.
@@ -48,6 +53,9 @@ type File struct {
 	Parent int    // of a pidfd: who started that process; a zombie of the tree is known by it
 	Socket *Socket
 }
+
+// pair names what the file is one end of.
+func (f *File) pair() string { return fmt.Sprint(f.Link, " ", f.Device, " ", f.Target) }
 
 // Socket is what an open file that is a socket says about itself.
 type Socket struct {

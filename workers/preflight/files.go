@@ -160,6 +160,14 @@ func (f *File) slave() bool {
 	return f.Type == unix.S_IFCHR && f.Major >= 136 && f.Major <= 143
 }
 
+// number is that of a slave within its devpts.
+func (f *File) number() int { return int(f.Major-136)*256 + int(f.Minor) }
+
+// inside is what a terminal of the session's own devpts is called there. Its
+// link may say otherwise: it has the path by which the file was opened, which
+// for a shim is one outside the session.
+func (f *File) inside() string { return "/dev/pts/" + strconv.Itoa(f.number()) }
+
 // mappingsOf looks at what a process has mapped.
 func mappingsOf(pid int) ([]Mapping, error) {
 	all, err := tree.Mappings(pid)

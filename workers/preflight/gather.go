@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -46,10 +47,13 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	if f.Unix, err = unixSockets(o.Init); err != nil {
 		return Facts{}, fmt.Errorf("list unix sockets: %w", err)
 	}
-	if f.Connections, err = tree.Connections(pids); err != nil {
-		return Facts{}, err
+	f.dropClosed()
+	var st unix.Stat_t
+	if unix.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", o.Init), &st) == nil {
+		f.Terminals = st.Dev
 	}
-	return f, f.gatherWatches(ctx, pids)
+	f.Connections, err = tree.Connections(pids)
+	return f, err
 }
 
 // gone reports whether err says that a process or a file of it has ended.
@@ -184,18 +188,41 @@ func (f *Facts) addMounts(pid int) error {
 	return err
 }
 
-// gatherWatches sorts what inotify and fanotify descriptors watch by process.
-func (f *Facts) gatherWatches(ctx context.Context, pids []int) error {
-	all, err := tree.Watches(ctx, pids)
-	if err != nil {
-		return err
-	}
+// dropClosed forgets the unix sockets that were closed between the look at a
+// process and the kernel's list. What is still open and not in that list belongs
+// to another network.
+func (f *Facts) dropClosed() {
 	for i := range f.Processes {
-		for _, w := range all {
-			if w.PID == f.Processes[i].PID {
-				f.Processes[i].Watches = append(f.Processes[i].Watches, w)
+		p := &f.Processes[i]
+		for k := range p.Files {
+			s := p.Files[k].Socket
+			if s == nil || s.Domain != unix.AF_UNIX {
+				continue
+			}
+			if _, listed := f.Unix[s.Inode]; listed {
+				continue
+			}
+			link, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", p.PID, p.Files[k].Num))
+			if link != p.Files[k].Link {
+				p.Files[k].Socket = nil
 			}
 		}
 	}
-	return ctx.Err()
+}
+
+// withDescendants adds the processes that those of the list have started.
+func withDescendants(pids []int) []int {
+	all := slices.Clone(pids)
+	for i := 0; i < len(all); i++ {
+		threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", all[i]))
+		for _, t := range threads {
+			b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", all[i], t.Name()))
+			for _, field := range strings.Fields(string(b)) {
+				if pid, err := strconv.Atoi(field); err == nil && !slices.Contains(all, pid) {
+					all = append(all, pid)
+				}
+			}
+		}
+	}
+	return all
 }

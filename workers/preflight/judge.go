@@ -12,19 +12,46 @@ import (
 // their files, and what doesn't but should be known: what will be lost, and what
 // may stop it for a moment. It reads nothing but f.
 func Judge(f Facts) ([]driver.Blocker, []string) {
-	j := judge{Facts: f, held: holders(f)}
+	findings, warnings := judgeAll(f)
+	return blockers(findings), warnings
+}
+
+// finding is a blocker with what it depends on.
+type finding struct {
+	driver.Blocker
+	pair string // if it is one because its other end wasn't seen: what it is an end of
+}
+
+// blockers names what several processes have inherited once.
+func blockers(findings []finding) []driver.Blocker {
+	var all []driver.Blocker
+	named := map[string]bool{"": false}
+	for _, f := range findings {
+		if !named[f.pair] {
+			all = append(all, f.Blocker)
+		}
+		named[f.pair] = f.pair != ""
+	}
+	return all
+}
+
+func judgeAll(f Facts) ([]finding, []string) {
+	j := judge{Facts: f, held: holders(f), processes: map[int]*Process{}}
 	for i := range f.Processes {
+		j.processes[f.Processes[i].PID] = &f.Processes[i]
 		j.process(&f.Processes[i])
 	}
+	j.watches()
 	j.connections()
-	return j.blockers, j.warnings
+	return j.findings, j.warnings
 }
 
 type judge struct {
 	Facts
-	held     held
-	blockers []driver.Blocker
-	warnings []string
+	held      held
+	processes map[int]*Process
+	findings  []finding
+	warnings  []string
 }
 
 // held is what the tree itself has hold of, by inode or number.
@@ -64,7 +91,14 @@ func holders(f Facts) held {
 
 // block notes a blocker of a process.
 func (j *judge) block(p *Process, what, why, fix string) {
-	j.blockers = append(j.blockers, driver.Blocker{PID: p.Inside, Program: p.Comm, What: what, Why: why, Fix: fix})
+	j.findings = append(j.findings, finding{Blocker: driver.Blocker{PID: p.Inside, Program: p.Comm, What: what, Why: why, Fix: fix}})
+}
+
+// blockPair notes a blocker of a file whose other end wasn't seen in the tree.
+func (j *judge) blockPair(p *Process, f *File, is, why, fix string) {
+	j.findings = append(j.findings, finding{
+		Blocker: driver.Blocker{PID: p.Inside, Program: p.Comm, What: what(f, is), Why: why, Fix: fix}, pair: f.pair(),
+	})
 }
 
 // warn notes what is known of a process and stops nothing.
@@ -97,7 +131,6 @@ func (j *judge) process(p *Process) {
 	for i := range p.Mappings {
 		j.mapping(p, &p.Mappings[i])
 	}
-	j.watches(p)
 }
 
 // namespaces names those that aren't the session's. A mount namespace of its
@@ -116,8 +149,12 @@ func (j *judge) namespaces(p *Process) {
 const sandboxFix = "start the program without its own sandbox or container (unshare, bwrap, a browser's sandbox)"
 
 // watches names what is watched and couldn't be found again.
-func (j *judge) watches(p *Process) {
-	for _, w := range p.Watches {
+func (j *judge) watches() {
+	for _, w := range j.Watches {
+		p := j.processes[w.PID]
+		if p == nil {
+			continue
+		}
 		what := fmt.Sprintf("fd %d: %s", w.Num, strings.Trim(strings.TrimPrefix(w.Link, "anon_inode:"), "[]"))
 		switch {
 		case w.Whole:
@@ -139,16 +176,12 @@ func onKind(kind string) string {
 // connections warns of those that don't survive. Both ends of what stays inside
 // are captured.
 func (j *judge) connections() {
-	byPID := map[int]*Process{}
-	for i := range j.Processes {
-		byPID[j.Processes[i].PID] = &j.Processes[i]
-	}
 	for _, c := range j.Connections {
-		p := byPID[c.PID]
+		p := j.processes[c.PID]
 		switch {
 		case p == nil:
 		case c.Pending:
-			j.warn(p, "nobody has accepted the connection %s yet: a capture has to wait for that, or fails", c)
+			j.warn(p, "nobody has accepted the connection %s yet: it will be reset", c)
 		case !c.Inside:
 			j.warn(p, "the connection %s will be closed", c)
 		}

@@ -11,7 +11,7 @@ import (
 // file judges one open file by what it is.
 func (j *judge) file(p *Process, f *File) {
 	switch {
-	case j.External(f.Link):
+	case j.External(f.Link) || f.slave() && f.Device == j.Terminals && j.External(f.inside()):
 	case strings.HasPrefix(f.Link, "anon_inode:"):
 		j.anonymous(p, f)
 	case f.Type == unix.S_IFSOCK:
@@ -79,7 +79,7 @@ func (j *judge) pidfd(p *Process, f *File) {
 	case f.Flags&unix.O_EXCL != 0:
 		j.block(p, what(f, "pidfd of a thread"), "CRIU captures pidfds of processes only", "turn the feature off that uses it")
 	case f.Target >= 0 && !j.held.pids[f.Target] && !j.held.pids[f.Parent]:
-		j.block(p, what(f, "pidfd of a process outside the session"), "that process isn't captured with it", "let the program close it")
+		j.blockPair(p, f, "pidfd of a process outside the session", "that process isn't captured with it", "let the program close it")
 	}
 }
 
@@ -88,7 +88,7 @@ func (j *judge) pipe(p *Process, f *File) {
 	if f.Hangup || j.held.readers[f.Link] && j.held.writers[f.Link] {
 		return
 	}
-	j.block(p, what(f, f.Link), "the other end of the pipe is held by a process outside the session, and would be gone after a resume",
+	j.blockPair(p, f, f.Link, "the other end of the pipe is held by a process outside the session, and would be gone after a resume",
 		"start the program with a file in its place, or from within the session")
 }
 
@@ -118,10 +118,10 @@ const deviceFix = "let the program close the device, or start it without"
 // terminal judges the inner end of a pseudo-terminal. One whose outer end has
 // been closed is captured.
 func (j *judge) terminal(p *Process, f *File) {
-	if f.Hangup || j.held.masters[terminal{f.Device, int(f.Major-136)*256 + int(f.Minor)}] {
+	if f.Hangup || j.held.masters[terminal{f.Device, f.number()}] {
 		return
 	}
-	j.block(p, what(f, f.Link), "the terminal belongs to a process outside the session", "start the program from within the session, by attach or exec")
+	j.blockPair(p, f, f.Link, "the terminal belongs to a process outside the session", "start the program from within the session, by attach or exec")
 }
 
 // onMount finds files that were opened before the session had its own mounts,

@@ -16,6 +16,9 @@ func (j *judge) socket(p *Process, f *File) {
 	case s.Domain == unix.AF_UNIX:
 		if u, ok := j.Unix[s.Inode]; ok {
 			j.unix(p, f, u)
+		} else {
+			j.blockPair(p, f, "unix socket of another network", "it was made outside the session's network namespace",
+				"let the program close it, or start the session with --network host")
 		}
 	case s.Domain == unix.AF_NETLINK:
 		if s.Unread {
@@ -64,7 +67,7 @@ func known(protocol int) bool {
 func (j *judge) unix(p *Process, f *File, u UnixSocket) {
 	if u.Peer != 0 {
 		if !j.held.sockets[u.Peer] && !j.waiting(u.Peer) && !j.External(fmt.Sprintf("socket:[%d]", u.Peer)) {
-			j.block(p, what(f, "unix socket connected to "+j.peerName(u.Peer)), "the other end is held by a process outside the session",
+			j.blockPair(p, f, "unix socket connected to "+j.peerName(u.Peer), "the other end is held by a process outside the session",
 				"let the program close the connection, or start what it talks to within the session")
 		}
 		return
@@ -77,7 +80,7 @@ func (j *judge) unix(p *Process, f *File, u UnixSocket) {
 			}
 		}
 	case u.State == unixEstablished && u.Type != unix.SOCK_DGRAM && u.Shutdown != shutdownBoth && !j.waiting(u.Inode):
-		j.block(p, what(f, "unix socket that hasn't been accepted yet"), "who listens is a process outside the session",
+		j.blockPair(p, f, "unix socket that hasn't been accepted yet", "who listens is a process outside the session",
 			"let the program close the connection, or start what it talks to within the session")
 	}
 }

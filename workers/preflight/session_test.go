@@ -170,6 +170,12 @@ type session struct {
 // is ready. files become its number 3 and so on.
 func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 	t.Helper()
+	return beginIn(t, 0, role, arg, files...)
+}
+
+// beginIn begins it in more namespaces.
+func beginIn(t *testing.T, more uintptr, role, arg string, files ...*os.File) *session {
+	t.Helper()
 	h, err := cgroup.Open("diapause-test/" + rand.Text())
 	if err != nil {
 		t.Fatal(err)
@@ -181,7 +187,7 @@ func begin(t *testing.T, role, arg string, files ...*os.File) *session {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), "PREFLIGHT_ROLE="+role, "PREFLIGHT_ARG="+arg, "PREFLIGHT_STAGE="+t.TempDir(),
 		"PREFLIGHT_FREE_FD="+strconv.Itoa(3+len(files)))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | more}
 	cmd.ExtraFiles = files
 	in, err1 := cmd.StdinPipe()
 	out, err2 := cmd.StdoutPipe()
@@ -251,7 +257,7 @@ func (s *session) dump(t *testing.T, watched ...tree.Watch) (log string, err err
 	}
 	dir := t.TempDir()
 	cmd := exec.Command(argv[0], append(argv[1:], "dump", "--tree", fmt.Sprint(s.pid), "--images-dir", dir, "--log-file", "log", "-v4", "--leave-running",
-		"--file-locks", "--link-remap", "--ghost-limit", fmt.Sprint(ghostLimit), "--manage-cgroups=ignore", "--tcp-close",
+		"--file-locks", "--link-remap", "--ghost-limit", fmt.Sprint(ghostLimit), "--manage-cgroups=ignore", "--tcp-close", "--skip-in-flight",
 		"--external", "mnt[/]:root", "--root", fmt.Sprintf("/proc/%d/root", s.pid))...)
 	for _, w := range watched {
 		if w.Named {

@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/criu/restart"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/tree"
 )
@@ -42,6 +45,10 @@ func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump
 	if err != nil {
 		return nil, err
 	}
+	watched, err := s.watched(ctx)
+	if err != nil {
+		return nil, err
+	}
 	dump = &Dump{Warnings: append(warnings, more...)}
 	if err := s.freeze(ctx, dump); err != nil {
 		return nil, err
@@ -50,7 +57,7 @@ func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump
 		return nil, err
 	}
 	defer drop(s.place.scratch())
-	return dump, s.dump(worker, dump)
+	return dump, s.dump(worker, dump, watched)
 }
 
 func (s *session) alive() error {
@@ -68,7 +75,7 @@ func (s *session) preflight(ctx context.Context) (warnings []string, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
 	}
-	blockers, warnings, err := preflightCheck(ctx, pids, preflightOptions{
+	blockers, warnings, err := preflight.Check(ctx, pids, preflight.Options{
 		Init: s.tree.init, External: s.holds, GhostLimit: ghostLimit,
 	})
 	if err != nil {
@@ -81,6 +88,26 @@ func (s *session) preflight(ctx context.Context) (warnings []string, err error) 
 		}
 	}
 	return warnings, nil
+}
+
+// watched lists the paths that programs watch by inotify and that criu can't
+// find by itself, before anything is frozen, for the search may take its time.
+func (s *session) watched(ctx context.Context) ([]string, error) {
+	pids, err := s.group.Pids()
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+	}
+	watches, err := tree.Watches(ctx, pids)
+	if err != nil {
+		return nil, fmt.Errorf("find what session %s watches: %w", s.setup.Name, err)
+	}
+	var paths []string
+	for _, w := range watches {
+		if w.Named && w.Path != "" && !slices.Contains(paths, w.Path) {
+			paths = append(paths, w.Path)
+		}
+	}
+	return paths, nil
 }
 
 // holds reports whether the shim has the other end of what link names.
@@ -114,7 +141,7 @@ func (s *session) thaw() error {
 
 // dump runs criu. The worker gets the files at the moment when all is dumped
 // and criu still holds what only a dump has: names of files that were unlinked.
-func (s *session) dump(worker *control.Conn, d *Dump) error {
+func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 	pids, err := s.group.Pids()
 	if err != nil {
 		return fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
@@ -132,14 +159,19 @@ func (s *session) dump(worker *control.Conn, d *Dump) error {
 	if err != nil {
 		return err
 	}
+	options.IrmapScanPaths = watched
 	start := time.Now()
 	err = s.runDump(options, func() error {
 		d.DumpTook = time.Since(start)
+		if err := s.repeatCalls(); err != nil {
+			return err
+		}
 		return s.handOver(worker, d)
 	})
 	if err != nil {
 		return s.explainDump(err)
 	}
+	s.facts.save()
 	if frozen, err := s.group.State(); err != nil || !frozen {
 		return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", s.setup.Name, err)
 	}
@@ -197,6 +229,30 @@ func (s *session) emptyImages() error {
 	}
 	if err := os.Mkdir(s.place.images(), 0o700); err != nil {
 		return fmt.Errorf("empty the scratch directory: %w", err)
+	}
+	return nil
+}
+
+// repeatCalls has threads that wait in a system call wait on after a restore.
+func (s *session) repeatCalls() error {
+	log, err := os.ReadFile(filepath.Join(s.place.images(), logName))
+	if err != nil {
+		return fmt.Errorf("read criu's log: %w", err)
+	}
+	for _, tid := range restart.Interrupted(log) {
+		memory := func(before uint64, size int) ([]byte, error) {
+			f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
+			if err != nil {
+				return nil, err
+			}
+			defer f.Close()
+			b := make([]byte, size)
+			_, err = f.ReadAt(b, int64(before)-int64(size))
+			return b, err
+		}
+		if err := restart.Again(s.place.images(), within(tid), memory); err != nil {
+			return err
+		}
 	}
 	return nil
 }

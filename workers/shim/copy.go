@@ -18,8 +18,9 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// put unpacks the tar stream that the client sends below r.Path, a directory
-// inside the session. Whatever symlinks say, nothing outside it is reached.
+// put unpacks the tar stream that the client sends below r.Path, if that is a
+// directory inside the session, or as r.Path. Whatever symlinks say, nothing
+// outside that directory is reached.
 func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
 	if err := s.gate.enter(ctx); err != nil {
 		return err
@@ -30,7 +31,7 @@ func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer root.Close()
-	dir, err := openIn(root, path.Clean("/"+r.Path), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir, as, err := openTarget(root, path.Clean("/"+r.Path))
 	if err != nil {
 		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
 	}
@@ -38,10 +39,21 @@ func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
 	if err := WriteFrame(c, FrameStarted, nil); err != nil {
 		return nil
 	}
-	if err := unpack(dir, tar.NewReader(&frameReader{conn: c})); err != nil {
+	if err := unpack(dir, as, tar.NewReader(&frameReader{conn: c})); err != nil {
 		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
 	}
 	return writeJSON(c, FrameExit, driver.Exit{})
+}
+
+// openTarget opens the directory to unpack in: name itself, or else the one that
+// name lies in, with the name that what comes gets there.
+func openTarget(root *os.File, name string) (dir *os.File, as string, err error) {
+	dir, err = openIn(root, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		return dir, "", err
+	}
+	dir, err = openIn(root, path.Dir(name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	return dir, path.Base(name), err
 }
 
 // frameReader reads the client's input as a plain stream.
@@ -67,7 +79,7 @@ func (f *frameReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func unpack(dir *os.File, t *tar.Reader) error {
+func unpack(dir *os.File, as string, t *tar.Reader) error {
 	for {
 		h, err := t.Next()
 		if errors.Is(err, io.EOF) {
@@ -76,14 +88,24 @@ func unpack(dir *os.File, t *tar.Reader) error {
 		if err != nil {
 			return err
 		}
-		if err := unpackOne(dir, h, t); err != nil {
+		if err := unpackOne(dir, target(h.Name, as), h, t); err != nil {
 			return fmt.Errorf("%s: %w", h.Name, err)
 		}
 	}
 }
 
-func unpackOne(dir *os.File, h *tar.Header, content io.Reader) error {
-	name := path.Clean("/" + h.Name)[1:]
+// target is the path of an entry: its own, with as in place of its first
+// element if that is given.
+func target(name, as string) string {
+	name = path.Clean("/" + name)[1:]
+	if as == "" {
+		return name
+	}
+	_, rest, _ := strings.Cut(name, "/")
+	return path.Join(as, rest)
+}
+
+func unpackOne(dir *os.File, name string, h *tar.Header, content io.Reader) error {
 	if name == "" {
 		return nil
 	}

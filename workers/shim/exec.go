@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
 	"time"
 
@@ -94,57 +92,37 @@ func (s *session) join(c stage.Command, files []*os.File) (stage.Report, error) 
 		return stage.Report{}, err
 	}
 	defer ours.Close()
-	// Its place among the descriptors is taken by what "first" has there.
-	files = append([]*os.File{theirs, theirs}, files...)
-	cmd := s.program.stage(s.setup.Self, stage.Join, 0, files)
-	err = s.startInside(cmd)
-	theirs.Close()
+	fd, err := unix.PidfdOpen(s.tree.init, 0)
 	if err != nil {
-		return stage.Report{}, err
+		theirs.Close()
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
+	}
+	door := os.NewFile(uintptr(fd), "session")
+	waiting, gate, err := os.Pipe()
+	if err != nil {
+		theirs.Close()
+		door.Close()
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
+	}
+	cmd := s.program.join(s.setup.Self, waiting, append([]*os.File{theirs, door}, files...))
+	err = cmd.Start()
+	closeFiles([]*os.File{theirs, door, waiting})
+	if err != nil {
+		gate.Close()
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
 	}
 	var report stage.Report
-	err = s.group.Add(cmd.Process.Pid)
-	if err == nil {
-		report, err = converse(ours, stage.Config{Command: c})
+	if err = s.group.Add(cmd.Process.Pid); err == nil {
+		if _, err = gate.Write([]byte{1}); err == nil {
+			report, err = converse(ours, stage.Config{Command: c})
+		}
 	}
+	gate.Close()
 	ours.Close()
-	_ = cmd.Wait() // what it has to say, it reported
+	if waitErr := cmd.Wait(); err == nil && waitErr != nil {
+		err = fmt.Errorf("enter session %s: %w", s.setup.Name, waitErr)
+	}
 	return report, err
-}
-
-// startInside starts cmd in the session's namespaces, with no more privileges
-// than the session itself has.
-func (s *session) startInside(cmd *exec.Cmd) error {
-	done := make(chan error)
-	go func() {
-		// The thread becomes the session's and ends with this goroutine.
-		runtime.LockOSThread()
-		done <- func() error {
-			if err := enterNamespaces(s.tree.init); err != nil {
-				return fmt.Errorf("enter session %s: %w", s.setup.Name, err)
-			}
-			if err := stage.DropOnThread(); err != nil {
-				return err
-			}
-			if err := cmd.Start(); err != nil {
-				return fmt.Errorf("start a process in session %s: %w", s.setup.Name, err)
-			}
-			return nil
-		}()
-	}()
-	return <-done
-}
-
-func enterNamespaces(pid int) error {
-	fd, err := unix.PidfdOpen(pid, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	if err := unix.Unshare(unix.CLONE_FS); err != nil {
-		return err
-	}
-	return unix.Setns(fd, namespaces|unix.CLONE_NEWNET)
 }
 
 // hookWait is how long a hook may take if the session doesn't say.

@@ -143,6 +143,11 @@ func (s *session) status() (Message, error) {
 }
 
 func (s *session) stop() error {
+	// Not under criu: a capture that is under way, for a worker that is gone, is
+	// about to end.
+	s.work.Lock()
+	defer s.work.Unlock()
+	s.killed.Store(true)
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
 	return s.kill(ctx)

@@ -22,7 +22,8 @@ type place struct {
 
 func (p place) upper() string     { return filepath.Join(p.dir, "upper") }
 func (p place) root() string      { return filepath.Join(p.dir, "root") }
-func (p place) terminals() string { return filepath.Join(p.dir, "pts") }
+func (p place) terminals() string { return filepath.Join(p.stand(), "dev", "pts") }
+func (p place) stand() string     { return filepath.Join(p.dir, "stand") }
 func (p place) scratch() string   { return filepath.Join(p.dir, "scratch") }
 func (p place) middle() string    { return filepath.Join(p.dir, "middle") }
 func (p place) images() string    { return filepath.Join(p.scratch(), "criu") }
@@ -37,7 +38,7 @@ func newPlace(s Setup) (place, error) {
 	if st, err := os.Stat(p.base); err != nil || !st.IsDir() {
 		return p, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the root %s is not a directory on this host", p.base)}
 	}
-	for _, d := range []string{p.upper(), filepath.Join(p.dir, "work"), p.root(), p.terminals(), p.scratch(), p.middle()} {
+	for _, d := range []string{p.upper(), filepath.Join(p.dir, "work"), p.root(), p.stand(), p.scratch(), p.middle()} {
 		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return p, fmt.Errorf("make the session's directory: %w", err)
 		}
@@ -55,7 +56,8 @@ func (p place) mountRoot() error {
 	if names, err := os.ReadDir(p.middle()); err == nil && len(names) > 0 {
 		lower = escapeLayer(p.middle()) + ":" + lower
 	}
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off",
+	// xino gives all files one device number, by which criu finds watched ones.
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off,xino=on",
 		lower, escapeLayer(p.upper()), escapeLayer(filepath.Join(p.dir, "work")))
 	if err := unix.Mount("overlay", p.root(), "overlay", unix.MS_NODEV, options); err != nil {
 		return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
@@ -68,11 +70,25 @@ func escapeLayer(path string) string {
 	return strings.NewReplacer(`\`, `\\`, `:`, `\:`, `,`, `\,`).Replace(path)
 }
 
-func (p place) mountTerminals() error {
-	if err := unix.Mount("devpts", p.terminals(), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
-		return fmt.Errorf("mount the session's terminals: %w", err)
+// mountTerminals makes the session's devpts instance. It returns a tree of
+// mounts of its own, in which it is at dev/pts: a terminal that is opened there
+// has the same name, /dev/pts/0, for who has it open inside the session.
+func (p place) mountTerminals() (*os.File, error) {
+	fail := func(err error) error { return fmt.Errorf("mount the session's terminals: %w", err) }
+	if err := unix.Mount("tmpfs", p.stand(), "tmpfs", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=4k"); err != nil {
+		return nil, fail(err)
 	}
-	return nil
+	if err := os.MkdirAll(p.terminals(), 0o755); err != nil {
+		return nil, fail(err)
+	}
+	if err := unix.Mount("devpts", p.terminals(), "devpts", unix.MS_NOSUID|unix.MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5"); err != nil {
+		return nil, fail(err)
+	}
+	fd, err := unix.OpenTree(unix.AT_FDCWD, p.stand(), unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
+	if err != nil {
+		return nil, fail(err)
+	}
+	return os.NewFile(uintptr(fd), "terminals"), nil
 }
 
 // mountMemory mounts a file system in memory that is never swapped out: it

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim/tinyinit"
+	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
 // processes are the session's processes as a whole: its init, whose end is the end of
@@ -52,15 +52,15 @@ func (t *processes) statusPipe() (*os.File, error) {
 }
 
 func (t *processes) reports(b []byte) {
-	for ; len(b) >= tinyinit.StatusSize; b = b[tinyinit.StatusSize:] {
-		t.report(tinyinit.DecodeStatus(b))
+	for ; len(b) >= tiny.StatusSize; b = b[tiny.StatusSize:] {
+		t.report(tiny.DecodeStatus(b))
 	}
 }
 
 // maxUnclaimed bounds the reports on processes that the shim didn't start.
 const maxUnclaimed = 1024
 
-func (t *processes) report(s tinyinit.Status) {
+func (t *processes) report(s tiny.Status) {
 	t.mu.Lock()
 	pid := int(s.PID)
 	c := t.waiting[pid]

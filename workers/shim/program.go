@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -9,12 +10,17 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/stage"
+	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
 // program is this program's own file, in a form that a session which sees it run
 // can't write to.
 type program struct {
-	file *os.File
+	file  *os.File
+	enter *os.File // the program that brings it into a session
 }
 
 const ownFile = "/proc/self/exe"
@@ -27,7 +33,15 @@ func openProgram() (*program, error) {
 			return nil, fmt.Errorf("open the program's own file: %w", err)
 		}
 	}
-	return &program{f}, nil
+	code, err := tiny.Enter()
+	if err != nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: err.Error()}
+	}
+	enter, err := sealed(bytes.NewReader(code))
+	if err != nil {
+		return nil, fmt.Errorf("place a program in memory: %w", err)
+	}
+	return &program{f, enter}, nil
 }
 
 // readOnlyProgram opens it through a read-only mount that nothing else uses.
@@ -54,19 +68,24 @@ func readOnlyProgram() (*os.File, error) {
 	return f, nil
 }
 
-// sealedProgram copies it into memory that nobody can write to any more.
+// sealedProgram copies it into memory.
 func sealedProgram() (*os.File, error) {
 	own, err := os.Open(ownFile)
 	if err != nil {
 		return nil, err
 	}
 	defer own.Close()
+	return sealed(own)
+}
+
+// sealed puts a program into memory that nobody can write to any more.
+func sealed(content io.Reader) (*os.File, error) {
 	fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "program")
-	_, err = io.Copy(f, own)
+	_, err = io.Copy(f, content)
 	if err == nil {
 		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
 	}
@@ -77,16 +96,32 @@ func sealedProgram() (*os.File, error) {
 	return f, nil
 }
 
-// stage prepares a run of this program as a stage of that kind. It must be
-// started on the calling thread if that has entered other namespaces.
-func (p *program) stage(self []string, kind string, flags uintptr, files []*os.File) *exec.Cmd {
+// procPath is resolved by a new process, in the mount namespace where it executes it.
+func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
+
+// first prepares a run of this program as the first process of new namespaces.
+func (p *program) first(self []string, namespaces uintptr, files []*os.File) *exec.Cmd {
 	return &exec.Cmd{
-		// Resolved by the new process, in the mount namespace where it starts.
-		Path:        fmt.Sprintf("/proc/self/fd/%d", p.file.Fd()),
-		Args:        append(append([]string(nil), self...), "stage", kind),
-		Env:         []string{},
-		Dir:         "/",
-		ExtraFiles:  files,
-		SysProcAttr: &syscall.SysProcAttr{Cloneflags: flags, Setsid: true},
+		Path: procPath(p.file), Args: append(append([]string(nil), self...), "stage", stage.First),
+		Env: []string{}, Dir: "/", ExtraFiles: files,
+		SysProcAttr: &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true},
 	}
 }
+
+// join prepares a run of this program as a stage inside the session of which the
+// second file is a pidfd. It goes on when it reads a byte from gate.
+func (p *program) join(self []string, gate *os.File, files []*os.File) *exec.Cmd {
+	// The numbers of the files in the new process don't meet p.file's: those
+	// begin at 3 and are few, so it gets a number of its own there.
+	own := len(files) + firstExtra
+	args := []string{"enter", tiny.EnterMask(stage.Kept), fmt.Sprintf("/proc/self/fd/%d", own)}
+	args = append(append(args, self...), "stage", stage.Join)
+	return &exec.Cmd{
+		Path: procPath(p.enter), Args: args,
+		Env: []string{}, Dir: "/", Stdin: gate, ExtraFiles: append(files, p.file),
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+}
+
+// firstExtra is the number of the first of a command's extra files.
+const firstExtra = 3

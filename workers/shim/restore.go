@@ -31,10 +31,11 @@ func (s *session) restore(worker *control.Conn) error {
 		return err
 	}
 	drop(s.place.middle()) // the overlay holds it
-	if err := s.place.mountTerminals(); err != nil {
+	// Kept: without it the terminals would lose their names.
+	if s.terminals, err = s.place.mountTerminals(); err != nil {
 		return err
 	}
-	in := &inheritance{}
+	in := &inheritance{terminals: s.terminals}
 	defer in.close()
 	if err := s.reconnect(m, in); err != nil {
 		return err
@@ -79,8 +80,9 @@ func (s *session) receiveImage(worker *control.Conn) error {
 // inheritance is what criu gets in place of what the shim held when the session
 // was captured.
 type inheritance struct {
-	files []*os.File
-	list  []rpc.Inherited
+	terminals *os.File // where to open terminals
+	files     []*os.File
+	list      []rpc.Inherited
 }
 
 // firstInherited is the descriptor that criu has for the first file that
@@ -132,7 +134,7 @@ func (s *session) reconnect(m meta, in *inheritance) error {
 func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in *inheritance) error {
 	if saved.Terminal != nil {
 		t := terminals[saved.Terminal.Index]
-		slave, err := t.reopen()
+		slave, err := t.reopen(in.terminals)
 		if err != nil {
 			return err
 		}
@@ -189,6 +191,7 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 	})
 	if err == nil {
 		s.tree.init = pid
+		s.facts.save()
 		return s.limit()
 	}
 	err = s.explainRestore(err)

@@ -107,8 +107,8 @@ func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from i
 		defer cancel() // the client is gone
 		s.receiveInput(ctx, c, cmd, input)
 	}()
-	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil {
-		return nil
+	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || s.killed.Load() {
+		return nil // the end of what was killed here is not its own: the client hears nothing
 	}
 	return writeJSON(c, FrameExit, cmd.exit)
 }
@@ -183,7 +183,7 @@ func (s *session) output(ctx context.Context, c net.Conn, r Request) error {
 		// The client sends nothing: what ends this read is its going.
 		_, _, _ = ReadFrame(c)
 	}()
-	if err := sendOutput(ctx, c, s.main.log, from, false); err != nil {
+	if err := sendOutput(ctx, c, s.main.log, from, false); err != nil || s.killed.Load() {
 		return nil
 	}
 	return writeJSON(c, FrameExit, s.main.exit)

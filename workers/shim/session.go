@@ -7,26 +7,31 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/backlog"
+	"github.com/diapause/diapause/workers/shim/stage"
 )
 
 // session is what the shim is there for.
 type session struct {
-	setup   Setup
-	place   place
-	group   *cgroup.Group // of the session's processes
-	program *program
-	gate    *gate
-	tree    *processes
-	main    *command
+	setup    Setup
+	place    place
+	facts    factsCache
+	resolver []byte        // the host's resolv.conf, if the session can't see it
+	group    *cgroup.Group // of the session's processes
+	program  *program
+	gate     *gate
+	tree     *processes
+	main     *command
 
-	lock    *os.File   // held as long as the shim lives
-	joining sync.Mutex // one command joins the session at a time
+	lock      *os.File   // held as long as the shim lives
+	terminals *os.File   // what mountTerminals gave, of a session that was restored
+	joining   sync.Mutex // one command joins the session at a time
 
 	// work is held by whoever captures, thaws, stops or observes.
 	work sync.Mutex
@@ -37,7 +42,8 @@ type session struct {
 
 	generation uint64
 	pumps      sync.WaitGroup
-	stopped    chan struct{} // closed by the order to stop, when all is dead
+	killed     atomic.Bool   // ordered to stop
+	stopped    chan struct{} // closed when all is dead after that
 }
 
 func newSession(setup Setup) (*session, error) {
@@ -53,12 +59,13 @@ func newSession(setup Setup) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	resolver := stage.Resolver()
 	p, err := newPlace(setup)
 	if err != nil {
 		return nil, err
 	}
 	return &session{
-		setup: setup, place: p, group: group, program: b,
+		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, program: b,
 		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
 		epoch: setup.Epoch, stopped: make(chan struct{}),
 	}, nil

@@ -3,7 +3,10 @@ package shim
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -20,9 +23,11 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.place.mountRoot(); err != nil {
 		return err
 	}
-	if err := s.place.mountTerminals(); err != nil {
+	terminals, err := s.place.mountTerminals()
+	if err != nil {
 		return err
 	}
+	terminals.Close() // the leader opens its own, inside
 	files, err := s.mainFiles()
 	if err != nil {
 		return err
@@ -47,7 +52,29 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.begin(host); err != nil {
 		return err
 	}
-	return first.Send(stage.Go{})
+	if err := first.Send(stage.Go{}); err != nil {
+		return err
+	}
+	return s.awaitInit(first, host)
+}
+
+// awaitInit returns when the session's init has taken the place of the first
+// stage and has let the leader go: not before can the session be captured.
+func (s *session) awaitInit(first *control.Conn, leader int) error {
+	var report stage.Report
+	if _, err := first.Receive(&report); !errors.Is(err, io.EOF) {
+		return errors.Join(report.Err(), err)
+	}
+	const pause, limit = 100 * time.Microsecond, 10 * time.Second
+	for deadline := time.Now().Add(limit); ; time.Sleep(pause) {
+		// None if it has ended already.
+		if tracer := strings.TrimSpace(statusLine(leader, "TracerPid:")); tracer == "0" || tracer == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the init of session %s doesn't let its command run", s.setup.Name)
+		}
+	}
 }
 
 // mainFiles makes the leader's standard descriptors and init's status pipe, in
@@ -93,7 +120,7 @@ func (s *session) launch(files []*os.File) (*control.Conn, int, error) {
 	if s.emptyNetwork() {
 		flags |= unix.CLONE_NEWNET
 	}
-	cmd := s.program.stage(s.setup.Self, stage.First, flags, append([]*os.File{theirs}, files...))
+	cmd := s.program.first(s.setup.Self, flags, append([]*os.File{theirs}, files...))
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
@@ -127,7 +154,7 @@ func (s *session) prepare(first *control.Conn) error {
 			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.setup.Name.String()),
 		},
 		Root: s.place.root(), Terminals: s.place.terminals(), Masks: masks(s.setup),
-		Loopback: s.emptyNetwork(), Generation: generation,
+		Loopback: s.emptyNetwork(), Generation: generation, Resolver: s.resolver,
 	}
 	if s.main.tty != nil {
 		config.Command.Terminal = s.main.tty.path()

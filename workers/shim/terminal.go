@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,6 @@ type terminal struct {
 	master *os.File
 	slave  *os.File
 	index  int
-	dir    string // of its devpts
 
 	// The descriptors of the two, which stay non-blocking as File.Fd would not
 	// leave them.
@@ -46,7 +46,7 @@ func openTerminal(dir string) (*terminal, error) {
 		master.Close()
 		return nil, fmt.Errorf("open a terminal's other end: %w", err)
 	}
-	return &terminal{master: master, slave: os.NewFile(uintptr(sfd), "terminal"), index: index, dir: dir, masterFD: fd, slaveFD: sfd}, nil
+	return &terminal{master: master, slave: os.NewFile(uintptr(sfd), "terminal"), index: index, masterFD: fd, slaveFD: sfd}, nil
 }
 
 // openTerminals makes terminals with these indices, which a fresh devpts gives
@@ -86,9 +86,9 @@ func (t *terminal) close() {
 }
 
 // reopen opens the slave once more, for a program of the session: blocking, and
-// sharing nothing with the shim's own.
-func (t *terminal) reopen() (*os.File, error) {
-	fd, err := unix.Open(filepath.Join(t.dir, strconv.Itoa(t.index)), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+// sharing nothing with the shim's own. The tree is what mountTerminals returned.
+func (t *terminal) reopen(tree *os.File) (*os.File, error) {
+	fd, err := unix.Openat(int(tree.Fd()), strings.TrimPrefix(t.path(), "/"), unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open a terminal's other end: %w", err)
 	}

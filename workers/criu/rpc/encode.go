@@ -24,6 +24,7 @@ type Options struct {
 	RestoreSibling bool // rst_sibling
 	EmptyNetwork   bool // empty_ns with CLONE_NEWNET
 	External       []string
+	IrmapScanPaths []string    // where criu looks for what inotify watches and it has no handle of
 	Inherit        []Inherited // inherit_fd
 	Timeout        uint32      // seconds to wait for the freezer
 }
@@ -106,6 +107,9 @@ func (o Options) encode() []byte {
 	}
 	for _, e := range o.External {
 		m.text(37, e)
+	}
+	for _, path := range o.IrmapScanPaths {
+		m.text(36, path)
 	}
 	for _, in := range o.Inherit {
 		var fd message

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/shim/tinyinit"
+	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
 // What the session finds at fixed places.
@@ -27,7 +27,6 @@ func build(c Config) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	resolv := resolver(c.Root)
 	terminals, err := unix.OpenTree(unix.AT_FDCWD, c.Terminals, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
 		return fmt.Errorf("take the session's terminals: %w", err)
@@ -50,7 +49,7 @@ func build(c Config) error {
 	if err := hide(c.Masks); err != nil {
 		return err
 	}
-	if err := furnish(c, resolv); err != nil {
+	if err := furnish(c); err != nil {
 		return err
 	}
 	if c.Loopback {
@@ -171,23 +170,20 @@ func protect(path string) error {
 	return nil
 }
 
-// resolver reads the host's resolv.conf if it lies below /run, which the session
+// Resolver reads the host's resolv.conf if it lies below /run, which a session
 // gets anew.
-func resolver(root string) (content []byte) {
+func Resolver() []byte {
 	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	if err != nil || !strings.HasPrefix(target, "/run/") {
 		return nil
 	}
-	if _, err := os.Lstat(filepath.Join(root, "/etc/resolv.conf")); err != nil {
-		return nil
-	}
 	// Without it names can't be resolved, which is no reason not to start.
-	content, _ = os.ReadFile(target)
+	content, _ := os.ReadFile(target)
 	return content
 }
 
-func furnish(c Config, resolv []byte) error {
-	elf, err := tinyinit.ELF()
+func furnish(c Config) error {
+	elf, err := tiny.Init()
 	if err != nil {
 		return refuse("%v", err)
 	}
@@ -208,13 +204,27 @@ func furnish(c Config, resolv []byte) error {
 	if err := os.WriteFile(GenerationPath, c.Generation, 0o444); err != nil {
 		return fmt.Errorf("write the generation file: %w", err)
 	}
-	if link, err := os.Readlink("/etc/resolv.conf"); err == nil && resolv != nil {
-		if !filepath.IsAbs(link) {
-			link = filepath.Join("/etc", link)
-		}
-		if strings.HasPrefix(link, "/run/") && os.MkdirAll(filepath.Dir(link), 0o755) == nil {
-			return os.WriteFile(link, resolv, 0o644)
-		}
+	return placeResolver(c.Resolver)
+}
+
+// placeResolver puts the host's resolv.conf where the session's own symlink has
+// it.
+func placeResolver(content []byte) error {
+	link, err := os.Readlink("/etc/resolv.conf")
+	if err != nil || content == nil {
+		return nil
+	}
+	if !filepath.IsAbs(link) {
+		link = filepath.Join("/etc", link)
+	}
+	if !strings.HasPrefix(link, "/run/") {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return fmt.Errorf("place resolv.conf: %w", err)
+	}
+	if err := os.WriteFile(link, content, 0o644); err != nil {
+		return fmt.Errorf("place resolv.conf: %w", err)
 	}
 	return nil
 }

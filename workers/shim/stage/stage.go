@@ -12,7 +12,7 @@ import (
 
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
-	"github.com/diapause/diapause/workers/shim/tinyinit"
+	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
 // The descriptors that the shim hands over, in this order.
@@ -31,6 +31,7 @@ type Config struct {
 	Masks      []string `json:"masks"`      // directories inside the session to hide
 	Loopback   bool     `json:"loopback"`   // the network namespace is new: bring lo up
 	Generation []byte   `json:"generation"` // first content of the generation file
+	Resolver   []byte   `json:"resolver"`   // what Resolver gave
 }
 
 // Report is the answer: the pid of the command within the session, or why there
@@ -103,7 +104,7 @@ func first(conn *control.Conn, c Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
 		return fmt.Errorf("set oom_score_adj: %w", err)
 	}
-	if err := DropOnThread(); err != nil {
+	if err := dropOnThread(); err != nil {
 		return err
 	}
 	leader, err := c.Command.start(true)
@@ -131,7 +132,7 @@ func becomeInit(leader int) error {
 			return fmt.Errorf("redirect descriptor %d: %w", fd, err)
 		}
 	}
-	if err := unix.Dup3(statusFD, tinyinit.StatusFD, 0); err != nil {
+	if err := unix.Dup3(statusFD, tiny.StatusFD, 0); err != nil {
 		return fmt.Errorf("hand over the status pipe: %w", err)
 	}
 	err = syscall.Exec(initPath, []string{"init", strconv.Itoa(leader)}, nil)

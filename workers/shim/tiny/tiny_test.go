@@ -1,4 +1,4 @@
-package tinyinit
+package tiny
 
 import (
 	"bytes"
@@ -10,22 +10,25 @@ import (
 )
 
 func TestCodeIsWhatTheSourceAssemblesTo(t *testing.T) {
-	dir := t.TempDir()
-	object, binary := filepath.Join(dir, "init.o"), filepath.Join(dir, "init.bin")
-	for _, argv := range [][]string{
-		{"as", "--64", "-o", object, "init_amd64.s.txt"},
-		{"objcopy", "-O", "binary", "-j", ".text", object, binary},
-	} {
-		if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s(install binutils)", argv, err, out)
+	for name, code := range map[string][]byte{"init": initCode, "enter": enterCode} {
+		dir := t.TempDir()
+		source := name + "_amd64.s.txt"
+		object, binary := filepath.Join(dir, name+".o"), filepath.Join(dir, name+".bin")
+		for _, argv := range [][]string{
+			{"as", "--64", "-o", object, source},
+			{"objcopy", "-O", "binary", "-j", ".text", object, binary},
+		} {
+			if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %v\n%s(install binutils)", argv, err, out)
+			}
 		}
-	}
-	got, err := os.ReadFile(binary)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, code) {
-		t.Errorf("init_amd64.bin is not what init_amd64.s.txt assembles to: assemble it again")
+		got, err := os.ReadFile(binary)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, code) {
+			t.Errorf("%s_amd64.bin is not what %s assembles to: assemble it again", name, source)
+		}
 	}
 }
 
@@ -56,7 +59,7 @@ func TestReportsAndEndsWithItsLeader(t *testing.T) {
 
 func runInit(t *testing.T, leader string) (exit int, got []Status) {
 	t.Helper()
-	elf, err := ELF()
+	elf, err := Init()
 	if err != nil {
 		t.Fatal(err)
 	}

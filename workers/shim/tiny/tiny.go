@@ -1,12 +1,13 @@
-// Package tinyinit makes the program that is the first process of every
-// session: about two hundred bytes that reap what ends, report it, and end with
-// the leader. It is part of the session's image, so it must be small, need no
-// library and never change between hosts; nothing else belongs in it.
+// Package tiny makes the two programs of a session that are not Go: Init, its
+// first process, two hundred bytes that let the leader run, reap what ends,
+// report it, and end with the leader; and Enter, which brings one more process
+// in. Init is part of the session's image, so it must be small, need no library
+// and never change between hosts; nothing else belongs in it.
 //
-// The way through it: init_amd64.s.txt is the source, init_amd64.bin what the
-// assembler makes of it (a test does it again and compares), ELF puts a header
-// before that.
-package tinyinit
+// The way through it: each program has its source in an .s.txt, what the
+// assembler makes of that in a .bin (a test does it again and compares), and gets
+// a header from elf.
+package tiny
 
 import (
 	"bytes"
@@ -17,14 +18,17 @@ import (
 )
 
 //go:embed init_amd64.bin
-var code []byte
+var initCode []byte
+
+//go:embed enter_amd64.bin
+var enterCode []byte
 
 const (
 	headerSize  = 64 + 56 // of the file, of its one segment
 	loadAddress = 0x400000
 )
 
-// StatusFD is the descriptor to which the program writes a Status for each
+// StatusFD is the descriptor to which Init writes a Status for each
 // process it reaps.
 const StatusFD = 3
 
@@ -47,9 +51,24 @@ func DecodeStatus(b []byte) Status {
 	}
 }
 
-// ELF returns the program as an executable file. Its argument is the pid of the
-// leader in decimal. It is an error on machines that there is no code for.
-func ELF() ([]byte, error) {
+// Init returns the first process of a session as an executable file. Its argument
+// is the pid of the leader in decimal. It is an error on machines that there is
+// no code for.
+func Init() ([]byte, error) { return elf(initCode) }
+
+// EnterFD is the descriptor on which Enter gets a pidfd of a process of the
+// session.
+const EnterFD = 4
+
+// Enter returns the program that enters a session and executes another one
+// there: its arguments are a mask of capabilities as EnterMask writes it, the
+// path of the program and its arguments, argv[0] first.
+func Enter() ([]byte, error) { return elf(enterCode) }
+
+// EnterMask writes a mask of capabilities for Enter.
+func EnterMask(mask uint64) string { return fmt.Sprintf("%016x", mask) }
+
+func elf(code []byte) ([]byte, error) {
 	if runtime.GOARCH != "amd64" {
 		return nil, fmt.Errorf("sessions run on linux/amd64 only so far, this is %s", runtime.GOARCH)
 	}

@@ -1,0 +1,135 @@
+// Package restart lets threads that were captured in the middle of a waiting
+// system call wait on after their restore.
+//
+// The kernel keeps what it needs to continue such a call (poll, nanosleep, futex
+// with a time limit) in a place that nobody can read, so criu makes the call fail
+// with EINTR: without any signal, which programs that never expect one take for
+// a failure. This package changes criu's images so that the call is made again
+// from its beginning. Its time limit then counts anew, except where it is a
+// point in time.
+//
+// The way through it: Interrupted reads criu's log for the threads it happened
+// to, Again changes the image of each. It knows x86-64 alone, and leaves a thread
+// as it is wherever it isn't sure.
+package restart
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+var line = regexp.MustCompile(`Will restore (\d+) with interrupted system call`)
+
+// Interrupted lists the threads, by their host's ids, that criu's log names.
+func Interrupted(log []byte) []int {
+	var all []int
+	for _, m := range line.FindAllSubmatch(log, -1) {
+		if tid, err := strconv.Atoi(string(m[1])); err == nil {
+			all = append(all, tid)
+		}
+	}
+	return all
+}
+
+// The system calls that are continued in this way, and the one that continues.
+const (
+	poll           = 7
+	nanosleep      = 35
+	futex          = 202
+	clockNanosleep = 230
+	restartSyscall = 219
+)
+
+func waits(nr uint64) bool {
+	return nr == poll || nr == nanosleep || nr == futex || nr == clockNanosleep
+}
+
+// The fields of criu's messages, as its .proto files have them.
+const (
+	fieldThreadInfo = 2 // of core_entry, on x86
+	fieldRegisters  = 2 // of thread_info_x86
+	fieldAX         = 11
+	fieldOrigAX     = 16
+	fieldIP         = 17
+)
+
+const (
+	eintr       = -4
+	syscallSize = 2 // bytes of the instruction
+)
+
+// Again makes the thread, tid within the session, repeat its call. code reads
+// the session's memory just before an address.
+func Again(images string, tid int, code func(before uint64, size int) ([]byte, error)) error {
+	path := filepath.Join(images, fmt.Sprintf("core-%d.img", tid))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the state of thread %d: %w", tid, err)
+	}
+	changed, err := repeat(b, code)
+	if err != nil {
+		return fmt.Errorf("change the state of thread %d: %w", tid, err)
+	}
+	if changed == nil {
+		return nil
+	}
+	if err := os.WriteFile(path, changed, 0o600); err != nil {
+		return fmt.Errorf("change the state of thread %d: %w", tid, err)
+	}
+	return nil
+}
+
+const headerSize = 12 // two magic numbers, the length of the one message
+
+func repeat(file []byte, code func(uint64, int) ([]byte, error)) ([]byte, error) {
+	if len(file) < headerSize || int(binary.LittleEndian.Uint32(file[8:])) != len(file)-headerSize {
+		return nil, errors.New("the image is not one message")
+	}
+	core, err := parse(file[headerSize:])
+	if err != nil {
+		return nil, err
+	}
+	info, err := core.sub(fieldThreadInfo)
+	if err != nil {
+		return nil, err
+	}
+	regs, err := info.sub(fieldRegisters)
+	if err != nil {
+		return nil, err
+	}
+	nr, ip := regs.number(fieldOrigAX), regs.number(fieldIP)
+	if int64(regs.number(fieldAX)) != eintr {
+		return nil, nil
+	}
+	if nr == restartSyscall {
+		nr = called(ip, code)
+	}
+	if !waits(nr) {
+		return nil, nil
+	}
+	regs.setNumber(fieldAX, nr)
+	regs.setNumber(fieldIP, ip-syscallSize)
+	info.setSub(fieldRegisters, regs)
+	core.setSub(fieldThreadInfo, info)
+	body := core.encode()
+	out := append([]byte(nil), file[:8]...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
+	return append(out, body...), nil
+}
+
+// called finds which call a thread made that has been continued before, when its
+// number is gone from the registers: by the instruction that loaded it, "mov
+// eax, number", if that stands right before the call.
+func called(ip uint64, code func(uint64, int) ([]byte, error)) uint64 {
+	const size = 5 + syscallSize
+	b, err := code(ip, size)
+	if err != nil || len(b) != size || b[0] != 0xb8 || b[5] != 0x0f || b[6] != 0x05 {
+		return restartSyscall
+	}
+	return uint64(binary.LittleEndian.Uint32(b[1:]))
+}

@@ -1,0 +1,86 @@
+package restart
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"testing"
+)
+
+// image makes a core image whose thread has these registers, and other fields
+// around them.
+func image(ax, origAX, ip uint64) []byte {
+	regs := message{{tag: 1 << 3, number: 7}, {tag: fieldAX << 3, number: ax}, {tag: fieldOrigAX << 3, number: origAX}, {tag: fieldIP << 3, number: ip}, {tag: 28 << 3, number: 1}}
+	info := message{{tag: 1 << 3, number: 1 << 40}, {tag: fieldRegisters<<3 | kindBytes, bytes: regs.encode()}, {tag: 3<<3 | kind64, bytes: make([]byte, 8)}}
+	core := message{{tag: 1 << 3, number: 1}, {tag: fieldThreadInfo<<3 | kindBytes, bytes: info.encode()}, {tag: 5<<3 | kindBytes, bytes: []byte("more")}, {tag: 6<<3 | kind32, bytes: make([]byte, 4)}}
+	body := core.encode()
+	b := binary.LittleEndian.AppendUint32([]byte("magic123"), uint32(len(body)))
+	return append(b, body...)
+}
+
+const interrupted = ^uint64(3) // -EINTR
+
+func TestRepeat(t *testing.T) {
+	const ip = 0x7f0000001234
+	movPoll := []byte{0xb8, poll, 0, 0, 0, 0x0f, 0x05}
+	for name, c := range map[string]struct {
+		ax, nr uint64
+		code   []byte
+		want   uint64 // number of the call, or 0 for no change
+	}{
+		"poll":                   {interrupted, poll, nil, poll},
+		"nanosleep":              {interrupted, nanosleep, nil, nanosleep},
+		"continued poll":         {interrupted, restartSyscall, movPoll, poll},
+		"continued, unknown":     {interrupted, restartSyscall, []byte{0x90, 7, 0, 0, 0, 0x0f, 0x05}, 0},
+		"continued, unreadable":  {interrupted, restartSyscall, nil, 0},
+		"another call":           {interrupted, 0, nil, 0},
+		"not interrupted (read)": {5, 0, nil, 0},
+		"not interrupted (poll)": {1, poll, nil, 0},
+	} {
+		got, err := repeat(image(c.ax, c.nr, ip), func(before uint64, size int) ([]byte, error) {
+			if before != ip || c.code == nil {
+				return nil, errors.New("unreadable")
+			}
+			return c.code[:size], nil
+		})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var want []byte
+		if c.want != 0 {
+			want = image(c.want, c.nr, ip-2)
+		}
+		if !bytes.Equal(got, want) {
+			t.Errorf("%s: the image becomes %x, want %x", name, got, want)
+		}
+	}
+}
+
+func TestDamagedImages(t *testing.T) {
+	whole := image(interrupted, poll, 4096)
+	for n := range len(whole) {
+		if _, err := repeat(whole[:n], nil); err == nil {
+			t.Errorf("an image cut to %d bytes is taken", n)
+		}
+	}
+}
+
+func TestInterrupted(t *testing.T) {
+	got := Interrupted([]byte("(00.01) Warn  (compel/x.c:418): Will restore 71 with interrupted system call\nx\n(00.02) Warn  (compel/x.c:418): Will restore 8 with interrupted system call\n"))
+	if len(got) != 2 || got[0] != 71 || got[1] != 8 {
+		t.Errorf("Interrupted gives %v", got)
+	}
+}
+
+func FuzzRepeat(f *testing.F) {
+	f.Add(image(interrupted, poll, 4096))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		// It must not panic, and what it changes must be an image again.
+		got, err := repeat(b, func(uint64, int) ([]byte, error) { return nil, errors.New("unreadable") })
+		if err == nil && got != nil {
+			if _, err := parse(got[headerSize:]); err != nil {
+				t.Errorf("it made an image that can't be read: %v", err)
+			}
+		}
+	})
+}
