@@ -157,6 +157,7 @@ const (
 	TKill             TransitionType = "kill"
 	TIdleRule         TransitionType = "idle_rule"
 	TRemove           TransitionType = "remove"
+	TDeferred         TransitionType = "deferred" // of a deleted session: its images are needed by a fork for now
 	TRemoved          TransitionType = "removed"
 )
 

@@ -56,6 +56,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TLost:             {from: onHost, to: schemas.Failed, set: setDone},
 	schemas.TIdleRule:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Idle = t.Set.Idle }},
 	schemas.TRemove:           {from: living, to: schemas.Deleted, owner: true, set: setOp},
+	schemas.TDeferred:         {from: []schemas.State{schemas.Deleted}},
 	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
 }
 

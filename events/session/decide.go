@@ -42,8 +42,10 @@ func Decide(v *View, p Policy, now time.Time) Decision {
 
 func decideRunning(v *View, p Policy, now time.Time) Decision {
 	idle := now.Sub(v.IdleSince())
+	// What spoke of an earlier session of that name was known, too: else its last
+	// words would undo every suspend of this one.
 	d := Decision{Verdict: Leave, Evidence: schemas.Evidence{
-		Seq: v.seq, Last: v.last.What, LastAt: v.last.At, IdleMS: idle.Milliseconds(), GraceMS: p.Grace.Milliseconds(),
+		Seq: max(v.seq, v.Record.Born), Last: v.last.What, LastAt: v.last.At, IdleMS: idle.Milliseconds(), GraceMS: p.Grace.Milliseconds(),
 	}}
 	d.Blockers = blockers(v, p, now)
 	if len(d.Blockers) == 0 {
@@ -108,15 +110,25 @@ func (l Lease) describe() string {
 }
 
 // decideSuspended wakes a session for activity that came after the decision to
-// suspend it: what came earlier was known then.
-func decideSuspended(v *View, p Policy, _ time.Time) Decision {
-	if v.waking.Seq > v.Record.Seq {
-		return Decision{
-			Verdict: Wake, Reason: "activity: " + v.waking.What,
-			Evidence: schemas.Evidence{Seq: v.waking.Seq, Activity: v.waking.What},
-		}
+// suspend it: what came earlier was known then. While its frozen processes are
+// still there its worker looks after that: it has only to thaw them. After a
+// resume that failed it takes a pause, so that a client that asks and asks
+// doesn't fill the log.
+func decideSuspended(v *View, p Policy, now time.Time) Decision {
+	d := Decision{Verdict: Leave, Reason: "it sleeps until it is used", Evidence: schemas.Evidence{Seq: max(v.seq, v.Record.Born)}}
+	f := v.Record.Failure
+	pause := v.since.Add(p.Backoff)
+	switch {
+	case v.Record.Op != nil:
+		d.Reason = "its frozen processes are being removed"
+	case v.waking.Seq <= v.Record.Seq:
+	case f != nil && f.Op == schemas.OpResume && pause.After(now):
+		d.Reason, d.Next = "its last resume failed a moment ago; activity resumes it again soon", pause
+	default:
+		d.Verdict, d.Reason = Wake, "activity: "+v.waking.What
+		d.Evidence = schemas.Evidence{Seq: v.waking.Seq, Activity: v.waking.What}
 	}
-	return Decision{Verdict: Leave, Reason: "it sleeps until it is used", Evidence: schemas.Evidence{Seq: v.seq}}
+	return d
 }
 
 // Undoes reports whether activity that came during a suspend undoes it: of one

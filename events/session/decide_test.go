@@ -1,6 +1,8 @@
 package session_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,5 +163,64 @@ func TestUndoes(t *testing.T) {
 		if got := session.Undoes(schemas.Op{}, src, schemas.Activity{}, p); got != c.manual {
 			t.Errorf("%s undoes a manual suspend: %t", c.kind, got)
 		}
+	}
+}
+
+// A name that is used again: what was said of the earlier session neither keeps
+// this one awake, nor would it undo its suspend.
+func TestReusedName(t *testing.T) {
+	v := running()
+	heard(v, 5, 10, "input", "", schemas.Activity{})
+	heard(v, 6, 10, "hold", "h", schemas.Activity{TTL: schemas.Duration(time.Hour)})
+	heard(v, 9, 20, "hold", "early", schemas.Activity{TTL: schemas.Duration(2000 * time.Second)}) // before the new record is seen
+	v.See(schemas.SessionRecord{UID: "u2", Tenant: "default", Session: "work", State: schemas.Running, Class: "web", Born: 8}, at(100))
+	d := decide(v, 450)
+	if d.Verdict != session.Leave || len(d.Blockers) != 1 || !strings.Contains(d.Blockers[0].What, "hold.early") {
+		t.Fatalf("blockers %v, want the hold on the new session alone", d.Blockers)
+	}
+	v.See(schemas.SessionRecord{UID: "u3", Tenant: "default", Session: "work", State: schemas.Running, Class: "web", Born: 30}, at(3000))
+	if d := decide(v, 3300); d.Verdict != session.Suspend || d.Evidence.Seq != 30 {
+		t.Fatalf("%s on what was known up to %d, want a suspend on all up to its birth at 30", d.Verdict, d.Evidence.Seq)
+	}
+}
+
+// While a suspended session's frozen processes are there, its worker answers
+// activity; after a resume that failed there is a pause.
+func TestWakingWaits(t *testing.T) {
+	v := running()
+	rec := schemas.SessionRecord{UID: "u", Tenant: "default", Session: "work", State: schemas.Suspended, Class: "web", Op: &schemas.Op{Kind: schemas.OpReap}}
+	v.See(rec, at(400))
+	heard(v, 3, 401, "input", "", schemas.Activity{})
+	if d := decide(v, 402); d.Verdict != session.Leave {
+		t.Errorf("%s while the reap is under way", d.Verdict)
+	}
+	rec.Op = nil
+	v.See(rec, at(403))
+	if d := decide(v, 403); d.Verdict != session.Wake {
+		t.Errorf("%s after the reap", d.Verdict)
+	}
+	v.See(schemas.SessionRecord{UID: "u", State: schemas.Resuming, Seq: 3}, at(404))
+	rec.Seq, rec.Failure = 3, &schemas.Failure{Op: schemas.OpResume, Count: 3, At: t0.Add(1e6 * time.Hour)} // by a clock that is off
+	v.See(rec, at(405))
+	heard(v, 4, 406, "input", "", schemas.Activity{})
+	if d := decide(v, 406); d.Verdict != session.Leave || !d.Next.Equal(at(415)) {
+		t.Errorf("%s, next %v, right after a resume that failed", d.Verdict, d.Next)
+	}
+	if d := decide(v, 415); d.Verdict != session.Wake {
+		t.Errorf("%s after the pause", d.Verdict)
+	}
+}
+
+// Anyone may publish leases under any key: only so many are remembered, and the
+// one that ends last among them.
+func TestLeasesAreBounded(t *testing.T) {
+	v := running()
+	heard(v, 1, 1, "hold", "real", schemas.Activity{TTL: schemas.Duration(24 * time.Hour)})
+	for i := range 5000 {
+		heard(v, uint64(i+2), 2, "presence", fmt.Sprint("k", i), schemas.Activity{TTL: schemas.Duration(time.Hour)})
+	}
+	d := decide(v, 1000)
+	if len(d.Blockers) > 200 || !slices.ContainsFunc(d.Blockers, func(b schemas.WaitingFor) bool { return b.What == "hold.real" }) {
+		t.Errorf("%d leases are remembered, or the hold isn't among them", len(d.Blockers))
 	}
 }

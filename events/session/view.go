@@ -46,11 +46,17 @@ type Lease struct {
 
 // See takes in a revision of the record, seen at now.
 func (v *View) See(r schemas.SessionRecord, now time.Time) {
-	if v.Record.UID != "" && r.UID != v.Record.UID {
-		*v = View{HeardSince: v.HeardSince}
+	if r.UID != v.Record.UID {
+		// A new session. What was heard of it may have come before its record.
+		v.since = time.Time{}
+		for _, m := range []*Mark{&v.last, &v.waking} {
+			if m.Seq <= r.Born {
+				*m = Mark{}
+			}
+		}
 	}
 	maps.DeleteFunc(v.leases, func(_ string, l Lease) bool { return l.Seq <= r.Born })
-	if r.State != v.Record.State {
+	if r.State != v.Record.State || v.since.IsZero() {
 		v.since = now
 	}
 	v.Record = r
@@ -102,6 +108,23 @@ func (v *View) lease(mark Mark, m Message) {
 		v.leases = map[string]Lease{}
 	}
 	v.leases[mark.What] = l
+	if len(v.leases) > maxLeases {
+		v.dropLease()
+	}
+}
+
+// maxLeases bounds the leases that are remembered of one session: anyone may
+// publish under any key. The ones that end last are kept, and those decide.
+const maxLeases = 128
+
+func (v *View) dropLease() {
+	first := ""
+	for key, l := range v.leases {
+		if first == "" || l.Until.Before(v.leases[first].Until) {
+			first = key
+		}
+	}
+	delete(v.leases, first)
 }
 
 // IdleSince is when the session's grace began: at the last activity that

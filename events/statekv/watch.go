@@ -34,10 +34,11 @@ func (s *Store) Log(ctx context.Context, fn func(Versioned) error) error {
 	if info.State.Msgs == 0 {
 		return nil
 	}
-	ctx, stop := context.WithCancel(ctx)
+	all := false
+	read, stop := context.WithCancel(ctx)
 	defer stop()
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+	err = stream.Consume(read, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		v, err := decode(msg.Data(), meta.Sequence.Stream)
 		if err != nil {
 			return fmt.Errorf("%s: %w", msg.Subject(), err)
@@ -46,8 +47,13 @@ func (s *Store) Log(ctx context.Context, fn func(Versioned) error) error {
 			return err
 		}
 		if meta.Sequence.Stream >= info.State.LastSeq {
+			all = true
 			stop()
 		}
 		return nil
 	}, func() {}, func() {})
+	if err == nil && !all {
+		err = fmt.Errorf("read the log: %w", ctx.Err()) // cut short is not the whole
+	}
+	return err
 }

@@ -28,6 +28,9 @@ type Heard struct {
 func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Heard)) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
 	s, err := js.Stream(ctx, n.Activity())
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
@@ -60,10 +63,16 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (session.Message, erro
 // when the server has not been heard for a while.
 func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
 	c, err := s.OrderedConsumer(ctx, cfg)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
 	}
 	info, err := c.Info(ctx)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
 	}
@@ -107,6 +116,9 @@ func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsu
 // seq, until ctx ends.
 func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Name, seq uint64, fn func(session.Message)) error {
 	s, err := js.Stream(ctx, n.Activity())
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}

@@ -33,8 +33,15 @@ func (b *board) put(v statekv.Versioned) {
 	for w := range b.waiting[v.Name()] {
 		select {
 		case w.ch <- v:
-		default: // too slow for its buffer: it reads the record itself when it wakes
+			continue
+		default:
 		}
+		// Too slow for its buffer: the oldest makes room, as the last word counts.
+		select {
+		case <-w.ch:
+		default:
+		}
+		w.ch <- v // put alone sends, and there is room now
 	}
 }
 

@@ -42,7 +42,7 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
 	}
-	return s.create(ctx, to, req, fresh, t)
+	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error { return s.stillThere(ctx, req, v, fork) })
 }
 
 // free refuses a name that is taken, before anything is done for it.
@@ -75,14 +75,13 @@ func (s *Server) captured(ctx context.Context, n schemas.Name, req schemas.Reque
 
 // stillThere undoes a fork whose origin was deleted while it was made: its
 // images may be gone.
-func (s *Server) stillThere(ctx context.Context, req schemas.Request, fork statekv.Versioned) error {
-	n, err := name(req.Name)
-	if err != nil {
-		return err
-	}
-	_, err = s.get(ctx, n)
-	if err == nil {
+func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fork statekv.Versioned) error {
+	now, err := s.get(ctx, origin.Name())
+	if err == nil && now.UID == origin.UID {
 		return nil
+	}
+	if err == nil {
+		err = refused("session %s was deleted and made anew while it was forked", origin.Name())
 	}
 	op, operr := s.newOp(ctx, schemas.OpRemove)
 	if operr != nil {

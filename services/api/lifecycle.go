@@ -90,7 +90,7 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, err
 	}
 	t := schemas.Transition{Type: schemas.TRun, Reason: "asked to run " + r.Program, Set: schemas.Set{Op: op, Idle: r.Idle}}
-	out, err := s.create(ctx, n, req, fresh, t)
+	out, err := s.create(ctx, n, req, fresh, t, nil)
 	if err != nil {
 		return nil, errors.Join(err, s.forgetUnborn(ctx, n, req))
 	}
@@ -110,7 +110,8 @@ func (s *Server) forgetUnborn(ctx context.Context, n schemas.Name, req schemas.R
 }
 
 // create makes a session's record under a free name and waits until it runs.
-func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition) (any, error) {
+// check, if given, has a last look once the record is made.
+func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
 	prev, err := s.Records.Get(ctx, n)
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return nil, err
@@ -119,7 +120,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 		return nil, refused("session %s exists and is %s; `diapause rm %s` removes it", n, prev.State, n)
 	}
 	if prev.Op != nil {
-		return nil, refused("the last session of the name %s is still being removed; try again in a moment", n)
+		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
 	}
 	host, driver, err := s.place(ctx, fresh.Driver)
 	if err != nil {
@@ -137,8 +138,8 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	if err != nil {
 		return nil, err
 	}
-	if t.Type == schemas.TForkNew {
-		if err := s.stillThere(ctx, req, v); err != nil {
+	if check != nil {
+		if err := check(v); err != nil {
 			return nil, err
 		}
 	}
@@ -288,6 +289,7 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		switch {
 		case v.State == schemas.Running:
 			return schemas.ViewOf(v.SessionRecord), nil
+		case v.State == schemas.Suspended && v.Op != nil: // activity may still revive it, a resume takes longer
 		case v.State == schemas.Starting, v.State == schemas.Resuming:
 			got, err := await(ctx, ch, s.untilRunning(v))
 			return schemas.ViewOf(got.SessionRecord), err
@@ -335,7 +337,14 @@ func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas
 // restart starts a session's command anew; what it had in memory stays in its
 // snapshots.
 func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Request) (any, error) {
+	ch, stop := s.board.follow(n)
+	defer stop()
 	v, err := s.get(ctx, n)
+	if err == nil && v.State == schemas.Suspended && v.Op != nil {
+		if _, err = await(ctx, ch, untilSuspended(v)); err == nil {
+			v, err = s.get(ctx, n)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -347,8 +356,6 @@ func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Reques
 		return nil, err
 	}
 	op.Boot = "clean"
-	ch, stop := s.board.follow(n)
-	defer stop()
 	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start anew", Set: schemas.Set{Op: op}})
 	if err != nil {
 		return nil, err
@@ -435,7 +442,7 @@ func (s *Server) end(ctx context.Context, req schemas.Request, kind string, t sc
 			return nil, err
 		}
 		w, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
-			return when(w.Version > v.Version && w.Op == nil), nil
+			return when(w.Version > v.Version && (w.Op == nil || w.Transition.Type == schemas.TDeferred)), nil
 		})
 		if errors.Is(err, context.DeadlineExceeded) {
 			return nil, &schemas.APIError{Code: schemas.CodeTimeout,

@@ -135,6 +135,7 @@ func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, stri
 	slices.SortFunc(keys, func(a, b string) int { // our own host first
 		return cmp.Or(-cmp.Compare(btoi(a == string(s.Host)), btoi(b == string(s.Host))), cmp.Compare(a, b))
 	})
+	var best schemas.Host
 	for _, key := range keys {
 		e, err := kv.Get(ctx, key)
 		if err != nil {
@@ -144,11 +145,13 @@ func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, stri
 		if err := json.Unmarshal(e.Value(), &h); err != nil {
 			return "", "", fmt.Errorf("read host %s: %w", key, err)
 		}
-		for _, fp := range h.Fingerprints {
-			if driver == "" || fp.Driver == driver {
-				return h.Host, fp.Driver, nil
-			}
+		// Of the others the one that was heard of last is the likeliest to be there.
+		if better := best.Host == "" || best.Host != s.Host && h.Seen.After(best.Seen); better && canRun(h, driver) != "" {
+			best = h
 		}
+	}
+	if best.Host != "" {
+		return best.Host, canRun(best, driver), nil
 	}
 	if driver == "" {
 		return "", "", failed("no host can run sessions; `diapause doctor` on the host says why")
@@ -161,6 +164,17 @@ func btoi(b bool) int {
 		return 1
 	}
 	return 0
+}
+
+// canRun names the driver that a session gets on a host: the one that is asked
+// for, or any; none if the host lacks it.
+func canRun(h schemas.Host, driver string) string {
+	for _, fp := range h.Fingerprints {
+		if driver == "" || fp.Driver == driver {
+			return fp.Driver
+		}
+	}
+	return ""
 }
 
 // Audit is what folding the log found.

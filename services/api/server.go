@@ -102,10 +102,18 @@ func (s *Server) answer(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("register the API: %w", err)
 	}
+	var mu sync.Mutex // a request may still come after Stop
+	var stopping bool
 	var wg sync.WaitGroup
 	group := svc.AddGroup(schemas.SubjectAPI)
 	for verb, h := range s.verbs() {
 		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			if stopping {
+				s.fail(r, context.Canceled)
+				return
+			}
 			wg.Go(func() { s.handle(ctx, verb, h, r) })
 		}))
 		if err != nil {
@@ -115,6 +123,9 @@ func (s *Server) answer(ctx context.Context) error {
 	close(s.ready)
 	<-ctx.Done()
 	err = svc.Stop()
+	mu.Lock()
+	stopping = true
+	mu.Unlock()
 	wg.Wait()
 	if err != nil && !s.NC.IsClosed() {
 		return fmt.Errorf("unregister the API: %w", err)
@@ -168,6 +179,10 @@ func coded(err error) *schemas.APIError {
 		return &schemas.APIError{Code: schemas.CodeNoSession, Text: err.Error()}
 	case errors.Is(err, session.ErrIllegal):
 		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error()}
+	case errors.Is(err, statekv.ErrConflict):
+		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error() + " in the same moment; try again"}
+	case errors.Is(err, context.Canceled):
+		return &schemas.APIError{Code: schemas.CodeFailed, Text: "Diapause is being stopped; what was begun goes on when it is up again"}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &schemas.APIError{Code: schemas.CodeTimeout, Text: "it takes longer than it was given; what was begun goes on, see `diapause show`"}
 	}

@@ -65,9 +65,16 @@ func (a *actors) start(n schemas.Name) {
 	go a.run(a.ctx, n)
 }
 
+// The pauses of an actor whose work fails.
+const (
+	firstPause = 200 * time.Millisecond
+	maxPause   = 5 * time.Second
+)
+
 func (a *actors) run(ctx context.Context, n schemas.Name) {
 	defer a.wg.Done()
-	for pause := 200 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
+	pause := firstPause
+	for {
 		err := a.drive(ctx, n)
 		if ctx.Err() != nil {
 			return
@@ -79,8 +86,10 @@ func (a *actors) run(ctx context.Context, n schemas.Name) {
 			case <-ctx.Done():
 				return
 			}
+			pause = min(2*pause, maxPause)
 			continue
 		}
+		pause = firstPause
 		a.mu.Lock()
 		again := a.busy[n]
 		if a.busy[n] = false; !again {

@@ -27,6 +27,7 @@ var (
 // returns nil when there is nothing left to do; an error means that it has to
 // be called again.
 func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
+	var last statekv.Revision
 	for {
 		rec, err := w.Records.Get(ctx, n)
 		if errors.Is(err, statekv.ErrNoSession) {
@@ -45,7 +46,9 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 			return nil
 		}
 		err = w.step(ctx, rec)
-		if errors.Is(err, errMoved) || errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal) {
+		moved := errors.Is(err, errMoved) || errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal)
+		if moved && rec.Rev != last { // the same one again would be a circle
+			last = rec.Rev
 			w.Log.Debug("the record moved on", "session", n.String(), "err", err)
 			continue
 		}
@@ -60,6 +63,10 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 
 // step claims the record's op and does it.
 func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
+	if _, err := w.driverFor(rec.SessionRecord); err != nil && ends(rec.Op.Kind) {
+		w.Log.Error("a session can't be ended yet", "session", rec.Name().String(), "err", err)
+		return errLater
+	}
 	if rec.Op.Claim != w.claim || rec.Op.Kind == schemas.OpResume { // attempts of a resume are counted
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TClaimed, Reason: "host " + string(w.Host) + " works on it", Set: schemas.Set{Claim: w.claim},
@@ -84,6 +91,22 @@ func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
 		return w.remove(ctx, rec)
 	}
 	return fmt.Errorf("session %s: op of unknown kind %q; is this worker older than the scheduler?", rec.Name(), rec.Op.Kind)
+}
+
+// ends reports whether an op only removes processes: without its driver it has to
+// wait, while the others fail.
+func ends(kind string) bool {
+	return kind == schemas.OpReap || kind == schemas.OpKill || kind == schemas.OpRemove
+}
+
+// beginning gives the context for the swap that comes before a session's first
+// instruction: a worker that is being stopped waits for its answer, since half an
+// answer would cost the session its place.
+func beginning(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 }
 
 // swapOwned makes a transition that belongs to rec's op. If someone else has

@@ -21,6 +21,9 @@ func (w *Worker) consumeCommands(ctx context.Context) error {
 	c, err := w.JS.CreateOrUpdateConsumer(ctx, w.Names.Commands(), jetstream.ConsumerConfig{
 		Durable: "worker-" + string(w.Host), FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
 	})
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
 	}
@@ -90,15 +93,14 @@ func (w *Worker) watchExits(ctx context.Context, name string, d driver.Watcher) 
 // is there.
 func (w *Worker) sweep(ctx context.Context) error {
 	for tick := time.NewTicker(w.Sweep); ; {
-		n := w.observedCount()
-		if err := w.announce(ctx, n); err != nil && ctx.Err() == nil {
-			w.Log.Warn("host not announced", "err", err)
-		}
 		select {
 		case <-ctx.Done():
 			tick.Stop()
 			return nil
 		case <-tick.C:
+		}
+		if err := w.announce(ctx, w.observedCount()); err != nil && ctx.Err() == nil {
+			w.Log.Warn("host not announced", "err", err)
 		}
 		if err := w.wakeAll(ctx); err != nil && ctx.Err() == nil {
 			w.Log.Warn("sweep failed", "err", err)

@@ -36,12 +36,16 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) 
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return err
 	}
-	if err == nil && rec.UID == i.UID && rec.Host == w.Host {
+	if err == nil && rec.UID == i.UID && rec.Host == w.Host && (rec.State != schemas.Deleted || rec.Op != nil) {
 		w.Log.Info("found", "session", i.Name.String(), "state", i.State, "record", rec.State)
 		return nil
 	}
 	w.Log.Warn("removing what no record knows", "session", i.Name.String(), "uid", i.UID)
-	return d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: max(i.Epoch, rec.Epoch)})
+	if err := d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: i.Epoch}); err != nil {
+		// It must not keep the other sessions from being found.
+		w.Log.Error("what no record knows is still there", "session", i.Name.String(), "uid", i.UID, "err", err)
+	}
+	return nil
 }
 
 // wakeAll makes an actor look at each record of this host.
@@ -49,7 +53,7 @@ func (w *Worker) wakeAll(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	return w.Records.Watch(ctx, func(v statekv.Versioned) {
-		if v.Host == w.Host {
+		if v.Host == w.Host && (v.State != schemas.Deleted || v.Op != nil) {
 			w.actors.wake(v.Name())
 		}
 	}, stop)
@@ -57,12 +61,13 @@ func (w *Worker) wakeAll(ctx context.Context) error {
 
 // reconcile compares the record with the host before its op is driven: a session
 // that ended is recorded as such, one that should run and doesn't is lost, one
-// that runs frozen for no reason goes on, and an idle suspend that a restart
-// interrupted is given up, since nobody could be heard meanwhile.
+// that is frozen for no reason goes on, what is left of one that is over goes,
+// and an idle suspend that a restart interrupted is given up, since nobody could
+// be heard meanwhile.
 func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	d, err := w.driverFor(rec.SessionRecord)
 	if err != nil {
-		return err
+		return nil // its op says so, if it has one
 	}
 	i, err := d.Inspect(ctx, rec.UID)
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
@@ -75,12 +80,10 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	case rec.State == schemas.Running && !here, rec.State == schemas.Suspending && !here:
 		return w.missing(ctx, rec)
 	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
-		return d.Thaw(ctx, fenceOf(rec.SessionRecord))
+		return w.thaw(ctx, d, *rec)
 	case interrupted(rec.SessionRecord, w.claim) && rec.Op.Idle && rec.State == schemas.Suspending:
 		return w.giveUp(ctx, d, rec)
-	case interrupted(rec.SessionRecord, w.claim) && i.State == driver.Frozen && rec.State != schemas.Suspended:
-		return d.Thaw(ctx, fenceOf(rec.SessionRecord))
-	case over(rec.SessionRecord) && here:
+	case here && (over(rec.SessionRecord) || rec.State == schemas.Starting):
 		return d.Stop(ctx, fenceOf(rec.SessionRecord))
 	}
 	return nil
@@ -131,15 +134,23 @@ func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {
 	return err
 }
 
+// giveUp ends a suspend that another process of this host began. Its last swap
+// may still be on the way, so the record comes before the thaw.
 func (w *Worker) giveUp(ctx context.Context, d driver.Driver, rec *statekv.Versioned) error {
-	if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil {
-		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
-	}
 	next, err := w.swapOwned(ctx, *rec, schemas.Transition{
 		Type: schemas.TSuspendAborted, Reason: "the worker was restarted, and nobody could be heard meanwhile",
 	})
-	if err == nil {
-		*rec = next
+	if err != nil {
+		return err
 	}
-	return err
+	*rec = next
+	return w.thaw(ctx, d, next)
+}
+
+func (w *Worker) thaw(ctx context.Context, d driver.Driver, rec statekv.Versioned) error {
+	err := d.Thaw(ctx, fenceOf(rec.SessionRecord))
+	if err != nil && !errors.Is(err, driver.ErrNotHere) {
+		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
+	}
+	return nil
 }

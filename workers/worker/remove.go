@@ -29,8 +29,6 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	if pinned != "" {
-		// The sweep comes back to it.
-		w.Log.Info("keeping the images of a deleted session", "session", rec.Name().String(), "needed by", pinned)
 		return w.waitForFork(ctx, rec, pinned)
 	}
 	if rec.Lineage != "" {
@@ -71,13 +69,20 @@ func (w *Worker) deleteImages(ctx context.Context, r schemas.SessionRecord) erro
 // writes its record before it reads this one's, and this one says deleted
 // before the forks' are read here: one of the two sees the other.
 func (w *Worker) pinned(ctx context.Context, r schemas.SessionRecord) (by string, err error) {
-	ctx, stop := context.WithCancel(ctx)
+	all := false
+	watch, stop := context.WithCancel(ctx)
 	defer stop()
-	err = w.Records.Watch(ctx, func(v statekv.Versioned) {
+	err = w.Records.Watch(watch, func(v statekv.Versioned) {
 		if v.UID != r.UID && v.State != schemas.Deleted && needs(v.SessionRecord, r) {
 			by = v.Name().String()
 		}
-	}, stop)
+	}, func() {
+		all = true
+		stop()
+	})
+	if err == nil && !all {
+		err = fmt.Errorf("look for forks of session %s: %w", r.Name(), ctx.Err())
+	}
 	return by, err
 }
 
@@ -97,8 +102,17 @@ func needs(fork, origin schemas.SessionRecord) bool {
 	return false
 }
 
-// waitForFork ends the actor's work for now, leaving the op for the sweep.
+// waitForFork ends the actor's work for now, leaving the op for the sweep. The
+// log says so once.
 func (w *Worker) waitForFork(ctx context.Context, rec statekv.Versioned, by string) error {
-	w.event(ctx, rec.SessionRecord, "deferred", "its images stay until session %s has an image of its own", by)
+	if rec.Transition.Type == schemas.TDeferred {
+		return errLater
+	}
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+		Type: schemas.TDeferred, Reason: "its processes are gone, its images stay until session " + by + " has an image of its own",
+	})
+	if err != nil {
+		return err
+	}
 	return errLater
 }

@@ -24,10 +24,6 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return w.resumeFailed(ctx, rec, err)
 	}
-	// What an earlier attempt, or the suspended tree, left here goes first.
-	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
-		return w.resumeFailed(ctx, rec, err)
-	}
 	next, err := w.restore(ctx, rec, d)
 	begun := next.Rev != rec.Rev
 	rec = next
@@ -59,6 +55,10 @@ func transient(err error) bool {
 // that wasn't made.
 func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver) (statekv.Versioned, error) {
 	began := time.Now()
+	// What an earlier attempt, or the suspended tree, left here goes first.
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return rec, fmt.Errorf("remove what is left of session %s here: %w", rec.Name(), err)
+	}
 	spec, err := w.spec(rec.SessionRecord)
 	if err != nil {
 		return rec, err
@@ -78,6 +78,8 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	}
 	out := rec
 	_, err = d.Restore(ctx, fenceOf(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+		ctx, done := beginning(ctx)
+		defer done()
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
 			Set: schemas.Set{Size: &schemas.Sizes{

@@ -21,6 +21,8 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 	}
 	begun := false
 	_, err = d.Start(ctx, fenceOf(rec.SessionRecord), spec, func(ctx context.Context) error {
+		ctx, done := beginning(ctx)
+		defer done()
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts"})
 		if err == nil {
 			rec, begun = next, true
@@ -31,7 +33,7 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 	case err == nil:
 		w.Log.Info("started", "session", rec.Name().String())
 		return nil
-	case errors.Is(err, errMoved), ctx.Err() != nil:
+	case ctx.Err() != nil, errors.Is(err, errMoved), errors.Is(err, statekv.ErrUnknown):
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)

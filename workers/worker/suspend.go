@@ -30,6 +30,13 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return w.captureFailed(ctx, rec, nil, err)
 	}
+	// What froze it was interrupted, and this op is ours since: hooks and the
+	// preflight want it running.
+	if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Frozen {
+		if err := w.thaw(ctx, d, rec); err != nil {
+			return err
+		}
+	}
 	var img taken
 	err = w.guarded(ctx, rec, func(ctx context.Context) error {
 		img, err = w.writeImage(ctx, rec, d)
@@ -121,15 +128,21 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 	if errors.Is(cause, errMoved) {
 		return cause // what the record says now decides, reconcile thaws if it says running
 	}
+	var frozen error // the record comes all the same, and then the thaw is tried again
 	if d != nil {
-		if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil && !errors.Is(err, driver.ErrNotHere) {
-			return fmt.Errorf("thaw session %s after %q: %w", rec.Name(), cause, err)
-		}
+		frozen = w.thaw(ctx, d, rec)
 	}
+	if _, err := w.swapOwned(ctx, rec, w.whyNot(ctx, rec, cause)); err != nil {
+		return err
+	}
+	return frozen
+}
+
+// whyNot is the transition of a capture that came to nothing.
+func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error) schemas.Transition {
 	var u undone
 	if errors.As(cause, &u) {
-		_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TSuspendAborted, Reason: u.Error(), Evidence: u.evidence()})
-		return err
+		return schemas.Transition{Type: schemas.TSuspendAborted, Reason: u.Error(), Evidence: u.evidence()}
 	}
 	kind, t := schemas.OpSuspend, schemas.TSuspendFailed
 	if rec.Op.Kind == schemas.OpCheckpoint {
@@ -140,18 +153,18 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 		count += f.Count
 	}
 	w.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: failure(kind, cause, count)}})
-	return err
+	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: failure(kind, cause, count)}}
 }
 
 func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, img taken) error {
-	if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil {
-		return fmt.Errorf("thaw session %s after its checkpoint: %w", rec.Name(), err)
-	}
+	frozen := w.thaw(ctx, d, rec)
 	_, err := w.swapOwned(ctx, rec, schemas.Transition{
 		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
 	})
-	return err
+	if err != nil {
+		return err
+	}
+	return frozen // the next look at the record tries again
 }
 
 // reap kills what an image has replaced, unless activity came since: then the
@@ -180,7 +193,7 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 	} else if err != nil {
 		return false, err
 	}
-	late, err := stream.Since(ctx, w.JS, w.Names, rec.Name(), rec.Op.Seq)
+	late, err := stream.Since(ctx, w.JS, w.Names, rec.Name(), heardUpTo(rec))
 	if err != nil {
 		return false, err
 	}

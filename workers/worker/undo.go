@@ -37,7 +37,8 @@ func (w *Worker) guarded(ctx context.Context, rec statekv.Versioned, work func(c
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.onRevision(rec.Name(), func(now notified) {
-		if now.UID != rec.UID || now.Epoch > rec.Epoch {
+		// The watch may still be delivering what came before.
+		if now.Version > rec.Version && !sameWork(now.SessionRecord, rec.SessionRecord) {
 			cancel(fmt.Errorf("session %s: %w: now %s, epoch %d", rec.Name(), errMoved, now.State, now.Epoch))
 		}
 	})
@@ -59,7 +60,7 @@ func (w *Worker) guarded(ctx context.Context, rec statekv.Versioned, work func(c
 
 func (w *Worker) listen(ctx context.Context, rec statekv.Versioned, cancel context.CancelCauseFunc) error {
 	policy := policyOf(rec.SessionRecord)
-	err := stream.Watch(ctx, w.JS, w.Names, rec.Name(), rec.Op.Seq, func(m session.Message) {
+	err := stream.Watch(ctx, w.JS, w.Names, rec.Name(), heardUpTo(rec), func(m session.Message) {
 		if session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
 			cancel(undone{m})
 		}
@@ -70,6 +71,10 @@ func (w *Worker) listen(ctx context.Context, rec statekv.Versioned, cancel conte
 	}
 	return err
 }
+
+// heardUpTo is the last activity that the op's decision knew, and none of an
+// earlier session of that name.
+func heardUpTo(rec statekv.Versioned) uint64 { return max(rec.Op.Seq, rec.Born) }
 
 func (w *Worker) onRevision(n schemas.Name, fn func(notified)) {
 	w.mu.Lock()

@@ -86,11 +86,18 @@ func (w *Worker) Ready() <-chan struct{} { return w.ready }
 // Serve runs the worker until ctx ends, and returns when all that it started
 // has stopped. Sessions go on.
 func (w *Worker) Serve(ctx context.Context) error {
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return w.actors.serve(ctx) })
-	if err := w.recover(ctx); err != nil && ctx.Err() == nil {
+	if err := w.recover(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
 		return fmt.Errorf("recover the sessions of host %s: %w", w.Host, err)
 	}
+	// Whoever sees it ready may ask for a session to be placed on it.
+	if err := w.announce(ctx, 0); err != nil && ctx.Err() == nil {
+		w.Log.Warn("host not announced", "err", err)
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.actors.serve(ctx) })
 	g.Go(func() error { return w.consumeCommands(ctx) })
 	g.Go(func() error { return w.watchRecords(ctx) })
 	for name, d := range w.Drivers {

@@ -1,11 +1,251 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/services/doctor"
+	"github.com/diapause/diapause/workers/canary"
+	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/criu"
+	"github.com/diapause/diapause/workers/driver"
 )
 
+const doctorHelp = `Find out whether this machine can run Diapause, by trying everything that it takes:
+mounts and namespaces, cgroups, the object store, NATS JetStream, and a canary, a
+small session that is really dumped and restored. For each thing that is wrong it
+says what to do; what depends on it is skipped. It works before the first
+"diapause up" and beside a running one, and changes nothing that lasts.
+
+Exit code 0: Diapause can run here, maybe with warnings; 1: it can't.`
+
+// canaryWord on the command line makes this program the canary's.
+const canaryWord = "canary-program"
+
+// canaryProgram runs the canary's program, if args ask for it.
+func canaryProgram(args []string) (code int, ok bool) {
+	if len(args) > 0 && args[0] == canaryWord {
+		return canary.Program(args[1:]), true
+	}
+	return 0, false
+}
+
+type doctorFlags struct {
+	listen, nats string
+	asJSON       bool
+}
+
 func doctorCommand(c *client) *cobra.Command {
-	return &cobra.Command{Use: "doctor", RunE: func(*cobra.Command, []string) error { return errors.New("x") }}
+	var f doctorFlags
+	cmd := &cobra.Command{
+		Use: "doctor", Short: "Find out whether this machine can run Diapause", Long: doctorHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), c, f) },
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address that the embedded NATS server is to have")
+	fl.StringVar(&f.nats, "nats", "", "check the NATS server at this URL instead (as --url), with --creds")
+	fl.BoolVar(&f.asJSON, "json", false, "print the findings as JSON")
+	return cmd
+}
+
+func examine(ctx context.Context, c *client, f doctorFlags) (err error) {
+	scratch, err := doctor.NewScratch(c.data, reclaim)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, scratch.Close()) }()
+	checks := doctorChecks(c, f, scratch)
+	tell := func(doctor.Finding) {}
+	if !f.asJSON {
+		tell = doctor.TextWriter(os.Stdout, checks)
+	}
+	report, err := doctor.Run(ctx, version, checks, tell)
+	if err != nil {
+		return err
+	}
+	if f.asJSON {
+		err = printJSON(report)
+	} else {
+		_, err = fmt.Println("\n" + report.Summary())
+	}
+	if err == nil && !report.OK {
+		return exitStatus(exitFailed)
+	}
+	return err
+}
+
+func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch) []doctor.Check {
+	server := doctor.Server{URL: f.nats, Creds: c.creds, Data: c.data}
+	if server.URL == "" {
+		server.URL = c.url
+	}
+	return []doctor.Check{
+		doctor.Kernel(), doctor.Privileges(), doctor.Capabilities(), doctor.OtherUsers(), doctor.Clock(),
+		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
+		doctor.Namespaces(), doctor.Overlay(scratch), doctor.Swap(scratch), checkCgroups(),
+		checkCriu(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
+		doctor.Store(c.data, scratch), doctor.NATS(server, scratch), doctor.Port(server, f.listen),
+	}
+}
+
+// Names of the checks that are made here.
+const (
+	nameCgroups = "cgroups"
+	nameCriu    = "criu"
+)
+
+func fails(err error, fix string) doctor.Result {
+	return doctor.Result{Status: doctor.Fail, Detail: err.Error(), Fix: fix}
+}
+
+// doctorGroups names this doctor's cgroups, apart from those of others.
+func doctorGroups(instance string) string { return "diapause/" + instance }
+
+func checkCgroups() doctor.Check {
+	return doctor.Check{
+		Name: nameCgroups, What: "cgroups can freeze, limit and count sessions", Needs: []string{doctor.NamePrivileges},
+		Run: func(context.Context) doctor.Result {
+			h, err := cgroup.Open(doctorGroups(fmt.Sprintf("doctor-%d", os.Getpid())))
+			if err != nil {
+				return fails(err, "mount cgroups writable, version 2 or version 1 with the freezer; in a container: a writable /sys/fs/cgroup and a cgroup namespace of its own")
+			}
+			facts := h.Check()
+			if err := h.Remove(); err != nil {
+				return fails(err, "make /sys/fs/cgroup writable")
+			}
+			return judgeCgroups(facts)
+		},
+	}
+}
+
+// judgeCgroups: without the freezer there is no group at all; what else is
+// missing costs a feature.
+func judgeCgroups(facts []cgroup.Fact) doctor.Result {
+	var have, missing, fixes []string
+	for _, f := range facts {
+		if f.OK {
+			have = append(have, strings.TrimPrefix(f.Name, "cgroup "))
+			continue
+		}
+		missing, fixes = append(missing, f.Name+" "+f.Detail), append(fixes, f.Fix)
+	}
+	if len(missing) > 0 {
+		return doctor.Result{Status: doctor.Warn, Detail: strings.Join(missing, "\n"), Fix: strings.Join(fixes, "; ")}
+	}
+	return doctor.Result{Status: doctor.OK, Detail: strings.Join(have[1:], ", ") + " (" + facts[0].Detail + ")"}
+}
+
+const criuFix = "run `make setup`, or workers/criu/install/install.sh, which puts criu 4.2 or newer into /opt/diapause and touches nothing else; or name one that works by DIAPAUSE_CRIU"
+
+func checkCriu() doctor.Check {
+	return doctor.Check{Name: nameCriu, What: "criu 4.2 or newer is found and runs", Run: func(ctx context.Context) doctor.Result {
+		command, err := criu.Find()
+		if err != nil {
+			return fails(err, criuFix)
+		}
+		v, err := criu.Version(ctx, command)
+		if err != nil {
+			return fails(err, criuFix)
+		}
+		return doctor.Result{Status: doctor.OK, Detail: "criu " + v + ", " + command[len(command)-1]}
+	}}
+}
+
+// canaryDir is where the canary's driver has its data, in the scratch directory.
+const canaryDir = "canary"
+
+func checkCanary(scratch *doctor.Scratch) doctor.Check {
+	return doctor.Check{
+		Name: "canary", What: "a session with a terminal, a TCP listener, a child and memory is dumped and restored",
+		Needs: []string{
+			doctor.NamePrivileges, doctor.NameCapabilities, doctor.NameNamespaces, doctor.NameOverlay, doctor.NameSwap, nameCgroups, nameCriu,
+		},
+		Run: func(ctx context.Context) doctor.Result {
+			report, err := runCanary(ctx, scratch)
+			if err != nil {
+				return fails(err, "see what it says; if it says nothing that helps, upgrade criu (workers/criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
+			}
+			return canaryResult(report)
+		},
+	}
+}
+
+func canaryResult(r canary.Report) doctor.Result {
+	detail := fmt.Sprintf("%.1f MB dumped in %s (frozen within %s), restored in %s; its terminal, listener, child and memory are as they were",
+		float64(r.Bytes)/1e6, r.Dump.Round(time.Millisecond), r.Freeze.Round(100*time.Microsecond), r.Restore.Round(time.Millisecond))
+	result := doctor.Result{Status: doctor.OK, Detail: detail, Measured: map[string]int64{
+		"start_ms": r.Start.Milliseconds(), "dump_ms": r.Dump.Milliseconds(), "restore_ms": r.Restore.Milliseconds(),
+		"bytes": r.Bytes, "attempts": int64(r.Attempts),
+	}}
+	if r.Attempts > 1 {
+		result.Status = doctor.Warn
+		result.Detail += fmt.Sprintf(" (at attempt %d)", r.Attempts)
+		result.Fix = "run it again; if that comes often, report it"
+	}
+	return result
+}
+
+func runCanary(ctx context.Context, scratch *doctor.Scratch) (r canary.Report, err error) {
+	data, err := scratch.Make(canaryDir)
+	if err != nil {
+		return r, err
+	}
+	root, err := scratch.Make("root")
+	if err != nil {
+		return r, err
+	}
+	drv, instance, err := canaryDriver(data)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, removeGroups(instance)) }()
+	return canary.Run(ctx, drv, canary.Options{Words: []string{canaryWord}, Root: root})
+}
+
+// canaryDriver makes a driver for a canary's data directory, with cgroups that
+// can be found again by the directory's name.
+func canaryDriver(data string, command ...string) (*criu.Driver, string, error) {
+	scratch := filepath.Base(filepath.Dir(data))
+	instance := "doctor-" + scratch[strings.LastIndex(scratch, "-")+1:]
+	drv, err := criu.New(criu.Options{Data: data, Instance: instance, Criu: command})
+	return drv, instance, err
+}
+
+func removeGroups(instance string) error {
+	h, err := cgroup.Open(doctorGroups(instance))
+	if err != nil {
+		return err
+	}
+	return h.Remove()
+}
+
+// reclaim ends the canary that a doctor left when it was killed.
+func reclaim(ctx context.Context, dir string) error {
+	data := filepath.Join(dir, canaryDir)
+	if _, err := os.Stat(data); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// Nothing is dumped or restored here, so it needn't be a criu that works.
+	drv, instance, err := canaryDriver(data, "criu")
+	if err != nil {
+		return err
+	}
+	left, err := drv.Recover(ctx)
+	if err != nil {
+		return err
+	}
+	for _, i := range left {
+		if err := drv.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: i.Epoch}); err != nil {
+			return err
+		}
+	}
+	return removeGroups(instance)
 }

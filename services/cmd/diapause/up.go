@@ -36,7 +36,7 @@ func hidden(args []string) (code int, ok bool) {
 	if len(args) > 0 && args[0] == "shim" {
 		return shim.Main(args[1:]), true
 	}
-	return 0, false
+	return canaryProgram(args)
 }
 
 // upFlags are the flags of up.

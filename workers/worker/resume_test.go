@@ -1,0 +1,269 @@
+package worker_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/fake"
+)
+
+// asleep makes a suspended session that has counted to n.
+func (b *bench) asleep() (v statekv.Versioned, n int) {
+	b.t.Helper()
+	v = b.run()
+	n = b.count(v.UID)
+	b.suspend(false)
+	return b.until("suspended", suspended), n
+}
+
+func TestStartFails(t *testing.T) {
+	b := newBench(t)
+	b.work()
+	v := b.asked("missing")
+	got := b.until("failed", in(schemas.Failed))
+	if got.Failure == nil || got.Failure.Op != schemas.OpStart || got.Failure.Kind != string(driver.Refused) || got.Op != nil {
+		t.Errorf("failure %+v, op %v", got.Failure, got.Op)
+	}
+	b.isOnHost(v.UID, "")
+	b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
+	b.until("removed", made(schemas.TRemoved))
+	b.asked("count") // the name is free again
+	b.until("running", running)
+	b.folded()
+}
+
+func TestUnsealableSpec(t *testing.T) {
+	b := newBench(t)
+	key := b.key
+	b.key = newBench(t).key
+	b.asked("count")
+	b.key = key
+	b.work()
+	if got := b.until("failed", in(schemas.Failed)); !strings.Contains(got.Failure.Text, "identity") {
+		t.Errorf("failure %+v", got.Failure)
+	}
+}
+
+// What fails in passing is tried three times, each counted; then the image is
+// kept and the reason told.
+func TestResumeFails(t *testing.T) {
+	b := newBench(t)
+	v, n := b.asleep()
+	calls := b.fake.Calls()
+	for range 3 {
+		b.fake.Script("Restore", fake.Step{Before: errors.New("no pids left")})
+	}
+	b.resume()
+	got := b.until("a failure", made(schemas.TResumeFailed))
+	if !suspended(got) || got.Failure == nil || got.Failure.Count != 3 || !strings.Contains(got.Failure.Text, "no pids left") || *got.Head != *v.Head {
+		t.Fatalf("%s, failure %+v, head %v", got.State, got.Failure, got.Head)
+	}
+	restores := 0
+	for len(calls) > 0 {
+		if c := <-calls; c.Method == "Restore" {
+			restores++
+		}
+	}
+	if restores != 3 {
+		t.Errorf("it was tried %d times", restores)
+	}
+	b.resume()
+	if got := b.until("running", running); got.Failure != nil {
+		t.Errorf("the failure stays: %+v", got.Failure)
+	}
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+	b.folded()
+}
+
+func TestResumeRetries(t *testing.T) {
+	b := newBench(t)
+	v, n := b.asleep()
+	b.images.set(func(s *shop) { s.failGets = "/snaps/" })
+	b.resume()
+	b.until("a second attempt", func(v statekv.Versioned) bool { return v.Op != nil && v.Op.Attempts == 2 })
+	b.images.set(func(s *shop) { s.failGets = "" })
+	b.until("running", running)
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+}
+
+// A damaged, missing or exchanged image is told of at once, and not tried again.
+func TestUnusableImage(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"gone": func(t *testing.T, path string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"damaged": func(t *testing.T, path string) {
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			data[len(data)/2] ^= 1
+			if err := os.WriteFile(path, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"cut short": func(t *testing.T, path string) {
+			if err := os.Truncate(path, 100); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		for _, part := range []string{"snaps", "packs"} {
+			t.Run(part+" "+name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t)
+				root := t.TempDir()
+				b.images.Store = mustOpen(t, root)
+				v, _ := b.asleep()
+				paths, err := filepath.Glob(filepath.Join(root, "default", v.Lineage, part, "*"))
+				b.must(err)
+				if len(paths) == 0 {
+					t.Fatalf("the image has no %s", part)
+				}
+				for _, p := range paths {
+					spoil(t, p)
+				}
+				b.resume()
+				got := b.until("a failure", made(schemas.TResumeFailed))
+				if !suspended(got) || got.Failure == nil || got.Failure.Count != 1 || *got.Head != *v.Head {
+					t.Errorf("%s, failure %+v", got.State, got.Failure)
+				}
+				b.isOnHost(v.UID, "")
+			})
+		}
+	}
+}
+
+// Whoever removes a session while it is restored is first: nothing ran.
+func TestRemoveDuringResume(t *testing.T) {
+	b := newBench(t)
+	v, _ := b.asleep()
+	entered, release := b.pause("Restore")
+	b.resume()
+	b.wait(entered)
+	b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
+	calls := b.fake.Calls()
+	close(release)
+	b.until("removed", made(schemas.TRemoved))
+	b.isOnHost(v.UID, "")
+	if got := b.log(); strings.Contains(got, "resumed") {
+		t.Errorf("the log is %s", got)
+	}
+	if left := b.objects("default/"); len(left) > 0 {
+		t.Errorf("the store keeps %v", left)
+	}
+	b.crash()
+	for len(calls) > 0 {
+		if c := <-calls; c.Method == "Restore" {
+			t.Error("it was restored once more")
+		}
+	}
+	b.folded()
+}
+
+func TestRemoveDuringStart(t *testing.T) {
+	b := newBench(t)
+	b.work()
+	entered, release := b.pause("Start")
+	v := b.asked("count")
+	b.wait(entered)
+	b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
+	close(release)
+	b.until("removed", made(schemas.TRemoved))
+	b.isOnHost(v.UID, "")
+	if got := b.log(); strings.Contains(got, "started") {
+		t.Errorf("the log is %s", got)
+	}
+}
+
+// A resume while the frozen tree of the suspend is still there takes the image:
+// the tree doesn't run again.
+func TestResumeBeforeTheKill(t *testing.T) {
+	b := newBench(t)
+	v := b.run()
+	n := b.count(v.UID)
+	for range 2 {
+		b.fake.Script("Stop", fake.Step{Before: errors.New("the kernel is busy")})
+	}
+	b.suspend(false)
+	b.until("the kill to be due", in(schemas.Suspended))
+	b.resume()
+	b.until("running", running)
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+}
+
+// After the record says running the restore fails: the session is lost, and says
+// so; its image is there and it can be resumed from it.
+func TestRestoreFailsAfterItBegan(t *testing.T) {
+	b := newBench(t)
+	v, n := b.asleep()
+	b.fake.Script("Restore", fake.Step{After: errors.New("criu died")})
+	b.resume()
+	got := b.until("failed", in(schemas.Failed))
+	if got.Failure == nil || *got.Head != *v.Head {
+		t.Errorf("failure %+v, head %v", got.Failure, got.Head)
+	}
+	b.isOnHost(v.UID, "")
+	b.resume()
+	b.until("running", running)
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+	b.folded()
+}
+
+func TestLost(t *testing.T) {
+	for _, captured := range []bool{false, true} {
+		b := newBench(t)
+		b.sweep = 50 * time.Millisecond
+		v := b.run()
+		advice := "resume --clean"
+		if captured {
+			b.change(schemas.Transition{Type: schemas.TCheckpoint, Set: schemas.Set{Op: b.op(schemas.OpCheckpoint)}})
+			b.until("a checkpoint", made(schemas.TCheckpointed))
+			b.isOnHost(v.UID, driver.Running)
+			advice = "from its last snapshot"
+		}
+		b.fake.Lose(v.UID)
+		got := b.until("failed", in(schemas.Failed))
+		if got.Failure == nil || !strings.Contains(got.Failure.Text, advice) || got.Transition.Type != schemas.TLost {
+			t.Errorf("%s, failure %+v, want advice: %s", got.Transition.Type, got.Failure, advice)
+		}
+		b.crash()
+	}
+}
+
+func TestKill(t *testing.T) {
+	b := newBench(t)
+	v := b.run()
+	b.change(schemas.Transition{Type: schemas.TKill, Set: schemas.Set{Op: b.op(schemas.OpKill)}})
+	got := b.until("exited", in(schemas.Exited))
+	if got.Exit == nil || got.Exit.Code != 137 {
+		t.Errorf("exit %+v", got.Exit)
+	}
+	b.isOnHost(v.UID, "")
+	op := b.op(schemas.OpStart)
+	op.Boot = "clean"
+	b.change(schemas.Transition{Type: schemas.TRestart, Set: schemas.Set{Op: op}})
+	if again := b.until("running", running); again.Exit != nil || again.Boot != "clean" || again.Generation != 2 {
+		t.Errorf("after a restart: exit %+v, boot %q, generation %d", again.Exit, again.Boot, again.Generation)
+	}
+	if n := b.count(v.UID); n != 1 {
+		t.Errorf("started anew it counts from %d", n)
+	}
+}
