@@ -99,7 +99,7 @@ func startUp(ctx context.Context, t *testing.T) (addr string) {
 	return ""
 }
 
-// publish does what `nats pub SUBJECT ''` does, without credentials.
+// publish does what `nats pub SUBJECT ”` does, without credentials.
 func publish(t *testing.T, addr, subject string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)

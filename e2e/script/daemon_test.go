@@ -1,6 +1,8 @@
 package script
 
 import (
+	"strings"
+
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -17,6 +19,7 @@ func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("DIAPAUSE_HOST", s.Host)
 	ts.Setenv("SERVER", s.URL)
+	ts.Setenv("ADDRESS", strings.TrimPrefix(s.URL, "nats://"))
 }
 
 func cmdDown(ts *testscript.TestScript, neg bool, args []string) {

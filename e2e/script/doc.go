@@ -20,6 +20,8 @@
 //	natspub SUBJECT [TEXT]   publish without credentials, by hand over TCP
 //	terminal FILE CMD…       run CMD in a terminal, follow the dialogue in FILE
 //	hostpids VAR NAME        keep how many processes the host has of the session
+//	smalldisk SIZE           put the data directory on a file system of that size
+//	resizedisk SIZE          change that size
 //
 // VALUE is a text, /PATTERN/, or one of >N, <N, !TEXT. Every script gets a data
 // directory of its own ($DIAPAUSE_DATA), and ends with its sessions removed, the

@@ -59,8 +59,9 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up": cmdUp, "down": cmdDown, "killup": cmdKillUp, "code": cmdCode, "until": cmdUntil, "waitfor": cmdWaitFor,
 			"stays": cmdStays, "field": cmdField, "json": cmdJSON, "save": cmdSave, "counter": cmdCounter,
-			"natspub": cmdPublish, "terminal": cmdTerminal, "hostpids": cmdHostPIDs,
+			"natspub": cmdPublish, "terminal": cmdTerminal, "hostpids": cmdHostPIDs, "smalldisk": cmdSmallDisk, "resizedisk": cmdResizeDisk,
 		},
+		Condition: condition,
 	})
 }
 
@@ -86,7 +87,7 @@ func setup(env *testscript.Env) error {
 
 // finish removes what the script had and fails it for what is left.
 func finish(t testscript.T, s *stack.Stack) {
-	err := s.Close()
+	err := errors.Join(s.Close(), dropDisk(s.Data))
 	if f, ok := t.(interface{ Failed() bool }); ok && (f.Failed() || err != nil) {
 		t.Log("the daemon printed:\n" + s.Log())
 	}
