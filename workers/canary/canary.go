@@ -121,7 +121,8 @@ func (r *run) run(ctx context.Context) (err error) {
 		return fmt.Errorf("restore the canary: %w", err)
 	}
 	if err := r.verify(ctx, before); err != nil {
-		return fmt.Errorf("ask the restored canary: %w", err)
+		// Not what it was: that is never tried again until it passes.
+		return &driver.Error{Kind: driver.Broken, Text: "ask the restored canary", Err: err}
 	}
 	return nil
 }
@@ -174,7 +175,7 @@ func (r *run) restore(ctx context.Context, img *memoryImage) error {
 // verify asks over TCP and at the terminal, and compares with an answer from
 // before.
 func (r *run) verify(ctx context.Context, before Answer) error {
-	tcp, err := byTCP(ctx, before.Port)
+	tcp, err := byTCP(ctx, before.Listen)
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (r *run) verify(ctx context.Context, before Answer) error {
 func (r *run) compare(before, now Answer) error {
 	r.asked++
 	switch {
-	case now.Token != before.Token || now.Port != before.Port:
+	case now.Token != before.Token || now.Listen != before.Listen:
 		return errors.New("it is another program than the one that was started")
 	case !now.Intact:
 		return fmt.Errorf("its %d bytes of memory are not what they were", memorySize)

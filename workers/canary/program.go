@@ -40,7 +40,7 @@ type Answer struct {
 	Intact bool   `json:"intact"` // its memory has the content that it had
 	Ticks  int64  `json:"ticks"`  // a counter that runs by itself
 	Asked  int    `json:"asked"`  // how often it was asked, this time included
-	Port   int    `json:"port"`   // where it listens on 127.0.0.1
+	Listen string `json:"listen"` // the address where it takes connections
 	Child  int    `json:"child"`  // pid of its child, within the session
 	Heard  int    `json:"heard"`  // how often it asked its child, by the child's own count
 }
@@ -82,7 +82,7 @@ type bird struct {
 
 	mu    sync.Mutex // held while one answer is made and given
 	asked int
-	port  int
+	place string // where it listens
 	child child
 }
 
@@ -101,11 +101,14 @@ func live(args []string) error {
 	// A kernel's MPTCP, which Go would ask for, can't be captured.
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
-	l, err := config.Listen(context.Background(), "tcp4", "127.0.0.1:0")
+	// An address of its own on the loopback interface: nobody takes the port while
+	// the canary isn't there.
+	address := fmt.Sprintf("127.%d.%d.%d:0", 1+b.seed[0]%254, b.seed[1], 1+b.seed[2]%254)
+	l, err := config.Listen(context.Background(), "tcp4", address)
 	if err != nil {
 		return err
 	}
-	b.port = l.Addr().(*net.TCPAddr).Port
+	b.place = l.Addr().String()
 	go b.tick()
 	go b.serve(l)
 	return b.talk(os.Stdin, os.Stdout)
@@ -179,7 +182,7 @@ func (b *bird) answer(out io.Writer, words string) error {
 	b.asked++
 	text, err := json.Marshal(Answer{
 		Token: b.token, Intact: bytes.Equal(b.memory, now), Ticks: b.ticks.Load(), Asked: b.asked,
-		Port: b.port, Child: b.child.pid, Heard: heard,
+		Listen: b.place, Child: b.child.pid, Heard: heard,
 	})
 	if err != nil {
 		return err

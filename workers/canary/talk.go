@@ -16,7 +16,7 @@ import (
 )
 
 // talkWait bounds the wait for one answer of a program that runs.
-const talkWait = 10 * time.Second
+const talkWait = 20 * time.Second
 
 // terminal is what a person at the canary's terminal sees and types.
 type terminal struct {
@@ -105,12 +105,12 @@ func onTerminal(ctx context.Context, d Driver, uid schemas.UID, line, words stri
 }
 
 // byTCP asks the program over its listener.
-func byTCP(ctx context.Context, port int) (Answer, error) {
+func byTCP(ctx context.Context, address string) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, talkWait)
 	defer cancel()
 	var dialer net.Dialer
 	dialer.SetMultipathTCP(false)
-	c, err := dialer.DialContext(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	c, err := dialer.DialContext(ctx, "tcp4", address)
 	if err != nil {
 		return Answer{}, fmt.Errorf("connect to its listener: %w", err)
 	}

@@ -27,6 +27,7 @@ import (
 // TestCommandSpansASuspend has a command beside the leader, with a pipe and with
 // a terminal: it goes on after a resume, and its end is noticed.
 func TestCommandSpansASuspend(t *testing.T) {
+	t.Parallel()
 	for _, tty := range []bool{false, true} {
 		t.Run(fmt.Sprintf("terminal %t", tty), func(t *testing.T) {
 			d := open(t, t.TempDir())
@@ -38,7 +39,7 @@ func TestCommandSpansASuspend(t *testing.T) {
 			lost := make(chan error, 1)
 			go func() {
 				r := shim.Request{Op: shim.OpExec, TTY: tty, Stdin: true, Argv: []string{"/bin/sh", "-c",
-					`touch /tmp/began; i=0; while ! [ -e /tmp/finish ]; do i=$((i+1)); echo $i; echo $i > /tmp/steps; sleep 0.01; done; echo done; touch /tmp/finished`}}
+					`fill=$(printf %08000d 0); touch /tmp/began; i=0; while ! [ -e /tmp/finish ]; do i=$((i+1)); echo $i $fill; echo $i > /tmp/steps; sleep 0.01; done; echo done; touch /tmp/finished`}}
 				stdin, _ := io.Pipe()
 				_, err := shim.Do(conn, r, shim.Streams{Stdin: stdin})
 				lost <- err
@@ -68,6 +69,7 @@ func TestCommandSpansASuspend(t *testing.T) {
 }
 
 func TestShimKilled(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	d := open(t, data)
 	begin(t, d, "s", counting)
@@ -169,6 +171,7 @@ func die(t *testing.T, d *Driver, role string) {
 }
 
 func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
 	t.Run(roleCapture, func(t *testing.T) {
 		d := open(t, t.TempDir())
 		s := begin(t, d, "s", counting)
@@ -221,6 +224,7 @@ func TestWorkerKilled(t *testing.T) {
 }
 
 func TestConnectionsWithTheOutside(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -272,6 +276,7 @@ func TestConnectionsWithTheOutside(t *testing.T) {
 }
 
 func TestInbound(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", driver.Spec{Command: []string{"/usr/bin/perl", "-e", `use IO::Socket::INET; $| = 1;
 		my $l = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 5) or die; print "port ", $l->sockport, " end\n";
@@ -294,6 +299,7 @@ func TestInbound(t *testing.T) {
 }
 
 func TestCopy(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", counting)
 	big := bytes.Repeat([]byte("0123456789abcdef"), 200_000)

@@ -42,6 +42,9 @@ type Driver struct {
 	watchers  watchers
 
 	children sync.WaitGroup // shims that are this process's children
+
+	mu          sync.Mutex
+	fingerprint schemas.Fingerprint // once it is known
 }
 
 var (
@@ -116,11 +119,17 @@ func checkUID(uid schemas.UID) error {
 
 // Fingerprint asks criu for its version and the machine for its own.
 func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.fingerprint.Driver != "" {
+		return d.fingerprint, nil
+	}
 	version, err := Version(ctx, d.options.Criu)
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
-	return fingerprint(version)
+	d.fingerprint, err = fingerprint(version)
+	return d.fingerprint, err
 }
 
 func fingerprint(version string) (schemas.Fingerprint, error) {

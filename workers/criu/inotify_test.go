@@ -5,6 +5,7 @@ import "testing"
 // TestInotify watches a directory and a file of the session's root, an overlay,
 // by which the kernel gives criu no handle, over two suspends.
 func TestInotify(t *testing.T) {
+	t.Parallel()
 	s := begin(t, open(t, t.TempDir()), "s", answering(
 		`my ($dir, $file) = ("/tmp/watched", "/tmp/file"); mkdir $dir; open(my $x, ">", $file) or die;
 		 my $i = syscall(294, 2048); syscall(254, $i, $dir, 0x100) > 0 or die; syscall(254, $i, $file, 2) > 0 or die;

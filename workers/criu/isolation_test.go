@@ -10,15 +10,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
 func TestDataDirectoryIsOutOfReach(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	if err := os.WriteFile(filepath.Join(data, "key"), []byte("AGE-SECRET-KEY"), 0o600); err != nil {
 		t.Fatal(err)
@@ -71,6 +75,7 @@ func TestDataDirectoryIsOutOfReach(t *testing.T) {
 const keptCapabilities = "00000000a00425fb"
 
 func TestNothingOfASessionIsOnDisk(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	d := open(t, data)
 	secrets := []string{"secret-in-env-8471", "secret-in-args-1174", "secret-in-output-5525", "secret-in-memory-0387"}
@@ -133,6 +138,7 @@ func TestNothingOfASessionIsOnDisk(t *testing.T) {
 }
 
 func TestNetworkNone(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +161,7 @@ func TestNetworkNone(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	spec := counting
 	spec.Memory, spec.Pids, spec.CPUs = 64<<20, 20, 0.5
@@ -165,7 +172,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("a program that takes 200 MB of 64 MB ends with %+v", exit)
 		}
 		out := s.sh(`perl -e 'my $n = 0; my @p; for (1..40) { my $p = fork; last if !defined $p; if (!$p) { sleep 100; exit } push @p, $p; $n++ } kill 9, @p; wait for @p; print $n'`)
-		if len(out) != 2 || out > "20" {
+		if n, err := strconv.Atoi(out); err != nil || n < 1 || n > 20 {
 			t.Errorf("it could fork %s times, with 20 processes allowed", out)
 		}
 		s.cycle()
@@ -236,6 +243,7 @@ func miniRoot(t *testing.T) string {
 // TestRootReplacedWhileSuspended replaces every program and library of the root
 // below a suspended session, as an upgrade does.
 func TestRootReplacedWhileSuspended(t *testing.T) {
+	t.Parallel()
 	root := miniRoot(t)
 	d := open(t, t.TempDir())
 	spec := counting
@@ -280,6 +288,7 @@ func TestRootReplacedWhileSuspended(t *testing.T) {
 // TestRestoredTreeRunsNoInstruction has a session that tells the host of each
 // step it makes; a restore that isn't allowed to go on must not make one.
 func TestRestoredTreeRunsNoInstruction(t *testing.T) {
+	t.Parallel()
 	host, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -318,5 +327,71 @@ func TestRestoredTreeRunsNoInstruction(t *testing.T) {
 	s.resume(img, driver.BootResume)
 	if !step(drivertest.Limit) {
 		t.Error("the session makes no step after its restore")
+	}
+}
+
+// TestRootReplacedWhileRunning upgrades the programs below a running session, as
+// package managers do: a new file takes the name of the old one.
+func TestRootReplacedWhileRunning(t *testing.T) {
+	t.Parallel()
+	root := miniRoot(t)
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Root = root
+	s := begin(t, d, "s", spec)
+	count(t, d, "s")
+	for _, pattern := range []string{"bin/sh", "lib/*/libc.so.6", "lib*/ld-linux*"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no %s in the root: %v", pattern, err)
+		}
+		for _, path := range paths {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path+".new", append(b, "upgraded"...), 0o755)
+			}
+			if err == nil {
+				err = os.Rename(path+".new", path)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 2 {
+		s.cycle()
+		count(t, d, "s")
+	}
+}
+
+// TestOtherUsers has a session that doesn't run as root. Where the machine lacks
+// the capability for it, its capture is refused in words, and it runs on.
+func TestOtherUsers(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.User = "nobody"
+	s := begin(t, d, "s", spec)
+	if got := s.sh("id -un; id -gn; touch /tmp/mine; stat -c %U /tmp/mine; echo $HOME"); got != "nobody\nnogroup\nnobody\n/nonexistent" {
+		t.Errorf("a session of nobody's is %q", got)
+	}
+	before := count(t, d, "s")
+	img := &drivertest.Image{}
+	_, err := d.Capture(limited(t), s.next(), img)
+	if has, capErr := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); capErr != nil || has == 0 {
+		if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "CAP_SYS_RESOURCE") {
+			t.Errorf("without CAP_SYS_RESOURCE a capture gives %v", err)
+		}
+	} else {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Stop(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, driver.BootResume)
+	}
+	if n := count(t, d, "s"); n <= before {
+		t.Errorf("the session counts %d, %d before", n, before)
 	}
 }

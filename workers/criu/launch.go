@@ -42,10 +42,11 @@ func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*co
 	return conn, nil
 }
 
-// makeGroups makes the cgroups, with the session's limits unless it is to be
-// restored: then the shim sets them when criu is done.
+// makeGroups makes the cgroups. What the shim needs in the session before it runs
+// would not fit into all of its limits: the number of processes is limited when
+// it runs, and after a restore all of them are.
 func (d *Driver) makeGroups(f driver.Fence, spec driver.Spec, boot driver.Boot) error {
-	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids}
+	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs}
 	if boot != driver.BootClean {
 		limits = cgroup.Limits{}
 	}
@@ -96,13 +97,20 @@ func (d *Driver) spawn(f driver.Fence) (*control.Conn, error) {
 // converse carries a start or a restore from "ready" to "running": begin is
 // asked in between.
 func converse(ctx context.Context, conn *control.Conn, begin func(context.Context) error) (*shim.State, error) {
+	release := interruptible(ctx, conn)
+	defer release()
 	if _, err := expect(conn, shim.PhaseReady); err != nil {
-		return nil, err
+		return nil, orDone(ctx, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if err := begin(ctx); err != nil {
+		return nil, err
+	}
+	// From here on the session may run: its shim's last word is waited for.
+	release()
+	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
 	if err := conn.Send(shim.Answer{Go: true}); err != nil {
@@ -113,6 +121,21 @@ func converse(ctx context.Context, conn *control.Conn, begin func(context.Contex
 		return nil, err
 	}
 	return m.State, nil
+}
+
+// interruptible makes what waits on conn give up when ctx ends, until release is
+// called.
+func interruptible(ctx context.Context, conn *control.Conn) (release func()) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
+	return func() { stop() }
+}
+
+// orDone gives the reason why ctx ended in place of an error that follows from it.
+func orDone(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
 }
 
 func expect(conn *control.Conn, phase string) (shim.Message, error) {
@@ -140,6 +163,12 @@ const discardWait = time.Minute
 func (d *Driver) discard(f driver.Fence) error {
 	ctx, cancel := context.WithTimeout(context.Background(), discardWait)
 	defer cancel()
+	// A shim that waits for a restore that hangs would not end.
+	if group, ok := d.hierarchy.Group(shim.SessionGroup(f.UID)); ok {
+		if err := group.Kill(ctx); err != nil {
+			return fmt.Errorf("kill what is left of session %s: %w", f.Name, err)
+		}
+	}
 	return d.remove(ctx, f.UID)
 }
 

@@ -74,6 +74,7 @@ func open(t *testing.T, data string) *Driver {
 var counting = driver.Spec{Command: []string{"/bin/sh", "-c", "i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.01; done; exit 7"}}
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	drivertest.Run(t, func(t *testing.T) drivertest.Host {
 		data := t.TempDir()
 		return drivertest.Host{

@@ -47,8 +47,10 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if base == "" {
 		base = "/"
 	}
+	release := interruptible(ctx, conn)
+	defer release()
 	if err := d.fill(ctx, conn, f.UID, base, source); err != nil {
-		return nil, err
+		return nil, orDone(ctx, err)
 	}
 	if err := conn.Send(shim.Answer{Go: true}); err != nil {
 		return nil, err

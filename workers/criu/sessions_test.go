@@ -142,6 +142,7 @@ func (s *session) ask(n, line string) string {
 }
 
 func TestWhatProgramsHold(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name, setup, answer, want string
 	}{
@@ -198,6 +199,7 @@ func TestWhatProgramsHold(t *testing.T) {
 }
 
 func TestFilesOfItsOwn(t *testing.T) {
+	t.Parallel()
 	s := begin(t, open(t, t.TempDir()), "s", counting)
 	s.sh(`mkdir -p /srv/own/deep && echo new > /srv/own/deep/file && chmod 4751 /srv/own/deep/file &&
 		ln /srv/own/deep/file /srv/own/hard && ln -s deep/file /srv/own/soft && mkfifo /srv/own/pipe &&
@@ -227,6 +229,7 @@ func TestFilesOfItsOwn(t *testing.T) {
 }
 
 func TestSessionsBesideEachOther(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	a := begin(t, d, "a", counting)
 	a.sh("echo common > /tmp/file")
@@ -253,6 +256,7 @@ func TestSessionsBesideEachOther(t *testing.T) {
 }
 
 func TestGeneration(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	a := begin(t, d, "a", counting)
 	check := func(s *session, want ...string) {
@@ -281,6 +285,7 @@ func TestGeneration(t *testing.T) {
 }
 
 func TestHooks(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	spec := counting
 	spec.Command = []string{"/bin/sh", "-c", "while :; do sleep 1; done"}
@@ -304,6 +309,7 @@ func TestHooks(t *testing.T) {
 }
 
 func TestCommandsThatCantRun(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	plain := filepath.Join(t.TempDir(), "plain")
 	if err := os.WriteFile(plain, []byte("not a program"), 0o755); err != nil {
@@ -343,6 +349,7 @@ func TestCommandsThatCantRun(t *testing.T) {
 }
 
 func TestExec(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", driver.Spec{Command: counting.Command, Env: []string{"GREETING=hello"}, Dir: "/usr"})
 	if got := s.sh(`echo $GREETING $PWD $DIAPAUSE_SESSION; exec 2>&1; ps -o pid=,args= -p 1`); !strings.HasPrefix(got, "hello /usr s\n") || !strings.Contains(got, "init") {

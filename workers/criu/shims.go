@@ -54,17 +54,14 @@ func (d *Driver) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim
 	}
 	conn := control.FromConn(c)
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	defer stop()
-	if err := conn.Send(o); err != nil {
-		return shim.Message{}, err
-	}
+	defer interruptible(ctx, conn)()
 	var m shim.Message
-	if _, err := conn.Receive(&m); err != nil {
-		if ctx.Err() != nil {
-			return m, ctx.Err()
-		}
-		return m, fmt.Errorf("%w: its shim ended (%v)", driver.ErrNotHere, err)
+	err = conn.Send(o)
+	if err == nil {
+		_, err = conn.Receive(&m)
+	}
+	if err != nil {
+		return m, orDone(ctx, fmt.Errorf("%w: its shim ended (%v)", driver.ErrNotHere, err))
 	}
 	return m, m.Failure.Err()
 }

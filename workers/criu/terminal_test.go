@@ -62,6 +62,7 @@ func shell(t *testing.T, d *Driver) *session {
 }
 
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := shell(t, d)
 	k := attach(t, d, s, shim.Size{Rows: 40, Cols: 120})
@@ -136,6 +137,7 @@ func foreground(t *testing.T, s *session, name string) {
 // line and part of another must be there after an abort and after a resume, and
 // nothing must be shown twice.
 func TestTypedAndNotRead(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", driver.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
 		`stty -echo; echo up; while ! [ -e /tmp/read ]; do sleep 0.01; done; stty echo; read a; echo "a=$a."; read b; echo "b=$b."; sleep 1000`}})
@@ -175,6 +177,7 @@ func queued(t *testing.T, d *Driver, s *session) {
 // TestTerminalsInside has a program that makes a terminal of its own, as tmux
 // and ssh do.
 func TestTerminalsInside(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", driver.Spec{TTY: true, Command: []string{"/usr/bin/script", "-qf", "-c",
 		`sh -c 'tty; i=0; while read x; do echo "inner $x"; done'`, "/tmp/typescript"}})
@@ -190,6 +193,7 @@ func (k *keyboard) lost2() { k.keys.Close() }
 
 // TestTwoClients has two clients at one terminal: both see all.
 func TestTwoClients(t *testing.T) {
+	t.Parallel()
 	d := open(t, t.TempDir())
 	s := shell(t, d)
 	ctx, cancel := context.WithCancel(limited(t))
@@ -230,5 +234,48 @@ func TestTwoClients(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("a client sees nothing")
 		}
+	}
+}
+
+// TestDevTTY has programs that open /dev/tty, as a plain sh does at a terminal:
+// the shell itself, and the one that a second client started beside it.
+func TestDevTTY(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", driver.Spec{Command: []string{"/bin/sh", "-i"}, TTY: true, Env: []string{"PS1=$ "}})
+	k := attach(t, d, s, shim.Size{})
+	k.press("exec 9<>/dev/tty; echo one-$((1+1)) >&9\n")
+	s.want("one-2")
+	conn, err := d.Dial(limited(t), s.uid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = shim.Do(conn, shim.Request{Op: shim.OpExec, TTY: true, Argv: []string{"/bin/sh", "-c", "exec 9<>/dev/tty; touch /tmp/open; until [ -e /tmp/close ]; do sleep 0.01; done"}}, shim.Streams{})
+	}()
+	s.sh("until [ -e /tmp/open ]; do sleep 0.01; done")
+	_, err = d.Capture(limited(t), s.next(), &drivertest.Image{})
+	if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "/dev/tty") {
+		t.Errorf("a capture of programs with /dev/tty at two terminals gives %v", err)
+	}
+	s.sh("touch /tmp/close")
+	for ctx := limited(t); ; {
+		if o, err := d.Observe(ctx, s.uid); err != nil {
+			t.Fatal(err)
+		} else if o.Execs == 0 {
+			break
+		}
+	}
+	for _, word := range []string{"two", "three"} {
+		s.suspend2(k)
+		k = attach(t, d, s, shim.Size{})
+		k.press("sleep 1000\n")
+		foreground(t, s, "sleep")
+		k.press("\x03")
+		foreground(t, s, "")
+		k.press("echo " + word + "-$((1+1)) >&9; : > /dev/tty && echo opened-" + word + "\n")
+		s.want(word + "-2")
+		s.want("\nopened-" + word)
 	}
 }

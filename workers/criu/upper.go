@@ -79,13 +79,9 @@ func (w *walk) entry(d *os.File, name, as string) error {
 		return err
 	}
 	e := entryOf(as, &st)
-	if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
-		id := inode{st.Dev, st.Ino}
-		if first, ok := w.links[id]; ok {
-			e.Type, e.Link, e.Size = image.TypeHardlink, first, 0
-			return w.sink.Add(e, nil)
-		}
-		w.links[id] = as
+	if first := w.added(&st, as); first != "" {
+		e.Type, e.Link = image.TypeHardlink, first
+		return w.sink.Add(e, nil)
 	}
 	var err error
 	if e.Xattrs, err = readXattrs(d, name); err != nil {
@@ -93,16 +89,7 @@ func (w *walk) entry(d *os.File, name, as string) error {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFDIR:
-		e.Type = image.TypeDir
-		if err := w.sink.Add(e, nil); err != nil {
-			return err
-		}
-		sub, err := openAt(d, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
-		if err != nil {
-			return err
-		}
-		defer sub.Close()
-		return w.dir(sub, as)
+		return w.below(d, name, e)
 	case unix.S_IFREG:
 		return w.file(d, name, e, st.Size)
 	case unix.S_IFLNK:
@@ -120,6 +107,34 @@ func (w *walk) entry(d *os.File, name, as string) error {
 		return nil // a socket: criu binds those that are in use anew
 	}
 	return w.sink.Add(e, nil)
+}
+
+// added notes the name of a file that has several, and gives the first one if
+// that was added before.
+func (w *walk) added(st *unix.Stat_t, as string) string {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
+		return ""
+	}
+	id := inode{st.Dev, st.Ino}
+	if first, ok := w.links[id]; ok {
+		return first
+	}
+	w.links[id] = as
+	return ""
+}
+
+// below adds a directory and what is in it.
+func (w *walk) below(d *os.File, name string, e image.Entry) error {
+	e.Type = image.TypeDir
+	if err := w.sink.Add(e, nil); err != nil {
+		return err
+	}
+	sub, err := openAt(d, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return err
+	}
+	defer sub.Close()
+	return w.dir(sub, e.Name)
 }
 
 func (w *walk) file(d *os.File, name string, e image.Entry, size int64) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -96,22 +97,38 @@ func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
 	return out
 }
 
+// watchPause is how long awaitExit waits before it asks again after an error.
+const watchPause = 100 * time.Millisecond
+
 func (d *Driver) awaitExit(ctx context.Context, uid schemas.UID, out chan<- driver.Instance) {
-	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderWait})
-	var i driver.Instance
-	switch {
-	case err == nil:
-		i = instanceOf(*m.State, false)
-	case errors.Is(err, driver.ErrNotHere) && ctx.Err() == nil:
-		if i, err = d.recoverOne(ctx, uid); err != nil {
-			return // it left nothing, or this context ended
+	for ctx.Err() == nil {
+		i, err := d.nextExit(ctx, uid)
+		switch {
+		case errors.Is(err, driver.ErrNotHere):
+			return // it left nothing
+		case err == nil && i.State == driver.Exited:
+			select {
+			case out <- i:
+				d.watchers.forget(uid)
+			case <-ctx.Done():
+			}
+			return
 		}
-	default:
-		return
+		select {
+		case <-time.After(watchPause):
+		case <-ctx.Done():
+		}
 	}
-	select {
-	case out <- i:
-		d.watchers.forget(uid)
-	case <-ctx.Done():
+}
+
+// nextExit waits until the session has ended, or its shim has.
+func (d *Driver) nextExit(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderWait})
+	if err == nil {
+		return instanceOf(*m.State, false), nil
 	}
+	if ctx.Err() != nil {
+		return driver.Instance{}, ctx.Err()
+	}
+	return d.recoverOne(ctx, uid)
 }

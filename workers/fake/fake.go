@@ -103,7 +103,10 @@ func (d *Driver) enter(ctx context.Context, method string, uid schemas.UID) (Ste
 			return s, context.Cause(ctx)
 		}
 	}
-	return s, s.Before
+	if s.Before != nil {
+		return s, s.Before
+	}
+	return s, ctx.Err()
 }
 
 // fence refuses an epoch that is lower than one seen before. Callers hold mu.
@@ -227,6 +230,12 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ driver.Spec, src
 	if err != nil {
 		return driver.Instance{}, err
 	}
+	d.mu.Lock()
+	err = d.fence(f)
+	d.mu.Unlock()
+	if err != nil {
+		return driver.Instance{}, err
+	}
 	r, err := src.Open("criu/memory")
 	if err != nil {
 		return driver.Instance{}, err
@@ -312,6 +321,18 @@ func (d *Driver) Count(uid schemas.UID) (n int, ok bool) {
 	return t.memory.Counter, true
 }
 
+// Counter gives the value of a session's counter as it stands; ok is false if the
+// session is over or not here.
+func (d *Driver) Counter(uid schemas.UID) (n int, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, there := d.sessions[uid]
+	if !there || t.state == driver.Exited {
+		return 0, false
+	}
+	return t.memory.Counter, true
+}
+
 // Use makes the session look as if it had used the CPU.
 func (d *Driver) Use(uid schemas.UID, cpu time.Duration) {
 	d.mu.Lock()
@@ -324,14 +345,23 @@ func (d *Driver) Use(uid schemas.UID, cpu time.Duration) {
 // Exit ends a session as if by itself.
 func (d *Driver) Exit(uid schemas.UID, code int) {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	t, ok := d.sessions[uid]
-	if ok {
-		t.state, t.exit = driver.Exited, &driver.Exit{Code: code}
+	if !ok || t.state == driver.Exited {
+		return
 	}
-	d.mu.Unlock()
-	if ok {
-		d.exits <- t.instance()
+	t.state, t.exit = driver.Exited, &driver.Exit{Code: code}
+	select {
+	case d.exits <- t.instance():
+	default: // nobody listens; Recover tells
 	}
+}
+
+// Forget drops the steps that are queued and not played yet.
+func (d *Driver) Forget() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.script)
 }
 
 // Lose removes a session without a trace, as a reboot of the host would.

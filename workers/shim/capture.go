@@ -32,7 +32,11 @@ func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump
 	if err := s.alive(); err != nil {
 		return nil, err
 	}
-	warnings := s.hook(ctx, s.setup.Spec.Hooks.OnSuspend)
+	var warnings []string
+	// One that an earlier capture left frozen could run no hook.
+	if frozen, err := s.group.State(); err == nil && !frozen {
+		warnings = s.hook(ctx, s.setup.Spec.Hooks.OnSuspend)
+	}
 	if err := s.gate.close(ctx); err != nil {
 		return nil, err
 	}
@@ -80,6 +84,13 @@ func (s *session) preflight(ctx context.Context) (warnings []string, err error) 
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for what can't be captured in session %s: %w", s.setup.Name, err)
+	}
+	if _, _, err := s.controlling(pids); err != nil {
+		var refused *driver.Error
+		if !errors.As(err, &refused) {
+			return nil, err
+		}
+		blockers = append(blockers, refused.Blockers...)
 	}
 	if len(blockers) > 0 {
 		return nil, &driver.Error{
@@ -155,11 +166,15 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 	if d.Lower, err = s.lowerFiles(pids); err != nil {
 		return err
 	}
-	options, err := s.saveMeta(len(closing) == 0)
+	options, err := s.saveMeta(pids, len(closing) == 0)
 	if err != nil {
 		return err
 	}
 	options.IrmapScanPaths = watched
+	restored, err := s.helpAttach()
+	if err != nil {
+		return err
+	}
 	start := time.Now()
 	err = s.runDump(options, func() error {
 		d.DumpTook = time.Since(start)
@@ -168,6 +183,7 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 		}
 		return s.handOver(worker, d)
 	})
+	err = errors.Join(err, restored())
 	if err != nil {
 		return s.explainDump(err)
 	}
@@ -284,7 +300,7 @@ func (s *session) handOver(worker *control.Conn, d *Dump) error {
 
 // saveMeta writes what the image must hold beside criu's files, and returns the
 // options for the dump.
-func (s *session) saveMeta(keepTCP bool) (rpc.Options, error) {
+func (s *session) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
 	o := rpc.Options{
 		ImagesDir: s.place.images(), PID: s.tree.init, LogLevel: 2, LogFile: logName,
 		LeaveRunning: true, FileLocks: true, LinkRemap: true, GhostLimit: ghostLimit,
@@ -297,10 +313,18 @@ func (s *session) saveMeta(keepTCP bool) (rpc.Options, error) {
 	if m.Status, err = pipeKey(s.tree.status.file); err != nil {
 		return o, err
 	}
+	ctty, owner, err := s.controlling(pids)
+	if err != nil {
+		return o, err
+	}
 	for i, c := range s.commands() {
 		saved, err := c.save(s.place.meta(), i)
 		if err != nil {
 			return o, err
+		}
+		if c == owner {
+			saved.Terminal.Controlling = ctty
+			o.External = append(o.External, ctty)
 		}
 		m.Commands = append(m.Commands, saved)
 		if saved.Terminal != nil {

@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -100,7 +99,7 @@ func makesProcess(line string) bool {
 	if err != nil {
 		return false // "running", or not there
 	}
-	return n == unix.SYS_VFORK || n == unix.SYS_CLONE || n == unix.SYS_CLONE3
+	return slices.Contains(makers, n)
 }
 
 func comm(pid int) string {

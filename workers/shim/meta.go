@@ -41,8 +41,9 @@ type savedCommand struct {
 }
 
 type savedTerminal struct {
-	Index int    `json:"index"`
-	Key   string `json:"key"`
+	Index       int    `json:"index"`
+	Key         string `json:"key"`
+	Controlling string `json:"controlling,omitempty"` // criu's name of /dev/tty, if that is this terminal
 }
 
 // save writes the command's part of the image to dir.
@@ -59,7 +60,7 @@ func (c *command) save(dir string, n int) (savedCommand, error) {
 	}
 	if c.tty != nil {
 		key, err := c.tty.key()
-		saved.Terminal = &savedTerminal{c.tty.index, key}
+		saved.Terminal = &savedTerminal{Index: c.tty.index, Key: key}
 		return saved, err
 	}
 	for _, p := range c.outs {

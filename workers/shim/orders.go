@@ -56,24 +56,25 @@ func listen(s *session) (*servers, error) {
 
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
-	go func() {
-		for {
-			c, err := v.orders.AcceptUnix()
-			if err != nil {
-				return
-			}
-			go s.obey(control.FromConn(c))
+	go accept(v.orders, func(c *net.UnixConn) { s.obey(control.FromConn(c)) })
+	go accept(v.streams, s.attend)
+}
+
+// acceptPause is how long accept waits when the process has too many files open.
+const acceptPause = 50 * time.Millisecond
+
+func accept(l *net.UnixListener, serve func(*net.UnixConn)) {
+	for {
+		c, err := l.AcceptUnix()
+		switch {
+		case errors.Is(err, net.ErrClosed):
+			return
+		case err != nil:
+			time.Sleep(acceptPause)
+		default:
+			go serve(c)
 		}
-	}()
-	go func() {
-		for {
-			c, err := v.streams.AcceptUnix()
-			if err != nil {
-				return
-			}
-			go s.attend(c)
-		}
-	}()
+	}
 }
 
 // obey carries out the one order that comes over c.

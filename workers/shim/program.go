@@ -41,7 +41,30 @@ func openProgram() (*program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("place a program in memory: %w", err)
 	}
-	return &program{f, enter}, nil
+	p := &program{}
+	if p.file, err = outOfTheWay(f, fileFD); err != nil {
+		return nil, err
+	}
+	p.enter, err = outOfTheWay(enter, enterFD)
+	return p, err
+}
+
+// A program is executed by its descriptor after those that the new process gets
+// have taken their places, from 3 up, and with others used on the way, from the
+// highest one that it gets. So the two are out of the way of all that, and of
+// each other.
+const (
+	fileFD  = 100
+	enterFD = 300
+)
+
+func outOfTheWay(f *os.File, highest int) (*os.File, error) {
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, highest)
+	if err != nil {
+		return nil, fmt.Errorf("open the program's own file: %w", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
 }
 
 // readOnlyProgram opens it through a read-only mount that nothing else uses.
@@ -111,8 +134,7 @@ func (p *program) first(self []string, namespaces uintptr, files []*os.File) *ex
 // join prepares a run of this program as a stage inside the session of which the
 // second file is a pidfd. It goes on when it reads a byte from gate.
 func (p *program) join(self []string, gate *os.File, files []*os.File) *exec.Cmd {
-	// The numbers of the files in the new process don't meet p.file's: those
-	// begin at 3 and are few, so it gets a number of its own there.
+	// It is handed on once more, so it gets a number in the new process.
 	own := len(files) + firstExtra
 	args := []string{"enter", tiny.EnterMask(stage.Kept), fmt.Sprintf("/proc/self/fd/%d", own)}
 	args = append(append(args, self...), "stage", stage.Join)

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -134,11 +135,16 @@ func (s *session) reconnect(m meta, in *inheritance) error {
 func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in *inheritance) error {
 	if saved.Terminal != nil {
 		t := terminals[saved.Terminal.Index]
-		slave, err := t.reopen(in.terminals)
-		if err != nil {
-			return err
+		for _, key := range []string{saved.Terminal.Key, saved.Terminal.Controlling} {
+			if key == "" {
+				continue
+			}
+			slave, err := t.reopen(in.terminals)
+			if err != nil {
+				return err
+			}
+			in.add(key, slave)
 		}
-		in.add(saved.Terminal.Key, slave)
 		return c.useTerminal(t)
 	}
 	theirs, err := c.usePipes(saved.Stdin != "")
@@ -165,8 +171,43 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 	if err != nil {
 		return err
 	}
+	ended := make(chan struct{})
+	defer close(ended)
 	begun := false
-	pid, err := p.Restore(rpc.Options{
+	_, err = p.Restore(s.restoreOptions(m, in), func(n rpc.Notice) error {
+		switch n.Step {
+		case rpc.SetupNamespaces:
+			if m.EmptyNetwork {
+				return loopbackOf(n.PID)
+			}
+		case rpc.PostRestore:
+			s.tree.init = n.PID
+			if err := s.resume(worker); err != nil {
+				return err
+			}
+			begun = true
+			go endHanging(p, n.PID, ended)
+		}
+		return nil
+	})
+	switch {
+	case err == nil:
+		s.facts.save()
+	case begun && zombie(s.tree.init):
+		// It ran to its end while criu was letting go of it.
+	case begun:
+		return &driver.Error{
+			Kind: driver.Broken, Err: s.explainRestore(err),
+			Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", s.setup.Name),
+		}
+	default:
+		return s.explainRestore(err)
+	}
+	return s.limit()
+}
+
+func (s *session) restoreOptions(m meta, in *inheritance) rpc.Options {
+	return rpc.Options{
 		ImagesDir: s.place.images(), LogLevel: 2, LogFile: logName,
 		Root: s.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
 		TCPEstablished: m.TCPEstablished, TCPClose: !m.TCPEstablished, EmptyNetwork: m.EmptyNetwork,
@@ -175,41 +216,38 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 			"mnt[" + terminalsKey + "]:" + s.place.terminals(),
 		},
 		Inherit: in.list,
-	}, func(n rpc.Notice) error {
-		switch n.Step {
-		case rpc.SetupNamespaces:
-			if m.EmptyNetwork {
-				return loopbackOf(n.PID)
-			}
-		case rpc.PostRestore:
-			s.tree.init = n.PID
-			err := s.resume(worker)
-			begun = err == nil
-			return err
-		}
-		return nil
-	})
-	if err == nil {
-		s.tree.init = pid
-		s.facts.save()
-		return s.limit()
 	}
-	err = s.explainRestore(err)
-	if begun {
-		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", s.setup.Name)}
-	}
-	return err
 }
 
-// limit puts the session's limits in place, which criu's own needs don't fit
-// into.
-func (s *session) limit() error {
-	spec := s.setup.Spec
-	err := s.group.SetLimits(cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids})
-	if err != nil {
-		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was restored, and its limits can't be set again; its image is as it was", s.setup.Name)}
+// The time that criu has to let go of a session whose init has ended meanwhile,
+// and how often that is looked at.
+const (
+	letGoLimit = 5 * time.Second
+	letGoLook  = 100 * time.Millisecond
+)
+
+// endHanging ends criu if it waits for a restored session whose init has ended
+// already: it may do so for ever.
+func endHanging(p *rpc.Process, init int, ended <-chan struct{}) {
+	tick := time.NewTicker(letGoLook)
+	defer tick.Stop()
+	gone := time.Duration(0)
+	for gone < letGoLimit {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+			if zombie(init) {
+				gone += letGoLook
+			}
+		}
 	}
-	return nil
+	p.KillRestore()
+}
+
+// zombie reports whether a child of this process has ended and wasn't reaped.
+func zombie(pid int) bool {
+	return strings.HasPrefix(strings.TrimSpace(statusLine(pid, "State:")), "Z")
 }
 
 // resume is called when all is restored and nothing has run: its error makes

@@ -75,8 +75,17 @@ func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
 	return s.converse(ctx, c, s.main, from, s.main.tty != nil)
 }
 
+// execWait is how long a new command waits for the end of a capture. Its client
+// may be gone by then, so it is short.
+const execWait = 10 * time.Second
+
 func (s *session) serveExec(ctx context.Context, c net.Conn, r Request) error {
-	cmd, err := s.exec(ctx, r)
+	within, cancel := context.WithTimeout(ctx, execWait)
+	cmd, err := s.exec(within, r)
+	cancel()
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("session %s is being captured: try again", s.setup.Name)
+	}
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ type session struct {
 	facts    factsCache
 	resolver []byte        // the host's resolv.conf, if the session can't see it
 	group    *cgroup.Group // of the session's processes
+	beside   *cgroup.Group // the shim's own, which is never frozen
 	program  *program
 	gate     *gate
 	tree     *processes
@@ -55,6 +56,10 @@ func newSession(setup Setup) (*session, error) {
 	if !ok {
 		return nil, fmt.Errorf("the cgroup of session %s is gone", setup.Name)
 	}
+	beside, ok := h.Group(string(ShimGroup(setup.UID)))
+	if !ok {
+		return nil, fmt.Errorf("the cgroup of session %s's shim is gone", setup.Name)
+	}
 	b, err := openProgram()
 	if err != nil {
 		return nil, err
@@ -65,7 +70,7 @@ func newSession(setup Setup) (*session, error) {
 		return nil, err
 	}
 	return &session{
-		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, program: b,
+		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, beside: beside, program: b,
 		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
 		epoch: setup.Epoch, stopped: make(chan struct{}),
 	}, nil
@@ -123,6 +128,10 @@ func (s *session) snapshot() State {
 func (s *session) watch() {
 	s.pumps.Go(s.tree.status.run)
 	s.main.run(&s.pumps)
+	for _, c := range s.tree.execs() { // of a session that was restored
+		c.run(&s.pumps)
+		s.release(c)
+	}
 	go s.end()
 }
 

@@ -55,7 +55,10 @@ func (s *session) start(worker *control.Conn) error {
 	if err := first.Send(stage.Go{}); err != nil {
 		return err
 	}
-	return s.awaitInit(first, host)
+	if err := s.awaitInit(first, host); err != nil {
+		return err
+	}
+	return s.limit()
 }
 
 // awaitInit returns when the session's init has taken the place of the first

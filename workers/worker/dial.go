@@ -34,9 +34,13 @@ type Hello struct {
 // presenceTTL is how long a connection counts after its last renewal.
 const presenceTTL = 15 * time.Second
 
+// flushed is how long the server may take to say that it knows the host.
+const flushed = 30 * time.Second
+
 // serveHost answers what clients ask of this host: to be connected to a
 // session, and what it sees of its sessions.
-func (w *Worker) serveHost(ctx context.Context) error {
+// listening is called once it can be asked.
+func (w *Worker) serveHost(ctx context.Context, listening func()) error {
 	base := schemas.SubjectHost + "." + string(w.Host)
 	sub, err := w.NC.Subscribe(base+".observe", w.answerObserve)
 	if err != nil {
@@ -48,6 +52,10 @@ func (w *Worker) serveHost(ctx context.Context) error {
 		return fmt.Errorf("listen on %s: %w", base, err)
 	}
 	defer l.Close()
+	if err := w.NC.FlushTimeout(flushed); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("listen on %s: %w", base, err)
+	}
+	listening()
 	var g errgroup.Group
 	for {
 		conn, err := l.Accept(ctx)
@@ -127,13 +135,13 @@ func (w *Worker) splice(ctx context.Context, n schemas.Name, client, session net
 	defer stop()
 	var g errgroup.Group
 	g.Go(func() error {
-		var in io.Reader = client
+		in := &source{Reader: client}
 		if input {
-			in = &heard{Reader: client, tell: func() { w.input(ctx, n) }}
+			in.Reader = &heard{Reader: client, tell: func() { w.input(ctx, n) }}
 		}
-		_, err := io.Copy(session, in)
+		_, _ = io.Copy(session, in) // a session that takes no more has its last words to say
 		closeWrite(session)
-		if err != nil {
+		if in.failed {
 			cancel() // the client vanished
 		}
 		return nil
@@ -151,6 +159,18 @@ func closeWrite(c net.Conn) {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
 		_ = h.CloseWrite() // the other side is gone, then
 	}
+}
+
+// source remembers whether reading failed.
+type source struct {
+	io.Reader
+	failed bool
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.Reader.Read(p)
+	s.failed = s.failed || err != nil && !errors.Is(err, io.EOF)
+	return n, err
 }
 
 // heard tells of what is read, at most once a second.

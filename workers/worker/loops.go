@@ -16,7 +16,23 @@ import (
 
 // consumeCommands wakes actors for the commands of this host. A command is
 // acknowledged at once: it is a hint, and the record keeps what has to be done.
+// What breaks its reading is no reason to end: records are watched too.
 func (w *Worker) consumeCommands(ctx context.Context) error {
+	for {
+		err := w.readCommands(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.Log.Warn("commands can't be read; trying again", "err", err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (w *Worker) readCommands(ctx context.Context) error {
 	filter := fmt.Sprintf("%s.%s.>", schemas.SubjectCommand, w.Host)
 	c, err := w.JS.CreateOrUpdateConsumer(ctx, w.Names.Commands(), jetstream.ConsumerConfig{
 		Durable: "worker-" + string(w.Host), FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
@@ -67,6 +83,7 @@ func (w *Worker) watchRecords(ctx context.Context) error {
 		if fn != nil {
 			fn(v)
 		}
+		w.letGo(v.Name().String())
 		if v.Host == w.Host && v.Op != nil && v.Op.Claim == "" {
 			w.actors.wake(v.Name())
 		}

@@ -77,7 +77,7 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	switch {
 	case here && i.State == driver.Exited:
 		return w.ended(ctx, d, rec, i)
-	case rec.State == schemas.Running && !here, rec.State == schemas.Suspending && !here:
+	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
 		return w.missing(ctx, rec)
 	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
 		return w.thaw(ctx, d, *rec)
@@ -93,6 +93,10 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 func over(r schemas.SessionRecord) bool {
 	return r.Op == nil && (r.State == schemas.Suspended || r.State == schemas.Exited || r.State == schemas.Failed || r.State == schemas.Deleted)
 }
+
+// killing reports whether its processes are to be ended on request: then they may
+// be gone already, from an attempt that didn't come to its end.
+func killing(r schemas.SessionRecord) bool { return r.Op != nil && r.Op.Kind == schemas.OpKill }
 
 // interrupted reports whether another process than this one claimed the op.
 func interrupted(r schemas.SessionRecord, claim string) bool {

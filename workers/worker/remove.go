@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -24,12 +25,17 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 	w.mu.Lock()
 	delete(w.bases, rec.UID)
 	w.mu.Unlock()
-	pinned, err := w.pinned(ctx, rec.SessionRecord)
-	if err != nil {
-		return err
-	}
-	if pinned != "" {
-		return w.waitForFork(ctx, rec, pinned)
+	for {
+		by, err := w.pinned(ctx, rec.SessionRecord)
+		if err != nil {
+			return err
+		}
+		if by == "" {
+			break
+		}
+		if w.heldBy(by, rec.Name()) { // it was looked at after that was known
+			return w.waitForFork(ctx, rec, by)
+		}
 	}
 	if rec.Lineage != "" {
 		if err := w.deleteImages(ctx, rec.SessionRecord); err != nil {
@@ -38,6 +44,29 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 	}
 	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
 	return err
+}
+
+// heldBy notes that the images of a deleted session wait for another one, whose
+// next revision wakes its actor, and reports whether that was noted already.
+func (w *Worker) heldBy(fork string, n schemas.Name) (before bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = slices.Contains(w.held[fork], n)
+	if !before {
+		w.held[fork] = append(w.held[fork], n)
+	}
+	return before
+}
+
+// letGo wakes the actors of those whose images waited for a session.
+func (w *Worker) letGo(fork string) {
+	w.mu.Lock()
+	waiting := w.held[fork]
+	delete(w.held, fork)
+	w.mu.Unlock()
+	for _, n := range waiting {
+		w.actors.wake(n)
+	}
 }
 
 // kill ends a session's processes because somebody asked for it.

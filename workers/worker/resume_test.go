@@ -267,3 +267,15 @@ func TestKill(t *testing.T) {
 		t.Errorf("started anew it counts from %d", n)
 	}
 }
+
+// The kill worked, and its worker didn't come to say so.
+func TestKillIsRepeated(t *testing.T) {
+	b := newBench(t)
+	b.run()
+	b.fake.Script("Stop", fake.Step{After: errors.New("the answer is lost")})
+	b.change(schemas.Transition{Type: schemas.TKill, Set: schemas.Set{Op: b.op(schemas.OpKill)}})
+	if got := b.until("an end", func(v statekv.Versioned) bool { return v.Op == nil }); got.State != schemas.Exited {
+		t.Errorf("it is %s: %s", got.State, got.Transition.Reason)
+	}
+	b.folded()
+}

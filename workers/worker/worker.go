@@ -55,6 +55,7 @@ type Worker struct {
 	mu       sync.Mutex
 	bases    map[schemas.UID]*base           // page ids of the last image of each lineage
 	observed map[schemas.UID]sighting        // what the last look saw
+	held     map[string][]schemas.Name       // by session: deleted ones whose images it still needs
 	undoing  map[schemas.Name]func(notified) // suspends under way that want to hear of new revisions
 	ready    chan struct{}                   // closed when recovery is done
 }
@@ -72,7 +73,7 @@ func New(o Options) *Worker {
 	}
 	w := &Worker{
 		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(), publish: stream.Publisher{JS: o.JS},
-		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, undoing: map[schemas.Name]func(notified){},
+		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
 		ready: make(chan struct{}),
 	}
 	w.actors = newActors(w.drive, w.Log)
@@ -107,8 +108,7 @@ func (w *Worker) Serve(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.observeAll(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
-	g.Go(func() error { return w.serveHost(ctx) })
-	close(w.ready)
+	g.Go(func() error { return w.serveHost(ctx, func() { close(w.ready) }) })
 	return g.Wait()
 }
 

@@ -8,6 +8,5 @@
 // Diapause uses, encode.go writes them in protobuf's wire format: the messages
 // are few and small, so no generated code is needed.
 //
-// It never kills criu: one that dies in the middle of a dump can take the
-// session with it.
+// It never kills a criu that dumps: that can take the session with it.
 package rpc

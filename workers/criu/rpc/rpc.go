@@ -115,6 +115,13 @@ func (p *Process) Restore(o Options, notify func(Notice) error) (int, error) {
 	return p.call(typeRestore, o, notify)
 }
 
+// KillRestore ends a criu that hangs at the end of a restore. A dump must never
+// be ended so: it takes the session with it.
+func (p *Process) KillRestore() {
+	// It may have ended meanwhile.
+	_ = p.cmd.Process.Kill()
+}
+
 func (p *Process) call(kind int, o Options, notify func(Notice) error) (int, error) {
 	pid, err := p.converse(kind, o, notify)
 	p.close()

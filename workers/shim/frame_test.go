@@ -1,0 +1,138 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+func TestFrames(t *testing.T) {
+	var b bytes.Buffer
+	for _, payload := range [][]byte{nil, []byte("x"), bytes.Repeat([]byte("y"), MaxFrame)} {
+		if err := WriteFrame(&b, FrameStdout, payload); err != nil {
+			t.Fatal(err)
+		}
+		kind, got, err := ReadFrame(&b)
+		if err != nil || kind != FrameStdout || !bytes.Equal(got, payload) {
+			t.Errorf("a frame of %d bytes becomes %q of %d, %v", len(payload), kind, len(got), err)
+		}
+	}
+	if _, _, err := ReadFrame(&b); !errors.Is(err, io.EOF) {
+		t.Errorf("after the last frame comes %v", err)
+	}
+	if err := WriteFrame(&b, FrameStdout, make([]byte, MaxFrame+1)); err == nil {
+		t.Error("a frame that is too long is written")
+	}
+}
+
+func FuzzReadFrame(f *testing.F) {
+	f.Add([]byte{'o', 0, 0, 0, 1, 'x'})
+	f.Add([]byte{'o', 0xff, 0xff, 0xff, 0xff})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		kind, payload, err := ReadFrame(bytes.NewReader(b))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := WriteFrame(&again, kind, payload); err != nil || !bytes.HasPrefix(b, again.Bytes()) {
+			t.Errorf("%x is read as a frame that is written as %x, %v", b, again.Bytes(), err)
+		}
+	})
+}
+
+// shimEnd plays the shim's part for a client.
+func shimEnd(t *testing.T, play func(c net.Conn)) net.Conn {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer ours.Close()
+		if kind, _, err := ReadFrame(ours); err != nil || kind != FrameRequest {
+			t.Errorf("the client begins with %q, %v", kind, err)
+			return
+		}
+		play(ours)
+	}()
+	t.Cleanup(func() { theirs.Close(); <-done })
+	return theirs
+}
+
+func TestClient(t *testing.T) {
+	var out, errs bytes.Buffer
+	conn := shimEnd(t, func(c net.Conn) {
+		_ = WriteFrame(c, FrameStarted, nil)
+		kind, in, err := ReadFrame(c)
+		if err != nil || kind != FrameStdin || string(in) != "typed" {
+			t.Errorf("the client sends %q %q, %v", kind, in, err)
+		}
+		if kind, _, err := ReadFrame(c); err != nil || kind != FrameStdinEOF {
+			t.Errorf("the client ends its input with %q, %v", kind, err)
+		}
+		_ = WriteFrame(c, FrameStdout, []byte("out"))
+		_ = WriteFrame(c, FrameStderr, []byte("err"))
+		_ = writeJSON(c, FrameExit, driver.Exit{Code: 7})
+	})
+	exit, err := Do(conn, Request{Op: OpExec}, Streams{Stdin: bytes.NewReader([]byte("typed")), Stdout: &out, Stderr: &errs})
+	if err != nil || exit.Code != 7 || out.String() != "out" || errs.String() != "err" {
+		t.Errorf("the client gets %+v, %v, %q, %q", exit, err, &out, &errs)
+	}
+}
+
+func TestClientHearsWhy(t *testing.T) {
+	conn := shimEnd(t, func(c net.Conn) { _ = WriteFrame(c, FrameError, []byte("no such thing")) })
+	var why RemoteError
+	if _, err := Do(conn, Request{Op: OpExec}, Streams{}); !errors.As(err, &why) || why != "no such thing" {
+		t.Errorf("the client hears %v", err)
+	}
+	conn = shimEnd(t, func(c net.Conn) { _ = WriteFrame(c, FrameStarted, nil) })
+	if _, err := Do(conn, Request{Op: OpExec}, Streams{}); !errors.Is(err, ErrLost) {
+		t.Errorf("a client whose session goes hears %v", err)
+	}
+}
+
+func TestGate(t *testing.T) {
+	g := newGate()
+	ctx := context.Background()
+	if err := g.enter(ctx); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- g.close(ctx) }()
+	// Whoever comes once it is shut waits, and who is inside is waited for.
+	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
+	defer cancel()
+	for g.enter(soon) == nil {
+		g.leave()
+	}
+	select {
+	case <-closed:
+		t.Error("the gate is closed with someone inside")
+	default:
+	}
+	g.leave()
+	if err := <-closed; err != nil {
+		t.Fatal(err)
+	}
+	entered := make(chan error, 2)
+	go func() { entered <- g.enter(ctx) }()
+	g.open()
+	if err := <-entered; err != nil {
+		t.Error(err)
+	}
+	g.leave()
+	if err := g.close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	go func() { entered <- g.enter(ctx) }()
+	g.end()
+	if err := <-entered; !errors.Is(err, errEnded) {
+		t.Errorf("at the end a waiting one gets %v", err)
+	}
+}
