@@ -392,6 +392,9 @@ func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.R
 	}
 	op.Trigger, op.Description, op.RunID = trigger, req.Description, req.RunID
 	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TCheckpoint, Reason: "asked for a checkpoint", Set: schemas.Set{Op: op}})
+	if errors.Is(err, statekv.ErrConflict) {
+		return s.checkpointed(ctx, n, req, trigger)
+	}
 	if err != nil {
 		return v, err
 	}

@@ -97,6 +97,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// flushed is how long the server may take to say that it knows the API.
+const flushed = 30 * time.Second
+
 func (s *Server) answer(ctx context.Context) error {
 	svc, err := micro.AddService(s.NC, micro.Config{Name: "diapause", Version: s.Version, Description: "sessions of Diapause"})
 	if err != nil {
@@ -119,6 +122,10 @@ func (s *Server) answer(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("register API verb %s: %w", verb, err)
 		}
+	}
+	// Only then the server knows of all that was registered.
+	if err := s.NC.FlushTimeout(flushed); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("register the API: %w", err)
 	}
 	close(s.ready)
 	<-ctx.Done()
@@ -157,15 +164,27 @@ func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Req
 		s.fail(r, err)
 		return
 	}
-	if err := r.RespondJSON(out); err != nil {
-		s.Log.Warn("request not answered", "verb", verb, "err", err)
+	data, err := json.Marshal(out)
+	if err != nil {
+		s.fail(r, fmt.Errorf("encode the answer: %w", err))
+		return
 	}
+	s.reply(r, &nats.Msg{Data: data})
 }
 
 func (s *Server) fail(r micro.Request, err error) {
 	e := coded(err)
-	if err := r.Error(e.Code, e.Text, nil); err != nil {
-		s.Log.Warn("request not answered", "err", err)
+	s.reply(r, &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {e.Code}, micro.ErrorHeader: {e.Text}}})
+}
+
+// reply answers a request from another goroutine than its handler's, which the
+// request's own methods don't allow.
+func (s *Server) reply(r micro.Request, answer *nats.Msg) {
+	if answer.Subject = r.Reply(); answer.Subject == "" {
+		return // nobody waits
+	}
+	if err := s.NC.PublishMsg(answer); err != nil {
+		s.Log.Warn("request not answered", "subject", r.Subject(), "err", err)
 	}
 }
 

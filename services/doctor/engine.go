@@ -128,9 +128,12 @@ func skip(ctx context.Context, c Check, found map[string]Status) Result {
 
 // carryOut runs a check. One that says nothing proved nothing.
 func carryOut(ctx context.Context, c Check) Result {
-	ctx, cancel := context.WithTimeout(ctx, checkLimit)
+	limited, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	result := c.Run(ctx)
+	result := c.Run(limited)
+	if ctx.Err() != nil && result.Status == Fail {
+		return Result{Status: Skipped, Detail: "interrupted: " + result.Detail}
+	}
 	if result.Status == "" {
 		return Result{Status: Fail, Detail: "the check gave no result", Fix: "this is a fault of Diapause: report it"}
 	}

@@ -90,10 +90,16 @@ func TestACheckThatSaysNothingFails(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var runs []string
-	first := Check{Name: "a", Run: func(context.Context) Result { cancel(); return okf("done") }}
+	first := Check{Name: "a", Run: func(ctx context.Context) Result {
+		cancel()
+		return failed(ctx.Err(), "don't")
+	}}
 	report, err := Run(ctx, "", []Check{first, fixed("b", OK, &runs)}, ignore)
-	if err != nil || report.OK || len(runs) > 0 || report.Checks[1].Status != Skipped {
-		t.Errorf("%+v, %v; want the rest skipped, and no success", report, err)
+	if err != nil || report.OK || len(runs) > 0 || report.Checks[0].Status != Skipped || report.Checks[1].Status != Skipped {
+		t.Errorf("%+v, %v; want both skipped, and no success", report, err)
+	}
+	if got := report.Summary(); !strings.HasPrefix(got, "Interrupted") {
+		t.Errorf("summary %q", got)
 	}
 }
 

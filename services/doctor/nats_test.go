@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -110,7 +112,8 @@ func TestNATSWithoutJetStream(t *testing.T) {
 }
 
 func TestPort(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	// On a loopback address that no other process uses: its port stays free.
+	l, err := net.Listen("tcp", fmt.Sprintf("127.84.%d.%d:0", os.Getpid()>>8&0xff, os.Getpid()&0xff))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,8 +40,11 @@ func (r Report) Summary() string {
 		}
 	}
 	verdict := "Diapause can run here"
-	if !r.OK {
+	switch {
+	case count[Fail] > 0:
 		verdict = "Diapause can't run here as it is"
+	case !r.OK:
+		verdict = "Interrupted, so whether Diapause can run here isn't known"
 	}
 	return fmt.Sprintf("%s (%d checks: %s)", verdict, len(r.Checks), strings.Join(words, ", "))
 }

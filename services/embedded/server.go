@@ -93,6 +93,9 @@ func (s *Server) Shutdown() {
 	s.nats.WaitForShutdown()
 }
 
+// storeLimit is above what any machine's streams come to, in bytes.
+const storeLimit = 1 << 50
+
 // configure makes the keys and directories and says all that the server needs.
 func configure(o Options) (*server.Options, error) {
 	for _, dir := range []string{o.StoreDir, o.CredsDir} {
@@ -115,6 +118,10 @@ func configure(o Options) (*server.Options, error) {
 		conf.Port = server.RANDOM_PORT
 	}
 	conf.StoreDir, conf.SyncAlways = o.StoreDir, true
+	// By itself the server would take three quarters of what is free now, and
+	// refuse streams whose bound is above that: a small disk is no reason not to
+	// start, and a full one is noticed when it is.
+	conf.JetStreamMaxStore = storeLimit
 	conf.MaxConn = allConnections
 	conf.AuthTimeout = authTimeout.Seconds()
 	conf.NoSigs = true // signals belong to the process around it

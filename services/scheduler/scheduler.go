@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -60,8 +61,31 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 	g.Go(func() error {
 		return s.Records.Watch(ctx, func(v statekv.Versioned) { send(ctx, s.records, v) }, func() { close(s.known) })
 	})
+	g.Go(func() error {
+		s.watchConnection(ctx)
+		return nil
+	})
 	g.Go(func() error { return s.run(ctx) })
 	return g.Wait()
+}
+
+// watchConnection tells of every time that the connection was lost and is back:
+// readers of a stream go on by themselves, and would not say so.
+func (s *Scheduler) watchConnection(ctx context.Context) {
+	nc := s.JS.Conn()
+	back := nc.StatusChanged(nats.CONNECTED)
+	defer nc.RemoveStatusListener(back)
+	for {
+		select {
+		case _, ok := <-back:
+			if !ok {
+				return // closed for good
+			}
+			send(ctx, s.heard, stream.Heard{Gap: true})
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 func send[T any](ctx context.Context, ch chan<- T, v T) {
@@ -115,7 +139,7 @@ func (t *tracked) explain(now time.Time) schemas.Explanation {
 	d := session.Decide(&t.view, p, now)
 	e := schemas.Explanation{
 		Name: t.record.Name().String(), State: t.record.State, GraceMS: p.Grace.Milliseconds(),
-		Blockers: d.Blockers, Next: d.Next, Last: schemas.ViewTransition(t.record.SessionRecord),
+		Blockers: append([]schemas.WaitingFor{}, d.Blockers...), Next: d.Next, Last: schemas.ViewTransition(t.record.SessionRecord),
 	}
 	if t.record.State == schemas.Running {
 		e.IdleSeconds = now.Sub(t.view.IdleSince()).Seconds()

@@ -22,6 +22,7 @@ import (
 type client struct {
 	url, creds, data string
 	timeout          time.Duration
+	broken           chan error // why no answer will come
 }
 
 // connect finds the server: what was asked for, or the local one.
@@ -37,7 +38,44 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 			creds = up.ClientCreds
 		}
 	}
-	return natsconn.Connect(ctx, url, creds, "diapause "+who())
+	c.broken = make(chan error, 1)
+	say := func(err error) {
+		select {
+		case c.broken <- err:
+		default: // the first says it all
+		}
+	}
+	return natsconn.Connect(ctx, url, creds, "diapause "+who(),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if errors.Is(err, nats.ErrPermissionViolation) {
+				say(fmt.Errorf("%w (%w)", errDenied, err))
+			}
+		}),
+		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) {
+			if !nc.IsClosed() {
+				say(errDisconnected)
+			}
+		}))
+}
+
+// Why nobody answers whoever has no credentials, or whoever's server is gone: an
+// answer finds only the connection that the question came by.
+var (
+	errDenied       = errors.New("the server doesn't let this client ask: name the file of its credentials with --creds")
+	errDisconnected = errors.New("the connection to Diapause was lost; what was begun goes on when it is up again, see `diapause show`")
+)
+
+// unlessBroken is a context that ends when no answer will come any more.
+func (c *client) unlessBroken(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case err := <-c.broken:
+			cancel(err)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // who names the person at the command line, for the log.
@@ -76,10 +114,14 @@ func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req sch
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, wait+slack)
 	defer cancel()
+	ctx, stopAsking := c.unlessBroken(ctx)
+	defer stopAsking()
 	msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return fmt.Errorf("nobody answers %q at %s: is `diapause up` still starting?", verb, nc.ConnectedUrl())
+	case errors.Is(context.Cause(ctx), errDenied), errors.Is(context.Cause(ctx), errDisconnected):
+		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted; what was asked for goes on, see `diapause show`")
 	case err != nil:

@@ -27,7 +27,7 @@ func lifecycleCommands(c *client) []*cobra.Command {
 type runFlags struct {
 	name, class, idle, by            string
 	driver, dir, user, root, network string
-	env, labels                      []string
+	env                              []string
 	memory, hookTimeout              string
 	cpus                             float64
 	pids                             int64
