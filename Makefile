@@ -44,7 +44,7 @@ vuln: ## govulncheck, where its database can be reached
 	$(GO) run $(GOVULNCHECK) $(MODULES:%=./%/...)
 
 bench: setup-test build ## suspend and resume by stage, beside what people use today
-	@e2e/setup/root.sh $(GO) test -run '^$$' -bench . -benchtime 1x -timeout 1h ./e2e/bench
+	@e2e/setup/root.sh $(GO) run ./e2e/bench/cmd
 
 compat: setup-test build ## suspend and resume real programs, and write the table
 	@e2e/setup/root.sh $(GO) run ./e2e/compat/cmd

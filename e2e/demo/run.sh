@@ -28,7 +28,7 @@ leave() {
 trap leave EXIT
 
 say "Is this machine fit for it?"
-true || fail "the doctor found something that has to be mended first"
+"$bin" doctor --listen 127.0.0.1:0 || fail "the doctor found something that has to be mended first"
 
 say "Start everything in one process"
 "$bin" up --listen 127.0.0.1:0 >"$scratch/up.log" 2>&1 &

@@ -22,3 +22,5 @@ if [ ${#missing[@]} -gt 0 ]; then
 	fi
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+"$(dirname "$0")/../compat/install.sh"
+"$(dirname "$0")/../compat/install.sh"

@@ -31,16 +31,6 @@ func Build(dir string) (string, error) {
 	return program, nil
 }
 
-// BuildHelper builds a program of the e2e module, named by its directory below
-// the module, into dir.
-func BuildHelper(dir, pkg string) (string, error) {
-	program := filepath.Join(dir, filepath.Base(pkg))
-	if err := build(top("e2e"), program, "./"+pkg); err != nil {
-		return "", err
-	}
-	return program, nil
-}
-
 func build(module, program, pkg string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-o", program, pkg)
 	cmd.Dir = module

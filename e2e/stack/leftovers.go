@@ -147,3 +147,20 @@ func (s *Stack) Processes(uid schemas.UID) (n int) {
 	}
 	return n
 }
+
+// Leaders counts the process trees of a session: the processes that are pid 1 of
+// a namespace of their own.
+func (s *Stack) Leaders(uid schemas.UID) (n int) {
+	for _, pid := range allPIDs() {
+		if !strings.Contains(readFile(fmt.Sprintf("/proc/%d/cgroup", pid)), "-"+string(uid)) {
+			continue
+		}
+		for line := range strings.Lines(readFile(fmt.Sprintf("/proc/%d/status", pid))) {
+			ids, ok := strings.CutPrefix(line, "NSpid:")
+			if inner := strings.Fields(ids); ok && len(inner) > 1 && inner[len(inner)-1] == "1" {
+				n++
+			}
+		}
+	}
+	return n
+}

@@ -22,6 +22,16 @@ func Machine() string {
 		(uint64(s.Totalram)*uint64(s.Unit)+1<<29)>>30, strings.Trim(field("/etc/os-release", "PRETTY_NAME="), `"`), unix.ByteSliceToString(u.Release[:]))
 }
 
+// Load is how many processes wanted to run, on average over the last minute.
+func Load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return "unknown"
+	}
+	one, _, _ := strings.Cut(string(b), " ")
+	return one
+}
+
 // field gives what follows prefix on the first line of a file that begins so.
 func field(file, prefix string) string {
 	b, err := os.ReadFile(file)

@@ -12,7 +12,8 @@ import (
 func Bash() Program {
 	return Program{
 		Name: "bash", State: "variables, array, function, cwd, terminal, $!, a running and a stopped job (fg works)",
-		Needs: []string{"bash"}, Version: []string{"bash", "-c", "echo $BASH_VERSION"},
+		Limits: "after a resume bash says once more that the stopped job is stopped",
+		Needs:  []string{"bash"}, Version: []string{"bash", "-c", "echo $BASH_VERSION"},
 		Flags: []string{"--tty"}, Command: []string{"bash", "--norc", "--noprofile", "-i"},
 		Prepare: bashPrepare, Check: bashCheck,
 	}
@@ -37,7 +38,7 @@ func bashCheck(ctx context.Context, s *local.Session, round int) error {
 		{ask, fmt.Sprintf("R:%d:seven:3:z z:abab:/var:alive:1:1:/dev/pts/", round)},
 		{"", "# "},
 		// The stopped job comes to the foreground, answers, and is stopped again.
-		{"fg %cat\r", "\ncat\r\n"},
+		{"fg %cat\r", "\rcat\r\n"},
 		{fmt.Sprintf("round %d\r", round), fmt.Sprintf("round %[1]d\r\nround %[1]d\r\n", round)},
 		{"\x1a", "Stopped"},
 		{"", "# "},

@@ -37,7 +37,7 @@ const patience = 20 * time.Second
 // All makes the programs of the whole run.
 func All() []Program {
 	return []Program{
-		Bash(), Python(), Node(), Redis("none"), Redis("host"), Vim(), SQLite(), GoServer(), Xterm(),
+		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), SQLite(), GoServer(), Xterm(),
 	}
 }
 

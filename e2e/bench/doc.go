@@ -1,0 +1,12 @@
+// Package bench measures suspend and resume by stage, beside what people do
+// today with the same kind of process in the same run: criu dump, tar, zstd, age
+// and a copy, and all of it back.
+//
+// The way through it: a process of package hold has memory of known content;
+// Session suspends and resumes it as a session of a daemon, Today by hand; each
+// gives Measurements, which Lines prints for benchstat and Table for people.
+// `make bench` (cmd) runs all sizes and writes RESULTS.md.
+//
+// Every resume is checked: the memory has the digest that it had before. What
+// the check takes is in no figure.
+package bench

@@ -1,0 +1,47 @@
+package compat
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"testing"
+
+	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/e2e/compat/programs"
+)
+
+// TestPrograms suspends and resumes a few of the programs, all of them with
+// DIAPAUSE_LONG=1.
+func TestPrograms(t *testing.T) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	dir := t.TempDir()
+	binary, err := local.Binary(ctx, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := local.Start(ctx, binary, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := d.Stop(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	}()
+	all := programs.Quick()
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		all = programs.All()
+	}
+	RunAll(ctx, d, all, func(r Row) {
+		if r.Err != nil {
+			t.Errorf("%s after %d rounds: %v", r.Program.Name, len(r.Cycles), r.Err)
+			return
+		}
+		t.Log(r.line())
+	})
+	if t.Failed() {
+		t.Logf("the daemon printed:\n%s", d.Output())
+	}
+}

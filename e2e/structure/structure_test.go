@@ -1,0 +1,216 @@
+package structure
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const (
+	top       = "../.."
+	ourPrefix = "github.com/diapause/diapause/"
+
+	// maxLines is what a file may have; 400 is the aim.
+	maxLines = 500
+	// maxFunction is what a function of the program may have, in lines.
+	maxFunction = 75
+)
+
+// mayImport says which modules of ours the packages of a module may import.
+var mayImport = map[string][]string{
+	"schemas":     {},
+	"events":      {"schemas"},
+	"objectstore": {"schemas"},
+	"workers":     {"schemas", "events", "objectstore"},
+	"services":    {"schemas", "events", "objectstore"},
+	"e2e":         {"schemas", "events", "objectstore", "workers", "services"},
+}
+
+// program is the only package that puts workers and services together.
+const program = "services/cmd/diapause"
+
+// source is one parsed Go file.
+type source struct {
+	path   string // from the top of the repository
+	module string
+	test   bool
+	lines  int
+	file   *ast.File
+	fset   *token.FileSet
+}
+
+func (s source) pkg() string { return filepath.ToSlash(filepath.Dir(s.path)) }
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	var all []source
+	for module := range mayImport {
+		err := filepath.WalkDir(filepath.Join(top, module), func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".")) {
+				return fs.SkipDir
+			}
+			if d.IsDir() || !strings.HasSuffix(path, ".go") {
+				return nil
+			}
+			s, err := parse(path, module)
+			all = append(all, s)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(all) < 50 {
+		t.Fatalf("found only %d files below %s", len(all), top)
+	}
+	return all
+}
+
+func parse(path, module string) (source, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return source{}, err
+	}
+	rel, err := filepath.Rel(top, path)
+	if err != nil {
+		return source{}, err
+	}
+	s := source{path: filepath.ToSlash(rel), module: module, fset: token.NewFileSet()}
+	s.test = strings.HasSuffix(path, "_test.go")
+	s.lines = strings.Count(string(text), "\n")
+	s.file, err = parser.ParseFile(s.fset, path, text, parser.ParseComments)
+	return s, err
+}
+
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			path, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkImport(t, s, path)
+		}
+	}
+}
+
+func checkImport(t *testing.T, s source, path string) {
+	t.Helper()
+	rest, ours := strings.CutPrefix(path, ourPrefix)
+	if !ours {
+		if first, _, _ := strings.Cut(path, "/"); s.module == "schemas" && !s.test && strings.Contains(first, ".") {
+			t.Errorf("%s imports %s: schemas takes the standard library alone", s.path, path)
+		}
+		return
+	}
+	module, _, _ := strings.Cut(rest, "/")
+	if module == s.module || slices.Contains(mayImport[s.module], module) {
+		return
+	}
+	if s.pkg() == program && module == "workers" {
+		return
+	}
+	t.Errorf("%s imports %s: %s may import %v of our modules", s.path, path, s.module, mayImport[s.module])
+}
+
+// The adapters know the ports, never the other way round.
+func TestLayers(t *testing.T) {
+	never := map[string][]string{
+		"events/session": {"events/", "github.com/nats-io/"},
+		"objectstore":    {"objectstore/"},
+		"workers/driver": {"workers/"},
+		"workers/worker": {"workers/criu", "workers/fake", "objectstore/dir"},
+	}
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			path := strings.TrimPrefix(strings.Trim(spec.Path.Value, `"`), ourPrefix)
+			for _, prefix := range never[s.pkg()] {
+				if !s.test && strings.HasPrefix(path, prefix) && path != s.pkg() {
+					t.Errorf("%s imports %s", s.path, path)
+				}
+			}
+		}
+	}
+}
+
+func TestPackagesAreDocumented(t *testing.T) {
+	documented, where := map[string]bool{}, map[string]string{}
+	for _, s := range sources(t) {
+		if s.test {
+			continue
+		}
+		where[s.pkg()] = s.path
+		if s.file.Doc != nil && len(strings.Fields(s.file.Doc.Text())) >= 12 {
+			documented[s.pkg()] = true
+		}
+	}
+	for pkg := range where {
+		if !documented[pkg] {
+			t.Errorf("package %s doesn't say what it is for, in a few sentences", pkg)
+		}
+	}
+}
+
+func TestNames(t *testing.T) {
+	empty := []string{"util", "utils", "common", "helper", "helpers", "manager", "model", "models", "misc"}
+	for _, s := range sources(t) {
+		for _, name := range []string{s.file.Name.Name, strings.TrimSuffix(filepath.Base(s.path), ".go")} {
+			if slices.Contains(empty, strings.TrimSuffix(name, "_test")) {
+				t.Errorf("%s: %q says nothing", s.path, name)
+			}
+		}
+		for name := range s.file.Scope.Objects {
+			if strings.HasSuffix(name, "Manager") || strings.HasSuffix(name, "Helper") || strings.HasSuffix(name, "Utils") {
+				t.Errorf("%s: the name %q says nothing", s.path, name)
+			}
+		}
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.lines > maxLines {
+			t.Errorf("%s has %d lines, more than %d", s.path, s.lines, maxLines)
+		}
+		if s.test {
+			continue
+		}
+		for _, d := range s.file.Decls {
+			f, ok := d.(*ast.FuncDecl)
+			if !ok || f.Body == nil {
+				continue
+			}
+			if n := s.fset.Position(f.End()).Line - s.fset.Position(f.Pos()).Line; n > maxFunction {
+				t.Errorf("%s: %s has %d lines, more than %d", s.path, f.Name.Name, n, maxFunction)
+			}
+		}
+	}
+}
+
+// Nobody skips a test, or leaves one that can't fail.
+func TestNothingIsSkipped(t *testing.T) {
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			sel, ok := n.(*ast.SelectorExpr)
+			if ok && s.test && (sel.Sel.Name == "Skip" || sel.Sel.Name == "Skipf" || sel.Sel.Name == "SkipNow") {
+				t.Errorf("%s skips a test: what is missing has to be installed", s.fset.Position(sel.Pos()))
+			}
+			return true
+		})
+		for _, group := range s.file.Comments {
+			if text := group.Text(); strings.Contains(text, "TODO") || strings.Contains(text, "FIXME") {
+				t.Errorf("%s: something is left to do", s.fset.Position(group.Pos()))
+			}
+		}
+	}
+}
