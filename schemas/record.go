@@ -148,6 +148,8 @@ const (
 	TResume           TransitionType = "resume"
 	TRestart          TransitionType = "restart"
 	TResumed          TransitionType = "resumed"
+	TStartAgain       TransitionType = "start_again"
+	TResumeAgain      TransitionType = "resume_again"
 	TResumeFailed     TransitionType = "resume_failed"
 	TCheckpoint       TransitionType = "checkpoint"
 	TCheckpointed     TransitionType = "checkpointed"

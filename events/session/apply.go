@@ -47,6 +47,8 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed}, to: schemas.Resuming, owner: true, set: setOp},
 	schemas.TRestart:          {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
 	schemas.TResumed:          {from: []schemas.State{schemas.Resuming}, to: schemas.Running, set: setRunning},
+	schemas.TStartAgain:       {from: []schemas.State{schemas.Running}, to: schemas.Starting, owner: true, set: setAgain},
+	schemas.TResumeAgain:      {from: []schemas.State{schemas.Running}, to: schemas.Resuming, owner: true, set: setAgain},
 	schemas.TResumeFailed:     {from: []schemas.State{schemas.Resuming}, to: schemas.Suspended, set: setDone},
 	schemas.TCheckpoint:       {from: []schemas.State{schemas.Running}, set: setOp},
 	schemas.TCheckpointed:     {from: []schemas.State{schemas.Running}, set: setHead},
@@ -119,6 +121,12 @@ func setOp(r *schemas.SessionRecord, t schemas.Transition) {
 	if r.State == schemas.Starting || r.State == schemas.Resuming {
 		r.Exit = nil
 	}
+}
+
+// setAgain takes back a start or resume that was recorded and never ran.
+func setAgain(r *schemas.SessionRecord, t schemas.Transition) {
+	setOp(r, t)
+	r.Generation = max(r.Generation, 1) - 1
 }
 
 func setClaim(r *schemas.SessionRecord, t schemas.Transition) {

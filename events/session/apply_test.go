@@ -16,7 +16,7 @@ import (
 var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
-	schemas.TRestart, schemas.TResumed, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
+	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
 	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved,
 }
 
@@ -90,7 +90,7 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted}
 	owners := map[schemas.TransitionType]bool{
 		schemas.TRun: true, schemas.TForkNew: true, schemas.TSuspend: true, schemas.TRevived: true,
-		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true,
+		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true, schemas.TStartAgain: true, schemas.TResumeAgain: true,
 	}
 	for _, typ := range allTypes {
 		legal := 0

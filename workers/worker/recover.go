@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nuid"
+
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -77,6 +79,8 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	switch {
 	case here && i.State == driver.Exited:
 		return w.ended(ctx, d, rec, i)
+	case !here && w.neverRan(rec.SessionRecord):
+		return w.again(ctx, rec)
 	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
 		return w.missing(ctx, rec)
 	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
@@ -122,6 +126,36 @@ func (w *Worker) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 	}
 	return d.Stop(ctx, fenceOf(rec.SessionRecord))
 }
+
+// neverRan reports whether a session that isn't on its host was recorded to run
+// by an earlier process of this host, and stopped there: a driver knows every
+// session that may have executed an instruction until it is told to Stop, and
+// nobody tells it that here.
+func (w *Worker) neverRan(r schemas.SessionRecord) bool {
+	return r.State == schemas.Running && r.Op == nil && r.Transition.At.Before(w.started) &&
+		(r.Transition.Type == schemas.TStarted || r.Transition.Type == schemas.TResumed)
+}
+
+// again begins once more what a crash cut off between the record and the first
+// instruction.
+func (w *Worker) again(ctx context.Context, rec *statekv.Versioned) error {
+	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpStart, Boot: rec.Boot, Seq: rec.Seq, Deadline: time.Now().Add(againDeadline).UTC()}
+	t := schemas.Transition{
+		Type: schemas.TStartAgain, Reason: "the worker stopped before the first instruction", Op: op.ID, Set: schemas.Set{Op: op},
+	}
+	if rec.Transition.Type == schemas.TResumed {
+		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
+	}
+	next, err := w.swapOwned(ctx, *rec, t)
+	if err != nil {
+		return err
+	}
+	*rec = next
+	return nil
+}
+
+// againDeadline is when the sweep looks after an op that recovery made.
+const againDeadline = 10 * time.Minute
 
 func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {
 	text := "its processes are no longer on host " + string(w.Host) + " (was it restarted?)"

@@ -238,3 +238,37 @@ func TestRemovedOriginKeepsImagesForItsFork(t *testing.T) {
 	}
 	b.folded()
 }
+
+// A crash between the record, which says running, and the first instruction:
+// what never ran begins again, and is not lost.
+func TestCrashBeforeTheFirstInstruction(t *testing.T) {
+	b := newBench(t)
+	v, n := b.asleep()
+	b.resume()
+	again := b.until("running", running)
+	b.crash()
+	b.fake.Lose(v.UID)
+	b.work()
+	got := b.until("running again", func(v statekv.Versioned) bool { return running(v) && v.Epoch > again.Epoch })
+	if got.Generation != again.Generation || got.Boot != again.Boot || *got.Head != *v.Head || !strings.Contains(b.log(), "resume_again") {
+		t.Errorf("generation %d, boot %s, head %v: %s", got.Generation, got.Boot, got.Head, b.log())
+	}
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+	b.folded()
+}
+
+func TestCrashBeforeTheFirstStart(t *testing.T) {
+	b := newBench(t)
+	v := b.run()
+	b.crash()
+	b.fake.Lose(v.UID)
+	b.work()
+	got := b.until("running again", func(w statekv.Versioned) bool { return running(w) && w.Epoch > v.Epoch })
+	if got.Generation != 1 || got.Boot != "clean" || !strings.Contains(b.log(), "start_again") {
+		t.Errorf("generation %d, boot %s: %s", got.Generation, got.Boot, b.log())
+	}
+	b.isOnHost(v.UID, driver.Running)
+	b.folded()
+}
