@@ -70,7 +70,9 @@ func (p *packReader) open() (io.ReaderAt, error) {
 	if err != nil {
 		return nil, err
 	}
+	done := p.r.times.open.begin()
 	plain, size, err := age.DecryptReaderAt(ciphertext{p}, p.ref.Size, id)
+	done()
 	if err != nil {
 		return nil, p.failed(err)
 	}

@@ -23,17 +23,34 @@ func takeLock(path string, by Up) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
-	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES) {
-		err = fmt.Errorf("%w by %s", ErrInUse, describe(readHolder(f)))
-	}
-	if err == nil {
+	if err = lockSoon(f); err == nil {
 		err = writeHolder(f, by)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// A lock whose holder is dead is held by a process that the holder was starting
+// when it died, and is freed as soon as that executes its own program.
+const (
+	deadHolderWait = 10 * time.Second
+	deadHolderPoll = 10 * time.Millisecond
+)
+
+func lockSoon(f *os.File) error {
+	for end := time.Now().Add(deadHolderWait); ; time.Sleep(deadHolderPoll) {
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: unix.F_WRLCK})
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+			return err
+		}
+		holder := readHolder(f)
+		dead := holder.PID > 0 && errors.Is(unix.Kill(holder.PID, 0), unix.ESRCH)
+		if !dead || time.Now().After(end) {
+			return fmt.Errorf("%w by %s", ErrInUse, describe(holder))
+		}
+	}
 }
 
 // lockHolder tells whether a process holds the lock, and which.

@@ -19,6 +19,13 @@
 // (a /home of its own) are not seen inside: below their mount points the session
 // sees what the root file system has there.
 //
-// It never kills criu, never writes an image or a secret to a disk, and never
+// What a crash leaves: the shim writes down, synced, that its session runs before
+// the first instruction, and that stays until Stop. So a session that isn't here
+// at all, though its record says that it runs, has never run here at that epoch;
+// one that ran and was lost is reported as Exited, with the reason. A worker that
+// dies while it captures has its session thawed by the shim; once Capture has
+// returned the session stays frozen, since its image may be committed.
+//
+// It never kills a criu that dumps, never writes an image or a secret to a disk, and never
 // destroys a session before it was told to.
 package criu

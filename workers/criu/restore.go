@@ -28,12 +28,22 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if err := d.vacant(f); err != nil {
 		return driver.Instance{}, err
 	}
-	state, err := d.restore(ctx, f, spec, source, boot, begin)
-	if err != nil {
-		return driver.Instance{}, errors.Join(err, d.discard(f))
+	begun := false
+	once := func(ctx context.Context) error {
+		begun = true
+		return begin(ctx)
 	}
-	d.watchers.add(f.UID)
-	return instanceOf(*state, false), nil
+	const attempts = 4
+	for i := 1; ; i++ {
+		state, err := d.restore(ctx, f, spec, source, boot, once)
+		if err == nil {
+			d.watchers.add(f.UID)
+			return instanceOf(*state, false), nil
+		}
+		if removeErr := d.discard(f); removeErr != nil || begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
+			return driver.Instance{}, errors.Join(err, removeErr)
+		}
+	}
 }
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (*shim.State, error) {

@@ -311,13 +311,13 @@ func TestHooks(t *testing.T) {
 func TestCommandsThatCantRun(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	plain := filepath.Join(t.TempDir(), "plain")
-	if err := os.WriteFile(plain, []byte("not a program"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	script := filepath.Join(t.TempDir(), "script")
-	if err := os.WriteFile(script, []byte("#!/no/interpreter\n"), 0o755); err != nil {
-		t.Fatal(err)
+	// In a root of its own, since the host's /tmp may be a file system of its own,
+	// which sessions don't see.
+	root := miniRoot(t)
+	for name, content := range map[string]string{"plain": "not a program", "script": "#!/no/interpreter\n"} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for _, c := range []struct {
 		spec driver.Spec
@@ -327,8 +327,8 @@ func TestCommandsThatCantRun(t *testing.T) {
 		{driver.Spec{Command: []string{"/no/such"}}, `command "/no/such" not found`},
 		{driver.Spec{Command: []string{"/etc"}}, `/etc is a directory`},
 		{driver.Spec{Command: []string{"/etc/passwd"}}, `has no execute permission`},
-		{driver.Spec{Command: []string{plain}}, `is not a program for this machine`},
-		{driver.Spec{Command: []string{script}}, `the interpreter`},
+		{driver.Spec{Command: []string{"/plain"}, Root: root}, `is not a program for this machine`},
+		{driver.Spec{Command: []string{"/script"}, Root: root}, `the interpreter`},
 		{driver.Spec{Command: []string{"sh"}, Dir: "/no/dir"}, `the working directory /no/dir doesn't exist`},
 		{driver.Spec{Command: []string{"sh"}, User: "nobody-here"}, `there is no user "nobody-here"`},
 		{driver.Spec{Command: []string{"sh"}, Root: "/no/root"}, `the root /no/root is not a directory`},

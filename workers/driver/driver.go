@@ -56,7 +56,9 @@ type Driver interface {
 	Stop(ctx context.Context, f Fence) error
 
 	// Inspect says how one session is on this host now: ErrNotHere if it isn't.
-	// It changes nothing, and may be called beside any other call.
+	// It changes nothing, and may be called beside any other call. A session that
+	// may have executed an instruction since begin returned is here, as exited if
+	// not otherwise, until Stop: also after a crash of the worker or the host.
 	Inspect(ctx context.Context, uid schemas.UID) (Instance, error)
 
 	// Recover lists the sessions that are on this host, from the host alone:

@@ -34,10 +34,13 @@ var errorLine = regexp.MustCompile(`^(?:\(\d+\.\d+\)\s*)?(?:\s*\d+:\s*)?Error \(
 // noise is what criu calls an error and goes on, or says at the end of each.
 var noise = regexp.MustCompile(`Can't setup RLIMIT_NOFILE|^Dumping FAILED|^Restoring FAILED`)
 
-// passing reports whether a dump failed for a reason of the moment.
+// passing reports whether criu failed for a reason of the moment: a message on
+// its way in a netlink socket; or, in a restore, its processes getting in each
+// other's way at a file that several have mapped and that has no name any more.
 func passing(images string) bool {
 	for _, line := range criuErrors(images) {
-		if strings.Contains(line, "socket has data to read") {
+		if strings.Contains(line, "socket has data to read") ||
+			strings.Contains(line, "Can't link") && strings.Contains(line, ".ghost ->") {
 			return true
 		}
 	}
@@ -86,6 +89,9 @@ func (s *session) explain(verb string, err error) error {
 	}
 	if all == "" {
 		return fmt.Errorf("%s: %w", text, err)
+	}
+	if passing(s.place.images()) {
+		return fmt.Errorf("%s: criu says: %s: %w", text, all, ErrPassing)
 	}
 	return fmt.Errorf("%s: criu says: %s", text, all)
 }

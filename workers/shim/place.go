@@ -60,9 +60,18 @@ func (p place) mountRoot() error {
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off,xino=on",
 		lower, escapeLayer(p.upper()), escapeLayer(filepath.Join(p.dir, "work")))
 	if err := unix.Mount("overlay", p.root(), "overlay", unix.MS_NODEV, options); err != nil {
-		return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
+		return p.explainRoot(err)
 	}
 	return nil
+}
+
+// explainRoot says why an overlay can't be mounted, as far as that is known.
+func (p place) explainRoot(err error) error {
+	var fs unix.Statfs_t
+	if unix.Statfs(p.upper(), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("the data directory is on an overlay file system, which can't hold the files of a session (%s): put it on a disk or a volume", p.dir)}
+	}
+	return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
 }
 
 // escapeLayer writes a path so that overlay takes it as one.

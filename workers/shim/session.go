@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -102,20 +103,38 @@ func (s *session) begin(pid int) error {
 	return s.writeState()
 }
 
-// writeState is called with mu held.
+// writeState is called with mu held. It returns when the state would outlive a
+// crash of the host: without a state the session has never run, with one it may
+// have.
 func (s *session) writeState() error {
 	b, err := json.Marshal(s.state)
 	if err != nil {
 		return fmt.Errorf("encode the session's state: %w", err)
 	}
 	path := filepath.Join(s.setup.Run, StateFile(s.setup.UID))
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return fmt.Errorf("write down the session's state: %w", err)
-	}
-	if err := os.Rename(path+".new", path); err != nil {
+	if err := replaceSynced(path, b); err != nil {
 		return fmt.Errorf("write down the session's state: %w", err)
 	}
 	return nil
+}
+
+func replaceSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
 
 func (s *session) snapshot() State {

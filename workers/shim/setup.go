@@ -2,6 +2,7 @@ package shim
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
@@ -116,13 +117,17 @@ type Failure struct {
 	Text     string           `json:"text"`
 	Blockers []driver.Blocker `json:"blockers,omitempty"`
 	Stale    bool             `json:"stale,omitempty"`
+	Passing  bool             `json:"passing,omitempty"`
 }
+
+// ErrPassing is the cause of a failure that trying again at once may get past.
+var ErrPassing = errors.New("it may pass")
 
 func failure(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale)}
+	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing)}
 	var e *driver.Error
 	if errors.As(err, &e) && len(e.Blockers) > 0 {
 		f.Text, f.Blockers = e.Text, e.Blockers
@@ -137,6 +142,8 @@ func (f *Failure) Err() error {
 		return nil
 	case f.Stale:
 		return driver.ErrStale
+	case f.Passing:
+		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing}
 	}
 	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers}
 }

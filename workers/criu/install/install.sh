@@ -21,6 +21,7 @@ base=${DIAPAUSE_PREFIX:-/opt/diapause}/criu
 mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
 suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+[ -r "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.pgp
 
 die() {
 	echo "install.sh: $*" >&2

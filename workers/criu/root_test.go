@@ -1,0 +1,140 @@
+package criu
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// miniRoot makes a root directory with a shell, and what it needs.
+func miniRoot(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	programs := []string{"/bin/sh", "/bin/sleep", "/bin/cat", "/bin/touch", "/bin/ls"}
+	needed := map[string]bool{}
+	for _, p := range programs {
+		out, err := exec.Command("ldd", p).Output()
+		if err != nil {
+			t.Fatalf("ldd %s: %v", p, err)
+		}
+		needed[p] = true
+		for _, f := range strings.Fields(string(out)) {
+			if strings.HasPrefix(f, "/") {
+				needed[f] = true
+			}
+		}
+	}
+	for _, d := range []string{"etc", "tmp", "bin"} {
+		if err := os.Mkdir(filepath.Join(root, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for p := range needed {
+		b, err := os.ReadFile(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := filepath.Join(root, p)
+		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, b, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := errors.Join(
+		os.WriteFile(filepath.Join(root, "etc/passwd"), []byte("root:x:0:0::/root:/bin/sh\n"), 0o644),
+		os.WriteFile(filepath.Join(root, "etc/motd"), []byte("of this root\n"), 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+// TestRootReplacedWhileSuspended replaces every program and library of the root
+// below a suspended session, as an upgrade does.
+func TestRootReplacedWhileSuspended(t *testing.T) {
+	t.Parallel()
+	root := miniRoot(t)
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Root = root
+	s := begin(t, d, "s", spec)
+	if got := s.sh("cat /etc/motd"); got != "of this root" {
+		t.Errorf("the session's root has %q", got)
+	}
+	count(t, d, "s")
+	img := s.suspend()
+	replaced := 0
+	err := filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() || !strings.Contains(path, "/lib") {
+			return err
+		}
+		replaced++
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		// Same size, other content: what criu itself may not notice.
+		for i := len(b) / 2; i < len(b); i++ {
+			b[i] = 0
+		}
+		return os.WriteFile(path, b, 0o755)
+	})
+	if err != nil || replaced == 0 {
+		t.Fatalf("replaced %d libraries: %v", replaced, err)
+	}
+	if err := os.Remove(filepath.Join(root, "bin/sh")); err != nil {
+		t.Fatal(err)
+	}
+	s.resume(img, driver.BootResume)
+	count(t, d, "s")
+	if got := s.sh("cat /etc/motd"); got != "of this root" {
+		t.Errorf("after an upgrade below it the session reads %q", got)
+	}
+	s.cycle()
+	count(t, d, "s")
+}
+
+// TestRootReplacedWhileRunning upgrades the programs below a running session, as
+// package managers do: a new file takes the name of the old one.
+func TestRootReplacedWhileRunning(t *testing.T) {
+	t.Parallel()
+	root := miniRoot(t)
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Root = root
+	s := begin(t, d, "s", spec)
+	count(t, d, "s")
+	for _, pattern := range []string{"bin/sh", "lib/*/libc.so.6", "lib*/ld-linux*"} {
+		paths, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("no %s in the root: %v", pattern, err)
+		}
+		for _, path := range paths {
+			b, err := os.ReadFile(path)
+			if err == nil {
+				err = os.WriteFile(path+".new", append(b, "upgraded"...), 0o755)
+			}
+			if err == nil {
+				err = os.Rename(path+".new", path)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for range 4 {
+		s.cycle()
+		count(t, d, "s")
+	}
+}
