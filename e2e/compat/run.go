@@ -27,7 +27,7 @@ type Cycle struct {
 }
 
 // programTime bounds all that is done with one program.
-const programTime = 3 * time.Minute
+const programTime = 5 * time.Minute
 
 // RunAll runs one program after the other and tells each row as it is done.
 func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, tell func(Row)) []Row {

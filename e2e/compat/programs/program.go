@@ -32,7 +32,7 @@ type Program struct {
 const Rounds = 3
 
 // patience bounds the wait for what a program does by itself.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // All makes the programs of the whole run.
 func All() []Program {
