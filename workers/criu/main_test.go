@@ -82,7 +82,7 @@ func TestConformance(t *testing.T) {
 			Counting: counting,
 			Missing:  driver.Spec{Command: []string{"/no/such/command"}},
 			Count:    func(t *testing.T, d driver.Driver, uid schemas.UID) int { return count(t, d.(*Driver), uid) },
-			End: func(t *testing.T, d driver.Driver, uid schemas.UID) { end(t, d.(*Driver), uid) },
+			End:      func(t *testing.T, d driver.Driver, uid schemas.UID) { end(t, d.(*Driver), uid) },
 		}
 	})
 }

@@ -134,6 +134,13 @@ func attachCommand(c *client) *cobra.Command {
 }
 
 func (c *client) attach(ctx context.Context, name string) error {
+	var v schemas.View
+	if err := c.call(ctx, "show", schemas.Request{Name: name}, &v); err != nil {
+		return err
+	}
+	if !v.TTY {
+		return fmt.Errorf("session %s has no terminal, it was run without --tty; `diapause logs -f %s` shows what it prints", v.Name, v.Name)
+	}
 	r := shim.Request{Op: shim.OpAttach, Stdin: true, Tail: 4096}
 	ctx, detach := context.WithCancelCause(ctx)
 	defer detach(nil)
