@@ -10,7 +10,7 @@
 //	killup                   end it with SIGKILL
 //	code N CMD [ARG…]        run CMD, want exit status N
 //	until PATTERN CMD…       run CMD until it succeeds and prints PATTERN
-//	waitfor NAME STATE       wait until the session is in that state
+//	waitfor NAME STATE       wait until the session is in that state, with nothing under way
 //	stays NAME STATE FOR     want it in that state for that long
 //	field NAME PATH VALUE    want a field of `show --json`: .last_transition.type
 //	json PATH VALUE          want a field of the JSON printed last

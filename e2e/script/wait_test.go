@@ -67,7 +67,7 @@ func cmdWaitFor(ts *testscript.TestScript, neg bool, args []string) {
 	var v schemas.View
 	var err error
 	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(step) {
-		if v, err = stackOf(ts).View(args[0]); err == nil && string(v.State) == args[1] {
+		if v, err = stackOf(ts).View(args[0]); err == nil && string(v.State) == args[1] && (v.Op == "" || v.State == schemas.Suspending) {
 			return
 		}
 	}
