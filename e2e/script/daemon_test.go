@@ -1,6 +1,9 @@
 package script
 
 import (
+	"errors"
+	"os/exec"
+	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -40,4 +43,19 @@ func cmdKillUp(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: killup")
 	}
 	ts.Check(stackOf(ts).Kill())
+}
+
+// cmdEnded waits for a daemon that ends by itself.
+func cmdEnded(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: ended STATUS PATTERN")
+	}
+	s := stackOf(ts)
+	var exit *exec.ExitError
+	if err := s.Wait(); !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("the daemon ended with %v, want exit status %s", err, args[0])
+	}
+	if !compile(ts, args[1]).MatchString(s.Log()) {
+		ts.Fatalf("the daemon didn't say %s:\n%s", args[1], s.Log())
+	}
 }

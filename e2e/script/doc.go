@@ -8,6 +8,7 @@
 //	up [FLAG…]               start the daemon, wait until it is ready
 //	down [FLAG…]             stop it by `diapause down`
 //	killup                   end it with SIGKILL
+//	ended STATUS PATTERN     wait until it ends by itself, having said PATTERN
 //	code N CMD [ARG…]        run CMD, want exit status N
 //	until PATTERN CMD…       run CMD until it succeeds and prints PATTERN
 //	waitfor NAME STATE       wait until the session is in that state, with nothing under way

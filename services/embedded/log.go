@@ -5,12 +5,16 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // bridge carries the server's log to ours and keeps its first fatal error: the
 // server reports that it can't listen in no other way.
 type bridge struct {
 	to *slog.Logger
+
+	broken chan error // the first error that the streams don't recover from; one place
 
 	mu    sync.Mutex
 	fatal error
@@ -23,9 +27,21 @@ func (b *bridge) Warnf(format string, v ...any) {
 	}
 	b.to.Warn(fmt.Sprintf(format, v...))
 }
-func (b *bridge) Errorf(format string, v ...any) { b.to.Error(fmt.Sprintf(format, v...)) }
-func (b *bridge) Debugf(string, ...any)          {}
-func (b *bridge) Tracef(string, ...any)          {}
+func (b *bridge) Debugf(string, ...any) {}
+func (b *bridge) Tracef(string, ...any) {}
+
+// Errorf also looks for the one error after which a stream refuses every write
+// until the server is started anew; the server tells of it here alone.
+func (b *bridge) Errorf(format string, v ...any) {
+	text := fmt.Sprintf(format, v...)
+	b.to.Error(text)
+	if strings.Contains(text, "failed to store a msg") && strings.Contains(text, unix.ENOSPC.Error()) {
+		select {
+		case b.broken <- fmt.Errorf("%w: %s", ErrFull, text):
+		default: // the first says it all
+		}
+	}
+}
 
 func (b *bridge) Fatalf(format string, v ...any) {
 	b.mu.Lock()

@@ -42,8 +42,9 @@ type Options struct {
 
 // Server is a running NATS server.
 type Server struct {
-	nats *server.Server
-	url  string
+	nats   *server.Server
+	url    string
+	broken <-chan error
 }
 
 // What a caller of Start can act on; match with errors.Is.
@@ -53,6 +54,8 @@ var (
 	// ErrNotLoopback: the address is reachable from other machines, and that
 	// wasn't allowed.
 	ErrNotLoopback = errors.New("the address is not on loopback")
+	// ErrFull: the disk of the streams is full.
+	ErrFull = errors.New("the disk is full, and what happens can't be recorded")
 )
 
 // Start starts the server and returns when it takes connections and JetStream
@@ -72,7 +75,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	log := &bridge{to: o.Log}
+	log := &bridge{to: o.Log, broken: make(chan error, 1)}
 	ns.SetLoggerV2(log, false, false, false)
 	ns.Start()
 	if err := ready(ctx, ns, log); err != nil {
@@ -80,11 +83,15 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	return &Server{nats: ns, url: ns.ClientURL()}, nil
+	return &Server{nats: ns, url: ns.ClientURL(), broken: log.broken}, nil
 }
 
 // URL is where clients connect, "nats://host:port".
 func (s *Server) URL() string { return s.url }
+
+// Broken delivers an error, once, after which no stream takes a write until the
+// server is started anew.
+func (s *Server) Broken() <-chan error { return s.broken }
 
 // Shutdown stops the server and returns when its files are closed. A second call
 // does nothing.

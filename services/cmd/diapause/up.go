@@ -88,12 +88,12 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	log := newLog(f.verbose)
-	url, system, clients, stop, err := reachNATS(ctx, c, f, data, log)
+	at, err := reachNATS(ctx, c, f, data, log)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	nc, err := natsconn.Connect(ctx, url, system, "diapause up", nats.MaxReconnects(-1))
+	defer at.stop()
+	nc, err := natsconn.Connect(ctx, at.url, at.system, "diapause up", nats.MaxReconnects(-1))
 	if err != nil {
 		return err
 	}
@@ -107,11 +107,11 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 			log.Info("cgroups are kept: sessions run on", "err", err)
 		}
 	}()
-	return p.serve(ctx, func() error {
-		if err := data.Serving(url, clients); err != nil {
+	return p.serve(ctx, at.broken, func() error {
+		if err := data.Serving(at.url, at.clients); err != nil {
 			return err
 		}
-		announce(data, keys, url)
+		announce(data, keys, at.url)
 		return nil
 	})
 }
@@ -124,25 +124,35 @@ func newLog(verbose bool) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
+// natsServer is where the parts and their clients find NATS.
+type natsServer struct {
+	url, system, clients string       // the address, and files of credentials
+	broken               <-chan error // nil for a server that isn't ours
+	stop                 func()
+}
+
 // reachNATS starts the embedded server, or takes the one that was named.
-func reachNATS(ctx context.Context, c *client, f upFlags, data *datadir.Dir, log *slog.Logger) (url, system, clients string, stop func(), err error) {
+func reachNATS(ctx context.Context, c *client, f upFlags, data *datadir.Dir, log *slog.Logger) (natsServer, error) {
 	if f.nats != "" {
-		return f.nats, c.creds, c.creds, func() {}, nil
+		return natsServer{url: f.nats, system: c.creds, clients: c.creds, stop: func() {}}, nil
 	}
 	host, port, err := net.SplitHostPort(f.listen)
 	if err != nil {
-		return "", "", "", nil, usagef("--listen %q: want host:port", f.listen)
+		return natsServer{}, usagef("--listen %q: want host:port", f.listen)
 	}
 	number, err := strconv.Atoi(port)
 	if err != nil || number < 0 || number > 65535 {
-		return "", "", "", nil, usagef("--listen %q: want a port from 0 to 65535", f.listen)
+		return natsServer{}, usagef("--listen %q: want a port from 0 to 65535", f.listen)
 	}
 	creds := data.Join("creds")
 	srv, err := embedded.Start(ctx, embedded.Options{StoreDir: data.Join("nats"), CredsDir: creds, Host: host, Port: number, Log: log})
 	if err != nil {
-		return "", "", "", nil, err
+		return natsServer{}, err
 	}
-	return srv.URL(), embedded.CredsFile(creds, embedded.UserSystem), embedded.CredsFile(creds, embedded.UserClient), srv.Shutdown, nil
+	return natsServer{
+		url: srv.URL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
+		broken: srv.Broken(), stop: srv.Shutdown,
+	}, nil
 }
 
 // parts are what runs in one process.
@@ -196,8 +206,16 @@ func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *na
 }
 
 // serve runs the parts until ctx ends; ready is called when all of them are.
-func (p parts) serve(ctx context.Context, ready func() error) error {
+func (p parts) serve(ctx context.Context, broken <-chan error, ready func() error) error {
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case err := <-broken:
+			return fmt.Errorf("stopped, sessions run on: make room and start `diapause up` again: %w", err)
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	g.Go(func() error { return p.worker.Serve(ctx) })
 	g.Go(func() error { return p.scheduler.Serve(ctx) })
 	g.Go(func() error { return p.api.Serve(ctx) })
