@@ -126,6 +126,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		defer s.work.Unlock()
 		return Message{Phase: PhaseDone}, s.thaw()
 	case OrderStop:
+		s.lastWords()
 		return Message{Phase: PhaseDone}, s.stop()
 	}
 	return Message{}, fmt.Errorf("the shim knows no order %q", o.Op)
@@ -141,6 +142,25 @@ func (s *session) status() (Message, error) {
 		}
 	}
 	return Message{Phase: PhaseDone, State: &state, Frozen: frozen}, nil
+}
+
+// The clients of a session that ended by itself get its last words and its
+// status: nobody tells when they have, and one that reads slowly isn't waited
+// for.
+const (
+	lastWordsWait = 2 * time.Second
+	lastWordsPoll = 2 * time.Millisecond
+)
+
+func (s *session) lastWords() {
+	select {
+	case <-s.main.done:
+	default:
+		return // it is killed now: there are none
+	}
+	for end := time.Now().Add(lastWordsWait); s.clients.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(lastWordsPoll)
+	}
 }
 
 func (s *session) stop() error {

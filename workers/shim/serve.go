@@ -19,6 +19,8 @@ const requestWait = 10 * time.Second
 // attend serves one client.
 func (s *session) attend(c *net.UnixConn) {
 	defer c.Close()
+	s.clients.Add(1)
+	defer s.clients.Add(-1)
 	r, err := readRequest(c)
 	if err == nil {
 		ctx, cancel := context.WithCancel(context.Background())

@@ -44,6 +44,7 @@ type session struct {
 
 	generation uint64
 	pumps      sync.WaitGroup
+	clients    atomic.Int64  // being served
 	killed     atomic.Bool   // ordered to stop
 	stopped    chan struct{} // closed when all is dead after that
 }

@@ -75,16 +75,45 @@ func logsCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "logs [-f] NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			_, err := c.converse(cmd.Context(), worker.Hello{Name: args[0]}, false,
-				shim.Request{Op: shim.OpOutput, Tail: -1, Follow: follow}, shim.Streams{Stdout: os.Stdout, Stderr: os.Stderr})
-			if follow && errors.Is(err, shim.ErrLost) {
-				return nil // suspended, or gone
-			}
-			return err
+			return c.logs(cmd.Context(), args[0], follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or is suspended")
 	return cmd
+}
+
+// logs prints the output, from where it is: a session that ends or is suspended
+// while it is asked has it elsewhere the next moment.
+func (c *client) logs(ctx context.Context, name string, follow bool) error {
+	const tries = 5
+	var err error
+	for range tries {
+		out, errs := &counted{Writer: os.Stdout}, &counted{Writer: os.Stderr}
+		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
+			shim.Request{Op: shim.OpOutput, Tail: -1, Follow: follow}, shim.Streams{Stdout: out, Stderr: errs})
+		if !errors.Is(err, shim.ErrLost) {
+			return err
+		}
+		if out.n+errs.n > 0 {
+			break
+		}
+	}
+	if follow {
+		return nil // suspended, or gone
+	}
+	return err
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n int
+}
+
+func (w *counted) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.n += n
+	return n, err
 }
 
 func execCommand(c *client) *cobra.Command {
