@@ -194,3 +194,21 @@ func TestSymlinksAreNotObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// What doesn't fit is refused before anything of it is read or written.
+func TestTooBigForTheDisk(t *testing.T) {
+	root := t.TempDir()
+	untouched := called(func() { t.Error("the content was read") })
+	if err := open(t, root).Put(t.Context(), "a/b", untouched, 1<<60); !errors.Is(err, objectstore.ErrFull) {
+		t.Fatalf("an exabyte: %v, want ErrFull", err)
+	}
+	wantNoTemp(t, root)
+}
+
+// called is a reader that calls a function.
+type called func()
+
+func (f called) Read([]byte) (int, error) {
+	f()
+	return 0, io.EOF
+}
