@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/diapause/diapause/objectstore"
 )
 
@@ -68,6 +70,9 @@ func (s *Store) put(ctx context.Context, name string, r io.Reader, size int64) e
 	if _, err := os.Lstat(s.path(name)); err == nil {
 		return objectstore.ErrExists
 	}
+	if err := s.room(size); err != nil {
+		return err
+	}
 	t, err := newTemp(s.tmp())
 	if err != nil {
 		return err
@@ -77,6 +82,24 @@ func (s *Store) put(ctx context.Context, name string, r io.Reader, size int64) e
 		return err
 	}
 	return s.publish(t, name)
+}
+
+// maxReserve is what is left free on any disk, in bytes; on small ones it is a
+// fiftieth of it. The log of what happens usually shares the disk, and must be
+// able to say that an object had no room.
+const maxReserve = 64 << 20
+
+// room refuses what doesn't fit, before it is read.
+func (s *Store) room(size int64) error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.root, &fs); err != nil {
+		return fmt.Errorf("look for room: %w", err)
+	}
+	reserve := min(maxReserve, int64(fs.Blocks)*fs.Bsize/50)
+	if free := int64(fs.Bavail) * fs.Bsize; size+reserve > free {
+		return fmt.Errorf("%w: %d bytes, with %d free and %d of these kept for others", objectstore.ErrFull, size, free, reserve)
+	}
+	return nil
 }
 
 // publish gives the finished file its name. A directory that a concurrent Delete
