@@ -57,61 +57,6 @@ func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (session.Message, erro
 	return session.Message{Source: src, Activity: a, Seq: meta.Sequence.Stream, At: meta.Timestamp}, nil
 }
 
-// Consume runs an ordered consumer until ctx ends or fn fails, calling fn from
-// the caller's goroutine. caughtUp is called once, when what was stored at the
-// beginning has been delivered; from then on messages are live. gap is called
-// when the server has not been heard for a while.
-func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
-	c, err := s.OrderedConsumer(ctx, cfg)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
-	}
-	info, err := c.Info(ctx)
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
-	}
-	live := info.NumPending == 0 && info.Delivered.Consumer == 0
-	if live {
-		caughtUp()
-	}
-	it, err := c.Messages()
-	if err != nil {
-		return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
-	}
-	stop := context.AfterFunc(ctx, it.Stop)
-	defer stop()
-	defer it.Stop()
-	for {
-		msg, err := it.Next()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			gap() // the iterator makes its consumer anew where it left off
-			continue
-		case err != nil:
-			return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
-		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return fmt.Errorf("consume %s: %w", s.CachedInfo().Config.Name, err)
-		}
-		if err := fn(msg, meta, live); err != nil {
-			return err
-		}
-		if !live && meta.NumPending == 0 {
-			live = true
-			caughtUp()
-		}
-	}
-}
-
 // Watch calls fn for the activity of one session that the stream accepted after
 // seq, until ctx ends.
 func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Name, seq uint64, fn func(session.Message)) error {

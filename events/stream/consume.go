@@ -1,0 +1,100 @@
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Consume runs an ordered consumer until ctx ends, fn fails or the stream is
+// gone, calling fn from the caller's goroutine. caughtUp is called once, when
+// what was stored at the beginning has been delivered; from then on messages are
+// live. A server that goes away is waited for; reading goes on after the last
+// message, and gap is called, since what was said meanwhile comes late.
+func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
+	r := reader{stream: s, cfg: cfg, fn: fn, caughtUp: caughtUp}
+	for {
+		again, err := r.run(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if !again || !r.opened || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
+			return err
+		}
+		gap()
+		select {
+		case <-time.After(reopenWait):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// reopenWait is how long a consumer that failed is left alone.
+const reopenWait = 250 * time.Millisecond
+
+// reader is the state of one Consume.
+type reader struct {
+	stream   jetstream.Stream
+	cfg      jetstream.OrderedConsumerConfig
+	fn       func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error
+	caughtUp func()
+	live     bool
+	opened   bool // it has been read from
+}
+
+// run reads from one consumer until it fails. again is false if fn was what
+// failed.
+func (r *reader) run(ctx context.Context) (again bool, err error) {
+	it, err := r.open(ctx)
+	if err != nil {
+		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
+	}
+	defer it.Stop()
+	r.opened = true
+	for {
+		// The iterator is ended by the context: its own Stop is lost on one that
+		// is making its consumer anew.
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return false, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
+		}
+		if err := r.fn(msg, meta, r.live); err != nil {
+			return false, err
+		}
+		r.cfg.DeliverPolicy, r.cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, meta.Sequence.Stream+1
+		if meta.NumPending == 0 {
+			r.catchUp()
+		}
+	}
+}
+
+func (r *reader) open(ctx context.Context) (jetstream.MessagesContext, error) {
+	c, err := r.stream.OrderedConsumer(ctx, r.cfg)
+	if err != nil {
+		return nil, err
+	}
+	info, err := c.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if info.NumPending == 0 && info.Delivered.Consumer == 0 {
+		r.catchUp()
+	}
+	return c.Messages()
+}
+
+func (r *reader) catchUp() {
+	if !r.live {
+		r.live = true
+		r.caughtUp()
+	}
+}

@@ -1,0 +1,135 @@
+package stream_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/stream"
+)
+
+// limit bounds each wait: it is only reached when something is broken.
+const limit = 60 * time.Second
+
+func serve(t *testing.T, o server.Options) *server.Server {
+	t.Helper()
+	o.JetStream, o.Host, o.NoLog, o.NoSigs = true, "127.0.0.1", true, true
+	s, err := server.NewServer(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(limit) {
+		t.Fatal("the NATS server doesn't start")
+	}
+	return s
+}
+
+// Readers outlive their server, again and again: they read on where they were,
+// and end when they are told to, in whatever moment.
+func TestConsumeThroughRestarts(t *testing.T) {
+	o := server.Options{StoreDir: t.TempDir(), Port: -1}
+	srv := serve(t, o)
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	o.Port = srv.Addr().(*net.TCPAddr).Port
+	nc, err := nats.Connect(srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	steady := begin(t, s)
+	for round := range 8 {
+		brief := begin(t, s)
+		srv.Shutdown()
+		srv.WaitForShutdown()
+		srv = serve(t, o)
+		time.Sleep(rand.N(20 * time.Millisecond)) // into the moment at which readers come back
+		brief.end(t)
+		publish(t, js)
+		steady.reach(t, uint64(round)+1)
+	}
+	steady.end(t)
+}
+
+func publish(t *testing.T, js jetstream.JetStream) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); ; time.Sleep(5 * time.Millisecond) {
+		_, err := js.Publish(t.Context(), "s", nil, jetstream.WithExpectStream("S"))
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// consuming is one reader.
+type consuming struct {
+	seq    atomic.Uint64
+	cancel context.CancelFunc
+	done   chan error
+}
+
+func begin(t *testing.T, s jetstream.Stream) *consuming {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &consuming{cancel: cancel, done: make(chan error, 1)}
+	caughtUp := make(chan struct{})
+	go func() {
+		c.done <- stream.Consume(ctx, s, jetstream.OrderedConsumerConfig{}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+			if was := c.seq.Swap(meta.Sequence.Stream); meta.Sequence.Stream <= was {
+				t.Errorf("message %d came after %d", meta.Sequence.Stream, was)
+			}
+			return nil
+		}, func() { close(caughtUp) }, func() {})
+	}()
+	select {
+	case <-caughtUp:
+	case <-time.After(limit):
+		t.Fatal("the reader doesn't catch up")
+	}
+	return c
+}
+
+func (c *consuming) reach(t *testing.T, seq uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); c.seq.Load() < seq; time.Sleep(time.Millisecond) {
+		select {
+		case err := <-c.done:
+			t.Fatalf("the reader ended: %v", err)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the reader is at message %d, not at %d", c.seq.Load(), seq)
+		}
+	}
+}
+
+func (c *consuming) end(t *testing.T) {
+	t.Helper()
+	c.cancel()
+	select {
+	case err := <-c.done:
+		if err != nil {
+			t.Fatalf("the reader ended with %v", err)
+		}
+	case <-time.After(limit):
+		t.Fatal("the reader doesn't end when it is told to")
+	}
+}
