@@ -16,9 +16,14 @@ var (
 	// ErrFull: the store has no room, or its quota is used up. Nothing was
 	// stored; the same Put may succeed once there is room.
 	ErrFull = errors.New("object store is full")
+	// ErrDenied: the store doesn't know the credentials, or they may not do this.
+	// It stays so until somebody changes them.
+	ErrDenied = errors.New("object store denies access")
 	// ErrSize: the reader gave more or fewer bytes than Put was told. Nothing
 	// was stored.
 	ErrSize = errors.New("content does not have the announced size")
+	// ErrRange: the offset or length is negative.
+	ErrRange = errors.New("invalid range")
 	// ErrName: the name is not valid (see CheckName).
 	ErrName = errors.New("invalid object name")
 )
@@ -45,7 +50,7 @@ type Store interface {
 	// end. A range that reaches beyond the end is cut there, down to nothing. The
 	// reader gives the bytes of one object even if it is deleted meanwhile, or an
 	// error. The caller closes the reader; ctx governs it until then.
-	// Errors: ErrNotFound, ErrName.
+	// Errors: ErrNotFound, ErrName, ErrRange.
 	Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error)
 
 	// List calls fn for each object whose name starts with prefix, in no

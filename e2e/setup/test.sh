@@ -23,4 +23,4 @@ if [ ${#missing[@]} -gt 0 ]; then
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 "$(dirname "$0")/../compat/install.sh"
-"$(dirname "$0")/../compat/install.sh"
+"$(dirname "$0")/../../objectstore/storetest/server/install.sh"

@@ -153,7 +153,7 @@ func (s *Store) Get(ctx context.Context, name string, offset, length int64) (io.
 		return nil, err
 	}
 	if offset < 0 || length < -1 {
-		return nil, fmt.Errorf("get %s: invalid range: offset %d, length %d", name, offset, length)
+		return nil, fmt.Errorf("get %s: %w: offset %d, length %d", name, objectstore.ErrRange, offset, length)
 	}
 	f, err := s.open(name)
 	if err != nil {

@@ -34,6 +34,7 @@ func Run(t *testing.T, open func(t *testing.T) objectstore.Store) {
 		{"List", (*suite).list},
 		{"ListStops", (*suite).listStops},
 		{"ListUnderLoad", (*suite).listUnderLoad},
+		{"ListMany", (*suite).listMany},
 		{"PutBesideDelete", (*suite).putBesideDelete},
 		{"ReaderFails", (*suite).readerFails},
 		{"WrongSize", (*suite).wrongSize},
@@ -188,8 +189,8 @@ func (s *suite) ranges() {
 		}
 	}
 	for _, c := range [][2]int64{{-1, 5}, {0, -2}} {
-		if _, err := s.get("x", c[0], c[1]); err == nil {
-			s.Errorf("range %d+%d: no error", c[0], c[1])
+		if _, err := s.get("x", c[0], c[1]); !errors.Is(err, objectstore.ErrRange) {
+			s.Errorf("range %d+%d: error %v, want ErrRange", c[0], c[1], err)
 		}
 	}
 }
@@ -309,6 +310,30 @@ func (s *suite) listUnderLoad() {
 	}
 	done.Store(true)
 	wg.Wait()
+}
+
+// listMany lists more objects than servers give in one answer.
+func (s *suite) listMany() {
+	const objects, writers = 10_000, 16
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := w; i < objects; i += writers {
+				if err := s.put(fmt.Sprintf("many/%02d/%05d", i%20, i), []byte("x")); err != nil {
+					s.Errorf("put: %v", err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got := s.listed(s.prefix + "many/")
+	if unique := slices.Compact(slices.Clone(got)); len(got) != objects || len(unique) != objects {
+		s.Errorf("list: %d objects, %d different ones, want %d", len(got), len(unique), objects)
+	}
+	if got := s.listed(s.prefix + "many/07/"); len(got) != objects/20 {
+		s.Errorf("list one of 20: %d objects, want %d", len(got), objects/20)
+	}
 }
 
 // putBesideDelete deletes the last neighbour while an object is put beside it.

@@ -19,7 +19,7 @@ import (
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
-	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
@@ -45,6 +45,8 @@ type upFlags struct {
 	nats       string
 	identities []string
 	recipients []string
+	store      string
+	moved      bool // the images are in this store now
 	verbose    bool
 }
 
@@ -70,6 +72,8 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.nats, "nats", "", "use the NATS server at this URL instead, with --creds")
 	fl.StringArrayVar(&f.identities, "identity-file", nil, "further age identities that open images")
 	fl.StringArrayVar(&f.recipients, "recipient", nil, "further age recipients that new images are encrypted to")
+	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
+	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -88,6 +92,10 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	log := newLog(f.verbose)
+	images, err := imagesOf(ctx, data, f, log)
+	if err != nil {
+		return err
+	}
 	at, err := reachNATS(ctx, c, f, data, log)
 	if err != nil {
 		return err
@@ -98,7 +106,7 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	defer nc.Close()
-	p, err := assemble(ctx, data, keys, nc, log)
+	p, err := assemble(ctx, data, keys, images, nc, log)
 	if err != nil {
 		return err
 	}
@@ -114,6 +122,19 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		announce(data, keys, at.url)
 		return nil
 	})
+}
+
+// imagesOf opens the store that was named, if it is the one of before.
+func imagesOf(ctx context.Context, data *datadir.Dir, f upFlags, log *slog.Logger) (objectstore.Store, error) {
+	at, err := placeOf(f.store, data.Path(), log)
+	if err != nil {
+		return nil, err
+	}
+	images, err := openStore(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return images, data.UseStore(at.name, f.moved)
 }
 
 func newLog(verbose bool) *slog.Logger {
@@ -163,7 +184,7 @@ type parts struct {
 	api       *api.Server
 }
 
-func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *nats.Conn, log *slog.Logger) (parts, error) {
+func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, images objectstore.Store, nc *nats.Conn, log *slog.Logger) (parts, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return parts{}, fmt.Errorf("use JetStream: %w", err)
@@ -173,10 +194,6 @@ func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, nc *na
 		return parts{}, err
 	}
 	records, err := statekv.Open(ctx, js, names)
-	if err != nil {
-		return parts{}, err
-	}
-	images, err := dir.Open(data.Join("objects"))
 	if err != nil {
 		return parts{}, err
 	}

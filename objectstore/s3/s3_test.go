@@ -1,0 +1,191 @@
+package s3_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/retry"
+	"github.com/diapause/diapause/objectstore/s3"
+	"github.com/diapause/diapause/objectstore/storetest"
+	"github.com/diapause/diapause/objectstore/storetest/server"
+)
+
+func start(t *testing.T, k server.Kind) *server.Server {
+	t.Helper()
+	s, err := server.Start(t.Context(), k, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Kill)
+	return s
+}
+
+func open(t *testing.T, url string) *s3.Store {
+	t.Helper()
+	t.Setenv("AWS_ACCESS_KEY_ID", server.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", server.SecretKey)
+	o, err := s3.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := s3.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	for _, k := range server.Kinds {
+		t.Run(string(k), func(t *testing.T) {
+			s := open(t, start(t, k).URL("some/prefix"))
+			if !s.Conditional() {
+				t.Fatalf("%s lets writers overwrite one another", k)
+			}
+			// As it is used: versitygw now and then refuses a put beside a delete.
+			storetest.Run(t, func(*testing.T) objectstore.Store { return retry.Wrap(s, retry.Options{}) })
+			wantEmpty(t, s)
+		})
+	}
+}
+
+// wantEmpty: the suite and the probe leave nothing of theirs but what they put.
+func wantEmpty(t *testing.T, s *s3.Store) {
+	t.Helper()
+	err := s.List(t.Context(), "", func(i objectstore.Info) error {
+		if !strings.HasPrefix(i.Name, "storetest-") {
+			t.Errorf("%s is left", i.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func raw(t *testing.T, srv *server.Server, access, secret string) *minio.Client {
+	t.Helper()
+	c, err := minio.New(srv.Address(), &minio.Options{Creds: credentials.NewStaticV4(access, secret, ""), Region: "us-east-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// In a bucket that keeps versions, what is deleted is gone with all of them.
+func TestDeleteTakesAllVersions(t *testing.T) {
+	srv := start(t, server.MinIO)
+	c := raw(t, srv, server.AccessKey, server.SecretKey)
+	if err := c.EnableVersioning(t.Context(), server.Bucket); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, srv.URL("p"))
+	for _, name := range []string{"keys/a", "keys/ab"} {
+		if err := s.Put(t.Context(), name, strings.NewReader("secret"), 6); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Somebody deletes and writes it past us, which leaves versions and a mark.
+	if err := c.RemoveObject(t.Context(), server.Bucket, "p/keys/a", minio.RemoveObjectOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "keys/a", strings.NewReader("second"), 6); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Delete(t.Context(), "keys/a"); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for o := range c.ListObjects(t.Context(), server.Bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
+		left = append(left, o.Key)
+	}
+	if !slices.Equal(left, []string{"p/keys/ab"}) {
+		t.Errorf("left in the bucket, versions included: %v; want p/keys/ab alone", left)
+	}
+}
+
+func TestDenied(t *testing.T) {
+	srv := start(t, server.MinIO)
+	s := open(t, srv.URL(""))
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "not the secret")
+	o, err := s3.Parse(srv.URL(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s3.Open(t.Context(), o); !errors.Is(err, objectstore.ErrDenied) || !strings.Contains(err.Error(), "check the access key") {
+		t.Errorf("open with a wrong secret: %v, want ErrDenied and what to do", err)
+	}
+	if err := s.Put(t.Context(), "a", strings.NewReader("x"), 1); err != nil {
+		t.Errorf("the other client: %v", err)
+	}
+}
+
+func TestNoBucket(t *testing.T) {
+	srv := start(t, server.Versitygw)
+	open(t, srv.URL(""))
+	o, err := s3.Parse(strings.Replace(srv.URL(""), server.Bucket, "nowhere", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s3.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), `no bucket "nowhere"`) {
+		t.Errorf("open a bucket that isn't there: %v", err)
+	}
+}
+
+func TestServerIsAway(t *testing.T) {
+	srv := start(t, server.MinIO)
+	s := open(t, srv.URL(""))
+	srv.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := s.Put(ctx, "a", strings.NewReader("x"), 1)
+	if err == nil || errors.Is(err, objectstore.ErrDenied) || errors.Is(err, objectstore.ErrFull) {
+		t.Errorf("put to a server that is away: %v", err)
+	}
+	if err := srv.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "a", strings.NewReader("x"), 1); err != nil {
+		t.Errorf("put after it came back: %v", err)
+	}
+}
+
+func TestParse(t *testing.T) {
+	for text, want := range map[string]s3.Options{
+		"s3://b":                                             {Bucket: "b", Endpoint: "s3.amazonaws.com"},
+		"s3://b/p/q/":                                        {Bucket: "b", Prefix: "p/q", Endpoint: "s3.amazonaws.com"},
+		"s3://b?region=eu-west-1&profile=x":                  {Bucket: "b", Endpoint: "s3.amazonaws.com", Region: "eu-west-1", Profile: "x"},
+		"s3://b?endpoint=http://h:9000":                      {Bucket: "b", Endpoint: "h:9000", Insecure: true, PathStyle: true},
+		"s3://b?endpoint=https://h&path-style=false":         {Bucket: "b", Endpoint: "h"},
+		"s3://b?endpoint=https://s3.eu-west-1.amazonaws.com": {Bucket: "b", Endpoint: "s3.eu-west-1.amazonaws.com"},
+	} {
+		if got, err := s3.Parse(text); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for text, say := range map[string]string{
+		"":                           "scheme",
+		"http://b":                   "scheme",
+		"s3://":                      "no bucket",
+		"s3://key:secret@b":          "credentials",
+		"s3://b/../x":                "prefix",
+		"s3://b?endpoint=h:9000":     "endpoint",
+		"s3://b?endpoint=http://h/x": "endpoint",
+		"s3://b?path-style=perhaps":  "path-style",
+		"s3://b?ca=/nowhere/ca.pem":  "ca",
+		"s3://b?endpont=http://h":    "endpont",
+	} {
+		_, err := s3.Parse(text)
+		if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: error %v, want one about %s", text, err, say)
+		}
+	}
+}

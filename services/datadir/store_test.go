@@ -1,0 +1,26 @@
+package datadir
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestTheStoreStaysTheSame(t *testing.T) {
+	d := open(t, initialised(t))
+	for range 2 {
+		if err := d.UseStore("s3://b at h", false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := d.UseStore("objects", false)
+	if !errors.Is(err, ErrOtherStore) || !strings.Contains(err.Error(), "s3://b at h") {
+		t.Errorf("another store: %v, want ErrOtherStore naming the first", err)
+	}
+	if err := d.UseStore("objects", true); err != nil {
+		t.Errorf("after a move: %v", err)
+	}
+	if err := d.UseStore("s3://b at h", false); !errors.Is(err, ErrOtherStore) {
+		t.Errorf("the first one again: %v, want ErrOtherStore", err)
+	}
+}
