@@ -86,17 +86,20 @@ type Observed struct {
 
 // Request is what a client asks of the API; each verb uses the fields it needs.
 type Request struct {
-	Name        string      `json:"name,omitempty"`
-	Actor       string      `json:"actor,omitempty"`
-	Reason      string      `json:"reason,omitempty"`
-	Wait        Duration    `json:"wait,omitempty"` // how long the answer may take
-	Run         *RunRequest `json:"run,omitempty"`
-	To          string      `json:"to,omitempty"` // the new name of a fork
-	Snapshot    string      `json:"snapshot,omitempty"`
-	Clean       bool        `json:"clean,omitempty"` // of resume: start anew
-	Description string      `json:"description,omitempty"`
-	RunID       string      `json:"run_id,omitempty"`
-	Tenant      Tenant      `json:"tenant,omitempty"` // of list: only this one
+	Name        string        `json:"name,omitempty"`
+	Actor       string        `json:"actor,omitempty"`
+	Reason      string        `json:"reason,omitempty"`
+	Wait        Duration      `json:"wait,omitempty"` // how long the answer may take
+	Run         *RunRequest   `json:"run,omitempty"`
+	To          string        `json:"to,omitempty"` // the new name of a fork
+	Snapshot    string        `json:"snapshot,omitempty"`
+	Clean       bool          `json:"clean,omitempty"` // of resume: start anew
+	Description string        `json:"description,omitempty"`
+	RunID       string        `json:"run_id,omitempty"`
+	Tenant      Tenant        `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty
+	Shred       bool          `json:"shred,omitempty"`  // of rm: the keys of its images first, and have every host forget it
+	Key         *KeyRequest   `json:"key,omitempty"`    // of the verbs of keys
+	Store       *StoreRequest `json:"store,omitempty"`  // of the verbs of the store
 }
 
 // RunRequest is how a session is to run. It holds secrets and travels only on

@@ -40,6 +40,9 @@ type ImageHeader struct {
 	// the first 16 hex digits of SHA-256 over Recipient.
 	KID       string `json:"kid"`
 	Recipient string `json:"recipient"` // that key's public half, an age recipient
+	// KeyGeneration is the tenant's, as of this snapshot: the next one gets a new
+	// lineage key if it has grown since.
+	KeyGeneration uint64 `json:"key_generation,omitempty"`
 
 	Index ImageObject `json:"index"` // the encrypted index, which follows the header in the same object
 	Packs []ImagePack `json:"packs"` // every pack that the index refers to, in the index's order

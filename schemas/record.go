@@ -56,6 +56,11 @@ type SessionRecord struct {
 // Name gives the session's full name.
 func (r SessionRecord) Name() Name { return Name{Tenant: r.Tenant, Session: r.Session} }
 
+// PointsAt reports whether the session goes on from a snapshot, or is about to.
+func (r SessionRecord) PointsAt(h Head) bool {
+	return r.Head != nil && *r.Head == h || r.Op != nil && r.Op.Source != nil && *r.Op.Source == h
+}
+
 // Idle is a session's own idle rule.
 type Idle struct {
 	Never bool  `json:"never,omitempty"`
@@ -87,6 +92,7 @@ type Op struct {
 	Description string    `json:"description,omitempty"`
 	RunID       string    `json:"run_id,omitempty"`
 	Trigger     string    `json:"trigger,omitempty"`
+	Shred       bool      `json:"shred,omitempty"` // of a remove: have every host forget what it kept
 }
 
 // Sizes are the figures of a snapshot, in bytes.
@@ -161,6 +167,8 @@ const (
 	TRemove           TransitionType = "remove"
 	TDeferred         TransitionType = "deferred" // of a deleted session: its images are needed by a fork for now
 	TRemoved          TransitionType = "removed"
+	TShredded         TransitionType = "shredded" // removed, the keys of its images first, and the hosts were told
+	TResealed         TransitionType = "resealed" // how it is to run was sealed anew: those who may open it changed
 )
 
 // Set is what a transition changes besides the state. With it, folding the
@@ -175,6 +183,7 @@ type Set struct {
 	Failure *Failure    `json:"failure,omitempty"`
 	Exit    *Exit       `json:"exit,omitempty"`
 	Idle    *Idle       `json:"idle,omitempty"`
+	Spec    string      `json:"spec,omitempty"`
 }
 
 // NewSession is what a session is made with.

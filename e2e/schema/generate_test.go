@@ -31,11 +31,13 @@ var documents = map[string]any{
 	"explanation":    schemas.Explanation{},
 	"host":           schemas.Host{},
 	"image_header":   schemas.ImageHeader{},
+	"keys_view":      schemas.KeysView{},
 	"observed":       schemas.Observed{},
 	"progress":       schemas.Progress{},
 	"request":        schemas.Request{},
 	"session_record": schemas.SessionRecord{},
 	"snapshot_view":  schemas.SnapshotView{},
+	"tenant_keys":    schemas.TenantKeys{},
 	"transition":     schemas.TransitionView{},
 	"view":           schemas.View{},
 }

@@ -83,6 +83,7 @@ func printed(t *testing.T, s *stack.Stack, c checker) {
 		{"view", []string{"ls", "--json"}, true}, {"view", []string{"show", "--json", "work"}, false},
 		{"transition", []string{"history", "--json", "work"}, true}, {"snapshot_view", []string{"snapshots", "--json", "work"}, true},
 		{"explanation", []string{"explain", "--json", "work"}, false}, {"explanation", []string{"explain", "--json", "copy"}, false},
+		{"keys_view", []string{"key", "ls", "--json"}, false}, {"keys_view", []string{"key", "revoke", "--json", "--tenant", "acme", string(s.Host)}, false},
 	} {
 		out, err := s.Must(v.args...)
 		if err != nil {

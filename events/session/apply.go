@@ -60,6 +60,8 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TRemove:           {from: living, to: schemas.Deleted, owner: true, set: setOp},
 	schemas.TDeferred:         {from: []schemas.State{schemas.Deleted}},
 	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
+	schemas.TShredded:         {from: []schemas.State{schemas.Deleted}, set: setDone},
+	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
 }
 
 // Apply gives the record that the transition makes of r; the zero record stands
@@ -170,11 +172,11 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	switch {
 	case t.Set.Failure != nil:
 		r.Failure = t.Set.Failure
-	case t.Type == schemas.TReaped, t.Type == schemas.TRemoved, t.Type == schemas.TSuspendAborted:
+	case t.Type == schemas.TReaped, t.Type == schemas.TRemoved, t.Type == schemas.TShredded, t.Type == schemas.TSuspendAborted:
 	default:
 		r.Failure = nil
 	}
-	if t.Type == schemas.TRemoved {
+	if t.Type == schemas.TRemoved || t.Type == schemas.TShredded {
 		r.Spec, r.Head, r.Size = "", nil, nil
 	}
 }

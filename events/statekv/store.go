@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/diapause/diapause/events/cas"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -32,7 +32,8 @@ type Revision struct{ seq uint64 }
 // Versioned is a record as it stood at one revision.
 type Versioned struct {
 	schemas.SessionRecord
-	Rev Revision
+	Rev    Revision
+	Stored time.Time // when the log took it, by the server's clock; zero straight after a swap
 }
 
 // Store reads and swaps session records. It is safe for concurrent use.
@@ -64,7 +65,13 @@ func (s *Store) Get(ctx context.Context, n schemas.Name) (Versioned, error) {
 	if err != nil {
 		return Versioned{}, fmt.Errorf("read record of %s: %w", n, err)
 	}
-	return decode(raw.Data, raw.Sequence)
+	return decodeAt(raw.Data, raw.Sequence, raw.Time)
+}
+
+func decodeAt(data []byte, seq uint64, stored time.Time) (Versioned, error) {
+	v, err := decode(data, seq)
+	v.Stored = stored
+	return v, err
 }
 
 func decode(data []byte, seq uint64) (Versioned, error) {
@@ -100,79 +107,18 @@ func (s *Store) Swap(ctx context.Context, prev Versioned, t schemas.Transition) 
 }
 
 func (s *Store) write(ctx context.Context, n schemas.Name, expected Revision, data []byte, id string) (uint64, error) {
-	subject := s.names.SessionSubject(n)
-	repeated := false
-	for {
-		ack, err := s.publish(ctx, subject, expected, data)
-		switch {
-		case err == nil:
-			return ack.Sequence, nil
-		case mismatch(err):
-			seq, found, ferr := s.find(ctx, subject, expected, id)
-			if ferr == nil && found {
-				return seq, nil
-			}
-			if ferr == nil && seq > expected.seq {
-				return 0, ErrConflict
-			}
-			// The server refused and shows nothing newer: another write of that
-			// key is in flight. Ask again.
-		case definite(err) && !repeated:
-			return 0, err
-		}
-		repeated = true
-		select {
-		case <-ctx.Done():
-			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
-		case <-time.After(s.Retry):
-		}
+	w := cas.Writer{JS: s.js, Stream: s.stream, Attempt: s.Attempt, Retry: s.Retry}
+	seq, err := w.Write(ctx, s.names.SessionSubject(n), expected.seq, data, func(data []byte) bool {
+		v, err := decode(data, 0)
+		return err == nil && v.Transition.ID == id
+	})
+	switch {
+	case errors.Is(err, cas.ErrConflict):
+		return 0, ErrConflict
+	case errors.Is(err, cas.ErrUnknown):
+		return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
 	}
-}
-
-func (s *Store) publish(ctx context.Context, subject string, expected Revision, data []byte) (*jetstream.PubAck, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Attempt)
-	defer cancel()
-	return s.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
-		jetstream.WithExpectLastSequencePerSubject(expected.seq), jetstream.WithRetryAttempts(0))
-}
-
-// mismatch reports whether the server refused a write for its expected revision:
-// 10071 if that isn't the last, 10164 also while another write is in flight.
-func mismatch(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) &&
-		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant)
-}
-
-const codeWrongLastSequenceConstant jetstream.ErrorCode = 10164
-
-// definite reports whether an error says that nothing was written: the server
-// answered, or the message never left.
-func definite(err error) bool {
-	var api *jetstream.APIError
-	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrInvalidMsg)
-}
-
-// find looks for a transition among a key's revisions above expected, and gives
-// the highest revision that it saw.
-func (s *Store) find(ctx context.Context, subject string, expected Revision, id string) (seq uint64, found bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.Attempt)
-	defer cancel()
-	seq = expected.seq
-	for {
-		raw, err := s.stream.GetMsg(ctx, seq+1, jetstream.WithGetMsgSubject(subject))
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return seq, false, nil
-		}
-		if err != nil {
-			return seq, false, err
-		}
-		seq = raw.Sequence
-		v, err := decode(raw.Data, raw.Sequence)
-		if err == nil && v.Transition.ID == id {
-			return seq, true, nil
-		}
-	}
+	return seq, err
 }
 
 // Update reads the record and swaps it by what decide makes of it, again if
@@ -206,7 +152,7 @@ func (s *Store) History(ctx context.Context, n schemas.Name) ([]Versioned, error
 		if err != nil {
 			return nil, fmt.Errorf("read history of %s: %w", n, err)
 		}
-		v, err := decode(raw.Data, raw.Sequence)
+		v, err := decodeAt(raw.Data, raw.Sequence, raw.Time)
 		if err != nil {
 			return nil, fmt.Errorf("read history of %s: %w", n, err)
 		}

@@ -49,6 +49,21 @@ func (n Names) Sessions() string { return n.prefix + "sessions" }
 // Hosts names the KV bucket of hosts.
 func (n Names) Hosts() string { return n.prefix + "hosts" }
 
+// Keys names the KV bucket of who may read and write images.
+func (n Names) Keys() string { return n.prefix + "keys" }
+
+// KeyStream names the stream behind the bucket of keys.
+func (n Names) KeyStream() string { return "KV_" + n.Keys() }
+
+// KeySubject is where the revisions of a tenant's keys are stored; of every
+// tenant's if it is empty.
+func (n Names) KeySubject(t schemas.Tenant) string {
+	if t == "" {
+		return "$KV." + n.Keys() + ".fleet"
+	}
+	return "$KV." + n.Keys() + ".tenant." + string(t)
+}
+
 // SessionStream names the stream behind the bucket of session records.
 func (n Names) SessionStream() string { return "KV_" + n.Sessions() }
 
@@ -106,6 +121,9 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	sessions.MaxMsgsPerSubject, sessions.DenyDelete = unbounded, true
 	sessions.Discard = jetstream.DiscardNew
 	sessions.RePublish = &jetstream.RePublish{Source: "$KV." + n.Sessions() + ".>", Destination: schemas.SubjectSession + ".>"}
+	keys := base(n.KeyStream(), "$KV."+n.Keys()+".>")
+	keys.Description = "who may read and write images; every revision is a change"
+	keys.MaxMsgsPerSubject, keys.DenyDelete, keys.Discard = unbounded, true, jetstream.DiscardNew
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
 	events := base(n.Events(), schemas.SubjectEvent+".>")
@@ -114,5 +132,5 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, hosts, events, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, hosts, events, commands}
 }

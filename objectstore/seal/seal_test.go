@@ -71,3 +71,34 @@ func TestUnsealDamaged(t *testing.T) {
 		}
 	}
 }
+
+// Classic and post-quantum recipients are sealed to beside each other.
+func TestSealForBothKinds(t *testing.T) {
+	classic := identity(t)
+	hybrid, err := age.GenerateHybridIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := Seal([]byte("TOKEN=s3cret"), hybrid.Recipient(), classic.Recipient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := LabelOf(sealed); got != "" {
+		t.Errorf("label %q", got)
+	}
+	sealed = Label(sealed, "both")
+	if got := LabelOf(sealed); got != "both" {
+		t.Errorf("label %q", got)
+	}
+	for _, id := range []age.Identity{classic, hybrid} {
+		if got, err := Unseal(sealed, id); err != nil || string(got) != "TOKEN=s3cret" {
+			t.Errorf("%T: %q, error %v", id, got, err)
+		}
+	}
+	if _, err := Unseal(sealed, identity(t)); !errors.Is(err, ErrNoKey) {
+		t.Errorf("a stranger: error %v, want ErrNoKey", err)
+	}
+	if _, err := Unseal(sealed[:len(sealed)-4]+"AAAA", hybrid); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damaged: error %v, want ErrCorrupt", err)
+	}
+}

@@ -1,0 +1,106 @@
+package cas
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var (
+	// ErrConflict is the answer to a write whose expected revision is no longer
+	// the last.
+	ErrConflict = errors.New("changed by someone else")
+	// ErrUnknown is the answer to a write that may or may not have happened.
+	ErrUnknown = errors.New("it is not known whether the write happened")
+)
+
+// Writer writes to the subjects of one stream. It is safe for concurrent use.
+type Writer struct {
+	JS     jetstream.JetStream
+	Stream jetstream.Stream
+	// Attempt is how long one write waits for its answer, Retry the pause before
+	// it is repeated.
+	Attempt, Retry time.Duration
+}
+
+// Write stores data if expected is the subject's last sequence, 0 for none, and
+// gives the new one. mine tells data from what others wrote: it has to carry an
+// id of its own. Besides the errors above it returns what the server says where
+// that means that nothing was written.
+func (w Writer) Write(ctx context.Context, subject string, expected uint64, data []byte, mine func(data []byte) bool) (uint64, error) {
+	repeated := false
+	for {
+		ack, err := w.publish(ctx, subject, expected, data)
+		switch {
+		case err == nil:
+			return ack.Sequence, nil
+		case mismatch(err):
+			seq, found, ferr := w.find(ctx, subject, expected, mine)
+			if ferr == nil && found {
+				return seq, nil
+			}
+			if ferr == nil && seq > expected {
+				return 0, ErrConflict
+			}
+			// The server refused and shows nothing newer: another write of that
+			// key is in flight. Ask again.
+		case definite(err) && !repeated:
+			return 0, err
+		}
+		repeated = true
+		select {
+		case <-ctx.Done():
+			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
+		case <-time.After(w.Retry):
+		}
+	}
+}
+
+func (w Writer) publish(ctx context.Context, subject string, expected uint64, data []byte) (*jetstream.PubAck, error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Attempt)
+	defer cancel()
+	return w.JS.PublishMsg(ctx, &nats.Msg{Subject: subject, Data: data},
+		jetstream.WithExpectLastSequencePerSubject(expected), jetstream.WithRetryAttempts(0))
+}
+
+// mismatch reports whether the server refused a write for its expected revision:
+// 10071 if that isn't the last, 10164 also while another write is in flight.
+func mismatch(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) &&
+		(api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || api.ErrorCode == codeWrongLastSequenceConstant)
+}
+
+const codeWrongLastSequenceConstant jetstream.ErrorCode = 10164
+
+// definite reports whether an error says that nothing was written: the server
+// answered, or the message never left.
+func definite(err error) bool {
+	var api *jetstream.APIError
+	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrInvalidMsg)
+}
+
+// find looks for what was written among a subject's revisions above expected, and
+// gives the highest that it saw.
+func (w Writer) find(ctx context.Context, subject string, expected uint64, mine func([]byte) bool) (seq uint64, found bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, w.Attempt)
+	defer cancel()
+	seq = expected
+	for {
+		raw, err := w.Stream.GetMsg(ctx, seq+1, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return seq, false, nil
+		}
+		if err != nil {
+			return seq, false, err
+		}
+		seq = raw.Sequence
+		if mine(raw.Data) {
+			return seq, true, nil
+		}
+	}
+}
