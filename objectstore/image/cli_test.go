@@ -79,7 +79,7 @@ func TestPackByHand(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(cmd.Dir, "identity"), []byte(f.identity.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd.Env = append(os.Environ(), "PATH="+path, "key="+f.path(r.place.key(r.header.KID)), "pack="+f.path(r.packs[0].name))
+	cmd.Env = append(os.Environ(), "PATH="+path, "key="+f.path(f.under("keys/")[0]), "pack="+f.path(r.packs[0].name))
 	got, err := cmd.Output()
 	if err != nil || !bytes.Equal(got, data) {
 		t.Errorf("%d bytes, error %v, want %d", len(got), err, len(data))

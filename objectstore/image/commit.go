@@ -45,6 +45,8 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	w.spare = nil
+	w.packer.release()
 	packs := w.resolve(written)
 	if err := w.checkBase(ctx, packs); err != nil {
 		return err
@@ -71,7 +73,7 @@ func (w *Writer) resolve(written []*packOut) []basePack {
 		all, next = append(all, w.base.packs...), w.base.total
 	}
 	for _, p := range written {
-		all = append(all, basePack{p.ImagePack, p.index, next})
+		all = append(all, basePack{ImagePack: p.ImagePack, index: p.index, first: next})
 		next += uint32(p.Pages)
 	}
 	used := usedPacks(all, w.content)
@@ -142,21 +144,20 @@ func (w *Writer) checkBase(ctx context.Context, packs []basePack) error {
 	}
 	name, err := w.missing(ctx, packs)
 	if err == nil && name != "" {
-		err = fmt.Errorf("%w: %s was deleted while the image was written; write it in full", ErrCorrupt, name)
+		err = fmt.Errorf("%w: %s", ErrBaseGone, name)
 	}
 	return err
 }
 
 func (w *Writer) putKey(ctx context.Context) error {
-	if w.wrapped == nil {
-		return nil
+	for _, k := range w.wraps {
+		name := w.place.keys() + k.name
+		w.packer.names = append(w.packer.names, name)
+		if err := w.store.Put(ctx, name, bytes.NewReader(k.data), int64(len(k.data))); err != nil {
+			return fmt.Errorf("store the lineage key: %w", err)
+		}
+		w.packer.stored.Add(int64(len(k.data)))
 	}
-	name := w.place.key(w.key.KID)
-	w.packer.names = append(w.packer.names, name)
-	if err := w.store.Put(ctx, name, bytes.NewReader(w.wrapped), int64(len(w.wrapped))); err != nil {
-		return fmt.Errorf("store the lineage key: %w", err)
-	}
-	w.packer.stored.Add(int64(len(w.wrapped)))
 	return nil
 }
 
@@ -190,7 +191,7 @@ func (w *Writer) sign(packs []basePack, sealed schemas.ImageObject) ([]byte, err
 		Version: schemas.ImageVersion,
 		Tenant:  o.Tenant, Session: o.Session, UID: o.UID, Lineage: o.Lineage, Epoch: o.Epoch, Seq: o.Seq, Parent: o.Parent,
 		Signer: o.SignerName, Op: o.Op, Trigger: o.Trigger, RunID: o.RunID, Description: o.Description, Time: o.Time,
-		Fingerprint: o.Fingerprint, KID: w.key.KID, Recipient: w.key.Recipient, Index: sealed, Packs: []schemas.ImagePack{},
+		Fingerprint: o.Fingerprint, KID: w.key.KID, Recipient: w.key.Recipient, KeyGeneration: max(o.KeyGeneration, w.parent.generation), Index: sealed, Packs: []schemas.ImagePack{},
 		Entries: int64(len(w.entries)), LogicalBytes: w.stats.LogicalBytes, NewBytes: w.stats.NewBytes,
 	}
 	for _, p := range packs {
@@ -234,23 +235,29 @@ func (w *Writer) Base() *Base {
 	}
 	b := newBase(w.head, w.place, w.header, w.result)
 	b.hash = w.hash
-	now := make(map[string]uint32, len(b.packs))
-	for _, p := range b.packs {
-		now[p.Name] = p.first
+	if w.base == nil && b.total == uint32(w.known.count) {
+		b.ids = w.known // which neither of them changes any more
+		return b
 	}
+	type part struct {
+		ids   *pageTable
+		first uint32
+	}
+	of := map[string]part{} // by pack
 	if w.base != nil {
-		for id, number := range w.base.ids {
-			p := w.base.packs[packOf(w.base.packs, number)]
-			if first, ok := now[p.Name]; ok {
-				b.ids[id] = first + number - p.first
-			}
+		for _, p := range w.base.packs {
+			of[p.Name] = part{&w.base.ids, p.first}
 		}
 	}
+	first := uint32(0)
 	for _, p := range w.packer.packs {
-		if first, ok := now[p.Name]; ok {
-			for i, id := range p.ids {
-				b.ids[id] = first + uint32(i)
-			}
+		of[p.Name] = part{&w.known, first}
+		first += uint32(p.Pages)
+	}
+	for _, p := range b.packs {
+		from := of[p.Name]
+		for i := range uint32(p.Pages) {
+			b.ids.add(from.ids.at(from.first + i))
 		}
 	}
 	return b

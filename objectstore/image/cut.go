@@ -5,9 +5,28 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 )
 
-// read cuts the content that r gives into pages, and returns its size.
+// chunk is a stretch of a file on its way through hashing, used again and again.
+type chunk struct {
+	hole int64    // pages of zeros before it
+	buf  []byte   // as large as a chunk gets
+	data []byte   // of buf: whole pages, the last one filled up with zeros
+	ids  []pageID // of these; the zero id for a page of zeros
+	done chan struct{}
+}
+
+// chunks is how many of them there are: one to be read into, one for each core to
+// hash, one to be matched.
+func chunks() int { return runtime.GOMAXPROCS(0) + 2 }
+
+// inline is the content, in bytes, up to which hashing isn't worth another
+// goroutine.
+const inline = 64 << 10
+
+// read cuts the content that r gives into pages, and returns its size. It reads
+// ahead while what it has read is hashed on all cores, and matched in order.
 func (w *Writer) read(x *extents, r io.Reader, size int64) (int64, error) {
 	if r == nil {
 		r = eof{}
@@ -19,27 +38,28 @@ func (w *Writer) read(x *extents, r io.Reader, size int64) (int64, error) {
 	if want < 0 {
 		want = maxFile
 	}
-	if w.chunk == nil {
-		w.chunk = make([]byte, chunkSize)
-	}
-	holes, _ := r.(HoleSkipper)
 	var pos int64
-	for {
-		skipped, err := w.skip(x, holes)
+	for end := false; !end; {
+		c, err := w.chunk(x)
 		if err != nil {
 			return 0, err
 		}
-		n, err := io.ReadFull(r, w.chunk)
-		if pos += skipped + int64(n); pos > want {
+		var n int64
+		if n, end, err = c.fill(r); err != nil {
+			return 0, err
+		}
+		if pos += n; pos > want {
 			return 0, fmt.Errorf("it gave more than %d bytes", want)
 		}
-		if addErr := w.cut(x, w.chunk[:n]); addErr != nil {
-			return 0, addErr
+		if len(c.data) > inline {
+			w.packer.chunks <- c // it has room for all chunks that there are
+		} else {
+			c.hash(w.hasher)
 		}
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			break
-		}
-		if err != nil {
+		w.pending = append(w.pending, c)
+	}
+	for len(w.pending) > 0 {
+		if err := w.match(x); err != nil {
 			return 0, err
 		}
 	}
@@ -53,20 +73,84 @@ type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
 
-// skip passes over a hole.
-func (w *Writer) skip(x *extents, holes HoleSkipper) (int64, error) {
-	if holes == nil {
+// chunk gives a chunk that isn't in use.
+func (w *Writer) chunk(x *extents) (*chunk, error) {
+	if len(w.pending) == chunks() {
+		if err := w.match(x); err != nil {
+			return nil, err
+		}
+	}
+	if n := len(w.spare); n > 0 {
+		c := w.spare[n-1]
+		w.spare = w.spare[:n-1]
+		return c, nil
+	}
+	return &chunk{buf: make([]byte, chunkSize), done: make(chan struct{}, 1)}, nil
+}
+
+// fill reads what comes next. It returns how many bytes of the file that is, and
+// whether there is no more.
+func (c *chunk) fill(r io.Reader) (size int64, end bool, err error) {
+	hole, err := skip(r)
+	if err != nil {
+		return 0, false, err
+	}
+	c.hole = hole / PageSize
+	n, err := io.ReadFull(r, c.buf)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		end, err = true, nil
+	}
+	whole := int(pages(int64(n)) * PageSize)
+	clear(c.buf[n:whole])
+	c.data = c.buf[:whole]
+	return hole + int64(n), end, err
+}
+
+// skip passes over a hole, if the reader knows of one.
+func skip(r io.Reader) (int64, error) {
+	holes, ok := r.(HoleSkipper)
+	if !ok {
 		return 0, nil
 	}
 	n, err := holes.SkipHole()
-	if err != nil || n == 0 {
-		return 0, err
+	if err == nil && (n < 0 || n%PageSize != 0 || n > maxFile) {
+		err = fmt.Errorf("a hole of %d bytes is not one of whole pages", n)
 	}
-	if n < 0 || n%PageSize != 0 || n > maxFile {
-		return 0, fmt.Errorf("a hole of %d bytes is not one of whole pages", n)
+	return n, err
+}
+
+// hash finds the ids of the pages.
+func (c *chunk) hash(h hasher) {
+	c.ids = c.ids[:0]
+	for at := 0; at < len(c.data); at += PageSize {
+		var id pageID
+		if page := c.data[at : at+PageSize]; !isZero(page) {
+			id = h.id(page)
+		}
+		c.ids = append(c.ids, id)
 	}
-	w.addZeros(x, n/PageSize)
-	return n, nil
+	c.done <- struct{}{}
+}
+
+// match adds the pages of the oldest chunk that is under way.
+func (w *Writer) match(x *extents) error {
+	c := w.pending[0]
+	select {
+	case <-c.done:
+	case <-w.packer.ctx.Done():
+		return w.packer.failure()
+	}
+	w.pending = append(w.pending[:0], w.pending[1:]...)
+	w.addZeros(x, c.hole)
+	for i, id := range c.ids {
+		if id == (pageID{}) {
+			w.addZeros(x, 1)
+		} else if err := w.addPage(x, id, c.data[i*PageSize:(i+1)*PageSize]); err != nil {
+			return err
+		}
+	}
+	w.spare = append(w.spare, c)
+	return nil
 }
 
 func (w *Writer) addZeros(x *extents, count int64) {
@@ -79,35 +163,10 @@ func (w *Writer) addZeros(x *extents, count int64) {
 	}
 }
 
-// cut adds the pages of data, of which the last may be short.
-func (w *Writer) cut(x *extents, data []byte) error {
-	for len(data) > 0 {
-		n := min(len(data), PageSize)
-		page := data[:n]
-		data = data[n:]
-		if isZero(page) {
-			w.addZeros(x, 1)
-			continue
-		}
-		if n < PageSize {
-			page = append(make([]byte, 0, PageSize), page...)[:PageSize]
-		}
-		if err := w.addPage(x, page); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // addPage refers to the page where it is known, or else puts it into the frame.
-func (w *Writer) addPage(x *extents, page []byte) error {
+func (w *Writer) addPage(x *extents, id pageID, page []byte) error {
 	w.stats.Pages++
-	id := w.hasher.id(page)
-	number, ok := w.known[id]
-	if !ok && w.base != nil {
-		number, ok = w.base.ids[id]
-	}
-	if ok {
+	if number, ok := w.find(id); ok {
 		w.stats.MatchedPages++
 		x.add(number, 1)
 		return nil
@@ -123,7 +182,7 @@ func (w *Writer) addPage(x *extents, page []byte) error {
 	}
 	w.frame.raw = append(w.frame.raw, page...)
 	w.frame.ids = append(w.frame.ids, id)
-	w.known[id] = w.next
+	w.known.add(id)
 	x.add(w.next, 1)
 	w.next++
 	w.stats.NewBytes += PageSize
@@ -131,6 +190,19 @@ func (w *Writer) addPage(x *extents, page []byte) error {
 		w.flush()
 	}
 	return nil
+}
+
+// find gives the number of a page that is stored already, or about to be.
+func (w *Writer) find(id pageID) (uint32, bool) {
+	var first uint32
+	if w.base != nil {
+		if number, ok := w.base.find(id, w.opts.Budget); ok {
+			return number, true
+		}
+		first = w.base.total
+	}
+	number, ok := w.known.find(id)
+	return first + number, ok
 }
 
 func (w *Writer) flush() {

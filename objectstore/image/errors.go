@@ -18,6 +18,9 @@ var (
 	// ErrCorrupt: an object is damaged, cut short or missing, or was exchanged
 	// for another. The message names it. Nothing of it has been handed out.
 	ErrCorrupt = errors.New("image is damaged")
+	// ErrBaseGone: a pack that the image being written refers to is gone or about to
+	// be deleted. Written without a Base the image needs none.
+	ErrBaseGone = errors.New("what the image refers to is being deleted")
 	// ErrForged: the header is not what the caller was told to expect: not signed
 	// by a trusted writer, of another session, or another snapshot in the place of
 	// the one named. Nothing has been decrypted.

@@ -26,7 +26,7 @@ type indexHead struct {
 type indexPack struct {
 	Pack   string     `json:"pack"`
 	Frames [][2]int64 `json:"frames"` // stored bytes and pages of each zstd frame
-	Spans  []string   `json:"spans"`  // SHA-256 of each MiB of the pack as stored
+	Spans  []string   `json:"spans"`  // BLAKE3 of each MiB of the pack as stored
 }
 
 // run is a stretch of a file's pages: pack (its place in the index, -1 for zero
@@ -83,7 +83,7 @@ func (x *index) seal(recipient age.Recipient) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encrypt index: %w", err)
 	}
-	z, err := zstd.NewWriter(enc, zstd.WithEncoderConcurrency(1))
+	z, err := zstd.NewWriter(enc, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(chunkSize))
 	if err != nil {
 		return nil, fmt.Errorf("compress index: %w", err)
 	}

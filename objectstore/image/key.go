@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"filippo.io/age"
 
@@ -35,27 +36,23 @@ func (k LineageKey) recipient() (age.Recipient, error) {
 	return list[0], nil
 }
 
-// newKey makes a lineage key and wraps its secret half to the recipients. It is
-// of their kind: post-quantum if they are, since age mixes the two in no file.
-func newKey(recipients []age.Recipient) (LineageKey, []byte, error) {
-	if len(recipients) == 0 {
+// newKey makes a lineage key. It is post-quantum if all its readers are: one
+// classic wrap would give it away to whoever breaks that.
+func newKey(readers wrapSet) (LineageKey, []wrap, error) {
+	if len(readers.groups) == 0 {
 		return LineageKey{}, nil, errors.New("make lineage key: no recipients to wrap it to")
 	}
-	secret, public, err := generate(recipients[0])
+	secret, public, err := generate(readers.postQuantum())
 	if err != nil {
 		return LineageKey{}, nil, fmt.Errorf("make lineage key: %w", err)
 	}
 	key := LineageKey{KID: kidOf(public), Recipient: public}
-	text := fmt.Sprintf("# diapause lineage key %s\n# public key: %s\n%s\n", key.KID, public, secret)
-	wrapped, err := encrypt([]byte(text), recipients...)
-	if err != nil {
-		return LineageKey{}, nil, fmt.Errorf("wrap lineage key %s: %w", key.KID, err)
-	}
-	return key, wrapped, nil
+	wraps, err := readers.wrap(key, secret)
+	return key, wraps, err
 }
 
-func generate(like age.Recipient) (secret, public string, err error) {
-	if _, ok := like.(*age.HybridRecipient); ok {
+func generate(postQuantum bool) (secret, public string, err error) {
+	if postQuantum {
 		id, err := age.GenerateHybridIdentity()
 		if err != nil {
 			return "", "", err
@@ -72,26 +69,50 @@ func generate(like age.Recipient) (secret, public string, err error) {
 // maxKey bounds a wrapped key: about a thousand recipients.
 const maxKey = 4 << 20
 
-// unwrapKey fetches a lineage key and unwraps it. It may have been wrapped more
-// than once, for readers who came later, to objects whose names begin alike.
+// unwrapKey fetches a lineage key and unwraps it. It may be wrapped more than
+// once, to objects whose names begin alike; the first that one of the identities
+// opens will do.
 func unwrapKey(ctx context.Context, store objectstore.Store, l lineage, kid string, identities []age.Identity) (age.Identity, error) {
 	if len(identities) == 0 {
-		return nil, fmt.Errorf("%w: no identity given to unwrap %s with", ErrNoKey, l.key(kid))
+		return nil, fmt.Errorf("%w: no identity given to unwrap key %s of %s with", ErrNoKey, kid, l.keys())
 	}
-	id, first := unwrapOne(ctx, store, l.key(kid), kid, identities)
-	if !errors.Is(first, ErrNoKey) {
-		return id, first
-	}
-	names, err := listNames(ctx, store, l.keys()+kid+"-")
-	if err != nil {
-		return nil, fmt.Errorf("look for the lineage key: %w", err)
-	}
-	for _, name := range names {
-		if id, err := unwrapOne(ctx, store, name, kid, identities); !errors.Is(err, ErrNoKey) {
+	for range unwrapLooks - 1 {
+		id, err := unwrapAny(ctx, store, l, kid, identities)
+		if !errors.Is(err, errGone) {
 			return id, err
 		}
 	}
-	return nil, first
+	return unwrapAny(ctx, store, l, kid, identities)
+}
+
+// unwrapLooks is how often a key is looked for when wraps vanish between their
+// listing and their reading, as they do while others replace them.
+const unwrapLooks = 3
+
+// errGone marks a wrap that was listed and is gone.
+var errGone = errors.New("the wrap is gone")
+
+func unwrapAny(ctx context.Context, store objectstore.Store, l lineage, kid string, identities []age.Identity) (age.Identity, error) {
+	names, err := listNames(ctx, store, l.keys()+kid)
+	if err != nil {
+		return nil, fmt.Errorf("look for the lineage key: %w", err)
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return l.kidOf(name) != kid })
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: %s is gone: the lineage was shredded, or its keys/ is lost", ErrNoKey, l.key(kid))
+	}
+	var why error
+	for _, name := range names {
+		id, err := unwrapOne(ctx, store, name, kid, identities)
+		if err == nil {
+			return id, nil
+		}
+		// Damage says more than a wrap for others does.
+		if why == nil || errors.Is(why, ErrNoKey) {
+			why = err
+		}
+	}
+	return nil, why
 }
 
 // unwrapOne unwraps one key object. What it holds must be the key that kid names:
@@ -99,7 +120,7 @@ func unwrapKey(ctx context.Context, store objectstore.Store, l lineage, kid stri
 func unwrapOne(ctx context.Context, store objectstore.Store, name, kid string, identities []age.Identity) (age.Identity, error) {
 	wrapped, err := getAll(ctx, store, name, maxKey)
 	if errors.Is(err, objectstore.ErrNotFound) {
-		return nil, fmt.Errorf("%w: %s is gone: the lineage was shredded, or its keys/ is lost", ErrNoKey, name)
+		return nil, fmt.Errorf("%w: %w: %s", ErrNoKey, errGone, name)
 	}
 	if err != nil {
 		return nil, err
@@ -134,6 +155,7 @@ func parseIdentity(text []byte) (id age.Identity, public string, err error) {
 
 func encrypt(plain []byte, recipients ...age.Recipient) ([]byte, error) {
 	var out bytes.Buffer
+	out.Grow(len(plain) + len(plain)/1024 + 4096) // for age's header and tags
 	w, err := age.Encrypt(&out, recipients...)
 	if err != nil {
 		return nil, err

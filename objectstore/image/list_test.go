@@ -68,7 +68,7 @@ func TestDeleteSnapshot(t *testing.T) {
 	_, head2, _ := f.write(f.next(head1, w.Base()), second)
 
 	for range 2 { // the second time there is nothing to do
-		if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head1.Name, f.trusted); err != nil {
+		if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head1.Name, f.trusted, always); err != nil {
 			t.Fatal(err)
 		}
 		f.check(head2, second)
@@ -79,7 +79,7 @@ func TestDeleteSnapshot(t *testing.T) {
 	if _, err := Open(t.Context(), f.store, head1, f.readOptions()); !errors.Is(err, ErrNotFound) {
 		t.Errorf("open a deleted snapshot: error %v", err)
 	}
-	if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head2.Name, f.trusted); err != nil {
+	if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head2.Name, f.trusted, always); err != nil {
 		t.Fatal(err)
 	}
 	if left := f.objects(); len(left) != 1 || !strings.HasPrefix(left[0], "acme/lin1/keys/") {
@@ -96,11 +96,11 @@ func TestDeleteSnapshotBesideUnreadable(t *testing.T) {
 	nobody := func(string, string) []ed25519.PublicKey { return nil }
 	_, head3, _ := f.write(f.options(), items)
 	flip(t, f.path(head2.Name), 100)
-	err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head1.Name, f.trusted)
+	err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head1.Name, f.trusted, always)
 	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrForged) {
 		t.Errorf("error %v, want it to say that a header can't be read", err)
 	}
-	err = DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head3.Name, nobody)
+	err = DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head3.Name, nobody, always)
 	if !errors.Is(err, ErrForged) {
 		t.Errorf("unknown writer: error %v, want ErrForged", err)
 	}
@@ -109,7 +109,7 @@ func TestDeleteSnapshotBesideUnreadable(t *testing.T) {
 	}
 	flip(t, f.path(head2.Name), 100)
 	f.check(head2, items)
-	if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", "acme/lin1/packs/x", f.trusted); err == nil {
+	if err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", "acme/lin1/packs/x", f.trusted, always); err == nil {
 		t.Error("deleted what is no snapshot")
 	}
 }

@@ -26,7 +26,7 @@ type packReader struct {
 	number int32
 	name   string // of the object
 	ref    schemas.ImagePack
-	spans  []string // SHA-256 of each MiB
+	spans  []string // BLAKE3 of each MiB
 	frames []frame
 	ahead  atomic.Bool // it is being read from end to end
 	begun  atomic.Bool // somebody has come to it
@@ -101,7 +101,8 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored := make([]byte, f.size)
+	stored := p.r.borrow(int(f.size))
+	defer p.r.scratch.Put(&stored)
 	done := p.r.times.open.begin()
 	n, err := plain.ReadAt(stored, f.offset)
 	done()
@@ -119,6 +120,14 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s: decompress frame: %w", ErrCorrupt, p.name, err)
 	}
 	return data, nil
+}
+
+// borrow gives a buffer for what is only looked at in passing.
+func (r *Reader) borrow(size int) []byte {
+	if b, ok := r.scratch.Get().(*[]byte); ok && cap(*b) >= size {
+		return (*b)[:size]
+	}
+	return make([]byte, size)
 }
 
 // ciphertext is the pack as stored, of which no byte is given out unverified.
@@ -199,7 +208,7 @@ func (p *packReader) readSpan(body io.Reader, span int32) ([]byte, error) {
 		return nil, fmt.Errorf("%w: %s is cut short", ErrCorrupt, p.name)
 	case err != nil:
 		return nil, fmt.Errorf("%w: %s: %w", errStore, p.name, err)
-	case !p.r.times.digestIs(data, p.spans[span]):
+	case !p.r.times.spanIs(data, p.spans[span]):
 		return nil, fmt.Errorf("%w: %s is not what was written, from byte %d on", ErrCorrupt, p.name, int64(span)*spanSize)
 	}
 	return data, nil

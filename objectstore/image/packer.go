@@ -32,14 +32,16 @@ type packer struct {
 	recipient age.Recipient
 	key       hashKey
 	cuts      cuts
+	dense     bool // all pages are searched for repeats
 
-	group *errgroup.Group
-	ctx   context.Context // ends with the first failure
-	zstd  *zstd.Encoder
-	free  chan *frameJob     // frames to be filled
-	jobs  chan *frameJob     // to be compressed
-	order chan *frameJob     // the same, in the order of the pack
-	bufs  chan *bytes.Buffer // free buffers for packs
+	group  *errgroup.Group
+	ctx    context.Context // ends with the first failure
+	zstd   *zstd.Encoder
+	free   chan *frameJob // frames to be filled
+	chunks chan *chunk    // to be hashed
+	jobs   chan *frameJob // to be compressed
+	order  chan *frameJob // the same, in the order of the pack
+	bufs   chan *packBuf  // free buffers for packs
 
 	packs  []*packOut // the assembler's, until finish has returned
 	closed sync.Once
@@ -69,30 +71,38 @@ type frameJob struct {
 type packOut struct {
 	schemas.ImagePack
 	index indexPack
-	ids   []pageID
-	buf   *bytes.Buffer
+	buf   *packBuf // until it is stored
 	age   io.WriteCloser
 }
 
-func newPacker(ctx context.Context, store objectstore.Store, place lineage, kid string, to age.Recipient, key hashKey, c cuts) (*packer, error) {
+// packBuf is what a pack takes while it is in memory, used again and again.
+type packBuf struct {
+	bytes.Buffer // as stored
+	ids          []pageID
+	plain        []byte // the ids as they are encrypted
+}
+
+func newPacker(ctx context.Context, store objectstore.Store, place lineage, kid string, to age.Recipient, key hashKey, c cuts, dense bool) (*packer, error) {
 	cores := runtime.GOMAXPROCS(0)
 	z, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(cores),
 		zstd.WithWindowSize(chunkSize), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, fmt.Errorf("start compression: %w", err)
 	}
-	p := &packer{store: store, place: place, kid: kid, recipient: to, key: key, cuts: c, zstd: z}
-	frames := 2*cores + 2
+	p := &packer{store: store, place: place, kid: kid, recipient: to, key: key, cuts: c, dense: dense, zstd: z}
+	p.chunks = make(chan *chunk, chunks())
+	frames := 2*cores + 1
 	p.free, p.jobs, p.order = make(chan *frameJob, frames), make(chan *frameJob, frames), make(chan *frameJob, frames)
 	for range frames {
 		p.free <- &frameJob{done: make(chan struct{}, 1)}
 	}
-	p.bufs = make(chan *bytes.Buffer, packBuffers)
+	p.bufs = make(chan *packBuf, packBuffers)
 	for range packBuffers {
 		p.bufs <- nil
 	}
 	p.group, p.ctx = errgroup.WithContext(ctx)
 	for range cores {
+		p.group.Go(p.hasher)
 		p.group.Go(p.compressor)
 	}
 	p.group.Go(p.assembler)
@@ -104,7 +114,8 @@ func (p *packer) frame() (*frameJob, error) {
 	select {
 	case job := <-p.free:
 		if job.raw == nil {
-			job.raw = make([]byte, 0, p.cuts.frame*PageSize)
+			size := p.cuts.frame * PageSize
+			job.raw, job.out = make([]byte, 0, size), make([]byte, 0, size+size/64)
 		}
 		job.raw, job.ids = job.raw[:0], job.ids[:0]
 		return job, nil
@@ -123,12 +134,15 @@ func (p *packer) submit(job *frameJob) {
 // finish stores what is left and waits until all packs are durable, or the first
 // failure has stopped everything.
 func (p *packer) finish() ([]*packOut, error) {
-	p.closed.Do(func() { close(p.jobs); close(p.order) })
+	p.closed.Do(func() { close(p.chunks); close(p.jobs); close(p.order) })
 	if err := p.group.Wait(); err != nil {
 		return nil, err
 	}
 	return p.packs, nil
 }
+
+// release gives back the buffers, after finish.
+func (p *packer) release() { p.free, p.jobs, p.order, p.bufs, p.zstd = nil, nil, nil, nil, nil }
 
 // failure is called after the context has ended: it waits for the cause.
 func (p *packer) failure() error {
@@ -138,7 +152,23 @@ func (p *packer) failure() error {
 	return context.Cause(p.ctx)
 }
 
+func (p *packer) hasher() error {
+	h := newHasher(p.key)
+	for {
+		select {
+		case c, ok := <-p.chunks:
+			if !ok {
+				return nil
+			}
+			c.hash(h)
+		case <-p.ctx.Done():
+			return p.ctx.Err()
+		}
+	}
+}
+
 func (p *packer) compressor() error {
+	var fast entropyCoder
 	for {
 		select {
 		case job, ok := <-p.jobs:
@@ -146,13 +176,39 @@ func (p *packer) compressor() error {
 				return nil
 			}
 			begin := time.Now()
-			job.out = p.zstd.EncodeAll(job.raw, job.out[:0])
+			if p.dense || len(p.bufs) == 0 || p.repetitive(job) {
+				job.out = p.zstd.EncodeAll(job.raw, job.out[:0])
+			} else {
+				job.out = fast.encode(job.raw, job.out[:0])
+			}
 			p.compress.Add(int64(time.Since(begin)))
 			job.done <- struct{}{}
 		case <-p.ctx.Done():
 			return p.ctx.Err()
 		}
 	}
+}
+
+// A search for repeats is as fast as anything where it finds long ones. Where it
+// doesn't, it takes most of the time of an image, so for those frames it is
+// left out as long as the cores are what everything waits for, and not the
+// store.
+const (
+	sampleSize  = 16 << 10 // bytes at two places of a frame
+	sampleRatio = 3        // what they must shrink to, one in so many
+)
+
+// repetitive finds out by samples whether a frame has many repeats.
+func (p *packer) repetitive(job *frameJob) bool {
+	if len(job.raw) <= 4*sampleSize {
+		return true
+	}
+	var coded int
+	for _, at := range []int{0, len(job.raw) / 2 / PageSize * PageSize} {
+		job.out = p.zstd.EncodeAll(job.raw[at:at+sampleSize], job.out[:0])
+		coded += len(job.out)
+	}
+	return coded*sampleRatio <= 2*sampleSize
 }
 
 // assembler puts frames into packs, in order.
@@ -187,7 +243,7 @@ func (p *packer) assembler() error {
 
 // begin starts a pack when a buffer for it is free.
 func (p *packer) begin() (*packOut, error) {
-	var buf *bytes.Buffer
+	var buf *packBuf
 	select {
 	case buf = <-p.bufs:
 	case <-p.ctx.Done():
@@ -195,10 +251,12 @@ func (p *packer) begin() (*packOut, error) {
 	}
 	if buf == nil {
 		// At once as large as it gets, so that it never doubles.
-		buf = bytes.NewBuffer(make([]byte, 0, p.cuts.bytes+int64(p.cuts.frame*PageSize)+packMargin))
+		buf = &packBuf{}
+		buf.Grow(int(p.cuts.bytes) + p.cuts.frame*PageSize + packMargin)
 	}
 	buf.Reset()
-	w, err := age.Encrypt(buf, p.recipient)
+	buf.ids = buf.ids[:0]
+	w, err := age.Encrypt(&buf.Buffer, p.recipient)
 	if err != nil {
 		return nil, fmt.Errorf("encrypt pack: %w", err)
 	}
@@ -219,7 +277,7 @@ func (p *packer) grow(pack *packOut, job *frameJob) error {
 	p.encrypt.Add(int64(time.Since(begin)))
 	count := int64(len(job.raw)) / PageSize
 	pack.index.Frames = append(pack.index.Frames, [2]int64{int64(len(job.out)), count})
-	pack.ids = append(pack.ids, job.ids...)
+	pack.buf.ids = append(pack.buf.ids, job.ids...)
 	pack.Pages += count
 	return nil
 }
@@ -234,9 +292,12 @@ func (p *packer) end(pack *packOut) {
 		if err := p.put(p.place.pack(pack.Name), pack.buf.Bytes()); err != nil {
 			return err
 		}
+		if err := p.putIDs(pack); err != nil {
+			return err
+		}
 		p.bufs <- pack.buf
 		pack.buf, pack.age = nil, nil
-		return p.putIDs(pack)
+		return nil
 	})
 }
 
@@ -249,7 +310,7 @@ func (p *packer) seal(pack *packOut) error {
 	pack.ImageObject = objectOf(data)
 	for len(data) > 0 {
 		n := min(len(data), spanSize)
-		pack.index.Spans = append(pack.index.Spans, hexDigest(data[:n]))
+		pack.index.Spans = append(pack.index.Spans, spanDigest(data[:n]))
 		data = data[n:]
 	}
 	p.encrypt.Add(int64(time.Since(begin)))
@@ -268,11 +329,11 @@ func (p *packer) putIDs(pack *packOut) error {
 	if err != nil {
 		return fmt.Errorf("encode page ids: %w", err)
 	}
-	plain := append(make([]byte, 0, len(line)+1+len(pack.ids)*len(pageID{})), line...)
-	plain = append(plain, '\n')
-	for _, id := range pack.ids {
+	plain := append(append(pack.buf.plain[:0], line...), '\n')
+	for _, id := range pack.buf.ids {
 		plain = append(plain, id[:]...)
 	}
+	pack.buf.plain = plain
 	data, err := encrypt(plain, p.recipient)
 	if err != nil {
 		return fmt.Errorf("encrypt page ids: %w", err)

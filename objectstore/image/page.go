@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"crypto/rand"
+	"encoding/hex"
 	"math"
 
 	"github.com/zeebo/blake3"
@@ -26,8 +27,9 @@ type cuts struct {
 }
 
 // usual are the cuts of all images that are written outside of tests: frames of
-// 1 MiB, packs of 16 MiB as stored or 256 MiB of pages.
-var usual = cuts{frame: 256, pages: 1 << 16, bytes: 16 << 20}
+// 1 MiB, packs of 12 MiB as stored or 256 MiB of pages. Three packs are in memory
+// while an image is written.
+var usual = cuts{frame: 256, pages: 1 << 16, bytes: 12 << 20}
 
 // chunkSize is how much content is read at a time, in bytes.
 const chunkSize = 1 << 20
@@ -62,6 +64,12 @@ func (h hasher) id(page []byte) pageID {
 	h.h.Write(page)
 	h.h.Sum(sum[:0])
 	return pageID(sum[:16])
+}
+
+// spanDigest is what part of a pack is recognised by.
+func spanDigest(data []byte) string {
+	sum := blake3.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }
 
 var zeroPage [PageSize]byte

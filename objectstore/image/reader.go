@@ -35,14 +35,15 @@ type Reader struct {
 	index  *index
 	byName map[string]int // entries by name
 
-	packs  []*packReader
-	frames *cache[frameID]
-	spans  *cache[spanID]
-	zstd   *zstd.Decoder
-	order  []frameID         // of the image's frames, as its entries need them
-	spot   map[frameID]int32 // of each frame in that order
-	cores  chan struct{}     // one token for each frame that may be decoded ahead
-	work   sync.WaitGroup    // what goes on in the background
+	packs   []*packReader
+	frames  *cache[frameID]
+	spans   *cache[spanID]
+	zstd    *zstd.Decoder
+	scratch sync.Pool         // of *[]byte: compressed frames
+	order   []frameID         // of the image's frames, as its entries need them
+	spot    map[frameID]int32 // of each frame in that order
+	cores   chan struct{}     // one token for each frame that may be decoded ahead
+	work    sync.WaitGroup    // what goes on in the background
 
 	identities []age.Identity
 	keysMu     sync.Mutex
@@ -56,7 +57,7 @@ type Reader struct {
 // Caches, in bytes. Where many cores decode ahead, the first grows with them.
 const (
 	frameCache = 32 << 20 // decoded frames
-	spanCache  = 40 << 20 // verified ciphertext: two packs
+	spanCache  = 40 << 20 // verified ciphertext: three packs
 )
 
 // Open verifies a snapshot's header and index and returns its reader; the packs

@@ -27,9 +27,9 @@ type readTimes struct {
 	fetch, verify, open, wait, decompress stopwatch
 }
 
-func (t *readTimes) digestIs(data []byte, want string) bool {
+func (t *readTimes) spanIs(data []byte, want string) bool {
 	defer t.verify.begin()()
-	return hexDigest(data) == want
+	return spanDigest(data) == want
 }
 
 // stopwatch adds up time, from any number of goroutines.
