@@ -45,7 +45,7 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	}
 	return driver.Captured{
 		Frozen: dump.Frozen, FreezeTook: dump.FreezeTook, CaptureTook: dump.DumpTook,
-		Fingerprint: fp, Warnings: dump.Warnings,
+		Fingerprint: fp, Warnings: dump.Warnings, Way: dump.Way, WhyWay: dump.WhyWay, Held: dump.Held,
 	}, nil
 }
 
@@ -61,10 +61,16 @@ func (t taken) close() {
 }
 
 func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence, sink driver.Sink) (*shim.Dump, error) {
-	if err := conn.Send(shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch}); err != nil {
+	others, release, err := d.promise(f.UID)
+	if err != nil {
 		return nil, err
 	}
-	dump, from, err := awaitDump(conn)
+	defer release()
+	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others}
+	if err := conn.Send(order); err != nil {
+		return nil, err
+	}
+	dump, from, err := awaitDump(ctx, conn, sink)
 	if err != nil {
 		return nil, err
 	}
@@ -83,21 +89,34 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	return dump, errors.Join(err, finish(conn, err == nil))
 }
 
-func awaitDump(conn *control.Conn) (*shim.Dump, taken, error) {
-	var m shim.Message
-	files, err := conn.Receive(&m)
-	switch {
-	case err != nil:
-		return nil, taken{}, fmt.Errorf("%w: the session's shim ended (%v)", driver.ErrNotHere, err)
-	case m.Failure != nil:
-		return nil, taken{}, m.Failure.Err()
-	case m.Phase != shim.PhaseDumped || len(files) != 3 || m.Dump == nil:
-		for _, f := range files {
-			f.Close()
+// awaitDump returns when all is dumped. Until then it adds to the image what
+// criu streams.
+func awaitDump(ctx context.Context, conn *control.Conn, sink driver.Sink) (*shim.Dump, taken, error) {
+	for {
+		var m shim.Message
+		files, err := conn.Receive(&m)
+		switch {
+		case err != nil:
+			return nil, taken{}, fmt.Errorf("%w: the session's shim ended (%v)", driver.ErrNotHere, err)
+		case m.Failure != nil:
+			return nil, taken{}, m.Failure.Err()
+		case m.Phase == shim.PhasePages && len(files) == 1:
+			if err := addStream(ctx, sink, m.Name, files[0]); err != nil {
+				return nil, taken{}, errors.Join(err, giveUp(conn))
+			}
+		case m.Phase == shim.PhaseDumped && len(files) == 3 && m.Dump != nil:
+			return m.Dump, taken{files[0], files[1], files[2]}, nil
+		default:
+			closeAll(files)
+			return nil, taken{}, fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseDumped)
 		}
-		return nil, taken{}, fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseDumped)
 	}
-	return m.Dump, taken{files[0], files[1], files[2]}, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
 }
 
 // finishWait bounds the wait for criu to let go of the session.
@@ -117,6 +136,30 @@ func finish(conn *control.Conn, ok bool) error {
 		return nil // its words repeat what the caller knows
 	}
 	return err
+}
+
+// giveUp ends a capture whose images are still being streamed, and waits until
+// the session runs again: criu fails at the next pipe that nobody reads, or is told
+// at its end.
+func giveUp(conn *control.Conn) error {
+	if err := conn.SetDeadline(time.Now().Add(finishWait)); err != nil {
+		return err
+	}
+	for {
+		var m shim.Message
+		files, err := conn.Receive(&m)
+		closeAll(files)
+		switch {
+		case err != nil:
+			return fmt.Errorf("the session's shim ended: %w", err)
+		case m.Failure != nil && m.Failure.Kind == driver.Broken:
+			return m.Failure.Err()
+		case m.Failure != nil:
+			return nil // its words follow from what the caller knows
+		case m.Phase == shim.PhaseDumped:
+			return finish(conn, false)
+		}
+	}
 }
 
 // addMemory adds criu's images and the shim's part, which are in memory.

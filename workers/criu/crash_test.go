@@ -163,6 +163,7 @@ func dieNow() {
 func die(t *testing.T, d *Driver, role string) {
 	t.Helper()
 	cmd := exec.CommandContext(limited(t), "/proc/self/exe", role, d.options.Data, d.options.Instance)
+	cmd.Env = append(os.Environ(), wayVariable+"="+string(d.options.Way))
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ProcessState.Sys().(interface{ Signaled() bool }).Signaled() != true {

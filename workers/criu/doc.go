@@ -7,7 +7,8 @@
 // (shims.go), so a driver made anew after a crash knows all that an older one
 // did. Capture (capture.go, upper.go) reads the image out of the shim's memory
 // into the sink; Restore verifies names and puts it back (extract.go, lower.go).
-// fence.go keeps the highest epoch of each session on disk.
+// Where there is no room for an image in memory, its large parts go through pipes
+// between criu and the sink or the source (stream.go). fence.go keeps the highest epoch of each session on disk.
 //
 // What a session is isolated from: it has its own processes, mounts, IPC, host
 // name and, if asked for, network; it sees the host's root (or a directory in

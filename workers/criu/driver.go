@@ -30,6 +30,12 @@ type Options struct {
 	// Criu is the command line that runs criu, as Find gives it; Find is asked if
 	// it is empty.
 	Criu []string
+	// Way says how images go out of a session and into it; driver.WayAuto if
+	// empty.
+	Way driver.Way
+	// Room is how much memory an image may take on this host while it is captured
+	// or restored, in bytes; what is free then, less a margin, if 0.
+	Room int64
 }
 
 // Driver is the driver. Its methods may be called from several goroutines.
@@ -40,11 +46,13 @@ type Driver struct {
 	hierarchy *cgroup.Hierarchy
 	digests   digests
 	watchers  watchers
+	promises  promises
 
 	children sync.WaitGroup // shims that are this process's children
 
 	mu          sync.Mutex
 	fingerprint schemas.Fingerprint // once it is known
+	asked       string              // which files were criu then
 }
 
 var (
@@ -73,6 +81,9 @@ func New(o Options) (*Driver, error) {
 	}
 	if len(o.Self) == 0 {
 		o.Self = []string{"/proc/self/exe", "shim"}
+	}
+	if o.Way == "" {
+		o.Way = driver.WayAuto
 	}
 	if len(o.Criu) == 0 {
 		var err error
@@ -117,19 +128,25 @@ func checkUID(uid schemas.UID) error {
 	return nil
 }
 
-// Fingerprint asks criu for its version and the machine for its own.
+// Fingerprint asks criu for its version, unless its files are those of the last
+// time, and the machine for its own.
 func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.fingerprint.Driver != "" {
+	files := identity(d.options.Criu)
+	if files != "" && files == d.asked {
 		return d.fingerprint, nil
 	}
 	version, err := Version(ctx, d.options.Criu)
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
-	d.fingerprint, err = fingerprint(version)
-	return d.fingerprint, err
+	fp, err := fingerprint(version)
+	if err != nil {
+		return schemas.Fingerprint{}, err
+	}
+	d.fingerprint, d.asked = fp, files
+	return fp, nil
 }
 
 func fingerprint(version string) (schemas.Fingerprint, error) {

@@ -65,7 +65,7 @@ func TestHostileImages(t *testing.T) {
 			} else {
 				img = hostile(t, entries...)
 			}
-			if err := extractAll(context.Background(), img, dirs["scratch"], dirs["in/upper"]); err == nil && name != "over a link" {
+			if err := extractAll(context.Background(), img, dirs["scratch"], dirs["in/upper"], nil); err == nil && name != "over a link" {
 				t.Error("it is taken")
 			}
 			var st unix.Stat_t

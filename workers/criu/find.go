@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // The oldest CRIU that works: older ones can't dump sockets on new kernels.
@@ -80,4 +82,28 @@ func Version(ctx context.Context, command []string) (string, error) {
 		return "", fmt.Errorf("criu %s is too old, %d.%d is needed", version, needMajor, needMinor)
 	}
 	return version, nil
+}
+
+// identity tells versions of a command's files apart without running it: the
+// program, and what is named to its loader. It is empty if a file is missing.
+func identity(command []string) string {
+	var all strings.Builder
+	for i, word := range command {
+		path := word
+		if i == 0 && !strings.Contains(word, "/") {
+			var err error
+			if path, err = exec.LookPath(word); err != nil {
+				return ""
+			}
+		}
+		if !strings.HasPrefix(path, "/") || strings.Contains(path, ":") {
+			continue // an option, or a list of directories
+		}
+		var st unix.Stat_t
+		if err := unix.Stat(path, &st); err != nil {
+			return ""
+		}
+		fmt.Fprintf(&all, "%s %d:%d %d %d.%d\n", path, st.Dev, st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+	}
+	return all.String()
 }

@@ -26,7 +26,7 @@ func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*co
 	if err := os.Mkdir(d.dir.session(f.UID), 0o700); err != nil {
 		return nil, fmt.Errorf("make the session's directory: %w", err)
 	}
-	conn, err := d.spawn(f)
+	conn, err := d.spawn(f, boot)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (d *Driver) makeGroups(f driver.Fence, spec driver.Spec, boot driver.Boot) 
 
 // spawn starts a shim in its own cgroup, mount namespace and session, so that
 // nothing that ends the worker ends it.
-func (d *Driver) spawn(f driver.Fence) (*control.Conn, error) {
+func (d *Driver) spawn(f driver.Fence, boot driver.Boot) (*control.Conn, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
@@ -73,6 +73,10 @@ func (d *Driver) spawn(f driver.Fence) (*control.Conn, error) {
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
+	if boot == driver.BootTrial {
+		// Ports that the session itself, or another, has here are no matter then.
+		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
+	}
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the shim of session %s: %w", f.Name, err)
@@ -102,6 +106,11 @@ func converse(ctx context.Context, conn *control.Conn, begin func(context.Contex
 	if _, err := expect(conn, shim.PhaseReady); err != nil {
 		return nil, orDone(ctx, err)
 	}
+	return letGo(ctx, conn, release, begin)
+}
+
+// letGo carries it on from "ready", ctx being watched until release is called.
+func letGo(ctx context.Context, conn *control.Conn, release func(), begin func(context.Context) error) (*shim.State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

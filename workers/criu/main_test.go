@@ -41,7 +41,7 @@ type tester struct {
 func play(role, data, instance string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
 	defer cancel()
-	d, err := New(Options{Data: data, Instance: instance})
+	d, err := New(Options{Data: data, Instance: instance, Way: driver.Way(os.Getenv(wayVariable))})
 	if err == nil {
 		err = roles[role](&tester{ctx}, d)
 	}
@@ -56,9 +56,18 @@ func play(role, data, instance string) int {
 func open(t *testing.T, data string) *Driver {
 	t.Helper()
 	// Tests run beside each other, with sessions of the same name.
+	return openWay(t, data, driver.Way(os.Getenv(wayVariable)), 0)
+}
+
+// wayVariable makes all tests take one way: make the image of each session in
+// memory, or stream it.
+const wayVariable = "DIAPAUSE_TEST_WAY"
+
+func openWay(t *testing.T, data string, way driver.Way, room int64) *Driver {
+	t.Helper()
 	h := fnv.New64a()
 	fmt.Fprint(h, os.Getpid(), data)
-	d, err := New(Options{Data: data, Instance: fmt.Sprintf("test-%x", h.Sum64())})
+	d, err := New(Options{Data: data, Instance: fmt.Sprintf("test-%x", h.Sum64()), Way: way, Room: room})
 	if err != nil {
 		t.Fatalf("%v (these tests run sessions: they need root and criu)", err)
 	}
@@ -75,7 +84,12 @@ var counting = driver.Spec{Command: []string{"/bin/sh", "-c", "i=0; while ! [ -e
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	drivertest.Run(t, func(t *testing.T) drivertest.Host {
+	drivertest.Run(t, host(open))
+}
+
+// host makes hosts whose drivers open gives.
+func host(open func(t *testing.T, data string) *Driver) func(t *testing.T) drivertest.Host {
+	return func(t *testing.T) drivertest.Host {
 		data := t.TempDir()
 		return drivertest.Host{
 			Open:     func(t *testing.T) driver.Driver { return open(t, data) },
@@ -84,7 +98,7 @@ func TestConformance(t *testing.T) {
 			Count:    func(t *testing.T, d driver.Driver, uid schemas.UID) int { return count(t, d.(*Driver), uid) },
 			End:      func(t *testing.T, d driver.Driver, uid schemas.UID) { end(t, d.(*Driver), uid) },
 		}
-	})
+	}
 }
 
 // end tells a counting session to end. It may be gone before the command that

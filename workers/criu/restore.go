@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/diapause/diapause/schemas"
@@ -35,10 +36,12 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 	const attempts = 4
 	for i := 1; ; i++ {
-		state, err := d.restore(ctx, f, spec, source, boot, once)
+		state, way, err := d.restore(ctx, f, spec, source, boot, once)
 		if err == nil {
 			d.watchers.add(f.UID)
-			return instanceOf(*state, false), nil
+			i := instanceOf(*state, false)
+			i.Way = way
+			return i, nil
 		}
 		if removeErr := d.discard(f); removeErr != nil || begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
 			return driver.Instance{}, errors.Join(err, removeErr)
@@ -46,10 +49,10 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 }
 
-func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (*shim.State, error) {
+func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (*shim.State, driver.Way, error) {
 	conn, err := d.launch(f, spec, boot)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	// Closed before it said that the session runs, it makes the shim undo all.
 	defer conn.Close()
@@ -59,18 +62,33 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 	release := interruptible(ctx, conn)
 	defer release()
-	if err := d.fill(ctx, conn, f.UID, base, source); err != nil {
-		return nil, orDone(ctx, err)
+	served, kept, err := d.streamed(ctx, f.UID, source)
+	if kept != nil {
+		defer kept()
 	}
-	if err := conn.Send(shim.Answer{Go: true}); err != nil {
-		return nil, err
+	if err == nil {
+		err = d.fill(ctx, conn, f.UID, base, source, served)
 	}
-	return converse(ctx, conn, begin)
+	if err == nil {
+		err = conn.Send(shim.Answer{Go: true, Served: served})
+	}
+	if err == nil {
+		err = serve(ctx, conn, source, served)
+	}
+	if err != nil {
+		return nil, "", orDone(ctx, err)
+	}
+	way := driver.WayMemory
+	if len(served) > 0 {
+		way = driver.WayStream
+	}
+	state, err := letGo(ctx, conn, release, begin)
+	return state, way, err
 }
 
 // fill puts the image where the shim wants it: memory into memory, the session's
 // own files on disk, where they are when it runs.
-func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, base string, source driver.Source) error {
+func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, base string, source driver.Source, served []string) error {
 	var m shim.Message
 	files, err := conn.Receive(&m)
 	defer func() {
@@ -91,15 +109,15 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 		return fmt.Errorf("open the session's upper layer: %w", err)
 	}
 	defer upper.Close()
-	if err := extractAll(ctx, source, files[0], upper); err != nil {
+	if err := extractAll(ctx, source, files[0], upper, served); err != nil {
 		return err
 	}
 	return d.fillMiddle(ctx, source, base, files[1])
 }
 
-// extractAll puts criu's images and the shim's part into scratch, and the
-// session's files into upper.
-func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.File) error {
+// extractAll puts criu's images, but for those that are served, and the shim's
+// part into scratch, and the session's files into upper.
+func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.File, served []string) error {
 	memory := &extraction{source: source, root: scratch}
 	own := &extraction{source: source, root: upper}
 	for _, e := range source.Entries() {
@@ -109,6 +127,9 @@ func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.Fi
 		var err error
 		switch part(e.Name) {
 		case partCriu, partMeta:
+			if slices.Contains(served, strings.TrimPrefix(e.Name, partCriu+"/")) {
+				continue
+			}
 			err = memory.extract(e, e.Name)
 		case partUpper:
 			err = own.extract(e, strings.TrimPrefix(strings.TrimPrefix(e.Name, partUpper), "/"))

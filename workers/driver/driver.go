@@ -104,6 +104,13 @@ type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
+// Checker is a Source that can look whether all that it consists of is there and
+// undamaged, without decrypting it and without keeping it: before anything is
+// restored by a driver that can't take all of it in first. *image.Reader is one.
+type Checker interface {
+	CheckPacks(ctx context.Context) error
+}
+
 // Fence is the right to act: the owner's epoch for one life of a session.
 type Fence struct {
 	UID   schemas.UID
@@ -148,6 +155,9 @@ const (
 	BootResume   Boot = "resume"
 	BootFork     Boot = "fork"
 	BootRollback Boot = "rollback"
+	// BootTrial restores in quarantine: without a network but a loopback of its
+	// own, for a begin that always fails, so that no instruction is executed.
+	BootTrial Boot = "trial"
 )
 
 // State of an instance on its host.
@@ -169,6 +179,7 @@ type Instance struct {
 	PID     int       // of the leader, as the host sees it; 0 if exited
 	Started time.Time // when this host started or restored it
 	Exit    *Exit     // set when State is Exited
+	Way     Way       // set by Restore alone: how its memory came back
 }
 
 // Exit is how a session ended: Code, or 128 + Signal if a signal ended it.
@@ -185,6 +196,31 @@ type Captured struct {
 	CaptureTook time.Duration // the driver's own dump, without the sink's work
 	Fingerprint schemas.Fingerprint
 	Warnings    []string // connections that will be closed, and the like
+	Way         Way      // memory or stream; "" where a driver has but one
+	WhyWay      string   // one sentence
+	Held        int64    // bytes of memory that the image took on this host, beside the session
+}
+
+// Way is how a driver takes an image's memory from a session to the sink, or
+// back from the source.
+type Way string
+
+// The ways. An image in memory makes the dump itself shortest, and takes as much
+// memory as the session. A stream takes none, and makes the dump as slow as
+// the sink.
+const (
+	WayAuto   Way = "auto" // memory if there is room, else stream
+	WayMemory Way = "memory"
+	WayStream Way = "stream"
+)
+
+// ParseWay reads what a person wrote.
+func ParseWay(s string) (Way, error) {
+	switch w := Way(s); w {
+	case WayAuto, WayMemory, WayStream:
+		return w, nil
+	}
+	return "", fmt.Errorf("%q is none of auto, memory, stream", s)
 }
 
 // Observation is what a session does now.

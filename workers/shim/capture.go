@@ -26,7 +26,7 @@ const ghostLimit = 500 << 20
 // capture freezes the session and dumps it. It leaves it frozen if the worker
 // got everything, and running as before if anything failed on the way: until the
 // worker heard that all is done it can't have committed an image.
-func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump, err error) {
+func (s *session) capture(ctx context.Context, worker *control.Conn, o Order) (dump *Dump, err error) {
 	s.work.Lock()
 	defer s.work.Unlock()
 	if err := s.alive(); err != nil {
@@ -54,10 +54,15 @@ func (s *session) capture(ctx context.Context, worker *control.Conn) (dump *Dump
 		return nil, err
 	}
 	dump = &Dump{Warnings: append(warnings, more...)}
+	var limit int64
+	if dump.Way, limit, dump.WhyWay, err = s.way(o); err != nil {
+		return nil, err
+	}
+	dump.limited = limit > 0
 	if err := s.freeze(ctx, dump); err != nil {
 		return nil, err
 	}
-	if err := s.place.mountScratch(); err != nil {
+	if err := s.place.mountScratch(limit); err != nil {
 		return nil, err
 	}
 	defer drop(s.place.scratch())
@@ -176,8 +181,9 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 		return err
 	}
 	start := time.Now()
-	err = s.runDump(options, func() error {
+	err = s.runDump(worker, options, d, func() error {
 		d.DumpTook = time.Since(start)
+		d.Held = s.place.held()
 		if err := s.repeatCalls(); err != nil {
 			return err
 		}
@@ -216,27 +222,47 @@ func closedOnResume(all []tree.Connection) []string {
 	return lines
 }
 
-// runDump dumps, again if the failure is one of the moment.
-func (s *session) runDump(o rpc.Options, dumped func() error) error {
+// runDump dumps, again if the failure is one of the moment, or if the image
+// turned out not to fit into its memory. It can't begin again once anything has
+// gone to the worker.
+func (s *session) runDump(worker *control.Conn, o rpc.Options, d *Dump, dumped func() error) error {
 	const attempts = 3
 	for i := 1; ; i++ {
-		p, err := rpc.Start(s.setup.Criu, func(int) error { return nil })
-		if err != nil {
-			return err
+		var passed int64
+		var err error
+		if d.Way == driver.WayStream {
+			passed, err = s.dumpStreamed(worker, o, dumped)
+		} else {
+			err = s.dumpToMemory(o, dumped)
 		}
-		err = p.Dump(o, func(n rpc.Notice) error {
-			if n.Step == rpc.PostDump {
-				return dumped()
+		switch {
+		case err == nil || passed > 0 || i == attempts:
+			return err
+		case d.Way == driver.WayMemory && d.limited && s.place.full():
+			d.Way, d.WhyWay = driver.WayStream, "it turned out not to fit into the memory that is free"
+			if err := s.place.widen(); err != nil {
+				return err
 			}
-			return nil
-		})
-		if err == nil || i == attempts || !passing(s.place.images()) {
+		case !passing(s.place.images()):
 			return err
 		}
 		if err := s.emptyImages(); err != nil {
 			return err
 		}
 	}
+}
+
+func (s *session) dumpToMemory(o rpc.Options, dumped func() error) error {
+	p, err := rpc.Start(s.setup.Criu, func(int) error { return nil })
+	if err != nil {
+		return err
+	}
+	return p.Dump(o, func(n rpc.Notice) error {
+		if n.Step == rpc.PostDump {
+			return dumped()
+		}
+		return nil
+	})
 }
 
 func (s *session) emptyImages() error {

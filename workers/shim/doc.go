@@ -11,6 +11,9 @@
 // serves two sockets in the run directory: orders of a worker (orders.go:
 // capture, thaw, stop, observe) and connections of clients (serve.go: attach,
 // exec, copy, output), whose protocol frame.go describes and client.go speaks.
+// way.go decides whether an image is made in memory or streamed: then the shim is
+// criu's streamer (stream.go), keeps the small images and passes the pipes of
+// the large ones to the worker.
 //
 // It never decides when a session is suspended or resumed, never lets a tree run
 // that its worker gave no word for, and never kills criu. An order with an epoch

@@ -119,7 +119,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	}
 	switch o.Op {
 	case OrderCapture:
-		dump, err := s.capture(ctx, c)
+		dump, err := s.capture(ctx, c, o)
 		return Message{Phase: PhaseDone, Dump: dump}, err
 	case OrderThaw:
 		s.work.Lock()

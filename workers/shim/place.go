@@ -101,9 +101,13 @@ func (p place) mountTerminals() (*os.File, error) {
 }
 
 // mountMemory mounts a file system in memory that is never swapped out: it
-// holds what must not reach a disk.
-func mountMemory(at string) error {
-	const options = "mode=700,size=100%,nr_inodes=0"
+// holds what must not reach a disk. It takes limit bytes at most, 0 for what the
+// machine has.
+func mountMemory(at string, limit int64) error {
+	options := "mode=700,size=100%,nr_inodes=0"
+	if limit > 0 {
+		options = fmt.Sprintf("mode=700,size=%d,nr_inodes=0", limit)
+	}
 	err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options+",noswap")
 	if err == unix.EINVAL { // the kernel is older than 6.4
 		if swap, readErr := os.ReadFile("/proc/swaps"); readErr != nil || strings.Count(string(swap), "\n") > 1 {
@@ -117,9 +121,9 @@ func mountMemory(at string) error {
 	return nil
 }
 
-// mountScratch makes the directories for an image.
-func (p place) mountScratch() error {
-	if err := mountMemory(p.scratch()); err != nil {
+// mountScratch makes the directories for an image, which may take limit bytes.
+func (p place) mountScratch(limit int64) error {
+	if err := mountMemory(p.scratch(), limit); err != nil {
 		return err
 	}
 	for _, d := range []string{p.images(), p.meta()} {

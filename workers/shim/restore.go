@@ -19,10 +19,16 @@ import (
 // restore brings the tree back from what the worker puts into memory, up to its
 // next instruction, and lets it run once the worker has said so.
 func (s *session) restore(worker *control.Conn) error {
-	if err := s.receiveImage(worker); err != nil {
+	served, err := s.receiveImage(worker)
+	if err != nil {
 		return err
 	}
 	defer drop(s.place.scratch())
+	if s.setup.Boot == driver.BootTrial {
+		if err := stage.LoopbackUp(); err != nil {
+			return err
+		}
+	}
 	m, err := readMeta(s.place.meta())
 	if err != nil {
 		return err
@@ -41,41 +47,42 @@ func (s *session) restore(worker *control.Conn) error {
 	if err := s.reconnect(m, in); err != nil {
 		return err
 	}
-	return s.runRestore(worker, m, in)
+	return s.runRestore(worker, m, in, served)
 }
 
 // receiveImage waits until the worker has filled the image's directory and that
-// of the middle layer, both in memory.
-func (s *session) receiveImage(worker *control.Conn) error {
-	if err := s.place.mountScratch(); err != nil {
-		return err
+// of the middle layer, both in memory. served are criu's images that the worker
+// keeps, to give them out when criu asks.
+func (s *session) receiveImage(worker *control.Conn) (served []string, err error) {
+	if err := s.place.mountScratch(0); err != nil {
+		return nil, err
 	}
-	if err := mountMemory(s.place.middle()); err != nil {
-		return err
+	if err := mountMemory(s.place.middle(), 0); err != nil {
+		return nil, err
 	}
 	if err := os.Chmod(s.place.middle(), 0o755); err != nil {
-		return fmt.Errorf("make the middle layer: %w", err)
+		return nil, fmt.Errorf("make the middle layer: %w", err)
 	}
 	var files []*os.File
 	defer func() { closeFiles(files) }()
 	for _, dir := range []string{s.place.scratch(), s.place.middle()} {
 		f, err := os.Open(dir)
 		if err != nil {
-			return fmt.Errorf("open scratch memory: %w", err)
+			return nil, fmt.Errorf("open scratch memory: %w", err)
 		}
 		files = append(files, f)
 	}
 	if err := worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
-		return err
+		return nil, err
 	}
 	var a Answer
 	if _, err := worker.Receive(&a); err != nil {
-		return fmt.Errorf("the worker is gone: %w", err)
+		return nil, fmt.Errorf("the worker is gone: %w", err)
 	}
 	if !a.Go {
-		return errors.New("the worker gave the restore up")
+		return nil, errors.New("the worker gave the restore up")
 	}
-	return nil
+	return a.Served, nil
 }
 
 // inheritance is what criu gets in place of what the shim held when the session
@@ -165,16 +172,11 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 	return nil
 }
 
-func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) error {
-	// In the session's cgroups: what criu forks is born there and stays.
-	p, err := rpc.Start(s.setup.Criu, s.group.Add, in.files...)
-	if err != nil {
-		return err
-	}
+func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, served []string) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	begun := false
-	_, err = p.Restore(s.restoreOptions(m, in), func(n rpc.Notice) error {
+	steps := func(p killer, n rpc.Notice) error {
 		switch n.Step {
 		case rpc.SetupNamespaces:
 			if m.EmptyNetwork {
@@ -189,7 +191,13 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 			go endHanging(p, n.PID, ended)
 		}
 		return nil
-	})
+	}
+	var err error
+	if len(served) > 0 {
+		err = s.restoreStreamed(worker, s.restoreOptions(m, in), in.files, served, steps)
+	} else {
+		err = s.restoreFromMemory(s.restoreOptions(m, in), in.files, steps)
+	}
 	switch {
 	case err == nil:
 		s.facts.save()
@@ -204,6 +212,20 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance) erro
 		return s.explainRestore(err)
 	}
 	return s.limit()
+}
+
+// killer is a criu that restores.
+type killer interface{ KillRestore() }
+
+// restoreFromMemory runs criu in the session's cgroups: what it forks is born
+// there and stays.
+func (s *session) restoreFromMemory(o rpc.Options, files []*os.File, steps func(killer, rpc.Notice) error) error {
+	p, err := rpc.Start(s.setup.Criu, s.group.Add, files...)
+	if err != nil {
+		return err
+	}
+	_, err = p.Restore(o, func(n rpc.Notice) error { return steps(p, n) })
+	return err
 }
 
 func (s *session) restoreOptions(m meta, in *inheritance) rpc.Options {
@@ -228,7 +250,7 @@ const (
 
 // endHanging ends criu if it waits for a restored session whose init has ended
 // already: it may do so for ever.
-func endHanging(p *rpc.Process, init int, ended <-chan struct{}) {
+func endHanging(p killer, init int, ended <-chan struct{}) {
 	tick := time.NewTicker(letGoLook)
 	defer tick.Stop()
 	gone := time.Duration(0)

@@ -64,6 +64,7 @@ type State struct {
 const (
 	PhaseScratch = "scratch" // restore: with the directories for the image and the middle layer
 	PhaseReady   = "ready"   // all is set up, nothing has run; waits for an Answer
+	PhasePages   = "pages"   // with one end of a pipe: what Name has goes from it, or into it
 	PhaseRunning = "running" // the last word of a start or a restore
 	PhaseDumped  = "dumped"  // capture: with the directories to read from; waits for an Answer
 	PhaseDone    = "done"    // the last word of an order
@@ -72,6 +73,7 @@ const (
 // Message is what a shim says. A message with a Failure is the last one.
 type Message struct {
 	Phase    string              `json:"phase,omitempty"`
+	Name     string              `json:"name,omitempty"` // of one of criu's images
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`
@@ -87,17 +89,28 @@ type Dump struct {
 	DumpTook   time.Duration `json:"dump_took"`
 	Warnings   []string      `json:"warnings,omitempty"`
 	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
+	Way        driver.Way    `json:"way"`             // memory or stream
+	WhyWay     string        `json:"why_way"`         // one sentence
+	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
+
+	limited bool // the image's memory is bounded, and there is another way
 }
 
-// Answer is the worker's: go on, or undo.
+// Answer is the worker's: go on, or undo. For a restore from a stream it lists
+// criu's images that aren't in scratch memory, and are asked for by PhasePages.
 type Answer struct {
-	Go bool `json:"go"`
+	Go     bool     `json:"go"`
+	Served []string `json:"served,omitempty"`
 }
 
 // Order is a worker's request on the control socket.
 type Order struct {
-	Op    string `json:"op"`
-	Epoch uint64 `json:"epoch,omitempty"`
+	Op    string     `json:"op"`
+	Epoch uint64     `json:"epoch,omitempty"`
+	Way   driver.Way `json:"way,omitempty"`  // of a capture
+	Room  int64      `json:"room,omitempty"` // of a capture: bytes of memory for images; 0: what is free
+
+	Promised int64 `json:"promised,omitempty"` // of that, bytes that others may take
 }
 
 // The orders. Capture, thaw and stop are fenced by the epoch.

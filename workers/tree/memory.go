@@ -12,7 +12,13 @@ import (
 //
 // The kernel walks their page tables for that (about 10 ms a gigabyte), so it is
 // not for a tight loop.
-func Memory(pids []int) (int64, error) {
+func Memory(pids []int) (int64, error) { return sum(pids, "Pss:") }
+
+// Dumpable is like Memory, with what was swapped out: what a dump of them all would
+// bring into memory, at most.
+func Dumpable(pids []int) (int64, error) { return sum(pids, "Pss:", "SwapPss:") }
+
+func sum(pids []int, lines ...string) (int64, error) {
 	var sum int64
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
@@ -22,20 +28,22 @@ func Memory(pids []int) (int64, error) {
 		if err != nil {
 			return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
 		}
-		n, err := proportional(string(b))
-		if err != nil {
-			return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
+		for _, name := range lines {
+			n, err := kilobytes(string(b), name)
+			if err != nil {
+				return 0, fmt.Errorf("read memory of process %d: %w", pid, err)
+			}
+			sum += n
 		}
-		sum += n
 	}
 	return sum, nil
 }
 
-// proportional finds the bytes of the line "Pss: 1234 kB". A zombie has no such
+// kilobytes finds the bytes of a line like "Pss: 1234 kB". A zombie has no such
 // line, nor memory.
-func proportional(text string) (int64, error) {
+func kilobytes(text, name string) (int64, error) {
 	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, "Pss:"); ok {
+		if rest, ok := strings.CutPrefix(line, name); ok {
 			n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
 			return n << 10, err
 		}

@@ -47,6 +47,11 @@ func (w *Worker) serveHost(ctx context.Context, listening func()) error {
 		return fmt.Errorf("listen on %s: %w", base, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // on a closing connection there is nothing to undo
+	forget, err := w.NC.Subscribe(base+".forget", w.answerForget)
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", base, err)
+	}
+	defer func() { _ = forget.Unsubscribe() }() // likewise
 	l, err := tunnel.Listen(w.NC, base+".dial")
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", base, err)
@@ -257,7 +262,7 @@ func (w *Worker) keptOutput(ctx context.Context, r schemas.SessionRecord) ([]byt
 		if err != nil {
 			return nil, fmt.Errorf("read the output of session %s: %w", r.Name(), err)
 		}
-		return seal.Unseal(string(sealed), w.Identities...)
+		return seal.Unseal(string(sealed), w.openers()...)
 	}
 	if r.Head == nil {
 		return nil, fmt.Errorf("session %s is %s and has no snapshot: its output is gone", r.Name(), r.State)
@@ -289,7 +294,11 @@ func (w *Worker) keepOutput(ctx context.Context, d driver.Driver, r schemas.Sess
 	if err != nil {
 		return err
 	}
-	sealed, err := seal.Seal(out, w.Recipients...)
+	to, err := w.sealers(ctx, r.Tenant)
+	if err != nil {
+		return err
+	}
+	sealed, err := seal.Seal(out, to...)
 	if err != nil {
 		return err
 	}

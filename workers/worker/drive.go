@@ -146,7 +146,7 @@ func opID(r schemas.SessionRecord) string {
 
 // spec opens the sealed spec of a session.
 func (w *Worker) spec(r schemas.SessionRecord) (driver.Spec, error) {
-	data, err := seal.Unseal(r.Spec, w.Identities...)
+	data, err := seal.Unseal(r.Spec, w.openers()...)
 	if err != nil {
 		return driver.Spec{}, &driver.Error{Kind: driver.Refused,
 			Text: fmt.Sprintf("host %s can't open how session %s is to run; has its identity changed?", w.Host, r.Name()), Err: err}

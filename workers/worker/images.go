@@ -22,11 +22,8 @@ func (w *Worker) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Ba
 	if r.Head == nil {
 		return nil
 	}
-	w.mu.Lock()
-	kept := w.bases[r.UID]
-	w.mu.Unlock()
-	if kept != nil && kept.head == *r.Head {
-		return kept.pages
+	if pages := w.kept(r.UID, *r.Head); pages != nil {
+		return pages
 	}
 	if lineage, err := lineageOf(r, *r.Head); err != nil || lineage != r.Lineage {
 		return nil
@@ -45,11 +42,61 @@ func (w *Worker) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Ba
 	return pages
 }
 
-// setBase keeps the pages of a new head for the next capture.
+// kept gives the pages of a head, if this worker has kept them.
+func (w *Worker) kept(uid schemas.UID, head schemas.Head) *image.Base {
+	w.mu.Lock()
+	kept := w.bases[uid]
+	w.mu.Unlock()
+	if kept != nil && kept.head == head {
+		return kept.pages
+	}
+	if w.shelf == nil {
+		return nil
+	}
+	return w.shelf.get(uid, head)
+}
+
+// setBase keeps the pages of a new head for the next capture: on the shelf, so that
+// they take no memory while the session sleeps, or else in memory.
 func (w *Worker) setBase(uid schemas.UID, head schemas.Head, pages *image.Base) {
+	w.dropPages(uid)
+	if w.shelf != nil {
+		err := w.shelf.put(uid, pages)
+		if err == nil {
+			return
+		}
+		w.Log.Warn("what the next image is matched against is kept in memory alone", "session", uid, "err", err)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.bases[uid] = &base{head, pages}
+}
+
+// loadPages keeps the pages of an image that is being read, unless they are kept
+// already.
+func (w *Worker) loadPages(ctx context.Context, r schemas.SessionRecord, img *image.Reader) {
+	if img.Header().Lineage != r.Lineage || w.shelf != nil && w.shelf.has(r.UID, img.Head()) {
+		return
+	}
+	if pages, err := image.LoadBase(ctx, img); err == nil {
+		w.setBase(r.UID, img.Head(), pages)
+	}
+}
+
+// openShelf gives the place for kept pages, nil if there is none.
+func (w *Worker) openShelf() *pageShelf {
+	if w.Pages == "" {
+		return nil
+	}
+	key, err := image.KeptKey(w.Signer)
+	if err == nil {
+		var s *pageShelf
+		if s, err = openShelf(w.Pages, key); err == nil {
+			return s
+		}
+	}
+	w.Log.Warn("what images are matched against is kept in memory alone", "err", err)
+	return nil
 }
 
 // lineageOf reads the lineage out of a head's name, and refuses one of another

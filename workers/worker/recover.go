@@ -28,6 +28,9 @@ func (w *Worker) recover(ctx context.Context) error {
 			}
 		}
 	}
+	if err := w.dropStrangers(ctx); err != nil {
+		return err
+	}
 	return w.wakeAll(ctx)
 }
 

@@ -22,9 +22,7 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("stop deleted session %s: %w", rec.Name(), err)
 	}
-	w.mu.Lock()
-	delete(w.bases, rec.UID)
-	w.mu.Unlock()
+	w.dropPages(rec.UID)
 	for {
 		by, err := w.pinned(ctx, rec.SessionRecord)
 		if err != nil {
@@ -41,6 +39,9 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 		if err := w.deleteImages(ctx, rec.SessionRecord); err != nil {
 			return err
 		}
+	}
+	if rec.Op.Shred {
+		return w.shredded(ctx, rec)
 	}
 	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
 	return err

@@ -77,7 +77,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		boot = driver.BootResume
 	}
 	out := rec
-	_, err = d.Restore(ctx, fenceOf(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+	restored, err := d.Restore(ctx, fenceOf(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
@@ -96,9 +96,8 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		return out, err
 	}
 	w.progress(rec.SessionRecord, began, "running", header.LogicalBytes)
-	if base, err := image.LoadBase(ctx, img); err == nil && header.Lineage == rec.Lineage {
-		w.setBase(rec.UID, *rec.Op.Source, base)
-	}
+	w.Log.Info("restored", "session", rec.Name().String(), "way", restored.Way)
+	w.loadPages(ctx, rec.SessionRecord, img)
 	return out, nil
 }
 
@@ -126,7 +125,11 @@ func (w *Worker) openImage(ctx context.Context, r schemas.SessionRecord, head sc
 	if lineage == r.Lineage {
 		expect.Session, expect.UID = r.Session, r.UID
 	}
-	img, err := image.Open(ctx, w.Images, head, image.ReadOptions{Identities: w.Identities, Trusted: w.Trusted, Expect: expect})
+	if len(w.Identities) == 0 {
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("host %s writes images and has no identity that opens one: "+
+			"resume session %s on a host that has one of its readers' (`diapause key ls`), or start `diapause up` here with --identity-file", w.Host, r.Name())}
+	}
+	img, err := image.Open(ctx, w.Images, head, image.ReadOptions{Identities: w.Identities, Trusted: w.trusts(ctx, r, head), Expect: expect})
 	if err != nil {
 		return nil, fmt.Errorf("open the image of session %s: %w", r.Name(), err)
 	}

@@ -20,6 +20,11 @@ type taken struct {
 	sizes  schemas.Sizes
 	stages []schemas.Stage
 	warn   []string
+
+	way    driver.Way
+	whyWay string
+
+	readers image.Readers // as they were when the image was begun
 }
 
 // capture suspends a session or takes a checkpoint of it. The tree is frozen
@@ -62,8 +67,10 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 		// of the frozen tree, when it is read again.
 		return err
 	}
-	w.Log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored)
-	return w.reap(ctx, next)
+	w.Log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)
+	err = w.reap(ctx, next)
+	w.followReaders(ctx, next, img.readers)
+	return err
 }
 
 func reasonOf(rec statekv.Versioned) string {
@@ -81,9 +88,17 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	if err != nil {
 		return taken{}, err
 	}
+	if err := w.maySign(ctx, rec.Tenant); err != nil {
+		return taken{}, err
+	}
+	to, err := w.readers(ctx, rec.Tenant)
+	if err != nil {
+		return taken{}, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
+	}
 	img, err := image.Create(ctx, w.Images, image.WriteOptions{
 		Tenant: rec.Tenant, Session: rec.Session, UID: rec.UID, Lineage: rec.Lineage, Epoch: rec.Epoch, Seq: rec.Version,
-		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Recipients: w.Recipients,
+		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord),
+		Recipients: to.Recipients, KeyVersion: to.Version, KeyGeneration: to.Generation, FullSince: to.FullSince,
 		Signer: w.Signer, SignerName: w.Host, Trigger: rec.Op.Trigger, RunID: rec.Op.RunID, Description: rec.Op.Description,
 		Op: rec.Op.ID, Fingerprint: fp, Time: began,
 	})
@@ -108,7 +123,8 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 		head:  head,
 		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
 		warn:  got.Warnings,
-		stages: []schemas.Stage{
+		way:   got.Way, whyWay: got.WhyWay, readers: to,
+		stages: append([]schemas.Stage{
 			{Name: "freeze", MS: got.FreezeTook.Milliseconds()},
 			{Name: "capture", MS: got.CaptureTook.Milliseconds(), Bytes: stats.LogicalBytes},
 			{Name: "compress", MS: stats.Compress.Milliseconds(), Bytes: stats.NewBytes},
@@ -116,8 +132,18 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 			{Name: "store", MS: stats.Store.Milliseconds(), Bytes: stats.StoredBytes},
 			{Name: "frozen", MS: time.Since(got.Frozen).Milliseconds()},
 			{Name: "durable", MS: time.Since(began).Milliseconds(), Bytes: stats.StoredBytes},
-		},
+		}, wayStages(got)...),
 	}, nil
+}
+
+// wayStages says how the memory went into the image, as "memory" or "stream", with
+// what of the image was held in memory beside the session. A driver that has but one
+// way says none.
+func wayStages(c driver.Captured) []schemas.Stage {
+	if c.Way == "" {
+		return nil
+	}
+	return []schemas.Stage{{Name: string(c.Way), MS: c.CaptureTook.Milliseconds(), Bytes: c.Held}}
 }
 
 // captureFailed lets the session run on and says why it wasn't captured.
@@ -158,12 +184,13 @@ func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error)
 
 func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, img taken) error {
 	frozen := w.thaw(ctx, d, rec)
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+	next, err := w.swapOwned(ctx, rec, schemas.Transition{
 		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
 	})
 	if err != nil {
 		return err
 	}
+	w.followReaders(ctx, next, img.readers)
 	return frozen // the next look at the record tries again
 }
 

@@ -38,6 +38,18 @@ type Options struct {
 	Signer     ed25519.PrivateKey // signs images
 	// Trusted gives the keys that images of a tenant may be signed with.
 	Trusted func(tenant, signer string) []ed25519.PublicKey
+	// Keyring, if given, says in the place of Recipients and Trusted who reads and
+	// writes images.
+	Keyring Keyring
+	// Own are identities that open what is sealed to this host besides, and no
+	// image: a host that only suspends has these alone.
+	Own []age.Identity
+
+	// Pages, if given, is a directory of this host's own, where it keeps, encrypted, what
+	// the next capture of each session is matched against. Without it that is in
+	// memory alone: after a restart it is read from the store, if Identities can, or
+	// the next image is a full one.
+	Pages string
 
 	Log     *slog.Logger
 	Observe time.Duration // between two looks at each session; 1 s if zero
@@ -51,9 +63,10 @@ type Worker struct {
 	started time.Time
 	publish stream.Publisher
 	actors  *actors
+	shelf   *pageShelf // nil without Pages
 
 	mu       sync.Mutex
-	bases    map[schemas.UID]*base           // page ids of the last image of each lineage
+	bases    map[schemas.UID]*base           // by session: page ids of its last image, if they aren't on the shelf
 	observed map[schemas.UID]sighting        // what the last look saw
 	held     map[string][]schemas.Name       // by session: deleted ones whose images it still needs
 	undoing  map[schemas.Name]func(notified) // suspends under way that want to hear of new revisions
@@ -76,6 +89,7 @@ func New(o Options) *Worker {
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
 		ready: make(chan struct{}),
 	}
+	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)
 	return w
 }

@@ -8,5 +8,10 @@
 // Diapause uses, encode.go writes them in protobuf's wire format: the messages
 // are few and small, so no generated code is needed.
 //
+// criu's RPC can't stream images (cr-service.c opens the images' directory
+// without the streamer, and an option "stream" in a configuration file makes
+// it crash). StartStreamed (line.go) runs a criu for that by its command line, with
+// the same Options and notifications.
+//
 // It never kills a criu that dumps: that can take the session with it.
 package rpc

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +50,6 @@ func (f *Failure) Unwrap() error { return f.Caller }
 type Process struct {
 	cmd    *exec.Cmd
 	socket *os.File
-	gate   *os.File
 }
 
 // Start runs criu, whose command line is command. Enter is called with its pid
@@ -62,44 +62,43 @@ func Start(command []string, enter func(pid int) error, files ...*os.File) (*Pro
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "criu"), os.NewFile(uintptr(pair[1]), "criu")
 	defer theirs.Close()
-	waiting, gate, err := os.Pipe()
+	command = append(slices.Clone(command), "swrk", "3")
+	cmd, err := spawn(command, "", enter, append([]*os.File{theirs}, files...))
 	if err != nil {
 		ours.Close()
+		return nil, err
+	}
+	return &Process{cmd: cmd, socket: ours}, nil
+}
+
+// spawn runs a command in dir once enter has put its process where it belongs:
+// what criu forks and restores is born there. The files get the numbers from 3.
+func spawn(command []string, dir string, enter func(pid int) error, files []*os.File) (*exec.Cmd, error) {
+	waiting, gate, err := os.Pipe()
+	if err != nil {
 		return nil, fmt.Errorf("make criu's gate: %w", err)
 	}
 	defer waiting.Close()
-	// The shell waits until criu's process is in its cgroups: what criu forks
-	// and restores is born there.
+	defer gate.Close()
 	argv := append([]string{"-c", `read -r _ && exec "$@" </dev/null`, "sh"}, command...)
-	cmd := exec.Command("/bin/sh", append(argv, "swrk", "3")...)
-	cmd.Stdin = waiting
+	cmd := exec.Command("/bin/sh", argv...)
+	cmd.Stdin, cmd.Dir = waiting, dir
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
-	cmd.ExtraFiles = append([]*os.File{theirs}, files...)
+	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	p := &Process{cmd: cmd, socket: ours, gate: gate}
 	if err := cmd.Start(); err != nil {
-		p.close()
 		return nil, fmt.Errorf("start criu: %w", err)
 	}
-	if err := p.release(enter); err != nil {
-		p.close()
+	err = enter(cmd.Process.Pid)
+	if err == nil {
+		_, err = io.WriteString(gate, "\n")
+	}
+	if err != nil {
+		gate.Close()
 		_ = cmd.Wait() // its gate is closed, so the shell ends without running criu
 		return nil, fmt.Errorf("start criu: %w", err)
 	}
-	return p, nil
-}
-
-func (p *Process) release(enter func(pid int) error) error {
-	if err := enter(p.cmd.Process.Pid); err != nil {
-		return err
-	}
-	_, err := io.WriteString(p.gate, "\n")
-	return err
-}
-
-func (p *Process) close() {
-	p.gate.Close()
-	p.socket.Close()
+	return cmd, nil
 }
 
 // Dump captures a tree and returns when criu has ended. notify is called
@@ -124,7 +123,7 @@ func (p *Process) KillRestore() {
 
 func (p *Process) call(kind int, o Options, notify func(Notice) error) (int, error) {
 	pid, err := p.converse(kind, o, notify)
-	p.close()
+	p.socket.Close()
 	if waitErr := p.cmd.Wait(); err == nil && waitErr != nil {
 		err = fmt.Errorf("criu: %w", waitErr)
 	}

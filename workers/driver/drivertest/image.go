@@ -36,6 +36,9 @@ func (m *Image) Add(e image.Entry, r io.Reader) error {
 		if b, err = io.ReadAll(r); err != nil {
 			return err
 		}
+		if e.Size == -1 {
+			e.Size = int64(len(b))
+		}
 	}
 	if int64(len(b)) != e.Size {
 		return fmt.Errorf("entry %s has %d bytes of content, and says %d", e.Name, len(b), e.Size)

@@ -39,31 +39,18 @@ type bench struct {
 	d   driver.Driver
 }
 
-// Run tries everything that the port promises on hosts that fresh makes.
-func Run(t *testing.T, fresh func(t *testing.T) Host) {
-	for _, c := range []struct {
-		name string
-		test func(b *bench)
-	}{
-		{"start", testStart},
-		{"missing command", testMissing},
-		{"begin fails at start", testBeginFailsAtStart},
-		{"capture and restore", testCaptureAndRestore},
-		{"many cycles", testManyCycles},
-		{"fork", testFork},
-		{"begin fails at restore", testBeginFailsAtRestore},
-		{"thaw", testThaw},
-		{"capture again", testCaptureAgain},
-		{"sink fails", testSinkFails},
-		{"context ends", testContextEnds},
-		{"stale epoch", testStale},
-		{"stale epoch after restart", testStaleAfterRestart},
-		{"stop", testStop},
-		{"start twice", testStartTwice},
-		{"recover", testRecover},
-		{"not here", testNotHere},
-		{"exit", testExit},
-	} {
+// Run tries everything that the port promises on hosts that fresh makes, or only
+// the cases of those names.
+func Run(t *testing.T, fresh func(t *testing.T) Host, only ...string) {
+	for _, name := range only {
+		if !slices.ContainsFunc(cases, func(c testCase) bool { return c.name == name }) {
+			t.Errorf("there is no case %q", name)
+		}
+	}
+	for _, c := range cases {
+		if len(only) > 0 && !slices.Contains(only, c.name) {
+			continue
+		}
 		t.Run(c.name, func(t *testing.T) {
 			h := fresh(t)
 			ctx, cancel := context.WithTimeout(context.Background(), Limit)
@@ -71,6 +58,32 @@ func Run(t *testing.T, fresh func(t *testing.T) Host) {
 			c.test(&bench{Host: h, t: t, ctx: ctx, d: h.Open(t)})
 		})
 	}
+}
+
+type testCase struct {
+	name string
+	test func(b *bench)
+}
+
+var cases = []testCase{
+	{"start", testStart},
+	{"missing command", testMissing},
+	{"begin fails at start", testBeginFailsAtStart},
+	{"capture and restore", testCaptureAndRestore},
+	{"many cycles", testManyCycles},
+	{"fork", testFork},
+	{"begin fails at restore", testBeginFailsAtRestore},
+	{"thaw", testThaw},
+	{"capture again", testCaptureAgain},
+	{"sink fails", testSinkFails},
+	{"context ends", testContextEnds},
+	{"stale epoch", testStale},
+	{"stale epoch after restart", testStaleAfterRestart},
+	{"stop", testStop},
+	{"start twice", testStartTwice},
+	{"recover", testRecover},
+	{"not here", testNotHere},
+	{"exit", testExit},
 }
 
 // Fence makes the right to act on a session of that name, which is also its uid.

@@ -76,6 +76,38 @@ func (c *Conn) Close() error { return c.socket.Close() }
 // SetDeadline bounds all that waits on the connection, as net.Conn has it.
 func (c *Conn) SetDeadline(t time.Time) error { return c.socket.SetDeadline(t) }
 
+// hangupPoll is how often AwaitHangup looks whether it is still to wait, in
+// milliseconds.
+const hangupPoll = 50
+
+// AwaitHangup returns true when the other end is gone, and false when done is
+// closed. It may run beside all else, and reads nothing.
+func (c *Conn) AwaitHangup(done <-chan struct{}) (bool, error) {
+	raw, err := c.socket.SyscallConn()
+	if err != nil {
+		return false, fmt.Errorf("watch control socket: %w", err)
+	}
+	for {
+		select {
+		case <-done:
+			return false, nil
+		default:
+		}
+		n := 0
+		ctlErr := raw.Control(func(fd uintptr) {
+			n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd)}}, hangupPoll)
+		})
+		switch {
+		case ctlErr != nil:
+			return false, fmt.Errorf("watch control socket: %w", ctlErr)
+		case err != nil && err != unix.EINTR:
+			return false, fmt.Errorf("watch control socket: %w", err)
+		case n > 0:
+			return true, nil // hang-ups are told unasked
+		}
+	}
+}
+
 // Send sends v and the files, which stay open here.
 func (c *Conn) Send(v any, files ...*os.File) error {
 	b, err := json.Marshal(v)

@@ -1,0 +1,185 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+var _ driver.Checker = (*image.Reader)(nil)
+
+// pipeSize is what a pipe between criu and the image holds, in bytes: enough for
+// each side to work for a while without the other.
+const pipeSize = 1 << 20
+
+// waitable makes a pipe that criu made one that a deadline ends. It takes f over.
+func waitable(f *os.File) (*os.File, error) {
+	defer f.Close()
+	// Less is no failure: a limit for those who aren't root, or no memory.
+	_, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, pipeSize)
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open criu's pipe: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("open criu's pipe: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "criu's pipe"), nil
+}
+
+// addStream adds one of criu's images while criu writes it. If it fails the
+// pipe is broken, and criu fails too.
+func addStream(ctx context.Context, sink driver.Sink, name string, f *os.File) error {
+	pipe, err := waitable(f)
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })
+	defer stop()
+	e := image.Entry{Name: path.Join(partCriu, name), Type: image.TypeFile, Mode: 0o600, Size: -1}
+	if err := sink.Add(e, pipe); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = context.Cause(ctx)
+		}
+		return fmt.Errorf("add what criu dumps to the image: %w", err)
+	}
+	return nil
+}
+
+// large lists criu's images that a source can hand out while criu restores, and
+// their sum in bytes.
+func large(source driver.Source) (names []string, size int64) {
+	for _, e := range source.Entries() {
+		name, ok := strings.CutPrefix(e.Name, partCriu+"/")
+		if ok && e.Type == image.TypeFile && shim.Large(name) {
+			names = append(names, name)
+			size += e.Size
+		}
+	}
+	return names, size
+}
+
+// streamed lists criu's images that go from source to criu without being put into
+// memory before: none if there is room for that, which is promised until release
+// is called.
+func (d *Driver) streamed(ctx context.Context, uid schemas.UID, source driver.Source) (served []string, release func(), err error) {
+	names, size := large(source)
+	group, ok := d.hierarchy.Group(shim.ShimGroup(uid))
+	if !ok {
+		return nil, nil, fmt.Errorf("the cgroup of session %s is gone", uid)
+	}
+	free, err := shim.Free(group, d.options.Room)
+	if err != nil {
+		return nil, nil, err
+	}
+	// In memory it is there twice before criu has ended, as a stream once.
+	others, release := d.promises.take(2 * size)
+	if way, _, _ := shim.Plan(d.options.Way, 2*size, free-others); way == driver.WayMemory {
+		return nil, release, nil
+	}
+	release()
+	_, release = d.promises.take(size)
+	if whole, ok := source.(driver.Checker); ok {
+		err = whole.CheckPacks(ctx)
+	}
+	return names, release, err
+}
+
+// serve gives criu the images that it asks for, until all is restored and nothing
+// has run.
+func serve(ctx context.Context, conn *control.Conn, source driver.Source, served []string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var g errgroup.Group
+	for {
+		name, file, err := nextImage(conn, served)
+		if err == nil && file != nil {
+			g.Go(func() error {
+				err := giveImage(ctx, source, name, file)
+				if err != nil {
+					// Not all of criu notices the early end of a pipe: don't wait for it.
+					_ = conn.SetDeadline(time.Now())
+				}
+				return err
+			})
+			continue
+		}
+		cancel() // criu wants no more, either way
+		// What couldn't be read is why criu failed.
+		if readErr := g.Wait(); readErr != nil {
+			return readErr
+		}
+		return err
+	}
+}
+
+// nextImage receives the pipe for an image that criu wants; none says that all is
+// restored.
+func nextImage(conn *control.Conn, served []string) (name string, pipe *os.File, err error) {
+	var m shim.Message
+	files, err := conn.Receive(&m)
+	if err == nil && m.Failure == nil && m.Phase == shim.PhasePages && len(files) == 1 && slices.Contains(served, m.Name) {
+		return m.Name, files[0], nil
+	}
+	closeAll(files)
+	switch {
+	case err != nil:
+		err = fmt.Errorf("the session's shim ended: %w", err)
+	case m.Failure != nil:
+		err = m.Failure.Err()
+	case m.Phase != shim.PhaseReady:
+		err = fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseReady)
+	}
+	return "", nil, err
+}
+
+// giveImage writes one of criu's images into its pipe. Only what goes wrong with
+// the image is an error: criu may close the pipe before its end.
+func giveImage(ctx context.Context, source driver.Source, name string, f *os.File) error {
+	pipe, err := waitable(f)
+	if err != nil {
+		return err
+	}
+	defer pipe.Close()
+	stop := context.AfterFunc(ctx, func() { _ = pipe.SetWriteDeadline(time.Now()) })
+	defer stop()
+	r, err := source.Open(path.Join(partCriu, name))
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	to := &noting{w: pipe}
+	if _, err := io.CopyBuffer(to, r, make([]byte, pipeSize)); err != nil && to.err == nil {
+		return fmt.Errorf("restore %s: %w", name, err)
+	}
+	return nil
+}
+
+// noting notes the error of its writer.
+type noting struct {
+	w   io.Writer
+	err error
+}
+
+func (n *noting) Write(b []byte) (int, error) {
+	var k int
+	k, n.err = n.w.Write(b)
+	return k, n.err
+}

@@ -1,0 +1,276 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/diapause/diapause/workers/criu/rpc"
+	"github.com/diapause/diapause/workers/criu/streamer"
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+// Large reports whether an image of criu's may be as large as the session: its
+// pipe goes to the worker, and nothing of it is held here. The others are small,
+// and are files in scratch memory in either way. criu never has two of the large
+// ones open at a time.
+func Large(name string) bool {
+	for _, prefix := range []string{"pages-", "ghost-file-", "tmpfs-"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// smallLimit bounds what one dump's small images take, in bytes.
+const smallLimit = 256 << 20
+
+// images is the shim's end of one criu's stream, in either direction.
+type images struct {
+	dir    string
+	worker *control.Conn
+	served []string // of a restore: what the worker has
+
+	passed atomic.Int64 // pipes that went to the worker
+	left   atomic.Int64 // of smallLimit
+	small  sync.WaitGroup
+
+	mu   sync.Mutex
+	errs []error
+}
+
+func newImages(dir string, worker *control.Conn) *images {
+	i := &images{dir: dir, worker: worker}
+	i.left.Store(smallLimit)
+	return i
+}
+
+// Has implements streamer.Images.
+func (i *images) Has(name string) bool {
+	if Large(name) {
+		return slices.Contains(i.served, name)
+	}
+	st, err := os.Lstat(filepath.Join(i.dir, name))
+	return err == nil && st.Mode().IsRegular()
+}
+
+// pass gives a pipe to the worker.
+func (i *images) pass(name string, end *os.File) error {
+	defer end.Close()
+	i.passed.Add(1)
+	if err := i.worker.Send(Message{Phase: PhasePages, Name: name}, end); err != nil {
+		return fmt.Errorf("the worker is gone: %w", err)
+	}
+	return nil
+}
+
+func (i *images) failed(name string, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.errs = append(i.errs, fmt.Errorf("stream %s: %w", name, err))
+}
+
+func (i *images) err() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return errors.Join(i.errs...)
+}
+
+// captured are the images of a dump.
+type captured struct{ *images }
+
+// Pipe implements streamer.Images.
+func (c captured) Pipe(name string, end *os.File) error {
+	if Large(name) {
+		return c.pass(name, end)
+	}
+	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		end.Close()
+		return fmt.Errorf("keep what was captured: %w", err)
+	}
+	c.small.Go(func() {
+		defer end.Close()
+		if err := errors.Join(c.keep(f, end), f.Close()); err != nil {
+			c.failed(name, err)
+		}
+	})
+	return nil
+}
+
+// keep copies a small image to where it is kept.
+func (c captured) keep(to io.Writer, from io.Reader) error {
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buf)
+		if c.left.Add(-int64(n)) < 0 {
+			return fmt.Errorf("what describes the session takes more than %d MiB of memory", smallLimit>>20)
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return err
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// restored are the images of a restore.
+type restored struct{ *images }
+
+// Pipe implements streamer.Images.
+func (r restored) Pipe(name string, end *os.File) error {
+	if Large(name) {
+		return r.pass(name, end)
+	}
+	f, err := os.Open(filepath.Join(r.dir, name))
+	if err != nil {
+		end.Close()
+		return fmt.Errorf("read what was captured: %w", err)
+	}
+	r.small.Go(func() {
+		defer f.Close()
+		defer end.Close()
+		// criu may have seen enough of it: it says what it misses.
+		_, _ = io.Copy(end, f)
+	})
+	return nil
+}
+
+// stream is one criu with its images.
+type stream struct {
+	images *images
+	listen *streamer.Listener
+	conn   chan *streamer.Conn // one, once criu has connected
+	done   chan error          // one, when all is streamed
+}
+
+// openStream makes the socket and waits for criu on it.
+func openStream(dir, socket string, of *images, to streamer.Images) (*stream, error) {
+	l, err := streamer.Listen(dir, socket)
+	if err != nil {
+		return nil, err
+	}
+	s := &stream{of, l, make(chan *streamer.Conn, 1), make(chan error, 1)}
+	go func() {
+		c, err := l.Accept(to)
+		if err == nil {
+			s.conn <- c
+			err = c.Run()
+		}
+		s.done <- err
+	}()
+	return s, nil
+}
+
+// settle returns when all that criu has opened is where it belongs: criu is at a
+// step after which it opens no more.
+func (s *stream) settle() error {
+	c := <-s.conn
+	if err := c.CatchUp(); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	s.images.small.Wait()
+	return s.images.err()
+}
+
+// close is called when criu has ended. It returns what went wrong on this side.
+func (s *stream) close() error {
+	s.listen.Close()
+	err := <-s.done
+	if errors.Is(err, net.ErrClosed) {
+		err = nil // criu ended before it connected
+	}
+	s.images.small.Wait()
+	return errors.Join(err, s.images.err())
+}
+
+// dumpStreamed runs criu with its images going to the worker. passed says how
+// many have, whatever came after.
+func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, dumped func() error) (passed int64, err error) {
+	of := newImages(s.place.images(), worker)
+	st, err := openStream(s.place.images(), streamer.CaptureSocket, of, captured{of})
+	if err != nil {
+		return 0, err
+	}
+	p, err := rpc.StartStreamed(s.setup.Criu, rpc.DumpVerb, o, func(int) error { return nil })
+	if err == nil {
+		err = p.Wait(func(n rpc.Notice) error {
+			if n.Step != rpc.PostDump {
+				return nil
+			}
+			if err := st.settle(); err != nil {
+				return err
+			}
+			return dumped()
+		})
+	}
+	if streamErr := st.close(); err != nil && streamErr != nil {
+		err = &rpc.Failure{Caller: streamErr} // criu's failure follows from it
+	}
+	return of.passed.Load(), err
+}
+
+// restoreStreamed runs criu with its large images coming from the worker.
+func (s *session) restoreStreamed(worker *control.Conn, o rpc.Options, files []*os.File, served []string, steps func(killer, rpc.Notice) error) error {
+	from := newImages(s.place.images(), worker)
+	from.served = served
+	st, err := openStream(s.place.images(), streamer.ServeSocket, from, restored{from})
+	if err != nil {
+		return err
+	}
+	p, err := rpc.StartStreamed(s.setup.Criu, rpc.RestoreVerb, o, s.group.Add, files...)
+	if err == nil {
+		release := s.endWithWorker(worker)
+		err = p.Wait(func(n rpc.Notice) error {
+			if n.Step == rpc.PostRestore {
+				release()
+			}
+			return steps(p, n)
+		})
+		release()
+	}
+	if err != nil {
+		// What criu left of the tree may hold the stream open.
+		s.endTree()
+	}
+	if streamErr := st.close(); err != nil && streamErr != nil {
+		err = &rpc.Failure{Caller: streamErr}
+	}
+	return err
+}
+
+// endTree ends what is being restored, and criu with it.
+func (s *session) endTree() {
+	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
+	defer cancel()
+	_ = s.group.Kill(ctx) // it is tried again by who removes the session
+}
+
+// endWithWorker ends a restore if the worker goes, until release is called: pipes
+// that end too early don't end every criu.
+func (s *session) endWithWorker(worker *control.Conn) (release func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		if gone, err := worker.AwaitHangup(done); gone || err != nil {
+			s.endTree()
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(done)
+		<-ended
+	})
+}
