@@ -73,15 +73,21 @@ func (s *Server) captured(ctx context.Context, n schemas.Name, req schemas.Reque
 	return v, nil
 }
 
-// stillThere undoes a fork whose origin was deleted while it was made: its
-// images may be gone.
+// stillThere undoes a fork whose origin, or the snapshot that it begins from, was
+// deleted while it was made: its images may be gone.
 func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fork statekv.Versioned) error {
 	now, err := s.get(ctx, origin.Name())
+	gone := false
 	if err == nil && now.UID == origin.UID {
-		return nil
+		gone, err = image.Marked(ctx, s.Images, *fork.Head)
+	} else if err == nil {
+		err = refused("session %s was deleted and made anew while it was forked", origin.Name())
+	}
+	if gone {
+		err = refused("the snapshot of session %s that was to be forked was deleted in the same moment; try again", origin.Name())
 	}
 	if err == nil {
-		err = refused("session %s was deleted and made anew while it was forked", origin.Name())
+		return nil
 	}
 	op, operr := s.newOp(ctx, schemas.OpRemove)
 	if operr != nil {
@@ -97,14 +103,11 @@ func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fo
 // rollback takes a session back to one of its snapshots, memory and files
 // together. What it is now becomes a snapshot first.
 func (s *Server) rollback(ctx context.Context, req schemas.Request) (any, error) {
-	n, err := name(req.Name)
+	v, err := s.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.get(ctx, n)
-	if err != nil {
-		return nil, err
-	}
+	n := v.Name()
 	target, err := s.find(ctx, v, req.Snapshot)
 	if err != nil {
 		return nil, err
@@ -133,9 +136,9 @@ func orDefault(s, d string) string {
 
 // find gives the snapshot of a session's lineage with that id.
 func (s *Server) find(ctx context.Context, v statekv.Versioned, id string) (image.Listed, error) {
-	all, err := image.List(ctx, s.Images, v.Tenant, v.Lineage, s.Trusted)
+	all, err := s.listed(ctx, v)
 	if err != nil {
-		return image.Listed{}, fmt.Errorf("list the snapshots of session %s: %w", v.Name(), err)
+		return image.Listed{}, err
 	}
 	for _, l := range all {
 		if snapshotID(l.Head) != id {
@@ -150,17 +153,13 @@ func (s *Server) find(ctx context.Context, v statekv.Versioned, id string) (imag
 }
 
 func (s *Server) snapshots(ctx context.Context, req schemas.Request) (any, error) {
-	n, err := name(req.Name)
+	v, err := s.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.get(ctx, n)
+	all, err := s.listed(ctx, v)
 	if err != nil {
 		return nil, err
-	}
-	all, err := image.List(ctx, s.Images, v.Tenant, v.Lineage, s.Trusted)
-	if err != nil {
-		return nil, fmt.Errorf("list the snapshots of session %s: %w", n, err)
 	}
 	out := []schemas.SnapshotView{}
 	for _, l := range all {
@@ -178,31 +177,22 @@ func (s *Server) snapshots(ctx context.Context, req schemas.Request) (any, error
 }
 
 func (s *Server) snapshotRemove(ctx context.Context, req schemas.Request) (any, error) {
-	n, err := name(req.Name)
+	v, err := s.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.get(ctx, n)
-	if err != nil {
-		return nil, err
-	}
+	n := v.Name()
 	l, err := s.find(ctx, v, req.Snapshot)
 	if err != nil {
 		return nil, err
 	}
-	for _, other := range s.board.all() {
-		if other.State != schemas.Deleted && points(other.SessionRecord, l.Head) {
-			return nil, refused("snapshot %s of session %s is what session %s goes on from", req.Snapshot, n, other.Name())
-		}
+	err = image.DeleteSnapshot(ctx, s.Images, v.Tenant, v.Lineage, l.Head.Name, s.known(), func(ctx context.Context) (bool, error) {
+		return s.unused(ctx, v.UID, l.Head)
+	})
+	if errors.Is(err, image.ErrInUse) {
+		return nil, refused("snapshot %s of session %s is in use: a session goes on from it, or something is being done to this one", req.Snapshot, n)
 	}
-	// The board may be behind: the record itself has the last word.
-	if v, err = s.get(ctx, n); err != nil {
-		return nil, err
-	}
-	if points(v.SessionRecord, l.Head) || v.Op != nil {
-		return nil, refused("snapshot %s of session %s is in use", req.Snapshot, n)
-	}
-	if err := image.DeleteSnapshot(ctx, s.Images, v.Tenant, v.Lineage, l.Head.Name, s.Trusted); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("delete snapshot %s of session %s: %w", req.Snapshot, n, err)
 	}
 	e := schemas.Event{Type: "image_deleted", Tenant: n.Tenant, Session: n.Session, UID: v.UID,
@@ -213,6 +203,17 @@ func (s *Server) snapshotRemove(ctx context.Context, req schemas.Request) (any, 
 	return schemas.ViewOf(v.SessionRecord), nil
 }
 
-func points(r schemas.SessionRecord, h schemas.Head) bool {
-	return r.Head != nil && *r.Head == h || r.Op != nil && r.Op.Source != nil && *r.Op.Source == h
+// unused reports whether no session goes on from a snapshot, and nothing is being
+// done to the one that it is of.
+func (s *Server) unused(ctx context.Context, of schemas.UID, head schemas.Head) (bool, error) {
+	all, err := s.Records.All(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, v := range all {
+		if v.State != schemas.Deleted && (v.PointsAt(head) || v.UID == of && v.Op != nil) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

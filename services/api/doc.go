@@ -5,7 +5,8 @@
 // server.go registers the verbs; board.go follows the log, so that a request can
 // wait for the outcome of its own operation; the verbs are in lifecycle.go
 // (run, suspend, resume, ensure, checkpoint, rm), copies.go (fork, rollback,
-// snapshots) and read.go (list, show, history, explain, audit).
+// snapshots), read.go (list, show, history, explain, audit) and keys.go (who reads
+// and writes images).
 //
 // The package never runs or captures anything: a worker does, when it finds the
 // op in the record. Looking is never activity.

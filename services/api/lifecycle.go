@@ -13,7 +13,6 @@ import (
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
-	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -78,7 +77,7 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 	if r.MadeBy != "person" && r.MadeBy != "agent" {
 		return nil, usage("made by %q: want person or agent", r.MadeBy)
 	}
-	sealed, err := seal.Seal(r.Spec, s.Recipients...)
+	sealed, err := s.seal(ctx, n.Tenant, r.Spec)
 	if err != nil {
 		return nil, failed("seal the environment of session %s: %v", n, err)
 	}
@@ -412,6 +411,11 @@ func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.R
 }
 
 func (s *Server) remove(ctx context.Context, req schemas.Request) (any, error) {
+	if req.Shred {
+		if err := s.mayShred(ctx, req); err != nil {
+			return nil, err
+		}
+	}
 	return s.end(ctx, req, schemas.OpRemove, schemas.TRemove, "asked to remove it")
 }
 
@@ -437,6 +441,7 @@ func (s *Server) end(ctx context.Context, req schemas.Request, kind string, t sc
 		if err != nil {
 			return nil, err
 		}
+		op.Shred = req.Shred
 		v, err = s.ask(ctx, v, req, schemas.Transition{Type: t, Reason: reason, Set: schemas.Set{Op: op}})
 		if errors.Is(err, statekv.ErrConflict) {
 			continue

@@ -36,11 +36,7 @@ func (s *Server) list(ctx context.Context, req schemas.Request) (any, error) {
 }
 
 func (s *Server) show(ctx context.Context, req schemas.Request) (any, error) {
-	n, err := name(req.Name)
-	if err != nil {
-		return nil, err
-	}
-	v, err := s.get(ctx, n)
+	v, err := s.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -21,6 +22,8 @@ import (
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/janitor"
+	"github.com/diapause/diapause/services/keys"
 )
 
 // Explainer knows how idle sessions are and what stands in the way of a
@@ -42,6 +45,11 @@ type Options struct {
 	Recipients []age.Recipient
 	// Trusted gives the keys that images of a tenant may be signed with.
 	Trusted func(tenant, signer string) []ed25519.PublicKey
+	// Keys, if given, says both in their place, and is changed by the verbs of keys.
+	Keys *keys.Keeper
+	// Janitor and Reader, if given, answer the verbs that look after the store.
+	Janitor *janitor.Janitor
+	Reader  Reader
 	Host    schemas.HostID // where new sessions go if it can run them; any host if empty
 	Version string         // of the program: semantic
 	Log     *slog.Logger
@@ -70,12 +78,15 @@ type handler func(context.Context, schemas.Request) (any, error)
 
 // verbs are the endpoints under diapause.v1.api.
 func (s *Server) verbs() map[string]handler {
-	return map[string]handler{
+	all := map[string]handler{
 		"run": s.run, "suspend": s.suspend, "resume": s.resume, "ensure": s.ensure, "checkpoint": s.checkpoint,
 		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback,
 		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
 		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
 	}
+	maps.Copy(all, s.keyVerbs())
+	maps.Copy(all, s.storeVerbs())
+	return all
 }
 
 // Serve answers until ctx ends, and returns when every request has been
@@ -227,6 +238,15 @@ func name(s string) (schemas.Name, error) {
 		return n, usage("%v", err)
 	}
 	return n, nil
+}
+
+// named reads the session that a request names.
+func (s *Server) named(ctx context.Context, req schemas.Request) (statekv.Versioned, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
+	return s.get(ctx, n)
 }
 
 // get reads a session that isn't deleted.

@@ -99,17 +99,23 @@ func newIdentity() ([]byte, error) {
 		time.Now().Format(time.RFC3339), id.Recipient(), id), nil
 }
 
-// newSigningKey makes an Ed25519 key in the format of openssl genpkey.
 func newSigningKey() ([]byte, error) {
-	_, key, err := ed25519.GenerateKey(rand.Reader)
+	text, _, err := NewSigningKey()
+	return text, err
+}
+
+// NewSigningKey makes an Ed25519 key in the format of openssl genpkey, and gives its
+// public half too.
+func NewSigningKey() ([]byte, ed25519.PublicKey, error) {
+	public, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), public, nil
 }
 
 var notInToken = regexp.MustCompile(`[^A-Za-z0-9_-]+`)

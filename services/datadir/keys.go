@@ -19,6 +19,7 @@ type Keys struct {
 	Identities []age.Identity  // can read images; the directory's own first
 	Recipients []age.Recipient // new images are readable to; the directory's own first
 	Signer     ed25519.PrivateKey
+	Own        *age.X25519Identity // the directory's own
 
 	IdentityFile string // the directory's own, to be told to the person
 	SigningFile  string
@@ -34,6 +35,7 @@ func (d *Dir) Keys(identityFiles, recipients []string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.Own = own
 	k.Identities, k.Recipients = []age.Identity{own}, []age.Recipient{own.Recipient()}
 	for _, file := range identityFiles {
 		ids, err := LoadIdentities(file)
@@ -118,16 +120,19 @@ func LoadIdentities(file string) ([]age.Identity, error) {
 	return ids, nil
 }
 
-// parseRecipient reads one age recipient. Hybrid ones are refused, since one
-// file can't be for them and for the directory's own key.
+// parseRecipient reads one age recipient, X25519 or hybrid post-quantum.
 func parseRecipient(s string) (age.Recipient, error) {
 	if strings.HasPrefix(s, "AGE-SECRET-KEY-") {
 		return nil, errors.New("recipient: this is a secret key; give its public key (age1…), and make a new one, for it is in your shell's history now")
 	}
-	r, err := age.ParseX25519Recipient(s)
-	if err != nil && strings.HasPrefix(s, "age1pq") {
-		return nil, fmt.Errorf("recipient %s: it is post-quantum, and can't be mixed with the directory's own X25519 key", s)
+	if strings.HasPrefix(s, "age1pq1") {
+		r, err := age.ParseHybridRecipient(s)
+		if err != nil {
+			return nil, fmt.Errorf("recipient %.40q: want an age public key, age1pq1…: %w", s, err)
+		}
+		return r, nil
 	}
+	r, err := age.ParseX25519Recipient(s)
 	if err != nil {
 		return nil, fmt.Errorf("recipient %q: want an age public key, age1…: %w", s, err)
 	}

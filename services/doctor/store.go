@@ -43,6 +43,33 @@ func Store(path string, s *Scratch) Check {
 	}
 }
 
+// NamedStore checks the object store that `up --store` is to use, in the same way.
+func NamedStore(where string, open func(context.Context) (objectstore.Store, error)) Check {
+	return Check{
+		Name: "store", What: "the object store writes, refuses to overwrite, reads, lists and deletes",
+		Run: func(ctx context.Context) Result {
+			ctx, cancel := context.WithTimeout(ctx, namedStoreWait)
+			defer cancel()
+			store, err := open(ctx)
+			if err != nil {
+				return failed(err, namedStoreFix)
+			}
+			r := tryStore(ctx, store)
+			if r.Status == OK {
+				r.Detail += ", in " + where
+			} else {
+				r.Fix = namedStoreFix
+			}
+			return r
+		},
+	}
+}
+
+// namedStoreWait bounds the check of a store that may be away.
+const namedStoreWait = 30 * time.Second
+
+const namedStoreFix = "look at the store's address, its bucket, and the credentials in the environment (services/OPERATIONS.md, An S3 store)"
+
 const storeFix = "keep the data directory on a local ext4, xfs or btrfs with room left (--data), and look for errors of the disk (dmesg)"
 
 // objectSize is of the object that is written: two of the chunks that images are

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,8 +40,8 @@ func canaryProgram(args []string) (code int, ok bool) {
 }
 
 type doctorFlags struct {
-	listen, nats string
-	asJSON       bool
+	listen, nats, store string
+	asJSON              bool
 }
 
 func doctorCommand(c *client) *cobra.Command {
@@ -52,6 +53,7 @@ func doctorCommand(c *client) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address that the embedded NATS server is to have")
 	fl.StringVar(&f.nats, "nats", "", "check the NATS server at this URL instead (as --url), with --creds")
+	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	fl.BoolVar(&f.asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }
@@ -62,7 +64,15 @@ func examine(ctx context.Context, c *client, f doctorFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, scratch.Close()) }()
-	checks := doctorChecks(c, f, scratch)
+	store := doctor.Store(c.data, scratch)
+	if f.store != "" {
+		at, err := placeOf(f.store, c.data, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		store = doctor.NamedStore(at.name, at.open)
+	}
+	checks := doctorChecks(c, f, scratch, store)
 	tell := func(doctor.Finding) {}
 	if !f.asJSON {
 		tell = doctor.TextWriter(os.Stdout, checks)
@@ -82,7 +92,7 @@ func examine(ctx context.Context, c *client, f doctorFlags) (err error) {
 	return err
 }
 
-func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch) []doctor.Check {
+func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store doctor.Check) []doctor.Check {
 	server := doctor.Server{URL: f.nats, Creds: c.creds, Data: c.data}
 	if server.URL == "" {
 		server.URL = c.url
@@ -92,7 +102,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch) []doctor.Ch
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
 		doctor.Namespaces(), doctor.Overlay(scratch), doctor.Swap(scratch), checkCgroups(),
 		checkCriu(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
-		doctor.Store(c.data, scratch), doctor.NATS(server, scratch), doctor.Port(server, f.listen),
+		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen),
 	}
 }
 

@@ -125,8 +125,10 @@ func newRoot() *cobra.Command {
 	root.AddCommand(upCommand(c), downCommand(c), doctorCommand(c))
 	root.AddCommand(lifecycleCommands(c)...)
 	root.AddCommand(readCommands(c)...)
+	root.AddCommand(storeCommands(c)...)
 	root.AddCommand(activityCommands(c)...)
 	root.AddCommand(terminalCommands(c)...)
+	root.AddCommand(keyCommand(c))
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)
 	}

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"filippo.io/age"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -23,6 +24,8 @@ import (
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
+	"github.com/diapause/diapause/services/janitor"
+	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/scheduler"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
@@ -45,8 +48,11 @@ type upFlags struct {
 	nats       string
 	identities []string
 	recipients []string
+	suspender  bool // never opens an image with its own key
 	store      string
 	moved      bool // the images are in this store now
+	capture    string
+	retention  string
 	verbose    bool
 }
 
@@ -72,8 +78,11 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.nats, "nats", "", "use the NATS server at this URL instead, with --creds")
 	fl.StringArrayVar(&f.identities, "identity-file", nil, "further age identities that open images")
 	fl.StringArrayVar(&f.recipients, "recipient", nil, "further age recipients that new images are encrypted to")
+	fl.BoolVar(&f.suspender, "suspend-only", false, "write images for the --recipient alone: this host's own key opens none")
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
+	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, as a stream, or auto: in memory if there is room")
+	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -81,6 +90,14 @@ func upCommand(c *client) *cobra.Command {
 func up(ctx context.Context, c *client, f upFlags) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("`diapause up` needs root to freeze, capture and restore processes: run it with sudo")
+	}
+	way, err := driver.ParseWay(f.capture)
+	if err != nil {
+		return usagef("--capture: %v", err)
+	}
+	keep, err := janitor.ParsePolicy(f.retention)
+	if err != nil {
+		return usageError{err}
 	}
 	data, err := datadir.Open(c.data)
 	if err != nil {
@@ -106,10 +123,11 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	defer nc.Close()
-	p, err := assemble(ctx, data, keys, images, nc, log)
+	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, log)
 	if err != nil {
 		return err
 	}
+	p.janitor.Policy = keep
 	defer func() {
 		if err := p.driver.Close(); err != nil {
 			log.Info("cgroups are kept: sessions run on", "err", err)
@@ -182,9 +200,11 @@ type parts struct {
 	worker    *worker.Worker
 	scheduler *scheduler.Scheduler
 	api       *api.Server
+	keeper    *keyring.Keeper
+	janitor   *janitor.Janitor
 }
 
-func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, images objectstore.Store, nc *nats.Conn, log *slog.Logger) (parts, error) {
+func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images objectstore.Store, way driver.Way, nc *nats.Conn, log *slog.Logger) (parts, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return parts{}, fmt.Errorf("use JetStream: %w", err)
@@ -197,27 +217,32 @@ func assemble(ctx context.Context, data *datadir.Dir, keys *datadir.Keys, images
 	if err != nil {
 		return parts{}, err
 	}
-	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host())})
+	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host()), Way: way})
 	if err != nil {
 		return parts{}, err
 	}
-	own := keys.Signer.Public().(ed25519.PublicKey)
-	trusted := func(_, signer string) []ed25519.PublicKey {
-		if signer != string(data.Host()) {
-			return nil
-		}
-		return []ed25519.PublicKey{own}
+	keeper, err := keeperOf(ctx, js, names, data, keys, records, images, log)
+	if err != nil {
+		return parts{}, err
 	}
-	p := parts{driver: drv}
+	p := parts{driver: drv, keeper: keeper}
 	p.worker = worker.New(worker.Options{
 		Host: data.Host(), NC: nc, JS: js, Names: names, Records: records, Images: images,
-		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.Identities, Recipients: keys.Recipients,
-		Signer: keys.Signer, Trusted: trusted, Log: log,
+		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.reading(), Own: []age.Identity{keys.Own},
+		Signer: keys.Signer, Trusted: keeper.Trusted, Keyring: keeper, Log: log,
+		Pages: data.Join("pages"),
 	})
 	p.scheduler = scheduler.New(scheduler.Options{JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host())})
+	p.janitor = janitor.New(janitor.Options{
+		Records: records, Images: images, Publish: stream.Publisher{JS: js}, Known: keeper.Known, Log: log, Actor: "janitor@" + string(data.Host()),
+		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error {
+			return p.api.Expire(ctx, v, reason)
+		},
+	})
 	p.api = api.New(api.Options{
-		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Recipients: keys.Recipients,
-		Trusted: trusted, Host: data.Host(), Version: version, Log: log,
+		Janitor: p.janitor, Reader: p.worker,
+		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Keys: keeper,
+		Trusted: keeper.Trusted, Host: data.Host(), Version: version, Log: log,
 	})
 	return p, nil
 }
@@ -236,6 +261,9 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 	g.Go(func() error { return p.worker.Serve(ctx) })
 	g.Go(func() error { return p.scheduler.Serve(ctx) })
 	g.Go(func() error { return p.api.Serve(ctx) })
+	g.Go(func() error { return p.keeper.Ring.Serve(ctx) })
+	g.Go(func() error { return p.keeper.Serve(ctx) })
+	g.Go(func() error { return p.janitor.Serve(ctx) })
 	g.Go(func() error {
 		for _, part := range []<-chan struct{}{p.worker.Ready(), p.scheduler.Ready(), p.api.Ready()} {
 			select {

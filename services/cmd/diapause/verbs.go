@@ -238,10 +238,22 @@ func rollbackCommand(c *client) *cobra.Command {
 		func(req *schemas.Request, args []string) { req.Snapshot = args[1] })
 }
 
+// shredded says what can't be promised.
+const shredded = `Whoever copied the session's keys, or the store's objects together with an identity that
+read them, still has them: backups of the bucket or of the data directory's keys are not
+touched. The log keeps how the session was started, sealed to those who read it then.`
+
 func removeCommand(c *client) *cobra.Command {
-	var yes bool
-	cmd := simple(c, "rm", "rm NAME", "End a session and delete its images", 1, nil)
+	var yes, shred bool
+	cmd := simple(c, "rm", "rm NAME", "End a session and delete its images", 1,
+		func(req *schemas.Request, _ []string) { req.Shred = shred })
 	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	cmd.Flags().BoolVar(&shred, "shred", false, "have every host forget it as well, and record that it was shredded")
+	cmd.PostRun = func(*cobra.Command, []string) {
+		if shred {
+			fmt.Fprintln(os.Stderr, shredded)
+		}
+	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
 		if yes {
 			return nil

@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/janitor"
+)
+
+// storeVerbs are the endpoints that look after the object store; a server without
+// a janitor has none.
+func (s *Server) storeVerbs() map[string]handler {
+	if s.Janitor == nil {
+		return nil
+	}
+	return map[string]handler{
+		"store_check": s.storeCheck, "store_stats": s.storeStats, "store_prune": s.storePrune, "verify": s.verify,
+	}
+}
+
+func (s *Server) storeCheck(ctx context.Context, req schemas.Request) (any, error) {
+	var o schemas.StoreRequest
+	if req.Store != nil {
+		o = *req.Store
+	}
+	var read func(string) bool
+	switch {
+	case o.Subset != "":
+		var err error
+		if read, err = janitor.Subset(o.Subset); err != nil {
+			return nil, usage("%v", err)
+		}
+	case o.ReadData:
+		read = func(string) bool { return true }
+	}
+	return s.Janitor.Check(ctx, s.known(), read)
+}
+
+func (s *Server) storeStats(ctx context.Context, _ schemas.Request) (any, error) {
+	return s.Janitor.Stats(ctx)
+}
+
+func (s *Server) storePrune(ctx context.Context, req schemas.Request) (any, error) {
+	return s.Janitor.Prune(ctx, req.Store != nil && req.Store.DryRun)
+}
+
+// verify reads a snapshot from end to end, as a resume would, and compares all of
+// it.
+func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
+	v, err := s.named(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	head := v.Head
+	if req.Snapshot != "" {
+		l, err := s.find(ctx, v, req.Snapshot)
+		if err != nil {
+			return nil, err
+		}
+		head = &l.Head
+	}
+	if head == nil {
+		return nil, refused("session %s has no snapshot yet", v.Name())
+	}
+	began := time.Now()
+	img, err := s.Reader.OpenImage(ctx, v.SessionRecord, *head)
+	if err != nil {
+		return nil, err
+	}
+	defer img.Close()
+	if err := img.Verify(ctx); err != nil {
+		return nil, failed("snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
+	}
+	restore := req.Store != nil && req.Store.Restore
+	if restore {
+		if err := s.Reader.TryImage(ctx, v.SessionRecord, img); err != nil {
+			return nil, failed("snapshot %s: %v", snapshotID(*head), err)
+		}
+	}
+	h := img.Header()
+	out := schemas.Verified{
+		Name: v.Name().String(), ID: snapshotID(*head), Entries: len(img.Entries()), LogicalBytes: h.LogicalBytes,
+		Packs: len(h.Packs), Restored: restore, Seconds: time.Since(began).Seconds(),
+	}
+	e := schemas.Event{Type: "verified", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Actor: orDefault(req.Actor, "client"),
+		Text: fmt.Sprintf("snapshot %s was read and compared: %d entries, %d bytes; restored in quarantine: %t", out.ID, out.Entries, out.LogicalBytes, restore), At: time.Now().UTC()}
+	if err := s.publish.Event(ctx, e); err != nil {
+		s.Log.Warn("event not published", "err", err)
+	}
+	return out, nil
+}
+
+// Expire removes a session because of the retention policy, if its record still is
+// as v says. Its host deletes the images.
+func (s *Server) Expire(ctx context.Context, v statekv.Versioned, reason string) error {
+	op, err := s.newOp(ctx, schemas.OpRemove)
+	if err != nil {
+		return err
+	}
+	req := schemas.Request{Actor: "janitor@" + string(s.Host)}
+	_, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRemove, Reason: reason, Set: schemas.Set{Op: op}})
+	if err != nil {
+		return err
+	}
+	e := schemas.Event{Type: "expired", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Text: reason, Actor: req.Actor, At: time.Now().UTC()}
+	return s.publish.Event(ctx, e)
+}
+
+// Reader reads the images of sessions; the worker of the same process does.
+type Reader interface {
+	// OpenImage opens a snapshot as a resume would.
+	OpenImage(ctx context.Context, r schemas.SessionRecord, head schemas.Head) (*image.Reader, error)
+	// TryImage restores a snapshot in quarantine and kills it before its first
+	// instruction.
+	TryImage(ctx context.Context, r schemas.SessionRecord, img *image.Reader) error
+}

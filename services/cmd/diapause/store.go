@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// storeWaits is how long looking after a store may take, if --timeout doesn't say.
+const storeWaits = time.Hour
+
+func storeCommands(c *client) []*cobra.Command {
+	store := &cobra.Command{Use: "store", Short: "Look after the object store of images"}
+	store.AddCommand(storeCheckCommand(c), storePruneCommand(c), storeStatsCommand(c))
+	return []*cobra.Command{store, verifyCommand(c)}
+}
+
+// patient asks with an hour's patience.
+func patient[T any](ctx context.Context, c *client, verb string, req schemas.Request) (out T, err error) {
+	if c.timeout == 0 {
+		c.timeout = storeWaits
+	}
+	err = c.call(ctx, verb, req, &out)
+	return out, err
+}
+
+func storeCheckCommand(c *client) *cobra.Command {
+	var o schemas.StoreRequest
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check that all that the sessions need is in the store, signed and whole", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, err := patient[schemas.StoreCheck](cmd.Context(), c, "store_check", schemas.Request{Store: &o})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(out)
+			} else {
+				printCheck(out)
+			}
+			if err == nil && len(out.Problems) > 0 {
+				return fmt.Errorf("%d problems; what to do: services/OPERATIONS.md", len(out.Problems))
+			}
+			return err
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&o.ReadData, "read-data", false, "read every pack and compare it with its digest")
+	fl.StringVar(&o.Subset, "read-data-subset", "", "read the N-th of T parts of the packs, e.g. 3/7")
+	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printCheck(out schemas.StoreCheck) {
+	fmt.Printf("%d lineages, %d snapshots, %d packs, %s read, %d problems\n", out.Lineages, out.Snapshots, out.Packs, size(out.ReadBytes), len(out.Problems))
+	for _, p := range out.Problems {
+		fmt.Println("  - " + p)
+	}
+	for _, l := range out.Unknown {
+		fmt.Println("  no record knows lineage " + l)
+	}
+	for _, name := range out.Foreign {
+		fmt.Println("  not ours: " + name)
+	}
+}
+
+func storePruneCommand(c *client) *cobra.Command {
+	var o schemas.StoreRequest
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "prune", Short: "Delete what the retention policy doesn't keep, and what nothing needs", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			out, err := patient[schemas.StorePrune](cmd.Context(), c, "store_prune", schemas.Request{Store: &o})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			return printPrune(out)
+		},
+	}
+	cmd.Flags().BoolVar(&o.DryRun, "dry-run", false, "only tell what would be done")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printPrune(out schemas.StorePrune) error {
+	did := "deleted"
+	if out.DryRun {
+		did = "would be deleted"
+	}
+	for _, s := range out.Snapshots {
+		fmt.Printf("snapshot %s of session %s of %s, %s: %s, %s\n", s.ID, s.Name, s.At.Format(time.RFC3339), size(s.StoredBytes), did, s.Reason)
+	}
+	for _, name := range out.Expired {
+		fmt.Printf("session %s: expired\n", name)
+	}
+	fmt.Printf("%d snapshots and %d unused objects of %s %s; %d more are marked for later\n", len(out.Snapshots), out.Deleted, size(out.DeletedBytes), did, out.Marked)
+	if len(out.Problems) == 0 {
+		return nil
+	}
+	for _, p := range out.Problems {
+		fmt.Println("  - " + p)
+	}
+	return errors.New("not everything could be looked at")
+}
+
+func storeStatsCommand(c *client) *cobra.Command {
+	return reading(c, "store_stats", "stats", "Show what the images of each session take", cobra.NoArgs, func(out schemas.StoreStats) {
+		table("SESSION\tSNAPSHOTS\tCAPTURED\tSTORED\tRATIO\tUNUSED\tLINEAGE", func(w *tabwriter.Writer) {
+			for _, s := range out.Sessions {
+				name, ratio := s.Name, "-"
+				if name == "" {
+					name = "(unknown)"
+				}
+				if s.StoredBytes > 0 {
+					ratio = fmt.Sprintf("%.1f", float64(s.LogicalBytes)/float64(s.StoredBytes))
+				}
+				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", name, s.Snapshots, size(s.LogicalBytes), size(s.StoredBytes), ratio, size(s.UnusedBytes), s.Lineage)
+			}
+		})
+		fmt.Printf("%s stored in all\n", size(out.StoredBytes))
+	})
+}
+
+func verifyCommand(c *client) *cobra.Command {
+	var asJSON bool
+	var o schemas.StoreRequest
+	cmd := &cobra.Command{
+		Use: "verify NAME [SNAPSHOT]", Short: "Read a snapshot from end to end and compare all of it", Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := schemas.Request{Name: args[0], Store: &o}
+			if len(args) == 2 {
+				req.Snapshot = args[1]
+			}
+			out, err := patient[schemas.Verified](cmd.Context(), c, "verify", req)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			restored := ""
+			if out.Restored {
+				restored = " and restored in quarantine"
+			}
+			fmt.Printf("snapshot %s of session %s is whole: %d entries, %s, %d packs, read%s in %.2f s\n", out.ID, out.Name, out.Entries, size(out.LogicalBytes), out.Packs, restored, out.Seconds)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&o.Restore, "restore", false, "also restore it in quarantine, and kill it before its first instruction")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}

@@ -1,0 +1,191 @@
+package janitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Options is what a janitor is made of.
+type Options struct {
+	Records *statekv.Store
+	Images  objectstore.Store
+	Publish stream.Publisher
+	// Known gives all keys that images may have been signed with, revoked ones
+	// too: what they wrote is deleted by the same rules.
+	Known image.Trusted
+	// Expire removes a session whose suspension is older than the policy allows,
+	// if it still is as v says.
+	Expire func(ctx context.Context, v statekv.Versioned, reason string) error
+	Policy Policy
+	// Every is how often the house is kept, Wait how long unused objects stay
+	// before they are marked, and again before they are deleted. An hour and a day if
+	// zero.
+	Every, Wait time.Duration
+	Actor       string
+	Log         *slog.Logger
+}
+
+// Janitor keeps house; Serve runs it.
+type Janitor struct {
+	Options
+	one sync.Mutex // run at a time
+}
+
+// New makes a janitor.
+func New(o Options) *Janitor {
+	if o.Every == 0 {
+		o.Every = time.Hour
+	}
+	if o.Wait == 0 {
+		o.Wait = day
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Janitor{Options: o}
+}
+
+// Serve keeps house at intervals until ctx ends. What fails is logged, and done by
+// a later run.
+func (j *Janitor) Serve(ctx context.Context) error {
+	t := time.NewTicker(j.Every)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.C:
+		}
+		out, err := j.Prune(ctx, false)
+		if err != nil && ctx.Err() == nil {
+			j.Log.Error("keeping house failed; it is tried again", "err", err)
+		}
+		for _, p := range out.Problems {
+			j.Log.Warn("keeping house", "problem", p)
+		}
+	}
+}
+
+// Prune keeps house once. With dryRun it only tells what it would do.
+func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, error) {
+	j.one.Lock()
+	defer j.one.Unlock()
+	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Problems: []string{}}
+	records, err := j.Records.All(ctx)
+	if err != nil {
+		return out, fmt.Errorf("keep house: %w", err)
+	}
+	j.expire(ctx, records, &out)
+	all, lineages, err := j.snapshots(ctx, records, &out)
+	if err != nil {
+		return out, err
+	}
+	for _, d := range Plan(all, j.Policy, time.Now()) {
+		if err := j.delete(ctx, d, &out); err != nil {
+			return out, err
+		}
+	}
+	for _, p := range lineages {
+		c, err := image.Collect(ctx, j.Images, p.Tenant, p.Lineage, image.CollectOptions{Trusted: j.Known, Wait: j.Wait, DryRun: dryRun})
+		if ctx.Err() != nil {
+			return out, ctx.Err()
+		}
+		if err != nil {
+			out.Problems = append(out.Problems, err.Error())
+		}
+		out.Marked, out.Deleted, out.DeletedBytes = out.Marked+len(c.Marked), out.Deleted+len(c.Deleted), out.DeletedBytes+c.Bytes
+	}
+	return out, nil
+}
+
+// expire removes the sessions that have been suspended for too long.
+func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, out *schemas.StorePrune) {
+	for _, v := range records {
+		if j.Policy.Expire <= 0 || v.State != schemas.Suspended || v.Op != nil || time.Since(v.Since) < j.Policy.Expire {
+			continue
+		}
+		if !out.DryRun {
+			err := j.Expire(ctx, v, fmt.Sprintf("expired: suspended for longer than %s", j.Policy.Expire))
+			if err != nil {
+				out.Problems = append(out.Problems, fmt.Sprintf("remove expired session %s: %v", v.Name(), err))
+				continue
+			}
+		}
+		out.Expired = append(out.Expired, v.Name().String())
+	}
+}
+
+// snapshots lists those of all sessions that there are. A session whose snapshots
+// can't all be read is left out: nothing of it goes.
+func (j *Janitor) snapshots(ctx context.Context, records []statekv.Versioned, out *schemas.StorePrune) (all []Snapshot, lineages []image.Place, err error) {
+	for _, v := range records {
+		if v.State == schemas.Deleted || v.Lineage == "" {
+			continue
+		}
+		lineages = append(lineages, image.Place{Tenant: v.Tenant, Lineage: v.Lineage})
+		list, err := image.List(ctx, j.Images, v.Tenant, v.Lineage, j.Known)
+		if err != nil {
+			return nil, nil, fmt.Errorf("keep house: session %s: %w", v.Name(), err)
+		}
+		for _, l := range list {
+			if l.Err != nil {
+				out.Problems = append(out.Problems, fmt.Sprintf("session %s: snapshot %s can't be read: %v", v.Name(), l.Head.Name, l.Err))
+				continue
+			}
+			all = append(all, Snapshot{
+				Session: v.Name(), UID: v.UID, Class: v.Class, Lineage: v.Lineage, Head: l.Head,
+				At: l.Header.Time, Bytes: l.Header.StoredBytes, Needed: needed(records, l.Head),
+			})
+		}
+	}
+	return all, lineages, nil
+}
+
+// needed reports whether a session goes on from a snapshot, or is about to.
+func needed(records []statekv.Versioned, head schemas.Head) bool {
+	for _, v := range records {
+		if v.State != schemas.Deleted && v.PointsAt(head) {
+			return true
+		}
+	}
+	return false
+}
+
+// delete deletes one snapshot, unless a session has come to need it.
+func (j *Janitor) delete(ctx context.Context, d Deletion, out *schemas.StorePrune) error {
+	if !out.DryRun {
+		unused := func(ctx context.Context) (bool, error) {
+			now, err := j.Records.All(ctx)
+			return err == nil && !needed(now, d.Head), err
+		}
+		err := image.DeleteSnapshot(ctx, j.Images, d.Session.Tenant, d.Lineage, d.Head.Name, j.Known, unused)
+		switch {
+		case errors.Is(err, image.ErrInUse):
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err != nil:
+			out.Problems = append(out.Problems, fmt.Sprintf("session %s: %v", d.Session, err))
+			return nil
+		}
+		e := schemas.Event{Type: "image_deleted", Tenant: d.Session.Tenant, Session: d.Session.Session, UID: d.UID,
+			Text: "snapshot " + image.SnapshotID(d.Head.Name) + " was deleted: " + d.Reason, Actor: j.Actor, At: time.Now().UTC()}
+		if err := j.Publish.Event(ctx, e); err != nil {
+			j.Log.Warn("event not published", "err", err)
+		}
+	}
+	out.Snapshots = append(out.Snapshots, schemas.PrunedSnapshot{
+		Name: d.Session.String(), ID: image.SnapshotID(d.Head.Name), At: d.At, StoredBytes: d.Bytes, Reason: d.Reason,
+	})
+	return nil
+}

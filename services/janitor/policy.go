@@ -1,0 +1,120 @@
+package janitor
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Policy is what is kept. A zero limit is none.
+type Policy struct {
+	Age      time.Duration            // older snapshots go
+	ClassAge map[string]time.Duration // of sessions of these classes, in its place
+	Count    int                      // of one session
+	Overall  int                      // of all sessions
+	Bytes    int64                    // that all snapshots together have added to the store
+	Largest  bool                     // the largest go first when there are too many bytes, else the oldest
+	// Expire removes sessions that have been suspended for so long, with the only
+	// image of them. None is removed if it is zero.
+	Expire time.Duration
+}
+
+// Default is the policy where none is set.
+func Default() Policy {
+	return Policy{
+		Age: 7 * day, ClassAge: map[string]time.Duration{"desktop": day},
+		Count: 10, Overall: 100, Bytes: 10 << 30,
+	}
+}
+
+const day = 24 * time.Hour
+
+// ParsePolicy reads changes of the default policy, separated by commas:
+// age=7d, age.CLASS=24h, count=10, overall=100, bytes=10G, first=oldest or largest,
+// expire=never or 30d; 0 is no limit.
+func ParsePolicy(text string) (Policy, error) {
+	p := Default()
+	for part := range strings.SplitSeq(text, ",") {
+		if part == "" {
+			continue
+		}
+		key, value, _ := strings.Cut(part, "=")
+		if err := p.set(strings.TrimSpace(key), strings.TrimSpace(value)); err != nil {
+			return Policy{}, fmt.Errorf("retention %q: %w", part, err)
+		}
+	}
+	return p, nil
+}
+
+func (p *Policy) set(key, value string) (err error) {
+	class, isClass := strings.CutPrefix(key, "age.")
+	switch {
+	case isClass && class != "":
+		p.ClassAge = maps.Clone(p.ClassAge)
+		p.ClassAge[class], err = duration(value)
+	case key == "age":
+		p.Age, err = duration(value)
+	case key == "count":
+		p.Count, err = number(value)
+	case key == "overall":
+		p.Overall, err = number(value)
+	case key == "bytes":
+		p.Bytes, err = bytes(value)
+	case key == "first" && slices.Contains([]string{"oldest", "largest"}, value):
+		p.Largest = value == "largest"
+	case key == "first":
+		return fmt.Errorf("want oldest or largest")
+	case key == "expire" && value == "never":
+		p.Expire = 0
+	case key == "expire":
+		p.Expire, err = duration(value)
+	default:
+		return fmt.Errorf("want age, age.CLASS, count, overall, bytes, first or expire")
+	}
+	return err
+}
+
+// duration reads Go's durations, and days.
+func duration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseFloat(days, 64)
+		if err != nil || n < 0 || n > 100_000 {
+			return 0, fmt.Errorf("%q is no number of days", s)
+		}
+		return time.Duration(n * float64(day)), nil
+	}
+	if s == "0" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q is no time: want for example 24h or 7d", s)
+	}
+	return d, nil
+}
+
+func number(s string) (int, error) {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, fmt.Errorf("%q is no number", s)
+	}
+	return n, nil
+}
+
+// bytes reads a number of bytes; K, M, G and T are powers of 1024.
+func bytes(s string) (int64, error) {
+	text, shift := s, 0
+	if s != "" {
+		if i := strings.IndexByte("KMGT", s[len(s)-1]); i >= 0 {
+			text, shift = s[:len(s)-1], 10*(i+1)
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > 1<<62>>shift {
+		return 0, fmt.Errorf("%q is no size: want for example 500M or 10G", s)
+	}
+	return n << shift, nil
+}

@@ -1,0 +1,111 @@
+package janitor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Snapshot is one that there is.
+type Snapshot struct {
+	Session schemas.Name
+	UID     schemas.UID
+	Class   string
+	Lineage string
+	Head    schemas.Head
+	At      time.Time
+	Bytes   int64 // that it has added to the store
+	Needed  bool  // a session's record points at it: it stays, whatever the policy
+}
+
+// Deletion is a snapshot that goes, and why.
+type Deletion struct {
+	Snapshot
+	Reason string
+}
+
+// Plan decides which snapshots go: first those that are too old, then, of each
+// session and of all, the oldest beyond the count, then as many as it takes to be
+// within the bytes. What is needed counts, and stays.
+func Plan(all []Snapshot, p Policy, now time.Time) []Deletion {
+	r := retention{gone: map[schemas.Head]bool{}}
+	oldest := slices.SortedFunc(slices.Values(all), byAge)
+	for _, s := range oldest {
+		age, ok := p.ClassAge[s.Class]
+		if !ok {
+			age = p.Age
+		}
+		if age > 0 && now.Sub(s.At) > age {
+			r.delete(s, fmt.Sprintf("older than %s", age))
+		}
+	}
+	r.count(oldest, p)
+	order := oldest
+	if p.Largest {
+		order = slices.Clone(oldest)
+		slices.SortStableFunc(order, func(a, b Snapshot) int { return cmp.Compare(b.Bytes, a.Bytes) })
+	}
+	r.bytes(order, p.Bytes)
+	return r.deletions
+}
+
+func byAge(a, b Snapshot) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Head.Name, b.Head.Name))
+}
+
+// retention is what was decided so far.
+type retention struct {
+	gone      map[schemas.Head]bool
+	deletions []Deletion
+}
+
+func (r *retention) delete(s Snapshot, reason string) bool {
+	if s.Needed || r.gone[s.Head] {
+		return false
+	}
+	r.gone[s.Head] = true
+	r.deletions = append(r.deletions, Deletion{s, reason})
+	return true
+}
+
+// count deletes the oldest beyond the counts of a session and of all.
+func (r *retention) count(oldest []Snapshot, p Policy) {
+	left, of := 0, map[schemas.Name]int{}
+	for _, s := range oldest {
+		if !r.gone[s.Head] {
+			left++
+			of[s.Session]++
+		}
+	}
+	for _, s := range oldest {
+		if n := of[s.Session]; p.Count > 0 && n > p.Count && r.delete(s, fmt.Sprintf("more than %d of the session", p.Count)) {
+			of[s.Session]--
+			left--
+		}
+	}
+	for _, s := range oldest {
+		if p.Overall > 0 && left > p.Overall && r.delete(s, fmt.Sprintf("more than %d in all", p.Overall)) {
+			left--
+		}
+	}
+}
+
+func (r *retention) bytes(order []Snapshot, limit int64) {
+	if limit == 0 {
+		return
+	}
+	var total int64
+	for _, s := range order {
+		if !r.gone[s.Head] {
+			total += s.Bytes
+		}
+	}
+	for _, s := range order {
+		if total > limit && r.delete(s, fmt.Sprintf("more than %d bytes in all", limit)) {
+			total -= s.Bytes
+		}
+	}
+}
