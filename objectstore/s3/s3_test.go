@@ -1,8 +1,16 @@
 package s3_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/pem"
 	"errors"
+	"io"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +163,39 @@ func TestServerIsAway(t *testing.T) {
 	}
 	if err := s.Put(t.Context(), "a", strings.NewReader("x"), 1); err != nil {
 		t.Errorf("put after it came back: %v", err)
+	}
+}
+
+// A server whose certificate only its own authority vouches for.
+func TestOwnCertificate(t *testing.T) {
+	srv := start(t, server.MinIO)
+	to := &url.URL{Scheme: "http", Host: srv.Address()}
+	front := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = to.Scheme, to.Host }})
+	t.Cleanup(front.Close)
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: front.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	address := "s3://" + server.Bucket + "/p?region=us-east-1&endpoint=" + front.URL
+	s := open(t, address+"&ca="+ca)
+	data := bytes.Repeat([]byte("content "), 1<<20)
+	if err := s.Put(t.Context(), "a", bytes.NewReader(data), int64(len(data))); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Get(t.Context(), "a", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || !bytes.Equal(got, data) {
+		t.Errorf("read %d bytes back, error %v", len(got), err)
+	}
+	o, err := s3.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s3.Open(t.Context(), o); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the authority: %v", err)
 	}
 }
 
