@@ -15,7 +15,7 @@ func suspends() int {
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		return 1000
 	}
-	return 100
+	return 60
 }
 
 // keptSnapshots is how many snapshots of a session retention keeps in a

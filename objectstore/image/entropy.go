@@ -28,13 +28,16 @@ func (c *entropyCoder) encode(raw, out []byte) []byte {
 	// Magic number; a single segment, its size in four bytes, no checksum.
 	out = append(out, 0x28, 0xb5, 0x2f, 0xfd, 0xa0)
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(raw)))
+	kind := kindOfPage(raw[:PageSize])
 	for len(raw) > 0 {
-		kind, size := kindOfPage(raw[:PageSize]), PageSize
-		for size < min(len(raw), maxBlock) && kindOfPage(raw[size:size+PageSize]) == kind {
-			size += PageSize
+		size, next := PageSize, kind
+		for ; size < len(raw); size += PageSize {
+			if next = kindOfPage(raw[size : size+PageSize]); next != kind || size == maxBlock {
+				break
+			}
 		}
 		out = c.block(out, raw[:size], kind, size == len(raw))
-		raw = raw[size:]
+		raw, kind = raw[size:], next
 	}
 	return out
 }

@@ -15,7 +15,7 @@
 //	up.json       where the running server is; only while it runs
 //	keys/         identity.txt (age, as age-keygen writes it) and
 //	              signing.key (Ed25519, PKCS #8 in PEM): back these up
-//	creds/ nats/ objects/   belong to other packages
+//	creds/ nats/ objects/ pages/   belong to other packages
 //
 // It never replaces a key that is gone, never changes a directory that it
 // refuses, and never looks into another's files.

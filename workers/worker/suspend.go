@@ -97,7 +97,7 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	}
 	img, err := image.Create(ctx, w.Images, image.WriteOptions{
 		Tenant: rec.Tenant, Session: rec.Session, UID: rec.UID, Lineage: rec.Lineage, Epoch: rec.Epoch, Seq: rec.Version,
-		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord),
+		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Budget: w.Budget, Dense: w.Dense,
 		Recipients: to.Recipients, KeyVersion: to.Version, KeyGeneration: to.Generation, FullSince: to.FullSince,
 		Signer: w.Signer, SignerName: w.Host, Trigger: rec.Op.Trigger, RunID: rec.Op.RunID, Description: rec.Op.Description,
 		Op: rec.Op.ID, Fingerprint: fp, Time: began,

@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -50,6 +51,10 @@ type Options struct {
 	// memory alone: after a restart it is read from the store, if Identities can, or
 	// the next image is a full one.
 	Pages string
+	// Budget bounds how far images are scattered over the packs of earlier ones, and
+	// Dense has first images made small rather than fast: see image.WriteOptions.
+	Budget image.Budget
+	Dense  bool
 
 	Log     *slog.Logger
 	Observe time.Duration // between two looks at each session; 1 s if zero
