@@ -44,6 +44,7 @@ vuln: ## govulncheck, where its database can be reached
 	$(GO) run $(GOVULNCHECK) $(MODULES:%=./%/...)
 
 bench: setup-test build ## suspend and resume by stage, beside what people use today
+	@e2e/setup/root.sh e2e/bench/install.sh
 	@e2e/setup/root.sh $(GO) run ./e2e/bench/cmd
 
 compat: setup-test build ## suspend and resume real programs, and write the table

@@ -7,6 +7,11 @@
 // gives Measurements, which Lines prints for benchstat and Table for people.
 // `make bench` (cmd) runs all sizes and writes RESULTS.md.
 //
+// Compare stores to one S3 server in three ways: by a session's suspend, by the
+// pipeline of tar, zstd and age, and by restic, first and after changes (compare.go);
+// meter.go measures the machine meanwhile, and Compared makes the document,
+// with the ratios that are aimed at.
+//
 // Every resume is checked: the memory has the digest that it had before. What
 // the check takes is in no figure.
 package bench

@@ -24,3 +24,4 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 "$(dirname "$0")/../compat/install.sh"
 "$(dirname "$0")/../../objectstore/storetest/server/install.sh"
+"$(dirname "$0")/../bench/install.sh"

@@ -3,9 +3,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -21,10 +23,12 @@ import (
 func main() {
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
-	out := flag.String("out", "", "file for the table (default e2e/bench/RESULTS.md)")
+	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
+	only := flag.String("only", "", "stages or comparison: measure nothing else")
+	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *sizes, *rounds, *out)
+	err := run(ctx, settings{sizes: *sizes, loads: *loads, rounds: *rounds, out: *out, only: *only})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -32,34 +36,89 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, sizes string, rounds int, out string) error {
-	var megabytes []int
-	for _, field := range strings.Split(sizes, ",") {
-		mb, err := strconv.Atoi(field)
-		if err != nil || mb < 1 {
-			return fmt.Errorf("-mb %q: want numbers with commas between", sizes)
-		}
-		megabytes = append(megabytes, mb)
+// settings are what the command line says.
+type settings struct {
+	sizes, loads string
+	rounds       int
+	out, only    string
+}
+
+func run(ctx context.Context, s settings) error {
+	if s.rounds < 1 {
+		return fmt.Errorf("-rounds %d: want 1 or more", s.rounds)
 	}
-	if rounds < 1 {
-		return fmt.Errorf("-rounds %d: want 1 or more", rounds)
-	}
-	fmt.Printf("goos: %s\ngoarch: %s\npkg: github.com/diapause/diapause/e2e/bench\n", runtime.GOOS, runtime.GOARCH)
-	load := local.Load()
-	all, err := bench.Run(ctx, megabytes, rounds, func(m bench.Measurement) error { return m.Line(os.Stdout) })
-	if err != nil {
-		return err
-	}
-	if out == "" {
+	if s.out == "" {
 		root, err := local.Root()
 		if err != nil {
 			return err
 		}
-		out = filepath.Join(root, "e2e", "bench", "RESULTS.md")
+		s.out = filepath.Join(root, "e2e", "bench")
 	}
-	if err := os.WriteFile(out, bench.Table(ctx, all, rounds, load), 0o644); err != nil {
-		return fmt.Errorf("write the table: %w", err)
+	fmt.Printf("goos: %s\ngoarch: %s\npkg: github.com/diapause/diapause/e2e/bench\n", runtime.GOOS, runtime.GOARCH)
+	if s.only != "comparison" {
+		if err := stages(ctx, s); err != nil {
+			return err
+		}
 	}
-	fmt.Fprintln(os.Stderr, "written:", out)
+	if s.only != "stages" {
+		return compare(ctx, s)
+	}
+	return nil
+}
+
+func stages(ctx context.Context, s settings) error {
+	sizes, err := megabytes("-mb", s.sizes)
+	if err != nil {
+		return err
+	}
+	load := local.Load()
+	all, err := bench.Run(ctx, sizes, s.rounds, func(m bench.Measurement) error { return m.Line(os.Stdout) })
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "RESULTS.md"), bench.Table(ctx, all, s.rounds, load))
+}
+
+func compare(ctx context.Context, s settings) error {
+	sizes, err := megabytes("-compare", s.loads)
+	if err != nil {
+		return err
+	}
+	var loads []bench.Load
+	for _, mb := range sizes {
+		loads = append(loads, bench.Load{MB: mb, Changes: []bench.Change{{Name: "1%", Nth: 99}, {Name: "10%", Nth: 10}}})
+	}
+	var all []bench.Cost
+	var raw bytes.Buffer
+	load := local.Load()
+	err = bench.Compare(ctx, loads, s.rounds, func(c bench.Cost) {
+		all = append(all, c)
+		_ = c.Line(io.MultiWriter(os.Stdout, &raw)) // a closed output is no reason to stop
+	})
+	if err != nil {
+		return err
+	}
+	if err := write(filepath.Join(s.out, "comparison.txt"), raw.Bytes()); err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "COMPARISON.md"), bench.Compared(ctx, all, s.rounds, load))
+}
+
+func megabytes(flag, text string) (all []int, err error) {
+	for _, field := range strings.Split(text, ",") {
+		mb, err := strconv.Atoi(field)
+		if err != nil || mb < 1 {
+			return nil, fmt.Errorf("%s %q: want numbers with commas between", flag, text)
+		}
+		all = append(all, mb)
+	}
+	return all, nil
+}
+
+func write(file string, text []byte) error {
+	if err := os.WriteFile(file, text, 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	fmt.Fprintln(os.Stderr, "written:", file)
 	return nil
 }

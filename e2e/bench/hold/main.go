@@ -2,7 +2,8 @@
 // digest:
 //
 //	hold keep MB SOCKET     fill MB megabytes and answer at SOCKET
-//	hold ask SOCKET VERB    ping, sum (the digest), touch (change a sixteenth)
+//	hold ask SOCKET VERB    ping, sum (the digest), touch (change a sixteenth), "touch N" (an Nth)
+//	hold changed MB N TIMES print the pages that the touch of that number has changed
 //
 // Half of the pages are text of the kind that programs hold, a quarter numbers
 // that resemble pointers, a quarter random. No page is like another.
@@ -19,19 +20,25 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-const page = 4096
+const (
+	page      = 4096
+	sixteenth = 16
+)
 
 func main() {
-	err := errors.New("usage: hold keep MB SOCKET | ask SOCKET VERB")
+	err := errors.New("usage: hold keep MB SOCKET | ask SOCKET VERB | changed MB N TIMES")
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == "keep":
 		err = keep(os.Args[2], os.Args[3])
 	case len(os.Args) == 4 && os.Args[1] == "ask":
 		err = ask(os.Args[2], os.Args[3])
+	case len(os.Args) == 5 && os.Args[1] == "changed":
+		err = changed(os.Args[2:])
 	}
 	if err != nil {
 		log.Fatal(err)
@@ -59,13 +66,17 @@ func keep(megabytes, socket string) error {
 		if err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}
-		verb := make([]byte, 5)
-		n, _ := io.ReadFull(conn, verb) // the client ends its side
-		switch string(verb[:n]) {
+		b, _ := io.ReadAll(io.LimitReader(conn, 32)) // the client ends its side
+		verb, of, _ := strings.Cut(string(b), " ")
+		switch verb {
 		case "sum":
 			fmt.Fprintf(conn, "%x\n", sha256.Sum256(memory))
 		case "touch":
-			for i := 0; i < len(memory)/page; i += 16 {
+			step := sixteenth
+			if n, err := strconv.Atoi(of); err == nil && n > 0 {
+				step = n
+			}
+			for i := 0; i < len(memory)/page; i += step {
 				fill(memory[i*page:(i+1)*page], i, touched)
 			}
 			touched++
@@ -75,6 +86,25 @@ func keep(megabytes, socket string) error {
 		}
 		conn.Close()
 	}
+}
+
+// changed prints pages as a touch has made them.
+func changed(args []string) error {
+	var n [3]int
+	for i, a := range args {
+		var err error
+		if n[i], err = strconv.Atoi(a); err != nil || n[i] < 1 {
+			return fmt.Errorf("changed: %q is no number", a)
+		}
+	}
+	b := make([]byte, page)
+	for i := 0; i < n[0]<<20/page; i += n[1] {
+		fill(b, i, uint64(n[2]))
+		if _, err := os.Stdout.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 var words = []string{"session", "request", "value", "/usr/lib/python3/dist-packages/", "self.", "None", "\"id\": ", "error: ", "true", "2026-", "user-", "GET /api/v1/"}

@@ -30,11 +30,17 @@ const startWait = time.Minute
 
 // Start brings a daemon up with a data directory of its own below dir.
 func Start(ctx context.Context, binary, dir string) (*Daemon, error) {
+	return StartWith(ctx, binary, dir, nil)
+}
+
+// StartWith is Start with further environment, and arguments of `up`.
+func StartWith(ctx context.Context, binary, dir string, environment []string, args ...string) (*Daemon, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sessions need root: run this with sudo")
 	}
 	d := &Daemon{binary: binary, data: filepath.Join(dir, "data"), ended: make(chan struct{})}
-	d.up = exec.Command(binary, "up", "--data", d.data, "--listen", "127.0.0.1:0")
+	d.up = exec.Command(binary, append([]string{"up", "--data", d.data, "--listen", "127.0.0.1:0"}, args...)...)
+	d.up.Env = append(os.Environ(), environment...)
 	d.up.Stdout, d.up.Stderr = &d.out, &d.out
 	// An interrupt of the run is for the run, which then stops the daemon.
 	d.up.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -65,6 +71,9 @@ func (d *Daemon) ready(ctx context.Context) error {
 	}
 	return nil
 }
+
+// PID is the daemon's process.
+func (d *Daemon) PID() int { return d.up.Process.Pid }
 
 // Output is what the daemon has printed.
 func (d *Daemon) Output() string { return d.out.String() }

@@ -1,0 +1,222 @@
+package recovery
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/e2e/stack"
+)
+
+const document = "../../objectstore/image/RECOVERY.md"
+
+// maxLines is how long the script may be, comments and empty lines aside.
+const maxLines = 50
+
+// What the sessions run: each has something that is nowhere but in memory,
+// and goes on to its end once GO is there.
+const (
+	counting = `
+secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); n=0; left=-1
+while [ $left != 0 ]; do
+	n=$((n+1)); echo "$n $secret" >>/tmp/count; echo "counted $n"
+	if [ $left -gt 0 ]; then left=$((left-1)); elif [ -e GO ]; then left=20; fi
+	sleep 0.02
+done
+echo "ended at $n $secret"`
+	holding = `
+import hashlib, os, time
+memory = os.urandom(64 << 20)
+was = hashlib.sha256(memory).hexdigest()
+open("/tmp/count", "w").write("1 kept\n")
+while not os.path.exists("GO"):
+    time.sleep(0.02)
+is_now = hashlib.sha256(memory).hexdigest()
+open("/tmp/count", "a").write("2 kept\n")
+print("ended at 2 kept" if was == is_now else f"was {was}, is {is_now}", flush=True)`
+)
+
+func TestRecovery(t *testing.T) {
+	f := newFixture(t)
+	for _, c := range []struct {
+		name  string
+		run   []string
+		least int // lines that it has counted before the suspend
+	}{
+		{"shell", []string{"--", "/bin/sh", "-c", counting}, 3},
+		{"terminal", []string{"--tty", "--", "/bin/sh", "-c", counting}, 3},
+		{"python", []string{"--", "/usr/bin/python3", "-c", holding}, 1},
+	} {
+		f.start(t, c.name, c.least, c.run)
+	}
+	lineages := f.stop(t)
+	for name, lineage := range lineages {
+		t.Run(name, func(t *testing.T) { f.recover(t, lineage) })
+	}
+}
+
+// fixture is a store whose images an identity opens that the host doesn't have.
+type fixture struct {
+	*stack.Stack
+	dir, script, identity string
+	goes                  string // the file that lets the programs end
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	dir, err := stack.Dir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	program, err := stack.Build(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{
+		Stack: stack.New(program, filepath.Join(dir, "data")), dir: dir, identity: filepath.Join(dir, "escrow"),
+		script: filepath.Join(dir, "recover.py"), goes: filepath.Join(dir, "go"),
+	}
+	if err := os.WriteFile(f.script, documented(t), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"age", "age-keygen"} {
+		if out, err := exec.Command("go", "build", "-o", filepath.Join(dir, "bin", tool), "filippo.io/age/cmd/"+tool).CombinedOutput(); err != nil {
+			t.Fatalf("build %s: %v\n%s", tool, err, out)
+		}
+	}
+	out, err := exec.Command(filepath.Join(dir, "bin", "age-keygen"), "-o", f.identity).CombinedOutput()
+	if err != nil {
+		t.Fatalf("make an identity: %v\n%s", err, out)
+	}
+	t.Cleanup(func() {
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := f.Up("--recipient", string(regexp.MustCompile(`age1\w+`).Find(out))); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// documented is the script of the document.
+func documented(t *testing.T) []byte {
+	t.Helper()
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(text)
+	if script == nil {
+		t.Fatalf("%s shows no script", document)
+	}
+	lines := 0
+	for line := range bytes.Lines(script[1]) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			lines++
+		}
+	}
+	if lines > maxLines {
+		t.Errorf("the script has %d lines, want %d at most", lines, maxLines)
+	}
+	return script[1]
+}
+
+// start starts a session, waits until it has counted, and suspends it.
+func (f *fixture) start(t *testing.T, name string, least int, run []string) {
+	t.Helper()
+	args := append([]string{"run", "--name", name, "--idle", "never", "--cwd", "/"}, run...)
+	args[len(args)-1] = strings.ReplaceAll(args[len(args)-1], "GO", f.goes)
+	if _, err := f.Must(args...); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if r := f.Do("exec", name, "--", "cat", "/tmp/count"); r.Code == 0 && strings.Count(r.Out, "\n") >= least {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("session %s doesn't count", name)
+		}
+	}
+	if _, err := f.Must("suspend", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stop ends the daemon, copies its store away, and lets the programs end once they
+// run again. It gives the copies of the lineages by session.
+func (f *fixture) stop(t *testing.T) map[string]string {
+	t.Helper()
+	lineages := map[string]string{}
+	for _, name := range []string{"shell", "terminal", "python"} {
+		v, err := f.View(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lineages[name] = filepath.Join(f.dir, "copy", "default", string(v.UID))
+	}
+	if _, err := f.Must("down"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(filepath.Join(f.dir, "copy"), os.DirFS(filepath.Join(f.Data, "objects"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(f.goes, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return lineages
+}
+
+// recover brings one session back, as the document says, and has it run to its
+// end.
+func (f *fixture) recover(t *testing.T, lineage string) {
+	work, err := os.MkdirTemp("/dev/shm", "diapause-recovered-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(work) })
+	snaps, err := os.ReadDir(filepath.Join(lineage, "snaps"))
+	if err != nil || len(snaps) != 1 {
+		t.Fatalf("snapshots %v, error %v, want one", snaps, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+		"/usr/bin/python3", f.script, lineage, snaps[0].Name(), f.identity, work, "/", local.Criu())
+	cmd.Env = []string{"PATH=" + filepath.Join(f.dir, "bin") + ":/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	count, err := os.ReadFile(filepath.Join(work, "upper", "tmp", "count"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := ""
+	lines := strings.Split(strings.TrimSpace(string(count)), "\n")
+	for i, line := range lines {
+		n, rest, _ := strings.Cut(line, " ")
+		if secret == "" {
+			secret = rest
+		}
+		if n != fmt.Sprint(i+1) || rest != secret || secret == "" {
+			t.Fatalf("line %d is %q, the secret %q; all:\n%s", i+1, line, secret, count)
+		}
+	}
+	if want := fmt.Sprintf("ended at %d %s", len(lines), secret); !strings.Contains(string(out), want) {
+		t.Errorf("it printed, without %q:\n%s", want, out)
+	}
+}
