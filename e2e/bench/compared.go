@@ -22,7 +22,9 @@ comparison.txt beside this.
 - at: %s; load average before the run: %s
 
 All store to the same MinIO on this machine. A process holds memory of which half is text, a
-quarter numbers that resemble pointers, a quarter random: it stands in for real programs.
+quarter numbers that resemble pointers, a quarter random: it stands in for real programs, no
+browser was measured. What changes is spread evenly over it, single pages far apart, which
+is hard on tools whose chunks are larger.
 The ways are ` + "`diapause suspend`" + `; ` + "`criu dump`, then `tar | zstd -1 -T2 | age -r`" + ` into one
 object, stored as it comes; and ` + "`criu dump`, then `restic backup`" + ` of the images.
 

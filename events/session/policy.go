@@ -26,10 +26,11 @@ var graces = map[string]time.Duration{
 	"terminal":   5 * time.Minute,
 	"automation": 30 * time.Second,
 	"slack":      30 * time.Second,
+	"desktop":    5 * time.Minute,
 }
 
 // Classes lists the names of the classes.
-func Classes() []string { return []string{"web", "terminal", "automation", "slack"} }
+func Classes() []string { return []string{"web", "terminal", "automation", "slack", "desktop"} }
 
 // PolicyFor gives the policy of a class with a session's own rule on top; ok is
 // false if there is no such class.

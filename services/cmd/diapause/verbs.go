@@ -57,7 +57,7 @@ func runCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
-	fl.StringVar(&f.class, "class", "", "web, terminal, automation or slack (default web, terminal with --tty)")
+	fl.StringVar(&f.class, "class", "", "web, terminal, automation, slack or desktop (default web, terminal with --tty)")
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar(&f.by, "by", "person", "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
