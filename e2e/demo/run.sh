@@ -38,7 +38,7 @@ until grep -q '^ready' "$scratch/up.log"; do
 	sleep 0.05
 done
 cat "$scratch/up.log"
-port=$(sed -nE 's/.*nats:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' "$scratch/up.log" | head -1)
+port=$(sed -nE 's/.*nats:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' "$scratch/up.log" | sed -n 1p)
 
 say "A program that counts, with 200 MB of memory and some secrets"
 cp e2e/demo/counter.py "$scratch/counter.py"
@@ -48,7 +48,7 @@ until [ "$(field rss_bytes)" -gt 200000000 ] 2>/dev/null; do sleep 0.2; done
 
 say "Nobody uses it: the idle clock runs"
 while [ "$(field state)" = running ]; do
-	"$bin" explain demo | head -1
+	"$bin" explain demo | sed -n 1p
 	sleep 1
 done
 until [ "$(field state)" = suspended ] && [ -z "$(field op)" ]; do sleep 0.1; done
@@ -58,7 +58,7 @@ say "Suspended: no process, no memory, an encrypted image"
 "$bin" history demo | grep -E 'suspend|reaped'
 "$bin" ls
 [ "$(field rss_bytes)" = 0 ] || fail "it still holds memory"
-(cd "$DIAPAUSE_DATA/objects" && find . -type f -printf '%10s  %P\n' | head -8)
+(cd "$DIAPAUSE_DATA/objects" && find . -type f -printf '%10s  %P\n' | sed -n 1,8p)
 grep -rqa "asked to run" "$DIAPAUSE_DATA/nats" || fail "the search for secrets can't find anything at all"
 for kind in memory file env output; do
 	if grep -rqa "$kind-secret-$secret" "$DIAPAUSE_DATA"; then fail "its $kind can be read below $DIAPAUSE_DATA"; fi
@@ -77,7 +77,7 @@ until [ "$(field state)" = running ]; do sleep 0.05; done
 
 say "And it goes on with the next number"
 number=${before#count }
-until "$bin" logs demo | grep -qx "count $((number + 1))"; do sleep 0.1; done
+until "$bin" logs demo | grep -x "count $((number + 1))" >/dev/null; do sleep 0.1; done
 "$bin" logs demo | grep -E -A2 "^count $number\$"
 "$bin" audit --verify
 
