@@ -64,12 +64,15 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		return rec, err
 	}
 	w.progress(rec.SessionRecord, began, "verify", 0)
+	var size int64
+	defer func() { giveBack(size) }() // after all of it is closed
 	img, err := w.openImage(ctx, rec.SessionRecord, *rec.Op.Source)
 	if err != nil {
 		return rec, err
 	}
 	defer img.Close()
 	header := img.Header()
+	size = header.LogicalBytes
 	opened := time.Since(began)
 	w.progress(rec.SessionRecord, began, "restore", header.LogicalBytes)
 	boot := driver.Boot(rec.Op.Boot)

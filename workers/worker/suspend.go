@@ -43,6 +43,7 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 		}
 	}
 	var img taken
+	defer func() { giveBack(img.sizes.Logical) }()
 	err = w.guarded(ctx, rec, func(ctx context.Context) error {
 		img, err = w.writeImage(ctx, rec, d)
 		return err
