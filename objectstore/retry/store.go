@@ -88,7 +88,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
-	src := &source{Reader: r}
+	src := &source{Reader: r, Seeker: seeker}
 	unsure := false // whether an earlier try may have written it
 	err = s.try(ctx, func() error {
 		if _, err := seeker.Seek(start, io.SeekStart); err != nil {
@@ -116,6 +116,7 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 // source remembers that it failed: that isn't the store's fault.
 type source struct {
 	io.Reader
+	io.Seeker
 	err error
 }
 

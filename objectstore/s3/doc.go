@@ -7,7 +7,8 @@
 // last byte is sent, errors.go says in the port's words what the server said.
 //
 // An object goes up in one PUT, however large (S3 takes up to 5 GiB), streamed,
-// with a CRC-32C that the server compares: nothing is held in memory, nothing
+// with a checksum that the server compares (a CRC-32C in front of what can be read
+// twice, else the signature of each chunk): nothing is held in memory, nothing
 // unfinished stays behind, and the one request can carry a condition. Where the
 // server honours If-None-Match, which is tried out with racing writers each time
 // the store is opened, of several writers of one name exactly one succeeds. Where it
