@@ -33,6 +33,7 @@ type packer struct {
 	key       hashKey
 	cuts      cuts
 	dense     bool // all pages are searched for repeats
+	cores     cores
 
 	group  *errgroup.Group
 	ctx    context.Context // ends with the first failure
@@ -176,7 +177,7 @@ func (p *packer) compressor() error {
 				return nil
 			}
 			begin := time.Now()
-			if p.dense || len(p.bufs) == 0 || p.repetitive(job) {
+			if p.dense || len(p.bufs) == 0 && p.cores.spare() || p.repetitive(job) {
 				job.out = p.zstd.EncodeAll(job.raw, job.out[:0])
 			} else {
 				job.out = fast.encode(job.raw, job.out[:0])
@@ -191,8 +192,7 @@ func (p *packer) compressor() error {
 
 // A search for repeats is as fast as anything where it finds long ones. Where it
 // doesn't, it takes most of the time of an image, so for those frames it is
-// left out as long as the cores are what everything waits for, and not the
-// store.
+// left out unless everything waits for the store while cores have nothing to do.
 const (
 	sampleSize  = 16 << 10 // bytes at two places of a frame
 	sampleRatio = 3        // what they must shrink to, one in so many

@@ -89,30 +89,6 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	return dump, errors.Join(err, finish(conn, err == nil))
 }
 
-// awaitDump returns when all is dumped. Until then it adds to the image what
-// criu streams.
-func awaitDump(ctx context.Context, conn *control.Conn, sink driver.Sink) (*shim.Dump, taken, error) {
-	for {
-		var m shim.Message
-		files, err := conn.Receive(&m)
-		switch {
-		case err != nil:
-			return nil, taken{}, fmt.Errorf("%w: the session's shim ended (%v)", driver.ErrNotHere, err)
-		case m.Failure != nil:
-			return nil, taken{}, m.Failure.Err()
-		case m.Phase == shim.PhasePages && len(files) == 1:
-			if err := addStream(ctx, sink, m.Name, files[0]); err != nil {
-				return nil, taken{}, errors.Join(err, giveUp(conn))
-			}
-		case m.Phase == shim.PhaseDumped && len(files) == 3 && m.Dump != nil:
-			return m.Dump, taken{files[0], files[1], files[2]}, nil
-		default:
-			closeAll(files)
-			return nil, taken{}, fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseDumped)
-		}
-	}
-}
-
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()

@@ -43,24 +43,17 @@ func waitable(f *os.File) (*os.File, error) {
 	return os.NewFile(uintptr(fd), "criu's pipe"), nil
 }
 
-// addStream adds one of criu's images while criu writes it. If it fails the
-// pipe is broken, and criu fails too.
-func addStream(ctx context.Context, sink driver.Sink, name string, f *os.File) error {
-	pipe, err := waitable(f)
-	if err != nil {
-		return err
-	}
-	defer pipe.Close()
-	stop := context.AfterFunc(ctx, func() { _ = pipe.SetReadDeadline(time.Now()) })
-	defer stop()
+// addStream adds one of criu's images while criu writes it.
+func addStream(ctx context.Context, sink driver.Sink, name string, r io.Reader) error {
 	e := image.Entry{Name: path.Join(partCriu, name), Type: image.TypeFile, Mode: 0o600, Size: -1}
-	if err := sink.Add(e, pipe); err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			err = context.Cause(ctx)
-		}
-		return fmt.Errorf("add what criu dumps to the image: %w", err)
+	err := sink.Add(e, r)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errSpoolClosed) {
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("add what criu dumps to the image: %w", err)
 }
 
 // large lists criu's images that a source can hand out while criu restores, and
@@ -91,7 +84,7 @@ func (d *Driver) streamed(ctx context.Context, uid schemas.UID, source driver.So
 	}
 	// In memory it is there twice before criu has ended, as a stream once.
 	others, release := d.promises.take(2 * size)
-	if way, _, _ := shim.Plan(d.options.Way, 2*size, free-others); way == driver.WayMemory {
+	if way, _, _ := shim.Plan(d.options.Way, 2*size, free-others); way != driver.WayStream {
 		return nil, release, nil
 	}
 	release()

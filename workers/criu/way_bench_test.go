@@ -33,7 +33,7 @@ import (
 // besides the session itself: nothing else should go on on it.
 func BenchmarkWays(b *testing.B) {
 	for _, mib := range []int{64, 512, 2048} {
-		for _, way := range []driver.Way{driver.WayMemory, driver.WayStream} {
+		for _, way := range []driver.Way{driver.WayMemory, driver.WayBuffered, driver.WayStream} {
 			b.Run(fmt.Sprintf("%dMiB/%s", mib, way), func(b *testing.B) { benchWay(b, mib, way) })
 		}
 	}

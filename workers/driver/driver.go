@@ -207,20 +207,23 @@ type Way string
 
 // The ways. An image in memory makes the dump itself shortest, and takes as much
 // memory as the session. A stream takes none, and makes the dump as slow as
-// the sink.
+// the sink. Buffered, the stream runs ahead of the sink through what memory there
+// is: the dump is nearly as short as in memory, and most of the image is stored
+// when it is over. A restore knows the first two alone.
 const (
-	WayAuto   Way = "auto" // memory if there is room, else stream
-	WayMemory Way = "memory"
-	WayStream Way = "stream"
+	WayAuto     Way = "auto" // buffered if there is room, in memory what is small, else stream
+	WayMemory   Way = "memory"
+	WayBuffered Way = "buffered"
+	WayStream   Way = "stream"
 )
 
 // ParseWay reads what a person wrote.
 func ParseWay(s string) (Way, error) {
 	switch w := Way(s); w {
-	case WayAuto, WayMemory, WayStream:
+	case WayAuto, WayMemory, WayBuffered, WayStream:
 		return w, nil
 	}
-	return "", fmt.Errorf("%q is none of auto, memory, stream", s)
+	return "", fmt.Errorf("%q is none of auto, memory, buffered, stream", s)
 }
 
 // Observation is what a session does now.

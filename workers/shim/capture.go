@@ -58,6 +58,9 @@ func (s *session) capture(ctx context.Context, worker *control.Conn, o Order) (d
 	if dump.Way, limit, dump.WhyWay, err = s.way(o); err != nil {
 		return nil, err
 	}
+	if dump.Way == driver.WayBuffered {
+		dump.ahead, limit = limit, 0
+	}
 	dump.limited = limit > 0
 	if err := s.freeze(ctx, dump); err != nil {
 		return nil, err
@@ -230,8 +233,8 @@ func (s *session) runDump(worker *control.Conn, o rpc.Options, d *Dump, dumped f
 	for i := 1; ; i++ {
 		var passed int64
 		var err error
-		if d.Way == driver.WayStream {
-			passed, err = s.dumpStreamed(worker, o, dumped)
+		if d.Way != driver.WayMemory {
+			passed, err = s.dumpStreamed(worker, o, d.ahead, dumped)
 		} else {
 			err = s.dumpToMemory(o, dumped)
 		}

@@ -74,6 +74,7 @@ const (
 type Message struct {
 	Phase    string              `json:"phase,omitempty"`
 	Name     string              `json:"name,omitempty"` // of one of criu's images
+	Room     int64               `json:"room,omitempty"` // bytes of memory that may hold what waits of criu's images
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`
@@ -89,11 +90,12 @@ type Dump struct {
 	DumpTook   time.Duration `json:"dump_took"`
 	Warnings   []string      `json:"warnings,omitempty"`
 	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
-	Way        driver.Way    `json:"way"`             // memory or stream
+	Way        driver.Way    `json:"way"`             // memory, buffered or stream
 	WhyWay     string        `json:"why_way"`         // one sentence
 	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
 
-	limited bool // the image's memory is bounded, and there is another way
+	limited bool  // the image's memory is bounded, and there is another way
+	ahead   int64 // how far a stream may run ahead of who stores it, in bytes
 }
 
 // Answer is the worker's: go on, or undo. For a restore from a stream it lists

@@ -39,6 +39,7 @@ type images struct {
 	dir    string
 	worker *control.Conn
 	served []string // of a restore: what the worker has
+	ahead  int64    // of a dump: what may wait with the worker, in bytes
 
 	passed atomic.Int64 // pipes that went to the worker
 	left   atomic.Int64 // of smallLimit
@@ -67,7 +68,7 @@ func (i *images) Has(name string) bool {
 func (i *images) pass(name string, end *os.File) error {
 	defer end.Close()
 	i.passed.Add(1)
-	if err := i.worker.Send(Message{Phase: PhasePages, Name: name}, end); err != nil {
+	if err := i.worker.Send(Message{Phase: PhasePages, Name: name, Room: i.ahead}, end); err != nil {
 		return fmt.Errorf("the worker is gone: %w", err)
 	}
 	return nil
@@ -199,8 +200,9 @@ func (s *stream) close() error {
 
 // dumpStreamed runs criu with its images going to the worker. passed says how
 // many have, whatever came after.
-func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, dumped func() error) (passed int64, err error) {
+func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
 	of := newImages(s.place.images(), worker)
+	of.ahead = ahead
 	st, err := openStream(s.place.images(), streamer.CaptureSocket, of, captured{of})
 	if err != nil {
 		return 0, err

@@ -19,20 +19,29 @@ import (
 // writer, and for what the machine does meanwhile.
 const margin = 256 << 20
 
-// Plan decides the way of an image: the one that is forced, or memory where need
-// bytes fit into free and leave a margin. limit is how much the image may take
-// in memory, 0 for no limit of its own; why is for a person.
+// small is below what a stream gains nothing, in bytes.
+const small = 64 << 20
+
+// Plan decides the way of an image: the one that is forced; else, where need bytes
+// fit into free and leave a margin, memory for a small one and a buffer for
+// others. limit is how much the image may take in memory, 0 for no limit of its
+// own; why is for a person.
 func Plan(forced driver.Way, need, free int64) (way driver.Way, limit int64, why string) {
+	room := max(free-margin, 0)
 	switch forced {
 	case driver.WayMemory, driver.WayStream:
 		return forced, 0, "it was chosen by hand"
+	case driver.WayBuffered:
+		return forced, room, "it was chosen by hand"
 	case "":
 		return driver.WayMemory, 0, "the worker is of a version that knows no other way"
 	}
-	room := max(free-margin, 0)
 	told := fmt.Sprintf("the image takes up to %d MiB, %d MiB are free and %d of them are kept so", need>>20, free>>20, int64(margin)>>20)
 	if need > room {
 		return driver.WayStream, 0, "there is no room for it in memory: " + told
+	}
+	if need > small {
+		return driver.WayBuffered, room, "there is room in memory for what isn't stored yet: " + told
 	}
 	return driver.WayMemory, room, "there is room for it in memory: " + told
 }

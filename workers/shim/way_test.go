@@ -16,13 +16,16 @@ func TestPlan(t *testing.T) {
 		want       driver.Way
 		limit      int64
 	}{
-		{"room for ten", driver.WayAuto, gib, 10 * gib, driver.WayMemory, 10*gib - margin},
-		{"room for it and the margin, just so", driver.WayAuto, gib, gib + margin, driver.WayMemory, gib},
+		{"room for ten", driver.WayAuto, gib, 10 * gib, driver.WayBuffered, 10*gib - margin},
+		{"small, and room for it", driver.WayAuto, small, 10 * gib, driver.WayMemory, 10*gib - margin},
+		{"small, and no room", driver.WayAuto, small, small, driver.WayStream, 0},
+		{"room for it and the margin, just so", driver.WayAuto, gib, gib + margin, driver.WayBuffered, gib},
 		{"the margin is touched", driver.WayAuto, gib, gib + margin - 1, driver.WayStream, 0},
 		{"no room", driver.WayAuto, gib, 10 << 20, driver.WayStream, 0},
 		{"less than no room", driver.WayAuto, gib, -5, driver.WayStream, 0},
-		{"nobody knows a limit", driver.WayAuto, gib, math.MaxInt64, driver.WayMemory, math.MaxInt64 - margin},
+		{"nobody knows a limit", driver.WayAuto, gib, math.MaxInt64, driver.WayBuffered, math.MaxInt64 - margin},
 		{"by hand, without room", driver.WayMemory, gib, 0, driver.WayMemory, 0},
+		{"buffered by hand", driver.WayBuffered, gib, 2 * margin, driver.WayBuffered, margin},
 		{"by hand, with room", driver.WayStream, gib, 10 * gib, driver.WayStream, 0},
 		{"an older worker, without room", "", gib, 0, driver.WayMemory, 0},
 	} {

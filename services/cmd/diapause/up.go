@@ -81,7 +81,7 @@ func upCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.suspender, "suspend-only", false, "write images for the --recipient alone: this host's own key opens none")
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
-	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, as a stream, or auto: in memory if there is room")
+	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, buffered, as a stream, or auto: buffered or in memory if there is room")
 	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
