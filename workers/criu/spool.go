@@ -270,6 +270,8 @@ func (in *incoming) done(ok bool) (held int64, err error) {
 			x.drop()
 		}
 	}
+	in.spool.mu.Lock()
+	defer in.spool.mu.Unlock()
 	return in.spool.most, err
 }
 

@@ -57,6 +57,12 @@ func stream(t *testing.T, in *incoming, room int64, images [][]byte) []error {
 	return errs
 }
 
+func left(s *spool) (held int64, free int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.held, len(s.free)
+}
+
 // What comes out is what went in, with all the room and with none, and nothing of it
 // is left in memory. Small images behind large ones don't take the room that these
 // need to end.
@@ -89,8 +95,8 @@ func TestSpool(t *testing.T) {
 		if most := max(room, fewPieces*pieceSize); held > most {
 			t.Errorf("room for %d bytes: %d were held", room, held)
 		}
-		if in.spool.held != 0 || len(in.spool.free) != 0 {
-			t.Errorf("room for %d bytes: %d are still held, %d pieces are kept", room, in.spool.held, len(in.spool.free))
+		if held, free := left(in.spool); held != 0 || free != 0 {
+			t.Errorf("room for %d bytes: %d are still held, %d pieces are kept", room, held, free)
 		}
 	}
 }
@@ -109,7 +115,7 @@ func TestSpoolOfAFailedImage(t *testing.T) {
 	if _, err := in.done(false); !errors.Is(err, failed) {
 		t.Errorf("error %v, want the sink's", err)
 	}
-	if in.spool.held != 0 || len(in.spool.free) != 0 {
-		t.Errorf("%d bytes are still held, %d pieces are kept", in.spool.held, len(in.spool.free))
+	if held, free := left(in.spool); held != 0 || free != 0 {
+		t.Errorf("%d bytes are still held, %d pieces are kept", held, free)
 	}
 }
