@@ -55,8 +55,8 @@ type ImageHeader struct {
 
 // ImageObject is the size and digest of something stored.
 type ImageObject struct {
-	Size   int64  `json:"size"`   // bytes
-	SHA256 string `json:"sha256"` // lower-case hex, over the bytes as stored
+	Size   int64  `json:"size"`             // bytes
+	SHA256 string `json:"sha256,omitempty"` // lower-case hex, over the bytes as stored
 }
 
 // ImagePack names one pack of encrypted pages and the ids of its pages.
@@ -64,6 +64,10 @@ type ImagePack struct {
 	Name string `json:"name"` // 32 hex digits; the object is "<tenant>/<lineage>/packs/<name>.age"
 	KID  string `json:"kid"`  // the lineage key that it is encrypted to
 	ImageObject
+	// Spans is a pack's digest in the place of SHA256, which only images of the first
+	// weeks have: SHA-256, in lower-case hex, over a line for each MiB of the pack as
+	// stored, that MiB's BLAKE3 in lower-case hex.
+	Spans string      `json:"spans_sha256,omitempty"`
 	Pages int64       `json:"pages"` // 4 KiB pages that it holds
 	IDs   ImageObject `json:"ids"`   // the object "<tenant>/<lineage>/packs/<name>.ids.age"
 }

@@ -4,7 +4,7 @@
 set -euo pipefail
 declare -A needs=(
 	[gcc]=gcc [as]=binutils [zstd]=zstd [ps]=procps [ip]=iproute2 [perl]=perl [/usr/bin/python3]=python3
-	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar
+	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum
 )
 missing=()
 for program in "${!needs[@]}"; do

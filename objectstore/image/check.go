@@ -231,11 +231,33 @@ func comparePack(ctx context.Context, store objectstore.Store, name string, p sc
 		return 0, false, err
 	}
 	defer body.Close()
-	sum := sha256.New()
 	// One byte more than there may be tells of an object that grew.
-	n, err = io.CopyBuffer(sum, io.LimitReader(body, p.Size+1), make([]byte, spanSize))
+	n, sum, err := digestAs(p, io.LimitReader(body, p.Size+1))
 	if err != nil {
 		return n, false, fmt.Errorf("read %s: %w", name, err)
 	}
-	return n, n == p.Size && hex.EncodeToString(sum.Sum(nil)) == p.SHA256, nil
+	return n, n == p.Size && sum == digested(p).SHA256, nil
+}
+
+// digestAs reads a pack to its end and makes the digest that its reference has.
+func digestAs(p schemas.ImagePack, pack io.Reader) (n int64, sum string, err error) {
+	span := make([]byte, spanSize)
+	if p.SHA256 != "" {
+		whole := sha256.New()
+		n, err = io.CopyBuffer(whole, pack, span)
+		return n, hex.EncodeToString(whole.Sum(nil)), err
+	}
+	var spans []string
+	for {
+		m, err := io.ReadFull(pack, span)
+		if n += int64(m); m > 0 {
+			spans = append(spans, spanDigest(span[:m]))
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return n, spansDigest(spans), nil
+		}
+		if err != nil {
+			return n, "", err
+		}
+	}
 }

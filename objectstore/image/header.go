@@ -142,7 +142,7 @@ func checkPacks(packs []schemas.ImagePack) error {
 		if p.Pages <= 0 || p.Pages > maxPackPages {
 			return fmt.Errorf("pack %s: %d pages, want 1 to %d", p.Name, p.Pages, maxPackPages)
 		}
-		if err := errors.Join(checkObject("pack "+p.Name, p.ImageObject), checkObject("ids of pack "+p.Name, p.IDs)); err != nil {
+		if err := errors.Join(checkObject("pack "+p.Name, digested(p)), checkObject("ids of pack "+p.Name, p.IDs)); err != nil {
 			return err
 		}
 	}
@@ -157,6 +157,14 @@ func checkObject(what string, o schemas.ImageObject) error {
 		return fmt.Errorf("%s: invalid size %d or digest %.70q", what, o.Size, o.SHA256)
 	}
 	return nil
+}
+
+// digested gives the pack's object with whichever digest it has.
+func digested(p schemas.ImagePack) schemas.ImageObject {
+	if p.SHA256 == "" {
+		return schemas.ImageObject{Size: p.Size, SHA256: p.Spans}
+	}
+	return p.ImageObject
 }
 
 func hexDigest(data []byte) string {

@@ -108,6 +108,7 @@ func TestHeaderRefused(t *testing.T) {
 		"pack kid":    func(h *schemas.ImageHeader) { h.Packs[0].KID = "../x" },
 		"pack size":   func(h *schemas.ImageHeader) { h.Packs[0].Size = 1 << 50 },
 		"pack sum":    func(h *schemas.ImageHeader) { h.Packs[0].SHA256 = "" },
+		"pack spans":  func(h *schemas.ImageHeader) { h.Packs[0].SHA256, h.Packs[0].Spans = "", "zz" },
 		"pack pages":  func(h *schemas.ImageHeader) { h.Packs[0].Pages = 0 },
 		"ids":         func(h *schemas.ImageHeader) { h.Packs[0].IDs.Size = 0 },
 		"description": func(h *schemas.ImageHeader) { h.Description = strings.Repeat("x", maxHeader) },

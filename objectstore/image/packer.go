@@ -307,12 +307,13 @@ func (p *packer) seal(pack *packOut) error {
 		return fmt.Errorf("encrypt pack: %w", err)
 	}
 	data := pack.buf.Bytes()
-	pack.ImageObject = objectOf(data)
+	pack.Size = int64(len(data))
 	for len(data) > 0 {
 		n := min(len(data), spanSize)
 		pack.index.Spans = append(pack.index.Spans, spanDigest(data[:n]))
 		data = data[n:]
 	}
+	pack.ImagePack.Spans = spansDigest(pack.index.Spans)
 	p.encrypt.Add(int64(time.Since(begin)))
 	return nil
 }

@@ -72,6 +72,16 @@ func spanDigest(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// spansDigest is what a whole pack is recognised by: every byte of it is hashed once,
+// for both.
+func spansDigest(spans []string) string {
+	var lines []byte
+	for _, s := range spans {
+		lines = append(append(lines, s...), '\n')
+	}
+	return hexDigest(lines)
+}
+
 var zeroPage [PageSize]byte
 
 func isZero(page []byte) bool { return bytes.Equal(page, zeroPage[:len(page)]) }

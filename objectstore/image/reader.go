@@ -94,6 +94,11 @@ func (r *Reader) open(o ReadOptions) error {
 	if r.index, err = unsealIndex(sealed, r.header.Packs, id); err != nil {
 		return fmt.Errorf("index of %s: %w", r.head.Name, err)
 	}
+	for i, p := range r.header.Packs {
+		if p.Spans != "" && spansDigest(r.index.packs[i].Spans) != p.Spans {
+			return fmt.Errorf("%w: header and index of %s don't agree about pack %s", ErrCorrupt, r.head.Name, p.Name)
+		}
+	}
 	r.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(maxFrame*PageSize))
 	if err != nil {
 		return fmt.Errorf("start decompression: %w", err)
@@ -218,7 +223,7 @@ func (r *Reader) Verify(ctx context.Context) error {
 }
 
 func (r *Reader) verifyPack(ctx context.Context, p *packReader) error {
-	_, err := fetchObject(ctx, r.store, p.name, 0, p.ref.ImageObject)
+	err := r.checkPack(ctx, p)
 	_, idsErr := fetchObject(ctx, r.store, r.place.ids(p.ref.Name), 0, p.ref.IDs)
 	return errors.Join(err, idsErr)
 }
