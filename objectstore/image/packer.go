@@ -194,8 +194,8 @@ func (p *packer) compressor() error {
 // doesn't, it takes most of the time of an image, so for those frames it is
 // left out unless everything waits for the store while cores have nothing to do.
 const (
-	sampleSize  = 16 << 10 // bytes at two places of a frame
-	sampleRatio = 3        // what they must shrink to, one in so many
+	sampleSize  = 8 << 10 // bytes at two places of a frame
+	sampleRatio = 3       // what they must shrink to, one in so many
 )
 
 // repetitive finds out by samples whether a frame has many repeats.

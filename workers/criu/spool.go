@@ -31,9 +31,10 @@ type spool struct {
 	closed bool
 }
 
-// pieceSize is what a spool takes memory by, in bytes. It isn't the collector's
-// memory: that grows with its peaks, and can be swapped.
-const pieceSize = 1 << 20
+// pieceSize is what a spool takes memory by, in bytes: one large page where the
+// kernel has them. It isn't the collector's memory: that grows with its peaks, and
+// can be swapped.
+const pieceSize = 2 << 20
 
 // fewPieces is what there always is: one is filled while one is taken.
 const fewPieces = 2
@@ -83,6 +84,7 @@ func (s *spool) piece() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("take memory for what criu streams: %w", err)
 	}
+	_ = unix.Madvise(piece, unix.MADV_HUGEPAGE) // less to do for the kernel, where it can
 	if err := unix.Mlock(piece); err != nil && s.held >= fewPieces*pieceSize {
 		_ = unix.Munmap(piece)
 		return nil, nil
