@@ -29,6 +29,10 @@ var (
 // key that was never written.
 type Revision struct{ seq uint64 }
 
+// RevisionAt makes the token of a log's entry, for who keeps records otherwise than
+// a Store does.
+func RevisionAt(seq uint64) Revision { return Revision{seq} }
+
 // Versioned is a record as it stood at one revision.
 type Versioned struct {
 	schemas.SessionRecord

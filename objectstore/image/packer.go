@@ -50,6 +50,7 @@ type packer struct {
 	mu    sync.Mutex
 	names []string // of all objects that may have come into the store
 
+	searched                   atomic.Int64 // bytes that have come to be compressed
 	compress, encrypt, storing atomic.Int64 // nanoseconds
 	stored                     atomic.Int64 // bytes
 }
@@ -177,7 +178,8 @@ func (p *packer) compressor() error {
 				return nil
 			}
 			begin := time.Now()
-			if p.dense || len(p.bufs) == 0 && p.cores.spare() || p.repetitive(job) {
+			early := p.searched.Add(int64(len(job.raw))) <= searchedFirst
+			if p.dense || early || len(p.bufs) == 0 && p.cores.spare() || p.repetitive(job) {
 				job.out = p.zstd.EncodeAll(job.raw, job.out[:0])
 			} else {
 				job.out = fast.encode(job.raw, job.out[:0])
@@ -192,10 +194,13 @@ func (p *packer) compressor() error {
 
 // A search for repeats is as fast as anything where it finds long ones. Where it
 // doesn't, it takes most of the time of an image, so for those frames it is
-// left out unless everything waits for the store while cores have nothing to do.
+// left out unless everything waits for the store while cores have nothing to do. The
+// first bytes are always searched: of an image that holds what has changed since
+// the one before they are often all there is.
 const (
-	sampleSize  = 8 << 10 // bytes at two places of a frame
-	sampleRatio = 3       // what they must shrink to, one in so many
+	searchedFirst = 16 << 20
+	sampleSize    = 8 << 10 // bytes at two places of a frame
+	sampleRatio   = 3       // what they must shrink to, one in so many
 )
 
 // repetitive finds out by samples whether a frame has many repeats.
@@ -250,9 +255,8 @@ func (p *packer) begin() (*packOut, error) {
 		return nil, p.ctx.Err()
 	}
 	if buf == nil {
-		// At once as large as it gets, so that it never doubles.
 		buf = &packBuf{}
-		buf.Grow(int(p.cuts.bytes) + p.cuts.frame*PageSize + packMargin)
+		buf.Grow(2 * packMargin) // all that a small image takes
 	}
 	buf.Reset()
 	buf.ids = buf.ids[:0]
@@ -269,6 +273,10 @@ func (p *packer) begin() (*packOut, error) {
 
 func (p *packer) grow(pack *packOut, job *frameJob) error {
 	begin := time.Now()
+	if pack.buf.Cap() < pack.buf.Len()+len(job.out)+packMargin {
+		// At once as large as it gets, so that it never doubles.
+		pack.buf.Grow(int(p.cuts.bytes) + p.cuts.frame*PageSize + packMargin - pack.buf.Len())
+	}
 	// A writer that has failed is left alone: closing it would seal what is there
 	// as if it were whole.
 	if _, err := pack.age.Write(job.out); err != nil {

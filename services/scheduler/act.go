@@ -31,7 +31,7 @@ func (s *Scheduler) carryOut(ctx context.Context, rec statekv.Versioned, d sessi
 	}
 	s.Log.Info(string(d.Verdict), "session", rec.Name().String(), "reason", d.Reason)
 	c := schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
-	if err := s.publish.Command(ctx, next.Host, next.Name(), c); err != nil && ctx.Err() == nil {
+	if err := s.Bus.Command(ctx, next.Host, next.Name(), c); err != nil && ctx.Err() == nil {
 		s.Log.Warn("command not published; the host's own watch finds the record", "session", rec.Name().String(), "err", err)
 	}
 }

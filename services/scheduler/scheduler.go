@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -19,7 +18,8 @@ import (
 type Options struct {
 	JS      jetstream.JetStream
 	Names   stream.Names
-	Records *statekv.Store
+	Records Records
+	Bus     Bus // that of JS and Names if nil
 	Log     *slog.Logger
 	Actor   string // in the transitions that it makes: "scheduler@host"
 }
@@ -27,7 +27,6 @@ type Options struct {
 // Scheduler decides; Serve runs it.
 type Scheduler struct {
 	Options
-	publish stream.Publisher
 	heard   chan stream.Heard
 	records chan statekv.Versioned
 	known   chan struct{} // closed when all records have been read
@@ -40,9 +39,12 @@ func New(o Options) *Scheduler {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	if o.Bus == nil {
+		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+	}
 	return &Scheduler{
-		Options: o, publish: stream.Publisher{JS: o.JS},
-		heard: make(chan stream.Heard, 256), records: make(chan statekv.Versioned, 256),
+		Options: o,
+		heard:   make(chan stream.Heard, 256), records: make(chan statekv.Versioned, 256),
 		known: make(chan struct{}), asks: make(chan func(*loop)), ready: make(chan struct{}),
 	}
 }
@@ -56,36 +58,13 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 func (s *Scheduler) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return stream.Activity(ctx, s.JS, s.Names, func(h stream.Heard) { send(ctx, s.heard, h) })
+		return s.Bus.Activity(ctx, func(h stream.Heard) { send(ctx, s.heard, h) })
 	})
 	g.Go(func() error {
 		return s.Records.Watch(ctx, func(v statekv.Versioned) { send(ctx, s.records, v) }, func() { close(s.known) })
 	})
-	g.Go(func() error {
-		s.watchConnection(ctx)
-		return nil
-	})
 	g.Go(func() error { return s.run(ctx) })
 	return g.Wait()
-}
-
-// watchConnection tells of every time that the connection was lost and is back:
-// readers of a stream go on by themselves, and would not say so.
-func (s *Scheduler) watchConnection(ctx context.Context) {
-	nc := s.JS.Conn()
-	back := nc.StatusChanged(nats.CONNECTED)
-	defer nc.RemoveStatusListener(back)
-	for {
-		select {
-		case _, ok := <-back:
-			if !ok {
-				return // closed for good
-			}
-			send(ctx, s.heard, stream.Heard{Gap: true})
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 func send[T any](ctx context.Context, ch chan<- T, v T) {

@@ -364,6 +364,16 @@ func (d *Driver) Forget() {
 	clear(d.script)
 }
 
+// LetGo lets a frozen session run on, as its shim does when the worker ends in the
+// middle of a capture.
+func (d *Driver) LetGo(uid schemas.UID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if t, ok := d.sessions[uid]; ok && t.state == driver.Frozen {
+		t.state = driver.Running
+	}
+}
+
 // Lose removes a session without a trace, as a reboot of the host would.
 func (d *Driver) Lose(uid schemas.UID) {
 	d.mu.Lock()

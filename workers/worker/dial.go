@@ -41,6 +41,11 @@ const flushed = 30 * time.Second
 // session, and what it sees of its sessions.
 // listening is called once it can be asked.
 func (w *Worker) serveHost(ctx context.Context, listening func()) error {
+	if w.NC == nil {
+		listening()
+		<-ctx.Done()
+		return nil
+	}
 	base := schemas.SubjectHost + "." + string(w.Host)
 	sub, err := w.NC.Subscribe(base+".observe", w.answerObserve)
 	if err != nil {
@@ -197,7 +202,7 @@ func (h *heard) Read(p []byte) (int, error) {
 }
 
 func (w *Worker) input(ctx context.Context, n schemas.Name) {
-	if _, err := w.publish.Activity(ctx, n, schemas.KindInput, "", schemas.Activity{By: "worker@" + string(w.Host)}); err != nil && ctx.Err() == nil {
+	if _, err := w.Bus.Activity(ctx, n, schemas.KindInput, "", schemas.Activity{By: "worker@" + string(w.Host)}); err != nil && ctx.Err() == nil {
 		w.Log.Warn("input is not published", "session", n.String(), "err", err)
 	}
 }
@@ -207,7 +212,7 @@ func (w *Worker) present(ctx context.Context, n schemas.Name) (leave func()) {
 	key := "attach-" + nuid.Next()
 	say := func(ctx context.Context, released bool) {
 		a := schemas.Activity{TTL: schemas.Duration(presenceTTL), Released: released, Reason: "someone is attached", By: "worker@" + string(w.Host)}
-		if _, err := w.publish.Activity(ctx, n, schemas.KindPresence, key, a); err != nil && ctx.Err() == nil {
+		if _, err := w.Bus.Activity(ctx, n, schemas.KindPresence, key, a); err != nil && ctx.Err() == nil {
 			w.Log.Warn("presence is not published", "session", n.String(), "err", err)
 		}
 	}

@@ -170,7 +170,7 @@ func (w *Worker) event(ctx context.Context, r schemas.SessionRecord, kind, forma
 		Type: kind, Tenant: r.Tenant, Session: r.Session, UID: r.UID, Op: opID(r),
 		Text: fmt.Sprintf(format, args...), Actor: "worker@" + string(w.Host), At: time.Now().UTC(),
 	}
-	if err := w.publish.Event(ctx, e); err != nil {
+	if err := w.Bus.Event(ctx, e); err != nil {
 		w.Log.Warn("event not published", "session", r.Name().String(), "event", e.Text, "err", err)
 	}
 }
@@ -181,9 +181,7 @@ func (w *Worker) progress(r schemas.SessionRecord, began time.Time, stage string
 	if r.Op != nil {
 		p.Kind = r.Op.Kind
 	}
-	if data, err := encode(p); err == nil {
-		_ = w.NC.Publish(schemas.SubjectProgress+"."+r.Name().Key(), data) // only for the eye
-	}
+	w.Bus.Progress(r.Name(), p)
 }
 
 func encode(v any) ([]byte, error) {

@@ -2,24 +2,17 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/diapause/diapause/events/statekv"
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// consumeCommands wakes actors for the commands of this host. A command is
-// acknowledged at once: it is a hint, and the record keeps what has to be done.
-// What breaks its reading is no reason to end: records are watched too.
+// consumeCommands wakes actors for the commands of this host. What breaks its
+// reading is no reason to end: records are watched too.
 func (w *Worker) consumeCommands(ctx context.Context) error {
 	for {
-		err := w.readCommands(ctx)
+		err := w.Bus.Commands(ctx, w.Host, w.actors.wake)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -28,46 +21,6 @@ func (w *Worker) consumeCommands(ctx context.Context) error {
 		case <-time.After(time.Second):
 		case <-ctx.Done():
 			return nil
-		}
-	}
-}
-
-func (w *Worker) readCommands(ctx context.Context) error {
-	filter := fmt.Sprintf("%s.%s.>", schemas.SubjectCommand, w.Host)
-	c, err := w.JS.CreateOrUpdateConsumer(ctx, w.Names.Commands(), jetstream.ConsumerConfig{
-		Durable: "worker-" + string(w.Host), FilterSubject: filter, AckPolicy: jetstream.AckExplicitPolicy,
-	})
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
-	}
-	it, err := c.Messages()
-	if err != nil {
-		return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
-	}
-	stop := context.AfterFunc(ctx, it.Stop)
-	defer stop()
-	defer it.Stop()
-	for {
-		msg, err := it.Next()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, jetstream.ErrNoHeartbeat):
-			continue
-		case err != nil:
-			return fmt.Errorf("consume the commands of host %s: %w", w.Host, err)
-		}
-		key := strings.TrimPrefix(msg.Subject(), schemas.SubjectCommand+"."+string(w.Host)+".")
-		if n, err := schemas.NameOfKey(key); err == nil {
-			w.actors.wake(n)
-		} else {
-			w.Log.Warn("a command names no session", "subject", msg.Subject(), "err", err)
-		}
-		if err := msg.Ack(); err != nil {
-			w.Log.Debug("command not acknowledged; it will come again", "err", err)
 		}
 	}
 }

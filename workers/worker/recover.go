@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -82,8 +83,6 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	switch {
 	case here && i.State == driver.Exited:
 		return w.ended(ctx, d, rec, i)
-	case !here && w.neverRan(rec.SessionRecord):
-		return w.again(ctx, rec)
 	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
 		return w.missing(ctx, rec)
 	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
@@ -130,23 +129,71 @@ func (w *Worker) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 	return d.Stop(ctx, fenceOf(rec.SessionRecord))
 }
 
-// neverRan reports whether a session that isn't on its host was recorded to run
-// by an earlier process of this host, and stopped there: a driver knows every
-// session that may have executed an instruction until it is told to Stop, and
-// nobody tells it that here.
-func (w *Worker) neverRan(r schemas.SessionRecord) bool {
-	return r.State == schemas.Running && r.Op == nil && r.Transition.At.Before(w.started) &&
-		(r.Transition.Type == schemas.TStarted || r.Transition.Type == schemas.TResumed)
+// unproven are transitions that others make of a session, or that say nothing of
+// its processes: after them alone it may still never have run.
+var unproven = []schemas.TransitionType{
+	schemas.TSuspend, schemas.TCheckpoint, schemas.TClaimed, schemas.TIdleRule, schemas.TResealed,
+}
+
+// neverRan finds the transition that recorded a session that isn't on its host to
+// run, if an earlier process of this host made it and stopped there, or this one
+// never heard whether it had been made: a driver knows every session that may have
+// executed an instruction until it is told to Stop, and nobody tells it that before
+// something else is recorded.
+func (w *Worker) neverRan(ctx context.Context, rec statekv.Versioned) (begun schemas.TransitionType, never bool, err error) {
+	all, err := w.Records.History(ctx, rec.Name())
+	if err != nil {
+		return "", false, err
+	}
+	for i, v := range slices.Backward(all) {
+		t := v.Transition
+		if v.Version > rec.Version || slices.Contains(unproven, t.Type) {
+			continue
+		}
+		ran := t.Type != schemas.TStarted && t.Type != schemas.TResumed
+		return t.Type, !ran && v.UID == rec.UID && (claimOf(all[:i], t.Op) != w.claim || w.isUnborn(t.Op)), nil
+	}
+	return "", false, nil
+}
+
+// claimOf finds which process worked on an op last. No clock says that: they jump.
+func claimOf(history []statekv.Versioned, op string) string {
+	for _, v := range slices.Backward(history) {
+		if t := v.Transition; t.Type == schemas.TClaimed && t.Op == op {
+			return t.Set.Claim
+		}
+	}
+	return ""
+}
+
+// unborn notes that what an op was to start or restore is gone without having run,
+// although the record may say that it runs: nobody knew in time.
+func (w *Worker) unborn(rec statekv.Versioned) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notBorn[rec.UID] = rec.Op.ID
+}
+
+func (w *Worker) isUnborn(op string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, id := range w.notBorn {
+		if id == op {
+			return true
+		}
+	}
+	return false
 }
 
 // again begins once more what a crash cut off between the record and the first
-// instruction.
-func (w *Worker) again(ctx context.Context, rec *statekv.Versioned) error {
+// instruction. What has been asked for since then is not for a session that never
+// was there.
+func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schemas.TransitionType) error {
 	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpStart, Boot: rec.Boot, Seq: rec.Seq, Deadline: time.Now().Add(againDeadline).UTC()}
 	t := schemas.Transition{
 		Type: schemas.TStartAgain, Reason: "the worker stopped before the first instruction", Op: op.ID, Set: schemas.Set{Op: op},
 	}
-	if rec.Transition.Type == schemas.TResumed {
+	if begun == schemas.TResumed {
 		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
 	}
 	next, err := w.swapOwned(ctx, *rec, t)
@@ -160,7 +207,13 @@ func (w *Worker) again(ctx context.Context, rec *statekv.Versioned) error {
 // againDeadline is when the sweep looks after an op that recovery made.
 const againDeadline = 10 * time.Minute
 
+// missing decides what becomes of a session that should be on this host and isn't.
 func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {
+	if begun, never, err := w.neverRan(ctx, *rec); err != nil {
+		return err
+	} else if never {
+		return w.again(ctx, rec, begun)
+	}
 	text := "its processes are no longer on host " + string(w.Host) + " (was it restarted?)"
 	if rec.Head != nil && rec.Size != nil {
 		text += "; `diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)

@@ -31,7 +31,10 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 	case err == nil:
 		w.Log.Info("resumed", "session", rec.Name().String(), "boot", rec.Boot)
 		return nil
-	case ctx.Err() != nil, errors.Is(err, errMoved), errors.Is(err, statekv.ErrUnknown):
+	case errors.Is(err, statekv.ErrUnknown):
+		w.unborn(rec)
+		return err
+	case ctx.Err() != nil, errors.Is(err, errMoved):
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)

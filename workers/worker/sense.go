@@ -39,13 +39,16 @@ func (w *Worker) observeAll(ctx context.Context) error {
 	}()
 	tick := time.NewTicker(w.Observe)
 	defer tick.Stop()
-	first := time.NewTicker(firstLook)
+	first := time.NewTimer(firstLook)
 	defer first.Stop()
 	for {
 		select {
 		case v := <-updates:
 			if v.Host == w.Host && v.State == schemas.Running {
 				running[v.Name()] = v
+				if !w.seen(v.UID) {
+					first.Reset(firstLook)
+				}
 			} else if old, ok := running[v.Name()]; ok {
 				delete(running, v.Name())
 				w.forget(old.UID)
@@ -54,6 +57,9 @@ func (w *Worker) observeAll(ctx context.Context) error {
 			for _, v := range running {
 				if !w.seen(v.UID) {
 					w.observe(ctx, v)
+				}
+				if !w.seen(v.UID) {
+					first.Reset(firstLook) // it isn't there yet
 				}
 			}
 		case <-tick.C:
@@ -152,7 +158,7 @@ func (w *Worker) report(ctx context.Context, v statekv.Versioned, signs []sign, 
 			continue
 		}
 		a := schemas.Activity{TTL: schemas.Duration(ttl), Reason: sg.reason, By: "worker@" + string(w.Host)}
-		if _, err := w.publish.Activity(ctx, v.Name(), sg.kind, sg.key, a); err != nil {
+		if _, err := w.Bus.Activity(ctx, v.Name(), sg.kind, sg.key, a); err != nil {
 			w.Log.Warn("what was seen is not published", "session", v.Name().String(), "err", err)
 			continue
 		}

@@ -33,7 +33,10 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 	case err == nil:
 		w.Log.Info("started", "session", rec.Name().String())
 		return nil
-	case ctx.Err() != nil, errors.Is(err, errMoved), errors.Is(err, statekv.ErrUnknown):
+	case errors.Is(err, statekv.ErrUnknown):
+		w.unborn(rec)
+		return err
+	case ctx.Err() != nil, errors.Is(err, errMoved):
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)

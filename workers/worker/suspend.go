@@ -8,7 +8,6 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
-	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -221,7 +220,7 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 	} else if err != nil {
 		return false, err
 	}
-	late, err := stream.Since(ctx, w.JS, w.Names, rec.Name(), heardUpTo(rec))
+	late, err := w.Bus.Since(ctx, rec.Name(), heardUpTo(rec))
 	if err != nil {
 		return false, err
 	}

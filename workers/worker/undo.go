@@ -8,7 +8,6 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
-	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -60,7 +59,7 @@ func (w *Worker) guarded(ctx context.Context, rec statekv.Versioned, work func(c
 
 func (w *Worker) listen(ctx context.Context, rec statekv.Versioned, cancel context.CancelCauseFunc) error {
 	policy := policyOf(rec.SessionRecord)
-	err := stream.Watch(ctx, w.JS, w.Names, rec.Name(), heardUpTo(rec), func(m session.Message) {
+	err := w.Bus.Listen(ctx, rec.Name(), heardUpTo(rec), func(m session.Message) {
 		if session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
 			cancel(undone{m})
 		}

@@ -15,7 +15,6 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
@@ -23,14 +22,15 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// Options is what a worker is made of. All fields are needed but Log and the
-// durations.
+// Options is what a worker is made of. All fields are needed but those that say
+// otherwise, Log and the durations; without NC nobody is connected to a session.
 type Options struct {
 	Host    schemas.HostID
 	NC      *nats.Conn
 	JS      jetstream.JetStream
 	Names   stream.Names
-	Records *statekv.Store
+	Records Records
+	Bus     Bus // that of JS, NC and Names if nil
 	Images  objectstore.Store
 	Drivers map[string]driver.Driver
 
@@ -66,7 +66,6 @@ type Worker struct {
 	Options
 	claim   string // of this process
 	started time.Time
-	publish stream.Publisher
 	actors  *actors
 	shelf   *pageShelf // nil without Pages
 
@@ -75,6 +74,7 @@ type Worker struct {
 	observed map[schemas.UID]sighting        // what the last look saw
 	held     map[string][]schemas.Name       // by session: deleted ones whose images it still needs
 	undoing  map[schemas.Name]func(notified) // suspends under way that want to hear of new revisions
+	notBorn  map[schemas.UID]string          // by session: the last op whose beginning was never heard of
 	ready    chan struct{}                   // closed when recovery is done
 }
 
@@ -89,10 +89,13 @@ func New(o Options) *Worker {
 	if o.Sweep == 0 {
 		o.Sweep = 30 * time.Second
 	}
+	if o.Bus == nil {
+		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.NC, o.Names}
+	}
 	w := &Worker{
-		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(), publish: stream.Publisher{JS: o.JS},
+		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		ready: make(chan struct{}),
+		notBorn: map[schemas.UID]string{}, ready: make(chan struct{}),
 	}
 	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)
@@ -145,18 +148,7 @@ func (w *Worker) announce(ctx context.Context, sessions int) error {
 		}
 		h.Fingerprints = append(h.Fingerprints, fp)
 	}
-	kv, err := w.JS.KeyValue(ctx, w.Names.Hosts())
-	if err != nil {
-		return fmt.Errorf("find bucket %s: %w", w.Names.Hosts(), err)
-	}
-	data, err := encode(h)
-	if err != nil {
-		return err
-	}
-	if _, err := kv.Put(ctx, string(w.Host), data); err != nil {
-		return fmt.Errorf("announce host %s: %w", w.Host, err)
-	}
-	return nil
+	return w.Bus.Announce(ctx, h)
 }
 
 // driverFor gives the driver of a session.
