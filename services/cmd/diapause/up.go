@@ -21,6 +21,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
@@ -53,6 +54,8 @@ type upFlags struct {
 	moved      bool // the images are in this store now
 	capture    string
 	retention  string
+	budget     string
+	dense      bool
 	verbose    bool
 }
 
@@ -83,6 +86,8 @@ func upCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
 	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, buffered, as a stream, or auto: buffered or in memory if there is room")
 	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
+	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
+	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -96,6 +101,10 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return usagef("--capture: %v", err)
 	}
 	keep, err := janitor.ParsePolicy(f.retention)
+	if err != nil {
+		return usageError{err}
+	}
+	budget, err := image.ParseBudget(f.budget)
 	if err != nil {
 		return usageError{err}
 	}
@@ -128,6 +137,7 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	p.janitor.Policy = keep
+	p.worker.Budget, p.worker.Dense = budget, f.dense
 	defer func() {
 		if err := p.driver.Close(); err != nil {
 			log.Info("cgroups are kept: sessions run on", "err", err)
