@@ -50,7 +50,6 @@ type packer struct {
 	mu    sync.Mutex
 	names []string // of all objects that may have come into the store
 
-	searched                   atomic.Int64 // bytes that have come to be compressed
 	compress, encrypt, storing atomic.Int64 // nanoseconds
 	stored                     atomic.Int64 // bytes
 }
@@ -178,8 +177,7 @@ func (p *packer) compressor() error {
 				return nil
 			}
 			begin := time.Now()
-			early := p.searched.Add(int64(len(job.raw))) <= searchedFirst
-			if p.dense || early || len(p.bufs) == 0 && p.cores.spare() || p.repetitive(job) {
+			if p.dense || len(p.bufs) == 0 && p.cores.spare() || p.repetitive(job) {
 				job.out = p.zstd.EncodeAll(job.raw, job.out[:0])
 			} else {
 				job.out = fast.encode(job.raw, job.out[:0])
@@ -194,13 +192,10 @@ func (p *packer) compressor() error {
 
 // A search for repeats is as fast as anything where it finds long ones. Where it
 // doesn't, it takes most of the time of an image, so for those frames it is
-// left out unless everything waits for the store while cores have nothing to do. The
-// first bytes are always searched: of an image that holds what has changed since
-// the one before they are often all there is.
+// left out unless everything waits for the store while cores have nothing to do.
 const (
-	searchedFirst = 16 << 20
-	sampleSize    = 8 << 10 // bytes at two places of a frame
-	sampleRatio   = 3       // what they must shrink to, one in so many
+	sampleSize  = 8 << 10 // bytes at two places of a frame
+	sampleRatio = 3       // what they must shrink to, one in so many
 )
 
 // repetitive finds out by samples whether a frame has many repeats.
