@@ -23,6 +23,9 @@ var (
 	ErrConflict = errors.New("the session's record was changed by someone else")
 	// ErrUnknown is the answer to a swap that may or may not have happened.
 	ErrUnknown = errors.New("it is not known whether the session's record was changed")
+	// ErrPast is the answer to a read that only a server gave that has lost its
+	// place in the cluster: an older revision than one that was seen.
+	ErrPast = errors.New("the server answers with the past")
 )
 
 // Revision is an opaque token of one revision of a record; zero stands for a
@@ -45,9 +48,10 @@ type Store struct {
 	js     jetstream.JetStream
 	names  stream.Names
 	stream jetstream.Stream
-	// Attempt is how long one write waits for its answer, Retry the pause before
-	// it is repeated.
+	// Attempt is how long one write waits for its answer, and how long a read looks
+	// for one that isn't from the past; Retry is the pause before either is repeated.
 	Attempt, Retry time.Duration
+	seen           *horizon
 }
 
 // Open finds the bucket; stream.Ensure makes it.
@@ -56,12 +60,35 @@ func Open(ctx context.Context, js jetstream.JetStream, names stream.Names) (*Sto
 	if err != nil {
 		return nil, fmt.Errorf("find bucket %s: %w", names.Sessions(), err)
 	}
-	return &Store{js: js, names: names, stream: s, Attempt: 5 * time.Second, Retry: 250 * time.Millisecond}, nil
+	return &Store{js: js, names: names, stream: s, Attempt: 5 * time.Second, Retry: 250 * time.Millisecond, seen: newHorizon()}, nil
 }
 
 // Get reads the last revision from the stream's leader. For a key that was
-// never written it is ErrNoSession.
+// never written it is ErrNoSession. It is never older than what this store wrote
+// or read before: a leader that was deposed and doesn't know it yet is asked again
+// until another answers, or the answer is ErrPast. What others wrote meanwhile
+// may still be missing.
 func (s *Store) Get(ctx context.Context, n schemas.Name) (Versioned, error) {
+	for deadline := time.Now().Add(s.Attempt); ; {
+		v, err := s.get(ctx, n)
+		if known := s.seen.at(n); v.Rev.seq < known && (err == nil || errors.Is(err, ErrNoSession)) {
+			err = fmt.Errorf("read record of %s: %w: revision %d, after %d", n, ErrPast, v.Rev.seq, known)
+		}
+		if err == nil {
+			s.seen.reach(v)
+		}
+		if !errors.Is(err, ErrPast) || time.Now().After(deadline) {
+			return v, err
+		}
+		select {
+		case <-ctx.Done():
+			return Versioned{}, err
+		case <-time.After(s.Retry):
+		}
+	}
+}
+
+func (s *Store) get(ctx context.Context, n schemas.Name) (Versioned, error) {
 	raw, err := s.stream.GetLastMsgForSubject(ctx, s.names.SessionSubject(n))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Versioned{}, fmt.Errorf("session %s: %w", n, ErrNoSession)
@@ -107,7 +134,9 @@ func (s *Store) Swap(ctx context.Context, prev Versioned, t schemas.Transition) 
 	if err != nil {
 		return Versioned{}, fmt.Errorf("%s session %s: %w", t.Type, next.Name(), err)
 	}
-	return Versioned{SessionRecord: next, Rev: Revision{seq}}, nil
+	out := Versioned{SessionRecord: next, Rev: Revision{seq}}
+	s.seen.reach(out)
+	return out, nil
 }
 
 func (s *Store) write(ctx context.Context, n schemas.Name, expected Revision, data []byte, id string) (uint64, error) {
@@ -167,3 +196,7 @@ func (s *Store) History(ctx context.Context, n schemas.Name) ([]Versioned, error
 	}
 	return out, nil
 }
+
+// Forget drops what the store knows of newer revisions: for a log that was
+// restored from a backup, which may only be read from again when that is known.
+func (s *Store) Forget() { s.seen.clear() }

@@ -50,16 +50,14 @@ type reader struct {
 // run reads from one consumer until it fails. again is false if fn was what
 // failed.
 func (r *reader) run(ctx context.Context) (again bool, err error) {
-	it, err := r.open(ctx)
+	c, it, err := r.open(ctx)
 	if err != nil {
 		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 	}
 	defer it.Stop()
 	r.opened = true
 	for {
-		// The iterator is ended by the context: its own Stop is lost on one that
-		// is making its consumer anew.
-		msg, err := it.Next(jetstream.NextContext(ctx))
+		msg, err := r.next(ctx, c, it)
 		if err != nil {
 			return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 		}
@@ -77,19 +75,57 @@ func (r *reader) run(ctx context.Context) (again bool, err error) {
 	}
 }
 
-func (r *reader) open(ctx context.Context) (jetstream.MessagesContext, error) {
+// next waits for a message. The iterator is ended by the context: its own Stop is
+// lost on one that is making its consumer anew. Before all that was stored has been
+// delivered it looks now and then whether there is still something to wait for:
+// the last of it may be gone, or the consumer.
+func (r *reader) next(ctx context.Context, c jetstream.Consumer, it jetstream.MessagesContext) (jetstream.Msg, error) {
+	for waited := 1; !r.live; waited++ {
+		patient, cancel := context.WithTimeout(ctx, quiet)
+		msg, err := it.Next(jetstream.NextContext(patient))
+		impatient := patient.Err() != nil
+		cancel()
+		if err == nil || !impatient || ctx.Err() != nil {
+			return msg, err
+		}
+		info, err := c.Info(ctx)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case info.NumPending == 0 && info.Delivered.Consumer == 0:
+			r.catchUp()
+		case info.NumPending == 0, waited == quietAtMost:
+			return nil, errQuiet
+		}
+	}
+	return it.Next(jetstream.NextContext(ctx))
+}
+
+// quiet is how long a reader that hasn't caught up waits for a message before it
+// looks whether there is one; quietAtMost is how often.
+const (
+	quiet       = 2 * time.Second
+	quietAtMost = 5
+)
+
+// errQuiet has the reader begin anew after its last message.
+var errQuiet = errors.New("there was more to read, and it didn't arrive")
+
+func (r *reader) open(ctx context.Context) (jetstream.Consumer, jetstream.MessagesContext, error) {
 	c, err := r.stream.OrderedConsumer(ctx, r.cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	info, err := c.Info(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if info.NumPending == 0 && info.Delivered.Consumer == 0 {
 		r.catchUp()
 	}
-	return c.Messages()
+	it, err := c.Messages()
+	return c, it, err
 }
 
 func (r *reader) catchUp() {
