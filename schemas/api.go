@@ -16,10 +16,12 @@ type View struct {
 	Program        string         `json:"program"`
 	MadeBy         string         `json:"made_by"`
 	TTY            bool           `json:"tty"`
-	PID            int            `json:"pid"`          // of the leader on its host; 0 unless it runs
-	RSSBytes       int64          `json:"rss_bytes"`    // of all its processes; 0 unless it runs
-	Processes      int            `json:"processes"`    // 0 unless it runs
-	IdleSeconds    float64        `json:"idle_seconds"` // since activity that counts; 0 unless it runs
+	OnLoss         string         `json:"on_host_loss,omitempty"`
+	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
+	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs
+	RSSBytes       int64          `json:"rss_bytes"`           // of all its processes; 0 unless it runs
+	Processes      int            `json:"processes"`           // 0 unless it runs
+	IdleSeconds    float64        `json:"idle_seconds"`        // since activity that counts; 0 unless it runs
 	Boot           string         `json:"boot"`
 	Generation     uint64         `json:"generation"`
 	Epoch          uint64         `json:"epoch"`
@@ -97,6 +99,7 @@ type Request struct {
 	Description string        `json:"description,omitempty"`
 	RunID       string        `json:"run_id,omitempty"`
 	Tenant      Tenant        `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty
+	Reset       bool          `json:"reset,omitempty"`  // of suspend: not now, but close the breaker
 	Shred       bool          `json:"shred,omitempty"`  // of rm: the keys of its images first, and have every host forget it
 	Key         *KeyRequest   `json:"key,omitempty"`    // of the verbs of keys
 	Store       *StoreRequest `json:"store,omitempty"`  // of the verbs of the store
@@ -105,13 +108,16 @@ type Request struct {
 // RunRequest is how a session is to run. It holds secrets and travels only on
 // the connection; the record keeps it sealed.
 type RunRequest struct {
-	Class   string `json:"class,omitempty"`
-	Driver  string `json:"driver,omitempty"`
-	MadeBy  string `json:"made_by,omitempty"`
-	Idle    *Idle  `json:"idle,omitempty"`
-	TTY     bool   `json:"tty,omitempty"`
-	Program string `json:"program"`
-	Spec    []byte `json:"spec"` // of the driver, JSON
+	Class     string `json:"class,omitempty"`
+	Driver    string `json:"driver,omitempty"`
+	MadeBy    string `json:"made_by,omitempty"`
+	Idle      *Idle  `json:"idle,omitempty"`
+	TTY       bool   `json:"tty,omitempty"`
+	OnLoss    string `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
+	OnBreaker string `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	Host      HostID `json:"host,omitempty"`               // where to begin; any that can if empty
+	Program   string `json:"program"`
+	Spec      []byte `json:"spec"` // of the driver, JSON
 }
 
 // The codes of errors that the API answers, and the exit code that the client

@@ -31,15 +31,17 @@ type SessionRecord struct {
 	Created time.Time `json:"created"`
 	Born    uint64    `json:"born_seq"` // the activity stream's last message then: older ones spoke of another session
 
-	Class   string `json:"class"`
-	Driver  string `json:"driver"`
-	Host    HostID `json:"host"`
-	MadeBy  string `json:"made_by"`           // "person" or "agent"
-	Program string `json:"program"`           // the command's first word, for lists
-	Spec    string `json:"spec,omitempty"`    // how to run it, sealed for the hosts: it holds secrets
-	Lineage string `json:"lineage,omitempty"` // where its snapshots go
-	Idle    *Idle  `json:"idle,omitempty"`    // the session's own rule in place of its class's
-	TTY     bool   `json:"tty,omitempty"`
+	Class     string `json:"class"`
+	Driver    string `json:"driver"`
+	Host      HostID `json:"host"`
+	MadeBy    string `json:"made_by"`           // "person" or "agent"
+	Program   string `json:"program"`           // the command's first word, for lists
+	Spec      string `json:"spec,omitempty"`    // how to run it, sealed for the hosts: it holds secrets
+	Lineage   string `json:"lineage,omitempty"` // where its snapshots go
+	Idle      *Idle  `json:"idle,omitempty"`    // the session's own rule in place of its class's
+	TTY       bool   `json:"tty,omitempty"`
+	OnLoss    string `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
+	OnBreaker string `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
 	Op         *Op      `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head    `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -103,13 +105,22 @@ type Sizes struct {
 	Stored  int64     `json:"stored_bytes"`  // what that took in the store
 }
 
+// What becomes of a session whose breaker opened.
+const (
+	BreakerKeep = "keep" // it runs on
+	BreakerStop = "stop" // it is killed: what it had since its last snapshot is lost
+)
+
 // Failure is the last thing that went wrong, kept until it goes right.
 type Failure struct {
-	Text  string    `json:"text"`
-	Op    string    `json:"op"`              // the kind of operation that failed
-	Kind  string    `json:"kind,omitempty"`  // refused, transient, broken
-	Count int       `json:"count,omitempty"` // failures in a row of that kind of operation
-	At    time.Time `json:"at"`
+	Text  string `json:"text"`
+	Op    string `json:"op"`              // the kind of operation that failed
+	Kind  string `json:"kind,omitempty"`  // refused, transient, broken
+	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation
+	// Open says that the session isn't suspended for idleness any more: too many
+	// suspends in a row failed. One that is asked for and works, or a reset, ends that.
+	Open bool      `json:"breaker_open,omitempty"`
+	At   time.Time `json:"at"`
 }
 
 // Exit is how a session ended by itself.
@@ -167,8 +178,14 @@ const (
 	TRemove           TransitionType = "remove"
 	TDeferred         TransitionType = "deferred" // of a deleted session: its images are needed by a fork for now
 	TRemoved          TransitionType = "removed"
-	TShredded         TransitionType = "shredded" // removed, the keys of its images first, and the hosts were told
-	TResealed         TransitionType = "resealed" // how it is to run was sealed anew: those who may open it changed
+	TShredded         TransitionType = "shredded"      // removed, the keys of its images first, and the hosts were told
+	TResealed         TransitionType = "resealed"      // how it is to run was sealed anew: those who may open it changed
+	TTakenOver        TransitionType = "taken_over"    // its host is gone: another resumes its last snapshot
+	TMoved            TransitionType = "moved"         // its host is gone before it ran there: another does what was asked
+	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
+	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
+	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
+	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
 // Set is what a transition changes besides the state. With it, folding the
@@ -184,21 +201,25 @@ type Set struct {
 	Exit    *Exit       `json:"exit,omitempty"`
 	Idle    *Idle       `json:"idle,omitempty"`
 	Spec    string      `json:"spec,omitempty"`
+	// Recovered is the whole record, but for its version, that a recovery makes.
+	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
 // NewSession is what a session is made with.
 type NewSession struct {
-	UID     UID       `json:"uid"`
-	Tenant  Tenant    `json:"tenant"`
-	Session SessionID `json:"session"`
-	Class   string    `json:"class"`
-	Driver  string    `json:"driver"`
-	MadeBy  string    `json:"made_by"`
-	Program string    `json:"program"`
-	Spec    string    `json:"spec,omitempty"`
-	Lineage string    `json:"lineage"`
-	TTY     bool      `json:"tty,omitempty"`
-	Born    uint64    `json:"born_seq"`
+	UID       UID       `json:"uid"`
+	Tenant    Tenant    `json:"tenant"`
+	Session   SessionID `json:"session"`
+	Class     string    `json:"class"`
+	Driver    string    `json:"driver"`
+	MadeBy    string    `json:"made_by"`
+	Program   string    `json:"program"`
+	Spec      string    `json:"spec,omitempty"`
+	Lineage   string    `json:"lineage"`
+	TTY       bool      `json:"tty,omitempty"`
+	OnLoss    string    `json:"on_host_loss,omitempty"`
+	OnBreaker string    `json:"on_suspend_failure,omitempty"`
+	Born      uint64    `json:"born_seq"`
 }
 
 // Evidence is what a decision was made on.

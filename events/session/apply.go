@@ -62,6 +62,12 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TShredded:         {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
+	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setOp},
+	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming}, owner: true, set: setOp},
+	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, set: setHead},
+	schemas.TKept:             {from: alive},
+	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},
+	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
 // Apply gives the record that the transition makes of r; the zero record stands
@@ -76,6 +82,9 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 	}
 	if (t.Type == schemas.TRun || t.Type == schemas.TForkNew) && t.Set.New == nil {
 		return r, fmt.Errorf("%s without a session: %w", t.Type, ErrIllegal)
+	}
+	if t.Type == schemas.TRecovered && (t.Set.Recovered == nil || t.Set.Recovered.Epoch <= r.Epoch) {
+		return r, fmt.Errorf("%s without a record of a higher epoch than %d: %w", t.Type, r.Epoch, ErrIllegal)
 	}
 	out := r
 	out.Version++
@@ -110,7 +119,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 	*r = schemas.SessionRecord{
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, MadeBy: n.MadeBy,
-		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Born: n.Born,
+		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }
@@ -170,6 +179,8 @@ func setExit(r *schemas.SessionRecord, t schemas.Transition) {
 func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Op = nil
 	switch {
+	case t.Type == schemas.TCheckpointFailed && r.Failure != nil && r.Failure.Op == schemas.OpSuspend:
+		// How often suspends failed still counts; the log and whoever asked know of this.
 	case t.Set.Failure != nil:
 		r.Failure = t.Set.Failure
 	case t.Type == schemas.TReaped, t.Type == schemas.TRemoved, t.Type == schemas.TShredded, t.Type == schemas.TSuspendAborted:
@@ -179,6 +190,14 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	if t.Type == schemas.TRemoved || t.Type == schemas.TShredded {
 		r.Spec, r.Head, r.Size = "", nil, nil
 	}
+}
+
+// setRecovered takes a whole record from who knew better than the log, which was put
+// back to an earlier state. The version goes on from the log's own.
+func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
+	version := r.Version
+	*r = *t.Set.Recovered
+	r.Version, r.Since = version, t.At
 }
 
 // BootOf says what going on from the record's head will be: a fork, until the

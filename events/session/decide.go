@@ -87,8 +87,8 @@ func blockers(v *View, p Policy, now time.Time) []schemas.WaitingFor {
 	slices.SortFunc(out, func(a, b schemas.WaitingFor) int { return cmp.Compare(a.What, b.What) })
 	if f := v.Record.Failure; f != nil && f.Op == schemas.OpSuspend {
 		if f.Count >= p.Breaker {
-			block(time.Time{}, "its last %d suspends failed: %s; `diapause suspend` tries again", f.Count, f.Text)
-		} else if until := f.At.Add(p.Backoff); until.After(now) {
+			block(time.Time{}, "the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)
+		} else if until := f.At.Add(p.Backoff); until.After(now) && !f.At.After(now.Add(p.Backoff)) { // else a clock was set back
 			block(until, "its last suspend failed: %s", f.Text)
 		}
 	}

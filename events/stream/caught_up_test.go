@@ -12,69 +12,132 @@ import (
 	"github.com/diapause/diapause/events/stream"
 )
 
-// between is a stream on which something happens between asking how much there is
-// to read and reading it.
-type between struct {
+// odd is a stream whose consumers meet with something.
+type odd struct {
 	jetstream.Stream
-	happens func()
+	info     func(context.Context) error // before one says how far it is
+	messages func()                      // before one is read from
 }
 
-type betweenConsumer struct {
+type oddConsumer struct {
 	jetstream.Consumer
-	happens func()
+	odd odd
 }
 
-func (b between) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
-	c, err := b.Stream.OrderedConsumer(ctx, cfg)
-	return betweenConsumer{c, b.happens}, err
+func (o odd) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
+	c, err := o.Stream.OrderedConsumer(ctx, cfg)
+	return oddConsumer{c, o}, err
 }
 
-func (b betweenConsumer) Messages(o ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
-	b.happens()
-	return b.Consumer.Messages(o...)
+func (c oddConsumer) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+	if err := c.odd.info(ctx); err != nil {
+		return nil, err
+	}
+	return c.Consumer.Info(ctx)
 }
 
-// What was there when reading began may be gone before it is read: a lease's
-// message that runs out. The reader has caught up all the same, and doesn't wait
-// for the next message: a scheduler would decide nothing until then.
-func TestCaughtUpThoughTheLastMessageWent(t *testing.T) {
+func (c oddConsumer) Messages(o ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
+	c.odd.messages()
+	return c.Consumer.Messages(o...)
+}
+
+// stored gives a stream with one message.
+func stored(t *testing.T) jetstream.Stream {
+	t.Helper()
 	srv := serve(t, server.Options{StoreDir: t.TempDir(), Port: -1})
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
 	nc, err := nats.Connect(srv.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer nc.Close()
+	t.Cleanup(nc.Close)
 	js, err := jetstream.New(nc)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.*"}})
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.Publish(t.Context(), "s.a", nil); err != nil {
+	if _, err := js.Publish(t.Context(), "s", nil); err != nil {
 		t.Fatal(err)
 	}
+	return s
+}
+
+// catchesUp checks that a reader gets to the end of what is stored.
+func catchesUp(t *testing.T, s jetstream.Stream) {
+	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	caughtUp, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		gone := between{s, func() {
-			if err := s.DeleteMsg(t.Context(), 1); err != nil {
-				t.Error(err)
-			}
-		}}
-		done <- stream.Consume(ctx, gone, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
+		done <- stream.Consume(ctx, s, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
 			func(jetstream.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() { close(caughtUp) }, func() {})
 	}()
 	select {
 	case <-caughtUp:
+	case err := <-done:
+		t.Fatalf("it ended: %v", err)
 	case <-time.After(limit):
 		t.Fatal("it never catches up")
 	}
 	stop()
 	if err := <-done; err != nil {
 		t.Error(err)
+	}
+}
+
+// What was there when reading began may be gone before it is read: a lease's
+// message that runs out. The reader has caught up all the same, and doesn't wait
+// for the next message: a scheduler would decide nothing until then.
+func TestCaughtUpThoughTheLastMessageWent(t *testing.T) {
+	t.Parallel()
+	s := stored(t)
+	catchesUp(t, odd{s, func(context.Context) error { return nil }, func() {
+		if err := s.DeleteMsg(t.Context(), 1); err != nil {
+			t.Error(err)
+		}
+	}})
+}
+
+// A reader leaves nothing behind: a server takes only so many consumers a stream,
+// and each suspend reads.
+func TestReadersLeaveNoConsumers(t *testing.T) {
+	t.Parallel()
+	s := stored(t)
+	for range 5 {
+		catchesUp(t, s)
+	}
+	info, err := s.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.State.Consumers != 0 {
+		t.Errorf("%d consumers are left", info.State.Consumers)
+	}
+}
+
+// A question that goes under with the node that it was for ends the reading with
+// an error, for whoever began it to begin again: the client itself would wait for
+// the answer for ever, and a worker's sweep with it.
+func TestAQuestionWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	lost := odd{stored(t), func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}, func() {}}
+	done := make(chan error, 1)
+	go func() {
+		done <- stream.Consume(t.Context(), lost, jetstream.OrderedConsumerConfig{},
+			func(jetstream.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() {}, func() {})
+	}()
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("it ended as if it had been told to")
+		}
+	case <-time.After(limit):
+		t.Fatal("it waits for ever")
 	}
 }

@@ -16,6 +16,7 @@ import (
 // live. A server that goes away is waited for; reading goes on after the last
 // message, and gap is called, since what was said meanwhile comes late.
 func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
+	cfg.InactiveThreshold = abandoned
 	r := reader{stream: s, cfg: cfg, fn: fn, caughtUp: caughtUp}
 	for {
 		again, err := r.run(ctx)
@@ -54,7 +55,7 @@ func (r *reader) run(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 	}
-	defer it.Stop()
+	defer r.drop(ctx, c, it)
 	r.opened = true
 	for {
 		msg, err := r.next(ctx, c, it)
@@ -88,7 +89,7 @@ func (r *reader) next(ctx context.Context, c jetstream.Consumer, it jetstream.Me
 		if err == nil || !impatient || ctx.Err() != nil {
 			return msg, err
 		}
-		info, err := c.Info(ctx)
+		info, err := look(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -117,7 +118,7 @@ func (r *reader) open(ctx context.Context) (jetstream.Consumer, jetstream.Messag
 	if err != nil {
 		return nil, nil, err
 	}
-	info, err := c.Info(ctx)
+	info, err := look(ctx, c)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,6 +127,33 @@ func (r *reader) open(ctx context.Context) (jetstream.Consumer, jetstream.Messag
 	}
 	it, err := c.Messages()
 	return c, it, err
+}
+
+// abandoned is when the server drops the consumer of a reader that went without a
+// word.
+const abandoned = time.Minute
+
+// dropWait is how long a reader that ends waits for its consumer to be dropped.
+const dropWait = time.Second
+
+// drop ends reading, and the consumer with it: Stop alone leaves that to the
+// server's patience, and a stream takes no more than a thousand of them.
+func (r *reader) drop(ctx context.Context, c jetstream.Consumer, it jetstream.MessagesContext) {
+	it.Stop()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropWait)
+	defer cancel()
+	_ = r.stream.DeleteConsumer(ctx, c.CachedInfo().Name) // else it goes when it is abandoned
+}
+
+// infoWait is how long a consumer may take to say how far it is. The client would
+// wait for as long as its context lives: for ever, if the node that has the
+// consumer is gone with the question.
+const infoWait = 5 * time.Second
+
+func look(ctx context.Context, c jetstream.Consumer) (*jetstream.ConsumerInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, infoWait)
+	defer cancel()
+	return c.Info(ctx)
 }
 
 func (r *reader) catchUp() {

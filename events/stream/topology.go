@@ -49,6 +49,23 @@ func (n Names) Sessions() string { return n.prefix + "sessions" }
 // Hosts names the KV bucket of hosts.
 func (n Names) Hosts() string { return n.prefix + "hosts" }
 
+// Leases names the KV bucket of the hosts' leases.
+func (n Names) Leases() string { return n.prefix + "leases" }
+
+// LeaseStream names the stream behind the bucket of leases.
+func (n Names) LeaseStream() string { return "KV_" + n.Leases() }
+
+// LeaseSubject is where a host's lease is stored; every host's if it is empty.
+func (n Names) LeaseSubject(h schemas.HostID) string {
+	if h == "" {
+		h = "*"
+	}
+	return "$KV." + n.Leases() + ".host." + string(h)
+}
+
+// Fleet names the KV bucket of what all hosts agree on: the recovery they are in.
+func (n Names) Fleet() string { return n.prefix + "fleet" }
+
 // Keys names the KV bucket of who may read and write images.
 func (n Names) Keys() string { return n.prefix + "keys" }
 
@@ -126,11 +143,15 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	keys.MaxMsgsPerSubject, keys.DenyDelete, keys.Discard = unbounded, true, jetstream.DiscardNew
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
+	leases := base(n.LeaseStream(), "$KV."+n.Leases()+".>")
+	leases.Description, leases.MaxMsgsPerSubject, leases.DenyDelete = "which host is there", 8, true
+	all := base("KV_"+n.Fleet(), "$KV."+n.Fleet()+".>")
+	all.Description, all.MaxMsgsPerSubject = "the recovery that all hosts are in", 1
 	events := base(n.Events(), schemas.SubjectEvent+".>")
 	events.Description = "what happens without changing a session's state"
 	events.MaxAge, events.DenyDelete = 365*24*time.Hour, true
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, hosts, events, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, hosts, leases, all, events, commands}
 }

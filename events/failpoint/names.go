@@ -1,0 +1,105 @@
+package failpoint
+
+import "slices"
+
+// Name is one moment: what has just been done when it is reached, or is about to be.
+type Name string
+
+// What a scheduler does about one decision.
+const (
+	SchedulerDecided   Name = "scheduler.decided"   // before the record is changed
+	SchedulerRecorded  Name = "scheduler.recorded"  // before the command
+	SchedulerCommanded Name = "scheduler.commanded" // the command is stored
+)
+
+// What the API does about one request.
+const (
+	APIAsked     Name = "api.asked"     // before the record is changed
+	APIRecorded  Name = "api.recorded"  // before the command
+	APICommanded Name = "api.commanded" // before the answer is waited for
+	APIForkHead  Name = "api.fork.head" // what is to be forked has its snapshot, the fork has no record
+	APIForkMade  Name = "api.fork.made" // the fork has a record, and its origin isn't looked at again yet
+)
+
+// What a worker does about an op: any, then one that writes an image.
+const (
+	WorkerFound   Name = "worker.found"   // before the claim
+	WorkerClaimed Name = "worker.claimed" // before the first step
+
+	CaptureBegun   Name = "worker.capture.begun"   // nothing is frozen
+	CaptureTaken   Name = "worker.capture.taken"   // frozen, nothing committed
+	CaptureDurable Name = "worker.capture.durable" // committed, and no record names it
+
+	SuspendRecorded Name = "worker.suspend.recorded" // frozen, and its image is the head
+	ReapHeard       Name = "worker.reap.heard"       // nothing revives it; before the kill
+	ReapKilled      Name = "worker.reap.killed"      // before the record says so
+	ReapRecorded    Name = "worker.reap.recorded"
+	ReviveRecorded  Name = "worker.revive.recorded" // the record says running, and it is frozen
+
+	CheckpointThawed   Name = "worker.checkpoint.thawed" // before the record names the image
+	CheckpointRecorded Name = "worker.checkpoint.recorded"
+
+	AbortThawed   Name = "worker.abort.thawed" // a capture came to nothing; before the record says so
+	AbortRecorded Name = "worker.abort.recorded"
+)
+
+// The same for an op that starts or restores a session, or ends it.
+const (
+	StartReady    Name = "worker.start.ready"    // before the record says running
+	StartRecorded Name = "worker.start.recorded" // it does, and no instruction was executed
+	StartDone     Name = "worker.start.done"
+
+	ResumeCleared  Name = "worker.resume.cleared"  // nothing of the session is on the host
+	ResumeOpened   Name = "worker.resume.opened"   // the image is verified
+	ResumeRestored Name = "worker.resume.restored" // before the record says running
+	ResumeRecorded Name = "worker.resume.recorded" // it does, and no instruction was executed
+	ResumeDone     Name = "worker.resume.done"
+
+	KillStopped  Name = "worker.kill.stopped" // before the record says so
+	KillRecorded Name = "worker.kill.recorded"
+
+	RemoveStopped  Name = "worker.remove.stopped" // before anything is deleted
+	RemoveUnneeded Name = "worker.remove.unneeded"
+	RemoveDeleted  Name = "worker.remove.deleted" // before the record says so
+	RemoveRecorded Name = "worker.remove.recorded"
+)
+
+// What writing an image does when all of it has been taken in. Package image calls
+// them by their last word.
+const (
+	ImagePacks  Name = "image.packs"  // packs are stored
+	ImageKey    Name = "image.key"    // and the lineage key is
+	ImageHeader Name = "image.header" // and the header is
+)
+
+// What the criu driver does in a capture and in a restore, while a shim waits.
+const (
+	CriuFenced  Name = "criu.capture.fenced" // before the shim is told
+	CriuDumped  Name = "criu.capture.dumped" // criu is at its end and waits
+	CriuLayers  Name = "criu.capture.layers" // the session's files are in the image
+	CriuMemory  Name = "criu.capture.memory" // and its memory is; before criu lets go
+	CriuLetGo   Name = "criu.capture.let_go" // frozen, criu is gone
+	CriuVacant  Name = "criu.restore.vacant" // before the shim is started
+	CriuShim    Name = "criu.restore.shim"   // it waits for the image
+	CriuFilled  Name = "criu.restore.filled" // it has the image; before criu begins
+	CriuGoing   Name = "criu.restore.going"  // before it is given the word to let the session run
+	CriuRuns    Name = "criu.restore.runs"   // the session runs
+	CriuStopped Name = "criu.stop.processes" // its processes are gone, its directories aren't
+)
+
+// Names lists all moments.
+func Names() []Name { return slices.Clone(all) }
+
+var all = []Name{
+	SchedulerDecided, SchedulerRecorded, SchedulerCommanded,
+	APIAsked, APIRecorded, APICommanded, APIForkHead, APIForkMade,
+	WorkerFound, WorkerClaimed, CaptureBegun, CaptureTaken, CaptureDurable,
+	SuspendRecorded, ReapHeard, ReapKilled, ReapRecorded, ReviveRecorded,
+	CheckpointThawed, CheckpointRecorded, AbortThawed, AbortRecorded,
+	StartReady, StartRecorded, StartDone,
+	ResumeCleared, ResumeOpened, ResumeRestored, ResumeRecorded, ResumeDone,
+	KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
+	ImagePacks, ImageKey, ImageHeader,
+	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
+	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuStopped,
+}

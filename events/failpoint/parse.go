@@ -1,0 +1,89 @@
+package failpoint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Variable is the environment variable that programs read a set from.
+const Variable = "DIAPAUSE_FAILPOINTS"
+
+// ErrAsked is the cause of the error that a set makes because it was asked to.
+var ErrAsked = errors.New("asked to fail here")
+
+// Parse reads name=action[@n], separated by semicolons; n is the time that counts, 1
+// if it isn't given. Actions are error; kill, which ends this process as SIGKILL
+// does; hang, until the context ends; and pause:10s. An empty text is the nil set.
+func Parse(text string) (*Set, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	s := New()
+	for one := range strings.SplitSeq(text, ";") {
+		name, what, ok := strings.Cut(strings.TrimSpace(one), "=")
+		if !ok {
+			return nil, fmt.Errorf("failpoint %q: want name=action", one)
+		}
+		what, times, counted := strings.Cut(what, "@")
+		nth := 1
+		if counted {
+			var err error
+			if nth, err = strconv.Atoi(times); err != nil {
+				return nil, fmt.Errorf("failpoint %s: %q is no number of times", name, times)
+			}
+		}
+		do, err := parseAction(what)
+		if err == nil {
+			err = s.Arm(Name(name), nth, do)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the failpoints: %w", err)
+		}
+	}
+	return s, nil
+}
+
+func parseAction(what string) (func(context.Context) error, error) {
+	action, length, _ := strings.Cut(what, ":")
+	switch action {
+	case "error":
+		return func(context.Context) error { return ErrAsked }, nil
+	case "kill":
+		return kill, nil
+	case "hang":
+		return hang, nil
+	case "pause":
+		d, err := time.ParseDuration(length)
+		if err != nil || d <= 0 {
+			return nil, fmt.Errorf("%q: want pause and how long, as in pause:10s", what)
+		}
+		return func(ctx context.Context) error { return pause(ctx, d) }, nil
+	}
+	return nil, fmt.Errorf("%q is none of error, kill, hang, pause:10s", what)
+}
+
+// kill ends this process, and never returns.
+func kill(context.Context) error {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
+		return fmt.Errorf("kill this process: %w", err)
+	}
+	select {}
+}
+
+func hang(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// pause takes its time whatever happens meanwhile, as a process does that is
+// stopped.
+func pause(_ context.Context, d time.Duration) error {
+	time.Sleep(d)
+	return nil
+}

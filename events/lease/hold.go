@@ -1,0 +1,124 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/events/cas"
+	"github.com/diapause/diapause/schemas"
+)
+
+// DefaultTerm is how long a lease holds after a renewal, if nobody says otherwise.
+const DefaultTerm = 30 * time.Second
+
+// Renewal is one that is known to be stored.
+type Renewal struct {
+	Incarnation uint64
+	Until       Clock         // sessions of the host may run until then
+	Within      time.Duration // that freezing them may take after that
+}
+
+// Holder holds the lease of one host.
+type Holder struct {
+	Store *Store
+	Host  schemas.HostID
+	Term  time.Duration // DefaultTerm if zero
+	Log   *slog.Logger
+	// Renewed, if given, is called after each renewal, in the goroutine of Serve: the
+	// next one waits for it.
+	Renewed func(Renewal)
+
+	mu   sync.Mutex
+	last Renewal
+	held Versioned // of Serve and Take alone
+}
+
+// Last gives the last renewal; the zero one before the first.
+func (h *Holder) Last() Renewal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.last
+}
+
+func (h *Holder) term() time.Duration {
+	if h.Term > 0 {
+		return h.Term
+	}
+	return DefaultTerm
+}
+
+// Take takes the lease anew, from whoever has it: of two processes that call
+// themselves the same host the later one wins, and data directories are locked. It
+// returns when it is held, or with ctx.
+func (h *Holder) Take(ctx context.Context) error {
+	for {
+		prev, err := h.Store.Get(ctx, h.Host)
+		if err == nil {
+			err = h.write(ctx, prev, taken(prev, h.Host, h.term()), Now())
+		}
+		if err == nil {
+			return nil
+		}
+		h.Log.Warn("the host's lease can't be taken; trying again", "host", h.Host, "err", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(min(time.Second, renewEvery(h.term()))):
+		}
+	}
+}
+
+// Serve renews the lease until ctx ends; Take came before.
+func (h *Holder) Serve(ctx context.Context) error {
+	for tick := time.NewTicker(renewEvery(h.term())); ; {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case <-tick.C:
+		}
+		if err := h.renew(ctx); err != nil && ctx.Err() == nil {
+			h.Log.Warn("the host's lease is not renewed", "host", h.Host, "err", err)
+		}
+	}
+}
+
+// renew writes the next renewal. What was refused is looked into: a write of our own
+// whose answer was lost is gone on from, a lease that was ended is taken anew.
+func (h *Holder) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, renewEvery(h.term()))
+	defer cancel()
+	err := h.write(ctx, h.held, renewed(h.held.HostLease), Now())
+	if !errors.Is(err, cas.ErrConflict) {
+		return err
+	}
+	found, err := h.Store.Get(ctx, h.Host)
+	if err != nil {
+		return err
+	}
+	next := renewed(found.HostLease)
+	if !ours(found, h.held) {
+		next = taken(found, h.Host, h.term())
+		h.Log.Warn("the host's lease was ended by others; taking a new one", "host", h.Host, "by", found.By)
+	}
+	return h.write(ctx, found, next, Now())
+}
+
+func (h *Holder) write(ctx context.Context, prev Versioned, next schemas.HostLease, sent Clock) error {
+	now, err := h.Store.swap(ctx, prev, next)
+	if err != nil {
+		return err
+	}
+	r := Renewal{Incarnation: now.Incarnation, Until: sent.Add(FenceAfter(h.term())), Within: h.term() / 4}
+	h.held = now
+	h.mu.Lock()
+	h.last = r
+	h.mu.Unlock()
+	if h.Renewed != nil {
+		h.Renewed(r)
+	}
+	return nil
+}

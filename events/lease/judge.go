@@ -1,0 +1,69 @@
+package lease
+
+import (
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// The parts of a term. A holder renews at a third of it; a shim that hears of no
+// renewal freezes its session at two thirds, so that it stands still well before
+// an observer may call the lease run out, which takes all of it and a margin.
+func renewEvery(term time.Duration) time.Duration { return term / 3 }
+
+// FenceAfter is how long after a renewal was sent a session of that host may run.
+func FenceAfter(term time.Duration) time.Duration { return term * 2 / 3 }
+
+func margin(term time.Duration) time.Duration { return term / 4 }
+
+// Seen is what an observer knows of one lease.
+type Seen struct {
+	Rev   uint64
+	Since Clock // when this revision was first seen, or the observer began to hear again
+	Last  Clock // when it was last seen
+}
+
+// Verdict is what an observer makes of a lease.
+type Verdict string
+
+// The verdicts.
+const (
+	Live    Verdict = "live"
+	RunOut  Verdict = "run out" // it may be ended
+	Expired Verdict = "expired" // it is ended
+)
+
+// Judge takes in one more look at a lease, at now. gap is how far two looks may be
+// apart for the observer to have heard all the while: after a longer silence it
+// begins to wait anew, since then the renewals may have been what wasn't heard.
+func Judge(s Seen, v Versioned, now Clock, gap time.Duration) (Seen, Verdict) {
+	if s.Rev != v.Rev || now.Sub(s.Last) > gap {
+		s.Rev, s.Since = v.Rev, now
+	}
+	s.Last = now
+	switch {
+	case v.State == schemas.LeaseExpired:
+		return s, Expired
+	case now.Sub(s.Since) >= v.Term()+margin(v.Term()):
+		return s, RunOut
+	}
+	return s, Live
+}
+
+// taken is the lease that a host takes on top of what it finds.
+func taken(prev Versioned, h schemas.HostID, term time.Duration) schemas.HostLease {
+	return schemas.HostLease{
+		Host: h, Incarnation: prev.Incarnation + 1, TermMS: term.Milliseconds(), State: schemas.LeaseHeld, By: "worker@" + string(h),
+	}
+}
+
+// renewed is the next renewal of a lease.
+func renewed(prev schemas.HostLease) schemas.HostLease {
+	prev.Renewals++
+	return prev
+}
+
+// ours reports whether a lease is the holder's, whatever it knows of its last write.
+func ours(found, held Versioned) bool {
+	return found.State == schemas.LeaseHeld && found.Incarnation == held.Incarnation && found.By == held.By
+}

@@ -1,0 +1,134 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+func open(t *testing.T) *lease.Store {
+	t.Helper()
+	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	if !s.ReadyForConnections(30 * time.Second) {
+		t.Fatal("the NATS server doesn't start")
+	}
+	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Ensure(t.Context(), js, stream.NamesWith(""), 1); err != nil {
+		t.Fatal(err)
+	}
+	leases, err := lease.Open(t.Context(), js, stream.NamesWith(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leases
+}
+
+func holder(s *lease.Store, term time.Duration, renewed func(lease.Renewal)) *lease.Holder {
+	return &lease.Holder{Store: s, Host: "a", Term: term, Log: slog.New(slog.DiscardHandler), Renewed: renewed}
+}
+
+// A lease is taken, renewed, ended by an observer that knows its last revision, and
+// then taken anew by its holder with another incarnation.
+func TestLife(t *testing.T) {
+	s := open(t)
+	renewals := make(chan lease.Renewal, 100)
+	h := holder(s, 300*time.Millisecond, func(r lease.Renewal) { renewals <- r })
+	if err := h.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	first, err := s.Get(t.Context(), "a")
+	if err != nil || first.Incarnation != 1 || first.State != schemas.LeaseHeld {
+		t.Fatalf("after it was taken: %+v, error %v", first, err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Serve(ctx) }()
+	for range 3 {
+		<-renewals
+	}
+	if _, err := s.Expire(t.Context(), first, "observer"); !errors.Is(err, lease.ErrHeld) {
+		t.Errorf("a renewed lease was ended: error %v", err)
+	}
+	for { // between two renewals
+		now, err := s.Get(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended, err := s.Expire(t.Context(), now, "observer")
+		if errors.Is(err, lease.ErrHeld) {
+			continue
+		}
+		if err != nil || ended.State != schemas.LeaseExpired {
+			t.Fatalf("ended: %+v, error %v", ended, err)
+		}
+		break
+	}
+	for r := range renewals {
+		if r.Incarnation == 2 {
+			break
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if last := h.Last(); last.Incarnation != 2 || last.Until.Sub(lease.Now()) > lease.FenceAfter(300*time.Millisecond) {
+		t.Errorf("last renewal %+v at %v", last, lease.Now())
+	}
+}
+
+// An observer sees a lease live while it is renewed, and run out when nobody does.
+func TestObserver(t *testing.T) {
+	s := open(t)
+	h := holder(s, 600*time.Millisecond, nil)
+	if err := h.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	verdicts := make(chan lease.Verdict, 1000)
+	o := &lease.Observer{Store: s, Every: 200 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Looked: func(_ context.Context, all []lease.Sighting) { verdicts <- all[0].Verdict }}
+	done := make(chan error, 1)
+	go func() { done <- o.Serve(ctx) }()
+	if v := <-verdicts; v != lease.Live {
+		t.Errorf("just taken: %s", v)
+	}
+	for v := range verdicts { // nobody renews it
+		if v == lease.RunOut {
+			break
+		}
+	}
+	if since, gone := o.Gone("a"); !gone || since.IsZero() {
+		t.Errorf("gone %v since %v", gone, since)
+	}
+	if _, gone := o.Gone("b"); gone {
+		t.Error("a host without a lease counts as gone")
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,52 @@
+package session_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+// A recovered record replaces all but the log's own count, from whatever was there,
+// and only with an epoch that nobody has had.
+func TestRecovered(t *testing.T) {
+	made := &schemas.SessionRecord{UID: "v", Tenant: "default", Session: "work", State: schemas.Suspended, Epoch: 9, Version: 77, Head: &schemas.Head{Name: "default/v/snaps/8-1"}}
+	for _, s := range []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted} {
+		before := schemas.SessionRecord{UID: "u", State: s, Epoch: 8, Version: 4, Failure: &schemas.Failure{Op: "suspend"}}
+		got, err := session.Apply(before, schemas.Transition{ID: "t", Type: schemas.TRecovered, At: t0, Set: schemas.Set{Recovered: made}})
+		if err != nil || got.UID != "v" || got.Epoch != 9 || got.Version != 5 || got.Failure != nil || got.Head == nil || got.Transition.ID != "t" || !got.Since.Equal(t0) {
+			t.Errorf("from %q: %v, %+v", s, err, got)
+		}
+		before.Epoch = 9
+		for _, set := range []schemas.Set{{}, {Recovered: made}} {
+			if _, err := session.Apply(before, schemas.Transition{Type: schemas.TRecovered, Set: set}); !errors.Is(err, session.ErrIllegal) {
+				t.Errorf("from %q at epoch 9 with %+v: %v", s, set.Recovered, err)
+			}
+		}
+	}
+}
+
+// A checkpoint that fails doesn't forget how often suspends failed; a reset does.
+func TestBreakerKeepsItsCount(t *testing.T) {
+	rec := schemas.SessionRecord{UID: "u", State: schemas.Running, Failure: &schemas.Failure{Op: schemas.OpSuspend, Count: 3, Open: true}}
+	got, err := session.Apply(rec, schemas.Transition{Type: schemas.TCheckpointFailed, Set: schemas.Set{Failure: &schemas.Failure{Op: schemas.OpCheckpoint, Count: 1}}})
+	if err != nil || got.Failure == nil || got.Failure.Op != schemas.OpSuspend || got.Failure.Count != 3 {
+		t.Errorf("after a checkpoint that failed: %v, %+v", err, got.Failure)
+	}
+	if got, err = session.Apply(got, schemas.Transition{Type: schemas.TBreakerReset}); err != nil || got.Failure != nil || got.State != schemas.Running {
+		t.Errorf("after a reset: %v, %s, %+v", err, got.State, got.Failure)
+	}
+}
+
+// A failure that lies far ahead was noted by a clock that was set back since: it holds
+// nothing up.
+func TestClockSetBackAfterAFailure(t *testing.T) {
+	v := &session.View{}
+	v.See(schemas.SessionRecord{UID: "u", State: schemas.Running, Failure: &schemas.Failure{Op: schemas.OpSuspend, Count: 1, At: t0.Add(time.Hour)}}, t0)
+	p, _ := session.PolicyFor("web", nil)
+	if d := session.Decide(v, p, t0.Add(p.Grace)); d.Verdict != session.Suspend {
+		t.Errorf("%s: %s", d.Verdict, d.Reason)
+	}
+}
