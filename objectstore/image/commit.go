@@ -47,6 +47,9 @@ func (w *Writer) commit(ctx context.Context) error {
 	}
 	w.spare = nil
 	w.packer.release()
+	if err := w.step(ctx, StepPacks); err != nil {
+		return err
+	}
 	packs := w.resolve(written)
 	if err := w.checkBase(ctx, packs); err != nil {
 		return err
@@ -54,7 +57,14 @@ func (w *Writer) commit(ctx context.Context) error {
 	if err := w.putKey(ctx); err != nil {
 		return err
 	}
+	if err := w.step(ctx, StepKey); err != nil {
+		return err
+	}
 	if err := w.putHeader(ctx, packs); err != nil {
+		return err
+	}
+	if err := w.step(ctx, StepHeader); err != nil {
+		w.uncertain = true
 		return err
 	}
 	w.stats.StoredBytes = w.header.StoredBytes
@@ -63,6 +73,13 @@ func (w *Writer) commit(ctx context.Context) error {
 	w.stats.Store = time.Duration(w.packer.storing.Load())
 	w.stats.Total = time.Since(w.begin)
 	return nil
+}
+
+func (w *Writer) step(ctx context.Context, s Step) error {
+	if w.opts.Step == nil {
+		return nil
+	}
+	return w.opts.Step(ctx, s)
 }
 
 // resolve turns page numbers into places in packs, and returns the packs in use.

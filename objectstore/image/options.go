@@ -1,6 +1,7 @@
 package image
 
 import (
+	"context"
 	"crypto/ed25519"
 	"time"
 
@@ -60,8 +61,22 @@ type WriteOptions struct {
 	// Budget bounds what matching against old packs costs later.
 	Budget Budget
 
+	// Step, if given, is called by Commit after each of its steps; its error is
+	// Commit's, as if what the step has stored had been stored and no more.
+	Step func(context.Context, Step) error
+
 	cuts cuts // usual, if zero
 }
+
+// Step is a step of Commit.
+type Step string
+
+// The steps: each names what is durable then.
+const (
+	StepPacks  Step = "packs"
+	StepKey    Step = "key" // and the packs
+	StepHeader Step = "header"
+)
 
 // Budget says how far an image may be scattered over the packs of earlier ones. What
 // is zero is as in DefaultBudget.

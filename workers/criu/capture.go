@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -32,6 +33,9 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	if err != nil {
 		return driver.Captured{}, err
 	}
+	if err := d.options.Failpoints.At(ctx, failpoint.CriuFenced); err != nil {
+		return driver.Captured{}, err
+	}
 	c, err := d.dial(ctx, "unixpacket", shim.ControlSocket(f.UID))
 	if err != nil {
 		return driver.Captured{}, err
@@ -40,6 +44,9 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	// Closed before the shim said that it is done, it makes the shim thaw.
 	defer conn.Close()
 	dump, err := d.capture(ctx, conn, f, sink)
+	if err == nil {
+		err = d.options.Failpoints.At(ctx, failpoint.CriuLetGo)
+	}
 	if err != nil {
 		return driver.Captured{}, err
 	}
@@ -76,7 +83,10 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	}
 	defer from.close()
 	// While criu waits: what is gone after it.
-	err = ctx.Err()
+	err = d.options.Failpoints.At(ctx, failpoint.CriuDumped)
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err == nil {
 		err = addUpper(ctx, sink, from.upper)
 	}
@@ -84,7 +94,13 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		err = d.addLower(ctx, sink, dump.Lower)
 	}
 	if err == nil {
+		err = d.options.Failpoints.At(ctx, failpoint.CriuLayers)
+	}
+	if err == nil {
 		err = addMemory(ctx, sink, from.scratch)
+	}
+	if err == nil {
+		err = d.options.Failpoints.At(ctx, failpoint.CriuMemory)
 	}
 	return dump, errors.Join(err, finish(conn, err == nil))
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
@@ -36,6 +37,8 @@ type Options struct {
 	// Room is how much memory an image may take on this host while it is captured
 	// or restored, in bytes; what is free then, less a margin, if 0.
 	Room int64
+	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	Failpoints *failpoint.Set
 }
 
 // Driver is the driver. Its methods may be called from several goroutines.
@@ -169,7 +172,16 @@ func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
 	if err := d.pass(f); err != nil {
 		return err
 	}
-	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderThaw, Epoch: f.Epoch})
+	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderThaw, Epoch: f.Epoch, Lease: shim.LeaseOf(f)})
+	return err
+}
+
+// Renew tells a session that its host's lease was renewed.
+func (d *Driver) Renew(ctx context.Context, f driver.Fence) error {
+	if err := checkUID(f.UID); err != nil {
+		return err
+	}
+	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderRenew, Lease: shim.LeaseOf(f)})
 	return err
 }
 

@@ -100,17 +100,17 @@ func (d *Driver) spawn(f driver.Fence, boot driver.Boot) (*control.Conn, error) 
 
 // converse carries a start or a restore from "ready" to "running": begin is
 // asked in between.
-func converse(ctx context.Context, conn *control.Conn, begin func(context.Context) error) (*shim.State, error) {
+func converse(ctx context.Context, conn *control.Conn, f driver.Fence, begin func(context.Context) error) (*shim.State, error) {
 	release := interruptible(ctx, conn)
 	defer release()
 	if _, err := expect(conn, shim.PhaseReady); err != nil {
 		return nil, orDone(ctx, err)
 	}
-	return letGo(ctx, conn, release, begin)
+	return letGo(ctx, conn, f, release, begin)
 }
 
 // letGo carries it on from "ready", ctx being watched until release is called.
-func letGo(ctx context.Context, conn *control.Conn, release func(), begin func(context.Context) error) (*shim.State, error) {
+func letGo(ctx context.Context, conn *control.Conn, f driver.Fence, release func(), begin func(context.Context) error) (*shim.State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ func letGo(ctx context.Context, conn *control.Conn, release func(), begin func(c
 	if err := conn.SetDeadline(time.Time{}); err != nil {
 		return nil, err
 	}
-	if err := conn.Send(shim.Answer{Go: true}); err != nil {
+	if err := conn.Send(shim.Answer{Go: true, Lease: shim.LeaseOf(f)}); err != nil {
 		return nil, fmt.Errorf("give the shim the word to go: %w", err)
 	}
 	m, err := expect(conn, shim.PhaseRunning)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -27,6 +28,9 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
 	}
 	if err := d.vacant(f); err != nil {
+		return driver.Instance{}, err
+	}
+	if err := d.options.Failpoints.At(ctx, failpoint.CriuVacant); err != nil {
 		return driver.Instance{}, err
 	}
 	begun := false
@@ -56,6 +60,9 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 	// Closed before it said that the session runs, it makes the shim undo all.
 	defer conn.Close()
+	if err := d.options.Failpoints.At(ctx, failpoint.CriuShim); err != nil {
+		return nil, "", err
+	}
 	base := spec.Root
 	if base == "" {
 		base = "/"
@@ -70,6 +77,9 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 		err = d.fill(ctx, conn, f.UID, base, source, served)
 	}
 	if err == nil {
+		err = d.options.Failpoints.At(ctx, failpoint.CriuFilled)
+	}
+	if err == nil {
 		err = conn.Send(shim.Answer{Go: true, Served: served})
 	}
 	if err == nil {
@@ -82,7 +92,15 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if len(served) > 0 {
 		way = driver.WayStream
 	}
-	state, err := letGo(ctx, conn, release, begin)
+	state, err := letGo(ctx, conn, f, release, func(ctx context.Context) error {
+		if err := begin(ctx); err != nil {
+			return err
+		}
+		return d.options.Failpoints.At(ctx, failpoint.CriuGoing)
+	})
+	if err == nil {
+		err = d.options.Failpoints.At(ctx, failpoint.CriuRuns)
+	}
 	return state, way, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -76,7 +77,9 @@ func (d *Driver) status(ctx context.Context, uid schemas.UID) (driver.Instance, 
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	return instanceOf(*m.State, m.Frozen), nil
+	i := instanceOf(*m.State, m.Frozen)
+	i.Fenced = m.Fenced
+	return i, nil
 }
 
 // Inspect says how one session is on this host now.
@@ -150,6 +153,9 @@ func (d *Driver) remove(ctx context.Context, uid schemas.UID) error {
 			return fmt.Errorf("remove the cgroup of session %s: %w", uid, err)
 		}
 	}
+	if err := d.options.Failpoints.At(ctx, failpoint.CriuStopped); err != nil {
+		return err
+	}
 	if err := os.RemoveAll(d.dir.session(uid)); err != nil {
 		return fmt.Errorf("remove the files of session %s: %w", uid, err)
 	}
@@ -179,6 +185,7 @@ func (d *Driver) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, erro
 
 // Recover lists the sessions on this host, and removes what was left half made.
 func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
+	_ = removeStrays("/tmp", time.Now()) // where criu makes them; one that stays takes nothing but its name
 	uids, err := d.known()
 	if err != nil {
 		return nil, err

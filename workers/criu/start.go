@@ -35,7 +35,7 @@ func (d *Driver) start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	}
 	// Closed before it said that the session runs, it makes the shim undo all.
 	defer conn.Close()
-	return converse(ctx, conn, begin)
+	return converse(ctx, conn, f, begin)
 }
 
 // checkSpec refuses what can't work before anything is made.

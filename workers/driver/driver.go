@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 )
@@ -86,6 +87,15 @@ type Observer interface {
 	Observe(ctx context.Context, uid schemas.UID) (Observation, error)
 }
 
+// Guarder is a driver whose sessions freeze by themselves, their worker alive or not,
+// when the host's lease runs out: another host may then resume them. One that doesn't
+// freeze soon enough is killed.
+type Guarder interface {
+	// Renew tells a session, started, restored or thawed with Guard, of a renewal that
+	// is known to be stored. It thaws nothing.
+	Renew(ctx context.Context, f Fence) error
+}
+
 // Dialer is a driver whose sessions can be talked to: the connection speaks the
 // protocol of package shim (attach, exec, copy, output).
 type Dialer interface {
@@ -116,6 +126,12 @@ type Fence struct {
 	UID   schemas.UID
 	Name  schemas.Name
 	Epoch uint64
+	// Lease, if given, tells until when the host's lease lets the session run: a start,
+	// a restore or a thaw that comes later is refused with ErrNoLease. It is asked at the
+	// last moment.
+	Lease func() lease.Renewal
+	// Guard has the session freeze by itself when that is over, if the driver is a Guarder.
+	Guard bool
 }
 
 // Spec is how a session is to run. It holds secrets (environment, command):
@@ -155,6 +171,8 @@ const (
 	BootResume   Boot = "resume"
 	BootFork     Boot = "fork"
 	BootRollback Boot = "rollback"
+	// BootTakeover goes on from the last snapshot, because the host was lost.
+	BootTakeover Boot = "takeover"
 	// BootTrial restores in quarantine: without a network but a loopback of its
 	// own, for a begin that always fails, so that no instruction is executed.
 	BootTrial Boot = "trial"
@@ -179,6 +197,7 @@ type Instance struct {
 	PID     int       // of the leader, as the host sees it; 0 if exited
 	Started time.Time // when this host started or restored it
 	Exit    *Exit     // set when State is Exited
+	Fenced  bool      // it froze by itself, because the host's lease had run out
 	Way     Way       // set by Restore alone: how its memory came back
 }
 

@@ -11,6 +11,10 @@ var ErrStale = errors.New("a newer owner has acted on this session")
 // ErrNotHere is the answer to a call for a session that isn't on this host.
 var ErrNotHere = errors.New("the session is not on this host")
 
+// ErrNoLease is the answer to a call that would let a session run although its host's
+// lease has not been renewed in time: another host may have it by now.
+var ErrNoLease = errors.New("the host's lease has run out")
+
 // Kind is what a worker can do about an error.
 type Kind string
 

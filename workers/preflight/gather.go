@@ -161,10 +161,11 @@ func (f *Facts) gatherMounts() error {
 		if p.State == 'Z' || whole[space] {
 			continue
 		}
-		whole[space] = p.Root == "/"
-		if err := f.addMounts(p.PID); err != nil {
+		seen, err := f.addMounts(p.PID)
+		if err != nil {
 			return fmt.Errorf("read mounts of process %d: %w", p.PID, err)
 		}
+		whole[space] = seen && p.Root == "/"
 	}
 	for _, all := range whole {
 		if !all {
@@ -174,10 +175,11 @@ func (f *Facts) gatherMounts() error {
 	return nil
 }
 
-func (f *Facts) addMounts(pid int) error {
+// addMounts notes the mounts that a process sees, if it hasn't ended meanwhile.
+func (f *Facts) addMounts(pid int) (seen bool, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
-	if gone(err) || errors.Is(err, syscall.EINVAL) { // it has ended
-		return nil
+	if gone(err) || errors.Is(err, syscall.EINVAL) {
+		return false, nil
 	}
 	for line := range strings.Lines(string(b)) {
 		id, _, _ := strings.Cut(line, " ")
@@ -185,7 +187,7 @@ func (f *Facts) addMounts(pid int) error {
 			f.Mounts[n] = true
 		}
 	}
-	return err
+	return len(b) > 0, err
 }
 
 // dropClosed forgets the unix sockets that were closed between the look at a

@@ -184,13 +184,15 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 		return err
 	}
 	start := time.Now()
-	err = s.runDump(worker, options, d, func() error {
-		d.DumpTook = time.Since(start)
-		d.Held = s.place.held()
-		if err := s.repeatCalls(); err != nil {
-			return err
-		}
-		return s.handOver(worker, d)
+	err = s.guard.dump(func() error {
+		return s.runDump(worker, options, d, func() error {
+			d.DumpTook = time.Since(start)
+			d.Held = s.place.held()
+			if err := s.repeatCalls(); err != nil {
+				return err
+			}
+			return s.handOver(worker, d)
+		})
 	})
 	err = errors.Join(err, restored())
 	if err != nil {

@@ -94,7 +94,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 func (s *session) resumed() {
 	script := ""
 	switch s.setup.Boot {
-	case driver.BootResume, driver.BootRollback:
+	case driver.BootResume, driver.BootRollback, driver.BootTakeover:
 		script = s.setup.Spec.Hooks.OnResume
 	case driver.BootFork:
 		script = s.setup.Spec.Hooks.OnFork

@@ -114,6 +114,9 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		seen, err := s.observe()
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	}
+	if o.Op == OrderRenew { // of the host, whoever owns the session
+		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)
+	}
 	if err := s.fence(o.Epoch); err != nil {
 		return Message{}, err
 	}
@@ -122,6 +125,9 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		dump, err := s.capture(ctx, c, o)
 		return Message{Phase: PhaseDone, Dump: dump}, err
 	case OrderThaw:
+		if err := s.guard.hear(o.Lease); err != nil {
+			return Message{}, err
+		}
 		s.work.Lock()
 		defer s.work.Unlock()
 		return Message{Phase: PhaseDone}, s.thaw()
@@ -141,7 +147,8 @@ func (s *session) status() (Message, error) {
 			return Message{}, fmt.Errorf("read the state of session %s: %w", s.setup.Name, err)
 		}
 	}
-	return Message{Phase: PhaseDone, State: &state, Frozen: frozen}, nil
+	fenced, _ := s.guard.state()
+	return Message{Phase: PhaseDone, State: &state, Frozen: frozen, Fenced: fenced}, nil
 }
 
 // The clients of a session that ended by itself get its last words and its

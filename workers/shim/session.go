@@ -28,6 +28,7 @@ type session struct {
 	beside   *cgroup.Group // the shim's own, which is never frozen
 	program  *program
 	gate     *gate
+	guard    *guard
 	tree     *processes
 	main     *command
 
@@ -71,11 +72,13 @@ func newSession(setup Setup) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &session{
+	s := &session{
 		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, beside: beside, program: b,
 		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
 		epoch: setup.Epoch, stopped: make(chan struct{}),
-	}, nil
+	}
+	s.guard = &guard{freeze: group.Freeze, thaw: group.Thaw, kill: s.kill}
+	return s, nil
 }
 
 // fence notes the epoch of an order, or refuses it.
@@ -161,6 +164,9 @@ func (s *session) end() {
 	exit := s.tree.exit()
 	if kills, err := s.group.OOMKills(); err == nil && kills > 0 && exit.Signal == 9 {
 		exit.Reason = "out of memory"
+	}
+	if _, killed := s.guard.state(); killed {
+		exit.Reason = "its host's lease had run out, and it couldn't be frozen in time"
 	}
 	for _, c := range s.tree.execs() {
 		c.ended(driver.Exit{Code: 137, Signal: 9, Reason: "the session ended"})

@@ -78,6 +78,7 @@ type Message struct {
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`
+	Fenced   bool                `json:"fenced,omitempty"` // by itself, for want of a lease
 	Dump     *Dump               `json:"dump,omitempty"`
 	Blockers []driver.Blocker    `json:"blockers,omitempty"`
 	Seen     *driver.Observation `json:"seen,omitempty"`
@@ -103,6 +104,7 @@ type Dump struct {
 type Answer struct {
 	Go     bool     `json:"go"`
 	Served []string `json:"served,omitempty"`
+	Lease  *Lease   `json:"lease,omitempty"` // with the word to run
 }
 
 // Order is a worker's request on the control socket.
@@ -113,6 +115,8 @@ type Order struct {
 	Room  int64      `json:"room,omitempty"` // of a capture: bytes of memory for images; 0: what is free
 
 	Promised int64 `json:"promised,omitempty"` // of that, bytes that others may take
+
+	Lease *Lease `json:"lease,omitempty"` // of a thaw or a renewal
 }
 
 // The orders. Capture, thaw and stop are fenced by the epoch.
@@ -122,6 +126,7 @@ const (
 	OrderCapture   = "capture"
 	OrderThaw      = "thaw"
 	OrderStop      = "stop"
+	OrderRenew     = "renew" // the host's lease was renewed
 	OrderPreflight = "preflight"
 	OrderObserve   = "observe"
 )
@@ -133,6 +138,7 @@ type Failure struct {
 	Blockers []driver.Blocker `json:"blockers,omitempty"`
 	Stale    bool             `json:"stale,omitempty"`
 	Passing  bool             `json:"passing,omitempty"`
+	NoLease  bool             `json:"no_lease,omitempty"`
 }
 
 // ErrPassing is the cause of a failure that trying again at once may get past.
@@ -142,7 +148,7 @@ func failure(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing)}
+	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing), NoLease: errors.Is(err, driver.ErrNoLease)}
 	var e *driver.Error
 	if errors.As(err, &e) && len(e.Blockers) > 0 {
 		f.Text, f.Blockers = e.Text, e.Blockers
@@ -157,6 +163,8 @@ func (f *Failure) Err() error {
 		return nil
 	case f.Stale:
 		return driver.ErrStale
+	case f.NoLease:
+		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+driver.ErrNoLease.Error()), Err: driver.ErrNoLease}
 	case f.Passing:
 		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing}
 	}

@@ -196,5 +196,5 @@ func (s *session) ask(worker *control.Conn) error {
 	if !a.Go {
 		return errNoGo
 	}
-	return nil
+	return s.guard.hear(a.Lease)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/seal"
@@ -37,9 +38,12 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 			return err
 		}
 		if rec.Host != w.Host {
-			return nil
+			return w.evict(ctx, rec)
 		}
 		if err := w.reconcile(ctx, &rec); err != nil {
+			return err
+		}
+		if err := w.stopUnsuspendable(ctx, &rec); err != nil {
 			return err
 		}
 		if rec.Op == nil {
@@ -67,6 +71,9 @@ func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
 		w.Log.Error("a session can't be ended yet", "session", rec.Name().String(), "err", err)
 		return errLater
 	}
+	if err := w.Failpoints.At(ctx, failpoint.WorkerFound); err != nil {
+		return err
+	}
 	if rec.Op.Claim != w.claim || rec.Op.Kind == schemas.OpResume { // attempts of a resume are counted
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TClaimed, Reason: "host " + string(w.Host) + " works on it", Set: schemas.Set{Claim: w.claim},
@@ -75,6 +82,9 @@ func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
 			return err
 		}
 		rec = next
+	}
+	if err := w.Failpoints.At(ctx, failpoint.WorkerClaimed); err != nil {
+		return err
 	}
 	switch rec.Op.Kind {
 	case schemas.OpStart:
@@ -119,6 +129,9 @@ func (w *Worker) swapOwned(ctx context.Context, rec statekv.Versioned, t schemas
 	}
 	for {
 		next, err := w.Records.Swap(ctx, rec, t)
+		if err == nil {
+			w.keep(next.SessionRecord)
+		}
 		if !errors.Is(err, statekv.ErrConflict) {
 			return next, err
 		}

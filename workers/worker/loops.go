@@ -36,6 +36,7 @@ func (w *Worker) watchRecords(ctx context.Context) error {
 		if fn != nil {
 			fn(v)
 		}
+		w.follow(ctx, v)
 		w.letGo(v.Name().String())
 		if v.Host == w.Host && v.Op != nil && v.Op.Claim == "" {
 			w.actors.wake(v.Name())

@@ -18,15 +18,12 @@ import (
 // start of the worker. What was half done is undone or done again by the
 // sessions' actors.
 func (w *Worker) recover(ctx context.Context) error {
-	for name, d := range w.Drivers {
-		found, err := d.Recover(ctx)
-		if err != nil {
-			return fmt.Errorf("driver %s: %w", name, err)
-		}
-		for _, i := range found {
-			if err := w.adopt(ctx, d, i); err != nil {
-				return err
-			}
+	if err := w.find(ctx); err != nil {
+		return err
+	}
+	for _, f := range w.found {
+		if err := w.adopt(ctx, f.driver, f.Instance); err != nil {
+			return err
 		}
 	}
 	if err := w.dropStrangers(ctx); err != nil {
@@ -35,21 +32,53 @@ func (w *Worker) recover(ctx context.Context) error {
 	return w.wakeAll(ctx)
 }
 
-// adopt decides about one instance that was found on the host: kept if the
-// record knows it, else removed.
+// found is one instance that was on the host when the worker began.
+type found struct {
+	driver.Instance
+	driver driver.Driver
+	name   string // of the driver
+}
+
+// find has each driver look, once, for what is on the host.
+func (w *Worker) find(ctx context.Context) error {
+	if w.searched {
+		return nil
+	}
+	var all []found
+	for name, d := range w.Drivers {
+		here, err := d.Recover(ctx)
+		if err != nil {
+			return fmt.Errorf("driver %s: %w", name, err)
+		}
+		for _, i := range here {
+			all = append(all, found{i, d, name})
+		}
+	}
+	w.found, w.searched = all, true
+	return nil
+}
+
+// adopt decides about one instance that was found on the host: it is kept if the
+// record knows it, and removed if a record of no lower epoch doesn't. What is later
+// than the records is never removed: then it is they that have gone back.
 func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) error {
 	rec, err := w.Records.Get(ctx, i.Name)
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return err
 	}
-	if err == nil && rec.UID == i.UID && rec.Host == w.Host && (rec.State != schemas.Deleted || rec.Op != nil) {
+	switch {
+	case err != nil || i.Epoch > rec.Epoch:
+		w.Log.Error("the records have gone back: this session is on the host, and later than its record; it is left alone",
+			"session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "recorded", rec.Epoch)
+		return nil
+	case rec.UID == i.UID && rec.Host == w.Host && (rec.State != schemas.Deleted || rec.Op != nil):
 		w.Log.Info("found", "session", i.Name.String(), "state", i.State, "record", rec.State)
 		return nil
 	}
-	w.Log.Warn("removing what no record knows", "session", i.Name.String(), "uid", i.UID)
+	w.Log.Warn("removing what the record has left behind", "session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "recorded", rec.Epoch)
 	if err := d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: i.Epoch}); err != nil {
 		// It must not keep the other sessions from being found.
-		w.Log.Error("what no record knows is still there", "session", i.Name.String(), "uid", i.UID, "err", err)
+		w.Log.Error("what the record has left behind is still there", "session", i.Name.String(), "uid", i.UID, "err", err)
 	}
 	return nil
 }
@@ -86,6 +115,11 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
 		return w.missing(ctx, rec)
 	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
+		if i.Fenced {
+			if err := w.goOn(ctx, rec); err != nil {
+				return err
+			}
+		}
 		return w.thaw(ctx, d, *rec)
 	case interrupted(rec.SessionRecord, w.claim) && rec.Op.Idle && rec.State == schemas.Suspending:
 		return w.giveUp(ctx, d, rec)
@@ -171,14 +205,21 @@ func claimOf(history []statekv.Versioned, op string) string {
 func (w *Worker) unborn(rec statekv.Versioned) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.notBorn[rec.UID] = rec.Op.ID
+	w.notBorn[rec.UID] = *rec.Op
+}
+
+// stillborn reports whether a session that was recorded to run, and failed to,
+// executed nothing and is worth another attempt: its driver would know it else.
+func (w *Worker) stillborn(ctx context.Context, d driver.Driver, asked statekv.Versioned) bool {
+	_, err := d.Inspect(ctx, asked.UID)
+	return errors.Is(err, driver.ErrNotHere) && asked.Op.Attempts < resumeAttempts
 }
 
 func (w *Worker) isUnborn(op string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, id := range w.notBorn {
-		if id == op {
+	for _, o := range w.notBorn {
+		if o.ID == op {
 			return true
 		}
 	}
@@ -196,6 +237,9 @@ func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schema
 	if begun == schemas.TResumed {
 		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
 	}
+	w.mu.Lock()
+	op.Attempts = w.notBorn[rec.UID].Attempts // of this process: it doesn't try for ever
+	w.mu.Unlock()
 	next, err := w.swapOwned(ctx, *rec, t)
 	if err != nil {
 		return err
@@ -242,7 +286,7 @@ func (w *Worker) giveUp(ctx context.Context, d driver.Driver, rec *statekv.Versi
 }
 
 func (w *Worker) thaw(ctx context.Context, d driver.Driver, rec statekv.Versioned) error {
-	err := d.Thaw(ctx, fenceOf(rec.SessionRecord))
+	err := d.Thaw(ctx, w.fence(rec.SessionRecord))
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
 		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
 	}

@@ -143,8 +143,9 @@ func TestWorkWaitsInTheRecord(t *testing.T) {
 	b.until("suspended", suspended)
 }
 
-// Found frozen though the record says running: it goes on. What no record knows
-// goes, and doesn't keep the rest from being found even if it can't.
+// Found frozen though the record says running: it goes on. What the record has left
+// behind goes, and doesn't keep the rest from being found even if it can't. What is
+// later than every record stays: it is the records that have gone back.
 func TestFound(t *testing.T) {
 	b := newBench(t)
 	v := b.run()
@@ -156,16 +157,20 @@ func TestFound(t *testing.T) {
 	if _, err := b.fake.Start(b.ctx, stray, driver.Spec{Command: []string{"count"}}, begin); err != nil {
 		t.Fatal(err)
 	}
-	older := driver.Fence{UID: "older", Name: b.name, Epoch: 4}
-	if _, err := b.fake.Start(b.ctx, older, driver.Spec{Command: []string{"count"}}, begin); err != nil {
-		t.Fatal(err)
+	older := driver.Fence{UID: "older", Name: b.name, Epoch: v.Epoch}
+	later := driver.Fence{UID: "later", Name: b.name, Epoch: v.Epoch + 1}
+	for _, f := range []driver.Fence{older, later} {
+		if _, err := b.fake.Start(b.ctx, f, driver.Spec{Command: []string{"count"}}, begin); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.work()
 	b.isOnHost(v.UID, driver.Running)
-	b.isOnHost("stray", "")
 	b.isOnHost("older", "")
+	b.isOnHost("stray", driver.Running)
+	b.isOnHost("later", driver.Running)
 	b.crash()
-	if _, err := b.fake.Start(b.ctx, stray, driver.Spec{Command: []string{"count"}}, begin); err != nil {
+	if _, err := b.fake.Start(b.ctx, older, driver.Spec{Command: []string{"count"}}, begin); err != nil {
 		t.Fatal(err)
 	}
 	b.fake.Script("Stop", fake.Step{Before: errors.New("it is stuck")})

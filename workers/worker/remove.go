@@ -1,10 +1,14 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/nats-io/nuid"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -22,6 +26,9 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("stop deleted session %s: %w", rec.Name(), err)
 	}
+	if err := w.Failpoints.At(ctx, failpoint.RemoveStopped); err != nil {
+		return err
+	}
 	w.dropPages(rec.UID)
 	for {
 		by, err := w.pinned(ctx, rec.SessionRecord)
@@ -35,16 +42,25 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 			return w.waitForFork(ctx, rec, by)
 		}
 	}
+	if err := w.Failpoints.At(ctx, failpoint.RemoveUnneeded); err != nil {
+		return err
+	}
 	if rec.Lineage != "" {
 		if err := w.deleteImages(ctx, rec.SessionRecord); err != nil {
 			return err
 		}
 	}
+	if err := w.Failpoints.At(ctx, failpoint.RemoveDeleted); err != nil {
+		return err
+	}
 	if rec.Op.Shred {
 		return w.shredded(ctx, rec)
 	}
 	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
-	return err
+	if err != nil {
+		return err
+	}
+	return w.Failpoints.At(ctx, failpoint.RemoveRecorded)
 }
 
 // heldBy notes that the images of a deleted session wait for another one, whose
@@ -82,8 +98,30 @@ func (w *Worker) kill(ctx context.Context, rec statekv.Versioned) error {
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("kill session %s: %w", rec.Name(), err)
 	}
-	exit := &schemas.Exit{Code: 128 + 9, Signal: 9, Reason: "killed on request", At: time.Now().UTC()}
-	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TExited, Reason: "killed on request", Set: schemas.Set{Exit: exit}})
+	if err := w.Failpoints.At(ctx, failpoint.KillStopped); err != nil {
+		return err
+	}
+	reason := cmp.Or(rec.Op.Description, "killed on request")
+	exit := &schemas.Exit{Code: 128 + 9, Signal: 9, Reason: reason, At: time.Now().UTC()}
+	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TExited, Reason: reason, Set: schemas.Set{Exit: exit}})
+	if err != nil {
+		return err
+	}
+	return w.Failpoints.At(ctx, failpoint.KillRecorded)
+}
+
+// stopUnsuspendable asks for the end of a session whose breaker is open, if that is
+// what it was made with.
+func (w *Worker) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) error {
+	if f := rec.Failure; f == nil || !f.Open || rec.OnBreaker != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
+		return nil
+	}
+	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpKill, Deadline: time.Now().Add(againDeadline).UTC(),
+		Description: fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)}
+	next, err := w.swapOwned(ctx, *rec, schemas.Transition{Type: schemas.TKill, Reason: op.Description, Set: schemas.Set{Op: op}})
+	if err == nil {
+		*rec = next
+	}
 	return err
 }
 

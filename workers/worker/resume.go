@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -25,16 +26,22 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 		return w.resumeFailed(ctx, rec, err)
 	}
 	next, err := w.restore(ctx, rec, d)
-	begun := next.Rev != rec.Rev
+	begun, asked := next.Rev != rec.Rev, rec
 	rec = next
 	switch {
 	case err == nil:
 		w.Log.Info("resumed", "session", rec.Name().String(), "boot", rec.Boot)
-		return nil
+		return w.Failpoints.At(ctx, failpoint.ResumeDone)
 	case errors.Is(err, statekv.ErrUnknown):
 		w.unborn(rec)
 		return err
+	case errors.Is(err, driver.ErrNoLease):
+		w.unborn(asked)
+		return err
 	case ctx.Err() != nil, errors.Is(err, errMoved):
+		return err
+	case begun && w.stillborn(ctx, d, asked):
+		w.unborn(asked)
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)
@@ -62,6 +69,9 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return rec, fmt.Errorf("remove what is left of session %s here: %w", rec.Name(), err)
 	}
+	if err := w.Failpoints.At(ctx, failpoint.ResumeCleared); err != nil {
+		return rec, err
+	}
 	spec, err := w.spec(rec.SessionRecord)
 	if err != nil {
 		return rec, err
@@ -77,15 +87,21 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	header := img.Header()
 	size = header.LogicalBytes
 	opened := time.Since(began)
+	if err := w.Failpoints.At(ctx, failpoint.ResumeOpened); err != nil {
+		return rec, err
+	}
 	w.progress(rec.SessionRecord, began, "restore", header.LogicalBytes)
 	boot := driver.Boot(rec.Op.Boot)
 	if boot == "" {
 		boot = driver.BootResume
 	}
 	out := rec
-	restored, err := d.Restore(ctx, fenceOf(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+	restored, err := d.Restore(ctx, w.fence(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
+		if err := w.Failpoints.At(ctx, failpoint.ResumeRestored); err != nil {
+			return err
+		}
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
 			Set: schemas.Set{Size: &schemas.Sizes{
@@ -95,6 +111,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		})
 		if err == nil {
 			out = next
+			err = w.Failpoints.At(ctx, failpoint.ResumeRecorded)
 		}
 		return err
 	})

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 // start runs the session's command for the first time, or anew. The record says
@@ -19,24 +21,34 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return w.startFailed(ctx, rec, err)
 	}
-	begun := false
-	_, err = d.Start(ctx, fenceOf(rec.SessionRecord), spec, func(ctx context.Context) error {
+	begun, asked := false, rec
+	_, err = d.Start(ctx, w.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
+		if err := w.Failpoints.At(ctx, failpoint.StartReady); err != nil {
+			return err
+		}
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts"})
 		if err == nil {
 			rec, begun = next, true
+			err = w.Failpoints.At(ctx, failpoint.StartRecorded)
 		}
 		return err
 	})
 	switch {
 	case err == nil:
 		w.Log.Info("started", "session", rec.Name().String())
-		return nil
+		return w.Failpoints.At(ctx, failpoint.StartDone)
 	case errors.Is(err, statekv.ErrUnknown):
 		w.unborn(rec)
 		return err
+	case errors.Is(err, driver.ErrNoLease):
+		w.unborn(asked)
+		return err
 	case ctx.Err() != nil, errors.Is(err, errMoved):
+		return err
+	case begun && w.stillborn(ctx, d, asked):
+		w.unborn(asked)
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -24,6 +25,8 @@ type taken struct {
 	whyWay string
 
 	readers image.Readers // as they were when the image was begun
+
+	stored bool // the image may be durable, although there was an error
 }
 
 // capture suspends a session or takes a checkpoint of it. The tree is frozen
@@ -32,11 +35,20 @@ type taken struct {
 func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 	d, err := w.driverFor(rec.SessionRecord)
 	if err != nil {
-		return w.captureFailed(ctx, rec, nil, err)
+		return w.captureFailed(ctx, rec, nil, false, err)
+	}
+	if rec.Spec == "" {
+		return w.captureFailed(ctx, rec, nil, false, &driver.Error{Kind: driver.Refused,
+			Text: "how it was started was lost with the records: once suspended it could not be resumed"})
 	}
 	// What froze it was interrupted, and this op is ours since: hooks and the
 	// preflight want it running.
 	if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Frozen {
+		if i.Fenced {
+			if err := w.goOn(ctx, &rec); err != nil {
+				return err
+			}
+		}
 		if err := w.thaw(ctx, d, rec); err != nil {
 			return err
 		}
@@ -48,7 +60,7 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	})
 	if err != nil {
-		return w.captureFailed(ctx, rec, d, err)
+		return w.captureFailed(ctx, rec, d, img.stored, err)
 	}
 	for _, text := range img.warn {
 		w.event(ctx, rec.SessionRecord, "warning", "%s", text)
@@ -68,7 +80,10 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	w.Log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)
-	err = w.reap(ctx, next)
+	err = w.Failpoints.At(ctx, failpoint.SuspendRecorded)
+	if err == nil {
+		err = w.reap(ctx, next)
+	}
 	w.followReaders(ctx, next, img.readers)
 	return err
 }
@@ -100,13 +115,20 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Budget: w.Budget, Dense: w.Dense,
 		Recipients: to.Recipients, KeyVersion: to.Version, KeyGeneration: to.Generation, FullSince: to.FullSince,
 		Signer: w.Signer, SignerName: w.Host, Trigger: rec.Op.Trigger, RunID: rec.Op.RunID, Description: rec.Op.Description,
-		Op: rec.Op.ID, Fingerprint: fp, Time: began,
+		Op: rec.Op.ID, Fingerprint: fp, Time: began, Step: w.imageStep,
 	})
 	if err != nil {
 		return taken{}, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
 	}
+	if err := w.Failpoints.At(ctx, failpoint.CaptureBegun); err != nil {
+		img.Abort()
+		return taken{}, err
+	}
 	w.progress(rec.SessionRecord, began, "capture", 0)
 	got, err := d.Capture(ctx, fenceOf(rec.SessionRecord), img)
+	if err == nil {
+		err = w.Failpoints.At(ctx, failpoint.CaptureTaken)
+	}
 	if err != nil {
 		img.Abort()
 		return taken{}, err
@@ -115,10 +137,13 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	head, header, stats, err := img.Commit(ctx)
 	if err != nil {
 		img.Abort()
-		return taken{}, fmt.Errorf("store image of %s: %w", rec.Name(), err)
+		return taken{stored: true}, fmt.Errorf("store image of %s: %w", rec.Name(), err)
 	}
 	w.progress(rec.SessionRecord, began, "durable", stats.StoredBytes)
 	w.setBase(rec.UID, head, img.Base())
+	if err := w.Failpoints.At(ctx, failpoint.CaptureDurable); err != nil {
+		return taken{stored: true}, err
+	}
 	return taken{
 		head:  head,
 		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
@@ -136,6 +161,11 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	}, nil
 }
 
+// imageStep tells of a step of writing an image.
+func (w *Worker) imageStep(ctx context.Context, s image.Step) error {
+	return w.Failpoints.At(ctx, failpoint.Name("image."+string(s)))
+}
+
 // wayStages says how the memory went into the image, as "memory" or "stream", with
 // what of the image was held in memory beside the session. A driver that has but one
 // way says none.
@@ -146,8 +176,10 @@ func wayStages(c driver.Captured) []schemas.Stage {
 	return []schemas.Stage{{Name: string(c.Way), MS: c.CaptureTook.Milliseconds(), Bytes: c.Held}}
 }
 
-// captureFailed lets the session run on and says why it wasn't captured.
-func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, cause error) error {
+// captureFailed lets the session run on and says why it wasn't captured. If its image
+// may be durable (stored), the record comes before the thaw: should this host be thought
+// lost, others go on from that image.
+func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, stored bool, cause error) error {
 	if ctx.Err() != nil || errors.Is(cause, statekv.ErrUnknown) {
 		return cause // stopping: the next worker on this host finds it frozen, and the record as it is
 	}
@@ -155,10 +187,21 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 		return cause // what the record says now decides, reconcile thaws if it says running
 	}
 	var frozen error // the record comes all the same, and then the thaw is tried again
-	if d != nil {
-		frozen = w.thaw(ctx, d, rec)
+	if d != nil && !stored {
+		frozen = w.runOn(ctx, d, rec)
 	}
-	if _, err := w.swapOwned(ctx, rec, w.whyNot(ctx, rec, cause)); err != nil {
+	if err := w.Failpoints.At(ctx, failpoint.AbortThawed); err != nil {
+		return err
+	}
+	next, err := w.swapOwned(ctx, rec, w.whyNot(ctx, rec, cause))
+	if err != nil {
+		return err
+	}
+	w.alert(ctx, rec.SessionRecord, next.SessionRecord)
+	if d != nil && stored {
+		frozen = w.thaw(ctx, d, next)
+	}
+	if err := w.Failpoints.At(ctx, failpoint.AbortRecorded); err != nil {
 		return err
 	}
 	return frozen
@@ -179,11 +222,25 @@ func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error)
 		count += f.Count
 	}
 	w.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
-	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: failure(kind, cause, count)}}
+	f := failure(kind, cause, count)
+	f.Open = kind == schemas.OpSuspend && count >= policyOf(rec.SessionRecord).Breaker
+	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: f}}
+}
+
+// alert says, once, that the breaker has opened.
+func (w *Worker) alert(ctx context.Context, before, after schemas.SessionRecord) {
+	f, was := after.Failure, before.Failure
+	if f != nil && f.Open && (was == nil || !was.Open) {
+		w.event(ctx, after, "breaker_open",
+			"%d suspends in a row failed; it runs on, and isn't suspended for idleness before `diapause suspend` works, or `suspend --reset`: %s", f.Count, f.Text)
+	}
 }
 
 func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, img taken) error {
 	frozen := w.thaw(ctx, d, rec)
+	if err := w.Failpoints.At(ctx, failpoint.CheckpointThawed); err != nil {
+		return err
+	}
 	next, err := w.swapOwned(ctx, rec, schemas.Transition{
 		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
 	})
@@ -191,6 +248,9 @@ func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driv
 		return err
 	}
 	w.followReaders(ctx, next, img.readers)
+	if err := w.Failpoints.At(ctx, failpoint.CheckpointRecorded); err != nil {
+		return err
+	}
 	return frozen // the next look at the record tries again
 }
 
@@ -205,11 +265,20 @@ func (w *Worker) reap(ctx context.Context, rec statekv.Versioned) error {
 	if revived || err != nil {
 		return err
 	}
+	if err := w.Failpoints.At(ctx, failpoint.ReapHeard); err != nil {
+		return err
+	}
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("remove the frozen processes of suspended session %s: %w", rec.Name(), err)
 	}
+	if err := w.Failpoints.At(ctx, failpoint.ReapKilled); err != nil {
+		return err
+	}
 	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TReaped, Reason: "its processes are gone, its image stays"})
-	return err
+	if err != nil {
+		return err
+	}
+	return w.Failpoints.At(ctx, failpoint.ReapRecorded)
 }
 
 // revive undoes a suspend that is recorded already, if the tree is still there
@@ -234,7 +303,10 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 		if err != nil {
 			return false, err
 		}
-		return true, d.Thaw(ctx, fenceOf(next.SessionRecord))
+		if err := w.Failpoints.At(ctx, failpoint.ReviveRecorded); err != nil {
+			return true, err
+		}
+		return true, d.Thaw(ctx, w.fence(next.SessionRecord))
 	}
 	return false, nil
 }

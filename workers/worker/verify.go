@@ -2,11 +2,10 @@ package worker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/nats-io/nuid"
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -34,7 +33,7 @@ func (w *Worker) TryImage(ctx context.Context, r schemas.SessionRecord, img *ima
 	if err != nil {
 		return err
 	}
-	f := driver.Fence{UID: schemas.UID("trial-" + strings.ToLower(nuid.Next())), Name: r.Name(), Epoch: 1}
+	f := driver.Fence{UID: schemas.UID("trial-" + strings.ToLower(rand.Text()[:22])), Name: r.Name(), Epoch: 1}
 	restored := false
 	_, err = d.Restore(ctx, f, spec, img, driver.BootTrial, func(context.Context) error {
 		restored = true

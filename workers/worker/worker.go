@@ -15,11 +15,14 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recovery"
 )
 
 // Options is what a worker is made of. All fields are needed but those that say
@@ -51,10 +54,19 @@ type Options struct {
 	// memory alone: after a restart it is read from the store, if Identities can, or
 	// the next image is a full one.
 	Pages string
+	// Ledger, if given, is this host's own memory of its sessions' records: see Regain.
+	Ledger *recovery.Ledger
 	// Budget bounds how far images are scattered over the packs of earlier ones, and
 	// Dense has first images made small rather than fast: see image.WriteOptions.
 	Budget image.Budget
 	Dense  bool
+
+	// Lease, if given, is this host's: it is taken before anything else is done, and held.
+	// Without it the host counts as there for ever, and no other takes over from it.
+	Lease *lease.Holder
+
+	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	Failpoints *failpoint.Set
 
 	Log     *slog.Logger
 	Observe time.Duration // between two looks at each session; 1 s if zero
@@ -69,13 +81,21 @@ type Worker struct {
 	actors  *actors
 	shelf   *pageShelf // nil without Pages
 
+	found    []found // when the worker began
+	searched bool    // found is complete
+
+	generation string // the last recovery of the fleet that this host had a part in
+
 	mu       sync.Mutex
-	bases    map[schemas.UID]*base           // by session: page ids of its last image, if they aren't on the shelf
-	observed map[schemas.UID]sighting        // what the last look saw
-	held     map[string][]schemas.Name       // by session: deleted ones whose images it still needs
-	undoing  map[schemas.Name]func(notified) // suspends under way that want to hear of new revisions
-	notBorn  map[schemas.UID]string          // by session: the last op whose beginning was never heard of
-	ready    chan struct{}                   // closed when recovery is done
+	bases    map[schemas.UID]*base                  // by session: page ids of its last image, if they aren't on the shelf
+	observed map[schemas.UID]sighting               // what the last look saw
+	held     map[string][]schemas.Name              // by session: deleted ones whose images it still needs
+	undoing  map[schemas.Name]func(notified)        // suspends under way that want to hear of new revisions
+	notBorn  map[schemas.UID]schemas.Op             // by session: the last op that recorded it to run, or may have, and let it execute nothing
+	hosted   map[schemas.Name]schemas.SessionRecord // what may have processes here
+	telling  map[schemas.UID]bool                   // of a renewal of the lease, just now
+	tellers  sync.WaitGroup
+	ready    chan struct{} // closed when recovery is done
 }
 
 // New makes a worker; Serve runs it.
@@ -95,7 +115,7 @@ func New(o Options) *Worker {
 	w := &Worker{
 		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		notBorn: map[schemas.UID]string{}, ready: make(chan struct{}),
+		notBorn: map[schemas.UID]schemas.Op{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, ready: make(chan struct{}),
 	}
 	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)
@@ -109,6 +129,21 @@ func (w *Worker) Ready() <-chan struct{} { return w.ready }
 // Serve runs the worker until ctx ends, and returns when all that it started
 // has stopped. Sessions go on.
 func (w *Worker) Serve(ctx context.Context) error {
+	if w.Lease == nil {
+		return w.serve(ctx)
+	}
+	if err := w.Lease.Take(ctx); err != nil {
+		return nil // only ctx ends that
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return w.holdLease(ctx) })
+	g.Go(func() error { return w.serve(ctx) })
+	err := g.Wait()
+	w.tellers.Wait()
+	return err
+}
+
+func (w *Worker) serve(ctx context.Context) error {
 	if err := w.recover(ctx); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -130,6 +165,10 @@ func (w *Worker) Serve(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.observeAll(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
+	if w.Ledger != nil {
+		g.Go(func() error { return w.remember(ctx) })
+		g.Go(func() error { return w.followLog(ctx) })
+	}
 	g.Go(func() error { return w.serveHost(ctx, func() { close(w.ready) }) })
 	return g.Wait()
 }
