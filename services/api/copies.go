@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -30,6 +31,9 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 	}
 	v, err := s.captured(ctx, n, req)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.Failpoints.At(ctx, failpoint.APIForkHead); err != nil {
 		return nil, err
 	}
 	op, err := s.newOp(ctx, schemas.OpResume)
@@ -76,6 +80,9 @@ func (s *Server) captured(ctx context.Context, n schemas.Name, req schemas.Reque
 // stillThere undoes a fork whose origin, or the snapshot that it begins from, was
 // deleted while it was made: its images may be gone.
 func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fork statekv.Versioned) error {
+	if err := s.Failpoints.At(ctx, failpoint.APIForkMade); err != nil {
+		return err
+	}
 	now, err := s.get(ctx, origin.Name())
 	gone := false
 	if err == nil && now.UID == origin.UID {
@@ -89,15 +96,27 @@ func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fo
 	if err == nil {
 		return nil
 	}
-	op, operr := s.newOp(ctx, schemas.OpRemove)
-	if operr != nil {
-		return operr
+	return errors.Join(err, s.unmake(ctx, req, fork))
+}
+
+// unmake removes a fork that has nothing to begin from, whatever its host has done
+// about it meanwhile.
+func (s *Server) unmake(ctx context.Context, req schemas.Request, fork statekv.Versioned) error {
+	for {
+		op, err := s.newOp(ctx, schemas.OpRemove)
+		if err != nil {
+			return err
+		}
+		t := schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}}
+		if _, err = s.ask(ctx, fork, req, t); !errors.Is(err, statekv.ErrConflict) {
+			return err
+		}
+		now, err := s.Records.Get(ctx, fork.Name())
+		if err != nil || now.UID != fork.UID || now.State == schemas.Deleted {
+			return err
+		}
+		fork = now
 	}
-	t := schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}}
-	if _, uerr := s.ask(ctx, fork, req, t); uerr != nil && !errors.Is(uerr, statekv.ErrConflict) {
-		return uerr
-	}
-	return err
 }
 
 // rollback takes a session back to one of its snapshots, memory and files

@@ -10,6 +10,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -40,8 +41,14 @@ func (s *Server) ask(ctx context.Context, prev statekv.Versioned, req schemas.Re
 		t.Op = t.Set.Op.ID
 		t.Evidence = &schemas.Evidence{Seq: t.Set.Op.Seq}
 	}
+	if err := s.Failpoints.At(ctx, failpoint.APIAsked); err != nil {
+		return statekv.Versioned{}, err
+	}
 	next, err := s.Records.Swap(ctx, prev, t)
 	if err != nil {
+		return next, err
+	}
+	if err := s.Failpoints.At(ctx, failpoint.APIRecorded); err != nil {
 		return next, err
 	}
 	if next.Op != nil && next.Host != "" {
@@ -50,7 +57,7 @@ func (s *Server) ask(ctx context.Context, prev statekv.Versioned, req schemas.Re
 			s.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
 		}
 	}
-	return next, nil
+	return next, s.Failpoints.At(ctx, failpoint.APICommanded)
 }
 
 func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
@@ -71,6 +78,12 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 	if _, ok := session.PolicyFor(r.Class, nil); !ok {
 		return nil, usage("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
 	}
+	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
+		return nil, usage("on suspend failure %q: want keep or stop", r.OnBreaker)
+	}
+	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
+		return nil, usage("on host loss %q: want wait or resume", r.OnLoss)
+	}
 	if r.MadeBy == "" {
 		r.MadeBy = "person"
 	}
@@ -82,7 +95,7 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, failed("seal the environment of session %s: %v", n, err)
 	}
 	fresh := schemas.NewSession{
-		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY,
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
 	}
 	op, err := s.newOp(ctx, schemas.OpStart)
 	if err != nil {
@@ -121,11 +134,11 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	if prev.Op != nil {
 		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
 	}
-	host, driver, err := s.place(ctx, fresh.Driver)
+	host, driver, err := s.place(ctx, fresh.Driver, req)
 	if err != nil {
 		return nil, err
 	}
-	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = schemas.UID(strings.ToLower(nuid.Next())), n.Tenant, n.Session, driver
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, driver
 	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
 	t.Set.New, t.Set.Host = &fresh, host
 	ch, stop := s.board.follow(n)
@@ -178,8 +191,26 @@ func (s *Server) suspend(ctx context.Context, req schemas.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
+	if req.Reset {
+		v, err := s.reset(ctx, n, req)
+		return schemas.ViewOf(v.SessionRecord), err
+	}
 	v, err := s.suspended(ctx, n, req, "manual")
 	return schemas.ViewOf(v.SessionRecord), err
+}
+
+// reset closes the breaker of a session that runs.
+func (s *Server) reset(ctx context.Context, n schemas.Name, req schemas.Request) (statekv.Versioned, error) {
+	for {
+		v, err := s.get(ctx, n)
+		if err != nil || v.Failure == nil || v.Failure.Op != schemas.OpSuspend {
+			return v, err // nothing counts against it
+		}
+		next, err := s.ask(ctx, v, req, schemas.Transition{Type: schemas.TBreakerReset, Reason: "asked to suspend it for idleness again"})
+		if !errors.Is(err, statekv.ErrConflict) {
+			return next, err
+		}
+	}
 }
 
 // suspended brings a session to suspended and waits until its processes are
@@ -193,10 +224,15 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 			return v, err
 		}
 		switch {
-		case v.State == schemas.Suspended && v.Op == nil:
+		case v.State == schemas.Suspended && (v.Op == nil || s.lost(v)):
 			return v, nil
 		case v.State == schemas.Suspending, v.State == schemas.Suspended:
-			return await(ctx, ch, untilSuspended(v))
+			joined := v
+			v, err = await(ctx, ch, s.untilSuspended(joined))
+			if v.State == schemas.Running && joined.Op != nil && joined.Op.Idle {
+				continue // that was given up for activity, which is nothing against being asked for it
+			}
+			return v, err
 		case v.State == schemas.Running && v.Op == nil:
 			op, err := s.newOp(ctx, schemas.OpSuspend)
 			if err != nil {
@@ -210,7 +246,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 			if err != nil {
 				return v, err
 			}
-			return await(ctx, ch, untilSuspended(v))
+			return await(ctx, ch, s.untilSuspended(v))
 		case v.State == schemas.Exited, v.State == schemas.Failed:
 			return v, refused("session %s is %s: there is nothing to suspend", n, v.State)
 		}
@@ -228,7 +264,7 @@ func when(ok bool) outcome {
 	return pending
 }
 
-func untilSuspended(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
+func (s *Server) untilSuspended(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
 	return func(v statekv.Versioned) (outcome, error) {
 		if v.Version <= asked.Version {
 			return pending, nil
@@ -237,7 +273,8 @@ func untilSuspended(asked statekv.Versioned) func(statekv.Versioned) (outcome, e
 		case schemas.Suspending:
 			return pending, nil
 		case schemas.Suspended:
-			return when(v.Op == nil), nil
+			// Whether its frozen processes are gone, a lost host can't say.
+			return when(v.Op == nil || s.lost(v)), nil
 		case schemas.Running:
 			if v.Transition.Type == schemas.TSuspendFailed {
 				return done, failed("session %s runs on: %s", v.Name(), v.Transition.Reason)
@@ -287,8 +324,10 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		}
 		switch {
 		case v.State == schemas.Running:
-			return schemas.ViewOf(v.SessionRecord), nil
-		case v.State == schemas.Suspended && v.Op != nil: // activity may still revive it, a resume takes longer
+			if err := s.stranded(v); err != nil || !s.lost(v) {
+				return schemas.ViewOf(v.SessionRecord), err
+			}
+		case v.State == schemas.Suspended && v.Op != nil && !s.lost(v): // activity may still revive it, a resume takes longer
 		case v.State == schemas.Starting, v.State == schemas.Resuming:
 			got, err := await(ctx, ch, s.untilRunning(v))
 			return schemas.ViewOf(got.SessionRecord), err
@@ -302,6 +341,9 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 			}
 			return schemas.ViewOf(got.SessionRecord), err
 		case v.State == schemas.Suspending:
+			if err := s.stranded(v); err != nil {
+				return nil, err
+			}
 		case v.State == schemas.Exited:
 			return nil, refused("session %s ended by itself with status %d; `diapause resume --clean %s` starts it anew", n, v.Exit.Code, n)
 		default:
@@ -320,19 +362,6 @@ func reasonOf(v statekv.Versioned) string {
 	return v.Transition.Reason
 }
 
-func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned) (statekv.Versioned, error) {
-	op, err := s.newOp(ctx, schemas.OpResume)
-	if err != nil {
-		return v, err
-	}
-	op.Source, op.Boot = &from, boot
-	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op}})
-	if err != nil {
-		return v, err
-	}
-	return await(ctx, ch, s.untilRunning(v))
-}
-
 // restart starts a session's command anew; what it had in memory stays in its
 // snapshots.
 func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Request) (any, error) {
@@ -340,7 +369,7 @@ func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Reques
 	defer stop()
 	v, err := s.get(ctx, n)
 	if err == nil && v.State == schemas.Suspended && v.Op != nil {
-		if _, err = await(ctx, ch, untilSuspended(v)); err == nil {
+		if _, err = await(ctx, ch, s.untilSuspended(v)); err == nil {
 			v, err = s.get(ctx, n)
 		}
 	}
@@ -355,7 +384,11 @@ func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Reques
 		return nil, err
 	}
 	op.Boot = "clean"
-	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start anew", Set: schemas.Set{Op: op}})
+	host, err := s.home(ctx, v, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start anew", Set: schemas.Set{Op: op, Host: host}})
 	if err != nil {
 		return nil, err
 	}

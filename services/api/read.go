@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path"
 	"reflect"
 	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -55,6 +52,9 @@ func (s *Server) fill(ctx context.Context, views []schemas.View) {
 	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
 	for i := range views {
 		v := &views[i]
+		if since, gone := s.Fleet.Gone(v.Host); gone {
+			v.HostGone = &since
+		}
 		if v.State != schemas.Running && v.State != schemas.Suspending {
 			continue
 		}
@@ -105,7 +105,8 @@ func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.get(ctx, n); err != nil {
+	v, err := s.get(ctx, n)
+	if err != nil {
 		return nil, err
 	}
 	e, ok, err := s.Scheduler.Explain(ctx, n)
@@ -115,62 +116,10 @@ func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) 
 	if !ok {
 		return nil, failed("the scheduler doesn't know session %s yet; try again in a moment", n)
 	}
+	if since, gone := s.Fleet.Gone(v.Host); gone && v.State != schemas.Suspended && v.State != schemas.Exited {
+		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)
+	}
 	return e, nil
-}
-
-// place chooses the host of a new session, and its driver if none is asked for.
-func (s *Server) place(ctx context.Context, driver string) (schemas.HostID, string, error) {
-	kv, err := s.JS.KeyValue(ctx, s.Names.Hosts())
-	if err != nil {
-		return "", "", fmt.Errorf("find bucket %s: %w", s.Names.Hosts(), err)
-	}
-	keys, err := kv.Keys(ctx)
-	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
-		return "", "", fmt.Errorf("list the hosts: %w", err)
-	}
-	slices.SortFunc(keys, func(a, b string) int { // our own host first
-		return cmp.Or(-cmp.Compare(btoi(a == string(s.Host)), btoi(b == string(s.Host))), cmp.Compare(a, b))
-	})
-	var best schemas.Host
-	for _, key := range keys {
-		e, err := kv.Get(ctx, key)
-		if err != nil {
-			return "", "", fmt.Errorf("read host %s: %w", key, err)
-		}
-		var h schemas.Host
-		if err := json.Unmarshal(e.Value(), &h); err != nil {
-			return "", "", fmt.Errorf("read host %s: %w", key, err)
-		}
-		// Of the others the one that was heard of last is the likeliest to be there.
-		if better := best.Host == "" || best.Host != s.Host && h.Seen.After(best.Seen); better && canRun(h, driver) != "" {
-			best = h
-		}
-	}
-	if best.Host != "" {
-		return best.Host, canRun(best, driver), nil
-	}
-	if driver == "" {
-		return "", "", failed("no host can run sessions; `diapause doctor` on the host says why")
-	}
-	return "", "", failed("no host has the driver %q; `diapause doctor` on the host says why", driver)
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// canRun names the driver that a session gets on a host: the one that is asked
-// for, or any; none if the host lacks it.
-func canRun(h schemas.Host, driver string) string {
-	for _, fp := range h.Fingerprints {
-		if driver == "" || fp.Driver == driver {
-			return fp.Driver
-		}
-	}
-	return ""
 }
 
 // Audit is what folding the log found.

@@ -17,11 +17,13 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/services/keys"
 )
@@ -40,6 +42,7 @@ type Options struct {
 	Names     stream.Names
 	Records   *statekv.Store
 	Images    objectstore.Store
+	Fleet     Fleet // where sessions are placed; any host that announced itself if nil
 	Scheduler Explainer
 	// Recipients are whom the spec of a new session is sealed for: the hosts.
 	Recipients []age.Recipient
@@ -50,9 +53,11 @@ type Options struct {
 	// Janitor and Reader, if given, answer the verbs that look after the store.
 	Janitor *janitor.Janitor
 	Reader  Reader
-	Host    schemas.HostID // where new sessions go if it can run them; any host if empty
-	Version string         // of the program: semantic
-	Log     *slog.Logger
+	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	Failpoints *failpoint.Set
+	Host       schemas.HostID // where new sessions go if it can run them; any host if empty
+	Version    string         // of the program: semantic
+	Log        *slog.Logger
 }
 
 // Server answers clients; Serve runs it.
@@ -67,6 +72,9 @@ type Server struct {
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Fleet == nil { // which watches nothing: every host counts as there
+		o.Fleet = fleet.New(fleet.Options{JS: o.JS, Names: o.Names})
 	}
 	return &Server{Options: o, publish: stream.Publisher{JS: o.JS}, board: newBoard(), ready: make(chan struct{})}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -21,7 +22,14 @@ const opDeadline = 10 * time.Minute
 func (s *Scheduler) carryOut(ctx context.Context, rec statekv.Versioned, d session.Decision) {
 	t := transition(rec.SessionRecord, d)
 	t.Actor = s.Actor
+	if err := s.Failpoints.At(ctx, failpoint.SchedulerDecided); err != nil {
+		s.Log.Error("decision not recorded", "session", rec.Name().String(), "verdict", d.Verdict, "err", err)
+		return
+	}
 	next, err := s.Records.Swap(ctx, rec, t)
+	if err == nil {
+		err = s.Failpoints.At(ctx, failpoint.SchedulerRecorded)
+	}
 	switch {
 	case errors.Is(err, statekv.ErrConflict), ctx.Err() != nil:
 		return
@@ -31,7 +39,11 @@ func (s *Scheduler) carryOut(ctx context.Context, rec statekv.Versioned, d sessi
 	}
 	s.Log.Info(string(d.Verdict), "session", rec.Name().String(), "reason", d.Reason)
 	c := schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
-	if err := s.Bus.Command(ctx, next.Host, next.Name(), c); err != nil && ctx.Err() == nil {
+	err = s.Bus.Command(ctx, next.Host, next.Name(), c)
+	if err == nil {
+		err = s.Failpoints.At(ctx, failpoint.SchedulerCommanded)
+	}
+	if err != nil && ctx.Err() == nil {
 		s.Log.Warn("command not published; the host's own watch finds the record", "session", rec.Name().String(), "err", err)
 	}
 }

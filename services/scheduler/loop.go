@@ -29,7 +29,8 @@ type loop struct {
 	queue     queue
 	timer     *time.Timer
 	acted     chan statekv.Versioned // the record that was acted on
-	hearing   bool                   // all that was stored has been heard
+	pace      pace
+	hearing   bool // all that was stored has been heard
 	deciding  bool
 	bad       int       // messages that were no activity
 	badSaid   time.Time // when that was logged last
@@ -44,7 +45,7 @@ const actorsAtOnce = 16
 const actAgain = time.Second
 
 func (s *Scheduler) run(ctx context.Context) error {
-	l := &loop{s: s, sessions: map[schemas.Name]*tracked{}, timer: time.NewTimer(time.Hour), acted: make(chan statekv.Versioned)}
+	l := &loop{s: s, sessions: map[schemas.Name]*tracked{}, timer: time.NewTimer(time.Hour), acted: make(chan statekv.Versioned), pace: newPace()}
 	defer l.timer.Stop()
 	acts := newGroup(actorsAtOnce)
 	defer acts.wait()
@@ -126,6 +127,7 @@ func (l *loop) see(v statekv.Versioned) {
 	t := l.track(v.Name())
 	t.record = v
 	t.view.See(v.SessionRecord, time.Now())
+	l.pace.see(v.SessionRecord)
 	l.schedule(t, time.Now())
 }
 
@@ -134,6 +136,7 @@ func (l *loop) see(v statekv.Versioned) {
 func (l *loop) done(v statekv.Versioned) {
 	t := l.track(v.Name())
 	t.acting = false
+	l.pace.see(t.record.SessionRecord)
 	if t.record.Rev == v.Rev {
 		l.schedule(t, time.Now().Add(actAgain))
 		return
@@ -189,6 +192,7 @@ func (l *loop) act(ctx context.Context, acts *group) {
 		return
 	}
 	now := time.Now()
+	var due []overdue
 	for len(l.queue) > 0 && !l.queue[0].due.After(now) {
 		t := heap.Pop(&l.queue).(*tracked)
 		if t.acting || t.record.UID == "" {
@@ -202,16 +206,31 @@ func (l *loop) act(ctx context.Context, acts *group) {
 			}
 			continue
 		}
-		t.acting = true
-		record := t.record
-		acts.run(func() {
-			l.s.carryOut(ctx, record, d)
-			send(ctx, l.acted, record)
-		})
+		if d.Verdict == session.Suspend {
+			due = append(due, overdue{t, d})
+			continue
+		}
+		l.carryOut(ctx, acts, t, d)
+	}
+	due, later := l.pace.room(due)
+	for _, o := range due {
+		l.carryOut(ctx, acts, o.t, o.d)
+	}
+	for _, o := range later {
+		l.schedule(o.t, now.Add(paceAgain))
 	}
 	if len(l.queue) > 0 {
 		l.timer.Reset(max(time.Until(l.queue[0].due), 0))
 	}
+}
+
+func (l *loop) carryOut(ctx context.Context, acts *group, t *tracked, d session.Decision) {
+	t.acting = true
+	record := t.record
+	acts.run(func() {
+		l.s.carryOut(ctx, record, d)
+		send(ctx, l.acted, record)
+	})
 }
 
 // queue is a heap of sessions, the one that is due first in front; each is in it

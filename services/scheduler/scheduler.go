@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -21,7 +22,9 @@ type Options struct {
 	Records Records
 	Bus     Bus // that of JS and Names if nil
 	Log     *slog.Logger
-	Actor   string // in the transitions that it makes: "scheduler@host"
+	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	Failpoints *failpoint.Set
+	Actor      string // in the transitions that it makes: "scheduler@host"
 }
 
 // Scheduler decides; Serve runs it.

@@ -341,6 +341,38 @@ func TestTwoSchedulers(t *testing.T) {
 		if v := b.until(n, schemas.Suspending); v.Version != 3 {
 			t.Errorf("session %s has version %d", n, v.Version)
 		}
+		b.suspended(n)
+	}
+}
+
+// What is overdue at the same moment goes a few at a time on each host, and a host
+// whose suspends don't end holds up no other.
+func TestOverdueSuspendsArePaced(t *testing.T) {
+	b := newBench(t)
+	const all = 24
+	for i := range all {
+		b.run(schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i))}, time.Millisecond)
+	}
+	b.begin()
+	suspending := func() (out []schemas.Name) {
+		records, err := b.records.All(b.ctx)
+		b.must(err)
+		for _, v := range records {
+			if v.State == schemas.Suspending {
+				out = append(out, v.Name())
+			}
+		}
+		return out
+	}
+	for done := 0; done < all; {
+		now := suspending()
+		if len(now) > 8 {
+			t.Fatalf("%d suspends are under way on one host", len(now))
+		}
+		for _, n := range now {
+			b.suspended(n)
+			done++
+		}
 	}
 }
 

@@ -55,6 +55,9 @@ func lsCommand(c *client) *cobra.Command {
 				idle, stored := "-", "-"
 				if v.State == schemas.Running {
 					idle = time.Duration(v.IdleSeconds * float64(time.Second)).Round(time.Second).String()
+					if v.Failure != nil && v.Failure.Open {
+						idle += " (breaker open)"
+					}
 				}
 				if v.Snapshot != nil {
 					stored = size(v.Snapshot.StoredBytes)
@@ -98,6 +101,9 @@ func showCommand(c *client) *cobra.Command {
 		}
 		if v.Failure != nil {
 			line("failure", "%s: %s (%d in a row)", v.Failure.Op, v.Failure.Text, v.Failure.Count)
+			if v.Failure.Open {
+				line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
+			}
 		}
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -25,6 +27,7 @@ import (
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
+	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/scheduler"
@@ -56,6 +59,10 @@ type upFlags struct {
 	retention  string
 	budget     string
 	dense      bool
+	without    []string // hosts that a recovery doesn't wait for
+	recover    bool     // make the records again from what this host and the store know
+	lease      time.Duration
+	alone      bool // the worker alone, beside another up
 	verbose    bool
 }
 
@@ -88,13 +95,19 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
 	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
+	fl.StringArrayVar(&f.without, "recover-without", nil, "a host that is gone for good: a recovery doesn't wait for what it knows")
+	fl.BoolVar(&f.recover, "recover", false, "make lost records of sessions again from what this host and the store know, without a sign that some were lost, and from other hosts' images too")
+	leaseFlag(cmd, &f)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
 
 func up(ctx context.Context, c *client, f upFlags) (err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("`diapause up` needs root to freeze, capture and restore processes: run it with sudo")
+		return errors.New("running sessions needs root to freeze, capture and restore processes: run it with sudo")
+	}
+	if err := checkLease(f.lease); err != nil {
+		return err
 	}
 	way, err := driver.ParseWay(f.capture)
 	if err != nil {
@@ -132,24 +145,28 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	defer nc.Close()
-	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, log)
+	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, f.alone, log)
 	if err != nil {
 		return err
 	}
 	p.janitor.Policy = keep
+	if err := regain(ctx, p.worker, f.recover, f.without); err != nil {
+		return err
+	}
+	p.worker.Lease.Term = f.lease
 	p.worker.Budget, p.worker.Dense = budget, f.dense
 	defer func() {
 		if err := p.driver.Close(); err != nil {
 			log.Info("cgroups are kept: sessions run on", "err", err)
 		}
 	}()
-	return p.serve(ctx, at.broken, func() error {
+	return wentBack(p.serve(ctx, at.broken, func() error {
 		if err := data.Serving(at.url, at.clients); err != nil {
 			return err
 		}
 		announce(data, keys, at.url)
 		return nil
-	})
+	}))
 }
 
 // imagesOf opens the store that was named, if it is the one of before.
@@ -212,22 +229,33 @@ type parts struct {
 	api       *api.Server
 	keeper    *keyring.Keeper
 	janitor   *janitor.Janitor
+	fleet     *fleet.Fleet
+	alone     bool // the worker is all that runs, with what it needs
 }
 
-func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images objectstore.Store, way driver.Way, nc *nats.Conn, log *slog.Logger) (parts, error) {
+func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images objectstore.Store, way driver.Way, nc *nats.Conn, alone bool, log *slog.Logger) (parts, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return parts{}, fmt.Errorf("use JetStream: %w", err)
 	}
 	names := stream.NamesWith("")
-	if err := stream.Ensure(ctx, js, names, 1); err != nil {
+	leases, err := prepare(ctx, js, names, alone)
+	if err != nil {
 		return parts{}, err
 	}
 	records, err := statekv.Open(ctx, js, names)
 	if err != nil {
 		return parts{}, err
 	}
-	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host()), Way: way})
+	points, err := failpoints(log)
+	if err != nil {
+		return parts{}, err
+	}
+	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host()), Way: way, Failpoints: points})
+	if err != nil {
+		return parts{}, err
+	}
+	ledger, err := ledgerOf(data, log)
 	if err != nil {
 		return parts{}, err
 	}
@@ -235,14 +263,21 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	if err != nil {
 		return parts{}, err
 	}
-	p := parts{driver: drv, keeper: keeper}
+	p := parts{driver: drv, keeper: keeper, alone: alone}
 	p.worker = worker.New(worker.Options{
 		Host: data.Host(), NC: nc, JS: js, Names: names, Records: records, Images: images,
 		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.reading(), Own: []age.Identity{keys.Own},
 		Signer: keys.Signer, Trusted: keeper.Trusted, Keyring: keeper, Log: log,
-		Pages: data.Join("pages"),
+		Pages: data.Join("pages"), Ledger: ledger, Failpoints: points,
+		Lease: &lease.Holder{Store: leases, Host: data.Host(), Log: log},
 	})
-	p.scheduler = scheduler.New(scheduler.Options{JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host())})
+	p.fleet = fleet.New(fleet.Options{
+		JS: js, Names: names, Records: records, Leases: leases, Images: images, Trusted: keeper.Trusted,
+		Identities: keys.reading(), Actor: "fleet@" + string(data.Host()), Log: log,
+	})
+	p.scheduler = scheduler.New(scheduler.Options{
+		JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host()), Failpoints: points,
+	})
 	p.janitor = janitor.New(janitor.Options{
 		Records: records, Images: images, Publish: stream.Publisher{JS: js}, Known: keeper.Known, Log: log, Actor: "janitor@" + string(data.Host()),
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error {
@@ -250,11 +285,35 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 		},
 	})
 	p.api = api.New(api.Options{
-		Janitor: p.janitor, Reader: p.worker,
+		Janitor: p.janitor, Reader: p.worker, Fleet: p.fleet,
 		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Keys: keeper,
-		Trusted: keeper.Trusted, Host: data.Host(), Version: version, Log: log,
+		Trusted: keeper.Trusted, Host: data.Host(), Version: version, Log: log, Failpoints: points,
 	})
 	return p, nil
+}
+
+// failpoints reads what is to go wrong, in a test of the whole, and says so.
+func failpoints(log *slog.Logger) (*failpoint.Set, error) {
+	text := os.Getenv(failpoint.Variable)
+	points, err := failpoint.Parse(text)
+	if err != nil {
+		return nil, usagef("%s: %v", failpoint.Variable, err)
+	}
+	if points != nil {
+		log.Warn("FAILPOINTS ARE ON: this process fails on purpose; unset "+failpoint.Variable+" unless it is a test", "failpoints", text)
+	}
+	return points, nil
+}
+
+// parts lists what is to run, and what tells when it does.
+func (p parts) parts() (serve []func(context.Context) error, begun []<-chan struct{}) {
+	serve = []func(context.Context) error{p.worker.Serve, p.keeper.Ring.Serve, p.keeper.Serve}
+	begun = []<-chan struct{}{p.worker.Ready()}
+	if p.alone {
+		return serve, begun
+	}
+	return append(serve, p.scheduler.Serve, p.api.Serve, p.janitor.Serve, p.fleet.Serve),
+		append(begun, p.scheduler.Ready(), p.api.Ready())
 }
 
 // serve runs the parts until ctx ends; ready is called when all of them are.
@@ -268,14 +327,12 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 			return nil
 		}
 	})
-	g.Go(func() error { return p.worker.Serve(ctx) })
-	g.Go(func() error { return p.scheduler.Serve(ctx) })
-	g.Go(func() error { return p.api.Serve(ctx) })
-	g.Go(func() error { return p.keeper.Ring.Serve(ctx) })
-	g.Go(func() error { return p.keeper.Serve(ctx) })
-	g.Go(func() error { return p.janitor.Serve(ctx) })
+	serve, begun := p.parts()
+	for _, part := range serve {
+		g.Go(func() error { return part(ctx) })
+	}
 	g.Go(func() error {
-		for _, part := range []<-chan struct{}{p.worker.Ready(), p.scheduler.Ready(), p.api.Ready()} {
+		for _, part := range begun {
 			select {
 			case <-part:
 			case <-ctx.Done():

@@ -25,6 +25,8 @@ func lifecycleCommands(c *client) []*cobra.Command {
 
 // runFlags are the flags of run.
 type runFlags struct {
+	host                             string
+	onLoss, onBreaker                string
 	name, class, idle, by            string
 	driver, dir, user, root, network string
 	env                              []string
@@ -70,6 +72,9 @@ func runCommand(c *client) *cobra.Command {
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "host or none")
 	fl.StringVar(&f.driver, "driver", "", "how it runs and is captured (default: what the host has)")
+	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
+	fl.StringVar(&f.onBreaker, "on-suspend-failure", schemas.BreakerKeep, "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot")
+	fl.StringVar(&f.onLoss, "on-host-loss", schemas.LossWait, "when its host is gone: wait for it, or resume its last snapshot elsewhere")
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
 	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")
@@ -99,7 +104,7 @@ func run(ctx context.Context, c *client, f runFlags, command []string) error {
 	}
 	var v schemas.View
 	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
-		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, Program: command[0], Spec: data,
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Program: command[0], Spec: data,
 	}}, &v)
 	if err != nil {
 		return err
@@ -204,7 +209,11 @@ func simple(c *client, verb, use, short string, args int, fill func(req *schemas
 }
 
 func suspendCommand(c *client) *cobra.Command {
-	return simple(c, "suspend", "suspend NAME", "Write a session's image and free its memory", 1, nil)
+	var reset bool
+	cmd := simple(c, "suspend", "suspend NAME", "Write a session's image and free its memory", 1,
+		func(req *schemas.Request, _ []string) { req.Reset = reset })
+	cmd.Flags().BoolVar(&reset, "reset", false, "not now: forget that suspends failed, so that it is suspended when it is idle")
+	return cmd
 }
 
 func ensureCommand(c *client) *cobra.Command {

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+const workerHelp = `Run the sessions of this host, and nothing else, until it is interrupted: one more
+host beside a "diapause up" that uses the same NATS server and the same store of
+images. Sessions outlive it: they run on, and the next "diapause worker" of the same
+--data finds them.
+
+The host holds a lease. If it is not renewed for its --lease (this host died, or can't
+reach NATS), its sessions may go on elsewhere: those that were being started, resumed
+or suspended, and those that run and were made with "run --on-host-loss resume". The
+latter freeze by themselves before that, at two thirds of the lease.`
+
+func workerCommand(c *client) *cobra.Command {
+	f := upFlags{alone: true}
+	cmd := &cobra.Command{
+		Use: "worker", Short: "Run the sessions of one more host", Long: workerHelp, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.nats == "" {
+				return usagef("worker: name the NATS server with --nats, and its credentials with --creds")
+			}
+			if f.store == "" {
+				return usagef("worker: name the store that the other hosts use with --store")
+			}
+			return up(cmd.Context(), c, f)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&f.nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
+	fl.StringArrayVar(&f.identities, "identity-file", nil, "further age identities that open images")
+	fl.StringArrayVar(&f.recipients, "recipient", nil, "further age recipients that new images are encrypted to")
+	fl.BoolVar(&f.suspender, "suspend-only", false, "write images for the --recipient alone: this host's own key opens none")
+	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
+	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
+	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, buffered, as a stream, or auto")
+	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
+	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
+	leaseFlag(cmd, &f)
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	return cmd
+}
+
+func leaseFlag(cmd *cobra.Command, f *upFlags) {
+	cmd.Flags().DurationVar(&f.lease, "lease", lease.DefaultTerm, "how long this host counts as there after it was heard of last")
+}
+
+// shortest is a lease that a busy machine can still renew in time.
+const shortest = time.Second
+
+func checkLease(term time.Duration) error {
+	if term < shortest || term > time.Hour {
+		return usageError{errors.New("--lease: want 1s to 1h")}
+	}
+	return nil
+}
+
+// prepare makes the streams and buckets, or only finds them if others made them, and
+// gives the leases.
+func prepare(ctx context.Context, js jetstream.JetStream, names stream.Names, alone bool) (*lease.Store, error) {
+	if !alone {
+		if err := stream.Ensure(ctx, js, names, 1); err != nil {
+			return nil, err
+		}
+	}
+	leases, err := lease.Open(ctx, js, names)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("%w: a `diapause up` on this NATS server makes it: start one first", err)
+	}
+	return leases, err
+}

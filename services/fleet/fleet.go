@@ -1,0 +1,124 @@
+package fleet
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Options is what a fleet is made of. All fields are needed but Identities and Log.
+type Options struct {
+	JS      jetstream.JetStream
+	Names   stream.Names
+	Records *statekv.Store
+	Leases  *lease.Store
+	Images  objectstore.Store
+	// Trusted gives the keys that images of a tenant may be signed with.
+	Trusted func(tenant, signer string) []ed25519.PublicKey
+	// Identities open images, to look at all of one before it is adopted.
+	Identities []age.Identity
+	Actor      string // in the transitions that it makes: "fleet@host"
+	Log        *slog.Logger
+}
+
+// Fleet watches the hosts; Serve runs it.
+type Fleet struct {
+	Options
+	observer *lease.Observer
+	publish  stream.Publisher
+
+	mu      sync.Mutex
+	records map[schemas.Name]statekv.Versioned // whatever their host
+	known   bool                               // the watch has caught up
+	tried   map[schemas.UID]attempt            // of Serve alone
+}
+
+// attempt is one that came to nothing.
+type attempt struct {
+	rev statekv.Revision
+	at  time.Time
+}
+
+// New makes a fleet.
+func New(o Options) *Fleet {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}}
+	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
+	return f
+}
+
+// look is how often the leases are read.
+const look = 500 * time.Millisecond
+
+// Serve watches hosts and records until ctx ends.
+func (f *Fleet) Serve(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return f.observer.Serve(ctx) })
+	g.Go(func() error {
+		return f.Records.Watch(ctx, func(v statekv.Versioned) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.records[v.Name()] = v
+		}, func() {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.known = true
+		})
+	})
+	return g.Wait()
+}
+
+// Gone says since when a host is known to be gone.
+func (f *Fleet) Gone(h schemas.HostID) (since time.Time, gone bool) { return f.observer.Gone(h) }
+
+// Hosts lists all that have announced themselves.
+func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
+	kv, err := f.JS.KeyValue(ctx, f.Names.Hosts())
+	if err != nil {
+		return nil, fmt.Errorf("find bucket %s: %w", f.Names.Hosts(), err)
+	}
+	keys, err := kv.Keys(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoKeysFound) {
+		return nil, fmt.Errorf("list the hosts: %w", err)
+	}
+	var out []Host
+	for _, key := range keys {
+		e, err := kv.Get(ctx, key)
+		if err != nil {
+			return nil, fmt.Errorf("read host %s: %w", key, err)
+		}
+		var h Host
+		if err := json.Unmarshal(e.Value(), &h.Host); err != nil {
+			return nil, fmt.Errorf("read host %s: %w", key, err)
+		}
+		_, h.Gone = f.Gone(h.Host.Host)
+		out = append(out, h)
+	}
+	return out, nil
+}
+
+// Place chooses a host.
+func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, string, error) {
+	hosts, err := f.Hosts(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	return Choose(hosts, w)
+}
