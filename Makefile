@@ -11,7 +11,7 @@ MODULES    := schemas events objectstore workers services e2e
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long setup setup-test verify lint vuln bench compat clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint vuln bench compat clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -33,6 +33,11 @@ test: setup-test verify ## every test, real components included
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
+
+TIME ?= 10m
+SEED ?= 0
+robustness: ## histories of clients and faults, checked against a model (TIME=10m SEED=n)
+	$(GO) test -race -count=1 -timeout 0 -v ./e2e/robustness -run TestHistories -robustness.time $(TIME) -robustness.seed $(SEED)
 
 verify: ## modules stand alone and are tidy, formatted and vetted
 	@e2e/setup/verify.sh $(MODULES)

@@ -1,0 +1,18 @@
+// Package robustness checks histories: many clients work with sessions while
+// servers, connections, workers and schedulers fail, and what each client was told
+// is held against a model of one session's life, by porcupine.
+//
+// The model knows nothing of suspends: a session counts, and whatever happens
+// around it (it is suspended, resumed, its worker ends, the leader of its log
+// changes) it goes on with the next number. So a session that ran twice, was
+// resumed from an old image, or lost what was acknowledged, shows itself by a
+// number that is missing or comes twice. Beside the model the log is checked:
+// folding it gives every record, versions have no gaps, and every answer that a
+// client got is a revision of it.
+//
+// The parts are the real ones, with the fake driver, on one embedded NATS server
+// and on a cluster of three. A seed gives the clients' requests and the faults;
+// the order in which they meet is the machine's. A history that fails is kept
+// as a file, with the command that checks it again. `make robustness` runs for as
+// long as it is told. TRACK_RECORD.md says what was found.
+package robustness
