@@ -25,10 +25,10 @@ func TestNamesWhatBlocks(t *testing.T) {
 		fix       string // or a part of it
 		dumps     bool   // CRIU dumps it, and can't restore it, or not as it was
 	}{
-		{role: "io_uring", what: "fd 3: io_uring", fix: "io_uring"},
+		{role: "io_uring", what: ": io_uring", fix: "io_uring"},
 		{role: "io_uring map", what: "anon_inode:[io_uring]", fix: "io_uring"},
-		{role: "mptcp", what: "fd 3: MPTCP socket", fix: "GODEBUG=multipathtcp=0"},
-		{role: "vsock", what: "fd 3: vsock socket", fix: "close"},
+		{role: "mptcp", what: ": MPTCP socket", fix: "GODEBUG=multipathtcp=0"},
+		{role: "vsock", what: ": vsock socket", fix: "close"},
 		{role: "namespace", arg: "pid", what: "pid namespace of its own", fix: "sandbox"},
 		{role: "namespace", arg: "ipc", what: "ipc namespace of its own", fix: "sandbox"},
 		{role: "namespace", arg: "uts", what: "uts namespace of its own", fix: "sandbox"},
@@ -36,21 +36,21 @@ func TestNamesWhatBlocks(t *testing.T) {
 		{role: "namespace", arg: "cgroup", what: "cgroup namespace of its own", fix: "sandbox"},
 		{role: "namespace", arg: "net", what: "net namespace of its own", fix: "sandbox", dumps: true},
 		{role: "namespace only", arg: "time", what: "time namespace of its own", fix: "sandbox"},
-		{role: "fanotify mark", arg: "filesystem:/", what: "fd 3: fanotify of a whole file system", fix: "watch", dumps: true},
+		{role: "fanotify mark", arg: "filesystem:/", what: ": fanotify of a whole file system", fix: "watch", dumps: true},
 		{role: "inotify ghost", what: "inotify of a file on overlay", fix: "watch"},
 		{role: "traced", what: "traced by program", fix: "debugger"},
-		{role: "ghost", arg: "3000000", what: "fd 3: /tmp/ghost", fix: "close"},
-		{role: "open", arg: "/dev/fuse", what: "fd 3: /dev/fuse", fix: "device"},
-		{role: "tun", what: "fd 3: /dev/net/tun", fix: "VPN"},
-		{role: "block", arg: disk(t), what: "fd 3: /dev/test-disk", fix: "device"},
+		{role: "ghost", arg: "3000000", what: ": /tmp/ghost", fix: "close"},
+		{role: "open", arg: "/dev/fuse", what: ": /dev/fuse", fix: "device"},
+		{role: "tun", what: ": /dev/net/tun", fix: "VPN"},
+		{role: "block", arg: disk(t), what: ": /dev/test-disk", fix: "device"},
 		{role: "block map", arg: disk(t), what: ": /dev/test-disk", fix: "device"},
-		{role: "perf", what: "fd 3: perf event", fix: "profiler"},
-		{role: "bpf", what: "fd 3: bpf-map", fix: "bpf"},
-		{role: "userfaultfd", what: "fd 3: userfaultfd", fix: "turn it off"},
-		{role: "memfd_secret", what: "fd 3: memfd_secret", fix: "secret memory"},
+		{role: "perf", what: ": perf event", fix: "profiler"},
+		{role: "bpf", what: ": bpf-map", fix: "bpf"},
+		{role: "userfaultfd", what: ": userfaultfd", fix: "turn it off"},
+		{role: "memfd_secret", what: ": memfd_secret", fix: "secret memory"},
 		{role: "secret map", what: ": /secretmem", fix: "secret memory"},
-		{role: "landlock", what: "fd 3: landlock-ruleset", fix: "close"},
-		{role: "mq", what: "fd 3: /queue", fix: "close"},
+		{role: "landlock", what: ": landlock-ruleset", fix: "close"},
+		{role: "mq", what: ": /queue", fix: "close"},
 		{role: "zombie threads", what: "its first thread has ended", fix: "end"},
 		{role: "chroot", what: "its root is /usr", fix: "root"},
 	} {
@@ -109,13 +109,13 @@ func TestNamesWhatIsHeldOutside(t *testing.T) {
 		fix   string
 		dumps bool
 	}{
-		{"pipe", pipeEnd, "fd 3: pipe:[", "file", true},
-		{"unix stream", unixEnd(unix.SOCK_STREAM), "fd 3: unix socket connected to a socket without a name", "within the session", false},
-		{"unix datagram", unixEnd(unix.SOCK_DGRAM), "fd 3: unix socket connected to a socket without a name", "within the session", false},
-		{"terminal", terminalEnd, "fd 3: /dev/pts/", "attach or exec", false},
-		{"file", func(t *testing.T) *os.File { return file(t, "/dev/null") }, "fd 3: /dev/null", "again by its path", false},
-		{"namespace", func(t *testing.T) *os.File { return file(t, "/proc/self/ns/uts") }, "fd 3: uts:[", "close", true},
-		{"process", ownPidfd, "fd 3: pidfd of a process outside", "close", false},
+		{"pipe", pipeEnd, ": pipe:[", "file", true},
+		{"unix stream", unixEnd(unix.SOCK_STREAM), ": unix socket connected to a socket without a name", "within the session", false},
+		{"unix datagram", unixEnd(unix.SOCK_DGRAM), ": unix socket connected to a socket without a name", "within the session", false},
+		{"terminal", terminalEnd, ": /dev/pts/", "attach or exec", false},
+		{"file", func(t *testing.T) *os.File { return file(t, "/dev/null") }, ": /dev/null", "again by its path", false},
+		{"namespace", func(t *testing.T) *os.File { return file(t, "/proc/self/ns/uts") }, ": uts:[", "close", true},
+		{"process", ownPidfd, ": pidfd of a process outside", "close", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := begin(t, "inherit", "", c.make(t))
@@ -216,7 +216,7 @@ func TestLooksIntoTheSessionsNetwork(t *testing.T) {
 	}
 	s = beginIn(t, unix.CLONE_NEWNET, "inherit", "", unixEnd(unix.SOCK_STREAM)(t))
 	blockers, _ := s.check(t)
-	expectOne(t, blockers, "fd 3: unix socket of another network", "--network host")
+	expectOne(t, blockers, ": unix socket of another network", "--network host")
 	if after, err := os.Readlink("/proc/thread-self/ns/net"); after != before || err != nil {
 		t.Errorf("this thread is in %s (%v) now, it was in %s", after, err, before)
 	}
@@ -290,8 +290,8 @@ func TestWarns(t *testing.T) {
 		dumps     bool
 	}{
 		{"dial", l.Addr().String(), " to " + l.Addr().String() + " will be closed", true},
-		{"netlink data", "", "fd 3: a netlink socket has something to read", false},
-		{"corked", "", "fd 3: a UDP socket holds a datagram back", false},
+		{"netlink data", "", ": a netlink socket has something to read", false},
+		{"corked", "", ": a UDP socket holds a datagram back", false},
 		{"tcp backlog", "", "nobody has accepted the connection", true},
 	} {
 		t.Run(c.role, func(t *testing.T) {
