@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -20,9 +21,45 @@ func (g *Group) Room() (bytes int64, ok bool, err error) {
 	if !ok {
 		return 0, false, nil
 	}
-	m := g.h.layout.mounts[i]
+	return roomFrom(g.h.layout.mounts[i], g.dir(i))
+}
+
+// OwnRoom is the same for the group that this process is in, whoever made it.
+func (h *Hierarchy) OwnRoom() (bytes int64, ok bool, err error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return 0, false, fmt.Errorf("find the cgroup of this process: %w", err)
+	}
+	return h.roomOf(string(own))
+}
+
+// roomOf reads a process's cgroup file, as cgroups(7) has it: a line for each
+// hierarchy, "number:controllers:path", version 2 being number 0 without controllers.
+// A path that this process doesn't see says nothing.
+func (h *Hierarchy) roomOf(own string) (bytes int64, ok bool, err error) {
+	i, ok := h.layout.serves[memory]
+	if !ok {
+		return 0, false, nil
+	}
+	m := h.layout.mounts[i]
+	for line := range strings.Lines(own) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) < 3 || m.version == 2 && parts[0] != "0" || m.version == 1 && !slices.Contains(strings.Split(parts[1], ","), memory) {
+			continue
+		}
+		dir := filepath.Join(m.point, parts[2])
+		if _, err := os.Stat(dir); err != nil {
+			return 0, false, nil
+		}
+		return roomFrom(m, dir)
+	}
+	return 0, false, nil
+}
+
+// roomFrom looks from one directory of a hierarchy up to its top.
+func roomFrom(m mount, dir string) (bytes int64, ok bool, err error) {
 	bytes = math.MaxInt64
-	for dir := g.dir(i); ; dir = filepath.Dir(dir) {
+	for ; ; dir = filepath.Dir(dir) {
 		free, limited, err := roomIn(dir, m.version)
 		if err != nil {
 			return 0, false, fmt.Errorf("read the memory limit of %s: %w", dir, err)

@@ -3,6 +3,7 @@ package cgroup
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -55,6 +56,26 @@ func TestRoomOfVersion1(t *testing.T) {
 	}
 	if _, limited, err := roomIn(dir, 1); err != nil || limited {
 		t.Errorf("no limit: %t, %v", limited, err)
+	}
+}
+
+func TestOwnRoom(t *testing.T) {
+	g, dir := onPaper(t, map[string]string{"memory.max": "1000000\n", "memory.current": "400000\n", "memory.stat": "inactive_file 100000\n"})
+	point := g.h.layout.mounts[g.h.layout.serves[memory]].point
+	below := strings.TrimPrefix(dir, point)
+	for text, want := range map[string]int64{
+		"3:cpu:/elsewhere\n0::" + below + "\n": 700000,
+		"0::/gone\n":                           -1,
+		"3:memory:" + below + "\n":             -1, // of another version
+		"nonsense":                             -1,
+	} {
+		room, limited, err := g.h.roomOf(text)
+		if err != nil || limited != (want >= 0) || limited && room != want {
+			t.Errorf("%q: %d, %t, %v; want %d", text, room, limited, err, want)
+		}
+	}
+	if _, _, err := open(t).OwnRoom(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -73,11 +73,15 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		return nil, err
 	}
 	defer release()
+	ahead, err := d.ahead()
+	if err != nil {
+		return nil, err
+	}
 	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others}
 	if err := conn.Send(order); err != nil {
 		return nil, err
 	}
-	dump, from, err := awaitDump(ctx, conn, sink)
+	dump, from, err := awaitDump(ctx, conn, sink, ahead)
 	if err != nil {
 		return nil, err
 	}

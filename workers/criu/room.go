@@ -2,6 +2,7 @@ package criu
 
 import (
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/diapause/diapause/schemas"
@@ -29,6 +30,19 @@ func (p *promises) take(need int64) (others int64, release func()) {
 		defer p.mu.Unlock()
 		p.sum -= need
 	})
+}
+
+// ownMargin is what a buffer leaves free of this process's own limit, in bytes.
+const ownMargin = 64 << 20
+
+// ahead is the most that a stream may run ahead of its image within this process's
+// own limit of memory: the shim has looked at the session's and the machine's.
+func (d *Driver) ahead() (int64, error) {
+	room, limited, err := d.hierarchy.OwnRoom()
+	if err != nil || !limited {
+		return math.MaxInt64, err
+	}
+	return max(room-ownMargin, 0), nil
 }
 
 // promise notes what a capture of the session may take in memory.

@@ -194,6 +194,7 @@ type incoming struct {
 	ctx   context.Context // ends with the first failure
 	stop  context.CancelCauseFunc
 	sink  driver.Sink
+	most  int64 // of room, in bytes, whatever the shim says
 	spool *spool
 	fills sync.WaitGroup
 	adds  errgroup.Group
@@ -206,8 +207,8 @@ type incoming struct {
 // there are more, criu waits.
 const manyImages = 1024
 
-func newIncoming(ctx context.Context, sink driver.Sink) *incoming {
-	in := &incoming{sink: sink, spool: newSpool(), queue: make(chan *spooled, manyImages)}
+func newIncoming(ctx context.Context, sink driver.Sink, most int64) *incoming {
+	in := &incoming{sink: sink, most: most, spool: newSpool(), queue: make(chan *spooled, manyImages)}
 	in.ctx, in.stop = context.WithCancelCause(ctx)
 	context.AfterFunc(in.ctx, in.spool.close)
 	in.adds.Go(in.add)
@@ -236,7 +237,7 @@ func (in *incoming) take(name string, room int64, f *os.File) error {
 		return err
 	}
 	in.spool.mu.Lock()
-	in.spool.room = room
+	in.spool.room = min(room, in.most)
 	in.spool.mu.Unlock()
 	x := &spooled{spool: in.spool, name: name, filled: make(chan struct{})}
 	before := in.last
@@ -279,8 +280,8 @@ func (in *incoming) done(ok bool) (held int64, err error) {
 
 // awaitDump returns when all is dumped. Until then it adds to the image what
 // criu streams.
-func awaitDump(ctx context.Context, conn *control.Conn, sink driver.Sink) (*shim.Dump, taken, error) {
-	in := newIncoming(ctx, sink)
+func awaitDump(ctx context.Context, conn *control.Conn, sink driver.Sink, most int64) (*shim.Dump, taken, error) {
+	in := newIncoming(ctx, sink, most)
 	release := context.AfterFunc(in.ctx, func() { _ = conn.SetDeadline(time.Now().Add(finishWait)) })
 	dump, from, err := in.receive(conn)
 	release()

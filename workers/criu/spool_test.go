@@ -71,7 +71,7 @@ func TestSpool(t *testing.T) {
 	images := [][]byte{noise(1, 5*pieceSize), noise(2, 1), {}, noise(3, pieceSize), noise(4, 3*pieceSize+17)}
 	for _, room := range []int64{0, 1, 4 * pieceSize, 1 << 30} {
 		s := &slow{begin: make(chan struct{}), got: map[string][]byte{}}
-		in := newIncoming(limited(t), s)
+		in := newIncoming(limited(t), s, 1<<40)
 		if room < 1<<30 {
 			close(s.begin)
 		}
@@ -107,7 +107,7 @@ func TestSpoolOfAFailedImage(t *testing.T) {
 	failed := errors.New("the store has no room")
 	s := &slow{begin: make(chan struct{}), got: map[string][]byte{}, fail: failed}
 	close(s.begin)
-	in := newIncoming(limited(t), s)
+	in := newIncoming(limited(t), s, 1<<40)
 	errs := stream(t, in, 0, [][]byte{noise(1, 10), noise(2, 8*pieceSize), noise(3, 8*pieceSize)})
 	if errs[2] == nil {
 		t.Error("an image that nobody takes could be written")
