@@ -31,14 +31,31 @@ type reader struct {
 // maxBarren is how often a store may open an object and then give nothing of it.
 const maxBarren = 5
 
+// open leaves a body in any case: who reads on, or closes it, must be able to.
 func (r *reader) open() error {
-	return r.store.try(r.ctx, func() (err error) {
+	err := r.store.try(r.ctx, func() (err error) {
 		r.body, err = r.store.to.Get(r.ctx, r.name, r.offset, r.left)
 		return err
 	})
+	if errors.Is(err, objectstore.ErrNotFound) && r.barren > 0 {
+		err = io.ErrUnexpectedEOF // deleted meanwhile
+	}
+	if err != nil {
+		r.body = spent{err}
+	}
+	return err
 }
 
+// spent is the body of an object that can't be opened again.
+type spent struct{ err error }
+
+func (s spent) Read([]byte) (int, error) { return 0, s.err }
+func (spent) Close() error               { return nil }
+
 func (r *reader) Read(p []byte) (int, error) {
+	if gone, ok := r.body.(spent); ok {
+		return 0, gone.err // all patience was spent on it
+	}
 	for {
 		n, err := r.body.Read(p)
 		r.offset += int64(n)
@@ -56,9 +73,7 @@ func (r *reader) Read(p []byte) (int, error) {
 		}
 		r.barren++
 		r.body.Close()
-		if err := r.open(); errors.Is(err, objectstore.ErrNotFound) {
-			return 0, io.ErrUnexpectedEOF // deleted meanwhile
-		} else if err != nil {
+		if err := r.open(); err != nil {
 			return 0, err
 		}
 	}

@@ -168,3 +168,29 @@ func TestPatienceEnds(t *testing.T) {
 		t.Errorf("delete after the end of its context: %v", err)
 	}
 }
+
+// A reader that breaks off and can't be opened again says so, as often as it is
+// asked, and can be closed.
+func TestReaderThatIsGone(t *testing.T) {
+	s, r := bench(t, retry.Options{For: 50 * time.Millisecond})
+	if err := s.Store.Put(t.Context(), "a", strings.NewReader("abcdef"), 6); err != nil {
+		t.Fatal(err)
+	}
+	s.cut = 1
+	body, err := r.Get(t.Context(), "a", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.before = 1 << 30
+	s.mu.Unlock()
+	if b, err := io.ReadAll(body); string(b) != "abc" || !errors.Is(err, errAway) {
+		t.Errorf("read %q, %v; want the first half and the store's error", b, err)
+	}
+	if _, err := body.Read(make([]byte, 1)); !errors.Is(err, errAway) {
+		t.Errorf("read again: %v, want the same error", err)
+	}
+	if err := body.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}
