@@ -1,6 +1,7 @@
 package matrix
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime/pprof"
 	"strconv"
 	"strings"
 	"sync"
@@ -172,7 +174,7 @@ func (l *lane) connect() *nats.Conn {
 func (l *lane) close() {
 	for _, p := range []string{partAPI, partScheduler, partWorker} {
 		l.parts[p].stop()
-		<-l.parts[p].ended
+		l.bury(p)
 		l.parts[p].nc.Close()
 	}
 	l.client.Close()
@@ -222,14 +224,16 @@ func (l *lane) die(parts ...string) {
 	}
 }
 
-// bury waits until nothing is left of killed processes.
+// bury waits until nothing is left of processes that were told to end, or killed.
 func (l *lane) bury(parts ...string) {
 	l.t.Helper()
 	for _, p := range parts {
 		select {
 		case <-l.parts[p].ended:
 		case <-time.After(limit):
-			l.t.Fatalf("the killed %s doesn't end\n%s", p, l.logged.take())
+			var stacks bytes.Buffer
+			_ = pprof.Lookup("goroutine").WriteTo(&stacks, 2)
+			l.t.Fatalf("the %s doesn't end\n%s\n%s", p, l.logged.take(), &stacks)
 		}
 	}
 }

@@ -2,6 +2,8 @@ package stream_test
 
 import (
 	"context"
+	"math/rand/v2"
+	"net"
 	"testing"
 	"time"
 
@@ -139,5 +141,55 @@ func TestAQuestionWithoutAnAnswer(t *testing.T) {
 		}
 	case <-time.After(limit):
 		t.Fatal("it waits for ever")
+	}
+}
+
+// A reader that is told to end does so while it can't be served at all: its consumer is
+// being made anew, on a server that has no stream for it, or its connection is closed.
+func TestReadersEndThoughNothingServesThem(t *testing.T) {
+	t.Parallel()
+	for name, cut := range map[string]func(nc *nats.Conn, s *server.Server, o server.Options) *server.Server{
+		"no stream": func(nc *nats.Conn, s *server.Server, o server.Options) *server.Server {
+			back := nc.StatusChanged(nats.CONNECTED)
+			s.Shutdown()
+			s.WaitForShutdown()
+			o.StoreDir = t.TempDir()
+			s = serve(t, o)
+			<-back
+			return s
+		},
+		"closed": func(nc *nats.Conn, s *server.Server, _ server.Options) *server.Server {
+			nc.Close()
+			return s
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := server.Options{StoreDir: t.TempDir(), Port: -1}
+			srv := serve(t, o)
+			defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+			o.Port = srv.Addr().(*net.TCPAddr).Port
+			nc, err := nats.Connect(srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			js, err := jetstream.New(nc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := begin(t, s)
+			srv = cut(nc, srv, o)
+			time.Sleep(rand.N(200 * time.Millisecond)) // into whatever the client does about it
+			c.cancel()
+			select {
+			case <-c.done:
+			case <-time.After(limit):
+				t.Fatal("it doesn't end")
+			}
+		})
 	}
 }

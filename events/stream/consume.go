@@ -17,6 +17,7 @@ import (
 // message, and gap is called, since what was said meanwhile comes late.
 func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
 	cfg.InactiveThreshold = abandoned
+	cfg.MaxResetAttempts = 1 // the client would try for ever, whatever becomes of ctx or the connection
 	r := reader{stream: s, cfg: cfg, fn: fn, caughtUp: caughtUp}
 	for {
 		again, err := r.run(ctx)
@@ -55,10 +56,11 @@ func (r *reader) run(ctx context.Context) (again bool, err error) {
 	if err != nil {
 		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 	}
-	defer r.drop(ctx, c, it)
+	f := r.flow(ctx, c, it)
+	defer f.end()
 	r.opened = true
 	for {
-		msg, err := r.next(ctx, c, it)
+		msg, err := r.next(ctx, c, f)
 		if err != nil {
 			return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 		}
@@ -76,14 +78,62 @@ func (r *reader) run(ctx context.Context) (again bool, err error) {
 	}
 }
 
-// next waits for a message. The iterator is ended by the context: its own Stop is
-// lost on one that is making its consumer anew. Before all that was stored has been
-// delivered it looks now and then whether there is still something to wait for:
-// the last of it may be gone, or the consumer.
-func (r *reader) next(ctx context.Context, c jetstream.Consumer, it jetstream.MessagesContext) (jetstream.Msg, error) {
+// flow is an iterator that is read in a goroutine of its own: one that is making its
+// consumer anew heeds neither a context nor its own Stop.
+type flow struct {
+	msgs   chan jetstream.Msg
+	stop   context.CancelFunc
+	gone   chan struct{} // closed when the goroutine has ended, and its consumer is dropped
+	failed error         // why msgs was closed
+}
+
+// ahead is how many messages are taken from the connection while one is worked on.
+const ahead = 256
+
+func (r *reader) flow(ctx context.Context, c jetstream.Consumer, it jetstream.MessagesContext) *flow {
+	ctx, stop := context.WithCancel(ctx)
+	f := &flow{msgs: make(chan jetstream.Msg, ahead), stop: stop, gone: make(chan struct{})}
+	go func() {
+		defer close(f.gone)
+		f.failed = f.read(ctx, it)
+		close(f.msgs)
+		it.Stop()
+		r.drop(ctx, c)
+	}()
+	return f
+}
+
+func (f *flow) read(ctx context.Context, it jetstream.MessagesContext) error {
+	for {
+		msg, err := it.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		select {
+		case f.msgs <- msg:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// end stops reading. It waits until the consumer is dropped, but not for one that is
+// being made anew: that is left behind, for a request's time at most.
+func (f *flow) end() {
+	f.stop()
+	select {
+	case <-f.gone:
+	case <-time.After(dropWait):
+	}
+}
+
+// next waits for a message. Before all that was stored has been delivered it looks now
+// and then whether there is still something to wait for: the last of it may be gone, or
+// the consumer.
+func (r *reader) next(ctx context.Context, c jetstream.Consumer, f *flow) (jetstream.Msg, error) {
 	for waited := 1; !r.live; waited++ {
 		patient, cancel := context.WithTimeout(ctx, quiet)
-		msg, err := it.Next(jetstream.NextContext(patient))
+		msg, err := f.take(patient)
 		impatient := patient.Err() != nil
 		cancel()
 		if err == nil || !impatient || ctx.Err() != nil {
@@ -100,7 +150,19 @@ func (r *reader) next(ctx context.Context, c jetstream.Consumer, it jetstream.Me
 			return nil, errQuiet
 		}
 	}
-	return it.Next(jetstream.NextContext(ctx))
+	return f.take(ctx)
+}
+
+func (f *flow) take(ctx context.Context) (jetstream.Msg, error) {
+	select {
+	case msg, ok := <-f.msgs:
+		if !ok {
+			return nil, f.failed
+		}
+		return msg, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // quiet is how long a reader that hasn't caught up waits for a message before it
@@ -136,10 +198,9 @@ const abandoned = time.Minute
 // dropWait is how long a reader that ends waits for its consumer to be dropped.
 const dropWait = time.Second
 
-// drop ends reading, and the consumer with it: Stop alone leaves that to the
+// drop drops the consumer of a reader that has ended: its Stop leaves that to the
 // server's patience, and a stream takes no more than a thousand of them.
-func (r *reader) drop(ctx context.Context, c jetstream.Consumer, it jetstream.MessagesContext) {
-	it.Stop()
+func (r *reader) drop(ctx context.Context, c jetstream.Consumer) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropWait)
 	defer cancel()
 	_ = r.stream.DeleteConsumer(ctx, c.CachedInfo().Name) // else it goes when it is abandoned
