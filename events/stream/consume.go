@@ -10,11 +10,11 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Consume runs an ordered consumer until ctx ends, fn fails or the stream is
-// gone, calling fn from the caller's goroutine. caughtUp is called once, when
-// what was stored at the beginning has been delivered; from then on messages are
-// live. A server that goes away is waited for; reading goes on after the last
-// message, and gap is called, since what was said meanwhile comes late.
+// Consume runs an ordered consumer until ctx ends or fn fails, calling fn from the
+// caller's goroutine. caughtUp is called once, when what was stored at the beginning
+// has been delivered; from then on messages are live. A stream that goes away once it
+// was read from, or its server, is waited for; reading goes on after the last message,
+// and gap is called, since what was said meanwhile comes late.
 func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsumerConfig, fn func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error, caughtUp, gap func()) error {
 	cfg.InactiveThreshold = abandoned
 	cfg.MaxResetAttempts = 1 // the client would try for ever, whatever becomes of ctx or the connection
@@ -24,7 +24,7 @@ func Consume(ctx context.Context, s jetstream.Stream, cfg jetstream.OrderedConsu
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !again || !r.opened || errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, nats.ErrConnectionClosed) {
+		if !again || !r.opened || errors.Is(err, nats.ErrConnectionClosed) {
 			return err
 		}
 		gap()

@@ -3,6 +3,7 @@ package preflight
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/tree"
@@ -32,7 +33,9 @@ type Options struct {
 //
 // The processes work on meanwhile: of a connection or a pipe made in that moment
 // it may see one end and miss the other. So what looks like that is looked at
-// again, with the processes started since, and counts only if it is still there.
+// again, with the processes started since, and counts only if it stays there: a
+// program that loses its core while it accepts a connection has its end in no table
+// of files for that long.
 func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []string, error) {
 	first, err := gather(ctx, pids, o)
 	if err != nil {
@@ -42,15 +45,22 @@ func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []stri
 		return nil, nil, err
 	}
 	findings, warnings := judgeAll(first)
-	if slices.ContainsFunc(findings, func(f finding) bool { return f.pair != "" }) {
-		second, err := gather(ctx, withDescendants(pids), o)
+	for _, wait := range lookAgain {
+		if !slices.ContainsFunc(findings, func(f finding) bool { return f.pair != "" }) {
+			break
+		}
+		time.Sleep(wait)
+		next, err := gather(ctx, withDescendants(pids), o)
 		if err != nil {
 			return nil, nil, err
 		}
-		again, _ := judgeAll(second)
+		again, _ := judgeAll(next)
 		findings = slices.DeleteFunc(findings, func(f finding) bool {
 			return f.pair != "" && !slices.ContainsFunc(again, func(a finding) bool { return a.pair == f.pair })
 		})
 	}
 	return blockers(findings), warnings, ctx.Err()
 }
+
+// lookAgain are the pauses before further looks at an end that seems to be outside.
+var lookAgain = [...]time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond}
