@@ -11,6 +11,7 @@ import (
 
 // A suspended session whose host is gone for good comes back on another one.
 func TestResumeElsewhere(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a, b := h.add("a").start(), h.add("b").start()
 	w := newWitness(t)
@@ -45,6 +46,7 @@ func (h *hosts) awaitGone(name string) {
 // A worker that is killed costs a session that waits for it nothing: it runs on past
 // the lease, is said to be stranded, and is found again.
 func TestKilledWorkerIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a, _ := h.add("a").start(), h.add("b").start()
 	w := newWitness(t)
@@ -79,6 +81,7 @@ func TestKilledWorkerIsWaitedFor(t *testing.T) {
 // another host goes on from the last snapshot, and the old copy is removed having
 // executed nothing since.
 func TestStoppedWorkerIsTakenOver(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a, b := h.add("a").start(), h.add("b").start()
 	w := newWitness(t)
@@ -86,7 +89,7 @@ func TestStoppedWorkerIsTakenOver(t *testing.T) {
 	h.must("checkpoint", "s")
 	w.goesOn()
 	a.signal(syscall.SIGSTOP)
-	v := h.awaitMoved("s", a)
+	v := h.awaitMoved("s", a, "takeover")
 	h.awaitTrees(v, 2) // the old one is frozen, not gone: nobody could remove it
 	w.goesOn()
 	a.signal(syscall.SIGCONT)
@@ -97,13 +100,13 @@ func TestStoppedWorkerIsTakenOver(t *testing.T) {
 	h.audit()
 }
 
-// awaitMoved waits until another host than w runs a session, as a takeover.
-func (h *hosts) awaitMoved(name string, w *host) schemas.View {
+// awaitMoved waits until another host than w runs a session, and that it came there by boot.
+func (h *hosts) awaitMoved(name string, w *host, boot string) schemas.View {
 	h.t.Helper()
 	var v schemas.View
-	eventually(h.t, "session "+name+" is taken over", func() error {
+	eventually(h.t, "session "+name+" is on another host", func() error {
 		v = h.view(name)
-		if v.State != schemas.Running || v.Host == w.id || v.Boot != "takeover" {
+		if v.State != schemas.Running || v.Host == w.id || v.Boot != boot {
 			return fmt.Errorf("it is %s on %s, boot %s", v.State, v.Host, v.Boot)
 		}
 		return nil
@@ -120,6 +123,7 @@ func (h *hosts) wentBackOnce(w *witness) {
 
 // A host that is cut off from NATS: the same.
 func TestHostCutOffIsTakenOver(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a")
 	wire := a.wire()
@@ -131,7 +135,7 @@ func TestHostCutOffIsTakenOver(t *testing.T) {
 	h.must("checkpoint", "s")
 	w.goesOn()
 	wire.set(true)
-	v := h.awaitMoved("s", a)
+	v := h.awaitMoved("s", a, "takeover")
 	waits.goesOn() // it was made to wait, so nothing froze it
 	w.goesOn()
 	wire.set(false)
@@ -148,6 +152,7 @@ func TestHostCutOffIsTakenOver(t *testing.T) {
 // A session that no other host can have, since it was never captured, stands still while
 // its host is cut off, and then goes on where it was.
 func TestHostComesBackInTime(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a")
 	wire := a.wire()
@@ -177,6 +182,7 @@ func TestHostComesBackInTime(t *testing.T) {
 // A host that dies when an image is durable and before the record says so: the image is
 // found, whatever the session's policy, and goes on elsewhere.
 func TestDurableImageIsAdopted(t *testing.T) {
+	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a").start("DIAPAUSE_FAILPOINTS=worker.capture.durable=kill")
 	h.add("b").start()

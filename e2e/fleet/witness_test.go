@@ -87,7 +87,7 @@ func (w *witness) drops() (at []string) {
 }
 
 // within bounds what a test waits for, on a slow and busy machine.
-const within = 90 * time.Second
+const within = 60 * time.Second
 
 func eventually(t *testing.T, what string, ask func() error) {
 	t.Helper()

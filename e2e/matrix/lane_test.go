@@ -31,7 +31,7 @@ import (
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/scheduler"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/fake"
+	"github.com/diapause/diapause/workers/fake/guard"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -54,7 +54,7 @@ type lane struct {
 	options server.Options
 	server  *server.Server
 	disk    objectstore.Store
-	guard   *guard
+	guard   *guard.Guard
 	key     *age.X25519Identity
 	signer  ed25519.PrivateKey
 	points  *failpoint.Set
@@ -94,7 +94,7 @@ func newLane(t *testing.T) *lane {
 	l := &lane{
 		t: t, ctx: context.Background(), names: stream.NamesWith(""), points: failpoint.New(), logged: &tail{}, parts: map[string]*life{},
 	}
-	l.guard = &guard{Driver: fake.New(), l: l}
+	l.guard = l.watched()
 	l.options = server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 	l.serve()
 	l.client = l.connect()

@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/fake/guard"
 )
 
 var errGone = errors.New("the process was killed")
@@ -99,7 +100,7 @@ func (g goods) Delete(ctx context.Context, name string) error {
 
 // hands are the driver as a worker's process has it.
 type hands struct {
-	*guard
+	*guard.Guard
 	l *life
 }
 
@@ -118,7 +119,7 @@ func (h hands) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begi
 	if err := h.l.alive(nil); err != nil {
 		return driver.Instance{}, err
 	}
-	return h.guard.Start(ctx, f, spec, h.begins(begin))
+	return h.Guard.Start(ctx, f, spec, h.begins(begin))
 }
 
 // Capture of a process that is killed in it has its shim let the session run on.
@@ -126,7 +127,7 @@ func (h hands) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (d
 	if err := h.l.alive(nil); err != nil {
 		return driver.Captured{}, err
 	}
-	c, err := h.guard.Capture(ctx, f, sink)
+	c, err := h.Guard.Capture(ctx, f, sink)
 	if h.l.alive(nil) != nil {
 		h.LetGo(f.UID)
 	}
@@ -137,19 +138,19 @@ func (h hands) Thaw(ctx context.Context, f driver.Fence) error {
 	if err := h.l.alive(nil); err != nil {
 		return err
 	}
-	return h.guard.Thaw(ctx, f)
+	return h.Guard.Thaw(ctx, f)
 }
 
 func (h hands) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if err := h.l.alive(nil); err != nil {
 		return driver.Instance{}, err
 	}
-	return h.guard.Restore(ctx, f, spec, src, boot, h.begins(begin))
+	return h.Guard.Restore(ctx, f, spec, src, boot, h.begins(begin))
 }
 
 func (h hands) Stop(ctx context.Context, f driver.Fence) error {
 	if err := h.l.alive(nil); err != nil {
 		return err
 	}
-	return h.guard.Stop(ctx, f)
+	return h.Guard.Stop(ctx, f)
 }

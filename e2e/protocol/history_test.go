@@ -54,8 +54,8 @@ func TestHistories(t *testing.T) {
 	}
 	h := newHost(t, t.TempDir)
 	h.images = &shop{Store: h.disk}
-	guard := &guard{Driver: h.fake, h: h}
-	h.driver = guard
+	watched := h.watched()
+	h.driver = watched
 	h.beginAll()
 	defer h.close()
 	number := 0
@@ -64,13 +64,13 @@ func TestHistories(t *testing.T) {
 		defer func() { h.t = t }()
 		number++
 		y := &history{h: h, t: rt, name: schemas.Name{Tenant: "default", Session: schemas.SessionID(fmt.Sprint("s", number))}}
-		guard.complaints()
+		watched.Complaints()
 		y.begin()
 		for range rapid.IntRange(4, 20).Draw(rt, "steps") {
 			y.step()
 		}
 		y.settle()
-		if c := guard.complaints(); len(c) > 0 {
+		if c := watched.Complaints(); len(c) > 0 {
 			rt.Fatalf("%s", strings.Join(c, "\n"))
 		}
 	})

@@ -53,7 +53,8 @@ type host struct {
 	disk    objectstore.Store
 	images  objectstore.Store // the disk, or something around it
 	fake    *fake.Driver
-	driver  driver.Driver // the fake, or something around it
+	driver  driver.Driver      // the fake, or something around it
+	rules   scheduler.Policies // what is built in if nil
 	key     *age.X25519Identity
 	signer  ed25519.PrivateKey
 	log     *slog.Logger
@@ -210,7 +211,7 @@ func (h *host) beginWorker() {
 // beginServices runs the scheduler and the API, which asks it.
 func (h *host) beginServices() {
 	h.t.Helper()
-	s := scheduler.New(scheduler.Options{JS: h.js, Names: h.names, Records: h.records, Log: h.log, Actor: "scheduler"})
+	s := scheduler.New(scheduler.Options{JS: h.js, Names: h.names, Records: h.records, Log: h.log, Actor: "scheduler", Policies: h.rules})
 	a := api.New(api.Options{
 		NC: h.nc, JS: h.js, Names: h.names, Records: h.records, Images: h.images, Scheduler: s,
 		Recipients: []age.Recipient{h.key.Recipient()}, Trusted: h.trusted, Host: "h", Version: "0.0.1", Log: h.log,

@@ -131,9 +131,9 @@ func possible(s life, in input, out output) bool {
 	switch in.Verb {
 	case opSuspend, opEnsure, opResume, opCheckpoint:
 		return s.state == alive
-	case opRollback:
+	case opRollback: // of one that has ended, too
 		_, known := s.head(in.Snapshot)
-		return known && s.state == alive
+		return known
 	}
 	return true // two kills may be carried out as one
 }
@@ -162,8 +162,8 @@ func effect(s life, in input, out output) life {
 			s.heads += fmt.Sprintf("|%s=%d|", out.Snapshot, s.count)
 		}
 	case opRollback:
-		if n, known := s.head(in.Snapshot); known && s.state == alive {
-			s.count = n
+		if n, known := s.head(in.Snapshot); known {
+			s.state, s.count = alive, n
 		}
 	case opClean:
 		s.state, s.count = alive, 0

@@ -147,6 +147,10 @@ func (r records) Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp
 	}
 }
 
+func (r records) Glances(ctx context.Context, fn func(statekv.Glance), caughtUp func()) error {
+	return r.Watch(ctx, func(v statekv.Versioned) { fn(statekv.GlanceOf(v)) }, caughtUp)
+}
+
 func (r records) History(ctx context.Context, n schemas.Name) ([]statekv.Versioned, error) {
 	var out []statekv.Versioned
 	err := r.Log(ctx, func(v statekv.Versioned) error {

@@ -180,10 +180,8 @@ func (w *world) event() {
 }
 
 func (w *world) check() {
-	w.host.mu.Lock()
-	defer w.host.mu.Unlock()
-	if len(w.host.broken) > 0 {
-		w.t.Fatalf("%s\n%s", strings.Join(w.host.broken, "\n"), w.story())
+	if broken := w.host.Complaints(); len(broken) > 0 {
+		w.t.Fatalf("%s\n%s", strings.Join(broken, "\n"), w.story())
 	}
 }
 

@@ -20,7 +20,6 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/scheduler"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/fake"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -87,7 +86,7 @@ func newWorld(t *testing.T, k keys, seed uint64) *world {
 		t: t, keys: k, ledger: newLedger(), wire: newWire(), shop: newShop(), random: rand.New(rand.NewPCG(seed, 0)),
 		name: schemas.Name{Tenant: "t", Session: "s"}, uid: "u", end: make(chan struct{}),
 	}
-	w.host = &host{Driver: fake.New(), w: w, capturing: map[schemas.UID]bool{}}
+	w.host = w.newHost()
 	w.client = &life{w: w, gone: make(chan struct{})}
 	return w
 }
@@ -120,7 +119,7 @@ func (w *world) beginWorker() {
 	w.worker = w.begin(func(_ context.Context, l *life) (func(context.Context) error, <-chan struct{}) {
 		p := worker.New(worker.Options{
 			Host: "h", Records: records{w.ledger, l}, Bus: bus{w.wire, l}, Images: goods{w.shop, l},
-			Drivers:    map[string]driver.Driver{"fake": guard{w.host, l}},
+			Drivers:    map[string]driver.Driver{"fake": hands{w.host, l}},
 			Identities: w.keys.identities(), Recipients: []age.Recipient{w.keys.own.Recipient()}, Signer: w.keys.signer, Trusted: w.keys.trusted,
 			Observe: 5 * time.Minute, Sweep: 30 * time.Second,
 		})
@@ -208,6 +207,6 @@ func (w *world) ask(verb string) {
 		return
 	}
 	if _, err := r.Swap(ctx, v, t); err != nil && !errors.Is(err, statekv.ErrConflict) {
-		w.host.complain("%s: %v", verb, err)
+		w.host.Complain("%s: %v", verb, err)
 	}
 }

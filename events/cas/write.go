@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,6 +17,9 @@ var (
 	ErrConflict = errors.New("changed by someone else")
 	// ErrUnknown is the answer to a write that may or may not have happened.
 	ErrUnknown = errors.New("it is not known whether the write happened")
+	// ErrFull is the answer of a server that has no room, for as long as one attempt
+	// may take; nothing was written.
+	ErrFull = errors.New("NATS has no room for it: raise the limit of the stream or of the account, or free some of its disk")
 )
 
 // Writer writes to the subjects of one stream. It is safe for concurrent use.
@@ -32,7 +36,7 @@ type Writer struct {
 // id of its own. Besides the errors above it returns what the server says where
 // that means that nothing was written.
 func (w Writer) Write(ctx context.Context, subject string, expected uint64, data []byte, mine func(data []byte) bool) (uint64, error) {
-	repeated := false
+	unanswered, began := false, time.Now()
 	for {
 		ack, err := w.publish(ctx, subject, expected, data)
 		switch {
@@ -48,10 +52,16 @@ func (w Writer) Write(ctx context.Context, subject string, expected uint64, data
 			}
 			// The server refused and shows nothing newer: another write of that
 			// key is in flight. Ask again.
-		case definite(err) && !repeated:
+		case full(err) && !unanswered:
+			// A server that is short of memory may have some in a moment.
+			if time.Since(began) >= w.Attempt {
+				return 0, fmt.Errorf("%w: %w", ErrFull, err)
+			}
+		case definite(err) && !unanswered:
 			return 0, err
+		default:
+			unanswered = true // one that nobody answered may be on its way still
 		}
-		repeated = true
 		select {
 		case <-ctx.Done():
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
@@ -83,6 +93,30 @@ func definite(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrInvalidMsg)
 }
+
+// full reports whether the server refused a write for want of room, before it stored
+// any of it. That its store failed for another reason says nothing of the kind.
+func full(err error) bool {
+	var api *jetstream.APIError
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case codeInsufficientResources, codeStorageExceeded, codeMemoryExceeded:
+		return true
+	case codeStoreFailed:
+		return slices.Contains([]string{"maximum bytes exceeded", "maximum messages exceeded"}, api.Description)
+	}
+	return false
+}
+
+// The server's reasons for having no room.
+const (
+	codeInsufficientResources jetstream.ErrorCode = 10023
+	codeMemoryExceeded        jetstream.ErrorCode = 10028
+	codeStorageExceeded       jetstream.ErrorCode = 10047
+	codeStoreFailed           jetstream.ErrorCode = 10077
+)
 
 // find looks for what was written among a subject's revisions above expected, and
 // gives the highest that it saw.

@@ -73,3 +73,29 @@ func TestOutcomes(t *testing.T) {
 		t.Errorf("the server is gone: error %v, want unknown", err)
 	}
 }
+
+// A stream that is full refuses: nothing is written, and whoever asked is told why
+// although there is no end to his patience.
+func TestFull(t *testing.T) {
+	w, _ := newWriter(t)
+	stream, err := w.JS.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "F", Subjects: []string{"f.>"}, MaxBytes: 1 << 10, Discard: jetstream.DiscardNew,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Stream, w.Attempt = stream, 500*time.Millisecond
+	big := strings.Repeat("x", 900)
+	if _, err := w.Write(t.Context(), "f.a", 0, []byte(big), is(big)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(t.Context(), "f.b", 0, []byte(big), is(big)); !errors.Is(err, cas.ErrFull) {
+		t.Errorf("error %v, want that it is full", err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(t.Context(), "f.b", 0, []byte(big), is(big)); err != nil {
+		t.Errorf("with room again: %v", err)
+	}
+}

@@ -87,6 +87,20 @@ const (
 	CriuStopped Name = "criu.stop.processes" // its processes are gone, its directories aren't
 )
 
+// In the docker driver.
+const (
+	DockerAhead   Name = "docker.capture.ahead"   // what could be stored while it ran is; before the pause
+	DockerPaused  Name = "docker.capture.paused"  // before anything else is added
+	DockerAdded   Name = "docker.capture.added"   // paused, all of it is in the image
+	DockerMade    Name = "docker.restore.made"    // the container is there, and empty
+	DockerFilled  Name = "docker.restore.filled"  // it has its files; before anything is recorded
+	DockerSwapped Name = "docker.restore.swapped" // it has the place of a held one
+	DockerStarts  Name = "docker.start.noted"     // noted to run, not started yet
+	DockerRuns    Name = "docker.start.runs"      // it runs
+	DockerHolding Name = "docker.stop.holding"    // a container is to be held: its restart policy is set aside, it isn't killed yet
+	DockerRemoved Name = "docker.stop.removed"    // the container is gone, its volumes aren't
+)
+
 // Names lists all moments.
 func Names() []Name { return slices.Clone(all) }
 
@@ -102,4 +116,5 @@ var all = []Name{
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuStopped,
+	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerFilled, DockerSwapped, DockerStarts, DockerRuns, DockerHolding, DockerRemoved,
 }

@@ -19,7 +19,8 @@ var ErrAsked = errors.New("asked to fail here")
 
 // Parse reads name=action[@n], separated by semicolons; n is the time that counts, 1
 // if it isn't given. Actions are error; kill, which ends this process as SIGKILL
-// does; hang, until the context ends; and pause:10s. An empty text is the nil set.
+// does; stop, which stops it as SIGSTOP does, until somebody continues it; hang,
+// until the context ends; and pause:10s. An empty text is the nil set.
 func Parse(text string) (*Set, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -56,6 +57,8 @@ func parseAction(what string) (func(context.Context) error, error) {
 		return func(context.Context) error { return ErrAsked }, nil
 	case "kill":
 		return kill, nil
+	case "stop":
+		return stop, nil
 	case "hang":
 		return hang, nil
 	case "pause":
@@ -65,7 +68,7 @@ func parseAction(what string) (func(context.Context) error, error) {
 		}
 		return func(ctx context.Context) error { return pause(ctx, d) }, nil
 	}
-	return nil, fmt.Errorf("%q is none of error, kill, hang, pause:10s", what)
+	return nil, fmt.Errorf("%q is none of error, kill, stop, hang, pause:10s", what)
 }
 
 // kill ends this process, and never returns.
@@ -74,6 +77,16 @@ func kill(context.Context) error {
 		return fmt.Errorf("kill this process: %w", err)
 	}
 	select {}
+}
+
+// stop stops all threads of this process. The kernel may need a moment for the one
+// that asked, which waits meanwhile.
+func stop(context.Context) error {
+	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop this process: %w", err)
+	}
+	time.Sleep(time.Millisecond)
+	return nil
 }
 
 func hang(ctx context.Context) error {

@@ -1,26 +1,12 @@
 package lease
 
-import (
-	"time"
+import "github.com/diapause/diapause/events/lease/term"
 
-	"golang.org/x/sys/unix"
+// Clock and Renewal are those of package term, for who holds or observes leases.
+type (
+	Clock   = term.Clock
+	Renewal = term.Renewal
 )
 
-// Clock is a moment by the clock that starts with the machine and goes on while
-// it sleeps; only moments of one machine and boot can be compared.
-type Clock time.Duration
-
-// Now reads that clock.
-func Now() Clock {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		panic("the boot-time clock can't be read: " + err.Error()) // every Linux since 2.6.39 has it
-	}
-	return Clock(ts.Nano())
-}
-
-// Add gives the moment d later.
-func (c Clock) Add(d time.Duration) Clock { return c + Clock(d) }
-
-// Sub gives the time since o.
-func (c Clock) Sub(o Clock) time.Duration { return time.Duration(c - o) }
+// Now reads the clock that leases are told by.
+func Now() Clock { return term.Now() }

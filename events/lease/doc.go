@@ -12,6 +12,9 @@
 // record first, then touches the lease, then swaps the record, and so loses to
 // whatever the host wrote after it had taken a new lease.
 //
+// An Office is a lease that one of several processes holds at a time: the scheduler
+// that acts. It is for efficiency alone.
+//
 // A lease is no lock: between its end and the host's noticing, only the fences
 // of the records and of the shims keep a session from running twice. The package
 // never touches a session.

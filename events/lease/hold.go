@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/diapause/diapause/events/cas"
@@ -13,13 +14,6 @@ import (
 
 // DefaultTerm is how long a lease holds after a renewal, if nobody says otherwise.
 const DefaultTerm = 30 * time.Second
-
-// Renewal is one that is known to be stored.
-type Renewal struct {
-	Incarnation uint64
-	Until       Clock         // sessions of the host may run until then
-	Within      time.Duration // that freezing them may take after that
-}
 
 // Holder holds the lease of one host.
 type Holder struct {
@@ -34,7 +28,13 @@ type Holder struct {
 	mu   sync.Mutex
 	last Renewal
 	held Versioned // of Serve and Take alone
+
+	renewals, misses atomic.Uint64
 }
+
+// Renewals counts those that are known to be stored, and those that were tried and
+// aren't.
+func (h *Holder) Renewals() (stored, missed uint64) { return h.renewals.Load(), h.misses.Load() }
 
 // Last gives the last renewal; the zero one before the first.
 func (h *Holder) Last() Renewal {
@@ -81,6 +81,7 @@ func (h *Holder) Serve(ctx context.Context) error {
 		case <-tick.C:
 		}
 		if err := h.renew(ctx); err != nil && ctx.Err() == nil {
+			h.misses.Add(1)
 			h.Log.Warn("the host's lease is not renewed", "host", h.Host, "err", err)
 		}
 	}
@@ -114,6 +115,7 @@ func (h *Holder) write(ctx context.Context, prev Versioned, next schemas.HostLea
 	}
 	r := Renewal{Incarnation: now.Incarnation, Until: sent.Add(FenceAfter(h.term())), Within: h.term() / 4}
 	h.held = now
+	h.renewals.Add(1)
 	h.mu.Lock()
 	h.last = r
 	h.mu.Unlock()

@@ -18,6 +18,25 @@ import (
 
 func open(t *testing.T) *lease.Store {
 	t.Helper()
+	leases, err := lease.Open(t.Context(), bucket(t), stream.NamesWith(""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leases
+}
+
+func openOffice(t *testing.T) *lease.Store {
+	t.Helper()
+	s, err := lease.OpenOffice(t.Context(), bucket(t), stream.NamesWith(""), "scheduler")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// bucket is a server with the bucket of leases.
+func bucket(t *testing.T) jetstream.JetStream {
+	t.Helper()
 	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
 	if err != nil {
 		t.Fatal(err)
@@ -39,11 +58,7 @@ func open(t *testing.T) *lease.Store {
 	if err := stream.Ensure(t.Context(), js, stream.NamesWith(""), 1); err != nil {
 		t.Fatal(err)
 	}
-	leases, err := lease.Open(t.Context(), js, stream.NamesWith(""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return leases
+	return js
 }
 
 func holder(s *lease.Store, term time.Duration, renewed func(lease.Renewal)) *lease.Holder {

@@ -29,9 +29,10 @@ type Versioned struct {
 
 // Store reads and writes leases. It is safe for concurrent use.
 type Store struct {
-	names  stream.Names
-	stream jetstream.Stream
-	writer cas.Writer
+	names   stream.Names
+	stream  jetstream.Stream
+	writer  cas.Writer
+	subject func(schemas.HostID) string // where a lease is
 }
 
 // Open finds the bucket; stream.Ensure makes it.
@@ -41,13 +42,13 @@ func Open(ctx context.Context, js jetstream.JetStream, names stream.Names) (*Sto
 		return nil, fmt.Errorf("find bucket %s: %w", names.Leases(), err)
 	}
 	w := cas.Writer{JS: js, Stream: s, Attempt: 2 * time.Second, Retry: 100 * time.Millisecond}
-	return &Store{names: names, stream: s, writer: w}, nil
+	return &Store{names: names, stream: s, writer: w, subject: names.LeaseSubject}, nil
 }
 
 // Get reads a host's lease. The answer may be from the past, which a write on top of
 // it finds out.
 func (s *Store) Get(ctx context.Context, h schemas.HostID) (Versioned, error) {
-	raw, err := s.stream.GetLastMsgForSubject(ctx, s.names.LeaseSubject(h))
+	raw, err := s.stream.GetLastMsgForSubject(ctx, s.subject(h))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Versioned{HostLease: schemas.HostLease{Host: h}}, nil
 	}
@@ -93,7 +94,7 @@ func (s *Store) swap(ctx context.Context, prev Versioned, next schemas.HostLease
 	if err != nil {
 		return Versioned{}, fmt.Errorf("encode the lease of host %s: %w", next.Host, err)
 	}
-	seq, err := s.writer.Write(ctx, s.names.LeaseSubject(next.Host), prev.Rev, data, func(data []byte) bool {
+	seq, err := s.writer.Write(ctx, s.subject(next.Host), prev.Rev, data, func(data []byte) bool {
 		var l schemas.HostLease
 		return json.Unmarshal(data, &l) == nil && l.ID == next.ID
 	})

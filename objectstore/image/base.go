@@ -21,6 +21,8 @@ type Base struct {
 	packs []basePack
 	total uint32    // pages of all packs: the first free number
 	ids   pageTable // page numbers, counted through all packs
+
+	stamps map[string]keptStamp // files by what proves their content
 }
 
 // basePack is a pack of an earlier snapshot. Its pages have the numbers from

@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
@@ -59,6 +60,10 @@ type CheckOptions struct {
 	// Read, if given, chooses the packs that are read whole and compared with
 	// their digests, by name.
 	Read func(pack string) bool
+	// Patience is how long a store may give nothing of a pack that is read before
+	// that is a problem of the pack, 30 s if zero: some answer for a damaged object as
+	// if they were busy. It is halved for each such pack in a row.
+	Patience time.Duration
 }
 
 // Survey is what was found of a lineage.
@@ -101,6 +106,7 @@ type checker struct {
 	objects map[string]int64
 	kids    map[string]bool
 	read    map[string]bool // packs that were
+	mute    int             // packs in a row that the store gave nothing of
 }
 
 func (c *checker) check() (err error) {
@@ -198,9 +204,11 @@ func (c *checker) pack(p schemas.ImagePack) (wrong string, err error) {
 	if c.options.Read == nil || !c.options.Read(p.Name) || c.objects[name] != p.Size {
 		return "", nil
 	}
-	n, intact, err := comparePack(c.ctx, c.store, name, p)
+	n, intact, err := c.compare(name, p)
 	c.survey.Read += n
 	switch {
+	case errors.Is(err, errMute):
+		return fmt.Sprintf("%s can't be read: %v", name, err), nil
 	case errors.Is(err, objectstore.ErrNotFound):
 		return name + " is missing", nil
 	case err != nil:
@@ -209,6 +217,56 @@ func (c *checker) pack(p schemas.ImagePack) (wrong string, err error) {
 		return name + " is not what was written", nil
 	}
 	return "", nil
+}
+
+// errMute is why the reading of a pack was given up.
+var errMute = errors.New("the store gives nothing of it")
+
+// compare is comparePack with a patience of its own, which begins anew with every byte.
+func (c *checker) compare(name string, p schemas.ImagePack) (n int64, intact bool, err error) {
+	patience := c.options.Patience
+	if patience == 0 {
+		patience = 30 * time.Second
+	}
+	patience >>= min(c.mute, 5)
+	ctx, cancel := context.WithCancelCause(c.ctx)
+	defer cancel(nil)
+	over := time.AfterFunc(patience, func() { cancel(errMute) })
+	defer over.Stop()
+	n, intact, err = comparePack(ctx, patient{c.store, func() { over.Reset(patience) }}, name, p)
+	if err != nil && errors.Is(context.Cause(ctx), errMute) {
+		c.mute++
+		return n, false, fmt.Errorf("%w: %w", errMute, err)
+	}
+	c.mute = 0
+	return n, intact, err
+}
+
+// patient tells of every read that gives something.
+type patient struct {
+	objectstore.Store
+	heard func()
+}
+
+func (p patient) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	body, err := p.Store.Get(ctx, name, offset, length)
+	if err != nil {
+		return nil, err
+	}
+	return hearing{body, p.heard}, nil
+}
+
+type hearing struct {
+	io.ReadCloser
+	heard func()
+}
+
+func (h hearing) Read(b []byte) (int, error) {
+	n, err := h.ReadCloser.Read(b)
+	if n > 0 {
+		h.heard()
+	}
+	return n, err
 }
 
 // unnamed counts what nothing needs.

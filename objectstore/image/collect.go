@@ -28,6 +28,7 @@ type Collected struct {
 	Marked  []string // to be deleted by a later run
 	Deleted []string
 	Bytes   int64 // of what was deleted
+	Left    int64 // bytes of the lineage that are in the store after that
 }
 
 // stored is an object as the store lists it.
@@ -60,6 +61,7 @@ func collect(ctx context.Context, store objectstore.Store, l lineage, o CollectO
 	all := map[string]stored{}
 	err = store.List(ctx, l.prefix(), func(i objectstore.Info) error {
 		all[i.Name] = stored{i.ModTime, i.Size}
+		out.Left += i.Size
 		return nil
 	})
 	if err != nil {
@@ -84,6 +86,7 @@ func collect(ctx context.Context, store objectstore.Store, l lineage, o CollectO
 	if o.DryRun {
 		return out, nil
 	}
+	out.Left -= out.Bytes
 	return out, p.carryOut(ctx, store, l)
 }
 

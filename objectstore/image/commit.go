@@ -252,6 +252,7 @@ func (w *Writer) Base() *Base {
 	}
 	b := newBase(w.head, w.place, w.header, w.result)
 	b.hash = w.hash
+	b.keepStamps(w)
 	if w.base == nil && b.total == uint32(w.known.count) {
 		b.ids = w.known // which neither of them changes any more
 		return b

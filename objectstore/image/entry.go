@@ -25,7 +25,7 @@ const (
 type Entry struct {
 	// Name is relative and slash-separated, without "." or ".." elements; its
 	// first element says which part of the session it belongs to: "criu", "upper",
-	// "lower", "meta". It is unique within the image.
+	// "lower", "meta", "record". It is unique within the image.
 	Name string `json:"name"`
 	Type Type   `json:"type"`
 	// Mode holds the permission bits with setuid, setgid and sticky, as in

@@ -29,6 +29,8 @@ type keptHead struct {
 	Key     LineageKey `json:"key"`
 	Hash    []byte     `json:"hash"`
 	Packs   []keptPack `json:"packs"`
+
+	Stamps map[string]keptStamp `json:"stamps,omitempty"`
 }
 
 type keptPack struct {
@@ -61,7 +63,7 @@ func (b *Base) Keep(key []byte) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keep page ids: %w", err)
 	}
-	head := keptHead{Head: b.head, Tenant: string(b.place.tenant), Lineage: b.place.id, Key: b.key, Hash: b.hash[:]}
+	head := keptHead{Head: b.head, Tenant: string(b.place.tenant), Lineage: b.place.id, Key: b.key, Hash: b.hash[:], Stamps: b.stamps}
 	for _, p := range b.packs {
 		head.Packs = append(head.Packs, keptPack{p.ImagePack, p.index, p.live})
 	}
@@ -130,6 +132,10 @@ func (h keptHead) base(ids []byte) (*Base, error) {
 	}
 	for at := 0; at < len(ids); at += len(pageID{}) {
 		b.ids.add(pageID(ids[at:]))
+	}
+	b.stamps = h.Stamps
+	if err := b.checkStamps(); err != nil {
+		return nil, err
 	}
 	return b, nil
 }

@@ -42,7 +42,9 @@ type Writer struct {
 	known   pageTable // the new pages, numbered from the end of the base's on
 	next    uint32    // number of the next new page
 	entries []Entry
-	content []extents // of each entry
+	content []extents        // of each entry
+	stamps  map[int]string   // of entries whose content has one
+	ahead   map[string]ahead // content by stamp that has no entry yet
 	stats   Stats
 
 	err       error // the first failure; the writer is of no more use

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -29,7 +30,12 @@ type Options struct {
 type Store struct {
 	to objectstore.Store
 	o  Options
+
+	retried atomic.Uint64
 }
+
+// Retried is how often something failed and was tried again.
+func (s *Store) Retried() uint64 { return s.retried.Load() }
 
 var _ objectstore.Store = (*Store)(nil)
 
@@ -44,7 +50,7 @@ func Wrap(to objectstore.Store, o Options) *Store {
 	if o.Notify == nil {
 		o.Notify = func(error, time.Duration) {}
 	}
-	return &Store{to, o}
+	return &Store{to: to, o: o}
 }
 
 // decided are the answers that asking again doesn't change.
@@ -68,7 +74,10 @@ func (s *Store) try(ctx context.Context, fn func() error) error {
 			return struct{}{}, backoff.Permanent(last)
 		}
 		return struct{}{}, last
-	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(s.o.For), backoff.WithNotify(s.o.Notify))
+	}, backoff.WithBackOff(pauses), backoff.WithMaxElapsedTime(s.o.For), backoff.WithNotify(func(err error, wait time.Duration) {
+		s.retried.Add(1)
+		s.o.Notify(err, wait)
+	}))
 	if err == nil {
 		return nil
 	}

@@ -46,6 +46,8 @@ type Fleet struct {
 	records map[schemas.Name]statekv.Versioned // whatever their host
 	known   bool                               // the watch has caught up
 	tried   map[schemas.UID]attempt            // of Serve alone
+	failed  []failed                           // to be tried elsewhere
+	news    chan struct{}                      // there is one
 }
 
 // attempt is one that came to nothing.
@@ -59,7 +61,7 @@ func New(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
 }
@@ -71,10 +73,12 @@ const look = 500 * time.Millisecond
 func (f *Fleet) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.observer.Serve(ctx) })
+	g.Go(func() error { return f.tryElsewhere(ctx) })
 	g.Go(func() error {
 		return f.Records.Watch(ctx, func(v statekv.Versioned) {
 			f.mu.Lock()
 			defer f.mu.Unlock()
+			f.notice(f.records[v.Name()], v)
 			f.records[v.Name()] = v
 		}, func() {
 			f.mu.Lock()

@@ -80,8 +80,9 @@ type Want struct {
 	Only   schemas.HostID   // nowhere else, if given
 }
 
-// Choose picks a host, and the driver there: the preferred one, else the one with the
-// fewest sessions. The error says of each host why not.
+// Choose picks a host, and the driver there: one with room rather than one without, the
+// preferred one, else the one with the fewest sessions. The error says of each host why
+// not. On a host without room somebody has to make some.
 func Choose(hosts []Host, w Want) (schemas.HostID, string, error) {
 	var best *Host
 	var driver string
@@ -129,7 +130,13 @@ func canTake(h Host, w Want) (driver, why string) {
 	return "", why
 }
 
+// full reports whether a host said that it has no room.
+func (h Host) full() bool { return h.Slots > 0 && h.Sessions >= h.Slots }
+
 func better(a, b Host, prefer schemas.HostID) bool {
+	if a.full() != b.full() {
+		return b.full()
+	}
 	if (a.Host.Host == prefer) != (b.Host.Host == prefer) {
 		return a.Host.Host == prefer
 	}

@@ -139,7 +139,7 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 
 // move gives a session to another host. The reason names the lost one.
 func (f *Fleet) move(ctx context.Context, v statekv.Versioned, need schemas.Fingerprint, t schemas.TransitionType, reason string, op schemas.Op) error {
-	to, _, err := f.Place(ctx, Want{Need: need, Not: []schemas.HostID{v.Host}})
+	to, _, err := f.Place(ctx, Want{Need: need, Not: append([]schemas.HostID{v.Host}, op.Tried...)})
 	if err != nil {
 		return fmt.Errorf("session %s: %w", v.Name(), err)
 	}

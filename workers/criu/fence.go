@@ -6,9 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -35,6 +37,32 @@ func (f *fences) pass(uid schemas.UID, epoch uint64) error {
 		return nil
 	}
 	return f.write(uid, epoch)
+}
+
+// fenceKept is how long the fence of a session that isn't here is kept. It is there for
+// a worker that acts on what it read before the session went elsewhere, or for good; and
+// none does so for that long. When the session comes back it brings a higher epoch.
+const fenceKept = 30 * 24 * time.Hour
+
+// prune removes the fences of sessions that left this host long ago.
+func (f *fences) prune(here []schemas.UID, now time.Time) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all, err := os.ReadDir(f.dir)
+	if err != nil {
+		return fmt.Errorf("look for old fences: %w", err)
+	}
+	for _, e := range all {
+		uid := schemas.UID(strings.TrimSuffix(e.Name(), ".new"))
+		info, err := e.Info()
+		if err != nil || slices.Contains(here, uid) || now.Sub(info.ModTime()) < fenceKept {
+			continue
+		}
+		if err := os.Remove(filepath.Join(f.dir, e.Name())); err != nil {
+			return fmt.Errorf("remove an old fence: %w", err)
+		}
+	}
+	return nil
 }
 
 func (f *fences) read(uid schemas.UID) (uint64, error) {

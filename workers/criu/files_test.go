@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -104,6 +106,32 @@ func TestFence(t *testing.T) {
 	}
 	if err := again.pass("u", 100); err == nil || errors.Is(err, driver.ErrStale) {
 		t.Errorf("a damaged fence gives %v", err)
+	}
+}
+
+// The fence of a session that has been away for long goes, one that is here or was a
+// moment ago stays.
+func TestOldFencesArePruned(t *testing.T) {
+	f := &fences{dir: t.TempDir()}
+	for _, uid := range []schemas.UID{"away", "here", "fresh"} {
+		if err := f.pass(uid, 7); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	long := now.Add(-fenceKept - time.Hour)
+	for _, uid := range []string{"away", "here"} {
+		if err := os.Chtimes(filepath.Join(f.dir, uid), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.prune([]schemas.UID{"here"}, now); err != nil {
+		t.Fatal(err)
+	}
+	for uid, want := range map[schemas.UID]error{"away": nil, "here": driver.ErrStale, "fresh": driver.ErrStale} {
+		if err := f.pass(uid, 6); !errors.Is(err, want) {
+			t.Errorf("%s: a lower epoch gives %v, want %v", uid, err, want)
+		}
 	}
 }
 

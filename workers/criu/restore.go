@@ -45,7 +45,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 			d.watchers.add(f.UID)
 			i := instanceOf(*state, false)
 			i.Way = way
-			return i, nil
+			return i, d.options.Failpoints.At(ctx, failpoint.CriuRuns)
 		}
 		if removeErr := d.discard(f); removeErr != nil || begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
 			return driver.Instance{}, errors.Join(err, removeErr)
@@ -53,7 +53,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 }
 
-func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (*shim.State, driver.Way, error) {
+func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	conn, err := d.launch(f, spec, boot)
 	if err != nil {
 		return nil, "", err
@@ -88,19 +88,16 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if err != nil {
 		return nil, "", orDone(ctx, err)
 	}
-	way := driver.WayMemory
+	way = driver.WayMemory
 	if len(served) > 0 {
 		way = driver.WayStream
 	}
-	state, err := letGo(ctx, conn, f, release, func(ctx context.Context) error {
+	state, err = letGo(ctx, conn, f, release, func(ctx context.Context) error {
 		if err := begin(ctx); err != nil {
 			return err
 		}
 		return d.options.Failpoints.At(ctx, failpoint.CriuGoing)
 	})
-	if err == nil {
-		err = d.options.Failpoints.At(ctx, failpoint.CriuRuns)
-	}
 	return state, way, err
 }
 

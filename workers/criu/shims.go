@@ -190,6 +190,9 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := d.fences.prune(uids, time.Now()); err != nil {
+		return nil, err
+	}
 	var all []driver.Instance
 	for _, uid := range uids {
 		i, err := d.recoverOne(ctx, uid)

@@ -7,7 +7,7 @@ import (
 	"net"
 	"time"
 
-	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 )
@@ -96,6 +96,14 @@ type Guarder interface {
 	Renew(ctx context.Context, f Fence) error
 }
 
+// Releaser is a driver that may keep something of a session after Stop, for the time when
+// it goes on.
+type Releaser interface {
+	// Release is called after Stop when the session is deleted: what was kept is
+	// nobody's any more.
+	Release(ctx context.Context, f Fence) error
+}
+
 // Dialer is a driver whose sessions can be talked to: the connection speaks the
 // protocol of package shim (attach, exec, copy, output).
 type Dialer interface {
@@ -129,7 +137,7 @@ type Fence struct {
 	// Lease, if given, tells until when the host's lease lets the session run: a start,
 	// a restore or a thaw that comes later is refused with ErrNoLease. It is asked at the
 	// last moment.
-	Lease func() lease.Renewal
+	Lease func() term.Renewal
 	// Guard has the session freeze by itself when that is over, if the driver is a Guarder.
 	Guard bool
 }
@@ -151,6 +159,7 @@ type Spec struct {
 	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
 	Hooks   Hooks             `json:"hooks,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	Docker  *Docker           `json:"docker,omitempty"` // for the docker driver alone
 }
 
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
@@ -171,6 +180,9 @@ const (
 	BootResume   Boot = "resume"
 	BootFork     Boot = "fork"
 	BootRollback Boot = "rollback"
+	// BootRestart has the files come back, and the processes begin anew: of a driver that
+	// keeps no memory.
+	BootRestart Boot = "restart"
 	// BootTakeover goes on from the last snapshot, because the host was lost.
 	BootTakeover Boot = "takeover"
 	// BootTrial restores in quarantine: without a network but a loopback of its

@@ -47,6 +47,7 @@ type memory struct {
 type Step struct {
 	Before  error           // fail without having done anything
 	After   error           // do the work, then fail
+	Dies    error           // start or restore it, then fail with its end
 	Entered chan<- struct{} // sent to (not closed) when the call has begun
 	Block   <-chan struct{} // wait for it before the work
 }
@@ -156,6 +157,10 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin fun
 	d.nextPID++
 	t := &tree{fence: f, state: driver.Running, pid: d.nextPID, started: time.Now(), memory: m}
 	d.sessions[f.UID] = t
+	if s.Dies != nil {
+		t.state, t.exit = driver.Exited, &driver.Exit{Code: 137, Signal: 9, Reason: s.Dies.Error()}
+		return driver.Instance{}, s.Dies
+	}
 	return t.instance(), s.After
 }
 

@@ -27,6 +27,16 @@ type Evidence struct {
 type Verdict struct {
 	Record schemas.SessionRecord // with its new epoch; its version is the log's to give
 	Reason string
+	// Missing says what can't be done with it, as nobody remembers how it was started.
+	Missing string
+}
+
+// Why is the reason with what is missing.
+func (v Verdict) Why() string {
+	if v.Missing == "" {
+		return v.Reason
+	}
+	return v.Reason + "; " + v.Missing
 }
 
 // Plan says what a session's record has to become; ok is false if it can stay as it
@@ -88,11 +98,11 @@ func (e Evidence) fromHere(base *schemas.SessionRecord) Verdict {
 	if img := e.latest(i.UID); img != nil {
 		setImage(&r, *img)
 	}
-	text := fmt.Sprintf("host %s has its processes at epoch %d, the records knew of none so late", e.Host, i.Epoch)
+	v := Verdict{Record: r, Reason: fmt.Sprintf("host %s has its processes at epoch %d, the records knew of none so late", e.Host, i.Epoch)}
 	if r.Spec == "" {
-		text += "; how it was started is lost: it runs on, and can't be suspended"
+		v.Missing = "how it was started is lost: it runs on, and can't be suspended"
 	}
-	return Verdict{r, text}
+	return v
 }
 
 // fromImage makes a session again whose last life no record tells of.
@@ -103,7 +113,10 @@ func (e Evidence) fromImage(img Image) Verdict {
 		Class: "web", MadeBy: "person", Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
 	}
 	setImage(&r, img)
-	return Verdict{r, fmt.Sprintf("its record is lost, its image of %s is there; how it was started is lost too, so it can't be resumed by this program alone", stamp(h.Time))}
+	return Verdict{
+		Record: r, Reason: fmt.Sprintf("its record is lost, its image of %s is there", stamp(h.Time)),
+		Missing: "how it was started is lost too, so it can't be resumed by this program alone",
+	}
 }
 
 // fromRecord follows the newest record, corrected by what is there of it; ok says
@@ -117,22 +130,22 @@ func (e Evidence) fromRecord(r schemas.SessionRecord) (v Verdict, ok bool) {
 		if img != nil {
 			setImage(&r, *img)
 		}
-		return Verdict{r, "its image isn't in the store, and its processes are there"}, true
+		return Verdict{Record: r, Reason: "its image isn't in the store, and its processes are there"}, true
 	case here && r.State != schemas.Suspended && onHost(r.State):
 		running(&r)
 	case !here && img != nil && r.State != schemas.Deleted && img.Header.Epoch > r.Epoch:
 		suspended(&r, *img)
-		return Verdict{r, "a later image of it is in the store, of " + stamp(img.Header.Time)}, true
+		return Verdict{Record: r, Reason: "a later image of it is in the store, of " + stamp(img.Header.Time)}, true
 	case !here && alive(r.State) && img != nil && img.after(r.Head) && img.Header.Epoch == r.Epoch:
 		suspended(&r, *img)
-		return Verdict{r, "its processes are gone, and its image of " + stamp(img.Header.Time) + " is complete"}, true
+		return Verdict{Record: r, Reason: "its processes are gone, and its image of " + stamp(img.Header.Time) + " is complete"}, true
 	case !here && alive(r.State):
 		// What the log says of how it came to run may not be the last word: it must not
 		// be begun anew for it.
 		running(&r)
-		return Verdict{r, "its processes are gone"}, true
+		return Verdict{Record: r, Reason: "its processes are gone"}, true
 	}
-	return Verdict{r, "as host " + string(e.Host) + " last saw it recorded"}, false
+	return Verdict{Record: r, Reason: "as host " + string(e.Host) + " last saw it recorded"}, false
 }
 
 func alive(s schemas.State) bool { return s == schemas.Running || s == schemas.Suspending }

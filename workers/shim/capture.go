@@ -145,15 +145,22 @@ func (s *session) commands() []*command {
 	return append([]*command{s.main}, s.tree.execs()...)
 }
 
-// thaw undoes freeze and opens the gate.
+// thaw undoes freeze and opens the gate. A session whose host's lease is over stays
+// frozen, whatever its capture came to: another host may have it by now.
 func (s *session) thaw() error {
 	defer s.gate.open()
 	var errs []error
 	for _, c := range s.commands() {
 		errs = append(errs, c.putInput())
 	}
-	if err := s.group.Thaw(); err != nil {
+	switch err := s.guard.release(); {
+	case errors.Is(err, driver.ErrNoLease):
+		errs = append(errs, err)
+	case err != nil:
 		errs = append(errs, &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s stays frozen", s.setup.Name), Err: err})
+	}
+	for _, c := range s.commands() {
+		c.pushLate(s.gate)
 	}
 	return errors.Join(errs...)
 }
@@ -339,7 +346,7 @@ func (s *session) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
 		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
 	}
 	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
-	m := meta{Generation: s.generation, Leader: s.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork}
+	m := meta{Generation: s.generation, Leader: s.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, Typists: s.typists.save()}
 	var err error
 	if m.Status, err = pipeKey(s.tree.status.file); err != nil {
 		return o, err

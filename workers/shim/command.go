@@ -30,7 +30,8 @@ type command struct {
 	mu    sync.Mutex
 	stdin *os.File // write end of its standard input's pipe; nil if none or closed
 
-	taken []byte // input taken back while frozen; owned by who holds the session's work
+	taken typed  // input taken back while frozen; owned by who holds the session's work
+	late  []byte // input that was put back and has no room yet; owned by who is inside the gate, or closed it, and holds mu
 
 	done chan struct{} // closed when exit is set
 	exit driver.Exit
@@ -118,35 +119,56 @@ func (c *command) ended(e driver.Exit) {
 // write passes on what was typed, waiting while the session is captured or
 // doesn't read.
 func (c *command) write(ctx context.Context, g *gate, b []byte) error {
+	return c.pass(ctx, g, b, unix.Write)
+}
+
+// pass has put write, piece by piece, what was typed, when the session is neither
+// captured nor full.
+func (c *command) pass(ctx context.Context, g *gate, b []byte, put func(fd int, b []byte) (int, error)) error {
+	for len(b) > 0 {
+		err := c.enter(ctx, g, func(fd int) error {
+			if err := c.putLate(); err != nil {
+				return err
+			}
+			n, err := put(fd, b)
+			b = b[max(n, 0):]
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if c.input() == nil {
+			return nil // it has no input, or a closed one
+		}
+	}
+	return nil
+}
+
+// enter has do write to the command's input, again whenever there is room, while
+// nobody captures the session.
+func (c *command) enter(ctx context.Context, g *gate, do func(fd int) error) error {
 	to := c.input()
 	if to == nil {
-		return nil // it has no input, or a closed one
+		return nil
 	}
 	raw, err := to.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("write to the session: %w", err)
 	}
-	for len(b) > 0 {
-		var failed error
-		err := raw.Write(func(fd uintptr) bool {
-			if failed = g.enter(ctx); failed != nil {
-				return true
-			}
-			defer g.leave()
-			var n int
-			n, failed = unix.Write(int(fd), b)
-			b = b[max(n, 0):]
-			if failed == unix.EINTR {
-				failed = nil
-			}
-			return failed != unix.EAGAIN
-		})
-		if err == nil {
-			err = failed
+	var failed error
+	err = raw.Write(func(fd uintptr) bool {
+		if failed = g.enter(ctx); failed != nil {
+			return true
 		}
-		if err != nil {
-			return fmt.Errorf("write to the session: %w", err)
-		}
+		defer g.leave()
+		failed = do(int(fd))
+		return failed != unix.EAGAIN
+	})
+	if err == nil && failed != unix.EINTR {
+		err = failed
+	}
+	if err != nil {
+		return fmt.Errorf("write to the session: %w", err)
 	}
 	return nil
 }

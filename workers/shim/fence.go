@@ -11,14 +11,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/workers/driver"
 )
 
 // Lease is how long a session may run without another word, as the worker tells
 // the shim.
 type Lease struct {
-	Until  lease.Clock   `json:"until"`
+	Until  term.Clock    `json:"until"`
 	Within time.Duration `json:"within"` // that freezing may take, else the session is killed
 	Guard  bool          `json:"guard"`  // freeze the session when that is over; else only no thaw comes later
 }
@@ -56,7 +56,7 @@ func (g *guard) hear(l *Lease) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if over := lease.Now().Sub(l.Until); over >= 0 {
+	if over := term.Now().Sub(l.Until); over >= 0 {
 		return fmt.Errorf("%w: it was to be renewed %v ago", driver.ErrNoLease, over.Round(time.Millisecond))
 	}
 	if !l.Guard {
@@ -112,7 +112,7 @@ func (g *guard) watch(timer *os.File) {
 }
 
 // over reports whether the session must stand still. Callers hold mu.
-func (g *guard) over() bool { return g.timer != nil && lease.Now() >= g.lease.Until }
+func (g *guard) over() bool { return g.timer != nil && term.Now() >= g.lease.Until }
 
 // fence freezes the session if the lease is over, and kills what doesn't freeze in
 // time. Callers hold mu.

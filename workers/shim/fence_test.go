@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -55,7 +55,7 @@ func newNoted() (*noted, *guard) {
 }
 
 func until(d time.Duration) *Lease {
-	return &Lease{Until: lease.Now().Add(d), Within: 50 * time.Millisecond, Guard: true}
+	return &Lease{Until: term.Now().Add(d), Within: 50 * time.Millisecond, Guard: true}
 }
 
 // A session freezes by itself when its lease is over, stays so until another one comes,
@@ -72,7 +72,7 @@ func TestGuard(t *testing.T) {
 	if err := g.release(); !errors.Is(err, driver.ErrNoLease) {
 		t.Errorf("thawed without a lease: %v", err)
 	}
-	if err := g.hear(&Lease{Until: lease.Now().Add(-time.Second), Guard: true}); !errors.Is(err, driver.ErrNoLease) {
+	if err := g.hear(&Lease{Until: term.Now().Add(-time.Second), Guard: true}); !errors.Is(err, driver.ErrNoLease) {
 		t.Errorf("a lease that is over was taken: %v", err)
 	}
 	if err := g.hear(until(time.Hour)); err != nil {
@@ -111,7 +111,7 @@ func TestGuardWaitsForDump(t *testing.T) {
 		if err := g.hear(until(10 * time.Millisecond)); err != nil {
 			return err
 		}
-		for lease.Now() < g.lease.Until.Add(20*time.Millisecond) { // the timer has gone off
+		for term.Now() < g.lease.Until.Add(20*time.Millisecond) { // the timer has gone off
 			time.Sleep(time.Millisecond)
 		}
 		if len(n.seen) > 0 {
@@ -128,10 +128,10 @@ func TestGuardWaitsForDump(t *testing.T) {
 // A session that doesn't guard itself is bounded by the order alone.
 func TestNoGuard(t *testing.T) {
 	n, g := newNoted()
-	if err := g.hear(&Lease{Until: lease.Now().Add(time.Hour)}); err != nil {
+	if err := g.hear(&Lease{Until: term.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.hear(&Lease{Until: lease.Now().Add(-time.Second)}); !errors.Is(err, driver.ErrNoLease) {
+	if err := g.hear(&Lease{Until: term.Now().Add(-time.Second)}); !errors.Is(err, driver.ErrNoLease) {
 		t.Errorf("a late order was taken: %v", err)
 	}
 	if err := g.hear(nil); err != nil {

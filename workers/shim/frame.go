@@ -16,7 +16,8 @@ const (
 	FrameResize   = byte('w') // JSON: Size
 	FrameStdout   = byte('o') // also what a terminal shows, and the content of a copy
 	FrameStderr   = byte('e')
-	FrameStarted  = byte('s') // empty: the command has been executed, the copy is ready
+	FrameStarted  = byte('s') // the command has been executed, the copy is ready; JSON for a typist: Taken
+	FrameTaken    = byte('t') // JSON: Taken; to a typist, whenever the session has taken input
 	FrameExit     = byte('x') // JSON: driver.Exit; the last frame
 	FrameError    = byte('!') // text for a person; the last frame
 )
@@ -46,7 +47,16 @@ type Request struct {
 	Cols   uint16   `json:"cols,omitempty"`   //
 	Tail   int64    `json:"tail,omitempty"`   // attach, output: bytes to show of what was, all that is kept if negative
 	Follow bool     `json:"follow,omitempty"` // output: go on until the session ends
-	Path   string   `json:"path,omitempty"`   // put, get: absolute, inside the session
+
+	// Attach: a client that gives itself a name, a random one, is told how much of its
+	// input the session has taken. If it comes again under that name, From is what it
+	// has forgotten of its input, and Seen up to where it got the output; both are
+	// in bytes from the beginning, 0 the first time.
+	Typist string `json:"typist,omitempty"`
+	From   int64  `json:"from,omitempty"`
+	Seen   int64  `json:"seen,omitempty"`
+
+	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 }
 
 // Size is that of a terminal's window, in characters.

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 
 	"github.com/diapause/diapause/workers/shim/backlog"
-	"golang.org/x/sys/unix"
 )
 
 // The names of criu's external resources and of the files beside its images.
@@ -28,6 +27,7 @@ type meta struct {
 	TCPEstablished bool           `json:"tcp_established,omitempty"`
 	EmptyNetwork   bool           `json:"empty_network,omitempty"`
 	Commands       []savedCommand `json:"commands"` // the leader first
+	Typists        []typist       `json:"typists,omitempty"`
 }
 
 // savedCommand is one command, with the names that criu has for its descriptors.
@@ -35,6 +35,8 @@ type savedCommand struct {
 	PID      int            `json:"pid"`
 	Output   string         `json:"output"`          // file of its backlog
 	Input    string         `json:"input,omitempty"` // file of what was typed and not yet read
+	Ends     []int          `json:"ends,omitempty"`  // positions in it at which a line ends without a newline
+	Late     string         `json:"late,omitempty"`  // file of what was typed after it and waits for room
 	Pipes    []string       `json:"pipes,omitempty"` // output, error
 	Stdin    string         `json:"stdin,omitempty"` // its standard input, while that is open
 	Terminal *savedTerminal `json:"terminal,omitempty"`
@@ -52,11 +54,8 @@ func (c *command) save(dir string, n int) (savedCommand, error) {
 	if err := os.WriteFile(filepath.Join(dir, saved.Output), c.log.Encode(), 0o600); err != nil {
 		return saved, fmt.Errorf("save output: %w", err)
 	}
-	if len(c.taken) > 0 {
-		saved.Input = fmt.Sprintf("input.%d", n)
-		if err := os.WriteFile(filepath.Join(dir, saved.Input), c.taken, 0o600); err != nil {
-			return saved, fmt.Errorf("save input: %w", err)
-		}
+	if err := saved.keep(dir, n, c.taken); err != nil {
+		return saved, err
 	}
 	if c.tty != nil {
 		key, err := c.tty.key()
@@ -78,6 +77,42 @@ func (c *command) save(dir string, n int) (savedCommand, error) {
 	return saved, nil
 }
 
+func (saved *savedCommand) keep(dir string, n int, in typed) error {
+	saved.Ends = in.ends
+	for _, part := range []struct {
+		into *string
+		name string
+		b    []byte
+	}{{&saved.Input, "input", in.seen}, {&saved.Late, "late", in.late}} {
+		if len(part.b) == 0 {
+			continue
+		}
+		*part.into = fmt.Sprintf("%s.%d", part.name, n)
+		if err := os.WriteFile(filepath.Join(dir, *part.into), part.b, 0o600); err != nil {
+			return fmt.Errorf("save input: %w", err)
+		}
+	}
+	return nil
+}
+
+func (saved savedCommand) kept(dir string) (in typed, err error) {
+	for name, into := range map[string]*[]byte{saved.Input: &in.seen, saved.Late: &in.late} {
+		if name == "" {
+			continue
+		}
+		if *into, err = os.ReadFile(filepath.Join(dir, filepath.Base(name))); err != nil {
+			return in, fmt.Errorf("read saved input: %w", err)
+		}
+	}
+	for i, end := range saved.Ends {
+		if end < 0 || end > len(in.seen) || i > 0 && end < saved.Ends[i-1] {
+			return in, errors.New("read saved input: its lines end where it doesn't")
+		}
+	}
+	in.ends = saved.Ends
+	return in, nil
+}
+
 // load makes the command that was saved, without its descriptors.
 func (saved savedCommand) load(dir string, exec bool) (*command, error) {
 	b, err := os.ReadFile(filepath.Join(dir, filepath.Base(saved.Output)))
@@ -90,10 +125,8 @@ func (saved savedCommand) load(dir string, exec bool) (*command, error) {
 	}
 	c := newCommand(log, exec)
 	c.pid = saved.PID
-	if saved.Input != "" {
-		if c.taken, err = os.ReadFile(filepath.Join(dir, filepath.Base(saved.Input))); err != nil {
-			return nil, fmt.Errorf("read saved input: %w", err)
-		}
+	if c.taken, err = saved.kept(dir); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
@@ -111,41 +144,4 @@ func readMeta(dir string) (meta, error) {
 		return m, errors.New("read the image's session: it has no command")
 	}
 	return m, nil
-}
-
-// takeInput takes back what was typed and not yet read. What an earlier capture
-// took and nobody put back comes first.
-func (c *command) takeInput() error {
-	var more []byte
-	var err error
-	if c.tty != nil {
-		more, err = c.tty.takeInput()
-	} else if in := c.input(); in != nil {
-		more, err = drainPipe(in)
-	}
-	c.taken = append(c.taken, more...)
-	return err
-}
-
-// putInput gives it back.
-func (c *command) putInput() error {
-	b := c.taken
-	c.taken = nil
-	if len(b) == 0 {
-		return nil
-	}
-	if c.tty != nil {
-		return c.tty.putInput(b)
-	}
-	in := c.input()
-	if in == nil {
-		return nil
-	}
-	raw, err := in.SyscallConn()
-	if err != nil {
-		return err
-	}
-	// It was in this pipe, so it fits.
-	ctlErr := raw.Control(func(fd uintptr) { _, err = unix.Write(int(fd), b) })
-	return errors.Join(err, ctlErr)
 }

@@ -34,6 +34,7 @@ func (s *session) restore(worker *control.Conn) error {
 		return err
 	}
 	s.generation = m.Generation + 1
+	s.typists.load(m.Typists)
 	if err := s.place.mountRoot(); err != nil {
 		return err
 	}
@@ -288,6 +289,9 @@ func (s *session) resume(worker *control.Conn) error {
 	}
 	// Not being found is no reason to fail: it is only shown.
 	host, _ := hostPID(s.tree.init, s.tree.leader)
+	for _, c := range s.commands() {
+		c.pushLate(s.gate)
+	}
 	return s.begin(host)
 }
 

@@ -65,6 +65,9 @@ func readRequest(c net.Conn) (Request, error) {
 }
 
 func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
+	if r.Typist != "" {
+		return s.converseTyped(ctx, c, r)
+	}
 	if err := WriteFrame(c, FrameStarted, nil); err != nil {
 		return nil
 	}
@@ -74,7 +77,7 @@ func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
 			return err
 		}
 	}
-	return s.converse(ctx, c, s.main, from, s.main.tty != nil)
+	return s.converse(ctx, c, s.main, from, func(ctx context.Context) { s.receiveInput(ctx, c, s.main, s.main.tty != nil) })
 }
 
 // execWait is how long a new command waits for the end of a capture. Its client
@@ -97,7 +100,7 @@ func (s *session) serveExec(ctx context.Context, c net.Conn, r Request) error {
 	}
 	cmd.log.Hold(0)
 	defer cmd.log.Release()
-	return s.converse(ctx, c, cmd, 0, r.TTY || r.Stdin)
+	return s.converse(ctx, c, cmd, 0, func(ctx context.Context) { s.receiveInput(ctx, c, cmd, r.TTY || r.Stdin) })
 }
 
 // release lets go of a command when it has ended; its client doesn't have to
@@ -110,13 +113,13 @@ func (s *session) release(c *command) {
 }
 
 // converse carries a command's output to a client until the command or the
-// client ends, and the client's input to the command.
-func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from int64, input bool) error {
+// client ends, and has receive carry the client's input to the command.
+func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from int64, receive func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel() // the client is gone
-		s.receiveInput(ctx, c, cmd, input)
+		receive(ctx)
 	}()
 	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || s.killed.Load() {
 		return nil // the end of what was killed here is not its own: the client hears nothing

@@ -31,6 +31,7 @@ type session struct {
 	guard    *guard
 	tree     *processes
 	main     *command
+	typists  typists // to main
 
 	lock      *os.File   // held as long as the shim lives
 	terminals *os.File   // what mountTerminals gave, of a session that was restored

@@ -1,13 +1,11 @@
 package shim
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -129,71 +127,4 @@ func (t *terminal) foreground() int {
 		return 0
 	}
 	return pgrp
-}
-
-// takeInput takes out what was typed and not yet read. Whoever would read it
-// must be frozen. Settings are put back as they were.
-func (t *terminal) takeInput() ([]byte, error) {
-	fd := t.slaveFD
-	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return nil, fmt.Errorf("read a terminal's settings: %w", err)
-	}
-	raw := *was
-	raw.Lflag &^= unix.ICANON | unix.ECHO | unix.ISIG | unix.IEXTEN
-	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 0, 0
-	// In canonical mode an unfinished line can't be read.
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
-		return nil, fmt.Errorf("change a terminal's settings: %w", err)
-	}
-	var all []byte
-	buf := make([]byte, 8192)
-	for {
-		n, err := unix.Read(fd, buf)
-		if n <= 0 && !errors.Is(err, unix.EINTR) {
-			break
-		}
-		all = append(all, buf[:max(n, 0)]...)
-	}
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, was); err != nil {
-		return all, fmt.Errorf("put a terminal's settings back: %w", err)
-	}
-	return all, nil
-}
-
-// settle is how long the kernel gets to pass on what was written to a terminal;
-// it takes microseconds as a rule and gives no sign.
-const settle = 20 * time.Millisecond
-
-// putInput puts back what takeInput took, as if it had been typed, without
-// showing it again and without acting on control characters a second time. A
-// line that was unfinished stays so.
-func (t *terminal) putInput(input []byte) error {
-	if len(input) == 0 {
-		return nil
-	}
-	fd := t.slaveFD
-	was, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return fmt.Errorf("read a terminal's settings: %w", err)
-	}
-	plain := *was
-	plain.Iflag = 0
-	plain.Lflag &= unix.ICANON
-	for i := range plain.Cc {
-		plain.Cc[i] = 0 // disabled
-	}
-	plain.Cc[unix.VMIN] = 1
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &plain); err != nil {
-		return fmt.Errorf("change a terminal's settings: %w", err)
-	}
-	_, writeErr := unix.Write(t.masterFD, input)
-	time.Sleep(settle)
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, was); err != nil {
-		return fmt.Errorf("put a terminal's settings back: %w", err)
-	}
-	if writeErr != nil {
-		return fmt.Errorf("put back what was typed: %w", writeErr)
-	}
-	return nil
 }

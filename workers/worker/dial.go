@@ -34,6 +34,9 @@ type Hello struct {
 // presenceTTL is how long a connection counts after its last renewal.
 const presenceTTL = 15 * time.Second
 
+// comingWait is how long a session may take to be there that is recorded to run.
+const comingWait = 10 * time.Second
+
 // flushed is how long the server may take to say that it knows the host.
 const flushed = 30 * time.Second
 
@@ -120,8 +123,19 @@ func (w *Worker) connect(ctx context.Context, conn net.Conn, hello Hello) error 
 		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
 	}
 	up, err := d.Dial(ctx, rec.UID)
-	if errors.Is(err, driver.ErrNotHere) {
-		return w.serveKept(ctx, conn, rec.SessionRecord)
+	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
+		if rec, err = w.Records.Get(ctx, n); err != nil {
+			return err
+		}
+		coming := rec.State == schemas.Running || rec.State == schemas.Starting
+		if !coming || rec.Host != w.Host || time.Now().After(wait) {
+			return w.serveKept(ctx, conn, rec.SessionRecord)
+		}
+		select { // what stopped it before its first instruction is about to be tried again
+		case <-time.After(comingWait / 100):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("connect to session %s: %w", n, err)
@@ -147,7 +161,7 @@ func (w *Worker) splice(ctx context.Context, n schemas.Name, client, session net
 	g.Go(func() error {
 		in := &source{Reader: client}
 		if input {
-			in.Reader = &heard{Reader: client, tell: func() { w.input(ctx, n) }}
+			in.Reader = &heard{Reader: client, tell: func() { w.input(ctx, n) }, urgent: func() bool { return w.captures(n) }}
 		}
 		_, _ = io.Copy(session, in) // a session that takes no more has its last words to say
 		closeWrite(session)
@@ -183,19 +197,27 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// heard tells of what is read, at most once a second.
+// heard tells of what is read, at most once a second, or whenever it is urgent and
+// wasn't before: what came just before a suspend was decided doesn't undo it, so that
+// nobody may be left out for having been heard then.
 type heard struct {
 	io.Reader
-	tell func()
-	last time.Time
-	skip bool // the first read is the request
+	tell   func()
+	urgent func() bool
+	last   time.Time
+	told   bool // that it was urgent
+	skip   bool // the first read is the request
 }
 
 func (h *heard) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
-	if n > 0 && h.skip && time.Since(h.last) > time.Second {
-		h.last = time.Now()
-		h.tell()
+	if n > 0 && h.skip {
+		urgent := h.urgent()
+		if time.Since(h.last) > time.Second || urgent && !h.told {
+			h.last = time.Now()
+			h.tell()
+		}
+		h.told = urgent
 	}
 	h.skip = true
 	return n, err

@@ -37,6 +37,9 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 		if err != nil {
 			return err
 		}
+		if err := w.evictFormer(ctx, rec); err != nil {
+			return err
+		}
 		if rec.Host != w.Host {
 			return w.evict(ctx, rec)
 		}

@@ -20,11 +20,7 @@ import (
 // starts, resumes or removes: each makes the records again that it knows better, says
 // so, and waits for the others.
 type generation struct {
-	ID    string         `json:"id"`
-	Over  bool           `json:"over"`
-	Since time.Time      `json:"since"`
-	By    schemas.HostID `json:"by"`
-
+	schemas.Recovery
 	rev uint64 // in the bucket
 }
 
@@ -35,7 +31,7 @@ const generationKey = "generation"
 func (w *Worker) generationNow(ctx context.Context, kv jetstream.KeyValue) (generation, error) {
 	e, err := kv.Get(ctx, generationKey)
 	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return generation{Over: true}, nil
+		return generation{Recovery: schemas.Recovery{Over: true}}, nil
 	}
 	if err != nil {
 		return generation{}, fmt.Errorf("read whether the fleet recovers: %w", err)
@@ -175,7 +171,7 @@ func (w *Worker) joinGeneration(ctx context.Context, lost bool) (in bool, err er
 			w.generation = g.ID
 			return false, nil
 		}
-		next := generation{ID: nuid.Next(), Since: time.Now().UTC(), By: w.Host, rev: g.rev}
+		next := generation{schemas.Recovery{ID: nuid.Next(), Since: time.Now().UTC(), By: w.Host}, g.rev}
 		if err := w.swapGeneration(ctx, kv, next); err != nil {
 			return false, err
 		}

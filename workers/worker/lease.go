@@ -103,6 +103,10 @@ func (w *Worker) follow(ctx context.Context, v statekv.Versioned) {
 	n := v.Name()
 	before, was := w.hosted[n]
 	live := v.State == schemas.Running || v.State == schemas.Suspending
+	if was && before.UID != v.UID { // it went elsewhere, ended there and gave its name away, unheard of here
+		w.former[n] = append(w.former[n], before)
+		w.actors.wake(n)
+	}
 	switch {
 	case v.Host == w.Host && (live || v.Op != nil):
 		w.hosted[n] = v.SessionRecord
@@ -131,6 +135,31 @@ func (w *Worker) evict(ctx context.Context, rec statekv.Versioned) error {
 	w.Log.Warn("removing what another host has taken over", "session", rec.Name().String(), "host", rec.Host, "epoch", i.Epoch, "recorded", rec.Epoch)
 	w.dropPages(rec.UID)
 	return d.Stop(ctx, driver.Fence{UID: rec.UID, Name: rec.Name(), Epoch: i.Epoch})
+}
+
+// evictFormer does the same for earlier sessions of the name.
+func (w *Worker) evictFormer(ctx context.Context, rec statekv.Versioned) error {
+	w.mu.Lock()
+	all := w.former[rec.Name()]
+	w.mu.Unlock()
+	for _, old := range all {
+		if old.UID == rec.UID {
+			continue
+		}
+		now := rec
+		now.UID, now.Driver = old.UID, old.Driver
+		if err := w.evict(ctx, now); err != nil {
+			return fmt.Errorf("remove what is left of an earlier session %s: %w", rec.Name(), err)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if left := w.former[rec.Name()][len(all):]; len(left) > 0 {
+		w.former[rec.Name()] = left
+	} else {
+		delete(w.former, rec.Name())
+	}
+	return nil
 }
 
 // goOn records that a session which stood still by itself is this host's still, before

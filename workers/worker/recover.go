@@ -215,6 +215,13 @@ func (w *Worker) stillborn(ctx context.Context, d driver.Driver, asked statekv.V
 	return errors.Is(err, driver.ErrNotHere) && asked.Op.Attempts < resumeAttempts
 }
 
+// isHere reports whether a session whose start or restore failed is on this host
+// nevertheless, and has not ended.
+func (w *Worker) isHere(ctx context.Context, d driver.Driver, r statekv.Versioned) bool {
+	i, err := d.Inspect(ctx, r.UID)
+	return err == nil && (i.State == driver.Running || i.State == driver.Frozen)
+}
+
 func (w *Worker) isUnborn(op string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

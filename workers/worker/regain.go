@@ -152,8 +152,9 @@ func (w *Worker) regain(ctx context.Context, prev statekv.Versioned, e recovery.
 		if !ok {
 			return nil
 		}
+		w.complete(ctx, &v)
 		next, err := w.Records.Swap(ctx, prev, schemas.Transition{
-			Type: schemas.TRecovered, Reason: "the records went back; " + v.Reason, Actor: "worker@" + string(w.Host), Set: schemas.Set{Recovered: &v.Record},
+			Type: schemas.TRecovered, Reason: "the records went back; " + v.Why(), Actor: "worker@" + string(w.Host), Set: schemas.Set{Recovered: &v.Record},
 		})
 		if errors.Is(err, statekv.ErrConflict) {
 			if prev, err = w.Records.Get(ctx, v.Record.Name()); err != nil {
@@ -166,10 +167,10 @@ func (w *Worker) regain(ctx context.Context, prev statekv.Versioned, e recovery.
 			return err
 		}
 		n := next.Name()
-		w.Log.Warn("recovered", "session", n.String(), "state", next.State, "epoch", next.Epoch, "because", v.Reason)
+		w.Log.Warn("recovered", "session", n.String(), "state", next.State, "epoch", next.Epoch, "because", v.Why())
 		w.keep(next.SessionRecord)
 		w.event(ctx, next.SessionRecord, "recovered", "%s", next.Transition.Reason)
-		out.Sessions, out.Reasons[n.String()] = append(out.Sessions, n), v.Reason
+		out.Sessions, out.Reasons[n.String()] = append(out.Sessions, n), v.Why()
 		return nil
 	}
 }

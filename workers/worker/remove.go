@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 // remove deletes what is left of a session whose record says deleted: its
@@ -25,6 +26,11 @@ func (w *Worker) remove(ctx context.Context, rec statekv.Versioned) error {
 	}
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("stop deleted session %s: %w", rec.Name(), err)
+	}
+	if r, ok := d.(driver.Releaser); ok {
+		if err := r.Release(ctx, fenceOf(rec.SessionRecord)); err != nil {
+			return fmt.Errorf("let go of deleted session %s: %w", rec.Name(), err)
+		}
 	}
 	if err := w.Failpoints.At(ctx, failpoint.RemoveStopped); err != nil {
 		return err
@@ -110,10 +116,16 @@ func (w *Worker) kill(ctx context.Context, rec statekv.Versioned) error {
 	return w.Failpoints.At(ctx, failpoint.KillRecorded)
 }
 
+// onBreaker is what becomes of a session whose breaker opened: what was said when it was
+// made, else what its policy says.
+func (w *Worker) onBreaker(r schemas.SessionRecord) string {
+	return cmp.Or(r.OnBreaker, w.policyOf(r).OnBreaker, schemas.BreakerKeep)
+}
+
 // stopUnsuspendable asks for the end of a session whose breaker is open, if that is
 // what it was made with.
 func (w *Worker) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) error {
-	if f := rec.Failure; f == nil || !f.Open || rec.OnBreaker != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
+	if f := rec.Failure; f == nil || !f.Open || w.onBreaker(rec.SessionRecord) != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
 		return nil
 	}
 	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpKill, Deadline: time.Now().Add(againDeadline).UTC(),

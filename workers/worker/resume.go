@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/nats-io/nuid"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
@@ -40,15 +43,33 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	case ctx.Err() != nil, errors.Is(err, errMoved):
 		return err
+	case begun && w.isHere(ctx, d, asked):
+		return err // it runs all the same, and is looked at once more
 	case begun && w.stillborn(ctx, d, asked):
 		w.unborn(asked)
 		return err
 	case begun:
 		return w.lost(ctx, rec, err)
+	case neverBegun(rec) && errors.Is(err, image.ErrNotFound):
+		return w.dropOrphan(ctx, rec)
 	case driver.KindOf(err) == driver.Transient && transient(err) && rec.Op.Attempts < resumeAttempts:
 		return err
 	}
 	return w.resumeFailed(ctx, rec, err)
+}
+
+// neverBegun reports whether a session is a fork that has not run yet.
+func neverBegun(rec statekv.Versioned) bool {
+	return rec.Generation == 0 && rec.Op.Boot == string(driver.BootFork)
+}
+
+// dropOrphan removes a fork that has nothing to begin from: its origin was deleted while it
+// was made, and whoever asked for it was stopped before he could look.
+func (w *Worker) dropOrphan(ctx context.Context, rec statekv.Versioned) error {
+	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpRemove, Seq: rec.Seq, Deadline: time.Now().Add(againDeadline).UTC()}
+	w.Log.Warn("removing a fork whose origin is gone", "session", rec.Name().String())
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}})
+	return err
 }
 
 // transient reports whether trying the same image again may help.
@@ -165,8 +186,8 @@ func (w *Worker) resumeFailed(ctx context.Context, rec statekv.Versioned, cause 
 	}
 	w.Log.Error("resume failed; the image is kept", "session", rec.Name().String(), "err", cause)
 	w.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{
-		Type: schemas.TResumeFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpResume, cause, rec.Op.Attempts)},
-	})
+	f := failure(schemas.OpResume, cause, rec.Op.Attempts)
+	f.Tried = append(slices.Clone(rec.Op.Tried), w.Host)
+	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TResumeFailed, Reason: cause.Error(), Set: schemas.Set{Failure: f}})
 	return err
 }

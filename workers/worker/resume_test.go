@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/fake"
@@ -207,12 +208,27 @@ func TestResumeBeforeTheKill(t *testing.T) {
 	}
 }
 
+// The restore fails, and yet the session runs: that is what counts.
+func TestRestoreFailsAndTheSessionRuns(t *testing.T) {
+	b := newBench(t)
+	v, n := b.asleep()
+	b.fake.Script("Restore", fake.Step{After: errors.New("the answer was lost")})
+	b.resume()
+	b.until("running", running)
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+	b.suspend(false)
+	b.until("suspended", in(schemas.Suspended))
+	b.folded()
+}
+
 // After the record says running the restore fails: the session is lost, and says
 // so; its image is there and it can be resumed from it.
 func TestRestoreFailsAfterItBegan(t *testing.T) {
 	b := newBench(t)
 	v, n := b.asleep()
-	b.fake.Script("Restore", fake.Step{After: errors.New("criu died")})
+	b.fake.Script("Restore", fake.Step{Dies: errors.New("criu died")})
 	b.resume()
 	got := b.until("failed", in(schemas.Failed))
 	if got.Failure == nil || *got.Head != *v.Head {
@@ -276,6 +292,26 @@ func TestKillIsRepeated(t *testing.T) {
 	b.change(schemas.Transition{Type: schemas.TKill, Set: schemas.Set{Op: b.op(schemas.OpKill)}})
 	if got := b.until("an end", func(v statekv.Versioned) bool { return v.Op == nil }); got.State != schemas.Exited {
 		t.Errorf("it is %s: %s", got.State, got.Transition.Reason)
+	}
+	b.folded()
+}
+
+// A fork that was made while its origin was deleted, by somebody who was stopped before he
+// could look, doesn't stay without anything to begin from.
+func TestForkOfWhatIsGone(t *testing.T) {
+	b := newBench(t)
+	b.work()
+	head := schemas.Head{Name: "default/gone/snaps/3-7", Digest: strings.Repeat("0", 64)}
+	op := b.op(schemas.OpResume)
+	op.Source, op.Boot = &head, "fork"
+	spec, err := seal.Seal([]byte(`{"command":["count"]}`), b.key.Recipient())
+	b.must(err)
+	b.change(schemas.Transition{Type: schemas.TForkNew, Set: schemas.Set{Host: "h", Op: op, Head: &head, New: &schemas.NewSession{
+		UID: "fork", Tenant: "default", Session: "work", Class: "web", Driver: "fake", Spec: spec, Lineage: "fork",
+	}}})
+	v := b.until("removed", made(schemas.TRemoved))
+	if v.State != schemas.Deleted || v.Op != nil {
+		t.Errorf("it is %s, op %+v", v.State, v.Op)
 	}
 	b.folded()
 }

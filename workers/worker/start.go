@@ -47,6 +47,8 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	case ctx.Err() != nil, errors.Is(err, errMoved):
 		return err
+	case begun && w.isHere(ctx, d, asked):
+		return err // it runs all the same, and is looked at once more
 	case begun && w.stillborn(ctx, d, asked):
 		w.unborn(asked)
 		return err

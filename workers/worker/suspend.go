@@ -120,7 +120,11 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	if err != nil {
 		return taken{}, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
 	}
-	if err := w.Failpoints.At(ctx, failpoint.CaptureBegun); err != nil {
+	err = carry(img, rec.SessionRecord, began)
+	if err == nil {
+		err = w.Failpoints.At(ctx, failpoint.CaptureBegun)
+	}
+	if err != nil {
 		img.Abort()
 		return taken{}, err
 	}
@@ -223,7 +227,7 @@ func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error)
 	}
 	w.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
 	f := failure(kind, cause, count)
-	f.Open = kind == schemas.OpSuspend && count >= policyOf(rec.SessionRecord).Breaker
+	f.Open = kind == schemas.OpSuspend && count >= w.policyOf(rec.SessionRecord).Breaker
 	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: f}}
 }
 
@@ -293,7 +297,7 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 	if err != nil {
 		return false, err
 	}
-	policy := policyOf(rec.SessionRecord)
+	policy := w.policyOf(rec.SessionRecord)
 	for _, m := range late {
 		if !session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
 			continue

@@ -58,7 +58,7 @@ func (w *Worker) guarded(ctx context.Context, rec statekv.Versioned, work func(c
 }
 
 func (w *Worker) listen(ctx context.Context, rec statekv.Versioned, cancel context.CancelCauseFunc) error {
-	policy := policyOf(rec.SessionRecord)
+	policy := w.policyOf(rec.SessionRecord)
 	err := w.Bus.Listen(ctx, rec.Name(), heardUpTo(rec), func(m session.Message) {
 		if session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
 			cancel(undone{m})
@@ -75,6 +75,13 @@ func (w *Worker) listen(ctx context.Context, rec statekv.Versioned, cancel conte
 // earlier session of that name.
 func heardUpTo(rec statekv.Versioned) uint64 { return max(rec.Op.Seq, rec.Born) }
 
+// captures reports whether a suspend or a checkpoint of a session is under way here.
+func (w *Worker) captures(n schemas.Name) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.undoing[n] != nil
+}
+
 func (w *Worker) onRevision(n schemas.Name, fn func(notified)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,7 +92,11 @@ func (w *Worker) onRevision(n schemas.Name, fn func(notified)) {
 	w.undoing[n] = fn
 }
 
-func policyOf(r schemas.SessionRecord) session.Policy {
+// policyOf is what a session is held to.
+func (w *Worker) policyOf(r schemas.SessionRecord) session.Policy {
+	if w.Policy != nil {
+		return w.Policy(r)
+	}
 	p, _ := session.PolicyFor(r.Class, r.Idle)
 	return p
 }

@@ -5,7 +5,9 @@ import (
 	"crypto/ed25519"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
@@ -65,6 +68,14 @@ type Options struct {
 	// Without it the host counts as there for ever, and no other takes over from it.
 	Lease *lease.Holder
 
+	// Policy says what a session is held to; what is built in if nil.
+	Policy func(schemas.SessionRecord) session.Policy
+
+	// Slots is how many sessions this host has room for; no limit if 0. Load, if given,
+	// says how full it is: MachineLoad.
+	Slots int
+	Load  func() (schemas.HostLoad, error)
+
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
 
@@ -87,13 +98,14 @@ type Worker struct {
 	generation string // the last recovery of the fleet that this host had a part in
 
 	mu       sync.Mutex
-	bases    map[schemas.UID]*base                  // by session: page ids of its last image, if they aren't on the shelf
-	observed map[schemas.UID]sighting               // what the last look saw
-	held     map[string][]schemas.Name              // by session: deleted ones whose images it still needs
-	undoing  map[schemas.Name]func(notified)        // suspends under way that want to hear of new revisions
-	notBorn  map[schemas.UID]schemas.Op             // by session: the last op that recorded it to run, or may have, and let it execute nothing
-	hosted   map[schemas.Name]schemas.SessionRecord // what may have processes here
-	telling  map[schemas.UID]bool                   // of a renewal of the lease, just now
+	bases    map[schemas.UID]*base                    // by session: page ids of its last image, if they aren't on the shelf
+	observed map[schemas.UID]sighting                 // what the last look saw
+	held     map[string][]schemas.Name                // by session: deleted ones whose images it still needs
+	undoing  map[schemas.Name]func(notified)          // suspends under way that want to hear of new revisions
+	notBorn  map[schemas.UID]schemas.Op               // by session: the last op that recorded it to run, or may have, and let it execute nothing
+	hosted   map[schemas.Name]schemas.SessionRecord   // what may have processes here
+	former   map[schemas.Name][]schemas.SessionRecord // what may have left processes here that the name's record says nothing of any more
+	telling  map[schemas.UID]bool                     // of a renewal of the lease, just now
 	tellers  sync.WaitGroup
 	ready    chan struct{} // closed when recovery is done
 }
@@ -115,7 +127,7 @@ func New(o Options) *Worker {
 	w := &Worker{
 		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		notBorn: map[schemas.UID]schemas.Op{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, ready: make(chan struct{}),
+		notBorn: map[schemas.UID]schemas.Op{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, ready: make(chan struct{}),
 	}
 	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)
@@ -165,6 +177,9 @@ func (w *Worker) serve(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.observeAll(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
+	if w.Load != nil {
+		g.Go(func() error { return w.watchLoad(ctx) })
+	}
 	if w.Ledger != nil {
 		g.Go(func() error { return w.remember(ctx) })
 		g.Go(func() error { return w.followLog(ctx) })
@@ -175,11 +190,17 @@ func (w *Worker) serve(ctx context.Context) error {
 
 // announce tells the fleet about this host.
 func (w *Worker) announce(ctx context.Context, sessions int) error {
-	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions}
+	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots}
+	if w.Load != nil {
+		if load, err := w.Load(); err == nil {
+			h.Load = &load
+		}
+	}
 	if w.Signer != nil {
 		h.SigningKey = encodeKey(w.Signer.Public().(ed25519.PublicKey))
 	}
-	for name, d := range w.Drivers {
+	for _, name := range slices.Sorted(maps.Keys(w.Drivers)) { // the first that can is taken where none is asked for
+		d := w.Drivers[name]
 		fp, err := d.Fingerprint(ctx)
 		if err != nil {
 			w.Log.Warn("driver can't work here", "driver", name, "err", err)

@@ -151,69 +151,6 @@ func execCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-// detachKey leaves an attached terminal: Ctrl-].
-const detachKey = 0x1d
-
-func attachCommand(c *client) *cobra.Command {
-	return &cobra.Command{
-		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
-		Long: "Use the terminal of a session that was run with --tty. A suspended session is\nresumed. Ctrl-] detaches, and the session runs on; attach again at any time.\nWhile somebody is attached a session isn't suspended for idleness.",
-		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
-	}
-}
-
-func (c *client) attach(ctx context.Context, name string) error {
-	var v schemas.View
-	if err := c.call(ctx, "show", schemas.Request{Name: name}, &v); err != nil {
-		return err
-	}
-	if !v.TTY {
-		return fmt.Errorf("session %s has no terminal, it was run without --tty; `diapause logs -f %s` shows what it prints", v.Name, v.Name)
-	}
-	r := shim.Request{Op: shim.OpAttach, Stdin: true, Tail: 4096}
-	ctx, detach := context.WithCancelCause(ctx)
-	defer detach(nil)
-	s := shim.Streams{Stdin: &untilDetached{Reader: os.Stdin, detach: func() { detach(errDetached) }}, Stdout: os.Stdout, Stderr: os.Stderr}
-	restore, err := rawTerminal(ctx, &r, &s)
-	if err != nil {
-		return err
-	}
-	exit, err := c.converse(ctx, worker.Hello{Name: name, Presence: true, Input: true}, true, r, s)
-	restore()
-	switch {
-	case errors.Is(context.Cause(ctx), errDetached):
-		fmt.Fprintf(os.Stderr, "detached from session %s, which runs on\n", name)
-		return nil
-	case errors.Is(err, shim.ErrLost):
-		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
-		return nil
-	case err != nil:
-		return err
-	case exit.Code != 0:
-		return exitStatus(exit.Code)
-	}
-	return nil
-}
-
-var errDetached = errors.New("detached")
-
-// untilDetached is the input of a terminal up to the detach key.
-type untilDetached struct {
-	io.Reader
-	detach func()
-}
-
-func (u *untilDetached) Read(p []byte) (int, error) {
-	n, err := u.Reader.Read(p)
-	for i, b := range p[:n] {
-		if b == detachKey {
-			u.detach()
-			return i, io.EOF
-		}
-	}
-	return n, err
-}
-
 // rawTerminal hands every key of a terminal on, and tells of its sizes. Input
 // that is no terminal is passed on as it is.
 func rawTerminal(ctx context.Context, r *shim.Request, s *shim.Streams) (restore func(), err error) {

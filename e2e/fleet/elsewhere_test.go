@@ -1,0 +1,235 @@
+package fleet
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// failsToResume has each attempt of a worker's first resume fail.
+const failsToResume = "DIAPAUSE_FAILPOINTS=worker.resume.opened=error;worker.resume.opened=error@2;worker.resume.opened=error@3"
+
+// A resume that fails on the session's own host is tried on another one, for whoever
+// asked for it: a person who waits, or activity.
+func TestFailedResumeIsTriedElsewhere(t *testing.T) {
+	for name, wake := range map[string]func(*hosts){
+		"asked for":   func(h *hosts) { h.must("ensure", "s") },
+		"by activity": func(h *hosts) { h.must("touch", "s") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHosts(t)
+			a := h.add("a").start(failsToResume)
+			h.add("b").start()
+			w := newWitness(t)
+			h.run(a, "s", w)
+			h.must("suspend", "s")
+			wake(h)
+			v := h.awaitMoved("s", a, "resume")
+			w.goesOn()
+			h.awaitTrees(v, 1)
+			if at := w.drops(); len(at) > 0 {
+				t.Errorf("the count went back: %v", at)
+			}
+			if out := h.must("history", "s"); !strings.Contains(out, "couldn't resume it") {
+				t.Errorf("nothing says why it moved:\n%s", out)
+			}
+			h.audit()
+		})
+	}
+}
+
+// The worker of a session that may be taken over is killed, and its shims aren't: the
+// session freezes by itself, goes on elsewhere once, and the killed worker removes what
+// is left of it when it is started again.
+func TestKilledWorkerIsTakenOver(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	a := h.add("a").start()
+	h.add("b").start()
+	w := newWitness(t)
+	h.run(a, "s", w, "--on-host-loss", "resume")
+	h.must("checkpoint", "s")
+	w.goesOn()
+	a.end(syscall.SIGKILL)
+	v := h.awaitMoved("s", a, "takeover")
+	h.awaitTrees(v, 2) // the old one is frozen, and nobody is there to remove it
+	w.goesOn()
+	h.wentBackOnce(w)
+	a.start()
+	h.awaitTrees(v, 1)
+	w.goesOn()
+	h.wentBackOnce(w)
+	h.audit()
+}
+
+// The host that takes over fails to resume the session: the next one does.
+func TestTakeoverThatFailsIsTriedElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	a := h.add("a").start()
+	b := h.add("b").start(failsToResume)
+	w := newWitness(t)
+	h.run(a, "s", w, "--on-host-loss", "resume")
+	h.must("checkpoint", "s")
+	w.goesOn()
+	h.up.Do("run", "--name", "filler", "--host", h.up.Host, "--idle", "never", "--", "sleep", "1000") // so that b is taken first
+	a.end(syscall.SIGKILL)
+	v := h.awaitMoved("s", a, "takeover")
+	if v.Host == b.id {
+		t.Errorf("it is on host %s, which fails to resume", b.id)
+	}
+	if out := h.must("history", "s"); !strings.Contains(out, "host "+string(b.id)+" couldn't resume it") {
+		t.Errorf("host b was to be tried first:\n%s", out)
+	}
+	w.goesOn()
+	h.wentBackOnce(w)
+	a.start()
+	h.awaitTrees(v, 1)
+	h.audit()
+}
+
+// pause is a verb, and a moment in it at which its worker stops for longer than its lease.
+type pause struct {
+	verb   []string
+	asleep bool   // the session is suspended before
+	at     string // with the time that counts: the session was captured and resumed before
+}
+
+// pauses are all of them in a long run, a sample else.
+func pauses() map[string]pause {
+	suspend, checkpoint, resume := []string{"suspend", "s"}, []string{"checkpoint", "s"}, []string{"ensure", "s"}
+	all := map[string]pause{
+		"suspend, criu is at its end":      {suspend, false, "criu.capture.dumped=stop@2"},
+		"suspend, all is durable":          {suspend, false, "worker.capture.durable=stop@2"},
+		"suspend, before the kill":         {suspend, false, "worker.reap.heard=stop@2"},
+		"resume, it is said to run":        {resume, true, "worker.resume.recorded=stop@2"},
+		"resume, it runs and nobody knows": {resume, true, "criu.restore.runs=stop@2"},
+	}
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		maps.Copy(all, map[string]pause{
+			"suspend, nothing is committed":     {suspend, false, "worker.capture.taken=stop@2"},
+			"checkpoint, it goes on":            {checkpoint, false, "worker.checkpoint.thawed=stop"},
+			"resume, before criu":               {resume, true, "criu.restore.filled=stop@2"},
+			"resume, nothing has run":           {resume, true, "worker.resume.restored=stop@2"},
+			"resume, it is about to be let run": {resume, true, "criu.restore.going=stop@2"},
+		})
+	}
+	return all
+}
+
+// A worker stops in the middle of an op for longer than its host's lease, and then goes
+// on with it: what others made of the session meanwhile counts, it runs once, and nothing
+// is lost but what came after the snapshot that it goes on from.
+func TestPausedPastTheLease(t *testing.T) {
+	for name, p := range pauses() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := newHosts(t)
+			a := h.add("a").start("DIAPAUSE_FAILPOINTS=" + p.at)
+			h.add("b").start()
+			w := newWitness(t)
+			h.run(a, "s", w, "--on-host-loss", "resume")
+			h.must("suspend", "s")
+			h.must("ensure", "s")
+			w.goesOn()
+			if p.asleep {
+				h.must("suspend", "s")
+			}
+			verb := h.begin(p.verb...)
+			a.awaitStopped()
+			<-verb // it is over when the host is known to be gone
+			v := h.awaitElsewhere("s", a)
+			w.goesOn()
+			a.signal(syscall.SIGCONT)
+			h.awaitTrees(v, 1)
+			w.goesOn()
+			if at := w.drops(); len(at) > 1 {
+				t.Errorf("the count went back %d times: %v", len(at), at)
+			}
+			h.audit()
+		})
+	}
+}
+
+// awaitElsewhere asks for a session until it runs on another host.
+func (h *hosts) awaitElsewhere(name string, than *host) (v schemas.View) {
+	h.t.Helper()
+	eventually(h.t, "session "+name+" runs on another host", func() error {
+		h.up.Do("ensure", name)
+		if v = h.view(name); v.Host == than.id || v.State != schemas.Running {
+			return fmt.Errorf("it is %s on host %s", v.State, v.Host)
+		}
+		return nil
+	})
+	return v
+}
+
+// A suspended session whose host is gone can be removed: all that there is of it is in
+// the store, and other hosts reach that.
+func TestRemoveWithoutItsHost(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	a := h.add("a").start()
+	w := newWitness(t)
+	h.run(a, "s", w)
+	h.must("suspend", "s")
+	a.end(syscall.SIGKILL)
+	h.awaitGone("s")
+	h.must("rm", "--yes", "s")
+	if r := h.up.Do("show", "s"); r.Code != 3 {
+		t.Errorf("show: exit %d, %s%s", r.Code, r.Out, r.Err)
+	}
+	if left := filesBelow(t, h.store); len(left) > 0 {
+		t.Errorf("the store still has %v", left)
+	}
+	h.audit()
+}
+
+func filesBelow(t *testing.T, store string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(strings.TrimPrefix(store, "dir://"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && strings.Contains(path, "/default/") {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// A session that ended by itself goes back to a snapshot of its.
+func TestRollbackOfAnEndedSession(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	w := newWitness(t)
+	h.must("run", "--name", "s", "--idle", "never", "--", "bash", "-c", "("+w.command()[2]+") & until [ -e /tmp/end ]; do sleep 0.05; done")
+	w.goesOn()
+	h.must("checkpoint", "s")
+	w.goesOn()
+	h.must("exec", "s", "--", "touch", "/tmp/end")
+	eventually(t, "it ends", func() error {
+		if v := h.view("s"); v.State != schemas.Exited {
+			return fmt.Errorf("it is %s", v.State)
+		}
+		return nil
+	})
+	out := h.must("snapshots", "s")
+	id := strings.Fields(strings.Split(out, "\n")[1])[0]
+	h.must("rollback", "s", id)
+	if v := h.view("s"); v.State != schemas.Running || v.Boot != "rollback" {
+		t.Errorf("it is %s, boot %s", v.State, v.Boot)
+	}
+	w.goesOn()
+	h.wentBackOnce(w)
+	h.audit()
+}

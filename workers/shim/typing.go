@@ -1,0 +1,224 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Typing is what a person types to a session, over as many connections as it takes:
+// what the session hasn't said to have taken when one ends is sent again on the
+// next, and nothing twice, whether the session ran on or sleeps meanwhile.
+//
+// NewTyping begins to read, Attach is called for one connection after the other.
+type Typing struct {
+	name string
+
+	mu      sync.Mutex
+	owed    []byte // read, and not taken as far as is known
+	taken   int64  // bytes before that
+	seen    int64  // position up to which output was passed on
+	ended   bool   // nothing more is read
+	untold  bool   // the shim doesn't tell what is taken
+	changed chan struct{}
+}
+
+// typedAhead bounds what is read and not taken, in bytes.
+const typedAhead = 1 << 20
+
+// NewTyping reads from r until it ends, in a goroutine of its own: r is usually a
+// terminal, of which nobody can say when that will be. name is a random one.
+func NewTyping(name string, r io.Reader) *Typing {
+	t := &Typing{name: name, changed: make(chan struct{})}
+	go t.read(r)
+	return t
+}
+
+func (t *Typing) read(r io.Reader) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		t.mu.Lock()
+		t.owed = append(t.owed, buf[:n]...)
+		t.ended = err != nil
+		t.signal()
+		for !t.ended && len(t.owed) >= typedAhead {
+			wait := t.changed
+			t.mu.Unlock()
+			<-wait
+			t.mu.Lock()
+		}
+		t.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// signal is called with mu held.
+func (t *Typing) signal() {
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// Owed gives how many bytes were typed that the session hasn't taken, as far as is
+// known.
+func (t *Typing) Owed() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.owed)
+}
+
+// Taken gives how many bytes the session has taken, as far as is known.
+func (t *Typing) Taken() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.taken
+}
+
+// Settle waits until all is read and the session has taken it, or ctx ends.
+func (t *Typing) Settle(ctx context.Context) {
+	for {
+		t.mu.Lock()
+		settled, wait := t.ended && len(t.owed) == 0, t.changed
+		t.mu.Unlock()
+		if settled {
+			return
+		}
+		select {
+		case <-wait:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Attach attaches to a session's terminal over conn, as Do does, with this as the
+// input, until the command or the connection ends. It closes conn.
+func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (driver.Exit, error) {
+	defer conn.Close()
+	t.mu.Lock()
+	r.Op, r.Typist, r.From, r.Seen = OpAttach, t.name, t.taken, t.seen
+	t.mu.Unlock()
+	b, err := json.Marshal(r)
+	if err != nil {
+		return driver.Exit{}, fmt.Errorf("encode the request: %w", err)
+	}
+	w := &frameSender{conn: conn}
+	if err := w.send(FrameRequest, b); err != nil {
+		return driver.Exit{}, err
+	}
+	done := make(chan struct{})
+	defer close(done)
+	if s.Resized != nil {
+		go w.sendSizes(s.Resized, done)
+	}
+	return t.receive(conn, s, w, done)
+}
+
+func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan struct{}) (driver.Exit, error) {
+	var exit driver.Exit
+	for {
+		kind, payload, err := ReadFrame(conn)
+		if err != nil {
+			return exit, ErrLost
+		}
+		switch kind {
+		case FrameStarted:
+			err = t.begin(payload)
+			go t.send(w, done)
+		case FrameTaken:
+			var at Taken
+			if err = json.Unmarshal(payload, &at); err == nil {
+				err = t.take(at.Taken)
+			}
+		case FrameStdout:
+			t.mu.Lock()
+			t.seen += int64(len(payload))
+			t.mu.Unlock()
+			err = write(s.Stdout, payload)
+		case FrameExit:
+			err = json.Unmarshal(payload, &exit)
+			return exit, err
+		case FrameError:
+			return exit, RemoteError(payload)
+		}
+		if err != nil {
+			return exit, fmt.Errorf("pass on output: %w", err)
+		}
+	}
+}
+
+// begin takes in what the session has of the input. A shim that was started by an older
+// version says nothing of that, then or later.
+func (t *Typing) begin(said []byte) error {
+	var at Taken
+	t.mu.Lock()
+	t.untold, at.Taken, at.At = len(said) == 0, t.taken, t.seen
+	untold := t.untold
+	t.mu.Unlock()
+	if !untold {
+		if err := json.Unmarshal(said, &at); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	t.seen = at.At
+	t.mu.Unlock()
+	return t.take(at.Taken)
+}
+
+// sent notes what was sent where nobody tells what is taken: it is the session's then.
+func (t *Typing) sent(upTo int64) {
+	t.mu.Lock()
+	untold := t.untold
+	t.mu.Unlock()
+	if untold {
+		_ = t.take(upTo) // of what was owed, so it can't be too much
+	}
+}
+
+// take drops what the session has taken.
+func (t *Typing) take(taken int64) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := taken - t.taken
+	if n < 0 || n > int64(len(t.owed)) {
+		return errors.New("the session says to have taken what wasn't typed; is it of another version?")
+	}
+	t.owed, t.taken = t.owed[n:], taken
+	t.signal()
+	return nil
+}
+
+// send sends what is owed, on one connection.
+func (t *Typing) send(w *frameSender, done <-chan struct{}) {
+	t.mu.Lock()
+	at := t.taken
+	t.mu.Unlock()
+	for {
+		t.mu.Lock()
+		b := append([]byte(nil), t.owed[at-t.taken:min(int64(len(t.owed)), at-t.taken+MaxFrame/2)]...)
+		wait := t.changed
+		t.mu.Unlock()
+		if len(b) > 0 {
+			if w.send(FrameStdin, b) != nil {
+				return // as receive sees too
+			}
+			at += int64(len(b))
+			t.sent(at)
+			continue
+		}
+		select {
+		case <-wait:
+		case <-done:
+			return
+		}
+	}
+}

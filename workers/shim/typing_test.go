@@ -1,0 +1,152 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// far is the session's end of a typist's connection.
+type far struct {
+	t    *testing.T
+	conn net.Conn
+	done chan error
+	req  Request
+}
+
+func attached(t *testing.T, typing *Typing, out io.Writer) *far {
+	t.Helper()
+	near, conn := net.Pipe()
+	f := &far{t: t, conn: conn, done: make(chan error, 1)}
+	go func() {
+		_, err := typing.Attach(near, Request{}, Streams{Stdout: out})
+		f.done <- err
+	}()
+	if err := json.Unmarshal(f.read(FrameRequest), &f.req); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func (f *far) read(kind byte) []byte {
+	f.t.Helper()
+	if err := f.conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		f.t.Fatal(err)
+	}
+	got, payload, err := ReadFrame(f.conn)
+	if err != nil || got != kind {
+		f.t.Fatalf("frame %q, %v; want %q", got, err, kind)
+	}
+	return payload
+}
+
+func (f *far) say(kind byte, payload []byte) {
+	f.t.Helper()
+	if err := WriteFrame(f.conn, kind, payload); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *far) lose() {
+	f.t.Helper()
+	f.conn.Close()
+	if err := <-f.done; !errors.Is(err, ErrLost) {
+		f.t.Errorf("it ends with %v", err)
+	}
+}
+
+func told(taken, at int64) []byte {
+	b, err := json.Marshal(Taken{Taken: taken, At: at})
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// What the session has not taken when a connection ends is sent on the next, from there on.
+func TestTypingOverTwoConnections(t *testing.T) {
+	keys, typed := io.Pipe()
+	typing := NewTyping("me", keys)
+	var out bytes.Buffer
+	f := attached(t, typing, &out)
+	if f.req.Typist != "me" || f.req.From != 0 || f.req.Seen != 0 {
+		t.Errorf("the request is %+v", f.req)
+	}
+	f.say(FrameStarted, told(0, 40))
+	go func() { _, _ = typed.Write([]byte("abcdef")) }()
+	if got := f.read(FrameStdin); string(got) != "abcdef" {
+		t.Errorf("it sends %q", got)
+	}
+	f.say(FrameTaken, told(2, 0))
+	f.say(FrameStdout, []byte("shown"))
+	f.lose()
+	if typing.Owed() != 4 {
+		t.Errorf("%d bytes are owed, want 4", typing.Owed())
+	}
+	f = attached(t, typing, &out)
+	if f.req.From != 2 || f.req.Seen != 45 {
+		t.Errorf("the second request is %+v", f.req)
+	}
+	f.say(FrameStarted, told(3, 45)) // one more had been taken
+	if got := f.read(FrameStdin); string(got) != "def" {
+		t.Errorf("it sends %q again", got)
+	}
+	f.lose()
+	if out.String() != "shown" {
+		t.Errorf("it showed %q", out.String())
+	}
+}
+
+// A shim of an older version tells nothing: what was sent to it is its own.
+func TestTypingToAnOlderShim(t *testing.T) {
+	keys, typed := io.Pipe()
+	typing := NewTyping("me", keys)
+	f := attached(t, typing, nil)
+	f.say(FrameStarted, nil)
+	go func() { _, _ = typed.Write([]byte("abc")) }()
+	if got := f.read(FrameStdin); string(got) != "abc" {
+		t.Errorf("it sends %q", got)
+	}
+	for end := time.Now().Add(30 * time.Second); typing.Owed() > 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it is owed what was sent")
+		}
+	}
+	f.lose()
+}
+
+// Of two connections of one typist the later one counts, and nothing is taken twice.
+func TestTypistsLastConnectionCounts(t *testing.T) {
+	var all typists
+	a, b := net.Pipe()
+	defer a.Close()
+	defer b.Close()
+	term := testTerminal(t)
+	if taken := all.come("me", 0, a); taken != 0 {
+		t.Errorf("%d bytes are taken of one who never came", taken)
+	}
+	if n, err := all.take("me", a, term.masterFD, []byte("ab\n")); n != 3 || err != nil {
+		t.Errorf("%d bytes taken, %v", n, err)
+	}
+	if taken := all.come("me", 0, b); taken != 3 {
+		t.Errorf("%d bytes are taken", taken)
+	}
+	if _, err := all.take("me", a, term.masterFD, []byte("c")); !errors.Is(err, errSuperseded) {
+		t.Errorf("from the old connection: %v", err)
+	}
+	var again typists
+	again.load(all.save())
+	if taken := again.come("me", 5, a); taken != 5 {
+		t.Errorf("after a restore %d are taken, he has forgotten 5", taken)
+	}
+	for i := range 2 * typistsKept {
+		again.come(string(rune('a'+i)), 0, a)
+	}
+	if len(again.all) != typistsKept {
+		t.Errorf("%d typists are remembered", len(again.all))
+	}
+}

@@ -1,0 +1,170 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// typist is a client that types into the main command over as many connections as it
+// takes, and what has been taken of that.
+type typist struct {
+	ID    string `json:"id"`
+	Taken int64  `json:"taken"` // bytes, since it began
+
+	conn net.Conn // its last connection; nil after a restore
+}
+
+// typists are those of a session. They go into its image: what an image holds of
+// somebody's input and how much of it that is belong together.
+type typists struct {
+	mu  sync.Mutex
+	all []*typist // the one that came last at the end
+}
+
+// typistsKept is how many are remembered: who stays away while so many others come
+// has gone for good.
+const typistsKept = 64
+
+var errSuperseded = errors.New("who types has another connection by now")
+
+// Taken is what a shim says to a typist: how many bytes of its input the session has
+// taken, all connections together. What a session has taken is in its image.
+type Taken struct {
+	Taken int64 `json:"taken"`
+	At    int64 `json:"at,omitempty"` // in FrameStarted: the position of the first byte of output that follows
+}
+
+// come makes c the one connection of a typist, which has forgotten what it typed
+// before from.
+func (t *typists) come(id string, from int64, c net.Conn) (taken int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.ID == id })
+	p := &typist{ID: id}
+	if i >= 0 {
+		p = t.all[i]
+		t.all = slices.Delete(t.all, i, i+1)
+	}
+	p.conn, p.Taken = c, max(p.Taken, from)
+	t.all = append(t.all, p)
+	if n := len(t.all); n > typistsKept {
+		t.all = slices.Delete(t.all, 0, n-typistsKept)
+	}
+	return p.Taken
+}
+
+// take writes what it can of b, if c still is its typist's connection, and counts it in
+// the same step.
+func (t *typists) take(id string, c net.Conn, fd int, b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.ID == id })
+	if i < 0 || t.all[i].conn != c {
+		return 0, errSuperseded
+	}
+	n, err := unix.Write(fd, b)
+	t.all[i].Taken += int64(max(n, 0))
+	return n, err
+}
+
+func (t *typists) taken(id string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.all {
+		if p.ID == id {
+			return p.Taken
+		}
+	}
+	return 0
+}
+
+// save and load carry them through an image.
+func (t *typists) save() []typist {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var all []typist
+	for _, p := range t.all {
+		all = append(all, typist{ID: p.ID, Taken: p.Taken})
+	}
+	return all
+}
+
+func (t *typists) load(all []typist) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.all = nil
+	for _, p := range all {
+		t.all = append(t.all, &typist{ID: p.ID, Taken: p.Taken})
+	}
+}
+
+// welcome answers a typist's request: what of its input is here, and where the output
+// begins that it gets.
+func (s *session) welcome(c net.Conn, r Request) (from int64, err error) {
+	start, end := s.main.log.Span()
+	from = s.main.log.Tail(tail(r.Tail))
+	if r.Seen > 0 {
+		from = min(max(start, r.Seen), end)
+	}
+	return from, writeJSON(c, FrameStarted, Taken{Taken: s.typists.come(r.Typist, r.From, c), At: from})
+}
+
+// receiveTyped is receiveInput for a typist, who is told of what is taken.
+func (s *session) receiveTyped(ctx context.Context, c net.Conn, id string) {
+	for {
+		kind, payload, err := ReadFrame(c)
+		if err != nil {
+			return
+		}
+		switch {
+		case kind == FrameStdin:
+			err = s.passTyped(ctx, c, id, payload)
+		case kind == FrameResize:
+			var size Size
+			if err = json.Unmarshal(payload, &size); err == nil {
+				err = s.main.tty.resize(size)
+			}
+		}
+		if err != nil {
+			return // it has ended, or the client is gone, or came again
+		}
+	}
+}
+
+// toldOf is how many bytes are taken at most before the typist is told.
+const toldOf = 4096
+
+func (s *session) passTyped(ctx context.Context, c net.Conn, id string, b []byte) error {
+	for part := range slices.Chunk(b, toldOf) {
+		err := s.main.pass(ctx, s.gate, part, func(fd int, b []byte) (int, error) { return s.typists.take(id, c, fd, b) })
+		if err != nil {
+			return err
+		}
+		if err := writeJSON(c, FrameTaken, Taken{Taken: s.typists.taken(id)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converseTyped is converse for a typist.
+func (s *session) converseTyped(ctx context.Context, c net.Conn, r Request) error {
+	if s.main.tty == nil {
+		return fmt.Errorf("session %s has no terminal", s.setup.Name)
+	}
+	from, err := s.welcome(c, r)
+	if err != nil {
+		return nil // the client is gone
+	}
+	if err := s.main.tty.resize(Size{r.Rows, r.Cols}); err != nil {
+		return err
+	}
+	return s.converse(ctx, c, s.main, from, func(ctx context.Context) { s.receiveTyped(ctx, c, r.Typist) })
+}
