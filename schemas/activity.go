@@ -2,9 +2,13 @@ package schemas
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Subject prefixes of version 1 of the wire.
@@ -15,6 +19,7 @@ const (
 	SubjectEvent    = "diapause.v1.event"    // .<tenant>.<session>.<type>
 	SubjectCommand  = "diapause.v1.command"  // .<host>.<tenant>.<session>
 	SubjectAPI      = "diapause.v1.api"      // .<verb>
+	SubjectDiary    = "diapause.v1.diary"    // what a scheduler heard, in little room
 	SubjectHost     = "diapause.v1.host"     // .<host>.dial
 	SubjectProgress = "diapause.v1.progress" // .<tenant>.<session>: core NATS, not kept
 )
@@ -33,7 +38,13 @@ const (
 	KindPresence  Kind = "presence"
 	KindBusy      Kind = "busy"
 	KindHold      Kind = "hold"
+	KindAgent     Kind = "agent" // .<trigger>: what an agent is doing; the policy may make a checkpoint of it
 )
+
+// Kinds lists all kinds.
+func Kinds() []Kind {
+	return []Kind{KindInput, KindExec, KindHTTP, KindHeartbeat, KindOutput, KindPresence, KindBusy, KindHold, KindAgent}
+}
 
 // Lease reports whether activity of this kind has a lifetime and a key.
 func (k Kind) Lease() bool { return k == KindPresence || k == KindBusy || k == KindHold }
@@ -41,7 +52,7 @@ func (k Kind) Lease() bool { return k == KindPresence || k == KindBusy || k == K
 // Known reports whether k is one of the kinds above.
 func (k Kind) Known() bool {
 	switch k {
-	case KindInput, KindExec, KindHTTP, KindHeartbeat, KindOutput:
+	case KindInput, KindExec, KindHTTP, KindHeartbeat, KindOutput, KindAgent:
 		return true
 	}
 	return k.Lease()
@@ -55,6 +66,8 @@ type Activity struct {
 	Intent   string   `json:"intent,omitempty"`   // "reconnect": neither wakes nor undoes a suspend
 	Reason   string   `json:"reason,omitempty"`   // for people
 	By       string   `json:"by,omitempty"`       // who published it
+	RunID    string   `json:"run_id,omitempty"`   // of an agent's run
+	Action   string   `json:"action,omitempty"`   // that an agent is about to take, or took
 }
 
 // IntentReconnect marks activity that a program caused, not a person: a client
@@ -68,19 +81,65 @@ const (
 	MaxLease     = 30 * 24 * time.Hour
 )
 
-// ParseActivity reads a payload; an empty one is valid.
+// LeaseKept is how long the stream keeps the message of a lease with a ttl: well
+// beyond its end, so that whoever has to know of it still finds it, and no longer,
+// so that the subjects of connections don't pile up.
+func LeaseKept(ttl time.Duration) time.Duration { return min(ttl, MaxLease) + 10*time.Minute }
+
+// Why a message isn't activity; match with errors.Is.
+var (
+	ErrSubject = errors.New("not the subject of an activity")
+	ErrKind    = errors.New("unknown kind of activity")
+	ErrPayload = errors.New("not the payload of an activity")
+	ErrTooBig  = errors.New("larger than any activity")
+)
+
+// MaxActivity is the most that one message may have, in bytes, its headers
+// included.
+const MaxActivity = 16 << 10
+
+// ParseActivity reads a payload; an empty one is valid. What is for people is made
+// safe to show: cut short, and without control characters.
 func ParseActivity(data []byte) (Activity, error) {
 	var a Activity
 	if len(data) == 0 {
 		return a, nil
 	}
+	if quickly(data, &a) {
+		return a, nil
+	}
+	a = Activity{}
 	if err := json.Unmarshal(data, &a); err != nil {
-		return Activity{}, fmt.Errorf("parse activity payload: %w", err)
+		return Activity{}, fmt.Errorf("%w: %w", ErrPayload, err)
 	}
+	return a.checked()
+}
+
+func (a Activity) checked() (Activity, error) {
 	if a.TTL < 0 {
-		return Activity{}, fmt.Errorf("activity ttl %s: want a positive duration", time.Duration(a.TTL))
+		return Activity{}, fmt.Errorf("%w: ttl %s, want a positive duration", ErrPayload, time.Duration(a.TTL))
 	}
+	a.Intent, a.Reason, a.By = shown(a.Intent, 32), shown(a.Reason, 256), shown(a.By, 128)
+	a.RunID, a.Action = shown(a.RunID, 128), shown(a.Action, maxAction)
 	return a, nil
+}
+
+// shown makes a stranger's text fit to be shown on a terminal, and no longer than n
+// bytes.
+func shown(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }
 
 // ActivitySubject is where activity of a session is published. The key is for
@@ -109,28 +168,48 @@ func ParseActivitySubject(subject string) (Source, error) {
 			_, rest, ok = strings.Cut(rest, ".")
 		}
 	}
-	tokens := strings.Split(rest, ".")
-	if !ok || len(tokens) < 3 || len(tokens) > 4 {
-		return Source{}, fmt.Errorf("subject %q: want %s.<tenant>.<session>.<kind>[.<key>]", subject, SubjectActivity)
+	tenant, rest, hasID := strings.Cut(rest, ".")
+	id, rest, hasKind := strings.Cut(rest, ".")
+	kind, key, keyed := strings.Cut(rest, ".")
+	if !ok || !hasID || !hasKind || keyed && key == "" || strings.Contains(key, ".") {
+		return Source{}, fmt.Errorf("%w: %q, want %s.<tenant>.<session>.<kind>[.<key>]", ErrSubject, subject, SubjectActivity)
 	}
-	s := Source{Name: Name{Tenant(tokens[0]), SessionID(tokens[1])}, Kind: Kind(tokens[2])}
-	if len(tokens) == 4 {
-		s.Key = tokens[3]
-	}
+	s := Source{Name: Name{Tenant(tenant), SessionID(id)}, Kind: Kind(kind), Key: key}
 	return s, s.validate(subject)
 }
 
 func (s Source) validate(subject string) error {
 	if err := s.Name.Validate(); err != nil {
-		return fmt.Errorf("subject %q: %w", subject, err)
+		return fmt.Errorf("%w: %q: %w", ErrSubject, subject, err)
 	}
 	if !s.Kind.Known() {
-		return fmt.Errorf("subject %q: unknown kind of activity %q", subject, s.Kind)
+		return fmt.Errorf("%w: %q in subject %q", ErrKind, s.Kind, subject)
+	}
+	if s.Kind == KindAgent {
+		if !Trigger(s.Key).Known() {
+			return fmt.Errorf("%w: agent.%s in subject %q: want agent.run_start, run_end, before, after or manual", ErrKind, s.Key, subject)
+		}
+		return nil
 	}
 	if s.Kind.Lease() != (s.Key != "") {
-		return fmt.Errorf("subject %q: presence, busy and hold carry a key, the other kinds none", subject)
+		return fmt.Errorf("%w: %q: presence, busy and hold carry a key, the other kinds none", ErrSubject, subject)
+	}
+	if !validKey(s.Key) {
+		return fmt.Errorf("%w: %q: want a key of 1 to %d printable ASCII characters", ErrSubject, subject, maxKey)
 	}
 	return nil
+}
+
+// maxKey is what the key of a lease may have, in bytes.
+const maxKey = 128
+
+func validKey(key string) bool {
+	for i := range len(key) {
+		if c := key[i]; c <= ' ' || c > '~' || c == '*' || c == '>' {
+			return false
+		}
+	}
+	return len(key) <= maxKey
 }
 
 // Duration is a time.Duration that JSON writes as "20s" and reads as that or as
@@ -144,8 +223,11 @@ func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d)
 func (d *Duration) UnmarshalJSON(data []byte) error {
 	var seconds float64
 	if err := json.Unmarshal(data, &seconds); err == nil {
-		*d = Duration(seconds * float64(time.Second))
-		return nil
+		if ns := seconds * float64(time.Second); math.Abs(ns) < math.MaxInt64 {
+			*d = Duration(ns)
+			return nil
+		}
+		return fmt.Errorf("duration of %s seconds: want less than 292 years", data)
 	}
 	var s string
 	if err := json.Unmarshal(data, &s); err != nil {

@@ -28,8 +28,9 @@ type View struct {
 	Version        uint64         `json:"version"`
 	Created        time.Time      `json:"created"`
 	LastTransition TransitionView `json:"last_transition"`
-	Snapshot       *SnapshotView  `json:"snapshot,omitempty"` // the head
-	Op             string         `json:"op,omitempty"`       // the operation under way
+	Snapshot       *SnapshotView  `json:"snapshot,omitempty"`  // the head
+	Op             string         `json:"op,omitempty"`        // the operation under way
+	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
 	Failure        *Failure       `json:"failure,omitempty"`
 	Exit           *Exit          `json:"exit,omitempty"`
 }
@@ -71,6 +72,13 @@ type Explanation struct {
 	Blockers    []WaitingFor   `json:"blockers"` // what keeps it from being suspended
 	Next        time.Time      `json:"next,omitzero"`
 	Last        TransitionView `json:"last_transition"`
+	// Decided is the last transition that was decided on evidence, if that isn't the last.
+	Decided    *TransitionView `json:"last_decision,omitempty"`
+	Score      float64         `json:"score,omitempty"`     // of a running one: the lowest goes first where there is no room for all
+	Heard      uint64          `json:"heard_seq,omitempty"` // the last message of the activity stream that was heard for it
+	LastUse    string          `json:"last_use,omitempty"`  // the kind of the last activity that counted
+	LastUseSeq uint64          `json:"last_use_seq,omitempty"`
+	Policies   []string        `json:"policies,omitempty"` // that hold, the uppermost last: "class:web version 3"
 }
 
 // WaitingFor is one reason why a session isn't suspended.
@@ -88,21 +96,23 @@ type Observed struct {
 
 // Request is what a client asks of the API; each verb uses the fields it needs.
 type Request struct {
-	Name        string        `json:"name,omitempty"`
-	Actor       string        `json:"actor,omitempty"`
-	Reason      string        `json:"reason,omitempty"`
-	Wait        Duration      `json:"wait,omitempty"` // how long the answer may take
-	Run         *RunRequest   `json:"run,omitempty"`
-	To          string        `json:"to,omitempty"` // the new name of a fork
-	Snapshot    string        `json:"snapshot,omitempty"`
-	Clean       bool          `json:"clean,omitempty"` // of resume: start anew
-	Description string        `json:"description,omitempty"`
-	RunID       string        `json:"run_id,omitempty"`
-	Tenant      Tenant        `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty
-	Reset       bool          `json:"reset,omitempty"`  // of suspend: not now, but close the breaker
-	Shred       bool          `json:"shred,omitempty"`  // of rm: the keys of its images first, and have every host forget it
-	Key         *KeyRequest   `json:"key,omitempty"`    // of the verbs of keys
-	Store       *StoreRequest `json:"store,omitempty"`  // of the verbs of the store
+	Name        string         `json:"name,omitempty"`
+	Actor       string         `json:"actor,omitempty"`
+	Reason      string         `json:"reason,omitempty"`
+	Wait        Duration       `json:"wait,omitempty"` // how long the answer may take
+	Run         *RunRequest    `json:"run,omitempty"`
+	To          string         `json:"to,omitempty"` // the new name of a fork
+	Snapshot    string         `json:"snapshot,omitempty"`
+	Clean       bool           `json:"clean,omitempty"` // of resume: start anew
+	Description string         `json:"description,omitempty"`
+	RunID       string         `json:"run_id,omitempty"`
+	Tenant      Tenant         `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty
+	Reset       bool           `json:"reset,omitempty"`  // of suspend: not now, but close the breaker
+	Shred       bool           `json:"shred,omitempty"`  // of rm: the keys of its images first, and have every host forget it
+	Key         *KeyRequest    `json:"key,omitempty"`    // of the verbs of keys
+	Store       *StoreRequest  `json:"store,omitempty"`  // of the verbs of the store
+	Usage       *UsageRequest  `json:"usage,omitempty"`  // of usage
+	Policy      *PolicyRequest `json:"policy,omitempty"` // of the verbs of policies
 }
 
 // RunRequest is how a session is to run. It holds secrets and travels only on

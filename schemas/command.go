@@ -21,6 +21,10 @@ type Event struct {
 	Text    string    `json:"text"`
 	Actor   string    `json:"actor"`
 	At      time.Time `json:"at"`
+	Until   time.Time `json:"until,omitzero"`  // of "warning" and "question": when the session is suspended
+	ID      string    `json:"id,omitempty"`    // of what may be said twice: the same then
+	Bytes   int64     `json:"bytes,omitempty"` // of "stored": what the session's images take
+	Usage   *Usage    `json:"usage,omitempty"` // of "usage"
 }
 
 // Host is what a worker says of itself.
@@ -31,7 +35,16 @@ type Host struct {
 	Seen         time.Time     `json:"seen"`
 	Fingerprints []Fingerprint `json:"fingerprints"` // one per driver
 	Sessions     int           `json:"sessions"`
-	SigningKey   string        `json:"signing_key"` // base64 of the Ed25519 public key
+	SigningKey   string        `json:"signing_key"`     // base64 of the Ed25519 public key
+	Slots        int           `json:"slots,omitempty"` // sessions that it has room for; no limit if 0
+	Load         *HostLoad     `json:"load,omitempty"`
+}
+
+// HostLoad is how full a host is.
+type HostLoad struct {
+	MemoryBytes    int64   `json:"memory_bytes"`    // that it has
+	AvailableBytes int64   `json:"available_bytes"` // of them, without putting anything aside
+	Pressure       float64 `json:"pressure"`        // the part of the last 10 s in which some task waited for memory, 0 to 1
 }
 
 // Progress is one step of an operation, as it happens.

@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 )
 
@@ -29,12 +28,19 @@ type Name struct {
 	Session SessionID
 }
 
-var token = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
 // ValidToken reports whether s can be a tenant, a session id or a host: one to
 // 64 of the characters A-Z, a-z, 0-9, "_" and "-". Such a token is safe as one
 // token of a NATS subject, as a KV key and as a file name.
-func ValidToken(s string) bool { return token.MatchString(s) }
+func ValidToken(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(s) >= 1 && len(s) <= 64
+}
 
 // ParseName reads "[tenant/]id".
 func ParseName(s string) (Name, error) {

@@ -46,11 +46,14 @@ type SessionRecord struct {
 	Op         *Op      `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head    `json:"head,omitempty"` // the snapshot that the session goes on from
 	Size       *Sizes   `json:"size,omitempty"` // of Head
-	Boot       string   `json:"boot,omitempty"` // how it came to run: clean, resume, fork, rollback
+	Boot       string   `json:"boot,omitempty"` // how it came to run: clean, resume, restart (files kept, memory not), fork, rollback, takeover
 	Generation uint64   `json:"generation"`     // how often it was started, resumed, forked or rolled back
 	Failure    *Failure `json:"failure,omitempty"`
 	Exit       *Exit    `json:"exit,omitempty"`
 	Seq        uint64   `json:"activity_seq"` // the last activity that a transition was decided on: older never wakes it
+	// Triggered is the last trigger of an agent's that a checkpoint was begun for: each is
+	// acted on once at most.
+	Triggered uint64 `json:"trigger_seq,omitempty"`
 
 	Transition Transition `json:"transition"` // what made this revision
 }
@@ -94,7 +97,9 @@ type Op struct {
 	Description string    `json:"description,omitempty"`
 	RunID       string    `json:"run_id,omitempty"`
 	Trigger     string    `json:"trigger,omitempty"`
-	Shred       bool      `json:"shred,omitempty"` // of a remove: have every host forget what it kept
+	TriggerSeq  uint64    `json:"trigger_seq,omitempty"` // the activity that asked for it
+	Shred       bool      `json:"shred,omitempty"`       // of a remove: have every host forget what it kept
+	Tried       []HostID  `json:"tried,omitempty"`       // of a resume: hosts that could not do it just before
 }
 
 // Sizes are the figures of a snapshot, in bytes.
@@ -117,6 +122,8 @@ type Failure struct {
 	Op    string `json:"op"`              // the kind of operation that failed
 	Kind  string `json:"kind,omitempty"`  // refused, transient, broken
 	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation
+	// Tried are the hosts that a resume failed on, one after the other.
+	Tried []HostID `json:"tried,omitempty"`
 	// Open says that the session isn't suspended for idleness any more: too many
 	// suspends in a row failed. One that is asked for and works, or a reset, ends that.
 	Open bool      `json:"breaker_open,omitempty"`

@@ -140,6 +140,7 @@ func published(t *testing.T, s *stack.Stack, c checker) {
 	names := stream.NamesWith("")
 	for streamName, document := range map[string]string{
 		names.SessionStream(): "session_record", names.Activity(): "activity", names.Events(): "event", "KV_" + names.Hosts(): "host",
+		names.LeaseStream(): "host_lease", names.KeyStream(): "tenant_keys",
 	} {
 		messages := read(t, js, streamName)
 		if len(messages) == 0 && document != "event" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/nats-io/nats.go"
 )
@@ -13,23 +14,60 @@ import (
 // maxCredentials is more than any file with credentials holds.
 const maxCredentials = 64 << 10
 
-// credentials makes the option for a file, by what the file holds. NATS reads
+// Credentials makes the option for a file, by what the file holds. NATS reads
 // the file again for each reconnect, so that renewed credentials are taken up.
-func credentials(file string) (nats.Option, error) {
+//
+// The user of an nkey gets an inbox of its own, "_INBOX.<public key>", so that it can be
+// given the right to read its own answers and nobody else's. A certificate ca.pem
+// beside the file is what the server has to show one of; then TLS is required. The error is
+// ErrCredentials.
+func Credentials(file string) (nats.Option, error) {
 	text, err := read(file)
 	if err != nil {
 		return nil, err
 	}
+	opts := []nats.Option{authority(file)}
 	if bytes.Contains(text, []byte("-----BEGIN NATS USER JWT-----")) {
-		return nats.UserCredentials(file), nil
+		opts = append(opts, nats.UserCredentials(file))
+	} else {
+		auth, err := nats.NkeyOptionFromSeed(file)
+		if err != nil {
+			// The library's error may quote the file, which may be somebody's secret.
+			return nil, fmt.Errorf("%w: %s holds neither the seed of an nkey user (SU…) nor NATS .creds", ErrCredentials, file)
+		}
+		opts = append(opts, auth, ownInbox)
 	}
-	opt, err := nats.NkeyOptionFromSeed(file)
-	if err != nil {
-		// The library's error may quote the file, which may be somebody's secret.
-		return nil, fmt.Errorf("%w: %s holds neither the seed of an nkey user (SU…) nor NATS .creds", ErrCredentials, file)
-	}
-	return opt, nil
+	return func(o *nats.Options) error {
+		for _, opt := range opts {
+			if err := opt(o); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
 }
+
+// InboxOf is where the user of an nkey hears answers.
+func InboxOf(publicKey string) string { return "_INBOX." + publicKey }
+
+func ownInbox(o *nats.Options) error { return nats.CustomInboxPrefix(InboxOf(o.Nkey))(o) }
+
+// authority trusts the certificate beside a file of credentials, if there is one.
+func authority(file string) nats.Option {
+	return func(o *nats.Options) error {
+		ca := filepath.Join(filepath.Dir(file), AuthorityFile)
+		if _, err := os.Stat(ca); errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err := nats.RootCAs(ca)(o); err != nil {
+			return fmt.Errorf("%w: %s: %w", ErrCredentials, ca, err)
+		}
+		return nil
+	}
+}
+
+// AuthorityFile is the name of the certificate beside a file of credentials.
+const AuthorityFile = "ca.pem"
 
 func read(file string) ([]byte, error) {
 	info, err := os.Stat(file)

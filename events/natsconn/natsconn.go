@@ -46,7 +46,7 @@ func Connect(ctx context.Context, url, credsFile, name string, opts ...nats.Opti
 		nats.Name(name), nats.Timeout(limit), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
 	}
 	if credsFile != "" {
-		auth, err := credentials(credsFile)
+		auth, err := Credentials(credsFile)
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TSuspended:        {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, set: setHead},
 	schemas.TRevived:          {from: []schemas.State{schemas.Suspended}, to: schemas.Running, owner: true, set: setDone},
 	schemas.TReaped:           {from: []schemas.State{schemas.Suspended}, set: setDone},
-	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed}, to: schemas.Resuming, owner: true, set: setOp},
+	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed, schemas.Exited}, to: schemas.Resuming, owner: true, set: setOp},
 	schemas.TRestart:          {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
 	schemas.TResumed:          {from: []schemas.State{schemas.Resuming}, to: schemas.Running, set: setRunning},
 	schemas.TStartAgain:       {from: alive, to: schemas.Starting, owner: true, set: setAgain},
@@ -126,6 +126,9 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 
 func setOp(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Op = t.Set.Op
+	if r.Op != nil {
+		r.Triggered = max(r.Triggered, r.Op.TriggerSeq)
+	}
 	if t.Set.Host != "" {
 		r.Host = t.Set.Host
 	}
@@ -201,10 +204,14 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 }
 
 // BootOf says what going on from the record's head will be: a fork, until the
-// session has a snapshot in its own lineage; else a resume.
+// session has a snapshot in its own lineage; else a resume, or a restart where the
+// driver keeps files and no memory: a cold start is never called a resume.
 func BootOf(r schemas.SessionRecord) string {
-	if r.Head != nil && !strings.HasPrefix(r.Head.Name, string(r.Tenant)+"/"+r.Lineage+"/") {
+	switch {
+	case r.Head != nil && !strings.HasPrefix(r.Head.Name, string(r.Tenant)+"/"+r.Lineage+"/"):
 		return "fork"
+	case r.Driver == "docker":
+		return "restart"
 	}
 	return "resume"
 }

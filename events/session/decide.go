@@ -17,6 +17,9 @@ const (
 	Leave   Verdict = "leave"
 	Suspend Verdict = "suspend"
 	Wake    Verdict = "wake"
+	// Notify is to say that a suspend is near, or to ask whether it may be, and to tell
+	// the View that it was said. Until then the session isn't suspended.
+	Notify Verdict = "notify"
 )
 
 // Decision is a verdict with its reasons.
@@ -24,7 +27,11 @@ type Decision struct {
 	Verdict  Verdict
 	Reason   string               // one line for a person
 	Next     time.Time            // when to decide again if nothing is heard; zero: no need
+	Due      time.Time            // when something happens to the session then; zero: that isn't known
 	Blockers []schemas.WaitingFor // what stands between the session and its suspend
+	Expired  bool                 // of a suspend: for its age, not for idleness
+	Pressed  bool                 // of a suspend: before the end of its grace, to make room
+	Asks     bool                 // of a notice: an answer puts the suspend off
 	Evidence schemas.Evidence
 }
 
@@ -47,15 +54,10 @@ func decideRunning(v *View, p Policy, now time.Time) Decision {
 	d := Decision{Verdict: Leave, Evidence: schemas.Evidence{
 		Seq: max(v.seq, v.Record.Born), Last: v.last.What, LastAt: v.last.At, IdleMS: idle.Milliseconds(), GraceMS: p.Grace.Milliseconds(),
 	}}
-	d.Blockers = blockers(v, p, now)
-	if len(d.Blockers) == 0 {
-		d.Verdict = Suspend
-		d.Reason = fmt.Sprintf("idle for %s, grace %s", idle.Round(100*time.Millisecond), p.Grace)
-		return d
-	}
+	v.forget(p, now)
+	d.Blockers = v.blockers(p, now)
 	// Everything that blocks has to end: the last of those whose end is known
 	// is when to look again; one without an end is heard of when it ends.
-	d.Reason = d.Blockers[0].What
 	for _, b := range d.Blockers {
 		if b.Until.IsZero() {
 			d.Next = time.Time{}
@@ -63,10 +65,97 @@ func decideRunning(v *View, p Policy, now time.Time) Decision {
 		}
 		d.Next = latest(d.Next, b.Until)
 	}
+	d.Due = d.Next
+	if p.lead() > 0 && (len(d.Blockers) == 0 || !d.Next.IsZero()) {
+		v.notice(p, &d, now)
+	}
+	switch {
+	case len(d.Blockers) > 0:
+		d.Reason = d.Blockers[0].What
+	case v.idleAt(p).After(now) || p.Never:
+		d.Verdict, d.Expired = Suspend, true
+		d.Reason = fmt.Sprintf("expired: it ran for %s, its policy allows %s in one go", now.Sub(v.born()).Round(100*time.Millisecond), p.Life)
+	default:
+		d.Verdict = Suspend
+		d.Reason = fmt.Sprintf("idle for %s, grace %s", idle.Round(100*time.Millisecond), p.Grace)
+	}
 	return d
 }
 
-func blockers(v *View, p Policy, now time.Time) []schemas.WaitingFor {
+// notice puts a word before a suspend that is near. Nothing is said while a lease lives:
+// it may be renewed for hours.
+func (v *View) notice(p Policy, d *Decision, now time.Time) {
+	block := func(until time.Time, what string) {
+		d.Blockers = append(d.Blockers, schemas.WaitingFor{What: what, Until: until})
+	}
+	lead, due := p.lead(), latest(d.Next, now)
+	if ends := v.leasedUntil(p); ends.After(now) {
+		d.Next, d.Due = ends, latest(due, ends.Add(lead))
+		return
+	}
+	if said := v.noticed; !said.IsZero() && !said.Before(v.IdleSince()) {
+		if until := said.Add(lead); until.After(now) {
+			what := "it was said that it is to be suspended"
+			if p.Ask > 0 {
+				what = "it was asked whether it may be suspended; a hold named " + schemas.AnswerKey + " puts that off"
+			}
+			block(until, what)
+			d.Next = latest(d.Next, until)
+			d.Due = d.Next
+		}
+		return
+	}
+	if at := due.Add(-lead); at.After(now) {
+		d.Next = at
+		return
+	}
+	d.Verdict, d.Asks, d.Next = Notify, p.Ask > 0, latest(due, now.Add(lead))
+	d.Due = d.Next
+	block(d.Next, "it hasn't been said yet that it is to be suspended")
+}
+
+// leasedUntil is when the last lease ends that counts; the zero time if there is none.
+func (v *View) leasedUntil(p Policy) (end time.Time) {
+	for _, l := range v.leases {
+		end = latest(end, v.ends(l, p))
+	}
+	return end
+}
+
+// ends is until when a lease counts; the zero time if it doesn't at all.
+func (v *View) ends(l Lease, p Policy) time.Time {
+	if !p.hears(l.kind(), l.What) {
+		return time.Time{}
+	}
+	if l.What == answer && p.Defer > 0 {
+		for _, most := range []time.Time{l.At.Add(p.Defer), v.deferrable(p)} {
+			if most.Before(l.Until) {
+				l.Until = most
+			}
+		}
+	}
+	return l.Until
+}
+
+// idleAt is when its grace is over.
+func (v *View) idleAt(p Policy) time.Time { return v.IdleSince().Add(p.Grace) }
+
+// born is when it came to run, as its record says, unless that is still to come by this
+// host's clock.
+func (v *View) born() time.Time {
+	if s := v.Record.Since; !s.IsZero() && s.Before(v.since) {
+		return s
+	}
+	return v.since
+}
+
+// expires is when it has run for long enough. Those who keep it awake have to have had
+// the time to say so.
+func (v *View) expires(p Policy) time.Time {
+	return latest(v.born().Add(p.Life), v.HeardSince.Add(min(p.Grace, schemas.DefaultLease)))
+}
+
+func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	var out []schemas.WaitingFor
 	block := func(until time.Time, format string, args ...any) {
 		out = append(out, schemas.WaitingFor{What: fmt.Sprintf(format, args...), Until: until})
@@ -74,32 +163,59 @@ func blockers(v *View, p Policy, now time.Time) []schemas.WaitingFor {
 	if v.Record.Op != nil {
 		block(time.Time{}, "%s is under way", v.Record.Op.Kind)
 	}
-	if p.Never {
+	if p.Never && p.Life == 0 {
 		block(time.Time{}, "it is never suspended for idleness (--idle never)")
 	}
-	for key, l := range v.leases {
-		if !l.Until.After(now) {
-			delete(v.leases, key)
-			continue
+	for _, l := range v.leases {
+		if until := v.ends(l, p); until.After(now) {
+			block(until, "%s", l.describe())
 		}
-		block(l.Until, "%s", l.describe())
 	}
 	slices.SortFunc(out, func(a, b schemas.WaitingFor) int { return cmp.Compare(a.What, b.What) })
-	if f := v.Record.Failure; f != nil && f.Op == schemas.OpSuspend {
-		if f.Count >= p.Breaker {
-			block(time.Time{}, "the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)
-		} else if until := f.At.Add(p.Backoff); until.After(now) && !f.At.After(now.Add(p.Backoff)) { // else a clock was set back
-			block(until, "its last suspend failed: %s", f.Text)
+	out = append(out, v.failed(p, now)...)
+	if until, what := v.unused(p); until.After(now) {
+		block(until, "%s", what)
+	}
+	if resumed := v.Record.Boot != "" && v.Record.Boot != "clean"; resumed && v.since.Add(p.Awake).After(now) {
+		block(v.since.Add(p.Awake), "it came back %s ago and stays for %s at least", now.Sub(v.since).Round(time.Second), p.Awake)
+	}
+	for _, hours := range p.Quiet {
+		if until, ok := hours.Until(now); ok {
+			block(until, "quiet hours: nothing is suspended now")
 		}
 	}
-	if until := v.IdleSince().Add(p.Grace); until.After(now) {
-		what := "nothing counted since it came to run"
+	return out
+}
+
+// failed says what keeps a session awake since suspends of it failed.
+func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
+	f := v.Record.Failure
+	if f == nil || f.Op != schemas.OpSuspend {
+		return nil
+	}
+	if f.Count >= p.Breaker {
+		return []schemas.WaitingFor{{What: fmt.Sprintf("the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)}}
+	}
+	if until := f.At.Add(p.Backoff); until.After(now) && !f.At.After(now.Add(p.Backoff)) { // else a clock was set back
+		return []schemas.WaitingFor{{What: "its last suspend failed: " + f.Text, Until: until}}
+	}
+	return nil
+}
+
+// unused is when the session has been unused for long enough, or has run for long
+// enough, and what that is counted from.
+func (v *View) unused(p Policy) (until time.Time, what string) {
+	if !p.Never {
+		until, what = v.idleAt(p), "nothing counted since it came to run"
 		if v.IdleSince().Equal(v.last.At) {
 			what = "last activity: " + v.last.What
 		}
-		block(until, "%s; the grace is %s", what, p.Grace)
+		what += fmt.Sprintf("; the grace is %s", p.Grace)
 	}
-	return out
+	if e := v.expires(p); p.Life > 0 && (p.Never || e.Before(until)) {
+		return e, fmt.Sprintf("it may run for %s in one go", p.Life)
+	}
+	return until, what
 }
 
 func (l Lease) describe() string {
@@ -123,7 +239,7 @@ func decideSuspended(v *View, p Policy, now time.Time) Decision {
 		d.Reason = "its frozen processes are being removed"
 	case v.waking.Seq <= v.Record.Seq:
 	case f != nil && f.Op == schemas.OpResume && pause.After(now):
-		d.Reason, d.Next = "its last resume failed a moment ago; activity resumes it again soon", pause
+		d.Reason, d.Next, d.Due = "its last resume failed a moment ago; activity resumes it again soon", pause, pause
 	default:
 		d.Verdict, d.Reason = Wake, "activity: "+v.waking.What
 		d.Evidence = schemas.Evidence{Seq: v.waking.Seq, Activity: v.waking.What}
@@ -133,10 +249,11 @@ func decideSuspended(v *View, p Policy, now time.Time) Decision {
 
 // Undoes reports whether activity that came during a suspend undoes it: of one
 // decided for idleness, all that counts; of one that somebody asked for, what
-// wakes.
+// wakes. An answer to a question comes too late for that: what answers every question
+// can put a suspend off for no longer than the policy says.
 func Undoes(op schemas.Op, src schemas.Source, a schemas.Activity, p Policy) bool {
 	e := p.EffectOf(src, a)
-	if op.Idle {
+	if late := p.Defer > 0 && src.Kind == schemas.KindHold && src.Key == schemas.AnswerKey; op.Idle && !late {
 		return e.Counts
 	}
 	return e.Wakes

@@ -64,6 +64,15 @@ func TestGrace(t *testing.T) {
 			heard(v, 5, 200, "input", "", schemas.Activity{})
 			heard(v, 3, 250, "input", "", schemas.Activity{})
 		}, 200 + grace},
+		"busy begins a grace when it is released": {func(v *session.View) {
+			heard(v, 1, 100, "busy", "build", ttl(900))
+			heard(v, 2, 400, "busy", "build", schemas.Activity{Released: true})
+		}, 400 + grace},
+		"a second release of it doesn't": {func(v *session.View) {
+			heard(v, 1, 100, "busy", "build", ttl(900))
+			heard(v, 2, 150, "busy", "build", schemas.Activity{Released: true})
+			heard(v, 3, 300, "busy", "build", schemas.Activity{Released: true})
+		}, 150 + grace},
 		"busy begins a grace when it ends":         {func(v *session.View) { heard(v, 1, 400, "busy", "cpu", ttl(3)) }, 400 + grace},
 		"what spoke of an earlier session is mute": {func(v *session.View) { v.Record.Born = 9; heard(v, 8, 100, "hold", "h", ttl(9000)) }, grace},
 		"a gap in hearing begins every grace anew": {func(v *session.View) { v.HeardSince = at(200) }, 200 + grace},

@@ -6,7 +6,8 @@
 // of a key through Apply gives its record back, which is how the log is
 // audited. View gathers what is known of a session's activity, and Decide says
 // what that means now: suspend, wake, or look again later, with what stands in
-// the way. All of them take the time as a value.
+// the way, by a Policy: layers of schemas.Policy over what is built in. All of them
+// take the time as a value. Package replay lives what was heard again under another one.
 //
 // The package never reads a clock, a stream or a store, and never decides by a
 // publisher's clock: times of activity are the server's, or this host's when

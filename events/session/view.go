@@ -1,7 +1,9 @@
 package session
 
 import (
-	"maps"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
@@ -23,11 +25,16 @@ type View struct {
 	// have gone unheard, so no grace began before.
 	HeardSince time.Time
 
-	since  time.Time        // when its state was seen to change
-	last   Mark             // that counted
-	waking Mark             // that wakes
-	leases map[string]Lease // by kind.key
-	seq    uint64           // the highest seen
+	since  time.Time // when its state was seen to change
+	last   Mark      // that counted
+	waking Mark      // that wakes
+	leases []Lease   // one of each kind.key, those too that the policy doesn't hear
+	seq    uint64    // the highest seen
+
+	until   time.Time // the latest end of a lease that counted and was forgotten
+	noticed time.Time // when it was said that a suspend is near
+
+	commands uint8 // that it was given, as far as its reader heard
 }
 
 // Mark is one piece of activity.
@@ -48,19 +55,22 @@ type Lease struct {
 func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	if r.UID != v.Record.UID {
 		// A new session. What was heard of it may have come before its record.
-		v.since = time.Time{}
+		v.since, v.until, v.commands = time.Time{}, time.Time{}, 0
 		for _, m := range []*Mark{&v.last, &v.waking} {
 			if m.Seq <= r.Born {
 				*m = Mark{}
 			}
 		}
 	}
-	maps.DeleteFunc(v.leases, func(_ string, l Lease) bool { return l.Seq <= r.Born })
+	v.leases = slices.DeleteFunc(v.leases, func(l Lease) bool { return l.Seq <= r.Born })
 	if r.State != v.Record.State || v.since.IsZero() {
-		v.since = now
+		v.since, v.noticed = now, time.Time{}
 	}
 	v.Record = r
 }
+
+// Last is the last activity that counted, the zero Mark if none was heard.
+func (v *View) Last() Mark { return v.last }
 
 // Seq is the highest sequence of the activity stream that the view has heard
 // for its session.
@@ -72,6 +82,9 @@ func (v *View) Hear(m Message, p Policy) {
 	if m.Seq <= v.Record.Born {
 		return // it spoke of an earlier session of that name
 	}
+	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Seq > v.seq && v.commands < math.MaxUint8 {
+		v.commands++
+	}
 	v.seq = max(v.seq, m.Seq)
 	what := string(m.Source.Kind)
 	if m.Source.Key != "" {
@@ -79,12 +92,18 @@ func (v *View) Hear(m Message, p Policy) {
 	}
 	mark := Mark{Seq: m.Seq, At: m.At, What: what}
 	e := p.EffectOf(m.Source, m.Activity)
+	// A grace begins when an operation ends. A lease other than busy says that someone
+	// is there while it lives; its end is no activity, so that losing a connection
+	// keeps nothing awake.
+	busy := m.Source.Kind == schemas.KindBusy && p.hears(m.Source.Kind, what)
+	counts := e.Counts && (!e.Lease || busy) || busy && m.Activity.Released && v.living(what, m.At)
 	if e.Lease {
 		v.lease(mark, m)
 	}
-	// A lease other than busy says that someone is there while it lives; its
-	// end is no activity, so that losing a connection keeps nothing awake.
-	if counts := e.Counts && (!e.Lease || m.Source.Kind == schemas.KindBusy); counts && m.Seq > v.last.Seq {
+	if e.Counts && (what != answer || v.putsOff(p)) {
+		v.noticed = time.Time{} // whoever was told has answered, or has gone
+	}
+	if counts && m.Seq > v.last.Seq {
 		v.last = mark
 	}
 	if e.Wakes && m.Seq > v.waking.Seq {
@@ -92,8 +111,32 @@ func (v *View) Hear(m Message, p Policy) {
 	}
 }
 
+// answer is a hold that answers a question.
+const answer = string(schemas.KindHold) + "." + schemas.AnswerKey
+
+// putsOff reports whether an answer lasts longer than what it answers.
+func (v *View) putsOff(p Policy) bool {
+	i := slices.IndexFunc(v.leases, func(l Lease) bool { return l.What == answer })
+	return i >= 0 && v.ends(v.leases[i], p).After(v.noticed.Add(p.lead()))
+}
+
+// deferrable is until when answers can put a suspend off. It grows with all activity
+// that counts, so that no word of anyone makes a suspend come earlier.
+func (v *View) deferrable(p Policy) time.Time {
+	return v.IdleSince().Add(p.Grace + p.Deferrals)
+}
+
+// Notified takes note that it was said at now that a suspend is near.
+func (v *View) Notified(now time.Time) { v.noticed = now }
+
+// living reports whether a lease lives at a time.
+func (v *View) living(what string, now time.Time) bool {
+	return slices.ContainsFunc(v.leases, func(l Lease) bool { return l.What == what && l.Until.After(now) })
+}
+
 func (v *View) lease(mark Mark, m Message) {
-	if old, ok := v.leases[mark.What]; ok && old.Seq > m.Seq {
+	at := slices.IndexFunc(v.leases, func(l Lease) bool { return l.What == mark.What })
+	if at >= 0 && v.leases[at].Seq > m.Seq {
 		return
 	}
 	ttl := time.Duration(m.Activity.TTL)
@@ -104,10 +147,11 @@ func (v *View) lease(mark Mark, m Message) {
 	if m.Activity.Released {
 		l.Until = m.At
 	}
-	if v.leases == nil {
-		v.leases = map[string]Lease{}
+	if at >= 0 {
+		v.leases[at] = l
+		return
 	}
-	v.leases[mark.What] = l
+	v.leases = append(v.leases, l)
 	if len(v.leases) > maxLeases {
 		v.dropLease()
 	}
@@ -118,13 +162,51 @@ func (v *View) lease(mark Mark, m Message) {
 const maxLeases = 128
 
 func (v *View) dropLease() {
-	first := ""
-	for key, l := range v.leases {
-		if first == "" || l.Until.Before(v.leases[first].Until) {
-			first = key
+	first := 0
+	for i, l := range v.leases {
+		if l.Until.Before(v.leases[first].Until) {
+			first = i
 		}
 	}
-	delete(v.leases, first)
+	v.leases = slices.Delete(v.leases, first, first+1)
+}
+
+// forget drops the leases that have run out.
+func (v *View) forget(p Policy, now time.Time) {
+	v.leases = slices.DeleteFunc(v.leases, func(l Lease) bool {
+		if l.Until.After(now) {
+			return false
+		}
+		if p.hears(l.kind(), l.What) {
+			v.until = latest(v.until, l.Until)
+		}
+		return true
+	})
+}
+
+func (l Lease) kind() schemas.Kind {
+	kind, _, _ := strings.Cut(l.What, ".")
+	return schemas.Kind(kind)
+}
+
+// Apart gives a view that shares nothing with v which deciding may change.
+func (v *View) Apart() View {
+	out := *v
+	out.leases = slices.Clone(v.leases)
+	return out
+}
+
+// QuietSince is when the session was last in use, as far as was heard: when the last
+// activity that counted came, or the last lease ended; when it was made, if nothing was
+// heard. A lease that lives gives its end, which is to come.
+func (v *View) QuietSince(p Policy) time.Time {
+	out := latest(v.Record.Created, v.last.At, v.until)
+	for _, l := range v.leases {
+		if p.hears(l.kind(), l.What) {
+			out = latest(out, l.Until)
+		}
+	}
+	return out
 }
 
 // IdleSince is when the session's grace began: at the last activity that

@@ -51,7 +51,10 @@ type Store struct {
 	// Attempt is how long one write waits for its answer, and how long a read looks
 	// for one that isn't from the past; Retry is the pause before either is repeated.
 	Attempt, Retry time.Duration
-	seen           *horizon
+	// Swapped, if given, is called after each swap, in its caller's goroutine: it is set
+	// before the first and must not block.
+	Swapped func(Swapped)
+	seen    *horizon
 }
 
 // Open finds the bucket; stream.Ensure makes it.
@@ -118,6 +121,15 @@ func decode(data []byte, seq uint64) (Versioned, error) {
 // errors are session.ErrIllegal, ErrConflict and ErrUnknown; after the first
 // two nothing was changed.
 func (s *Store) Swap(ctx context.Context, prev Versioned, t schemas.Transition) (Versioned, error) {
+	began := time.Now()
+	next, err := s.swap(ctx, prev, t)
+	if s.Swapped != nil {
+		s.Swapped(Swapped{Before: prev, After: next, Type: t.Type, Took: time.Since(began), Err: err})
+	}
+	return next, err
+}
+
+func (s *Store) swap(ctx context.Context, prev Versioned, t schemas.Transition) (Versioned, error) {
 	t.ID = nuid.Next()
 	if t.At.IsZero() {
 		t.At = time.Now().UTC().Truncate(time.Millisecond)

@@ -46,7 +46,8 @@ type reader struct {
 	fn       func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error
 	caughtUp func()
 	live     bool
-	opened   bool // it has been read from
+	opened   bool                  // it has been read from
+	place    jetstream.MsgMetadata // of the message that is worked on
 }
 
 // run reads from one consumer until it fails. again is false if fn was what
@@ -64,7 +65,7 @@ func (r *reader) run(ctx context.Context) (again bool, err error) {
 		if err != nil {
 			return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 		}
-		meta, err := msg.Metadata()
+		meta, err := placeOf(msg, &r.place)
 		if err != nil {
 			return false, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 		}
@@ -131,6 +132,13 @@ func (f *flow) end() {
 // and then whether there is still something to wait for: the last of it may be gone, or
 // the consumer.
 func (r *reader) next(ctx context.Context, c jetstream.Consumer, f *flow) (jetstream.Msg, error) {
+	select {
+	case msg, ok := <-f.msgs:
+		if ok {
+			return msg, nil
+		}
+	default: // a timer for each of a million messages would cost more than reading them
+	}
 	for waited := 1; !r.live; waited++ {
 		patient, cancel := context.WithTimeout(ctx, quiet)
 		msg, err := f.take(patient)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -16,17 +17,30 @@ type Publisher struct {
 }
 
 // Activity publishes one piece of activity and gives its sequence. A lease's
-// message is dropped by the server once it has run out.
+// message is dropped by the server some time after it has run out.
 func (p Publisher) Activity(ctx context.Context, n schemas.Name, k schemas.Kind, key string, a schemas.Activity) (uint64, error) {
 	data, err := json.Marshal(a)
 	if err != nil {
 		return 0, fmt.Errorf("encode activity of %s: %w", n, err)
 	}
-	ack, err := p.JS.Publish(ctx, schemas.ActivitySubject(n, k, key), data)
+	var opts []jetstream.PublishOpt
+	if k.Lease() {
+		opts = append(opts, jetstream.WithMsgTTL(kept(a)))
+	}
+	ack, err := p.JS.Publish(ctx, schemas.ActivitySubject(n, k, key), data, opts...)
 	if err != nil {
 		return 0, fmt.Errorf("publish activity of %s: %w", n, err)
 	}
 	return ack.Sequence, nil
+}
+
+// kept is how long the server keeps the message of a lease, in whole seconds.
+func kept(a schemas.Activity) time.Duration {
+	ttl := time.Duration(a.TTL)
+	if ttl <= 0 {
+		ttl = schemas.DefaultLease
+	}
+	return schemas.LeaseKept(ttl).Round(time.Second)
 }
 
 // Command wakes the worker of a host for a session.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/session"
@@ -19,7 +20,15 @@ type Heard struct {
 	CaughtUp bool
 	Gap      bool  // reading stopped for a while: what was said then comes late
 	Bad      error // a message that isn't activity: counted, else ignored
+	// Event is the envelope of activity that came as a CloudEvent; nil else.
+	Event *schemas.CloudEvent
+	// Skewed says that the publisher's clock, where the envelope tells it, is far from
+	// the server's. It is used for nothing, and somebody may want to know.
+	Skewed bool
 }
+
+// skewed is how far a publisher's clock may be off before it is worth a word.
+const skewed = 5 * time.Minute
 
 // Activity reads the last word of every kind of every session, then what comes,
 // until ctx ends, calling fn from one goroutine. What was stored before counts
@@ -34,9 +43,10 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 	if err != nil {
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
+	ahead := aheadOf(s)
 	return Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error {
-		h := Heard{}
-		h.Message, h.Bad = read(msg, meta)
+		h := heard(msg, meta)
+		h.Message.At = h.Message.At.Add(ahead)
 		if live {
 			h.Message.At = time.Now()
 		}
@@ -45,16 +55,37 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 	}, func() { fn(Heard{CaughtUp: true}) }, func() { fn(Heard{Gap: true}) })
 }
 
-func read(msg jetstream.Msg, meta *jetstream.MsgMetadata) (session.Message, error) {
-	src, err := schemas.ParseActivitySubject(msg.Subject())
-	if err != nil {
-		return session.Message{}, err
+// aheadOf is how far this host's clock is ahead of that of the stream's leader, which
+// has just answered: a lease that was stored before must not end early because one of
+// the two is hours off.
+func aheadOf(s jetstream.Stream) time.Duration {
+	if said := s.CachedInfo().TimeStamp; !said.IsZero() {
+		return time.Since(said)
 	}
-	a, err := schemas.ParseActivity(msg.Data())
-	if err != nil {
-		return session.Message{}, fmt.Errorf("%s: %w", msg.Subject(), err)
+	return 0
+}
+
+// heard reads one message of the stream.
+func heard(msg jetstream.Msg, meta *jetstream.MsgMetadata) Heard {
+	m, said, err := parse(msg.Subject(), msg.Headers(), msg.Data())
+	m.Seq, m.At = meta.Sequence.Stream, meta.Timestamp
+	h := Heard{Message: m, Bad: err, Event: said.Event}
+	if e := said.Event; e != nil && !e.Time.IsZero() {
+		h.Skewed = meta.Timestamp.Sub(e.Time).Abs() > skewed
 	}
-	return session.Message{Source: src, Activity: a, Seq: meta.Sequence.Stream, At: meta.Timestamp}, nil
+	return h
+}
+
+func parse(subject string, header nats.Header, data []byte) (session.Message, schemas.Said, error) {
+	src, err := schemas.ParseActivitySubject(subject)
+	if err != nil {
+		return session.Message{}, schemas.Said{}, err
+	}
+	said, err := schemas.ParseMessage(header, data)
+	if err != nil {
+		return session.Message{}, said, fmt.Errorf("%s: %w", subject, err)
+	}
+	return session.Message{Source: src, Activity: said.Activity}, said, nil
 }
 
 // Watch calls fn for the activity of one session that the stream accepted after
@@ -71,8 +102,8 @@ func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Na
 		FilterSubjects: []string{storedSubject(name)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1,
 	}
 	return Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		if m, err := read(msg, meta); err == nil {
-			fn(m)
+		if h := heard(msg, meta); h.Bad == nil {
+			fn(h.Message)
 		}
 		return nil
 	}, func() {}, func() {})
@@ -95,15 +126,12 @@ func Since(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Na
 			return nil, fmt.Errorf("read activity of %s: %w", name, err)
 		}
 		seq = raw.Sequence
-		src, err := schemas.ParseActivitySubject(raw.Subject)
+		m, _, err := parse(raw.Subject, raw.Header, raw.Data)
 		if err != nil {
 			continue // counted by whoever reads the whole stream
 		}
-		a, err := schemas.ParseActivity(raw.Data)
-		if err != nil {
-			continue
-		}
-		out = append(out, session.Message{Source: src, Activity: a, Seq: raw.Sequence, At: raw.Time})
+		m.Seq, m.At = raw.Sequence, raw.Time
+		out = append(out, m)
 	}
 }
 

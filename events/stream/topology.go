@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -63,6 +64,10 @@ func (n Names) LeaseSubject(h schemas.HostID) string {
 	return "$KV." + n.Leases() + ".host." + string(h)
 }
 
+// OfficeSubject is where the lease of an office is stored, which one of several
+// processes holds at a time: "scheduler".
+func (n Names) OfficeSubject(office string) string { return "$KV." + n.Leases() + "." + office }
+
 // Fleet names the KV bucket of what all hosts agree on: the recovery they are in.
 func (n Names) Fleet() string { return n.prefix + "fleet" }
 
@@ -81,12 +86,46 @@ func (n Names) KeySubject(t schemas.Tenant) string {
 	return "$KV." + n.Keys() + ".tenant." + string(t)
 }
 
+// Policies names the KV bucket of policies.
+func (n Names) Policies() string { return n.prefix + "policies" }
+
+// PolicyStream names the stream behind the bucket of policies.
+func (n Names) PolicyStream() string { return "KV_" + n.Policies() }
+
+// PolicySubject is where the versions of a scope's policy are stored.
+func (n Names) PolicySubject(s schemas.PolicyScope) string {
+	return "$KV." + n.Policies() + "." + s.Key()
+}
+
+// Diary names the stream of what schedulers heard, in little room.
+func (n Names) Diary() string { return n.prefix + "DIARY" }
+
 // SessionStream names the stream behind the bucket of session records.
 func (n Names) SessionStream() string { return "KV_" + n.Sessions() }
 
 // SessionSubject is where a session's revisions are stored.
 func (n Names) SessionSubject(name schemas.Name) string {
 	return "$KV." + n.Sessions() + "." + name.Key()
+}
+
+// Streams lists the names of all streams, those behind buckets included.
+func (n Names) Streams() []string {
+	var all []string
+	for _, cfg := range n.configs(1) {
+		all = append(all, cfg.Name)
+	}
+	return all
+}
+
+// Buckets lists the names of all KV buckets.
+func (n Names) Buckets() []string {
+	var all []string
+	for _, s := range n.Streams() {
+		if bucket, ok := strings.CutPrefix(s, "KV_"); ok {
+			all = append(all, bucket)
+		}
+	}
+	return all
 }
 
 // Ensure makes the streams and buckets, or brings existing ones to what they
@@ -128,7 +167,9 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	activity := base(n.Activity(), schemas.SubjectActivity+".*.*.>")
 	activity.Description = "what services say of sessions; the last word of each kind"
 	activity.MaxMsgsPerSubject, activity.MaxAge, activity.AllowMsgTTL = 1, 30*24*time.Hour, true
-	activity.MaxMsgSize, activity.MaxBytes = 16<<10, 1<<30 // strangers may publish: bounded, whatever they do
+	// Strangers may publish: bounded, whatever they do. What is a little too large is let
+	// in to be counted.
+	activity.MaxMsgSize, activity.MaxBytes = 2*schemas.MaxActivity, 1<<30
 	activity.SubjectTransform = &jetstream.SubjectTransformConfig{
 		Source:      schemas.SubjectActivity + ".*.*.>",
 		Destination: fmt.Sprintf("%s.{{partition(%d,1,2)}}.{{wildcard(1)}}.{{wildcard(2)}}.>", schemas.SubjectStored, Partitions),
@@ -141,6 +182,8 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	keys := base(n.KeyStream(), "$KV."+n.Keys()+".>")
 	keys.Description = "who may read and write images; every revision is a change"
 	keys.MaxMsgsPerSubject, keys.DenyDelete, keys.Discard = unbounded, true, jetstream.DiscardNew
+	policies := base(n.PolicyStream(), "$KV."+n.Policies()+".>")
+	policies.Description, policies.MaxMsgsPerSubject, policies.DenyDelete = "what sessions are held to; every revision is a change", 64, true
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
 	leases := base(n.LeaseStream(), "$KV."+n.Leases()+".>")
@@ -150,8 +193,11 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	events := base(n.Events(), schemas.SubjectEvent+".>")
 	events.Description = "what happens without changing a session's state"
 	events.MaxAge, events.DenyDelete = 365*24*time.Hour, true
+	diary := base(n.Diary(), schemas.SubjectDiary)
+	diary.Description = "the silences of sessions that ended, for trying policies on them"
+	diary.MaxAge, diary.MaxBytes = 14*24*time.Hour, 256<<20
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, hosts, leases, all, events, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, events, diary, commands}
 }

@@ -1,0 +1,278 @@
+package permissions
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events"
+	"github.com/diapause/diapause/events/keykv"
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/api"
+	elsewhere "github.com/diapause/diapause/services/fleet"
+	keyring "github.com/diapause/diapause/services/keys"
+	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/fake"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+// whole is a fleet whose parts run, each as its own user.
+type whole struct {
+	fleet
+	names  stream.Names
+	images objectstore.Store
+	fake   *fake.Driver
+	log    *slog.Logger
+
+	mu      sync.Mutex
+	refused []error
+}
+
+// as opens JetStream as a user; what the server refuses fails the test.
+func (w *whole) as(user string) (*nats.Conn, jetstream.JetStream, *statekv.Store) {
+	w.t.Helper()
+	nc := w.connect(user, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.refused = append(w.refused, errors.New(user+": "+err.Error()))
+		}
+	}))
+	js, err := jetstream.New(nc)
+	w.must(err)
+	records, err := statekv.Open(w.t.Context(), js, w.names)
+	w.must(err)
+	return nc, js, records
+}
+
+// keeper is the ring of keys as the parts have it.
+func (w *whole) keeper(js jetstream.JetStream, records *statekv.Store, host schemas.HostID, own *age.X25519Identity, signer ed25519.PrivateKey) *keyring.Keeper {
+	w.t.Helper()
+	store, err := keykv.Open(w.t.Context(), js, w.names)
+	w.must(err)
+	if own != nil {
+		w.must(keyring.Register(w.t.Context(), store, keyring.Registration{
+			Host: host, Signing: signer.Public().(ed25519.PublicKey), Recipient: own.Recipient().String(),
+		}))
+	}
+	ring := keyring.NewRing(store)
+	_, err = ring.Refresh(w.t.Context(), "")
+	w.must(err)
+	return keyring.NewKeeper(keyring.Options{Ring: ring, Records: records, Images: w.images, Host: host, Log: w.log})
+}
+
+func (w *whole) worker() (serve []func(context.Context) error, ready <-chan struct{}) {
+	nc, js, records := w.as("worker-h1")
+	own, err := age.GenerateX25519Identity()
+	w.must(err)
+	_, signer, err := ed25519.GenerateKey(nil)
+	w.must(err)
+	leases, err := lease.Open(w.t.Context(), js, w.names)
+	w.must(err)
+	keeper := w.keeper(js, records, "h1", own, signer)
+	p := worker.New(worker.Options{
+		Host: "h1", NC: nc, JS: js, Names: w.names, Records: records, Images: w.images,
+		Drivers: map[string]driver.Driver{"fake": w.fake}, Identities: []age.Identity{own}, Own: []age.Identity{own},
+		Signer: signer, Trusted: keeper.Trusted, Keyring: keeper, Log: w.log,
+		Lease: &lease.Holder{Store: leases, Host: "h1", Log: w.log, Term: 3 * time.Second},
+	})
+	return []func(context.Context) error{p.Serve, keeper.Ring.Serve, keeper.Serve}, p.Ready()
+}
+
+func (w *whole) scheduler() *scheduler.Scheduler {
+	_, js, records := w.as("scheduler")
+	office, err := lease.OpenOffice(w.t.Context(), js, w.names, "scheduler")
+	w.must(err)
+	return scheduler.New(scheduler.Options{
+		JS: js, Names: w.names, Records: records, Log: w.log, Actor: "scheduler",
+		Lead: &lease.Office{Store: office, Holder: "one", Log: w.log},
+	})
+}
+
+func (w *whole) control() (serve []func(context.Context) error, ready []<-chan struct{}) {
+	nc, js, records := w.as("api")
+	leases, err := lease.Open(w.t.Context(), js, w.names)
+	w.must(err)
+	keeper := w.keeper(js, records, "control", nil, nil)
+	f := elsewhere.New(elsewhere.Options{
+		JS: js, Names: w.names, Records: records, Leases: leases, Images: w.images, Trusted: keeper.Trusted, Actor: "fleet", Log: w.log,
+	})
+	s := w.scheduler()
+	a := api.New(api.Options{
+		Fleet: f, NC: nc, JS: js, Names: w.names, Records: records, Images: w.images, Scheduler: s, Keys: keeper,
+		Trusted: keeper.Trusted, Version: "0.0.1", Log: w.log,
+	})
+	return []func(context.Context) error{s.Serve, a.Serve, f.Serve, keeper.Ring.Serve}, []<-chan struct{}{s.Ready(), a.Ready()}
+}
+
+// run runs parts until the test ends.
+func (w *whole) run(serve []func(context.Context) error, ready ...<-chan struct{}) {
+	w.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g, ctx := errgroup.WithContext(ctx)
+	for _, part := range serve {
+		g.Go(func() error { return part(ctx) })
+	}
+	w.t.Cleanup(func() {
+		cancel()
+		if err := g.Wait(); err != nil {
+			w.t.Errorf("a part ended with %v", err)
+		}
+	})
+	for _, r := range ready {
+		select {
+		case <-r:
+		case <-ctx.Done():
+			w.t.Fatalf("a part ended: %v", g.Wait())
+		case <-time.After(patience):
+			w.t.Fatal("a part isn't ready")
+		}
+	}
+}
+
+type logTo struct{ t *testing.T }
+
+func (l logTo) Write(p []byte) (int, error) {
+	l.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// A session's whole life, every part being a user that may do no more than it needs.
+func TestPartsHaveWhatTheyNeed(t *testing.T) {
+	w := &whole{fleet: newFleet(t), names: stream.NamesWith(""), fake: fake.New(), log: slog.New(slog.NewTextHandler(logTo{t}, nil))}
+	var err error
+	w.images, err = dir.Open(filepath.Join(w.dir, "images"))
+	w.must(err)
+	serve, ready := w.worker()
+	w.run(serve, ready)
+	control, begun := w.control()
+	w.run(control, begun...)
+
+	reader, states, told := w.client("reader"), make(chan schemas.State, 1000), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() {
+		told <- reader.Watch(ctx, "acme/*", func(r schemas.SessionRecord) { states <- r.State })
+	}()
+	s, err := w.client("client").Session("acme/web")
+	w.must(err)
+	spec, err := json.Marshal(driver.Spec{Command: []string{"count"}})
+	w.must(err)
+	w.ask("run", schemas.Request{Name: "acme/web", Run: &schemas.RunRequest{Driver: "fake", Program: "count", Spec: spec, Idle: &schemas.Idle{Grace: time.Second.Milliseconds()}}})
+	w.is(s, schemas.Suspended) // idle
+
+	// A publisher of the tenant wakes it and keeps it.
+	said, err := w.client("publisher-acme").Session("acme/web")
+	w.must(err)
+	hold, err := said.Hold(t.Context(), "me", 0)
+	w.must(err)
+	said.Input(events.Because("somebody types"))
+	w.is(s, schemas.Running)
+	w.until(s, func(e schemas.Explanation) bool { return strings.Contains(what(e), "hold.me") })
+	_, err = s.Suspend(t.Context(), "asked for")
+	w.must(err)
+	w.is(s, schemas.Suspended)
+	_, err = s.Ensure(t.Context())
+	w.must(err)
+	_, err = s.Checkpoint(t.Context(), "", "")
+	w.must(err)
+	w.must(hold.Close())
+	w.ask("rm", schemas.Request{Name: "acme/web"})
+	await(t, states, schemas.Deleted)
+	cancel()
+	w.must(<-told)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, err := range w.refused {
+		t.Error(err)
+	}
+}
+
+func what(e schemas.Explanation) (all string) {
+	for _, b := range e.Blockers {
+		all += b.What + " "
+	}
+	return all
+}
+
+func (w *whole) client(user string) *events.Client {
+	w.t.Helper()
+	c, err := events.Connect(events.Options{URL: w.url, Creds: w.creds(user), By: user, OnError: func(err error) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.refused = append(w.refused, errors.New(user+": "+err.Error()))
+	}})
+	w.must(err)
+	w.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// ask asks as a person at the command line does.
+func (w *whole) ask(verb string, req schemas.Request) []byte {
+	w.t.Helper()
+	nc := w.connect("client")
+	data, err := json.Marshal(req)
+	w.must(err)
+	m, err := nc.Request(schemas.SubjectAPI+"."+verb, data, patience)
+	w.must(err)
+	if text := m.Header.Get("Nats-Service-Error"); text != "" {
+		w.t.Fatalf("%s: %s", verb, text)
+	}
+	return m.Data
+}
+
+// is waits for a state.
+func (w *whole) is(s events.Session, want schemas.State) {
+	w.t.Helper()
+	var v schemas.View
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		var err error
+		if v, err = s.Show(w.t.Context()); err == nil && v.State == want && v.Op == "" {
+			return
+		}
+	}
+	w.t.Fatalf("the session is %s, not %s", v.State, want)
+}
+
+func (w *whole) until(s events.Session, ok func(schemas.Explanation) bool) {
+	w.t.Helper()
+	var e schemas.Explanation
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if w.must(json.Unmarshal(w.ask("explain", schemas.Request{Name: s.Name()}), &e)); ok(e) {
+			return
+		}
+	}
+	w.t.Fatalf("it isn't as it should be: %+v", e)
+}
+
+func await(t *testing.T, states <-chan schemas.State, want schemas.State) {
+	t.Helper()
+	for limit := time.After(patience); ; {
+		select {
+		case s := <-states:
+			if s == want {
+				return
+			}
+		case <-limit:
+			t.Fatalf("the session doesn't come to be %s", want)
+		}
+	}
+}

@@ -1,0 +1,122 @@
+package session
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+var base = time.Now()
+
+// fill gives every field that v reaches a value of its own.
+func fill(v reflect.Value, n *int) {
+	*n++
+	if v.CanAddr() && !v.CanSet() { // unexported
+		v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem()
+	}
+	switch at := v.Addr().Interface().(type) {
+	case *time.Time:
+		*at = base.Add(time.Duration(*n) * time.Minute)
+		return
+	case *schemas.Transition:
+		return // it may hold a record again; and it isn't kept
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(v.Field(i), n)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(v.Elem(), n)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		fill(v.Index(0), n)
+	case reflect.String:
+		v.SetString(fmt.Sprint("text", *n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int64, reflect.Int32, reflect.Int16, reflect.Int8:
+		v.SetInt(int64(*n % 100))
+	case reflect.Uint64, reflect.Uint32, reflect.Uint16, reflect.Uint8:
+		v.SetUint(uint64(*n % 100))
+	case reflect.Float64:
+		v.SetFloat(float64(*n))
+	default:
+		panic("a View has a field of a kind that this test doesn't know: " + v.Type().String())
+	}
+}
+
+// kept is the part of a record that Packed says it keeps.
+func kept(r schemas.SessionRecord) schemas.SessionRecord {
+	return schemas.SessionRecord{
+		UID: r.UID, Tenant: r.Tenant, Session: r.Session, State: r.State, Since: r.Since, Created: r.Created, Born: r.Born, Class: r.Class,
+		Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle, OnBreaker: r.OnBreaker, Op: r.Op, Boot: r.Boot, Failure: r.Failure, Seq: r.Seq,
+	}
+}
+
+// A view comes back as it was packed, with every field that a view has.
+func TestPack(t *testing.T) {
+	for name, v := range map[string]View{"all": {}, "nothing": {}, "a lease": {leases: []Lease{{Mark: Mark{Seq: 3, At: base.Add(1), What: "hold.x"}, Until: base.Add(2)}}}} {
+		if name == "all" {
+			n := 0
+			fill(reflect.ValueOf(&v).Elem(), &n)
+		}
+		v.Record = kept(v.Record)
+		var p Packed
+		p.Pack(&v, base)
+		for range 2 {
+			got := p.Unpack(v.Record.Name(), base, v.HeardSince)
+			if !reflect.DeepEqual(got, v) {
+				t.Errorf("%s: packed and unpacked\n     %+v\nwant %+v", name, got, v)
+			}
+			p.PackHeard(&got, base)
+		}
+	}
+}
+
+// What is heard, seen and decided is the same, whether a view was packed in between or
+// not.
+func TestPackedDecidesAlike(t *testing.T) {
+	policy, _ := PolicyFor("web", nil)
+	name := schemas.Name{Tenant: "acme", Session: "s"}
+	plain := View{HeardSince: base}
+	var p Packed
+	both := func(do func(v *View)) {
+		do(&plain)
+		v := p.Unpack(name, base, base)
+		do(&v)
+		p.Pack(&v, base)
+	}
+	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "s", State: schemas.Running, Class: "web", Host: "h"}
+	both(func(v *View) { v.See(r, base.Add(time.Second)) })
+	kinds := []schemas.Kind{schemas.KindInput, schemas.KindBusy, schemas.KindPresence, schemas.KindOutput}
+	for i := range 60 {
+		at := base.Add(time.Duration(i) * 37 * time.Second)
+		m := Message{Source: schemas.Source{Name: name, Kind: kinds[i%len(kinds)]}, Seq: uint64(i + 1), At: at}
+		if m.Source.Kind.Lease() {
+			m.Source.Key, m.Activity.TTL = fmt.Sprint("k", i%3), schemas.Duration(time.Duration(i)*time.Second)
+		}
+		both(func(v *View) { v.Hear(m, policy) })
+		for _, after := range []time.Duration{0, time.Minute, time.Hour} {
+			v := p.Unpack(name, base, base)
+			one := plain
+			one.leases = append([]Lease(nil), plain.leases...)
+			v.leases = append([]Lease(nil), v.leases...)
+			if got, want := Decide(&v, policy, at.Add(after)), Decide(&one, policy, at.Add(after)); !reflect.DeepEqual(got, want) {
+				t.Fatalf("after message %d, decided on what was packed: %+v\nwant %+v", i, got, want)
+			}
+		}
+	}
+}
+
+// A million sessions are remembered: each has to be small.
+func TestPackedIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(Packed{}); size > 160 {
+		t.Errorf("each session takes %d bytes and what it points to", size)
+	}
+}

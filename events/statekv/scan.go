@@ -1,0 +1,125 @@
+package statekv
+
+import (
+	"bytes"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// scan goes through compact JSON. It knows what encoding/json writes, and no more:
+// what it doesn't understand it says so of, and never guesses.
+type scan struct {
+	data []byte
+	at   int
+}
+
+// take steps over one byte, if it is the next.
+func (s *scan) take(c byte) bool {
+	if s.at >= len(s.data) || s.data[s.at] != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+// text reads a string that holds no escapes.
+func (s *scan) text() (inner []byte, ok bool) {
+	if !s.take('"') {
+		return nil, false
+	}
+	end := bytes.IndexByte(s.data[s.at:], '"')
+	if end < 0 {
+		return nil, false
+	}
+	inner = s.data[s.at : s.at+end]
+	s.at += end + 1
+	return inner, bytes.IndexByte(inner, '\\') < 0
+}
+
+// value steps over one value of any kind.
+func (s *scan) value() (raw []byte, ok bool) {
+	begin := s.at
+	for depth := 0; s.at < len(s.data); s.at++ {
+		switch s.data[s.at] {
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth == 0 {
+				return s.data[begin:s.at], s.at > begin
+			}
+			if depth--; depth == 0 {
+				s.at++
+				return s.data[begin:s.at], true
+			}
+		case '"':
+			if !s.string() {
+				return nil, false
+			}
+			if depth == 0 {
+				return s.data[begin:s.at], true
+			}
+			s.at--
+		case ',':
+			if depth == 0 {
+				return s.data[begin:s.at], s.at > begin
+			}
+		}
+	}
+	return nil, false
+}
+
+// string steps over a string, whatever it holds.
+func (s *scan) string() bool {
+	for s.at++; ; s.at++ {
+		end := bytes.IndexByte(s.data[s.at:], '"')
+		if end < 0 {
+			return false
+		}
+		s.at += end
+		back := 0
+		for s.data[s.at-1-back] == '\\' {
+			back++
+		}
+		if back%2 == 0 {
+			s.at++
+			return true
+		}
+	}
+}
+
+func text(raw []byte, to *string) bool {
+	if len(raw) < 2 || raw[0] != '"' {
+		return false
+	}
+	inner := raw[1 : len(raw)-1]
+	if bytes.IndexByte(inner, '\\') >= 0 {
+		return false
+	}
+	*to = string(inner)
+	return true
+}
+
+func number(raw []byte, to *uint64) bool {
+	var n uint64
+	for _, c := range raw {
+		if c < '0' || c > '9' || n > 1<<59 {
+			return false
+		}
+		n = n*10 + uint64(c-'0')
+	}
+	*to = n
+	return len(raw) > 0
+}
+
+// state reads a state, without making a string of its own for each session.
+func state(raw []byte, to *schemas.State) bool {
+	switch string(raw) {
+	case `"running"`:
+		*to = schemas.Running
+	case `"suspended"`:
+		*to = schemas.Suspended
+	default:
+		return text(raw, (*string)(to))
+	}
+	return true
+}

@@ -1,0 +1,321 @@
+package schemas
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Policy is what sessions are held to. What it leaves out is as the layer below says:
+// that of a session lies above the rule that it was run with (--idle), above that of
+// its class, above that of all, above what is built in.
+type Policy struct {
+	// Grace is how long nothing that counts has to happen before a suspend.
+	Grace *Duration `json:"grace,omitempty"`
+	// Never is true for sessions that aren't suspended for idleness.
+	Never *bool `json:"never,omitempty"`
+	// Counts are the kinds that count against idling, Wakes those that resume a
+	// suspended session; each is the whole list.
+	Counts []Kind `json:"counts,omitzero"`
+	Wakes  []Kind `json:"wakes,omitzero"`
+	// Ignore are the leases that don't count though their kind does: "busy.cpu".
+	Ignore []string `json:"ignore,omitzero"`
+	// Awake is how long a session runs at least after a resume.
+	Awake *Duration `json:"awake,omitempty"`
+	// Warn is how long before a suspend for idleness a "warning" event is published.
+	Warn *Duration `json:"warn,omitempty"`
+	// Ask has whoever listens asked before a suspend for idleness.
+	Ask *Ask `json:"ask,omitempty"`
+	// Quiet are hours in which nothing is suspended for idleness or age.
+	Quiet []Hours `json:"quiet,omitzero"`
+	// Life is how long a session runs in one go; then it is suspended as if it were
+	// idle, used or not, but for leases. 0 is no limit.
+	Life *Duration `json:"life,omitempty"`
+	// Breaker is how many failed suspends in a row stop further ones, Backoff the least
+	// time between a failed one and the next.
+	Breaker *int      `json:"breaker,omitempty"`
+	Backoff *Duration `json:"backoff,omitempty"`
+	// OnBreaker is what becomes of a session whose breaker opened, where it was not
+	// said when it was run: keep or stop.
+	OnBreaker string `json:"on_suspend_failure,omitempty"`
+	// Score is what makes a session matter where there is no room for all.
+	Score *Score `json:"score,omitempty"`
+	// Keep is which snapshots are kept, in place of what the janitor was started with.
+	Keep *Keep `json:"keep,omitempty"`
+	// Checkpoints are the triggers that make a checkpoint.
+	Checkpoints Triggers `json:"checkpoints,omitzero"`
+	// Watermarks are how full a host may get; they are the same for all.
+	Watermarks *Watermarks `json:"watermarks,omitempty"`
+}
+
+// Ask is an event, "question", that is published For before a suspend for idleness. An answer
+// is a hold named "defer": it puts the suspend off, by Defer at most, and all answers
+// together by Times as much from when it was due.
+type Ask struct {
+	For   Duration `json:"for"`
+	Defer Duration `json:"defer"`
+	Times int      `json:"times"`
+}
+
+// AnswerKey is the key of the hold that answers a question.
+const AnswerKey = "defer"
+
+// Hours are hours of some days of the week, every week.
+type Hours struct {
+	Days []string `json:"days,omitempty"` // "mon" to "sun", on which they begin; all if none
+	From string   `json:"from"`           // "08:00"
+	To   string   `json:"to"`             // "18:00"; up to "24:00", or of the next day if it isn't after From
+	Zone string   `json:"zone,omitempty"` // "Europe/Berlin"; UTC if empty
+}
+
+// Score is the weights of which a session's score is made; what is left out is built in.
+type Score struct {
+	Base     *float64 `json:"base,omitempty"`           // of every session
+	IdleHour *float64 `json:"idle_hour,omitempty"`      // less for every hour that it is idle
+	Command  *float64 `json:"command,omitempty"`        // more for every command that it was given
+	Commands *int     `json:"commands_count,omitempty"` // of which so many count, 255 at most
+	ByPerson *float64 `json:"by_person,omitempty"`      // more if a person made it
+}
+
+// Keep is which snapshots of a session are kept. What a session goes on from stays,
+// whatever it says, until Expire.
+type Keep struct {
+	Age    *Duration `json:"age,omitempty"`    // older ones go; 0 is no limit
+	Count  *int      `json:"count,omitempty"`  // more than so many go; 0 is no limit
+	Expire *Duration `json:"expire,omitempty"` // a session that has been suspended for so long is removed; 0 is never
+}
+
+// Watermarks are how full a host may be before the sessions that matter least are
+// suspended though their grace isn't over, each between 0 and 1; 0 is no limit.
+type Watermarks struct {
+	Sessions *float64 `json:"sessions,omitempty"` // of those that it has room for
+	Memory   *float64 `json:"memory,omitempty"`   // in use
+	Pressure *float64 `json:"pressure,omitempty"` // time for which some task waited for memory (PSI)
+}
+
+// PolicyDocument is the policy of one scope as it is stored.
+type PolicyDocument struct {
+	Scope   PolicyScope  `json:"scope"`
+	UID     UID          `json:"uid,omitempty"` // of the session: a later one of that name isn't meant
+	Version uint64       `json:"version"`       // 1 for the first
+	Policy  Policy       `json:"policy"`
+	Change  PolicyChange `json:"change"`
+}
+
+// PolicyChange is what made a version of a policy.
+type PolicyChange struct {
+	ID     string    `json:"id"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// PolicyScope says who is held to a policy: "all", "class:web" or
+// "session:acme/web-42".
+type PolicyScope string
+
+// ScopeAll is everyone.
+const ScopeAll PolicyScope = "all"
+
+// ClassScope gives the scope of a class.
+func ClassScope(class string) PolicyScope { return PolicyScope("class:" + class) }
+
+// SessionScope gives the scope of one session.
+func SessionScope(n Name) PolicyScope { return PolicyScope("session:" + n.String()) }
+
+// Class gives the class that the scope is about, "" if it is about none.
+func (s PolicyScope) Class() string {
+	class, _ := strings.CutPrefix(string(s), "class:")
+	if class == string(s) {
+		return ""
+	}
+	return class
+}
+
+// Session gives the session that the scope is about; ok is false if it is about none.
+func (s PolicyScope) Session() (n Name, ok bool) {
+	text, ok := strings.CutPrefix(string(s), "session:")
+	if !ok {
+		return Name{}, false
+	}
+	n, err := ParseName(text)
+	return n, err == nil
+}
+
+// Key is the key of the scope's document.
+func (s PolicyScope) Key() string {
+	if n, ok := s.Session(); ok {
+		return "session." + n.Key()
+	}
+	return strings.ReplaceAll(string(s), ":", ".")
+}
+
+// ParsePolicyScope reads a scope as people write it: class:NAME, session:NAME, all, or
+// the name of a session alone.
+func ParsePolicyScope(text string, classes []string) (PolicyScope, error) {
+	class, isClass := strings.CutPrefix(text, "class:")
+	switch {
+	case text == string(ScopeAll):
+		return ScopeAll, nil
+	case isClass && slices.Contains(classes, class):
+		return ClassScope(class), nil
+	case isClass:
+		return "", fmt.Errorf("class %q: want one of %s", class, strings.Join(classes, ", "))
+	}
+	n, err := ParseName(strings.TrimPrefix(text, "session:"))
+	if err != nil {
+		return "", fmt.Errorf("policy of %q: want all, class:NAME or session:NAME: %w", text, err)
+	}
+	return SessionScope(n), nil
+}
+
+// Over gives the policy with another below it: what p leaves out is as below says.
+func (p Policy) Over(below Policy) Policy {
+	overlay(reflect.ValueOf(&below).Elem(), reflect.ValueOf(p))
+	return below
+}
+
+// overlay sets what is given in src; of the parts that are structs again, each field.
+func overlay(dst, src reflect.Value) {
+	for i := range src.NumField() {
+		from, to := src.Field(i), dst.Field(i)
+		switch {
+		case from.IsZero():
+		case from.Kind() == reflect.Pointer && from.Elem().Kind() == reflect.Struct && !to.IsNil():
+			part := reflect.New(to.Type().Elem())
+			part.Elem().Set(to.Elem())
+			overlay(part.Elem(), from.Elem())
+			to.Set(part)
+		default:
+			to.Set(from)
+		}
+	}
+}
+
+// Validate says what is wrong with the policy of a scope, all of it.
+func (p Policy) Validate(scope PolicyScope) error {
+	return errors.Join(
+		between("grace", p.Grace, 100*time.Millisecond, MaxLease), between("awake", p.Awake, 0, 24*time.Hour),
+		between("warn", p.Warn, 0, 24*time.Hour), atLeast("life", p.Life, time.Minute), between("backoff", p.Backoff, 0, 24*time.Hour),
+		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Score.validate(), p.Keep.validate(),
+		p.Checkpoints.Validate(), p.Watermarks.validate(scope),
+	)
+}
+
+func between(what string, d *Duration, least, most time.Duration) error {
+	if d != nil && (time.Duration(*d) < least || time.Duration(*d) > most) {
+		return fmt.Errorf("%s %s: want from %s to %s", what, time.Duration(*d), least, most)
+	}
+	return nil
+}
+
+// atLeast allows 0 for no limit.
+func atLeast(what string, d *Duration, least time.Duration) error {
+	if d == nil || *d == 0 || time.Duration(*d) >= least {
+		return nil
+	}
+	return fmt.Errorf("%s %s: want at least %s, or 0 for no limit", what, time.Duration(*d), least)
+}
+
+func (p Policy) validateKinds() error {
+	var errs []error
+	for _, k := range append(slices.Clone(p.Counts), p.Wakes...) {
+		if !k.Known() {
+			errs = append(errs, fmt.Errorf("kind %q: want one of %s", k, joined(Kinds())))
+		}
+	}
+	for _, k := range p.Wakes {
+		if k.Lease() || k == KindAgent {
+			errs = append(errs, fmt.Errorf("wakes %q: a lease says that something is in use, it wakes nothing", k))
+		}
+	}
+	if p.Counts != nil && !slices.Contains(p.Counts, KindHold) {
+		errs = append(errs, errors.New("counts: hold has to be among the kinds, it is how somebody keeps a session awake"))
+	}
+	for _, i := range p.Ignore {
+		kind, key, ok := strings.Cut(i, ".")
+		if !ok || key == "" || !validKey(key) || Kind(kind) != KindBusy && Kind(kind) != KindPresence {
+			errs = append(errs, fmt.Errorf("ignore %q: want busy.KEY or presence.KEY; whole kinds are left out of counts", i))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func joined(kinds []Kind) string {
+	words := make([]string, len(kinds))
+	for i, k := range kinds {
+		words[i] = string(k)
+	}
+	return strings.Join(words, ", ")
+}
+
+func (a *Ask) validate() error {
+	if a == nil || *a == (Ask{}) { // which is not to ask
+		return nil
+	}
+	return errors.Join(
+		between("ask for", &a.For, time.Second, time.Hour), between("ask defer", &a.Defer, time.Second, 24*time.Hour),
+		inRange("ask times", &a.Times, 0, 100),
+	)
+}
+
+func inRange[N cmp.Ordered](what string, n *N, least, most N) error {
+	if n != nil && !(*n >= least && *n <= most) {
+		return fmt.Errorf("%s %v: want from %v to %v", what, *n, least, most)
+	}
+	return nil
+}
+
+// maxQuiet is how many hours a policy may have.
+const maxQuiet = 32
+
+func (p Policy) validateQuiet() error {
+	if len(p.Quiet) > maxQuiet {
+		return fmt.Errorf("quiet: %d hours, want %d at most", len(p.Quiet), maxQuiet)
+	}
+	for _, h := range p.Quiet {
+		if _, err := h.Span(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Policy) validateFailure() error {
+	err := inRange("breaker", p.Breaker, 1, 100)
+	if p.OnBreaker != "" && p.OnBreaker != BreakerKeep && p.OnBreaker != BreakerStop {
+		err = errors.Join(err, fmt.Errorf("on_suspend_failure %q: want keep or stop", p.OnBreaker))
+	}
+	return err
+}
+
+func (s *Score) validate() error {
+	if s == nil {
+		return nil
+	}
+	return errors.Join(
+		inRange("score base", s.Base, 0, 1e6), inRange("score idle_hour", s.IdleHour, 0, 1e6), inRange("score command", s.Command, 0, 1e6),
+		inRange("score by_person", s.ByPerson, 0, 1e6), inRange("score commands_count", s.Commands, 0, 255),
+	)
+}
+
+func (k *Keep) validate() error {
+	if k == nil {
+		return nil
+	}
+	return errors.Join(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute))
+}
+
+func (w *Watermarks) validate(scope PolicyScope) error {
+	if w == nil {
+		return nil
+	}
+	if scope != ScopeAll {
+		return fmt.Errorf("watermarks are of hosts, not of %s: set them in the policy of all", scope)
+	}
+	return errors.Join(inRange("watermarks sessions", w.Sessions, 0, 1), inRange("watermarks memory", w.Memory, 0, 1), inRange("watermarks pressure", w.Pressure, 0, 1))
+}

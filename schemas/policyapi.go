@@ -1,0 +1,96 @@
+package schemas
+
+import "time"
+
+// PolicyRequest is what is asked about policies.
+type PolicyRequest struct {
+	// Scope is whose policy; of get everybody's if empty.
+	Scope string `json:"scope,omitempty"`
+	// Policy is of set the whole new document; of test and simulate what takes the
+	// document's place, only to see what it would do.
+	Policy *Policy `json:"policy,omitempty"`
+	// Version is of set what is replaced, 0 for none; the last, whichever it is, if absent.
+	Version *uint64 `json:"version,omitempty"`
+	// Since is of simulate how far it goes back.
+	Since Duration `json:"since,omitempty"`
+}
+
+// PolicyView is the policy of a scope as clients see it.
+type PolicyView struct {
+	Scope     PolicyScope   `json:"scope"`
+	Version   uint64        `json:"version"` // 0 if nothing is set
+	Policy    Policy        `json:"policy"`  // what is set
+	Effective Policy        `json:"effective"`
+	Change    *PolicyChange `json:"change,omitempty"`
+}
+
+// PolicyTest is what a policy would do to sessions now.
+type PolicyTest struct {
+	Scope    PolicyScope     `json:"scope"`
+	Sessions []PolicyVerdict `json:"sessions"` // those for which something would be otherwise come first
+	Tested   int             `json:"tested"`
+	Omitted  int             `json:"omitted,omitempty"` // that were tested and aren't in the list, since there are too many
+	Changed  int             `json:"changed"`           // for which something would be otherwise
+	Suspends int             `json:"suspends"`          // that would be suspended at once, and aren't now
+}
+
+// PolicyVerdict is what would be otherwise for one session.
+type PolicyVerdict struct {
+	Name    string    `json:"name"`
+	State   State     `json:"state"`
+	Changed bool      `json:"changed"`
+	Now     string    `json:"now"`         // what is decided, and why
+	At      time.Time `json:"at,omitzero"` // when something happens if nothing is heard; unknown if zero
+	Would   string    `json:"would"`       // and what would be
+	Then    time.Time `json:"then,omitzero"`
+}
+
+// PolicySimulation is what would have happened under another policy, beside what
+// happens by the same reckoning under the one that holds.
+type PolicySimulation struct {
+	Scope PolicyScope `json:"scope"`
+	From  time.Time   `json:"from"` // later than asked for if the diary doesn't go back further
+	To    time.Time   `json:"to"`
+	// Sessions are those that there were; Unknown those of them of which the diary
+	// knows nothing, so that they count as in use.
+	Sessions int `json:"sessions"`
+	Unknown  int `json:"unknown,omitempty"`
+	// Holes is for how long no scheduler wrote the diary: all count as in use then.
+	Holes Duration `json:"holes,omitempty"`
+	Now   Outcome  `json:"now"`
+	Would Outcome  `json:"would"`
+	Notes []string `json:"notes,omitempty"` // what it couldn't take into account
+}
+
+// Outcome is what came of a policy.
+type Outcome struct {
+	Suspends    int     `json:"suspends"`
+	Resumes     int     `json:"resumes"`
+	Wrong       int     `json:"wrong"`        // suspends that were resumed within two minutes
+	AsleepHours float64 `json:"asleep_hours"` // of all sessions together
+	SavedGiBh   float64 `json:"saved_gib_hours"`
+	Waits       float64 `json:"waits_seconds"` // for which somebody waited for a resume, at what one takes on average
+}
+
+// DiaryEvery is how often a diary has an entry at least while it is kept.
+const DiaryEvery = 5 * time.Minute
+
+// Diary is what was heard of many sessions in a short time, in little room: the
+// silences that ended. The activity itself is not kept.
+type Diary struct {
+	Writer   string    `json:"writer"` // the run of the scheduler that wrote it
+	Since    time.Time `json:"since"`  // what it could hear since, without a gap
+	At       time.Time `json:"at"`
+	Silences []Silence `json:"silences,omitempty"`
+}
+
+// Silence is a time in which nothing that counted was heard of a session, and no lease
+// lived.
+type Silence struct {
+	Name string `json:"n"`
+	UID  UID    `json:"u"`
+	From int64  `json:"f"` // milliseconds since 1970
+	To   int64  `json:"t"`
+	Used int64  `json:"l,omitempty"` // the last activity before it, if a lease ended later
+	What string `json:"w"`           // that ended it: the kind, with the key of a lease
+}

@@ -1,0 +1,52 @@
+package schemas
+
+import "time"
+
+// Amount is how much was used in some time.
+type Amount struct {
+	RunningSeconds    float64 `json:"running_seconds"`     // running or being suspended: it takes memory
+	SuspendedSeconds  float64 `json:"suspended_seconds"`   // it takes room in the store alone
+	OtherSeconds      float64 `json:"other_seconds"`       // being started or resumed, ended by itself, or failed
+	StoredByteSeconds float64 `json:"stored_byte_seconds"` // bytes of its images in the store, times the seconds that they were there
+	CapturedBytes     int64   `json:"captured_bytes"`      // by suspends and checkpoints
+	WrittenBytes      int64   `json:"written_bytes"`       // of these to the store: new, compressed and encrypted
+	Suspends          int64   `json:"suspends"`
+	Resumes           int64   `json:"resumes"` // those that took a suspend back in time included
+	Checkpoints       int64   `json:"checkpoints"`
+}
+
+// Usage is what one session used from a time to another.
+type Usage struct {
+	Name        string    `json:"name"` // tenant/id, or id for the default tenant
+	Tenant      Tenant    `json:"tenant"`
+	UID         UID       `json:"uid"`
+	From        time.Time `json:"from"` // the beginning of the session, if that is later than was asked for
+	To          time.Time `json:"to"`   // exclusive
+	State       State     `json:"state"`
+	StoredBytes int64     `json:"stored_bytes"` // at its end
+	Amount
+}
+
+// TenantUsage is what all sessions of a tenant used.
+type TenantUsage struct {
+	Tenant      Tenant `json:"tenant"`
+	Sessions    int    `json:"sessions"` // of which there was any in that time
+	StoredBytes int64  `json:"stored_bytes"`
+	Amount
+}
+
+// UsageRequest says whose usage is asked for, and of which time.
+type UsageRequest struct {
+	Since Duration  `json:"since,omitempty"` // until now; everything if neither this nor From is given
+	From  time.Time `json:"from,omitzero"`
+	To    time.Time `json:"to,omitzero"` // now if zero
+}
+
+// UsageReport is the answer.
+type UsageReport struct {
+	From     time.Time     `json:"from,omitzero"` // zero: the beginning of the log
+	To       time.Time     `json:"to"`
+	Tenants  []TenantUsage `json:"tenants"`
+	Sessions []Usage       `json:"sessions"`
+	Omitted  int           `json:"omitted,omitempty"` // sessions that are in the sums and not in the list, since there are too many
+}
