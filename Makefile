@@ -11,7 +11,7 @@ MODULES    := schemas events objectstore workers services e2e
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long robustness setup setup-test verify lint vuln bench compat clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint vuln bench bench-million compat clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -51,6 +51,11 @@ vuln: ## govulncheck, where its database can be reached
 bench: setup-test build ## suspend and resume by stage, beside what people use today
 	@e2e/setup/root.sh e2e/bench/install.sh
 	@e2e/setup/root.sh $(GO) run ./e2e/bench/cmd
+
+N ?= 1000000
+bench-million: ## deciding about a million sessions: rates, memory, restart, lateness (N=50000 is a quick look)
+	$(GO) build -o .build/million ./e2e/million/cmd
+	.build/million -n $(N) $(if $(filter 1000000,$(N)),-out e2e/million/RESULTS.md)
 
 compat: setup-test build ## suspend and resume real programs, and write the table
 	@e2e/setup/root.sh $(GO) run ./e2e/compat/cmd

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"maps"
 	"sync"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -15,6 +17,28 @@ type board struct {
 	mu      sync.Mutex
 	records map[schemas.Name]statekv.Versioned
 	waiting map[schemas.Name]map[*waiter]struct{}
+	census  Census
+}
+
+// Census is how many sessions there are.
+type Census struct {
+	States   map[schemas.State]int
+	Breakers int // that are open
+}
+
+// Census counts the sessions of the fleet, as far as this server has read.
+func (s *Server) Census() Census {
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	return Census{maps.Clone(s.board.census.States), s.board.census.Breakers}
+}
+
+// count adds n for a record.
+func (c *Census) count(r schemas.SessionRecord, n int) {
+	c.States[r.State] += n
+	if r.Failure != nil && r.Failure.Open && r.State != schemas.Deleted {
+		c.Breakers += n
+	}
 }
 
 // waiter takes every revision of one record, in order.
@@ -23,12 +47,19 @@ type waiter struct {
 }
 
 func newBoard() *board {
-	return &board{records: map[schemas.Name]statekv.Versioned{}, waiting: map[schemas.Name]map[*waiter]struct{}{}}
+	return &board{
+		records: map[schemas.Name]statekv.Versioned{}, waiting: map[schemas.Name]map[*waiter]struct{}{},
+		census: Census{States: map[schemas.State]int{}},
+	}
 }
 
 func (b *board) put(v statekv.Versioned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if old, there := b.records[v.Name()]; there {
+		b.census.count(old.SessionRecord, -1)
+	}
+	b.census.count(v.SessionRecord, 1)
 	b.records[v.Name()] = v
 	for w := range b.waiting[v.Name()] {
 		select {
@@ -43,6 +74,13 @@ func (b *board) put(v statekv.Versioned) {
 		}
 		w.ch <- v // put alone sends, and there is room now
 	}
+}
+
+func (b *board) get(n schemas.Name) (statekv.Versioned, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	v, ok := b.records[n]
+	return v, ok
 }
 
 func (b *board) all() []statekv.Versioned {
@@ -81,6 +119,31 @@ const (
 	pending outcome = iota
 	done
 )
+
+// lookAgain is how often a revision is judged again that nothing has followed: its host
+// may be gone by then.
+const lookAgain = 500 * time.Millisecond
+
+// awaitFrom is await for who has a revision already, and whose judge looks at more than
+// that.
+func awaitFrom(ctx context.Context, v statekv.Versioned, ch <-chan statekv.Versioned, judge func(statekv.Versioned) (outcome, error)) (statekv.Versioned, error) {
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case next := <-ch:
+			if next.Version > v.Version {
+				v = next
+			}
+		case <-tick.C:
+		case <-ctx.Done():
+			return statekv.Versioned{}, ctx.Err()
+		}
+		if o, err := judge(v); o == done || err != nil {
+			return v, err
+		}
+	}
+}
 
 // await takes revisions until judge says that one is the outcome, or an error.
 func await(ctx context.Context, ch <-chan statekv.Versioned, judge func(statekv.Versioned) (outcome, error)) (statekv.Versioned, error) {

@@ -137,9 +137,6 @@ func (s *Server) rollback(ctx context.Context, req schemas.Request) (any, error)
 			return nil, err
 		}
 	}
-	if v.State == schemas.Exited {
-		return nil, refused("session %s ended by itself; `diapause resume --clean %s` starts it anew", n, n)
-	}
 	ch, stop := s.board.follow(n)
 	defer stop()
 	v, err = s.askResume(ctx, v, req, target.Head, "rollback", ch)

@@ -121,44 +121,6 @@ func (s *Server) forgetUnborn(ctx context.Context, n schemas.Name, req schemas.R
 	return err
 }
 
-// create makes a session's record under a free name and waits until it runs.
-// check, if given, has a last look once the record is made.
-func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
-	prev, err := s.Records.Get(ctx, n)
-	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
-		return nil, err
-	}
-	if err == nil && prev.State != schemas.Deleted {
-		return nil, refused("session %s exists and is %s; `diapause rm %s` removes it", n, prev.State, n)
-	}
-	if prev.Op != nil {
-		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
-	}
-	host, driver, err := s.place(ctx, fresh.Driver, req)
-	if err != nil {
-		return nil, err
-	}
-	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, driver
-	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
-	t.Set.New, t.Set.Host = &fresh, host
-	ch, stop := s.board.follow(n)
-	defer stop()
-	v, err := s.ask(ctx, prev, req, t)
-	if errors.Is(err, statekv.ErrConflict) {
-		return nil, refused("session %s was made by someone else just now", n)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if check != nil {
-		if err := check(v); err != nil {
-			return nil, err
-		}
-	}
-	v, err = await(ctx, ch, s.untilRunning(v))
-	return schemas.ViewOf(v.SessionRecord), err
-}
-
 // untilRunning waits for a session to run, or for the op that should have
 // brought it there to fail.
 func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
@@ -228,7 +190,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 			return v, nil
 		case v.State == schemas.Suspending, v.State == schemas.Suspended:
 			joined := v
-			v, err = await(ctx, ch, s.untilSuspended(joined))
+			v, err = awaitFrom(ctx, joined, ch, s.untilSuspended(joined))
 			if v.State == schemas.Running && joined.Op != nil && joined.Op.Idle {
 				continue // that was given up for activity, which is nothing against being asked for it
 			}
@@ -246,7 +208,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 			if err != nil {
 				return v, err
 			}
-			return await(ctx, ch, s.untilSuspended(v))
+			return awaitFrom(ctx, v, ch, s.untilSuspended(v))
 		case v.State == schemas.Exited, v.State == schemas.Failed:
 			return v, refused("session %s is %s: there is nothing to suspend", n, v.State)
 		}
@@ -266,7 +228,7 @@ func when(ok bool) outcome {
 
 func (s *Server) untilSuspended(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
 	return func(v statekv.Versioned) (outcome, error) {
-		if v.Version <= asked.Version {
+		if v.Version < asked.Version {
 			return pending, nil
 		}
 		switch v.State {
@@ -330,6 +292,9 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		case v.State == schemas.Suspended && v.Op != nil && !s.lost(v): // activity may still revive it, a resume takes longer
 		case v.State == schemas.Starting, v.State == schemas.Resuming:
 			got, err := await(ctx, ch, s.untilRunning(v))
+			if v.Op != nil && v.Op.Source != nil {
+				got, err = s.elsewhere(ctx, got, req, *v.Op.Source, v.Op.Boot, ch, err)
+			}
 			return schemas.ViewOf(got.SessionRecord), err
 		case slices.Contains(from, v.State):
 			if v.Head == nil {
@@ -349,7 +314,10 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		default:
 			return nil, refused("session %s is %s: %s; `diapause resume %s` tries its last snapshot again", n, v.State, reasonOf(v), n)
 		}
-		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
+		lost := s.lost(v)
+		if _, err := awaitFrom(ctx, v, ch, func(w statekv.Versioned) (outcome, error) {
+			return when(w.Version > v.Version || s.lost(w) != lost), nil
+		}); err != nil {
 			return nil, err
 		}
 	}
@@ -475,7 +443,7 @@ func (s *Server) end(ctx context.Context, req schemas.Request, kind string, t sc
 			return nil, err
 		}
 		op.Shred = req.Shred
-		v, err = s.ask(ctx, v, req, schemas.Transition{Type: t, Reason: reason, Set: schemas.Set{Op: op}})
+		v, err = s.ask(ctx, v, req, schemas.Transition{Type: t, Reason: reason, Set: schemas.Set{Op: op, Host: s.remover(ctx, v, t)}})
 		if errors.Is(err, statekv.ErrConflict) {
 			continue
 		}

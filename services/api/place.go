@@ -18,9 +18,16 @@ type Fleet interface {
 	Gone(h schemas.HostID) (since time.Time, gone bool)
 }
 
-// place chooses the host of a new session, and its driver if none is asked for.
-func (s *Server) place(ctx context.Context, driver string, req schemas.Request) (schemas.HostID, string, error) {
-	w := fleet.Want{Need: schemas.Fingerprint{Driver: driver}, Prefer: s.Host}
+// place chooses the host of a new session, and its driver if none is asked for. One that
+// begins from a snapshot needs a host that can take that.
+func (s *Server) place(ctx context.Context, driver string, n schemas.Name, from *schemas.Head, req schemas.Request, tried []schemas.HostID) (schemas.HostID, string, error) {
+	w := fleet.Want{Need: schemas.Fingerprint{Driver: driver}, Prefer: s.Host, Not: tried}
+	if from != nil {
+		var err error
+		if w.Need, err = s.needOf(ctx, n, *from); err != nil {
+			return "", "", err
+		}
+	}
 	if req.Run != nil {
 		w.Only = req.Run.Host
 	}
@@ -41,17 +48,40 @@ func (s *Server) home(ctx context.Context, v statekv.Versioned, from *schemas.He
 	}
 	need := schemas.Fingerprint{Driver: v.Driver}
 	if from != nil {
-		h, err := image.Inspect(ctx, s.Images, *from, image.ReadOptions{Trusted: s.Trusted, Expect: image.Expect{Tenant: v.Tenant}})
-		if err != nil {
-			return "", failed("look at the snapshot of session %s: %v", v.Name(), err)
+		var err error
+		if need, err = s.needOf(ctx, v.Name(), *from); err != nil {
+			return "", err
 		}
-		need = h.Fingerprint
 	}
 	host, _, err := s.Fleet.Place(ctx, fleet.Want{Need: need, Not: tried})
 	if err != nil && gone {
 		return "", failed("host %s of session %s is gone since %s: %v", v.Host, v.Name(), since.Format(time.RFC3339), err)
 	}
 	return host, err
+}
+
+// needOf gives what a host needs to go on from a snapshot.
+func (s *Server) needOf(ctx context.Context, n schemas.Name, from schemas.Head) (schemas.Fingerprint, error) {
+	h, err := image.Inspect(ctx, s.Images, from, image.ReadOptions{Trusted: s.Trusted, Expect: image.Expect{Tenant: n.Tenant}})
+	if err != nil {
+		return schemas.Fingerprint{}, failed("look at the snapshot of session %s: %v", n, err)
+	}
+	return h.Fingerprint, nil
+}
+
+// remover gives the host that removes a session in the place of its own, if that is gone
+// and nothing of the session ran there: what it left is in the store. Its own host
+// removes what it kept when it is back. "" is its own.
+func (s *Server) remover(ctx context.Context, v statekv.Versioned, t schemas.TransitionType) schemas.HostID {
+	quiet := v.State == schemas.Suspended || v.State == schemas.Exited || v.State == schemas.Failed
+	if t != schemas.TRemove || !quiet || !s.lost(v) {
+		return ""
+	}
+	host, _, err := s.Fleet.Place(ctx, fleet.Want{Need: schemas.Fingerprint{Driver: v.Driver}, Prefer: s.Host})
+	if err != nil {
+		return "" // it waits for its own
+	}
+	return host
 }
 
 // stranded says of a session that should run that its host is gone; nil if it isn't, or
@@ -77,38 +107,55 @@ func (s *Server) lost(v statekv.Versioned) bool {
 // askResume has a session go on from a snapshot, on one host after the other as long as
 // there is another one, and waits until it runs. The error is that of the first.
 func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned) (statekv.Versioned, error) {
-	var tried []schemas.HostID
-	var first error
-	for {
-		host, err := s.home(ctx, v, &from, tried)
-		if err != nil {
-			return v, firstOf(first, err)
-		}
-		op, err := s.newOp(ctx, schemas.OpResume)
-		if err != nil {
-			return v, firstOf(first, err)
-		}
-		op.Source, op.Boot = &from, boot
-		t := schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op, Host: host}}
-		if first != nil {
-			t.Reason = fmt.Sprintf("host %s couldn't resume it; trying host %s", v.Host, host)
-		}
-		asked, err := s.ask(ctx, v, req, t)
-		if err != nil {
-			return v, firstOf(first, err)
-		}
-		got, err := await(ctx, ch, s.untilRunning(asked))
-		var refusal *schemas.APIError
-		if again := errors.As(err, &refusal) && got.State == schemas.Suspended && got.Failure != nil && got.Failure.Op == schemas.OpResume; !again {
-			return got, err
-		}
-		v, tried, first = got, append(tried, got.Host), firstOf(first, err)
-	}
+	got, err := s.resumeOnce(ctx, v, req, from, boot, ch, nil)
+	return s.elsewhere(ctx, got, req, from, boot, ch, err)
 }
 
-func firstOf(first, err error) error {
-	if first != nil {
-		return first
+// elsewhere has the hosts that are left try what one couldn't, as err says; any other
+// outcome it gives back as it is. Whoever watches the hosts does so too, for sessions
+// that nobody waits for: either may be the quicker.
+func (s *Server) elsewhere(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned, err error) (statekv.Versioned, error) {
+	first := err
+	for couldNot(v, err) {
+		var got statekv.Versioned
+		got, err = s.resumeOnce(ctx, v, req, from, boot, ch, v.Failure.Tried)
+		if errors.Is(err, statekv.ErrConflict) {
+			got, err = await(ctx, ch, s.untilRunning(v))
+		}
+		if err == nil {
+			return got, nil
+		}
+		if !couldNot(got, err) {
+			return v, first
+		}
+		v = got
 	}
-	return err
+	return v, err
+}
+
+// couldNot reports whether a host failed to resume a session.
+func couldNot(v statekv.Versioned, err error) bool {
+	var refusal *schemas.APIError
+	return errors.As(err, &refusal) && v.State == schemas.Suspended && v.Failure != nil && v.Failure.Op == schemas.OpResume
+}
+
+func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned, tried []schemas.HostID) (statekv.Versioned, error) {
+	host, err := s.home(ctx, v, &from, tried)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
+	op, err := s.newOp(ctx, schemas.OpResume)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
+	op.Source, op.Boot, op.Tried = &from, boot, tried
+	t := schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op, Host: host}}
+	if len(tried) > 0 {
+		t.Reason = fmt.Sprintf("host %s couldn't resume it; trying host %s", v.Host, host)
+	}
+	asked, err := s.ask(ctx, v, req, t)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
+	return await(ctx, ch, s.untilRunning(asked))
 }

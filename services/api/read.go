@@ -116,6 +116,10 @@ func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) 
 	if !ok {
 		return nil, failed("the scheduler doesn't know session %s yet; try again in a moment", n)
 	}
+	e.Policies = s.policiesOf(v.SessionRecord)
+	if e.Decided, err = s.decided(ctx, v); err != nil {
+		return nil, err
+	}
 	if since, gone := s.Fleet.Gone(v.Host); gone && v.State != schemas.Suspended && v.State != schemas.Exited {
 		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -44,6 +45,8 @@ type Options struct {
 	Images    objectstore.Store
 	Fleet     Fleet // where sessions are placed; any host that announced itself if nil
 	Scheduler Explainer
+	// Policies, if given, are shown and changed by the verbs of policies.
+	Policies *policykv.Cache
 	// Recipients are whom the spec of a new session is sealed for: the hosts.
 	Recipients []age.Recipient
 	// Trusted gives the keys that images of a tenant may be signed with.
@@ -91,9 +94,12 @@ func (s *Server) verbs() map[string]handler {
 		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback,
 		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
 		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
+		"usage": s.usage,
+		"stats": s.stats,
 	}
 	maps.Copy(all, s.keyVerbs())
 	maps.Copy(all, s.storeVerbs())
+	maps.Copy(all, s.policyVerbs())
 	return all
 }
 
@@ -113,6 +119,14 @@ func (s *Server) Serve(ctx context.Context) error {
 		}
 		return s.answer(ctx)
 	})
+	if s.Policies != nil {
+		g.Go(func() error {
+			t := time.NewTicker(policySweep)
+			defer t.Stop()
+			s.sweepPolicies(ctx, t.C)
+			return nil
+		})
+	}
 	return g.Wait()
 }
 

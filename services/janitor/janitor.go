@@ -27,6 +27,10 @@ type Options struct {
 	// if it still is as v says.
 	Expire func(ctx context.Context, v statekv.Versioned, reason string) error
 	Policy Policy
+	// Keep, if given, says what is kept of one session in place of Policy.
+	Keep func(schemas.SessionRecord) schemas.Keep
+	// Done, if given, is told what each run came to.
+	Done func(schemas.StorePrune, error)
 	// Every is how often the house is kept, Wait how long unused objects stay
 	// before they are marked, and again before they are deleted. An hour and a day if
 	// zero.
@@ -80,6 +84,14 @@ func (j *Janitor) Serve(ctx context.Context) error {
 func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, error) {
 	j.one.Lock()
 	defer j.one.Unlock()
+	out, err := j.prune(ctx, dryRun)
+	if j.Done != nil {
+		j.Done(out, err)
+	}
+	return out, err
+}
+
+func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, error) {
 	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Problems: []string{}}
 	records, err := j.Records.All(ctx)
 	if err != nil {
@@ -90,10 +102,12 @@ func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 	if err != nil {
 		return out, err
 	}
+	deleted := map[string]bool{} // by lineage: a snapshot of it
 	for _, d := range Plan(all, j.Policy, time.Now()) {
 		if err := j.delete(ctx, d, &out); err != nil {
 			return out, err
 		}
+		deleted[d.Lineage] = true
 	}
 	for _, p := range lineages {
 		c, err := image.Collect(ctx, j.Images, p.Tenant, p.Lineage, image.CollectOptions{Trusted: j.Known, Wait: j.Wait, DryRun: dryRun})
@@ -102,20 +116,39 @@ func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 		}
 		if err != nil {
 			out.Problems = append(out.Problems, err.Error())
+		} else if !dryRun && (len(c.Deleted) > 0 || deleted[p.Lineage]) {
+			j.measured(ctx, records, p, c.Left)
 		}
 		out.Marked, out.Deleted, out.DeletedBytes = out.Marked+len(c.Marked), out.Deleted+len(c.Deleted), out.DeletedBytes+c.Bytes
 	}
 	return out, nil
 }
 
+// measured says what is left of a session's images after something of them was deleted:
+// the log alone knows only what was written.
+func (j *Janitor) measured(ctx context.Context, records []statekv.Versioned, p image.Place, left int64) {
+	for _, v := range records {
+		if v.Tenant != p.Tenant || v.Lineage != p.Lineage {
+			continue
+		}
+		e := schemas.Event{Type: "stored", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Bytes: left,
+			Text: fmt.Sprintf("its images take %d bytes, after some were deleted", left), Actor: j.Actor, At: time.Now().UTC()}
+		if err := j.Publish.Event(ctx, e); err != nil {
+			j.Log.Warn("event not published", "err", err)
+		}
+		return
+	}
+}
+
 // expire removes the sessions that have been suspended for too long.
 func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, out *schemas.StorePrune) {
 	for _, v := range records {
-		if j.Policy.Expire <= 0 || v.State != schemas.Suspended || v.Op != nil || time.Since(v.Since) < j.Policy.Expire {
+		after := j.expireAfter(v.SessionRecord)
+		if after <= 0 || v.State != schemas.Suspended || v.Op != nil || time.Since(v.Since) < after {
 			continue
 		}
 		if !out.DryRun {
-			err := j.Expire(ctx, v, fmt.Sprintf("expired: suspended for longer than %s", j.Policy.Expire))
+			err := j.Expire(ctx, v, fmt.Sprintf("expired: suspended for longer than %s", after))
 			if err != nil {
 				out.Problems = append(out.Problems, fmt.Sprintf("remove expired session %s: %v", v.Name(), err))
 				continue
@@ -123,6 +156,21 @@ func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, out *
 		}
 		out.Expired = append(out.Expired, v.Name().String())
 	}
+}
+
+// keep is what a session's own policy says.
+func (j *Janitor) keep(r schemas.SessionRecord) schemas.Keep {
+	if j.Keep == nil {
+		return schemas.Keep{}
+	}
+	return j.Keep(r)
+}
+
+func (j *Janitor) expireAfter(r schemas.SessionRecord) time.Duration {
+	if k := j.keep(r); k.Expire != nil {
+		return time.Duration(*k.Expire)
+	}
+	return j.Policy.Expire
 }
 
 // snapshots lists those of all sessions that there are. A session whose snapshots
@@ -143,7 +191,7 @@ func (j *Janitor) snapshots(ctx context.Context, records []statekv.Versioned, ou
 				continue
 			}
 			all = append(all, Snapshot{
-				Session: v.Name(), UID: v.UID, Class: v.Class, Lineage: v.Lineage, Head: l.Head,
+				Session: v.Name(), UID: v.UID, Class: v.Class, Keep: j.keep(v.SessionRecord), Lineage: v.Lineage, Head: l.Head,
 				At: l.Header.Time, Bytes: l.Header.StoredBytes, Needed: needed(records, l.Head),
 			})
 		}

@@ -14,6 +14,7 @@ type Snapshot struct {
 	Session schemas.Name
 	UID     schemas.UID
 	Class   string
+	Keep    schemas.Keep // in place of the policy's age and count
 	Lineage string
 	Head    schemas.Head
 	At      time.Time
@@ -34,11 +35,7 @@ func Plan(all []Snapshot, p Policy, now time.Time) []Deletion {
 	r := retention{gone: map[schemas.Head]bool{}}
 	oldest := slices.SortedFunc(slices.Values(all), byAge)
 	for _, s := range oldest {
-		age, ok := p.ClassAge[s.Class]
-		if !ok {
-			age = p.Age
-		}
-		if age > 0 && now.Sub(s.At) > age {
+		if age := p.ageOf(s); age > 0 && now.Sub(s.At) > age {
 			r.delete(s, fmt.Sprintf("older than %s", age))
 		}
 	}
@@ -50,6 +47,25 @@ func Plan(all []Snapshot, p Policy, now time.Time) []Deletion {
 	}
 	r.bytes(order, p.Bytes)
 	return r.deletions
+}
+
+// ageOf is how old a snapshot may become; 0 is no limit.
+func (p Policy) ageOf(s Snapshot) time.Duration {
+	if s.Keep.Age != nil {
+		return time.Duration(*s.Keep.Age)
+	}
+	if age, ok := p.ClassAge[s.Class]; ok {
+		return age
+	}
+	return p.Age
+}
+
+// countOf is how many a snapshot's session may have; 0 is no limit.
+func (p Policy) countOf(s Snapshot) int {
+	if s.Keep.Count != nil {
+		return *s.Keep.Count
+	}
+	return p.Count
 }
 
 func byAge(a, b Snapshot) int {
@@ -81,7 +97,8 @@ func (r *retention) count(oldest []Snapshot, p Policy) {
 		}
 	}
 	for _, s := range oldest {
-		if n := of[s.Session]; p.Count > 0 && n > p.Count && r.delete(s, fmt.Sprintf("more than %d of the session", p.Count)) {
+		most := p.countOf(s)
+		if most > 0 && of[s.Session] > most && r.delete(s, fmt.Sprintf("more than %d of the session", most)) {
 			of[s.Session]--
 			left--
 		}

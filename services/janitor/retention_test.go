@@ -157,3 +157,21 @@ func TestSubset(t *testing.T) {
 		}
 	}
 }
+
+// What a session's own policy says goes before what holds for all.
+func TestPlanByOwnPolicy(t *testing.T) {
+	keeping := func(s Snapshot, age time.Duration, count int) Snapshot {
+		d := schemas.Duration(age)
+		s.Keep = schemas.Keep{Age: &d, Count: &count}
+		return s
+	}
+	all := []Snapshot{
+		keeping(snapshot("a", 90*time.Hour, 1, false), 0, 0), keeping(snapshot("a", 80*time.Hour, 1, false), 0, 0),
+		keeping(snapshot("b", 3*time.Hour, 1, false), 2*time.Hour, 1), keeping(snapshot("b", 90*time.Minute, 1, false), 2*time.Hour, 1), keeping(snapshot("b", time.Hour, 1, false), 2*time.Hour, 1),
+		snapshot("c", 50*time.Hour, 1, false),
+	}
+	want := []string{"c 50h0m0s: older than 48h0m0s", "b 3h0m0s: older than 2h0m0s", "b 1h30m0s: more than 1 of the session"}
+	if got := gone(Plan(all, Policy{Age: 48 * time.Hour, Count: 1}, now)); !reflect.DeepEqual(got, want) {
+		t.Errorf("deleted %q, want %q", got, want)
+	}
+}

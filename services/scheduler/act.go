@@ -17,34 +17,116 @@ import (
 // opDeadline is when the sweep looks after an op that nobody has finished.
 const opDeadline = 10 * time.Minute
 
-// carryOut makes the transition of a verdict and wakes the host. A conflict is
-// no error: the new revision is decided on when it comes.
-func (s *Scheduler) carryOut(ctx context.Context, rec statekv.Versioned, d session.Decision) {
-	t := transition(rec.SessionRecord, d)
-	t.Actor = s.Actor
-	if err := s.Failpoints.At(ctx, failpoint.SchedulerDecided); err != nil {
-		s.Log.Error("decision not recorded", "session", rec.Name().String(), "verdict", d.Verdict, "err", err)
+// act decides about sessions that are due, atOnce of them at most.
+func (l *loop) act(ctx context.Context) {
+	now := l.now()
+	for n := 0; n < atOnce; n++ {
+		t := l.queue.due(now)
+		if t == nil && len(l.fresh) > 0 {
+			t = l.fresh[len(l.fresh)-1]
+			l.fresh = l.fresh[:len(l.fresh)-1]
+			t.fresh = false
+		}
+		if t == nil {
+			break
+		}
+		l.decide(ctx, t)
+	}
+	if len(l.fresh) == 0 {
+		l.fresh = nil // after a start it was large
+	}
+	l.admit(ctx)
+}
+
+// decide does what is to be done about one session now.
+func (l *loop) decide(ctx context.Context, t *tracked) {
+	if t.acting || t.waiting || t.view.UID() == "" {
+		return // done comes back to it, or admit, or see
+	}
+	v := l.view(t)
+	p := l.policy(&v)
+	d := session.Decide(&v, p, time.Now())
+	t.view.PackHeard(&v, l.base)
+	switch d.Verdict {
+	case session.Leave:
+		if !d.Next.IsZero() {
+			l.queue.put(t, d.Next.Sub(l.base))
+		}
+	case session.Suspend:
+		l.overdue(t, &v, p)
+	case session.Notify:
+		l.notify(ctx, t, &v, d)
+	default:
+		l.wake(ctx, t, d)
+	}
+}
+
+// wake carries out what is no suspend. Of very many at once some wait, and are decided
+// about again when their turn comes.
+func (l *loop) wake(ctx context.Context, t *tracked, d session.Decision) {
+	if l.waking >= actorsAtOnce {
+		t.fresh = true
+		l.backlog = append(l.backlog, t)
 		return
 	}
-	next, err := s.Records.Swap(ctx, rec, t)
-	if err == nil {
-		err = s.Failpoints.At(ctx, failpoint.SchedulerRecorded)
-	}
+	l.waking++
+	l.carryOut(ctx, t, d)
+}
+
+func (l *loop) carryOut(ctx context.Context, t *tracked, d session.Decision) {
+	t.acting = true
+	n, rev := t.name(), t.rev
+	l.acts.run(d.Verdict, func() {
+		done := l.s.carryOut(ctx, n, rev, d)
+		send(ctx, l.acted, acted{t, rev, d.Verdict, done})
+	})
+}
+
+// carryOut makes the transition of a verdict and wakes the host. It reads the record
+// from the leader: the loop keeps only what deciding needs of it. A revision other than
+// the one that was decided on, and a conflict, are no error: the new one is decided on
+// when it comes. It reports whether the transition was made.
+func (s *Scheduler) carryOut(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) bool {
+	next, err := s.record(ctx, n, rev, d)
 	switch {
 	case errors.Is(err, statekv.ErrConflict), ctx.Err() != nil:
-		return
+		return false
 	case err != nil:
-		s.Log.Error("decision not recorded", "session", rec.Name().String(), "verdict", d.Verdict, "err", err)
-		return
+		s.Log.Error("decision not recorded", "session", n.String(), "verdict", d.Verdict, "err", err)
+		return false
 	}
-	s.Log.Info(string(d.Verdict), "session", rec.Name().String(), "reason", d.Reason)
-	c := schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
-	err = s.Bus.Command(ctx, next.Host, next.Name(), c)
+	s.Log.Info(string(d.Verdict), "session", n.String(), "reason", d.Reason)
+	s.command(ctx, next)
+	return true
+}
+
+func (s *Scheduler) record(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) (next statekv.Versioned, err error) {
+	if err := s.Failpoints.At(ctx, failpoint.SchedulerDecided); err != nil {
+		return next, err
+	}
+	rec, err := s.Records.Get(ctx, n)
+	if err != nil {
+		return next, err
+	}
+	if rec.Rev != rev {
+		return next, statekv.ErrConflict
+	}
+	t := transition(rec.SessionRecord, d)
+	t.Actor = s.Actor
+	if next, err = s.Records.Swap(ctx, rec, t); err != nil {
+		return next, err
+	}
+	return next, s.Failpoints.At(ctx, failpoint.SchedulerRecorded)
+}
+
+// command wakes the host of a session.
+func (s *Scheduler) command(ctx context.Context, next statekv.Versioned) {
+	err := s.Bus.Command(ctx, next.Host, next.Name(), schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()})
 	if err == nil {
 		err = s.Failpoints.At(ctx, failpoint.SchedulerCommanded)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("command not published; the host's own watch finds the record", "session", rec.Name().String(), "err", err)
+		s.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
 	}
 }
 
@@ -54,6 +136,12 @@ func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition 
 	if d.Verdict == session.Suspend {
 		t.Type = schemas.TSuspend
 		op.Kind, op.Idle, op.Trigger = schemas.OpSuspend, true, "idle"
+		if d.Pressed {
+			op.Trigger = "pressure"
+		}
+		if d.Expired {
+			op.Trigger = "expired"
+		}
 		return t
 	}
 	t.Type = schemas.TResume
@@ -61,20 +149,26 @@ func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition 
 	return t
 }
 
-// group runs a bounded number of functions beside each other.
-type group struct {
-	slots chan struct{}
-	wg    sync.WaitGroup
+// actorsAtOnce bounds the swaps of one kind under way at one time: a wake never waits
+// for suspends.
+const actorsAtOnce = 16
+
+// acts runs what was decided.
+type acts struct {
+	suspends chan struct{} // a token for each under way
+	wg       sync.WaitGroup
 }
 
-func newGroup(n int) *group { return &group{slots: make(chan struct{}, n)} }
+func newActs() *acts { return &acts{suspends: make(chan struct{}, actorsAtOnce)} }
 
-func (g *group) run(fn func()) {
-	g.wg.Go(func() {
-		g.slots <- struct{}{}
-		defer func() { <-g.slots }()
+func (a *acts) run(v session.Verdict, fn func()) {
+	a.wg.Go(func() {
+		if v == session.Suspend {
+			a.suspends <- struct{}{}
+			defer func() { <-a.suspends }()
+		}
 		fn()
 	})
 }
 
-func (g *group) wait() { g.wg.Wait() }
+func (a *acts) wait() { a.wg.Wait() }

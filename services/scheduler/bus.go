@@ -2,8 +2,12 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -14,8 +18,9 @@ import (
 // Records keeps the session records, which change by compare-and-swap alone.
 // *statekv.Store is one, and says what each method promises.
 type Records interface {
+	Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
 	Swap(ctx context.Context, prev statekv.Versioned, t schemas.Transition) (statekv.Versioned, error)
-	Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp func()) error
+	Glances(ctx context.Context, fn func(statekv.Glance), caughtUp func()) error
 }
 
 var _ Records = (*statekv.Store)(nil)
@@ -24,10 +29,18 @@ var _ Records = (*statekv.Store)(nil)
 // one of every day.
 type Bus interface {
 	// Activity gives the last word of every kind of every session, then what comes,
-	// until ctx ends, and says of every time in which nothing could be heard.
+	// one after the other until ctx ends, and says of every time in which nothing
+	// could be heard.
 	Activity(ctx context.Context, fn func(stream.Heard)) error
 	// Command wakes the worker of a host for a session.
 	Command(ctx context.Context, host schemas.HostID, n schemas.Name, c schemas.Command) error
+}
+
+// Hosts tell how full they are.
+type Hosts interface {
+	// Hosts gives what each host said of itself last, then what they say, one after the
+	// other until ctx ends.
+	Hosts(ctx context.Context, fn func(schemas.Host)) error
 }
 
 // natsBus is the Bus of a NATS server.
@@ -38,33 +51,24 @@ type natsBus struct {
 
 func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	g, ctx := errgroup.WithContext(ctx)
-	gaps := make(chan struct{})
-	all := make(chan stream.Heard)
+	var one sync.Mutex
+	tell := func(h stream.Heard) {
+		one.Lock()
+		defer one.Unlock()
+		fn(h)
+	}
+	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, tell) })
+	g.Go(func() error { return stream.Malformed(ctx, b.JS.Conn(), tell) })
 	g.Go(func() error {
-		return stream.Activity(ctx, b.JS, b.names, func(h stream.Heard) { send(ctx, all, h) })
-	})
-	g.Go(func() error {
-		b.watchConnection(ctx, gaps)
+		b.watchConnection(ctx, func() { tell(stream.Heard{Gap: true}) })
 		return nil
-	})
-	g.Go(func() error {
-		for {
-			select {
-			case h := <-all:
-				fn(h)
-			case <-gaps:
-				fn(stream.Heard{Gap: true})
-			case <-ctx.Done():
-				return nil
-			}
-		}
 	})
 	return g.Wait()
 }
 
 // watchConnection tells of every time that the connection was lost and is back:
 // readers of a stream go on by themselves, and would not say so.
-func (b natsBus) watchConnection(ctx context.Context, gaps chan<- struct{}) {
+func (b natsBus) watchConnection(ctx context.Context, gap func()) {
 	nc := b.JS.Conn()
 	back := nc.StatusChanged(nats.CONNECTED)
 	defer nc.RemoveStatusListener(back)
@@ -74,9 +78,28 @@ func (b natsBus) watchConnection(ctx context.Context, gaps chan<- struct{}) {
 			if !ok {
 				return // closed for good
 			}
-			send(ctx, gaps, struct{}{})
+			gap()
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// Hosts gives what hosts say of themselves. What can't be read is left out.
+func (b natsBus) Hosts(ctx context.Context, fn func(schemas.Host)) error {
+	s, err := b.JS.Stream(ctx, "KV_"+b.names.Hosts())
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("find bucket %s: %w", b.names.Hosts(), err)
+	}
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+	return stream.Consume(ctx, s, cfg, func(msg jetstream.Msg, _ *jetstream.MsgMetadata, _ bool) error {
+		var h schemas.Host
+		if json.Unmarshal(msg.Data(), &h) == nil && h.Host != "" {
+			fn(h)
+		}
+		return nil
+	}, func() {}, func() {})
 }

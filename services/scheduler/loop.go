@@ -1,8 +1,8 @@
 package scheduler
 
 import (
-	"container/heap"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -11,85 +11,173 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// tracked is what the loop knows of one session.
+// tracked is what the loop knows of one session. There may be a million of them:
+// what few of them need has no field here.
 type tracked struct {
-	name   schemas.Name
-	record statekv.Versioned
-	view   session.View
-	due    time.Time // when to decide about it
-	place  int       // in the queue; -1 if it isn't there
-	acting bool      // a swap for it is under way
+	key   string // tenant.session
+	view  session.Packed
+	rev   statekv.Revision
+	home  *home // the host where it counts; nil if it does on none
+	place int32 // in the queue
+	seat  int32 // at home; nowhere if it takes up none
+
+	fresh   bool // it is among those that are decided about next
+	acting  bool // a swap for it is under way
+	going   bool // it counts as a suspend under way at home
+	waiting bool // its suspend is due, and waits for room
+}
+
+func (t *tracked) name() schemas.Name {
+	tenant, id, _ := strings.Cut(t.key, ".")
+	return schemas.Name{Tenant: schemas.Tenant(tenant), Session: schemas.SessionID(id)}
 }
 
 // loop is the state of one run; its goroutine alone touches it.
 type loop struct {
-	s         *Scheduler
-	sessions  map[schemas.Name]*tracked
-	strangers []schemas.Name // heard of before any record, the oldest first
-	queue     queue
-	timer     *time.Timer
-	acted     chan statekv.Versioned // the record that was acted on
-	pace      pace
-	hearing   bool // all that was stored has been heard
-	deciding  bool
-	bad       int       // messages that were no activity
-	badSaid   time.Time // when that was logged last
+	s          *Scheduler
+	base       time.Time // what times are counted from; it carries a monotonic clock
+	sessions   map[string]*tracked
+	scratch    []byte     // for a key that is looked up
+	strangers  []string   // heard of before any record, the oldest first
+	fresh      []*tracked // to be decided about now
+	queue      queue      // and later
+	backlog    []*tracked // and when others are through
+	waking     int        // that are no suspends, under way
+	homes      map[schemas.HostID]*home
+	pace       pace
+	pressed    map[*home]time.Time // the hosts that may be too full, and since when
+	acted      chan acted
+	acts       *acts
+	diary      *diary    // nil if none is kept
+	heardSince time.Time // no grace began before
+	hearing    bool      // all that was stored has been heard
+	leading    bool      // deciding is ours
+	deciding   bool
+	bad        int           // messages that were no activity
+	badSaid    time.Time     // when that was logged last
+	always     chan struct{} // closed: ready for whoever waits for it
 }
 
-// actorsAtOnce bounds the swaps under way at one time: after an outage the
-// overdue ones go out at the pace at which the store takes them.
-const actorsAtOnce = 16
+// acted says that a session was acted on, as its record stood at a revision.
+type acted struct {
+	t       *tracked
+	rev     statekv.Revision
+	verdict session.Verdict
+	done    bool // the record was changed
+}
+
+// atOnce is how many sessions are decided about before it is looked whether anything
+// was heard: at a start they all are.
+const atOnce = 1000
 
 // actAgain is when a session is decided about again if acting on its record
 // didn't bring a new one.
 const actAgain = time.Second
 
-func (s *Scheduler) run(ctx context.Context) error {
-	l := &loop{s: s, sessions: map[schemas.Name]*tracked{}, timer: time.NewTimer(time.Hour), acted: make(chan statekv.Versioned), pace: newPace()}
-	defer l.timer.Stop()
-	acts := newGroup(actorsAtOnce)
-	defer acts.wait()
-	known := s.known
-	var heard chan stream.Heard // nil while the records are read: who is a stranger is known only then
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case v := <-s.records:
-			l.see(v)
-		case <-known:
-			known, heard = nil, s.heard
-			for len(s.records) > 0 {
-				l.see(<-s.records)
-			}
-		case h := <-heard:
-			l.hear(h)
-		case fn := <-s.asks:
-			fn(l)
-		case v := <-l.acted:
-			l.done(v)
-		case <-l.timer.C: // act takes what is due
-		}
-		if !l.deciding && l.hearing {
-			l.begin()
-		}
-		l.act(ctx, acts)
+func newLoop(s *Scheduler) *loop {
+	always := make(chan struct{})
+	close(always)
+	return &loop{
+		s: s, always: always, base: time.Now(), sessions: map[string]*tracked{}, homes: map[schemas.HostID]*home{}, pace: newPace(), pressed: map[*home]time.Time{},
+		acted: make(chan acted), acts: newActs(), diary: newDiary(s.Bus), leading: s.Lead == nil,
 	}
 }
 
-// begin starts deciding. Every grace starts anew: silence that nobody could
-// break is not idleness.
-func (l *loop) begin() {
-	l.deciding = true
-	l.restartGraces()
-	close(l.s.ready)
+func (s *Scheduler) run(ctx context.Context) error {
+	l := newLoop(s)
+	defer l.acts.wait()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	pages := time.NewTicker(diaryEvery)
+	defer pages.Stop()
+	known, heard := s.known, (chan struct{})(nil) // while the records are read nothing is heard: who is a stranger is known only then
+	var glances []statekv.Glance
+	var messages []stream.Heard
+	for {
+		busy := l.arm(timer)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.records.some:
+			glances = s.records.take(glances)
+			l.seeAll(glances)
+		case <-known:
+			known, heard = nil, s.heard.some
+			l.seeAll(s.records.take(nil))
+		case <-heard:
+			messages = s.heard.take(messages)
+			l.hearAll(messages)
+		case fn := <-s.asks:
+			fn(l)
+		case a := <-l.acted:
+			l.done(a)
+		case l.leading = <-s.leads:
+		case h := <-s.hosts:
+			l.report(h)
+		case <-s.Policies.Changed():
+			l.reconsider()
+		case <-busy:
+		case <-pages.C: // turn writes what was gathered
+		case <-timer.C: // act takes what is due
+		}
+		l.turn(ctx)
+	}
 }
 
-func (l *loop) restartGraces() {
-	now := time.Now()
+// arm sets the timer for the first session that is due. It gives a channel that is
+// ready if there is something to do already.
+func (l *loop) arm(timer *time.Timer) <-chan struct{} {
+	switch {
+	case len(l.fresh) > 0:
+		return l.always
+	case len(l.pressed) > 0 && (len(l.queue) == 0 || l.queue[0].at > l.now()+pressEvery):
+		timer.Reset(pressEvery)
+	case len(l.queue) > 0:
+		timer.Reset(max(l.queue[0].at-l.now(), 0))
+	}
+	return nil
+}
+
+// now is the time since the loop began.
+func (l *loop) now() time.Duration { return time.Since(l.base) }
+
+// turn decides what there is to decide.
+func (l *loop) turn(ctx context.Context) {
+	if should := l.hearing && l.leading; should != l.deciding {
+		l.deciding = should
+		l.s.active.Store(should)
+		if should {
+			l.reconsider()
+		} else {
+			l.rest()
+		}
+	}
+	if l.deciding {
+		l.act(ctx)
+		l.relieve(ctx)
+		l.write(ctx)
+	}
+}
+
+// reconsider has every session decided about anew.
+func (l *loop) reconsider() {
+	if !l.deciding {
+		return
+	}
 	for _, t := range l.sessions {
-		t.view.HeardSince = now
-		l.schedule(t, now)
+		l.touch(t)
+	}
+}
+
+// rest forgets what was to be decided: another scheduler does that now.
+func (l *loop) rest() {
+	for _, t := range append(l.fresh, l.backlog...) {
+		t.fresh = false
+	}
+	l.fresh, l.backlog = nil, nil
+	l.queue.clear()
+	for _, h := range l.homes {
+		h.giveUp()
 	}
 }
 
@@ -98,71 +186,167 @@ func (l *loop) restartGraces() {
 // not fill the memory. The oldest make room.
 const strangers = 1000
 
+// find looks a session up.
+func (l *loop) find(n schemas.Name) (*tracked, bool) {
+	l.scratch = append(append(append(l.scratch[:0], n.Tenant...), '.'), n.Session...)
+	t, ok := l.sessions[string(l.scratch)]
+	return t, ok
+}
+
 func (l *loop) track(n schemas.Name) *tracked {
-	t, ok := l.sessions[n]
-	if !ok {
-		t = &tracked{name: n, place: -1}
-		l.sessions[n] = t
+	if t, ok := l.find(n); ok {
+		return t
 	}
+	t := &tracked{key: n.Key(), place: nowhere, seat: nowhere}
+	l.sessions[t.key] = t
 	return t
 }
 
 // stranger makes room for a session that is heard of before its record is seen.
 func (l *loop) stranger(n schemas.Name) {
-	l.strangers = append(l.strangers, n)
+	l.strangers = append(l.strangers, n.Key())
+	l.s.intake.Stranger(len(l.strangers) > strangers)
 	if len(l.strangers) <= strangers {
 		return
 	}
 	oldest := l.strangers[0]
 	l.strangers = l.strangers[1:]
-	if t, ok := l.sessions[oldest]; ok && t.record.UID == "" {
-		if t.place >= 0 {
-			heap.Remove(&l.queue, t.place)
-		}
-		delete(l.sessions, oldest)
+	if t, ok := l.sessions[oldest]; ok && t.view.UID() == "" {
+		l.forget(t)
 	}
 }
 
-func (l *loop) see(v statekv.Versioned) {
-	t := l.track(v.Name())
-	t.record = v
-	t.view.See(v.SessionRecord, time.Now())
-	l.pace.see(v.SessionRecord)
-	l.schedule(t, time.Now())
+// forget drops a session that is gone for good.
+func (l *loop) forget(t *tracked) {
+	l.queue.drop(t)
+	l.leave(t)
+	delete(l.sessions, t.key)
+}
+
+func (l *loop) seeAll(all []statekv.Glance) {
+	for i := range all {
+		l.see(&all[i])
+	}
+}
+
+func (l *loop) see(g *statekv.Glance) {
+	t := l.track(g.Record.Name())
+	v := l.view(t)
+	v.See(g.Record, time.Now())
+	t.view.Pack(&v, l.base)
+	t.rev = g.Rev
+	l.leave(t)
+	if g.Record.State == schemas.Deleted && g.Record.Op == nil {
+		l.forget(t)
+		return
+	}
+	l.enter(t)
+	l.touch(t)
+}
+
+// view is what is known of a session. Whoever changes it packs it again.
+func (l *loop) view(t *tracked) session.View {
+	return t.view.Unpack(t.name(), l.base, l.heardSince)
 }
 
 // done comes back to a session whose record was acted on: at once if it has
 // changed since, else in a while, so that what fails is not tried in a circle.
-func (l *loop) done(v statekv.Versioned) {
-	t := l.track(v.Name())
-	t.acting = false
-	l.pace.see(t.record.SessionRecord)
-	if t.record.Rev == v.Rev {
-		l.schedule(t, time.Now().Add(actAgain))
-		return
+func (l *loop) done(a acted) {
+	a.t.acting = false
+	if a.verdict != session.Suspend {
+		l.waking--
+		l.unblock()
 	}
-	l.schedule(t, time.Now())
+	if l.sessions[a.t.key] != a.t {
+		return // it is gone
+	}
+	changed := a.t.rev != a.rev
+	if !a.done && !changed { // else it counts as its new record says
+		l.leave(a.t)
+		l.enter(a.t)
+	}
+	switch {
+	case !l.deciding:
+	case changed:
+		l.touch(a.t)
+	default:
+		l.queue.put(a.t, l.now()+actAgain)
+	}
 }
 
-func (l *loop) hear(h stream.Heard) {
+// unblock has the first of the backlog decided about.
+func (l *loop) unblock() {
+	if len(l.backlog) > 0 {
+		l.fresh, l.backlog = append(l.fresh, l.backlog[0]), l.backlog[1:]
+	}
+}
+
+// touch has a session decided about now.
+func (l *loop) touch(t *tracked) {
+	if !l.deciding || t.fresh {
+		return
+	}
+	l.queue.drop(t)
+	t.fresh = true
+	l.fresh = append(l.fresh, t)
+}
+
+func (l *loop) hearAll(all []stream.Heard) {
+	for i := range all {
+		l.hear(&all[i])
+	}
+}
+
+func (l *loop) hear(h *stream.Heard) {
 	switch {
 	case h.CaughtUp:
-		l.hearing = true
-	case h.Gap && l.deciding:
-		l.restartGraces()
+		// Every grace starts anew: silence that nobody could break is not idleness.
+		l.hearing, l.heardSince = true, time.Now()
+		close(l.s.ready)
 	case h.Gap:
+		l.heardSince = time.Now()
 	case h.Bad != nil:
 		l.complain(h.Bad)
 	default:
-		n := h.Message.Source.Name
-		if _, ok := l.sessions[n]; !ok {
-			l.stranger(n)
-		}
-		t := l.track(n)
-		p, _ := session.PolicyFor(t.record.Class, t.record.Idle)
-		t.view.Hear(h.Message, p)
-		l.schedule(t, time.Now())
+		l.listen(&h.Message)
 	}
+}
+
+// listen takes in activity. Used again, a session becomes idle later, so that it need
+// not be decided about before the time that was known: but for one that is woken by it,
+// and for a lease that ends earlier than it would have.
+func (l *loop) listen(m *session.Message) {
+	n := m.Source.Name
+	t, ok := l.find(n)
+	if !ok {
+		l.stranger(n)
+		t = l.track(n)
+	}
+	woken := t.view.Woken()
+	v := l.view(t)
+	p := l.policy(&v)
+	l.take(&v, m, p)
+	t.view.PackHeard(&v, l.base)
+	switch at, scheduled := l.queue.at(t); {
+	case !l.deciding:
+	case !woken && t.view.Woken() && v.Record.State == schemas.Suspended:
+		l.touch(t)
+	case scheduled && m.Source.Kind.Lease():
+		if ends := l.until(m); ends < at {
+			l.queue.put(t, ends)
+		}
+	}
+}
+
+// until is when a lease ends that a message speaks of, at the latest.
+func (l *loop) until(m *session.Message) time.Duration {
+	at := m.At.Sub(l.base)
+	if ttl := time.Duration(m.Activity.TTL); ttl > 0 && !m.Activity.Released {
+		at += ttl
+	} else if !m.Activity.Released {
+		at += schemas.DefaultLease
+	}
+	return at
 }
 
 // complain logs what is no activity, now and then: anyone may publish it, as fast
@@ -173,85 +357,4 @@ func (l *loop) complain(err error) {
 		l.s.Log.Warn("not activity", "err", err, "since_the_last_warning", l.bad)
 		l.bad, l.badSaid = 0, now
 	}
-}
-
-// schedule makes at the one time at which a session is decided about next.
-func (l *loop) schedule(t *tracked, at time.Time) {
-	t.due = at
-	if t.place >= 0 {
-		heap.Fix(&l.queue, t.place)
-	} else {
-		heap.Push(&l.queue, t)
-	}
-	l.timer.Reset(max(time.Until(l.queue[0].due), 0))
-}
-
-// act decides about every session that is due.
-func (l *loop) act(ctx context.Context, acts *group) {
-	if !l.deciding {
-		return
-	}
-	now := time.Now()
-	var due []overdue
-	for len(l.queue) > 0 && !l.queue[0].due.After(now) {
-		t := heap.Pop(&l.queue).(*tracked)
-		if t.acting || t.record.UID == "" {
-			continue // done comes back to it, or see
-		}
-		p, _ := session.PolicyFor(t.record.Class, t.record.Idle)
-		d := session.Decide(&t.view, p, now)
-		if d.Verdict == session.Leave {
-			if !d.Next.IsZero() {
-				l.schedule(t, d.Next)
-			}
-			continue
-		}
-		if d.Verdict == session.Suspend {
-			due = append(due, overdue{t, d})
-			continue
-		}
-		l.carryOut(ctx, acts, t, d)
-	}
-	due, later := l.pace.room(due)
-	for _, o := range due {
-		l.carryOut(ctx, acts, o.t, o.d)
-	}
-	for _, o := range later {
-		l.schedule(o.t, now.Add(paceAgain))
-	}
-	if len(l.queue) > 0 {
-		l.timer.Reset(max(time.Until(l.queue[0].due), 0))
-	}
-}
-
-func (l *loop) carryOut(ctx context.Context, acts *group, t *tracked, d session.Decision) {
-	t.acting = true
-	record := t.record
-	acts.run(func() {
-		l.s.carryOut(ctx, record, d)
-		send(ctx, l.acted, record)
-	})
-}
-
-// queue is a heap of sessions, the one that is due first in front; each is in it
-// once.
-type queue []*tracked
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i, j
-}
-func (q *queue) Push(x any) {
-	t := x.(*tracked)
-	t.place = len(*q)
-	*q = append(*q, t)
-}
-func (q *queue) Pop() any {
-	old := *q
-	t := old[len(old)-1]
-	t.place = -1
-	*q = old[:len(old)-1]
-	return t
 }

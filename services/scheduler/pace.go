@@ -1,8 +1,8 @@
 package scheduler
 
 import (
-	"cmp"
-	"slices"
+	"container/heap"
+	"context"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -15,54 +15,178 @@ import (
 // gone holds up its own alone.
 const suspendsAtOnce = 8
 
-// paceAgain is when a suspend that found no room is decided about again. It has lost
-// nothing: what is heard until then counts.
-const paceAgain = 100 * time.Millisecond
+// suspendsInAll bounds those of all hosts: they share a store, and an image that waits
+// for it is a session that stands still.
+const suspendsInAll = 256
 
-// overdue is a session whose suspend is due.
-type overdue struct {
-	t *tracked
-	d session.Decision
+// home is a host as the scheduler sees it.
+type home struct {
+	seats   []*tracked // the sessions that take up room on it
+	going   int        // its suspends for idleness under way
+	waiting waitlist   // those that are due and wait for room
+
+	report             schemas.Host  // what it said of itself last
+	reported, relieved time.Duration // when it did, and when a session had to make room last
+	look               time.Duration // not before that it is looked again whether it is too full
+	promises           []*promise    // places that are about to be taken
 }
 
-// pace is how many suspends for idleness each host has.
+// pace says how many suspends there may be.
 type pace struct {
-	at    map[schemas.Name]schemas.HostID
-	count map[schemas.HostID]int
+	going  int                // on all hosts
+	hungry map[*home]struct{} // the hosts with something that waits
 }
 
-func newPace() pace { return pace{map[schemas.Name]schemas.HostID{}, map[schemas.HostID]int{}} }
+func newPace() pace { return pace{hungry: map[*home]struct{}{}} }
 
-// see follows a record.
-func (p pace) see(r schemas.SessionRecord) {
-	if host, ok := p.at[r.Name()]; ok {
-		delete(p.at, r.Name())
-		p.count[host]--
+func (l *loop) homeOf(h schemas.HostID) *home {
+	at := l.homes[h]
+	if at == nil {
+		at = &home{}
+		l.homes[h] = at
 	}
-	if r.Op != nil && r.Op.Idle && (r.State == schemas.Suspending || r.State == schemas.Suspended) {
-		p.add(r)
+	return at
+}
+
+// leave takes a session out of what is counted at its host, enter puts it in as its
+// record stands now.
+func (l *loop) leave(t *tracked) {
+	if t.home == nil {
+		return
+	}
+	if t.going {
+		l.pace.going--
+		t.home.going--
+		t.going = false
+	}
+	if last := len(t.home.seats) - 1; t.seat != nowhere {
+		t.home.seats[t.seat] = t.home.seats[last]
+		t.home.seats[t.seat].seat = t.seat
+		t.home.seats[last] = nil
+		t.home.seats = t.home.seats[:last]
+		t.seat = nowhere
+	}
+	t.home, t.waiting = nil, false
+}
+
+func (l *loop) enter(t *tracked) {
+	state, op := t.view.State(), t.view.Op()
+	reaping := state == schemas.Suspended && op != nil
+	switch state {
+	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
+	default:
+		if !reaping {
+			return
+		}
+	}
+	t.home = l.homeOf(t.view.Host())
+	if t.home.report.Slots > 0 {
+		l.suspect(t.home)
+	}
+	t.seat = int32(len(t.home.seats))
+	t.home.seats = append(t.home.seats, t)
+	if op != nil && op.Idle && (reaping || state == schemas.Suspending) {
+		l.count(t)
 	}
 }
 
-func (p pace) add(r schemas.SessionRecord) {
-	p.at[r.Name()] = r.Host
-	p.count[r.Host]++
+// count makes a session one of the suspends under way.
+func (l *loop) count(t *tracked) {
+	if t.going {
+		return
+	}
+	t.going = true
+	t.home.going++
+	l.pace.going++
 }
 
-// room takes from the due those that may go now: of each host as many as it has room
-// for, the ones that were used least recently first. The others come back later.
-func (p pace) room(due []overdue) (now, later []overdue) {
-	slices.SortStableFunc(due, func(a, b overdue) int {
-		return cmp.Or(a.d.Evidence.LastAt.Compare(b.d.Evidence.LastAt), cmp.Compare(b.d.Evidence.IdleMS, a.d.Evidence.IdleMS))
-	})
-	for _, o := range due {
-		r := o.t.record.SessionRecord
-		if p.count[r.Host] >= suspendsAtOnce {
-			later = append(later, o)
+// overdue is a suspend that is due.
+type overdue struct {
+	t     *tracked
+	score float64
+	since time.Time // when it was used last
+}
+
+// waitlist has the sessions of one host whose suspend is due: those that matter least
+// first, and among them those that were used least recently.
+type waitlist []overdue
+
+func (w waitlist) Len() int { return len(w) }
+func (w waitlist) Less(i, j int) bool {
+	if w[i].score != w[j].score {
+		return w[i].score < w[j].score
+	}
+	return w[i].since.Before(w[j].since)
+}
+func (w waitlist) Swap(i, j int) { w[i], w[j] = w[j], w[i] }
+func (w *waitlist) Push(x any)   { *w = append(*w, x.(overdue)) }
+func (w *waitlist) Pop() any {
+	old := *w
+	o := old[len(old)-1]
+	old[len(old)-1] = overdue{}
+	*w = old[:len(old)-1]
+	return o
+}
+
+// overdue puts a session in line. It has lost nothing by that: what is heard until its
+// turn counts.
+func (l *loop) overdue(t *tracked, v *session.View, p session.Policy) {
+	t.waiting = true
+	heap.Push(&t.home.waiting, overdue{t, v.Score(p.Score, time.Now()), v.IdleSince()})
+	l.pace.hungry[t.home] = struct{}{}
+}
+
+// giveUp empties the line.
+func (h *home) giveUp() {
+	for _, o := range h.waiting {
+		o.t.waiting = false
+	}
+	h.waiting = nil
+}
+
+// next is the host whose turn it is: of those with room the one whose first in line
+// matters least; nil if there is none.
+func (l *loop) next() (at *home) {
+	if l.pace.going >= suspendsInAll {
+		return nil
+	}
+	for h := range l.pace.hungry {
+		if len(h.waiting) == 0 {
+			delete(l.pace.hungry, h)
 			continue
 		}
-		p.add(r)
-		now = append(now, o)
+		if h.going < suspendsAtOnce && (at == nil || h.waiting[0].score < at.waiting[0].score) {
+			at = h
+		}
 	}
-	return now, later
+	return at
+}
+
+// pick takes the session whose turn it is out of its line; nil if there is none, or no
+// room.
+func (l *loop) pick() *tracked {
+	for at := l.next(); at != nil; at = l.next() {
+		t := heap.Pop(&at.waiting).(overdue).t
+		if t.home == at && t.waiting && !t.acting { // else its record has changed since
+			t.waiting = false
+			return t
+		}
+	}
+	return nil
+}
+
+// admit has the suspends begin for which there is room. Each is decided about again:
+// it may have waited long.
+func (l *loop) admit(ctx context.Context) {
+	for t := l.pick(); t != nil; t = l.pick() {
+		v := l.view(t)
+		d := session.Decide(&v, l.policy(&v), time.Now())
+		t.view.PackHeard(&v, l.base)
+		if d.Verdict != session.Suspend {
+			l.touch(t)
+			continue
+		}
+		l.count(t)
+		l.carryOut(ctx, t, d)
+	}
 }

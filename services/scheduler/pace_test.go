@@ -1,38 +1,116 @@
 package scheduler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
 
-// The room of each host goes to what was used least recently; a host without room
-// holds up no other.
-func TestRoom(t *testing.T) {
-	t0 := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	one := func(host schemas.HostID, name schemas.SessionID, last int) overdue {
-		t := &tracked{}
-		t.record.Tenant, t.record.Session, t.record.Host = "acme", name, host
-		return overdue{t, session.Decision{Evidence: schemas.Evidence{LastAt: t0.Add(time.Duration(last) * time.Second)}}}
-	}
-	p := newPace()
-	var due []overdue
+// seen has a loop see a session.
+func seen(l *loop, host schemas.HostID, id string, state schemas.State, op *schemas.Op, madeBy string) *tracked {
+	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
+	l.see(&statekv.Glance{Record: schemas.SessionRecord{
+		UID: schemas.UID("uid-" + id), Tenant: n.Tenant, Session: n.Session, State: state, Class: "web", Host: host, Op: op, MadeBy: madeBy,
+	}})
+	t, _ := l.find(n)
+	return t
+}
+
+func due(l *loop, t *tracked) {
+	v := l.view(t)
+	p, _ := session.PolicyFor("web", nil)
+	l.overdue(t, &v, p)
+}
+
+// Each host works on so many suspends, a host without room holds up no other, and what
+// matters least goes first.
+func TestPace(t *testing.T) {
+	l := newLoop(New(Options{}))
 	for i := range suspendsAtOnce + 2 {
-		due = append(due, one("a", schemas.SessionID(rune('a'+i)), 100-i))
+		due(l, seen(l, "a", fmt.Sprint("s", i), schemas.Running, nil, []string{"person", "agent"}[i%2]))
 	}
-	now, later := p.room(append(due, one("b", "other", 500)))
-	if len(now) != suspendsAtOnce+1 || len(later) != 2 || later[0].d.Evidence.LastAt.Before(now[0].d.Evidence.LastAt) || now[len(now)-1].t.record.Host != "b" {
-		t.Errorf("%d go now, %d later", len(now), len(later))
+	due(l, seen(l, "b", "other", schemas.Running, nil, "person"))
+	var order []string
+	for at := l.pick(); at != nil; at = l.pick() {
+		l.count(at)
+		v := l.view(at)
+		order = append(order, v.Record.MadeBy)
 	}
-	if now, later = p.room(later); len(now) != 0 || len(later) != 2 {
-		t.Errorf("without room %d go", len(now))
+	if len(order) != suspendsAtOnce+1 {
+		t.Fatalf("%d suspends begin on two hosts", len(order))
 	}
-	first := due[2].t.record.SessionRecord
-	first.State = schemas.Suspended
-	p.see(first)
-	if now, _ = p.room(later); len(now) != 1 {
-		t.Errorf("with room for one %d go", len(now))
+	for _, who := range order[:suspendsAtOnce/2+1] {
+		if who != "agent" {
+			t.Errorf("they go in the order %v: what matters least comes first", order)
+		}
+	}
+	// One that is through makes room for one, whichever it was.
+	seen(l, "a", "s1", schemas.Suspending, &schemas.Op{Kind: schemas.OpSuspend, Idle: true}, "agent")
+	if l.pick() != nil {
+		t.Error("one that is under way makes room")
+	}
+	seen(l, "a", "s1", schemas.Suspended, nil, "agent")
+	if at := l.pick(); at == nil {
+		t.Error("one that is through makes no room")
+	} else {
+		l.count(at)
+	}
+	if l.pick() != nil {
+		t.Error("it makes room for more than one")
+	}
+}
+
+// All hosts share a store: it isn't asked for more than it takes.
+func TestPaceOfAllHosts(t *testing.T) {
+	l := newLoop(New(Options{}))
+	for i := range suspendsInAll + 10 {
+		due(l, seen(l, schemas.HostID(fmt.Sprint("h", i)), fmt.Sprint("s", i), schemas.Running, nil, "agent"))
+	}
+	n := 0
+	for at := l.pick(); at != nil; at = l.pick() {
+		l.count(at)
+		n++
+	}
+	if n != suspendsInAll {
+		t.Errorf("%d suspends begin at once", n)
+	}
+}
+
+// A session whose record changes while it waits is out of line, and what is counted at
+// a host comes to nothing when its sessions are gone.
+func TestPaceForgets(t *testing.T) {
+	l := newLoop(New(Options{}))
+	for i := range 5 {
+		id := fmt.Sprint("s", i)
+		due(l, seen(l, "a", id, schemas.Running, nil, "agent"))
+		seen(l, "b", id, schemas.Suspending, &schemas.Op{Kind: schemas.OpSuspend, Idle: true}, "agent")
+	}
+	if at := l.pick(); at != nil {
+		t.Errorf("%s is out of line, and its turn comes", at.key)
+	}
+	if b := l.homes["b"]; b.going != 5 || len(b.seats) != 5 || len(l.homes["a"].seats) != 0 || l.pace.going != 5 {
+		t.Errorf("host b has %d suspends and %d sessions, host a %d sessions", b.going, len(b.seats), len(l.homes["a"].seats))
+	}
+	for i := range 5 {
+		l.see(&statekv.Glance{Record: schemas.SessionRecord{UID: "x", Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i)), State: schemas.Deleted}})
+	}
+	if b := l.homes["b"]; b.going != 0 || len(b.seats) != 0 || l.pace.going != 0 || len(l.sessions) != 0 {
+		t.Errorf("of what is gone remain %d suspends, %d seats, %d sessions", b.going, len(b.seats), len(l.sessions))
+	}
+}
+
+// What waits for its turn is asked again when that comes.
+func TestWaitingIsNoVerdict(t *testing.T) {
+	l := newLoop(New(Options{}))
+	l.hearing, l.deciding, l.heardSince = true, true, time.Now()
+	at := seen(l, "a", "s", schemas.Running, nil, "agent")
+	due(l, at)
+	l.admit(t.Context())
+	if at.acting || at.waiting || !at.fresh && at.place == nowhere {
+		t.Errorf("its grace has just begun, and it is %+v", at)
 	}
 }

@@ -3,13 +3,13 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"time"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -21,19 +21,40 @@ type Options struct {
 	Names   stream.Names
 	Records Records
 	Bus     Bus // that of JS and Names if nil
-	Log     *slog.Logger
+	// Hosts tell how full they are; those of JS and Names if nil. Without JS nobody does.
+	Hosts Hosts
+	// Policies say what sessions are held to; what is built in if nil.
+	Policies Policies
+	Log      *slog.Logger
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
 	Actor      string // in the transitions that it makes: "scheduler@host"
+	// Lead, if given, says when this scheduler is the one of several that acts; until then
+	// it stands by, and knows all that the other does. Without it it always acts.
+	Lead Lead
+	// Heard, if given, is called for all that is heard, before it is decided on: to count.
+	Heard func(stream.Heard)
 }
+
+// Lead is the office of who acts. *lease.Office is one.
+type Lead interface {
+	// Serve calls tell whenever that changes, until ctx ends.
+	Serve(ctx context.Context, tell func(held bool)) error
+}
+
+var _ Lead = (*lease.Office)(nil)
 
 // Scheduler decides; Serve runs it.
 type Scheduler struct {
 	Options
-	heard   chan stream.Heard
-	records chan statekv.Versioned
+	intake  stream.Counts
+	heard   *inbox[stream.Heard]
+	records *inbox[statekv.Glance]
 	known   chan struct{} // closed when all records have been read
 	asks    chan func(*loop)
+	leads   chan bool
+	hosts   chan schemas.Host
+	active  atomic.Bool
 	ready   chan struct{}
 }
 
@@ -45,15 +66,21 @@ func New(o Options) *Scheduler {
 	if o.Bus == nil {
 		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.Names}
 	}
+	if o.Policies == nil {
+		o.Policies = builtin{}
+	}
+	if o.Hosts == nil && o.JS != nil {
+		o.Hosts = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+	}
 	return &Scheduler{
 		Options: o,
-		heard:   make(chan stream.Heard, 256), records: make(chan statekv.Versioned, 256),
-		known: make(chan struct{}), asks: make(chan func(*loop)), ready: make(chan struct{}),
+		heard:   newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
+		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}),
 	}
 }
 
-// Ready is closed when everything that was stored has been read, and deciding
-// begins.
+// Ready is closed when everything that was stored has been read: from then on it
+// decides, or could.
 func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 
 // Serve decides until ctx ends, and returns when all that it started has
@@ -61,48 +88,38 @@ func (s *Scheduler) Ready() <-chan struct{} { return s.ready }
 func (s *Scheduler) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
-		return s.Bus.Activity(ctx, func(h stream.Heard) { send(ctx, s.heard, h) })
+		return s.Bus.Activity(ctx, func(h stream.Heard) {
+			s.intake.Hear(h)
+			if s.Heard != nil {
+				s.Heard(h)
+			}
+			s.heard.put(ctx, h)
+		})
 	})
 	g.Go(func() error {
-		return s.Records.Watch(ctx, func(v statekv.Versioned) { send(ctx, s.records, v) }, func() { close(s.known) })
+		return s.Records.Glances(ctx, func(g statekv.Glance) { s.records.put(ctx, g) }, func() { close(s.known) })
 	})
+	if s.Hosts != nil {
+		g.Go(func() error { return s.Hosts.Hosts(ctx, func(h schemas.Host) { send(ctx, s.hosts, h) }) })
+	}
+	if s.Lead != nil {
+		g.Go(func() error { return s.Lead.Serve(ctx, func(held bool) { send(ctx, s.leads, held) }) })
+	}
 	g.Go(func() error { return s.run(ctx) })
 	return g.Wait()
 }
+
+// Active reports whether this scheduler is the one that acts.
+func (s *Scheduler) Active() bool { return s.active.Load() }
+
+// Intake gives what was heard since the scheduler was made.
+func (s *Scheduler) Intake() schemas.Intake { return s.intake.Now() }
 
 func send[T any](ctx context.Context, ch chan<- T, v T) {
 	select {
 	case ch <- v:
 	case <-ctx.Done():
 	}
-}
-
-// Explain says what stands between a session and its suspend or resume, by the
-// same function that decides. ok is false if the scheduler knows no such
-// session.
-func (s *Scheduler) Explain(ctx context.Context, n schemas.Name) (e schemas.Explanation, ok bool, err error) {
-	err = s.ask(ctx, func(l *loop) {
-		t, there := l.sessions[n]
-		if !there || t.record.UID == "" {
-			return
-		}
-		e, ok = t.explain(time.Now()), true
-	})
-	return e, ok, err
-}
-
-// Idle gives how long each running session has been idle.
-func (s *Scheduler) Idle(ctx context.Context) (map[schemas.Name]time.Duration, error) {
-	out := map[schemas.Name]time.Duration{}
-	err := s.ask(ctx, func(l *loop) {
-		now := time.Now()
-		for n, t := range l.sessions {
-			if t.record.State == schemas.Running {
-				out[n] = now.Sub(t.view.IdleSince())
-			}
-		}
-	})
-	return out, err
 }
 
 func (s *Scheduler) ask(ctx context.Context, fn func(*loop)) error {
@@ -114,30 +131,4 @@ func (s *Scheduler) ask(ctx context.Context, fn func(*loop)) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-func (t *tracked) explain(now time.Time) schemas.Explanation {
-	p, _ := session.PolicyFor(t.record.Class, t.record.Idle)
-	d := session.Decide(&t.view, p, now)
-	e := schemas.Explanation{
-		Name: t.record.Name().String(), State: t.record.State, GraceMS: p.Grace.Milliseconds(),
-		Blockers: append([]schemas.WaitingFor{}, d.Blockers...), Next: d.Next, Last: schemas.ViewTransition(t.record.SessionRecord),
-	}
-	if t.record.State == schemas.Running {
-		e.IdleSeconds = now.Sub(t.view.IdleSince()).Seconds()
-	}
-	switch {
-	case d.Verdict == session.Suspend:
-		e.Text = "it is being suspended: " + d.Reason
-	case len(d.Blockers) > 0 && !d.Next.IsZero():
-		e.Text = "it is suspended in " + d.Next.Sub(now).Round(100*time.Millisecond).String() + " unless something happens: " + d.Reason
-	case len(d.Blockers) > 0:
-		e.Text = "it is not suspended: " + d.Reason
-	default:
-		e.Text = d.Reason
-	}
-	if f := t.record.Failure; f != nil {
-		e.Text += "; last failure (" + f.Op + "): " + f.Text
-	}
-	return e
 }

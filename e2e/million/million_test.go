@@ -1,0 +1,44 @@
+package million
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/stream"
+)
+
+func TestMain(m *testing.M) {
+	if code, ok := Child(); ok {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
+
+// A small run finds everything that it looks for. What the figures are, is no matter.
+func TestRun(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	const n = 2000
+	f, err := Run(ctx, Options{Sessions: n, Load: 2 * time.Second, Single: 200, Dir: t.TempDir(), Log: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, fold := range f.Fold {
+		// Each has its input and heartbeat, and one in twenty a lease.
+		if fold.Sessions != n || fold.Records.Messages != n || fold.Activity.Messages != 2*n+n/20 || f.Bare[i].Messages != 2*n+n/20 || f.BareLog[i].Messages != n {
+			t.Errorf("round %d: %+v; a bare consumer read %d and %d messages", i, fold, f.Bare[i].Messages, f.BareLog[i].Messages)
+		}
+	}
+	if f.One.Decisions == 0 || f.Memory == 0 || f.Disk == 0 {
+		t.Errorf("%d decisions were timed, the server has %d bytes of memory and %d of disk", f.One.Decisions, f.Memory, f.Disk)
+	}
+	table := string(Table(ctx, f, "0", stream.Partitions))
+	for _, want := range []string{"# Deciding about 2000 sessions", "decisions late, 99th percentile", "a scheduler's memory for each session"} {
+		if !strings.Contains(table, want) || strings.Contains(table, "%!") {
+			t.Errorf("the table has no %q, or is written wrongly:\n%s", want, table)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/scheduler"
+)
+
+// RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
+type RoomMaker interface {
+	MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(), err error)
+}
+
+var _ RoomMaker = (*scheduler.Scheduler)(nil)
+
+// room is a place for one more session.
+type room struct {
+	host    schemas.HostID
+	driver  string
+	made    []string // the sessions that were suspended for it
+	release func()   // once it is taken, or isn't needed
+}
+
+// create makes a session's record under a free name and waits until it runs.
+// check, if given, has a last look once the record is made.
+func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
+	prev, err := s.Records.Get(ctx, n)
+	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
+		return nil, err
+	}
+	if err == nil && prev.State != schemas.Deleted {
+		return nil, refused("session %s exists and is %s; `diapause rm %s` removes it", n, prev.State, n)
+	}
+	if prev.Op != nil {
+		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
+	}
+	at, err := s.roomFor(ctx, fresh.Driver, n, t.Set.Op.Source, req)
+	if err != nil {
+		return nil, err
+	}
+	defer at.release()
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver
+	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
+	t.Set.New, t.Set.Host = &fresh, at.host
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err := s.ask(ctx, prev, req, t)
+	at.release()
+	if errors.Is(err, statekv.ErrConflict) {
+		return nil, refused("session %s was made by someone else just now", n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if check != nil {
+		if err := check(v); err != nil {
+			return nil, err
+		}
+	}
+	got, err := await(ctx, ch, s.untilRunning(v))
+	if from := v.Op.Source; from != nil {
+		got, err = s.elsewhere(ctx, got, req, *from, v.Op.Boot, ch, err)
+	}
+	view := schemas.ViewOf(got.SessionRecord)
+	view.MadeRoom = at.made
+	return view, err
+}
+
+// roomFor finds a place for a new session: on a host that has room, or else where some
+// can be made.
+func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, from *schemas.Head, req schemas.Request) (room, error) {
+	maker, makes := s.Scheduler.(RoomMaker)
+	var tried []schemas.HostID
+	var first error
+	for {
+		host, d, err := s.place(ctx, driver, n, from, req, tried)
+		if err != nil {
+			return room{}, cmp.Or(first, err)
+		}
+		at := room{host: host, driver: d, release: func() {}}
+		if !makes {
+			return at, nil
+		}
+		made, release, err := maker.MakeRoom(ctx, host)
+		for _, m := range made {
+			at.made = append(at.made, m.String())
+		}
+		var none *scheduler.NoRoom
+		if errors.As(err, &none) {
+			first, tried = cmp.Or(first, refused("%v", err)), append(tried, host)
+			continue
+		}
+		at.release = sync.OnceFunc(release)
+		return at, err
+	}
+}

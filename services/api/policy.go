@@ -1,0 +1,233 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/diapause/diapause/events/policykv"
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// policyVerbs are the endpoints of policies; a server without a cache of them has none.
+func (s *Server) policyVerbs() map[string]handler {
+	if s.Policies == nil {
+		return nil
+	}
+	return map[string]handler{
+		"policy_get": s.policyGet, "policy_set": s.policySet, "policy_test": s.policyTest, "policy_simulate": s.policySimulate,
+	}
+}
+
+// scoped reads whose policy a request is about, and the record if that is one session.
+func (s *Server) scoped(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.SessionRecord, error) {
+	if req.Policy == nil || req.Policy.Scope == "" {
+		return "", schemas.SessionRecord{}, usage("policy of whom? Want all, class:NAME or session:NAME")
+	}
+	scope, err := schemas.ParsePolicyScope(req.Policy.Scope, session.Classes())
+	if err != nil {
+		return "", schemas.SessionRecord{}, usage("%v", err)
+	}
+	n, ok := scope.Session()
+	if !ok {
+		return scope, schemas.SessionRecord{}, nil
+	}
+	v, err := s.get(ctx, n)
+	return scope, v.SessionRecord, err
+}
+
+// policyGet gives one scope's policy, or those of all, of the classes and of sessions
+// that have one.
+func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error) {
+	if req.Policy != nil && req.Policy.Scope != "" {
+		scope, r, err := s.scoped(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		v, err := s.documentOf(ctx, scope, r)
+		return []schemas.PolicyView{s.policyView(v, r)}, err
+	}
+	out := []schemas.PolicyView{}
+	have := map[schemas.PolicyScope]bool{}
+	for _, v := range s.Policies.Documents(true) {
+		var r schemas.SessionRecord
+		if n, ok := v.Scope.Session(); ok {
+			current, ok := s.board.get(n)
+			if !ok || current.UID != v.UID || current.State == schemas.Deleted {
+				continue // of a session that is gone
+			}
+			r = current.SessionRecord
+		}
+		have[v.Scope] = true
+		out = append(out, s.policyView(v, r))
+	}
+	for _, class := range session.Classes() {
+		if scope := schemas.ClassScope(class); !have[scope] {
+			out = append(out, s.policyView(policykv.Versioned{PolicyDocument: schemas.PolicyDocument{Scope: scope}}, schemas.SessionRecord{}))
+		}
+	}
+	slices.SortFunc(out, func(a, b schemas.PolicyView) int { return cmp.Compare(a.Scope, b.Scope) })
+	return out, nil
+}
+
+// documentOf reads a scope's document; one of an earlier session of that name is none.
+func (s *Server) documentOf(ctx context.Context, scope schemas.PolicyScope, r schemas.SessionRecord) (policykv.Versioned, error) {
+	v, err := s.Policies.Get(ctx, scope)
+	if err == nil && v.UID != r.UID {
+		v.Policy, v.UID = schemas.Policy{}, r.UID
+	}
+	return v, err
+}
+
+func (s *Server) policyView(v policykv.Versioned, r schemas.SessionRecord) schemas.PolicyView {
+	out := schemas.PolicyView{Scope: v.Scope, Version: v.Version, Policy: v.Policy, Effective: s.Policies.Effective(v.Scope, r)}
+	if v.Version > 0 {
+		out.Change = &v.Change
+	}
+	return out
+}
+
+func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error) {
+	scope, r, err := s.scoped(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	if req.Policy.Policy == nil {
+		return nil, usage("policy of %s: nothing to set", scope)
+	}
+	if err := req.Policy.Policy.Validate(scope); err != nil {
+		return nil, usage("policy of %s: %v", scope, err)
+	}
+	prev, err := s.Policies.Get(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	if want := req.Policy.Version; want != nil && *want != prev.Version {
+		return nil, refused("the policy of %s has version %d now, not %d: somebody changed it; look at it again", scope, prev.Version, *want)
+	}
+	doc := schemas.PolicyDocument{Scope: scope, UID: r.UID, Policy: *req.Policy.Policy,
+		Change: schemas.PolicyChange{By: orDefault(req.Actor, "client"), Reason: req.Reason}}
+	v, err := s.Policies.Set(ctx, prev, doc)
+	if errors.Is(err, policykv.ErrVersion) {
+		return nil, refused("%v; look at it again", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.policyView(v, r), nil
+}
+
+// tester decides as the scheduler would under other policies.
+type tester interface {
+	Try(ctx context.Context, in func(schemas.SessionRecord) bool, trial func(schemas.SessionRecord) session.Policy) (schemas.PolicyTest, error)
+}
+
+func (s *Server) policyTest(ctx context.Context, req schemas.Request) (any, error) {
+	scope, _, trial, err := s.trial(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := s.Scheduler.(tester)
+	if !ok {
+		return nil, failed("no scheduler runs here that could try a policy")
+	}
+	out, err := t.Try(ctx, func(r schemas.SessionRecord) bool { return policykv.Covers(scope, r) }, trial)
+	out.Scope = scope
+	return out, err
+}
+
+// trial reads a policy that is only to be tried; that of the scope as it is if the
+// request has none.
+func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.Policy, func(schemas.SessionRecord) session.Policy, error) {
+	scope, r, err := s.scoped(ctx, req)
+	if err != nil {
+		return "", schemas.Policy{}, nil, err
+	}
+	p := req.Policy.Policy
+	if p == nil {
+		v, err := s.documentOf(ctx, scope, r)
+		if err != nil {
+			return "", schemas.Policy{}, nil, err
+		}
+		p = &v.Policy
+	}
+	if err := p.Validate(scope); err != nil {
+		return "", schemas.Policy{}, nil, usage("policy of %s: %v", scope, err)
+	}
+	return scope, *p, s.Policies.Trial(scope, *p), nil
+}
+
+// decided gives the last transition of a session that was decided on evidence, nil if
+// that is its last anyway, or there is none.
+func (s *Server) decided(ctx context.Context, v statekv.Versioned) (*schemas.TransitionView, error) {
+	if v.Transition.Evidence != nil {
+		return nil, nil
+	}
+	revs, err := s.Records.History(ctx, v.Name())
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range slices.Backward(revs) {
+		if r.UID == v.UID && r.Transition.Evidence != nil {
+			t := schemas.ViewTransition(r.SessionRecord)
+			return &t, nil
+		}
+	}
+	return nil, nil
+}
+
+// policySweep is how often policies of sessions that are gone are dropped.
+const policySweep = time.Hour
+
+// sweepPolicies drops the policies of sessions that are gone, at intervals until ctx
+// ends: nobody takes them back, and everyone remembers them.
+func (s *Server) sweepPolicies(ctx context.Context, ticks <-chan time.Time) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks:
+		}
+		for _, v := range s.Policies.Documents(true) {
+			if err := s.sweepPolicy(ctx, v); err != nil && ctx.Err() == nil {
+				s.Log.Warn("policy of a session that is gone not dropped", "scope", v.Scope, "err", err)
+			}
+		}
+	}
+}
+
+func (s *Server) sweepPolicy(ctx context.Context, v policykv.Versioned) error {
+	n, ok := v.Scope.Session()
+	if !ok {
+		return nil
+	}
+	// The board may be behind: that a session is gone only its record says.
+	if current, there := s.board.get(n); there && current.UID == v.UID && current.State != schemas.Deleted {
+		return nil
+	}
+	current, err := s.Records.Get(ctx, n)
+	switch {
+	case errors.Is(err, statekv.ErrNoSession):
+	case err != nil:
+		return err
+	case current.UID == v.UID && current.State != schemas.Deleted:
+		return nil
+	}
+	return s.Policies.Drop(ctx, v, "api@"+string(s.Host), "its session is gone")
+}
+
+// policiesOf names the documents that a session is held to.
+func (s *Server) policiesOf(r schemas.SessionRecord) (out []string) {
+	if s.Policies == nil {
+		return nil
+	}
+	for _, v := range s.Policies.Versions(r) {
+		out = append(out, fmt.Sprintf("%s version %d", v.Scope, v.Version))
+	}
+	return out
+}

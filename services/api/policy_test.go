@@ -1,0 +1,120 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/policykv"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+// desk is a server of the verbs of policies, and nothing else.
+func desk(t *testing.T) *Server {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	if !srv.ReadyForConnections(30 * time.Second) {
+		t.Fatal("the NATS server doesn't start")
+	}
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := stream.NamesWith("")
+	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
+		t.Fatal(err)
+	}
+	records, err := statekv.Open(t.Context(), js, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := policykv.Open(t.Context(), js, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{NC: nc, JS: js, Names: names, Records: records, Policies: policykv.NewCache(store, nil)})
+}
+
+func (s *Server) change(t *testing.T, n schemas.Name, tr schemas.Transition) {
+	t.Helper()
+	v, err := s.Records.Update(t.Context(), n, func(schemas.SessionRecord) (schemas.Transition, bool, error) { return tr, true, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.board.put(v)
+}
+
+func set(t *testing.T, s *Server, scope, text string) (schemas.PolicyView, error) {
+	t.Helper()
+	var p schemas.Policy
+	if err := p.Assign(text); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.policySet(t.Context(), schemas.Request{Actor: "me", Policy: &schemas.PolicyRequest{Scope: scope, Policy: &p}})
+	if err := s.Policies.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v, _ := out.(schemas.PolicyView)
+	return v, err
+}
+
+// The policy of a session goes with it, by and by, and no other does.
+func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
+	s := desk(t)
+	for _, id := range []schemas.SessionID{"stays", "goes"} {
+		n := schemas.Name{Tenant: "default", Session: id}
+		s.change(t, n, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o", Kind: schemas.OpStart},
+			New: &schemas.NewSession{UID: schemas.UID("u-" + id), Tenant: n.Tenant, Session: id, Class: "web", Lineage: "l"}}})
+		if v, err := set(t, s, string(id), "grace=2m"); err != nil || v.Version != 1 || v.Change.By != "me" {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	if _, err := set(t, s, "all", "warn=1s"); err != nil {
+		t.Fatal(err)
+	}
+	s.change(t, schemas.Name{Tenant: "default", Session: "goes"}, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove}}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ticks, done := make(chan time.Time), make(chan struct{})
+	go func() { s.sweepPolicies(ctx, ticks); close(done) }()
+	ticks <- time.Now()
+	ticks <- time.Now() // the first sweep is over
+	cancel()
+	<-done
+	if err := s.Policies.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := s.policyGet(t.Context(), schemas.Request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var scopes []schemas.PolicyScope
+	for _, v := range out.([]schemas.PolicyView) {
+		if v.Version > 0 {
+			scopes = append(scopes, v.Scope)
+		}
+	}
+	got, err := json.Marshal(scopes)
+	if err != nil || string(got) != `["all","session:stays"]` {
+		t.Errorf("policies of %s are left, %v", got, err)
+	}
+	if n := len(s.Policies.Documents(true)); n != 2 {
+		t.Errorf("%d are remembered", n)
+	}
+}

@@ -1,0 +1,105 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+var morning = time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+
+func after(minutes float64) time.Time {
+	return morning.Add(time.Duration(minutes * float64(time.Minute)))
+}
+
+func quiet(uid schemas.UID, from, to float64, what string) schemas.Silence {
+	return schemas.Silence{UID: uid, From: after(from).UnixMilli(), To: after(to).UnixMilli(), What: what}
+}
+
+func graced(grace time.Duration) func(schemas.SessionRecord) session.Policy {
+	return func(r schemas.SessionRecord) session.Policy {
+		p, _ := session.PolicyFor(r.Class, nil)
+		p.Grace = grace
+		return p
+	}
+}
+
+// revisions tells a past what the log says of a session of 1 GiB that was made in the
+// morning.
+func revisions(p *past, uid schemas.UID, types map[schemas.TransitionType]float64, actor string) {
+	r := schemas.SessionRecord{UID: uid, Tenant: "acme", Session: schemas.SessionID(uid), Class: "web", State: schemas.Running, Created: morning, Size: &schemas.Sizes{Logical: 1 << 30}}
+	for _, t := range []schemas.TransitionType{schemas.TStarted, schemas.TSuspend, schemas.TSuspended, schemas.TResume, schemas.TResumed, schemas.TRemove} {
+		at, ok := types[t]
+		if !ok {
+			continue
+		}
+		if t == schemas.TRemove {
+			r.State = schemas.Deleted
+		}
+		r.Transition = schemas.Transition{Type: t, At: after(at), Actor: actor}
+		p.revision(r)
+	}
+}
+
+func newMorning(to float64) *past {
+	p := newPast(schemas.ScopeAll, morning)
+	p.to = after(to)
+	return p
+}
+
+// Two hours of one session: quiet for 30 minutes, then for 6, then until the end.
+func TestSimulate(t *testing.T) {
+	p := newMorning(120)
+	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)})
+	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(5), Silences: []schemas.Silence{quiet("u", 10, 40, "input"), quiet("u", 50, 56, "input")}})
+	p.silences["u"] = append(p.silences["u"], quiet("u", 60, 120, ""))
+	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 15, schemas.TSuspended: 15.1, schemas.TResume: 40, schemas.TResumed: 40.05}, "scheduler@h")
+	out := p.simulate(graced(5*time.Minute), graced(10*time.Minute))
+	if out.Sessions != 1 || out.Unknown != 0 || !out.From.Equal(morning) || len(out.Notes) != 0 {
+		t.Errorf("%+v", out)
+	}
+	// By 5 minutes: asleep from 15 to 40, from 55 to 56 and from 65 to 120; by 10: from 20 to 40 and from 70.
+	if o := out.Now; o.Suspends != 3 || o.Resumes != 2 || o.Wrong != 1 || minutes(o.AsleepHours) != 81 || minutes(o.SavedGiBh) != 81 {
+		t.Errorf("as it is: %+v", o)
+	}
+	if o := out.Would; o.Suspends != 2 || o.Resumes != 1 || o.Wrong != 0 || minutes(o.AsleepHours) != 70 || o.Waits != 3 {
+		t.Errorf("would be: %+v", o)
+	}
+}
+
+// minutes rounds hours to whole minutes; a suspend takes some seconds of them.
+func minutes(hours float64) int { return int(hours*60 + 0.5) }
+
+// A resume that somebody asked for is a use, though no activity says so; and a session
+// that is gone takes no memory.
+func TestSimulateWhatWasAskedFor(t *testing.T) {
+	p := newMorning(120)
+	p.page(schemas.Diary{Writer: "w", Since: morning, At: after(1)})
+	p.silences["u"] = []schemas.Silence{quiet("u", 0, 120, "")}
+	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 5, schemas.TSuspended: 5, schemas.TResume: 30, schemas.TResumed: 30, schemas.TRemove: 60}, "cli:me")
+	out := p.simulate(graced(5*time.Minute), graced(time.Hour))
+	if o := out.Now; o.Suspends != 2 || o.Resumes != 1 || minutes(o.AsleepHours) != 50 {
+		t.Errorf("as it is: %+v", o)
+	}
+	if o := out.Would; o.Suspends != 0 || o.AsleepHours != 0 {
+		t.Errorf("would be: %+v", o)
+	}
+}
+
+// What the diary doesn't know counts as use, and that is said.
+func TestSimulateWhatIsUnknown(t *testing.T) {
+	p := newMorning(120)
+	p.page(schemas.Diary{Writer: "a", Since: after(30), At: after(31)})
+	p.page(schemas.Diary{Writer: "b", Since: after(45), At: after(46)})
+	p.page(schemas.Diary{Writer: "b", Since: after(45), At: after(66)})
+	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0}, "me")
+	out := p.simulate(graced(time.Minute), graced(time.Minute))
+	if out.Unknown != 1 || !out.From.Equal(after(30)) || time.Duration(out.Holes) != 34*time.Minute || len(out.Notes) != 2 {
+		t.Errorf("%+v", out)
+	}
+	if out.Now != (schemas.Outcome{}) {
+		t.Errorf("%+v", out.Now)
+	}
+}

@@ -1,0 +1,90 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/triggers"
+)
+
+var _ triggers.Checkpointer = (*Server)(nil)
+
+// Seen gives a session's record as this server read it last, which may be a while ago.
+func (s *Server) Seen(n schemas.Name) (schemas.SessionRecord, bool) {
+	v, ok := s.board.get(n)
+	return v.SessionRecord, ok && v.State != schemas.Deleted
+}
+
+// Checkpoint makes a checkpoint for a trigger of an agent's, when nothing else is being
+// done to the session, and waits for it. What the trigger was for may be over by then: a
+// session that is suspended has a snapshot anyway.
+func (s *Server) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
+	ch, stop := s.board.follow(a.Name)
+	defer stop()
+	for {
+		v, err := s.get(ctx, a.Name)
+		switch {
+		case err != nil:
+			return triggers.Outcome{}, err
+		case v.Triggered >= a.Seq, v.Born >= a.Seq:
+			return triggers.Outcome{Word: triggers.Taken}, nil
+		case v.State == schemas.Running && v.Op == nil:
+			next, err := s.askTriggered(ctx, v, a)
+			if errors.Is(err, statekv.ErrConflict) {
+				continue
+			}
+			if err != nil {
+				return triggers.Outcome{}, err
+			}
+			return s.captureOf(ctx, next, ch)
+		case v.Op == nil || v.State == schemas.Suspended:
+			return triggers.Outcome{Word: triggers.Dropped, Why: fmt.Sprintf("session %s is %s", a.Name, v.State)}, nil
+		}
+		// It starts, resumes, is being suspended or captured: look again when that is over.
+		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
+			return triggers.Outcome{}, err
+		}
+	}
+}
+
+func (s *Server) askTriggered(ctx context.Context, v statekv.Versioned, a triggers.Ask) (statekv.Versioned, error) {
+	op, err := s.newOp(ctx, schemas.OpCheckpoint)
+	if err != nil {
+		return v, err
+	}
+	op.Trigger, op.TriggerSeq, op.RunID, op.Description = string(a.Trigger), a.Seq, a.RunID, a.Description()
+	t := schemas.Transition{Type: schemas.TCheckpoint, Reason: a.Reason(), Set: schemas.Set{Op: op}}
+	return s.ask(ctx, v, schemas.Request{Actor: a.Actor()}, t)
+}
+
+// captureOf waits for the checkpoint that was asked for.
+func (s *Server) captureOf(ctx context.Context, asked statekv.Versioned, ch <-chan statekv.Versioned) (triggers.Outcome, error) {
+	var out triggers.Outcome
+	_, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
+		t := w.Transition
+		switch {
+		case w.Version <= asked.Version, w.Op != nil && w.Op.ID == asked.Op.ID:
+			return pending, nil
+		case t.Type == schemas.TCheckpointed && t.Op == asked.Op.ID:
+			out = triggers.Outcome{Word: triggers.Done, Frozen: frozenFor(t)}
+		default:
+			out = triggers.Outcome{Word: triggers.Failed, Why: t.Reason, Frozen: t.At.Sub(asked.Transition.At)}
+		}
+		return done, nil
+	})
+	return out, err
+}
+
+// frozenFor says how long a capture had the session stand still.
+func frozenFor(t schemas.Transition) time.Duration {
+	for _, s := range t.Stages {
+		if s.Name == "frozen" {
+			return time.Duration(s.MS) * time.Millisecond
+		}
+	}
+	return 0
+}

@@ -1,0 +1,40 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+	metering "github.com/diapause/diapause/services/usage"
+)
+
+// listedSessions bounds the sessions in one answer; more have their sums alone.
+const listedSessions = 1000
+
+// usage says what sessions used, from the log.
+func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
+	w := metering.Want{Tenant: req.Tenant, To: time.Now().UTC(), Most: listedSessions}
+	if req.Name != "" {
+		n, err := name(req.Name)
+		if err != nil {
+			return nil, err
+		}
+		w.Tenant, w.Session = n.Tenant, n.Session
+	}
+	if w.Tenant != "" && !schemas.ValidToken(string(w.Tenant)) {
+		return nil, usage("tenant %q: want 1 to 64 letters, digits, - or _", w.Tenant)
+	}
+	if u := req.Usage; u != nil {
+		if !u.To.IsZero() {
+			w.To = u.To.UTC()
+		}
+		w.From = u.From.UTC()
+		if u.Since > 0 {
+			w.From = w.To.Add(-time.Duration(u.Since))
+		}
+	}
+	if !w.From.Before(w.To) {
+		return nil, usage("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
+	}
+	return metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, w)
+}

@@ -1,0 +1,175 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Policies says what sessions are held to. *policykv.Cache does.
+type Policies interface {
+	// For gives what a session is held to, by name, uid, class and idle rule of its
+	// record. It is asked for every message, and has to answer at once.
+	For(r schemas.SessionRecord) session.Policy
+	// Changed has a token when some policy has changed since the last was taken.
+	Changed() <-chan struct{}
+}
+
+// builtin are the policies where none was set.
+type builtin struct{}
+
+func (builtin) For(r schemas.SessionRecord) session.Policy {
+	p, _ := session.PolicyFor(r.Class, r.Idle)
+	return p
+}
+
+func (builtin) Changed() <-chan struct{} { return nil }
+
+// policy is what a session is held to.
+func (l *loop) policy(v *session.View) session.Policy { return l.s.Policies.For(v.Record) }
+
+// announcer is a Bus that can tell everybody of something.
+type announcer interface {
+	Event(ctx context.Context, e schemas.Event) error
+}
+
+// The events that go before a suspend.
+const (
+	eventWarning  = "warning"
+	eventQuestion = "question"
+)
+
+// notify says that a suspend is near. What can't be said is said again in a while: the
+// session isn't suspended before.
+func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d session.Decision) {
+	e := notice(v, d)
+	e.Actor = l.s.Actor
+	v.Notified(e.At)
+	t.view.PackHeard(v, l.base)
+	l.queue.put(t, d.Next.Sub(l.base))
+	bus, ok := l.s.Bus.(announcer)
+	if !ok {
+		return
+	}
+	uid := v.Record.UID
+	l.acts.run(d.Verdict, func() {
+		if err := bus.Event(ctx, e); err != nil && ctx.Err() == nil {
+			l.s.Log.Warn("it couldn't be said that a session is to be suspended; it is tried again", "session", t.name().String(), "err", err)
+			send(ctx, l.s.asks, func(l *loop) { l.unsaid(t, uid) })
+		}
+	})
+}
+
+// unsaid takes back that something was said.
+func (l *loop) unsaid(t *tracked, uid schemas.UID) {
+	if l.sessions[t.key] != t || t.view.UID() != uid {
+		return
+	}
+	v := l.view(t)
+	v.Notified(time.Time{})
+	t.view.PackHeard(&v, l.base)
+	if l.deciding && !t.fresh {
+		l.queue.put(t, l.now()+actAgain)
+	}
+}
+
+func notice(v *session.View, d session.Decision) schemas.Event {
+	n, now := v.Record.Name(), time.Now()
+	e := schemas.Event{Type: eventWarning, Tenant: n.Tenant, Session: n.Session, UID: v.Record.UID, At: now, Until: d.Next}
+	in := d.Next.Sub(now).Round(time.Second)
+	e.Text = fmt.Sprintf("%s is suspended in %s unless it is used", n, in)
+	if d.Asks {
+		e.Type = eventQuestion
+		e.Text = fmt.Sprintf("may %s be suspended? It is in %s, unless it is used or %s is published", n, in, schemas.ActivitySubject(n, schemas.KindHold, schemas.AnswerKey))
+	}
+	return e
+}
+
+// triedAtOnce is how many sessions are tried before the loop goes on with its work,
+// triedShown how many of them are told of.
+const (
+	triedAtOnce = 500
+	triedShown  = 1000
+)
+
+// Try says what would be decided now about the sessions that in takes, were they held
+// to what trial says. It changes nothing.
+func (s *Scheduler) Try(ctx context.Context, in func(schemas.SessionRecord) bool, trial func(schemas.SessionRecord) session.Policy) (schemas.PolicyTest, error) {
+	out := schemas.PolicyTest{Sessions: []schemas.PolicyVerdict{}}
+	var same []schemas.PolicyVerdict
+	err := s.each(ctx, func(l *loop, t *tracked) {
+		if v := l.view(t); in(v.Record) {
+			same = add(&out, same, try(v, l.policy(&v), trial(v.Record), time.Now()))
+		}
+	})
+	if err != nil {
+		return out, err
+	}
+	room := min(triedShown-len(out.Sessions), len(same))
+	out.Sessions = append(out.Sessions, same[:room]...)
+	out.Omitted = out.Tested - len(out.Sessions)
+	return out, nil
+}
+
+// each calls fn for every session that has a record, in the order of their names, some
+// at a time: deciding goes on between.
+func (s *Scheduler) each(ctx context.Context, fn func(*loop, *tracked)) error {
+	var keys []string
+	if err := s.ask(ctx, func(l *loop) { keys = slices.Collect(maps.Keys(l.sessions)) }); err != nil {
+		return err
+	}
+	slices.Sort(keys)
+	for part := range slices.Chunk(keys, triedAtOnce) {
+		err := s.ask(ctx, func(l *loop) {
+			for _, key := range part {
+				if t, ok := l.sessions[key]; ok && t.view.UID() != "" {
+					fn(l, t)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// add counts one session, and gives those for which nothing would be otherwise.
+func add(out *schemas.PolicyTest, same []schemas.PolicyVerdict, v tried) []schemas.PolicyVerdict {
+	out.Tested++
+	if v.suspends {
+		out.Suspends++
+	}
+	switch {
+	case v.Changed:
+		out.Changed++
+		if len(out.Sessions) < triedShown {
+			out.Sessions = append(out.Sessions, v.PolicyVerdict)
+		}
+	case len(same) < triedShown:
+		return append(same, v.PolicyVerdict)
+	}
+	return same
+}
+
+type tried struct {
+	schemas.PolicyVerdict
+	suspends bool
+}
+
+func try(v session.View, now, other session.Policy, at time.Time) tried {
+	one, two := v.Apart(), v.Apart()
+	a, b := session.Decide(&one, now, at), session.Decide(&two, other, at)
+	changed := a.Verdict != b.Verdict || !a.Due.Equal(b.Due)
+	return tried{schemas.PolicyVerdict{
+		Name: v.Record.Name().String(), State: v.Record.State, Changed: changed,
+		Now: said(a), At: a.Due, Would: said(b), Then: b.Due,
+	}, b.Verdict == session.Suspend && a.Verdict != session.Suspend}
+}
+
+func said(d session.Decision) string { return string(d.Verdict) + ": " + d.Reason }

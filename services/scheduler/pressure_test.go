@@ -1,0 +1,290 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+// paper keeps records in memory, and suspends what it is told to at once if it is quick.
+type paper struct {
+	mu    sync.Mutex
+	all   map[schemas.Name]statekv.Versioned
+	told  chan statekv.Glance
+	swaps []schemas.Transition
+}
+
+func (p *paper) Get(_ context.Context, n schemas.Name) (statekv.Versioned, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[n], nil
+}
+
+// put writes a record as it is.
+func (p *paper) put(v statekv.Versioned) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.all[v.Name()] = v
+	p.told <- statekv.GlanceOf(v)
+}
+
+// swapped are the transitions that the scheduler made.
+func (p *paper) swapped() []schemas.Transition {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.swaps)
+}
+
+func (p *paper) Swap(_ context.Context, prev statekv.Versioned, t schemas.Transition) (statekv.Versioned, error) {
+	next, err := session.Apply(prev.SessionRecord, t)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
+	p.mu.Lock()
+	p.swaps = append(p.swaps, t)
+	v := statekv.Versioned{SessionRecord: next, Rev: statekv.RevisionAt(uint64(1000 + len(p.swaps)))}
+	p.mu.Unlock()
+	p.put(v)
+	return v, nil
+}
+
+func (p *paper) Glances(ctx context.Context, fn func(statekv.Glance), caughtUp func()) error {
+	caughtUp() // there is nothing yet
+	for {
+		select {
+		case g := <-p.told:
+			fn(g)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// talk is a Bus and Hosts that say what a test has them say.
+type talk struct {
+	said  chan stream.Heard
+	hosts chan schemas.Host
+}
+
+func (b talk) Activity(ctx context.Context, fn func(stream.Heard)) error {
+	fn(stream.Heard{CaughtUp: true})
+	for {
+		select {
+		case h := <-b.said:
+			fn(h)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (b talk) Hosts(ctx context.Context, fn func(schemas.Host)) error {
+	for {
+		select {
+		case h := <-b.hosts:
+			fn(h)
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (talk) Command(context.Context, schemas.HostID, schemas.Name, schemas.Command) error { return nil }
+
+// crowd is a scheduler and one host, in a time of their own.
+type crowd struct {
+	*Scheduler
+	t     *testing.T
+	paper *paper
+	talk  talk
+	seq   uint64
+}
+
+func inCrowd(t *testing.T, do func(t *testing.T, c *crowd)) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{t: t, paper: &paper{all: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 100)},
+			talk: talk{make(chan stream.Heard), make(chan schemas.Host)}}
+		c.Scheduler = New(Options{Records: c.paper, Bus: c.talk, Hosts: c.talk, Actor: "scheduler@h"})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Serve(ctx) }()
+		<-c.Ready()
+		do(t, c)
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// run makes a session that runs on the host, of a class with an hour's grace.
+func (c *crowd) run(id, madeBy string) {
+	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
+	v := statekv.Versioned{Rev: statekv.RevisionAt(1), SessionRecord: schemas.SessionRecord{
+		UID: schemas.UID("uid" + id), Tenant: n.Tenant, Session: n.Session, State: schemas.Running, Class: "web", Host: "h", MadeBy: madeBy,
+		Idle: &schemas.Idle{Grace: time.Hour.Milliseconds()},
+	}}
+	c.paper.put(v)
+	synctest.Wait()
+}
+
+// host says something of itself.
+func (c *crowd) host(h schemas.Host) {
+	c.talk.hosts <- h
+	synctest.Wait()
+}
+
+func (c *crowd) say(id string, k schemas.Kind, key string, ttl time.Duration) {
+	c.seq++
+	c.talk.said <- stream.Heard{Message: session.Message{
+		Source:   schemas.Source{Name: schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}, Kind: k, Key: key},
+		Activity: schemas.Activity{TTL: schemas.Duration(ttl), Reason: "tea"}, Seq: c.seq, At: time.Now(),
+	}}
+	synctest.Wait()
+}
+
+// gone ends the suspends that were begun, as a worker does, and lists them all.
+func (c *crowd) gone() (ids []string) {
+	synctest.Wait()
+	c.paper.mu.Lock()
+	all := maps.Clone(c.paper.all)
+	c.paper.mu.Unlock()
+	for _, v := range all {
+		if v.State == schemas.Suspending {
+			v.State, v.Op, v.Rev = schemas.Suspended, nil, statekv.RevisionAt(5000)
+			c.paper.put(v)
+		}
+	}
+	synctest.Wait()
+	for _, t := range c.paper.swapped() {
+		ids = append(ids, t.Reason)
+	}
+	return ids
+}
+
+func (c *crowd) state(id string) schemas.State {
+	v, _ := c.paper.Get(c.t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
+	return v.State
+}
+
+// Above 8 of 10 slots what matters least goes, in that order, as soon as it wasn't used
+// for a moment; what has a live lease never does.
+func TestPressureOfSlots(t *testing.T) {
+	inCrowd(t, func(t *testing.T, c *crowd) {
+		for _, id := range []string{"p1", "p2", "p3", "p4", "p5", "p6", "p7"} {
+			c.run(id, "person")
+		}
+		c.run("a1", "agent")
+		c.run("a2", "agent")
+		c.say("a1", schemas.KindHold, "tea", 24*time.Hour)
+		c.host(schemas.Host{Host: "h", Slots: 10})
+		time.Sleep(yield - time.Second)
+		if got := c.gone(); len(got) != 0 {
+			t.Fatalf("used a moment ago, and suspended: %v", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := c.gone(); len(got) != 1 || c.state("a2") != schemas.Suspended || !strings.Contains(got[0], "host h has 9 sessions, 8 of its 10 slots") {
+			t.Fatalf("9 of 10: %v, a2 is %s", got, c.state("a2"))
+		}
+		if tr := c.paper.swapped()[0]; tr.Set.Op.Trigger != "pressure" || !tr.Set.Op.Idle {
+			t.Errorf("its op is %+v", tr.Set.Op)
+		}
+		c.say("p5", schemas.KindExec, "", 0)
+		c.say("p1", schemas.KindInput, "", 0)
+		c.run("p8", "person")
+		c.run("p9", "person")
+		time.Sleep(2 * yield)
+		if c.gone(); len(c.paper.swapped()) != 3 || c.state("a1") != schemas.Running || c.state("p1") != schemas.Running || c.state("p5") != schemas.Running {
+			t.Errorf("10 of 10: %v; a1 with its lease is %s, p1 and p5, who were given commands, %s and %s", c.gone(), c.state("a1"), c.state("p1"), c.state("p5"))
+		}
+		time.Sleep(10 * time.Minute)
+		if got := c.gone(); len(got) != 3 {
+			t.Errorf("at the mark, and suspended: %v", got)
+		}
+	})
+}
+
+// Memory goes one by one, with a new word of the host in between.
+func TestPressureOfMemory(t *testing.T) {
+	inCrowd(t, func(t *testing.T, c *crowd) {
+		for _, id := range []string{"s1", "s2", "s3"} {
+			c.run(id, "agent")
+		}
+		time.Sleep(time.Minute)
+		full := schemas.Host{Host: "h", Load: &schemas.HostLoad{MemoryBytes: 100, AvailableBytes: 5}}
+		for n := range 2 {
+			c.host(full)
+			time.Sleep(3 * time.Second)
+			if got := c.gone(); len(got) != n+1 || !strings.Contains(got[n], "95% of its memory in use") {
+				t.Fatalf("the host said %d times that it is full: %v", n+1, got)
+			}
+			time.Sleep(time.Minute / 2)
+			if got := c.gone(); len(got) != n+1 {
+				t.Fatalf("more go though the host has said nothing since: %v", got)
+			}
+		}
+		c.host(schemas.Host{Host: "h", Load: &schemas.HostLoad{MemoryBytes: 100, AvailableBytes: 50, Pressure: 0.5}})
+		time.Sleep(3 * time.Second)
+		if got := c.gone(); len(got) != 3 || !strings.Contains(got[2], "wait for memory 50% of the time") {
+			t.Errorf("tasks wait for memory: %v", got)
+		}
+	})
+}
+
+// A full host makes room, for each who asks for it, and says for whom; where nothing may
+// be suspended it says why.
+func TestMakeRoom(t *testing.T) {
+	inCrowd(t, func(t *testing.T, c *crowd) {
+		c.run("a", "agent")
+		c.run("b", "person")
+		if got, release, err := c.MakeRoom(t.Context(), "h"); err != nil || len(got) != 0 {
+			t.Fatalf("a host without slots: %v, %v", got, err)
+		} else {
+			release()
+		}
+		c.host(schemas.Host{Host: "h", Slots: 2})
+		type answer struct {
+			made    []schemas.Name
+			release func()
+			err     error
+		}
+		answers := make(chan answer, 2)
+		for range 2 {
+			go func() {
+				var a answer
+				a.made, a.release, a.err = c.MakeRoom(t.Context(), "h")
+				answers <- a
+			}()
+		}
+		for range 60 {
+			time.Sleep(time.Second / 2)
+			c.gone()
+		}
+		first, second := <-answers, <-answers
+		if first.err != nil || second.err != nil || len(first.made)+len(second.made) != 2 || c.state("a") != schemas.Suspended || c.state("b") != schemas.Suspended {
+			t.Fatalf("room for two: %v %v, %v %v", first.made, first.err, second.made, second.err)
+		}
+		c.run("c", "agent")
+		c.run("d", "agent")
+		first.release()
+		second.release()
+		c.say("c", schemas.KindHold, "k", time.Hour)
+		c.say("d", schemas.KindHold, "k", time.Hour)
+		_, _, err := c.MakeRoom(t.Context(), "h")
+		var none *NoRoom
+		if !errors.As(err, &none) || !strings.Contains(err.Error(), "acme/c: hold.k: tea; acme/d: hold.k: tea") {
+			t.Errorf("nothing may be suspended: %v", err)
+		}
+	})
+}
