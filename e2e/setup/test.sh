@@ -4,6 +4,7 @@
 set -euo pipefail
 declare -A needs=(
 	[gcc]=gcc [as]=binutils [zstd]=zstd [ps]=procps [ip]=iproute2 [perl]=perl [/usr/bin/python3]=python3
+	[dockerd]=docker.io [busybox]=busybox-static [debootstrap]=debootstrap
 	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum
 )
 missing=()
@@ -25,3 +26,5 @@ fi
 "$(dirname "$0")/../compat/install.sh"
 "$(dirname "$0")/../../objectstore/storetest/server/install.sh"
 "$(dirname "$0")/../bench/install.sh"
+"$(dirname "$0")/servers.sh"
+"$(dirname "$0")/node.sh"

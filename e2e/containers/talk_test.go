@@ -1,0 +1,54 @@
+package containers
+
+import (
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/workers/docker/dockertest"
+)
+
+// What a container prints can be read, while it sleeps and when it is over as well, and
+// commands run in it.
+func TestLogsAndExec(t *testing.T) {
+	e := dockertest.Shared(t)
+	e.Busybox(t)
+	h := newHost(t, e)
+	h.must("run", "--name", "talk", "--image", "busybox:test", "--container-name", "talk", "--idle", "never", "--network", "none", "--",
+		"sh", "-c", "echo said; echo cried >&2; while ! [ -e /end ]; do sleep 0.05; done; echo bye; exit 3")
+	h.runs("talk")
+	r := h.Do("exec", "talk", "--", "sh", "-c", "cat; echo inside; echo oh >&2; exit 5")
+	if r.Code != 5 || r.Out != "inside\n" || r.Err != "oh\n" {
+		t.Errorf("exec gives %+v", r)
+	}
+	if r := h.Do("exec", "talk", "--", "/no/such"); r.Code == 0 {
+		t.Errorf("exec of a missing command gives %+v", r)
+	}
+	logs := func(when string) {
+		t.Helper()
+		if r := h.Do("logs", "talk"); r.Code != 0 || r.Out != "said\n" || r.Err != "cried\n" {
+			t.Errorf("%s, logs gives %+v", when, r)
+		}
+	}
+	logs("while it runs")
+	h.must("suspend", "talk")
+	logs("while it sleeps")
+	if out := h.must("exec", "talk", "--", "echo", "awake"); out != "awake\n" { // it is resumed for that
+		t.Errorf("exec gives %q", out)
+	}
+	h.must("exec", "talk", "--", "touch", "/end")
+	v := h.settle("talk")
+	for v.State == "running" {
+		v = h.settle("talk")
+	}
+	if v.Exit == nil || v.Exit.Code != 3 {
+		t.Errorf("it ended as %+v", v.Exit)
+	}
+	if r := h.Do("logs", "talk"); r.Code != 0 || r.Out != "said\nbye\n" {
+		t.Errorf("when it is over, logs gives %+v", r)
+	}
+	for end := time.Now().Add(limit); len(h.left()) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%q is left", h.left())
+		}
+	}
+}

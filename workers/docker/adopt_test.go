@@ -1,0 +1,186 @@
+package docker
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/docker/dockertest"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+// foreignContainer starts a container that the driver knows nothing of.
+func foreignContainer(t *testing.T, e *dockertest.Engine, name string, labels map[string]string) string {
+	t.Helper()
+	got, err := e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+		Name: name, Config: &container.Config{Image: e.Busybox(t), Cmd: []string{"sleep", "1000000"}, Labels: labels},
+		HostConfig: &container.HostConfig{NetworkMode: "none", Binds: []string{"data-of-" + name + ":/data"}, RestartPolicy: container.RestartPolicy{Name: "unless-stopped"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := afterwards(t)
+		if _, err := e.Client.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true}); err != nil && !missing(err) {
+			t.Error(err)
+		}
+		if _, err := e.Client.VolumeRemove(ctx, "data-of-"+name, client.VolumeRemoveOptions{}); err != nil && !missing(err) {
+			t.Error(err)
+		}
+	})
+	if _, err := e.Client.ContainerStart(t.Context(), got.ID, client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return got.ID
+}
+
+func look(t *testing.T, e *dockertest.Engine, name string) container.InspectResponse {
+	t.Helper()
+	return must[client.ContainerInspectResult](t)(e.Client.ContainerInspect(t.Context(), name, client.ContainerInspectOptions{})).Container
+}
+
+// A container that something else started is held while its session sleeps, made anew
+// when it goes on, and let go at the end.
+func TestAdopted(t *testing.T) {
+	x := newTester(t)
+	id := foreignContainer(t, x.e, "theirs", map[string]string{"k": "v"})
+	spec := driver.Spec{Docker: &driver.Docker{Container: "theirs"}}
+	refused := func(context.Context) error { return context.Canceled }
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, refused); err == nil {
+		t.Error("it was adopted though nobody recorded it")
+	}
+	if s := look(t, x.e, "theirs"); !s.State.Running || s.ID != id {
+		t.Errorf("a container that was not adopted is %+v", s.State)
+	}
+	x.start("a", spec)
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("b", 1), spec, drivertest.Begin); driver.KindOf(err) != driver.Refused {
+		t.Errorf("adopted twice: %v", err)
+	}
+	x.sh("a", "echo 1 >/data/f; echo 1 >/f")
+	before := settings(t, x.inspect("a"))
+	img := x.suspend("a", 2)
+	s := look(t, x.e, "theirs")
+	if s.State.Running || s.HostConfig.RestartPolicy.Name != "no" || s.ID != id {
+		t.Errorf("the held container is %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
+	}
+	x.d = open(t, x.e, x.d.notes.dir) // a worker that begins anew leaves it alone
+	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 0 {
+		t.Errorf("found %+v", all)
+	}
+	x.restore("a", 3, img, spec)
+	s = look(t, x.e, "theirs")
+	if !s.State.Running || s.ID == id {
+		t.Errorf("the container is %+v", s.State)
+	}
+	same(t, "configuration", before, settings(t, &s))
+	if out := x.sh("a", "cat /f /data/f"); out != "1\n1" {
+		t.Errorf("in the container it is %q", out)
+	}
+	img = x.suspend("a", 4) // a second time, and then it is over
+	x.restore("a", 5, img, spec)
+	x.suspend("a", 6)
+	if err := x.d.Release(t.Context(), drivertest.Fence("a", 7)); err != nil {
+		t.Fatal(err)
+	}
+	s = look(t, x.e, "theirs")
+	if s.State.Running || s.HostConfig.RestartPolicy.Name != "unless-stopped" {
+		t.Errorf("the container that was let go is %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
+	}
+	if _, err := x.d.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	look(t, x.e, "theirs") // still there
+	must[client.VolumeInspectResult](t)(x.e.Client.VolumeInspect(t.Context(), "data-of-theirs", client.VolumeInspectOptions{}))
+}
+
+// A held container that somebody starts is not thrown away.
+func TestHeldIsStarted(t *testing.T) {
+	x := newTester(t)
+	foreignContainer(t, x.e, "theirs", nil)
+	spec := driver.Spec{Docker: &driver.Docker{Container: "theirs"}}
+	x.start("a", spec)
+	img := x.suspend("a", 2)
+	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "was started by somebody else") {
+		t.Errorf("over a container that runs: %v", err)
+	}
+	if s := look(t, x.e, "theirs"); !s.State.Running {
+		t.Errorf("it is %+v", s.State)
+	}
+	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "theirs", client.ContainerStopOptions{Timeout: new(int)}))
+	// A resume that isn't recorded leaves the held one as it was.
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 4), spec, img, driver.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
+		t.Error("it was restored though nobody recorded it")
+	}
+	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 2 || !strings.HasPrefix(left[0], "container /theirs (Exited") {
+		t.Errorf("there is %q", left)
+	}
+	x.restore("a", 5, img, spec)
+}
+
+// With --remove nothing stays but the volume that was there before.
+func TestAdoptedAndRemoved(t *testing.T) {
+	x := newTester(t)
+	foreignContainer(t, x.e, "theirs", nil)
+	spec := driver.Spec{Docker: &driver.Docker{Container: "theirs", Remove: true}}
+	x.start("a", spec)
+	x.sh("a", "echo 1 >/data/f; echo 1 >/f")
+	img := x.suspend("a", 2)
+	if left := must[[]string](t)(x.e.Leftovers(t.Context())); !slices.Equal(left, []string{"volume data-of-theirs"}) {
+		t.Errorf("while it sleeps there is %q", left)
+	}
+	x.restore("a", 3, img, spec)
+	if out := x.sh("a", "cat /f /data/f"); out != "1\n1" {
+		t.Errorf("in the container it is %q", out)
+	}
+}
+
+// A container that somebody had paused is captured, stays paused, and comes back so.
+func TestPausedByOthers(t *testing.T) {
+	x := newTester(t)
+	foreignContainer(t, x.e, "theirs", nil)
+	spec := driver.Spec{Docker: &driver.Docker{Container: "theirs"}}
+	x.start("a", spec)
+	must[client.ContainerPauseResult](t)(x.e.Client.ContainerPause(t.Context(), "theirs", client.ContainerPauseOptions{}))
+	x.capture("a", 2)
+	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Frozen {
+		t.Errorf("captured, it is %s", i.State)
+	}
+	if err := x.d.Thaw(t.Context(), drivertest.Fence("a", 3)); err != nil {
+		t.Fatal(err)
+	}
+	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Running || !look(t, x.e, "theirs").State.Paused {
+		t.Errorf("after a thaw it is %s, and not as somebody left it", i.State)
+	}
+	img := x.suspend("a", 4)
+	x.restore("a", 5, img, spec)
+	if !look(t, x.e, "theirs").State.Paused {
+		t.Error("it was paused, and came back running")
+	}
+}
+
+// Containers ask for it by a label, when they run already and when they begin to.
+func TestLabelled(t *testing.T) {
+	x := newTester(t)
+	labels := map[string]string{labelAdopt: "acme/first", labelClass: "terminal", labelRemove: "true"}
+	foreignContainer(t, x.e, "first", labels)
+	ctx, stop := context.WithTimeout(t.Context(), drivertest.Limit)
+	defer stop()
+	asking := x.d.Labelled(ctx)
+	got := <-asking
+	if got.Name != "first" || got.Session != "acme/first" || got.Class != "terminal" || !got.Remove {
+		t.Errorf("it asks for %+v", got)
+	}
+	x.start("a", driver.Spec{Docker: &driver.Docker{Container: got.ID, Remove: true}})
+	foreignContainer(t, x.e, "second", map[string]string{labelAdopt: "two"})
+	if got = <-asking; got.Name != "second" || got.Session != "two" {
+		t.Errorf("the second asks for %+v", got)
+	}
+}

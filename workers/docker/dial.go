@@ -1,0 +1,221 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// linesKept bounds how many lines of a container's output are asked for.
+const linesKept = "20000"
+
+// Dial implements driver.Dialer: the connection reads output, and runs commands in the
+// container. What else it is asked for it refuses.
+func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
+	n, err := d.begun(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	ours, theirs := net.Pipe()
+	go func() { // it ends with the connection
+		defer ours.Close()
+		if err := d.converse(n, ours); err != nil {
+			_ = shim.WriteError(ours, err.Error()) // whoever asked is gone, then
+		}
+	}()
+	return theirs, nil
+}
+
+// begins is how long the engine may take to start a container that is recorded to run.
+const begins = time.Minute
+
+// begun gives what is known of a session that is here, once its container has begun: it is
+// recorded to run before its first instruction.
+func (d *Driver) begun(ctx context.Context, uid schemas.UID) (note, error) {
+	ctx, stop := context.WithTimeout(ctx, begins)
+	defer stop()
+	for {
+		n, err := d.notes.read(uid)
+		var c *container.InspectResponse
+		if err == nil {
+			_, c, err = d.instance(ctx, n)
+		}
+		if err == nil && (c == nil || c.State.Dead || c.State.Status == container.StateRemoving) {
+			return n, driver.ErrNotHere // it is on its way out: its output is kept elsewhere
+		}
+		if !errors.Is(err, driver.ErrNotHere) || n.Phase == gone || n.Phase == held {
+			return n, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return n, err
+		}
+	}
+}
+
+// converse answers the one request of a connection.
+func (d *Driver) converse(n note, conn net.Conn) error {
+	r, err := shim.ReadRequest(conn)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	switch r.Op {
+	case shim.OpOutput:
+		go watchEnd(conn, stop)
+		return d.output(ctx, n, r, conn)
+	case shim.OpExec:
+		return d.exec(ctx, stop, n, r, conn)
+	}
+	return fmt.Errorf("session %s is a container: `docker attach` and `docker cp` do that", n.Name)
+}
+
+// watchEnd calls stop when the other end of a connection is closed.
+func watchEnd(conn net.Conn, stop func()) {
+	_, _ = io.Copy(io.Discard, conn) // until it ends
+	stop()
+}
+
+// frames sends output as frames of one kind.
+type frames struct {
+	conn net.Conn
+	kind byte
+}
+
+func (f frames) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), shim.MaxFrame)
+		if err := shim.WriteFrame(f.conn, f.kind, rest[:n]); err != nil {
+			return 0, err
+		}
+		rest = rest[n:]
+	}
+	return len(p), nil
+}
+
+// copyOutput sends what a container prints, of which a terminal makes one stream.
+func copyOutput(conn net.Conn, r io.Reader, tty bool) error {
+	out, errs := frames{conn, shim.FrameStdout}, frames{conn, shim.FrameStderr}
+	var err error
+	if tty {
+		_, err = io.Copy(out, r)
+	} else {
+		_, err = stdcopy.StdCopy(out, errs, r)
+	}
+	return err
+}
+
+func exit(conn net.Conn, code int) error {
+	data, err := json.Marshal(driver.Exit{Code: code})
+	if err != nil {
+		return err
+	}
+	return shim.WriteFrame(conn, shim.FrameExit, data)
+}
+
+// output sends what the container has printed since it was made here.
+func (d *Driver) output(ctx context.Context, n note, r shim.Request, conn net.Conn) error {
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return nil // the connection ends without a word: its output is elsewhere by now, whoever asks again finds it
+	}
+	if err != nil {
+		return d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	o := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: r.Follow, Tail: linesKept}
+	if r.Tail == 0 {
+		o.Tail = "0"
+	}
+	logs, err := d.engine.ContainerLogs(ctx, n.Container, o)
+	if missing(err) || err != nil && strings.Contains(err.Error(), "marked for removal") {
+		return nil // likewise
+	}
+	if err != nil {
+		return d.asked("read the output of the container of session "+n.Name.String(), err)
+	}
+	defer logs.Close()
+	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
+		return err
+	}
+	if err := copyOutput(conn, logs, got.Container.Config.Tty); err != nil {
+		return err
+	}
+	return exit(conn, 0)
+}
+
+// exec runs a command in the container, and carries its streams.
+func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, conn net.Conn) error {
+	size := client.ConsoleSize{}
+	if r.TTY {
+		size = client.ConsoleSize{Height: uint(max(r.Rows, 1)), Width: uint(max(r.Cols, 1))}
+	}
+	made, err := d.engine.ExecCreate(ctx, n.Container, client.ExecCreateOptions{
+		User: r.User, TTY: r.TTY, AttachStdin: r.Stdin, AttachStdout: true, AttachStderr: true, Env: r.Env, WorkingDir: r.Dir, Cmd: r.Argv,
+	})
+	if err != nil {
+		return d.asked("run a command in the container of session "+n.Name.String(), err)
+	}
+	got, err := d.engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: r.TTY})
+	if err != nil {
+		return d.asked("run a command in the container of session "+n.Name.String(), err)
+	}
+	defer got.Close()
+	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
+		return err
+	}
+	resize := func(s client.ConsoleSize) {
+		_, _ = d.engine.ExecResize(ctx, made.ID, client.ExecResizeOptions(s)) // the next one tells
+	}
+	if r.TTY {
+		resize(size)
+	}
+	go func() {
+		passInput(conn, got.HijackedResponse, resize)
+		stop()
+		got.Close() // the client is gone
+	}()
+	if err := copyOutput(conn, got.Reader, r.TTY); err != nil {
+		return err
+	}
+	end, err := d.engine.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	if err != nil {
+		return d.asked("learn how a command in the container of session "+n.Name.String()+" ended", err)
+	}
+	return exit(conn, end.ExitCode)
+}
+
+// passInput gives a command what the client sends, until the connection ends.
+func passInput(conn net.Conn, to client.HijackedResponse, resize func(client.ConsoleSize)) {
+	for {
+		kind, payload, err := shim.ReadFrame(conn)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case shim.FrameStdin:
+			_, _ = to.Conn.Write(payload) // a command that takes no more has its last words to say
+		case shim.FrameStdinEOF:
+			_ = to.CloseWrite() // likewise
+		case shim.FrameResize:
+			var s shim.Size
+			if json.Unmarshal(payload, &s) == nil {
+				resize(client.ConsoleSize{Height: uint(s.Rows), Width: uint(s.Cols)})
+			}
+		}
+	}
+}

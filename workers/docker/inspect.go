@@ -1,0 +1,147 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// undoTime bounds what is done to put things back.
+const undoTime = time.Minute
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+	n, err := d.notes.read(uid)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	i, _, err := d.instance(ctx, n)
+	return i, err
+}
+
+// instance says how a session is, and gives its container if there is one.
+func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *container.InspectResponse, error) {
+	if n.Phase != here && n.Phase != frozen {
+		return driver.Instance{}, nil, driver.ErrNotHere
+	}
+	i := driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began}
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		i.State, i.Exit = driver.Exited, &driver.Exit{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
+		return i, nil, nil
+	}
+	if err != nil {
+		return i, nil, d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	c := &got.Container
+	if neverRan(c) {
+		return driver.Instance{}, c, driver.ErrNotHere
+	}
+	describe(&i, n, c.State)
+	return i, c, nil
+}
+
+// neverRan reports whether nothing has been executed in a container.
+func neverRan(c *container.InspectResponse) bool {
+	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
+	return err == nil && began.Year() <= 1
+}
+
+func describe(i *driver.Instance, n note, s *container.State) {
+	switch {
+	case s.Paused && n.Phase == frozen:
+		i.State, i.PID = driver.Frozen, s.Pid
+	case s.Running || s.Restarting: // paused by somebody else counts as running
+		i.State, i.PID = driver.Running, s.Pid
+	default:
+		i.State = driver.Exited
+		i.Exit = &driver.Exit{Code: s.ExitCode}
+		if s.ExitCode > 128 && s.ExitCode < 128+65 {
+			i.Exit.Signal = s.ExitCode - 128
+		}
+		if s.OOMKilled {
+			i.Exit.Reason = "out of memory"
+		}
+	}
+}
+
+// Recover implements driver.Driver.
+func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
+	all, err := d.notes.all()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.reach(ctx); err != nil {
+		if driver.KindOf(err) != driver.Transient {
+			return nil, err
+		}
+		d.options.Log.Warn("the Docker engine is away: its sessions are taken to be as they were", "err", err)
+		return asNoted(all), nil
+	}
+	var out []driver.Instance
+	for _, n := range all {
+		i, err := d.recoverOne(ctx, n)
+		if errors.Is(err, driver.ErrNotHere) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, i)
+	}
+	return out, d.sweep(ctx)
+}
+
+// asNoted gives the sessions that should be on this host, while nobody can be asked.
+func asNoted(all []note) (out []driver.Instance) {
+	for _, n := range all {
+		switch n.Phase {
+		case here:
+			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Running})
+		case frozen:
+			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Frozen})
+		}
+	}
+	return out
+}
+
+// recoverOne removes what a crash left half made of a session, or says how it is.
+func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error) {
+	if n.Phase == gone || n.Phase == held {
+		return driver.Instance{}, driver.ErrNotHere
+	}
+	i, _, err := d.instance(ctx, n)
+	if !errors.Is(err, driver.ErrNotHere) {
+		return i, err
+	}
+	if undo := d.unmake(ctx, n); undo != nil {
+		return i, undo
+	}
+	return i, err
+}
+
+// find gives the container of a session that is alive.
+func (d *Driver) find(ctx context.Context, n note) (*container.InspectResponse, error) {
+	i, c, err := d.instance(ctx, n)
+	if errors.Is(err, driver.ErrNotHere) {
+		return nil, fmt.Errorf("session %s: %w", n.Name, driver.ErrNotHere)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if i.State == driver.Exited {
+		why := fmt.Sprintf("with status %d", i.Exit.Code)
+		if i.Exit.Reason != "" {
+			why = i.Exit.Reason
+		}
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the container of session %s has ended: %s", n.Name, why), Err: driver.ErrNotHere}
+	}
+	return c, nil
+}

@@ -1,0 +1,284 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// The parts of an image, as the first element of its entries' names.
+const (
+	metaEntry = "meta/docker.json"
+	baseEntry = "base/image.tar" // what the container was made from, if it can't be had elsewhere
+	partUpper = "upper"          // what changed in its file system, as overlay keeps it
+	partRoot  = "root"           // or all of its file system
+)
+
+// capture is the clear text of metaEntry: all that a container is, besides its files.
+type capture struct {
+	Version    int                   `json:"version"` // 1
+	Name       string                `json:"name"`    // of the container, without a slash
+	Adopted    bool                  `json:"adopted,omitempty"`
+	Paused     bool                  `json:"paused,omitempty"` // by somebody else than us
+	Files      string                `json:"files"`            // partUpper or partRoot
+	Image      baseImage             `json:"image"`
+	Config     *container.Config     `json:"config"`
+	HostConfig *container.HostConfig `json:"host_config"`
+	Networks   []endpoint            `json:"networks,omitempty"`
+	Mounts     []mounted             `json:"mounts,omitempty"`
+}
+
+// baseImage is the image below a container, by what doesn't change.
+type baseImage struct {
+	ID      string   `json:"id"`
+	Name    string   `json:"name"` // as it was called when the container was made
+	Digests []string `json:"digests,omitempty"`
+	Arch    string   `json:"arch"`
+	Stored  bool     `json:"stored,omitempty"` // in the image, as baseEntry
+}
+
+// endpoint is a container's place in a network.
+type endpoint struct {
+	Network  string                    `json:"network"`
+	Settings *network.EndpointSettings `json:"settings"`
+	// Made is how to make the network where it isn't there; nil for the engine's own.
+	Made *networkSpec `json:"made,omitempty"`
+}
+
+type networkSpec struct {
+	Driver     string            `json:"driver"`
+	IPAM       network.IPAM      `json:"ipam"`
+	Internal   bool              `json:"internal,omitempty"`
+	Attachable bool              `json:"attachable,omitempty"`
+	IPv6       bool              `json:"ipv6,omitempty"`
+	Options    map[string]string `json:"options,omitempty"`
+	Labels     map[string]string `json:"labels,omitempty"`
+}
+
+// mounted is one mount of a container.
+type mounted struct {
+	Type      mount.Type        `json:"type"`
+	At        string            `json:"at"`             // in the container
+	Name      string            `json:"name,omitempty"` // of a volume
+	Source    string            `json:"source,omitempty"`
+	Anonymous bool              `json:"anonymous,omitempty"` // a volume whose name means nothing
+	Own       bool              `json:"own,omitempty"`       // a volume made for the session
+	Driver    string            `json:"driver,omitempty"`
+	Options   map[string]string `json:"options,omitempty"`
+	Labels    map[string]string `json:"labels,omitempty"`
+	ReadOnly  bool              `json:"read_only,omitempty"`
+	Part      string            `json:"part,omitempty"`   // where its contents are in the image; "" if they aren't
+	Shared    []string          `json:"shared,omitempty"` // containers that use it as well, when it was captured
+
+	path string // on this host
+}
+
+// describeContainer reads all that a container is from what the engine says of it.
+func (d *Driver) describeContainer(ctx context.Context, n note, c *container.InspectResponse) (*capture, error) {
+	m := &capture{
+		Version: 1, Name: strings.TrimPrefix(c.Name, "/"), Adopted: n.Adopted, Paused: c.State.Paused && n.Phase != frozen || n.Paused,
+		Config: c.Config, HostConfig: c.HostConfig, Files: partRoot,
+	}
+	if upperOf(c) != "" {
+		m.Files = partUpper
+	}
+	m.Config.Labels = maps.Clone(m.Config.Labels)
+	for _, l := range ownLabels {
+		delete(m.Config.Labels, l)
+	}
+	if err := d.describeImage(ctx, m, c); err != nil {
+		return nil, err
+	}
+	if err := d.describeMounts(ctx, n, m, c); err != nil {
+		return nil, err
+	}
+	return m, d.describeNetworks(ctx, m, c)
+}
+
+func (d *Driver) describeImage(ctx context.Context, m *capture, c *container.InspectResponse) error {
+	m.Image = baseImage{ID: c.Image, Name: c.Config.Image}
+	got, err := d.engine.ImageInspect(ctx, c.Image)
+	if missing(err) && m.Files == partRoot {
+		return nil // all of it is captured anyhow
+	}
+	if missing(err) {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the image %s below container %s was removed from the engine, so that it could not be made again: pull or load it", c.Config.Image, m.Name), Err: err}
+	}
+	if err != nil {
+		return d.asked("look at image "+c.Config.Image, err)
+	}
+	m.Image.Digests, m.Image.Arch = got.RepoDigests, got.Architecture
+	m.Image.Stored = m.Files == partUpper && len(got.RepoDigests) == 0
+	return nil
+}
+
+// describeMounts lists the mounts in an order that doesn't change, and gives those whose
+// contents are captured their parts of the image.
+func (d *Driver) describeMounts(ctx context.Context, n note, m *capture, c *container.InspectResponse) error {
+	all := slices.Clone(c.Mounts)
+	slices.SortFunc(all, func(a, b container.MountPoint) int { return strings.Compare(a.Destination, b.Destination) })
+	for i, p := range all {
+		e := mounted{Type: p.Type, At: p.Destination, Name: p.Name, Source: p.Source, Driver: p.Driver, ReadOnly: !p.RW, path: p.Source}
+		switch p.Type {
+		case mount.TypeVolume:
+			if err := d.describeVolume(ctx, n, &e, c); err != nil {
+				return err
+			}
+			if e.Driver == "local" && kindOfVolume(e.Options) == "" {
+				e.Part = fmt.Sprintf("volumes/%d", i)
+			}
+		case mount.TypeBind:
+			if st, err := os.Stat(p.Source); n.Binds && err == nil && st.IsDir() {
+				e.Part = fmt.Sprintf("binds/%d", i)
+			}
+		}
+		m.Mounts = append(m.Mounts, e)
+	}
+	return nil
+}
+
+// kindOfVolume names what is mounted as a volume of the local driver, if that is
+// something else than a directory of the engine's.
+func kindOfVolume(options map[string]string) string {
+	if options["type"] == "" && options["device"] == "" {
+		return ""
+	}
+	if options["type"] == "none" {
+		return "bind"
+	}
+	return options["type"]
+}
+
+func (d *Driver) describeVolume(ctx context.Context, n note, e *mounted, c *container.InspectResponse) error {
+	got, err := d.engine.VolumeInspect(ctx, e.Name, client.VolumeInspectOptions{})
+	if err != nil {
+		return d.asked("look at volume "+e.Name, err)
+	}
+	v := got.Volume
+	e.Driver, e.Options, e.Labels, e.path = v.Driver, v.Options, maps.Clone(v.Labels), v.Mountpoint
+	e.Own = v.Labels[labelUID] == string(n.UID)
+	e.Anonymous = anonymous(e, c)
+	for _, l := range ownLabels {
+		delete(e.Labels, l)
+	}
+	e.Shared, err = d.others(ctx, e.Name, c.ID)
+	return err
+}
+
+// anonymous reports whether nobody gave a volume its name.
+func anonymous(e *mounted, c *container.InspectResponse) bool {
+	for _, b := range c.HostConfig.Binds {
+		if strings.HasPrefix(b, e.Name+":") {
+			return false
+		}
+	}
+	for _, m := range c.HostConfig.Mounts {
+		if m.Type == mount.TypeVolume && m.Source == e.Name {
+			return false
+		}
+	}
+	for _, from := range c.HostConfig.VolumesFrom {
+		if from != "" && len(e.Shared) > 0 {
+			return false
+		}
+	}
+	return len(e.Name) == 64 && strings.Trim(e.Name, "0123456789abcdef") == ""
+}
+
+// others names the containers that use a volume besides one.
+func (d *Driver) others(ctx context.Context, volume, but string) ([]string, error) {
+	got, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("volume", volume)})
+	if err != nil {
+		return nil, d.asked("look who uses volume "+volume, err)
+	}
+	var out []string
+	for _, c := range got.Items {
+		if c.ID != but && len(c.Names) > 0 {
+			out = append(out, strings.TrimPrefix(c.Names[0], "/"))
+		}
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// enginesOwn are the networks that are on each engine.
+var enginesOwn = []string{"bridge", "host", "none"}
+
+func (d *Driver) describeNetworks(ctx context.Context, m *capture, c *container.InspectResponse) error {
+	if c.NetworkSettings == nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.NetworkSettings.Networks)) {
+		e := endpoint{Network: name, Settings: given(c, c.NetworkSettings.Networks[name])}
+		if !slices.Contains(enginesOwn, name) {
+			got, err := d.engine.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
+			if err != nil {
+				return d.asked("look at network "+name, err)
+			}
+			w := got.Network
+			labels := maps.Clone(w.Labels)
+			for _, l := range ownLabels {
+				delete(labels, l)
+			}
+			e.Made = &networkSpec{Driver: w.Driver, IPAM: w.IPAM, Internal: w.Internal, Attachable: w.Attachable, IPv6: w.EnableIPv6, Options: w.Options, Labels: labels}
+		}
+		m.Networks = append(m.Networks, e)
+	}
+	return nil
+}
+
+// given leaves of a place in a network what somebody asked for, not what the engine chose.
+func given(c *container.InspectResponse, s *network.EndpointSettings) *network.EndpointSettings {
+	out := &network.EndpointSettings{IPAMConfig: s.IPAMConfig, Links: s.Links, DriverOpts: s.DriverOpts, GwPriority: s.GwPriority}
+	for _, a := range s.Aliases {
+		if a != c.ID[:min(12, len(c.ID))] { // the engine's own
+			out.Aliases = append(out.Aliases, a)
+		}
+	}
+	return out
+}
+
+// readMeta reads what a container is from an image.
+func readMeta(source driver.Source) (*capture, error) {
+	r, err := source.Open(metaEntry)
+	if err != nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: "the image is not of a container", Err: err}
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("read how the container is to be made: %w", err)
+	}
+	m := &capture{}
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: "the image doesn't say how the container is to be made", Err: err}
+	}
+	if m.Version != 1 || m.Config == nil || m.HostConfig == nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the image says how the container is to be made in version %d; this program knows 1", m.Version)}
+	}
+	return m, nil
+}
+
+func entryFile(name string) image.Entry {
+	return image.Entry{Name: name, Type: image.TypeFile, Mode: 0o600, Size: -1}
+}
+
+// inside reports whether one path of a container is another one or below it.
+func inside(p, dir string) bool {
+	p, dir = path.Clean(p), path.Clean(dir)
+	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")
+}

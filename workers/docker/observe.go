@@ -1,0 +1,116 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/tree"
+)
+
+// Observe implements driver.Observer.
+func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
+	n, err := d.notes.read(uid)
+	if err != nil {
+		return driver.Observation{}, err
+	}
+	c, err := d.find(ctx, n)
+	if err != nil {
+		return driver.Observation{}, err
+	}
+	s, err := d.stats(ctx, n.Container)
+	if err != nil {
+		return driver.Observation{}, err
+	}
+	o := driver.Observation{
+		RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
+	}
+	o.Execs = d.execs(ctx, c)
+	connections, err := tree.Connections(processes(c.State.Pid))
+	if err != nil {
+		return driver.Observation{}, fmt.Errorf("look at the connections of container %s: %w", c.Name, err)
+	}
+	for _, c := range connections {
+		if c.Inbound && c.Established {
+			o.Inbound++
+		}
+	}
+	return o, nil
+}
+
+// processes lists those that are in the cgroup of a container's first one.
+func processes(first int) []int {
+	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", first))
+	if err != nil {
+		return nil // it is ending
+	}
+	for line := range strings.Lines(string(groups)) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 || parts[1] != "" && parts[1] != "pids" {
+			continue
+		}
+		if pids := members(filepath.Join("/sys/fs/cgroup", parts[1], parts[2], "cgroup.procs")); len(pids) > 0 {
+			return pids
+		}
+	}
+	return []int{first}
+}
+
+func members(file string) (pids []int) {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil // it isn't mounted there
+	}
+	for _, field := range strings.Fields(string(data)) {
+		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func (d *Driver) stats(ctx context.Context, id string) (container.StatsResponse, error) {
+	var s container.StatsResponse
+	got, err := d.engine.ContainerStats(ctx, id, client.ContainerStatsOptions{})
+	if err != nil {
+		return s, d.asked("measure a container", err)
+	}
+	defer got.Body.Close()
+	if err := json.NewDecoder(got.Body).Decode(&s); err != nil {
+		return s, fmt.Errorf("read what container %s uses: %w", id, err)
+	}
+	return s, nil
+}
+
+// fileCache is what of a container's memory only keeps files at hand, in bytes.
+func fileCache(stats map[string]uint64) uint64 {
+	for _, name := range []string{"total_inactive_file", "inactive_file"} {
+		if n, ok := stats[name]; ok {
+			return n
+		}
+	}
+	return 0
+}
+
+// execs counts the commands that were started in the container beside its own. A health
+// check isn't one that anybody waits for.
+func (d *Driver) execs(ctx context.Context, c *container.InspectResponse) (n int) {
+	probes := c.Config.Healthcheck != nil && len(c.Config.Healthcheck.Test) > 0
+	for _, id := range c.ExecIDs {
+		got, err := d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+		if err == nil && got.Running && !probes {
+			n++
+		}
+	}
+	return n
+}

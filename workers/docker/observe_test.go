@@ -1,0 +1,61 @@
+package docker
+
+import (
+	"fmt"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+// What a container does is seen: the CPU that it uses, its processes, the commands that
+// were started in it, and who is connected to it.
+func TestObserve(t *testing.T) {
+	x := newTester(t)
+	x.network("seen")
+	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	x.start("a", driver.Spec{
+		Command: []string{"sh", "-c", "sleep 1000000 & httpd -f -p 80"},
+		Docker:  &driver.Docker{Networks: []string{"seen"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}},
+	})
+	see := func() driver.Observation {
+		t.Helper()
+		return must[driver.Observation](t)(x.d.Observe(t.Context(), "a"))
+	}
+	until := func(what string, seen func(o driver.Observation) bool) {
+		t.Helper()
+		var o driver.Observation
+		for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); {
+			if o = see(); seen(o) {
+				return
+			}
+		}
+		t.Errorf("%s isn't seen: %+v", what, o)
+	}
+	until("that it rests", func(o driver.Observation) bool {
+		return o.Processes >= 2 && o.RSS > 0 && o.Inbound == 0 && o.Execs == 0
+	})
+	before := see().CPU
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		inContainer(t, x.d, "a", "sh", "-c", "while ! [ -e /stop ]; do :; done")
+	}()
+	until("a command and what it takes", func(o driver.Observation) bool { return o.Execs == 1 && o.CPU > before+20*time.Millisecond })
+	x.sh("a", "touch /stop")
+	<-done
+	until("that it is over", func(o driver.Observation) bool { return o.Execs == 0 })
+	var conn net.Conn
+	for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); {
+		var err error
+		if conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			break
+		}
+	}
+	defer conn.Close()
+	until("a connection", func(o driver.Observation) bool { return o.Inbound == 1 })
+}

@@ -1,0 +1,191 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/workers/docker/dockertest"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+type ctx = context.Context
+
+// What can't be run is refused before anything is made, with words that say why.
+func TestRefusedSpecs(t *testing.T) {
+	x := newTester(t)
+	for what, c := range map[string]struct {
+		spec driver.Spec
+		says string
+	}{
+		"no image":          {driver.Spec{Docker: &driver.Docker{}}, "needs --image"},
+		"image not there":   {withDocker(driver.Docker{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
+		"no such container": {driver.Spec{Docker: &driver.Docker{Container: "nope"}}, "there is no container nope"},
+		"bad port":          {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
+		"port zero":         {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
+		"bad address":       {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"1.2.3:80:80"}}), `publish "1.2.3:80:80"`},
+		"bad volume":        {withDocker(driver.Docker{Image: "busybox:test", Volumes: []string{"x"}}), `volume "x"`},
+		"bad tmpfs":         {withDocker(driver.Docker{Image: "busybox:test", Tmpfs: []string{"x"}}), `tmpfs "x"`},
+		"bad restart":       {withDocker(driver.Docker{Image: "busybox:test", Restart: "sometimes"}), `restart "sometimes"`},
+		"bad retries":       {withDocker(driver.Docker{Image: "busybox:test", Restart: "always:3"}), `restart "always:3"`},
+		"bad ulimit":        {withDocker(driver.Docker{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
+		"bad device":        {withDocker(driver.Docker{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
+		"bad network":       {withDocker(driver.Docker{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
+		"bad capability":    {withDocker(driver.Docker{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
+		"root":              {driver.Spec{Root: "/x", Docker: &driver.Docker{Image: "busybox:test"}}, "--root"},
+		"a directory":       {driver.Spec{Command: []string{"/etc"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "is a directory"},
+		"not executable":    {driver.Spec{Command: []string{"/etc/passwd"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "not executable"},
+		"not in the path":   {driver.Spec{Command: []string{"nope"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "command not found in image busybox:test: nope"},
+	} {
+		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), c.spec, func(context.Context) error {
+			t.Errorf("%s: it was recorded to run", what)
+			return nil
+		})
+		if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v (%s)", what, err, driver.KindOf(err))
+		}
+		clean(t, x.e)
+	}
+}
+
+// A name that is in use is refused, and the container that has it is left alone.
+func TestNameInUse(t *testing.T) {
+	x := newTester(t)
+	spec := withDocker(driver.Docker{Name: "taken"})
+	x.start("a", spec)
+	spec.Docker = &driver.Docker{Image: "busybox:test", Name: "taken", Volumes: []string{"vol:/v"}}
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("b", 1), spec, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "already in use") {
+		t.Errorf("a name in use: %v", err)
+	}
+	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Running {
+		t.Errorf("the one that has it is %s", i.State)
+	}
+	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 1 {
+		t.Errorf("there is %q", left)
+	}
+}
+
+// An engine that is away is said to be, and what is here is what it was when it is back.
+func TestEngineAway(t *testing.T) {
+	x := testerOn(t, dockertest.New(t))
+	spec := withDocker(driver.Docker{Volumes: []string{"vol:/v"}, Restart: "always"})
+	x.start("a", spec)
+	if err := x.e.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	calls := map[string]func() error{
+		"Fingerprint": func() error { _, err := x.d.Fingerprint(t.Context()); return err },
+		"Inspect":     func() error { _, err := x.d.Inspect(t.Context(), "a"); return err },
+		"Capture": func() error {
+			_, err := x.d.Capture(t.Context(), drivertest.Fence("a", 2), &drivertest.Image{})
+			return err
+		},
+		"Stop": func() error { return x.d.Stop(t.Context(), drivertest.Fence("a", 2)) },
+		"Start": func() error {
+			_, err := x.d.Start(t.Context(), drivertest.Fence("b", 1), spec, drivertest.Begin)
+			return err
+		},
+	}
+	for what, call := range calls {
+		if err := call(); err == nil || driver.KindOf(err) != driver.Transient || !strings.Contains(err.Error(), "doesn't answer") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	all := must[[]driver.Instance](t)(x.d.Recover(t.Context()))
+	if len(all) != 1 || all[0].UID != "a" || all[0].State != driver.Running {
+		t.Errorf("while the engine is away there is %+v", all)
+	}
+	if err := x.e.Run(); err != nil {
+		t.Fatal(err)
+	}
+	img := x.suspend("a", 3)
+	x.restore("a", 4, img, spec)
+	x.stop("a")
+}
+
+// Images that this host can't restore.
+func TestRefusedImages(t *testing.T) {
+	x := newTester(t)
+	spec := withDocker(driver.Docker{})
+	x.start("a", spec)
+	img := x.suspend("a", 2)
+	for what, c := range map[string]struct {
+		change func(m *capture)
+		says   string
+	}{
+		"a later version":       {func(m *capture) { m.Version = 2 }, "version 2"},
+		"another architecture":  {func(m *capture) { m.Image.Arch = "s390x" }, "for s390x"},
+		"an image that is gone": {func(m *capture) { m.Image.ID = "sha256:" + strings.Repeat("0", 64); m.Image.Stored = false }, "is not on the engine of this host"},
+	} {
+		changed := &drivertest.Image{}
+		for _, e := range img.Entries() {
+			data, _ := img.Content(e.Name)
+			if e.Name == metaEntry {
+				var m capture
+				if err := json.Unmarshal(data, &m); err != nil {
+					t.Fatal(err)
+				}
+				c.change(&m)
+				var err error
+				if data, err = json.Marshal(m); err != nil {
+					t.Fatal(err)
+				}
+				e.Size = -1
+			}
+			if err := changed.Add(e, strings.NewReader(string(data))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, changed, driver.BootResume, drivertest.Begin)
+		if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", what, err)
+		}
+		clean(t, x.e)
+	}
+	other := &drivertest.Image{}
+	if err := other.Add(image.Entry{Name: "criu/x", Type: image.TypeDir}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, other, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Refused {
+		t.Errorf("an image of a process tree: %v", err)
+	}
+}
+
+// A container that is removed under us is over, and says why.
+func TestRemovedUnderUs(t *testing.T) {
+	x := newTester(t)
+	x.start("a", withDocker(driver.Docker{}))
+	if _, err := x.e.Client.ContainerRemove(t.Context(), x.inspect("a").ID, client.ContainerRemoveOptions{Force: true}); err != nil {
+		t.Fatal(err)
+	}
+	i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a"))
+	if i.State != driver.Exited || i.Exit == nil || !strings.Contains(i.Exit.Reason, "removed by somebody else") {
+		t.Errorf("it is %+v (%+v)", i, i.Exit)
+	}
+	if _, err := x.d.Capture(t.Context(), drivertest.Fence("a", 2), &drivertest.Image{}); err == nil {
+		t.Error("it can be captured")
+	}
+}
+
+// A session that is to go on elsewhere by itself can't be a container.
+func TestGuardIsRefused(t *testing.T) {
+	x := newTester(t)
+	f := drivertest.Fence("a", 1)
+	f.Guard = true
+	if _, err := x.d.Start(t.Context(), f, withDocker(driver.Docker{Image: "busybox:test"}), drivertest.Begin); driver.KindOf(err) != driver.Refused {
+		t.Errorf("with a guard: %v", err)
+	}
+}
+
+func TestOlderAPI(t *testing.T) {
+	for v, older := range map[string]bool{"1.40": true, "1.41": false, "1.9": true, "1.100": false, "2.0": false, "": true} {
+		if olderAPI(v, minimumAPI) != older {
+			t.Errorf("API %q: older %t", v, !older)
+		}
+	}
+}

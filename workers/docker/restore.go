@@ -1,0 +1,373 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Restore implements driver.Driver. A container that was held stopped is replaced, once
+// the new one is all made.
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+	n, err := d.vacant(ctx, f)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if boot == driver.BootClean || boot == "" {
+		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
+	}
+	m, err := readMeta(source)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if m.Image.Arch != "" && m.Image.Arch != runtime.GOARCH {
+		return driver.Instance{}, refuse("container %s has programs for %s; this host is %s", m.Name, m.Image.Arch, runtime.GOARCH)
+	}
+	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m}
+	if r.old, err = d.replaceable(ctx, n); err != nil {
+		return driver.Instance{}, err
+	}
+	fresh := note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Adopted: m.Adopted && !r.apart(), Old: r.old}
+	if o := spec.Docker; o != nil {
+		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
+	}
+	i, err := d.launch(ctx, f, &fresh, func(ctx context.Context) error { return r.remake(ctx, &fresh) }, begin, func(ctx context.Context) error { return r.takePlace(ctx, &fresh) })
+	if err != nil || !m.Paused {
+		return i, err
+	}
+	if _, err := d.engine.ContainerPause(ctx, fresh.Container, client.ContainerPauseOptions{}); err != nil {
+		d.options.Log.Warn("a container that was paused runs", "session", f.Name.String(), "err", err)
+	}
+	return i, nil
+}
+
+// restoring is one restore under way.
+type restoring struct {
+	*Driver
+	f      driver.Fence
+	spec   driver.Spec
+	source driver.Source
+	boot   driver.Boot
+	meta   *capture
+	old    string // the held container
+}
+
+// apart reports whether the container goes beside the one that was captured: nothing that
+// can only be had once may be taken from that.
+func (r *restoring) apart() bool {
+	return r.boot == driver.BootFork || r.boot == driver.BootTrial
+}
+
+// replaceable gives the held container of a session, "" if there is none.
+func (d *Driver) replaceable(ctx context.Context, n note) (string, error) {
+	if n.Phase != held {
+		return "", nil
+	}
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", d.asked("look at the held container of session "+n.Name.String(), err)
+	}
+	if got.Container.State.Running {
+		return "", refuse("container %s was started by somebody else while its session %s was suspended: what it did since would be lost; stop it if that may be", got.Container.Name[1:], n.Name)
+	}
+	return n.Container, nil
+}
+
+// remake makes the container with all that it had, up to its start.
+func (r *restoring) remake(ctx context.Context, n *note) error {
+	ref, err := r.base(ctx, n)
+	if err != nil {
+		return err
+	}
+	places, err := r.networks(ctx, n)
+	if err != nil {
+		return err
+	}
+	names, kept, err := r.volumes(ctx, n)
+	if err != nil {
+		return err
+	}
+	o := client.ContainerCreateOptions{Config: r.meta.Config, HostConfig: r.meta.HostConfig, Name: r.name()}
+	o.Config.Image = ref
+	r.adapt(o.Config, o.HostConfig, names)
+	if err := r.bindsThere(o.HostConfig); err != nil {
+		return err
+	}
+	if err := r.create(ctx, n, o, places); err != nil {
+		return err
+	}
+	if err := r.options.Failpoints.At(ctx, failpoint.DockerMade); err != nil {
+		return err
+	}
+	if err := r.fill(ctx, n, kept); err != nil {
+		return err
+	}
+	return r.options.Failpoints.At(ctx, failpoint.DockerFilled)
+}
+
+// name is what the container is called until it takes its place.
+func (r *restoring) name() string {
+	switch {
+	case r.apart():
+		return containerName(r.f, &driver.Docker{})
+	case r.old != "":
+		return fmt.Sprintf("%s.diapause-%d", r.meta.Name, r.f.Epoch)
+	}
+	return r.meta.Name
+}
+
+// takePlace gives the container the place of the one that was held.
+func (r *restoring) takePlace(ctx context.Context, n *note) error {
+	if r.old == "" {
+		return nil
+	}
+	_, err := r.engine.ContainerRemove(ctx, r.old, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err != nil && !missing(err) {
+		return r.asked("remove the container that is replaced", err)
+	}
+	n.Old = ""
+	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
+		return r.asked("call the container "+r.meta.Name, err)
+	}
+	if err := r.notes.write(*n); err != nil {
+		return err
+	}
+	return r.options.Failpoints.At(ctx, failpoint.DockerSwapped)
+}
+
+// adapt changes of a configuration what can't be here as it was.
+func (r *restoring) adapt(c *container.Config, h *container.HostConfig, names map[string]string) {
+	h.ContainerIDFile = ""
+	h.Binds = slices.Clone(h.Binds)
+	for i, b := range h.Binds {
+		from, rest, _ := strings.Cut(b, ":")
+		if to, ok := names[from]; ok {
+			h.Binds[i] = to + ":" + rest
+		}
+	}
+	for i, m := range h.Mounts {
+		if to, ok := names[m.Source]; ok && m.Type == mount.TypeVolume {
+			h.Mounts[i].Source = to
+		}
+	}
+	if len(h.VolumesFrom) > 0 {
+		r.ownMounts(h, names)
+	}
+	if !r.apart() {
+		return
+	}
+	if len(c.Hostname) == 12 && strings.Trim(c.Hostname, "0123456789abcdef") == "" {
+		c.Hostname = "" // the engine's own choice
+	}
+	for port, bindings := range h.PortBindings {
+		for i := range bindings {
+			bindings[i].HostPort = ""
+		}
+		h.PortBindings[port] = bindings
+	}
+}
+
+// ownMounts turns what a container took from another one into mounts of its own: the
+// other one need not be here.
+func (r *restoring) ownMounts(h *container.HostConfig, names map[string]string) {
+	h.VolumesFrom = nil
+	there := func(at string) bool {
+		return slices.ContainsFunc(h.Binds, func(b string) bool { return strings.Contains(b, ":"+at) }) ||
+			slices.ContainsFunc(h.Mounts, func(m mount.Mount) bool { return m.Target == at })
+	}
+	for _, m := range r.meta.Mounts {
+		if m.Anonymous || m.Type == mount.TypeTmpfs || there(m.At) {
+			continue
+		}
+		from := m.Source
+		if m.Type == mount.TypeVolume {
+			from = orSame(names, m.Name)
+		}
+		bind := from + ":" + m.At
+		if m.ReadOnly {
+			bind += ":ro"
+		}
+		h.Binds = append(h.Binds, bind)
+	}
+}
+
+func orSame(names map[string]string, name string) string {
+	if to, ok := names[name]; ok {
+		return to
+	}
+	return name
+}
+
+// networks makes those that aren't on this engine, and gives the container's places.
+func (r *restoring) networks(ctx context.Context, n *note) ([]endpoint, error) {
+	places := slices.Clone(r.meta.Networks)
+	for i, e := range places {
+		if r.apart() {
+			s := *e.Settings
+			s.IPAMConfig = nil
+			places[i].Settings = &s
+		}
+		if e.Made == nil {
+			continue
+		}
+		_, err := r.engine.NetworkInspect(ctx, e.Network, client.NetworkInspectOptions{})
+		if err == nil {
+			continue
+		}
+		if !missing(err) {
+			return nil, r.asked("look for network "+e.Network, err)
+		}
+		labels := e.Made.Labels
+		if !n.Adopted {
+			labels = r.mark(labels, n)
+		} else {
+			n.Networks = append(n.Networks, e.Network)
+			if err := r.notes.write(*n); err != nil {
+				return nil, err
+			}
+		}
+		ipam := e.Made.IPAM
+		_, err = r.engine.NetworkCreate(ctx, e.Network, client.NetworkCreateOptions{
+			Driver: e.Made.Driver, IPAM: &network.IPAM{Driver: ipam.Driver, Options: ipam.Options, Config: ipam.Config}, Internal: e.Made.Internal,
+			Attachable: e.Made.Attachable, EnableIPv6: &e.Made.IPv6, Options: e.Made.Options, Labels: labels,
+		})
+		if err != nil {
+			return nil, r.asked("make network "+e.Network+", which the container was in", err)
+		}
+	}
+	return places, nil
+}
+
+// volumes makes the named volumes that aren't on this engine. It gives the names that
+// others take the place of, and those whose contents stay as they are.
+func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]string, kept map[string]bool, err error) {
+	names, kept = map[string]string{}, map[string]bool{}
+	for _, m := range r.meta.Mounts {
+		if m.Type != mount.TypeVolume || m.Anonymous {
+			continue
+		}
+		name := m.Name
+		if r.apart() && m.Part != "" {
+			name = fmt.Sprintf("%s-%s", m.Name, r.f.UID)
+			names[m.Name] = name
+		}
+		made, err := r.volume(ctx, n, client.VolumeCreateOptions{Name: name, Driver: m.Driver, DriverOpts: m.Options, Labels: m.Labels})
+		if err != nil {
+			return nil, nil, err
+		}
+		if made || n.Shared {
+			continue
+		}
+		by, err := r.others(ctx, name, r.old)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(by) > 0 {
+			kept[name] = true
+			r.options.Log.Warn("a volume keeps what it has: other containers use it, and --shared-volumes was not asked for",
+				"session", r.f.Name.String(), "volume", name, "used by", strings.Join(by, ", "))
+		}
+	}
+	return names, kept, nil
+}
+
+// bindsThere makes sure that what is mounted from this host is on it: the engine would
+// make an empty directory of it.
+func (r *restoring) bindsThere(*container.HostConfig) error {
+	for _, m := range r.meta.Mounts {
+		if m.Type != mount.TypeBind {
+			continue
+		}
+		there, err := exists(m.Source)
+		if err != nil {
+			return err
+		}
+		if !there && m.Part == "" {
+			return refuse("the bind mount %s of container %s needs %s, which is not on this host: put it there (or suspend with its contents, by --bind)", m.At, r.meta.Name, m.Source)
+		}
+	}
+	return nil
+}
+
+// fill puts the files of the image where the new container keeps them.
+func (r *restoring) fill(ctx context.Context, n *note, kept map[string]bool) error {
+	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if err != nil {
+		return r.asked("look at the container that it made", err)
+	}
+	c := &got.Container
+	if c, ok := r.source.(driver.Checker); ok { // before anything is emptied
+		if err := c.CheckPacks(ctx); err != nil {
+			return err
+		}
+	}
+	if r.meta.Files == partUpper {
+		upper := upperOf(c)
+		if upper == "" {
+			return refuse("the image holds what overlay2 keeps of a container, and the engine of this host has another storage driver: resume it where there is overlay2")
+		}
+		if err := fillDir(ctx, r.source, partUpper, upper); err != nil {
+			return fmt.Errorf("fill the file system of container %s: %w", r.meta.Name, err)
+		}
+	}
+	at := map[string]container.MountPoint{}
+	for _, p := range c.Mounts {
+		at[p.Destination] = p
+	}
+	for _, m := range r.meta.Mounts {
+		p, ok := at[m.At]
+		if !ok && m.Part != "" {
+			return fmt.Errorf("the engine mounts nothing at %s of container %s", m.At, r.meta.Name)
+		}
+		if m.Part == "" || kept[p.Name] {
+			continue
+		}
+		if err := r.fillMount(ctx, m, p); err != nil {
+			return fmt.Errorf("fill what is mounted at %s of container %s: %w", m.At, r.meta.Name, err)
+		}
+	}
+	return nil
+}
+
+// fillMount fills a volume, or a bind mount that is empty here.
+func (r *restoring) fillMount(ctx context.Context, m mounted, p container.MountPoint) error {
+	dir := p.Source
+	if m.Type == mount.TypeVolume {
+		got, err := r.engine.VolumeInspect(ctx, p.Name, client.VolumeInspectOptions{})
+		if err != nil {
+			return r.asked("look at volume "+p.Name, err)
+		}
+		dir = got.Volume.Mountpoint
+	} else if full, err := hasFiles(dir); err != nil {
+		return err
+	} else if full {
+		r.options.Log.Warn("a bind mount keeps what it has on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil { // of a bind mount that isn't on this host
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	return fillDir(ctx, r.source, m.Part, dir)
+}
+
+// labelsOf are those of what the driver makes for a session, as the engine filters by them.
+func (d *Driver) labelsOf(n note) client.Filters {
+	return client.Filters{}.Add("label", labelHost+"="+d.options.Instance, labelUID+"="+string(n.UID))
+}
+
+func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

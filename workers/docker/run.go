@@ -1,0 +1,205 @@
+package docker
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/docker/go-units"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Check refuses a spec that no engine could run, before anything is made.
+func Check(s driver.Spec) error {
+	_, err := plan(driver.Fence{}, s)
+	return err
+}
+
+// planned is a container that is to be made.
+type planned struct {
+	options client.ContainerCreateOptions
+	volumes []string // named ones
+}
+
+func refuse(format string, args ...any) error {
+	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf(format, args...)}
+}
+
+// plan turns a spec into what the engine wants to hear.
+func plan(f driver.Fence, s driver.Spec) (planned, error) {
+	d := s.Docker
+	switch {
+	case d == nil || d.Image == "":
+		return planned{}, refuse("a session of the docker driver needs --image")
+	case s.Root != "":
+		return planned{}, refuse("--root is for process trees; a container has its image's")
+	case s.Hooks.OnSuspend != "" || s.Hooks.OnResume != "" || s.Hooks.OnFork != "":
+		return planned{}, refuse("hooks are for process trees; a container's own command begins anew with each resume")
+	}
+	var p planned
+	c := &container.Config{
+		Image: d.Image, Cmd: s.Command, Entrypoint: d.Entrypoint, Env: s.Env, WorkingDir: s.Dir, User: s.User,
+		Tty: s.TTY, OpenStdin: s.TTY, Hostname: d.Hostname, Labels: map[string]string{}, ExposedPorts: network.PortSet{}, Volumes: map[string]struct{}{},
+	}
+	h := &container.HostConfig{
+		CapAdd: d.CapAdd, CapDrop: d.CapDrop, ExtraHosts: d.ExtraHosts, ReadonlyRootfs: d.ReadOnly, ShmSize: d.ShmSize,
+		Resources: container.Resources{Memory: s.Memory, NanoCPUs: int64(s.CPUs * 1e9)},
+	}
+	if d.Init {
+		h.Init = &d.Init
+	}
+	if s.Pids > 0 {
+		h.PidsLimit = &s.Pids
+	}
+	if d.HealthCmd != "" {
+		c.Healthcheck = &container.HealthConfig{Test: []string{"CMD-SHELL", d.HealthCmd}, Interval: d.HealthEach}
+	}
+	for _, set := range []func(*driver.Docker, *container.Config, *container.HostConfig) error{
+		setMounts, setPorts, setRestart, setUlimits, setDevices,
+	} {
+		if err := set(d, c, h); err != nil {
+			return planned{}, err
+		}
+	}
+	for k, v := range d.Labels {
+		c.Labels[k] = v
+	}
+	for k, v := range s.Labels {
+		c.Labels[k] = v
+	}
+	p.options = client.ContainerCreateOptions{Config: c, HostConfig: h, Name: containerName(f, d)}
+	for _, b := range h.Binds {
+		if name, _, _ := strings.Cut(b, ":"); !strings.HasPrefix(name, "/") {
+			p.volumes = append(p.volumes, name)
+		}
+	}
+	return p, nil
+}
+
+// containerName is the one asked for, or one that tells which session it is.
+func containerName(f driver.Fence, d *driver.Docker) string {
+	if d.Name != "" {
+		return d.Name
+	}
+	return "diapause-" + string(f.Name.Tenant) + "-" + string(f.Name.Session)
+}
+
+func setMounts(d *driver.Docker, c *container.Config, h *container.HostConfig) error {
+	for _, v := range d.Volumes {
+		from, at, named := strings.Cut(v, ":")
+		switch {
+		case !named && strings.HasPrefix(v, "/"):
+			c.Volumes[v] = struct{}{}
+		case named && from != "" && strings.HasPrefix(at, "/"):
+			h.Binds = append(h.Binds, v)
+		default:
+			return refuse("volume %q: want NAME:/path[:ro], /host/path:/path[:ro], or /path", v)
+		}
+	}
+	for _, t := range d.Tmpfs {
+		at, options, _ := strings.Cut(t, ":")
+		if !strings.HasPrefix(at, "/") {
+			return refuse("tmpfs %q: want /path[:options]", t)
+		}
+		if h.Tmpfs == nil {
+			h.Tmpfs = map[string]string{}
+		}
+		h.Tmpfs[at] = options
+	}
+	return nil
+}
+
+func setPorts(d *driver.Docker, c *container.Config, h *container.HostConfig) error {
+	for _, p := range d.Publish {
+		port, binding, err := parsePort(p)
+		if err != nil {
+			return err
+		}
+		c.ExposedPorts[port] = struct{}{}
+		if h.PortBindings == nil {
+			h.PortBindings = network.PortMap{}
+		}
+		h.PortBindings[port] = append(h.PortBindings[port], binding)
+	}
+	return nil
+}
+
+// parsePort reads [[ip:]port:]port[/proto]. An IPv6 address is in brackets.
+func parsePort(s string) (network.Port, network.PortBinding, error) {
+	bad := refuse("publish %q: want [[ip:]port:]port[/proto]", s)
+	var b network.PortBinding
+	rest := s
+	if i := strings.LastIndexByte(s, ':'); i >= 0 {
+		rest = s[i+1:]
+		host := s[:i]
+		if j := strings.LastIndexByte(host, ':'); j >= 0 && !strings.HasSuffix(host, "]") {
+			ip, err := netip.ParseAddr(strings.Trim(host[:j], "[]"))
+			if err != nil {
+				return network.Port{}, b, bad
+			}
+			b.HostIP, host = ip, host[j+1:]
+		}
+		if _, err := strconv.ParseUint(host, 10, 16); host != "" && err != nil {
+			return network.Port{}, b, bad
+		}
+		b.HostPort = host
+	}
+	port, err := network.ParsePort(rest)
+	if err != nil || port.Num() == 0 {
+		return network.Port{}, b, bad
+	}
+	return port, b, nil
+}
+
+func setRestart(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+	name, count, limited := strings.Cut(d.Restart, ":")
+	switch name {
+	case "", "no", "always", "unless-stopped", "on-failure":
+	default:
+		return refuse("restart %q: want no, always, unless-stopped or on-failure[:n]", d.Restart)
+	}
+	h.RestartPolicy.Name = container.RestartPolicyMode(name)
+	if !limited {
+		return nil
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || n < 0 || name != "on-failure" {
+		return refuse("restart %q: want no, always, unless-stopped or on-failure[:n]", d.Restart)
+	}
+	h.RestartPolicy.MaximumRetryCount = n
+	return nil
+}
+
+func setUlimits(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+	for _, u := range d.Ulimits {
+		got, err := units.ParseUlimit(u)
+		if err != nil {
+			return refuse("ulimit %q: want name=soft[:hard]: %v", u, err)
+		}
+		h.Ulimits = append(h.Ulimits, got)
+	}
+	return nil
+}
+
+func setDevices(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+	for _, v := range d.Devices {
+		parts := strings.Split(v, ":")
+		m := container.DeviceMapping{PathOnHost: parts[0], PathInContainer: parts[0], CgroupPermissions: "rwm"}
+		if len(parts) > 1 {
+			m.PathInContainer = parts[1]
+		}
+		if len(parts) > 2 {
+			m.CgroupPermissions = parts[2]
+		}
+		if len(parts) > 3 || !strings.HasPrefix(m.PathOnHost, "/") || !strings.HasPrefix(m.PathInContainer, "/") {
+			return refuse("device %q: want /dev/x[:/dev/y[:rwm]]", v)
+		}
+		h.Devices = append(h.Devices, m)
+	}
+	return nil
+}

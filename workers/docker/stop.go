@@ -1,0 +1,311 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	cerrdefs "github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Stop implements driver.Driver. A container that was there before the session is held
+// stopped, as what it is on this host, unless it was to be removed.
+func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
+	n, err := d.notes.pass(f)
+	if err != nil {
+		return err
+	}
+	switch {
+	case n.Phase == gone, n.Phase == held:
+		return nil
+	case n.Adopted && !n.Remove && n.Old == "" && (n.Phase == here || n.Phase == frozen):
+		return d.hold(ctx, n)
+	}
+	return d.unmake(ctx, n)
+}
+
+// hold ends what runs in a container and keeps it, so that nothing starts it but the session.
+func (d *Driver) hold(ctx context.Context, n note) error {
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return d.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
+	}
+	if err != nil {
+		return d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	if p := got.Container.HostConfig.RestartPolicy; n.Restart == nil {
+		n.Restart = &restart{string(p.Name), p.MaximumRetryCount}
+		if err := d.notes.write(n); err != nil {
+			return err
+		}
+	}
+	if err := d.setRestart(ctx, n.Container, restart{Name: "no"}); err != nil {
+		return err
+	}
+	if err := d.options.Failpoints.At(ctx, failpoint.DockerHolding); err != nil {
+		return err
+	}
+	_, err = d.engine.ContainerKill(ctx, n.Container, client.ContainerKillOptions{Signal: "SIGKILL"})
+	if err != nil && !cerrdefs.IsConflict(err) && !missing(err) { // a conflict: it doesn't run
+		return d.asked("stop the container of session "+n.Name.String(), err)
+	}
+	if err := d.stopped(ctx, n.Container); err != nil {
+		return err
+	}
+	n.Phase, n.Paused = held, false
+	return d.notes.write(n)
+}
+
+func (d *Driver) setRestart(ctx context.Context, id string, r restart) error {
+	p := container.RestartPolicy{Name: container.RestartPolicyMode(r.Name), MaximumRetryCount: r.Tries}
+	if _, err := d.engine.ContainerUpdate(ctx, id, client.ContainerUpdateOptions{RestartPolicy: &p}); err != nil && !missing(err) {
+		return d.asked("set when a container is started again", err)
+	}
+	return nil
+}
+
+// Release implements driver.Releaser: a held container is nobody's any more, and gets its
+// restart policy back. It is not started.
+func (d *Driver) Release(ctx context.Context, f driver.Fence) error {
+	n, err := d.notes.pass(f)
+	if err != nil || n.Phase != held {
+		return err
+	}
+	if n.Restart != nil {
+		if err := d.setRestart(ctx, n.Container, *n.Restart); err != nil {
+			return err
+		}
+	}
+	return d.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
+}
+
+// stopped waits until a container doesn't run any more.
+func (d *Driver) stopped(ctx context.Context, id string) error {
+	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
+	select {
+	case <-w.Result:
+		return nil
+	case err := <-w.Error:
+		if missing(err) {
+			return nil
+		}
+		return d.asked("wait for the end of a container", err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unmake removes all that was made for a session on this host, and leaves the held
+// container that was to be replaced.
+func (d *Driver) unmake(ctx context.Context, n note) error {
+	if n.Container != "" && !d.foreign(ctx, n) {
+		if err := d.removeContainer(ctx, n.Container); err != nil {
+			return err
+		}
+	}
+	if err := d.options.Failpoints.At(ctx, failpoint.DockerRemoved); err != nil {
+		return err
+	}
+	if err := d.removeLabelled(ctx, n); err != nil {
+		return err
+	}
+	if err := d.removeNoted(ctx, n); err != nil {
+		return err
+	}
+	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}
+	if n.Old != "" {
+		if _, err := d.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{}); err == nil {
+			next.Phase, next.Container, next.Adopted, next.Remove, next.Restart = held, n.Old, true, n.Remove, n.Restart
+		} else if !missing(err) {
+			return d.asked("look at the held container of session "+n.Name.String(), err)
+		}
+	}
+	if err := d.notes.write(next); err != nil {
+		return err
+	}
+	return d.removeImage(ctx, n.Image)
+}
+
+// foreign reports whether a container that a session was to take over is still as it was
+// before: nothing has run in it for the session, and the driver didn't make it.
+func (d *Driver) foreign(ctx context.Context, n note) bool {
+	if !n.Adopted || n.Phase != making {
+		return false
+	}
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	return err != nil || !neverRan(&got.Container)
+}
+
+// removeNoted removes what a restore of an adopted container had made when it was cut off.
+func (d *Driver) removeNoted(ctx context.Context, n note) error {
+	if !n.Adopted {
+		return nil
+	}
+	left, err := d.engine.ContainerList(ctx, client.ContainerListOptions{
+		All: true, Filters: client.Filters{}.Add("label", labelFor+"="+string(n.UID)).Add("status", "created"),
+	})
+	if err != nil {
+		return d.asked("look for what is left of session "+n.Name.String(), err)
+	}
+	for _, c := range left.Items {
+		if err := d.removeContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	for _, v := range n.Volumes {
+		if err := d.removeVolume(ctx, v); err != nil {
+			return err
+		}
+	}
+	for _, w := range n.Networks {
+		if err := d.removeNetwork(ctx, w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeContainer removes a container with the volumes that have no name.
+func (d *Driver) removeContainer(ctx context.Context, id string) error {
+	_, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	if err == nil || missing(err) {
+		return nil
+	}
+	if cerrdefs.IsConflict(err) { // being removed already
+		w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+		select {
+		case <-w.Result:
+			return nil
+		case err := <-w.Error:
+			if missing(err) {
+				return nil
+			}
+			return d.asked("remove a container", err)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return d.asked("remove a container", err)
+}
+
+// removeLabelled removes what the driver made for a session: containers that it had no
+// time to note, volumes and networks. What others use by now stays.
+func (d *Driver) removeLabelled(ctx context.Context, n note) error {
+	filter := d.labelsOf(n)
+	all, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
+	if err != nil {
+		return d.asked("look for what is left of session "+n.Name.String(), err)
+	}
+	for _, c := range all.Items {
+		if err := d.removeContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	volumes, err := d.engine.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
+	if err != nil {
+		return d.asked("look for what is left of session "+n.Name.String(), err)
+	}
+	for _, v := range volumes.Items {
+		if err := d.removeVolume(ctx, v.Name); err != nil {
+			return err
+		}
+	}
+	networks, err := d.engine.NetworkList(ctx, client.NetworkListOptions{Filters: filter})
+	if err != nil {
+		return d.asked("look for what is left of session "+n.Name.String(), err)
+	}
+	for _, w := range networks.Items {
+		if err := d.removeNetwork(ctx, w.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeVolume removes a volume unless somebody else uses it by now.
+func (d *Driver) removeVolume(ctx context.Context, name string) error {
+	_, err := d.engine.VolumeRemove(ctx, name, client.VolumeRemoveOptions{})
+	if err == nil || missing(err) || cerrdefs.IsConflict(err) {
+		return nil
+	}
+	return d.asked("remove volume "+name, err)
+}
+
+// removeNetwork removes a network unless somebody else is in it by now.
+func (d *Driver) removeNetwork(ctx context.Context, name string) error {
+	_, err := d.engine.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
+	if err == nil || missing(err) || inUse(err) {
+		return nil
+	}
+	return d.asked("remove network "+name, err)
+}
+
+// inUse reports whether a network can't be removed because containers are in it.
+func inUse(err error) bool { return cerrdefs.IsConflict(err) || cerrdefs.IsPermissionDenied(err) }
+
+// removeImage removes an image that was made for a session, unless others use it.
+func (d *Driver) removeImage(ctx context.Context, ref string) error {
+	if ref == "" {
+		return nil
+	}
+	_, err := d.engine.ImageRemove(ctx, ref, client.ImageRemoveOptions{PruneChildren: true})
+	if err == nil || missing(err) || cerrdefs.IsConflict(err) {
+		return nil
+	}
+	return d.asked("remove image "+ref, err)
+}
+
+// sweep removes what a crash has left that no note tells of.
+func (d *Driver) sweep(ctx context.Context) error {
+	filter := client.Filters{}.Add("label", labelHost+"="+d.options.Instance)
+	all, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
+	if err != nil {
+		return d.asked("look for what a crash has left", err)
+	}
+	uids := map[string]bool{}
+	for _, c := range all.Items {
+		uids[c.Labels[labelUID]] = true
+	}
+	volumes, err := d.engine.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
+	if err != nil {
+		return d.asked("look for what a crash has left", err)
+	}
+	for _, v := range volumes.Items {
+		uids[v.Labels[labelUID]] = true
+	}
+	for _, uid := range sortedNames(uids) {
+		n, err := d.notes.read(schemas.UID(uid))
+		if err != nil {
+			return err
+		}
+		if n.Phase == gone {
+			if err := d.removeLabelled(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func exists(path string) (bool, error) {
+	_, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// hasFiles reports whether there is anything in a directory, which needn't be there.
+func hasFiles(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return false, nil
+	}
+	return len(entries) > 0, err
+}

@@ -1,0 +1,80 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/moby/moby/api/types/events"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// watchPause is how long is waited before the engine is asked again after it was away.
+const watchPause = time.Second
+
+// Exits implements driver.Watcher.
+func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
+	out := make(chan driver.Instance)
+	go func() {
+		defer close(out)
+		for ctx.Err() == nil {
+			d.watchOnce(ctx, out)
+			select {
+			case <-time.After(watchPause):
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return out
+}
+
+// watchOnce tells of the sessions that have ended, and that end, until the engine goes
+// away.
+func (d *Driver) watchOnce(ctx context.Context, out chan<- driver.Instance) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	seen := d.engine.Events(ctx, client.EventsListOptions{
+		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
+	})
+	if d.tellEnded(ctx, "", out) != nil {
+		return
+	}
+	for {
+		select {
+		case m := <-seen.Messages:
+			if d.tellEnded(ctx, m.Actor.ID, out) != nil {
+				return
+			}
+		case <-seen.Err:
+			return
+		}
+	}
+}
+
+// tellEnded tells of the sessions that have ended: of that container, or all if it is "".
+func (d *Driver) tellEnded(ctx context.Context, container string, out chan<- driver.Instance) error {
+	all, err := d.notes.all()
+	if err != nil {
+		return err
+	}
+	for _, n := range all {
+		if container != "" && n.Container != container || n.Phase != here && n.Phase != frozen {
+			continue
+		}
+		i, _, err := d.instance(ctx, n)
+		if errors.Is(err, driver.ErrNotHere) || err == nil && i.State != driver.Exited {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case out <- i:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
