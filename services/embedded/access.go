@@ -29,7 +29,7 @@ const below = ".>"
 func clientDenied() []string {
 	return []string{
 		schemas.SubjectStored + below, schemas.SubjectSession + below,
-		schemas.SubjectEvent + below, schemas.SubjectCommand + below,
+		schemas.SubjectEvent + below, schemas.SubjectCommand + below, schemas.SubjectDiary,
 		"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>",
 		"$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>",
 		"$JS.API.STREAM.SNAPSHOT.>", "$JS.API.STREAM.PEER.>", "$JS.API.STREAM.LEADER.>",

@@ -141,7 +141,7 @@ func addUsers(conf *server.Options, credsDir string) error {
 		accounts[a.Name] = a
 	}
 	for u, may := range map[User]*server.Permissions{UserSystem: nil, UserClient: clientPermissions()} {
-		key, err := publicKey(credsDir, u)
+		key, err := PublicKey(credsDir, u)
 		if err != nil {
 			return err
 		}

@@ -26,8 +26,9 @@ func CredsFile(credsDir string, u User) string {
 	return filepath.Join(credsDir, string(u)+".nk")
 }
 
-// publicKey gives a user's public key; its seed is made on the first start.
-func publicKey(credsDir string, u User) (string, error) {
+// PublicKey gives a user's public key; its seed is made on the first start, in a file
+// with mode 0600.
+func PublicKey(credsDir string, u User) (string, error) {
 	file := CredsFile(credsDir, u)
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {

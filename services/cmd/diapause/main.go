@@ -122,13 +122,15 @@ func newRoot() *cobra.Command {
 	f.StringVar(&c.creds, "creds", os.Getenv("DIAPAUSE_CREDS"), "file of credentials for it (DIAPAUSE_CREDS)")
 	f.StringVar(&c.data, "data", envOr("DIAPAUSE_DATA", "/var/lib/diapause"), "data directory of the local `diapause up` (DIAPAUSE_DATA)")
 	f.DurationVar(&c.timeout, "timeout", 0, "how long the answer may take (default 2m)")
-	root.AddCommand(upCommand(c), workerCommand(c), downCommand(c), doctorCommand(c))
+	root.AddCommand(upCommand(c), workerCommand(c), schedulerCommand(c), downCommand(c), doctorCommand(c))
 	root.AddCommand(lifecycleCommands(c)...)
 	root.AddCommand(readCommands(c)...)
 	root.AddCommand(storeCommands(c)...)
 	root.AddCommand(activityCommands(c)...)
 	root.AddCommand(terminalCommands(c)...)
-	root.AddCommand(keyCommand(c))
+	root.AddCommand(keyCommand(c), policyCommand(c))
+	root.AddCommand(usageCommand(c), triggerCommand(c))
+	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand())
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)
 	}

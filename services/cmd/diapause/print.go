@@ -28,6 +28,9 @@ func printOutcome(v schemas.View, asJSON bool) error {
 	if asJSON {
 		return printJSON(v)
 	}
+	for _, n := range v.MadeRoom {
+		fmt.Printf("session %s was suspended to make room\n", n)
+	}
 	fmt.Println(outcomeLine(v))
 	return nil
 }

@@ -133,6 +133,7 @@ func explainCommand(c *client) *cobra.Command {
 			fmt.Printf("  - %s (%s)\n", b.What, until)
 		}
 		fmt.Printf("last: %s by %s, %s ago: %s\n", e.Last.Type, e.Last.Actor, ago(e.Last.At), e.Last.Reason)
+		printGrounds(e)
 	})
 }
 

@@ -20,10 +20,12 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
@@ -31,6 +33,8 @@ import (
 	"github.com/diapause/diapause/services/janitor"
 	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/services/triggers"
+	"github.com/diapause/diapause/services/usage"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -62,7 +66,11 @@ type upFlags struct {
 	without    []string // hosts that a recovery doesn't wait for
 	recover    bool     // make the records again from what this host and the store know
 	lease      time.Duration
+	slots      int
 	alone      bool // the worker alone, beside another up
+	metrics    string
+	usage      time.Duration // between the events of what sessions used
+	docker     string        // the engine's address
 	verbose    bool
 }
 
@@ -81,7 +89,9 @@ func upCommand(c *client) *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
 		Use: "up", Short: "Run everything in this process", Long: upHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return up(cmd.Context(), c, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return watched(cmd.Context(), f.metrics, func(ctx context.Context, m gauges) error { return up(ctx, c, f, m) })
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address of the embedded NATS server; port 0 takes a free one")
@@ -98,15 +108,19 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringArrayVar(&f.without, "recover-without", nil, "a host that is gone for good: a recovery doesn't wait for what it knows")
 	fl.BoolVar(&f.recover, "recover", false, "make lost records of sessions again from what this host and the store know, without a sign that some were lost, and from other hosts' images too")
 	leaseFlag(cmd, &f)
+	slotsFlag(cmd, &f.slots)
+	metricsFlag(cmd, &f.metrics)
+	usageFlag(cmd, &f.usage)
+	dockerFlag(cmd, &f.docker)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
 
-func up(ctx context.Context, c *client, f upFlags) (err error) {
+func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("running sessions needs root to freeze, capture and restore processes: run it with sudo")
 	}
-	if err := checkLease(f.lease); err != nil {
+	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
 		return err
 	}
 	way, err := driver.ParseWay(f.capture)
@@ -135,6 +149,7 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	images = m.store(images)
 	at, err := reachNATS(ctx, c, f, data, log)
 	if err != nil {
 		return err
@@ -145,15 +160,20 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		return err
 	}
 	defer nc.Close()
-	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, f.alone, log)
+	m.nats(nc)
+	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, f.alone, m, log)
 	if err != nil {
 		return err
 	}
-	p.janitor.Policy = keep
+	p.janitor.Policy, p.usage.Every = keep, f.usage
+	if p.adopt, err = withDocker(p.worker, f.docker, data, nc, log); err != nil {
+		return err
+	}
 	if err := regain(ctx, p.worker, f.recover, f.without); err != nil {
 		return err
 	}
 	p.worker.Lease.Term = f.lease
+	p.worker.Slots, p.worker.Load = f.slots, worker.MachineLoad
 	p.worker.Budget, p.worker.Dense = budget, f.dense
 	defer func() {
 		if err := p.driver.Close(); err != nil {
@@ -164,6 +184,7 @@ func up(ctx context.Context, c *client, f upFlags) (err error) {
 		if err := data.Serving(at.url, at.clients); err != nil {
 			return err
 		}
+		m.started()
 		announce(data, keys, at.url)
 		return nil
 	}))
@@ -229,11 +250,16 @@ type parts struct {
 	api       *api.Server
 	keeper    *keyring.Keeper
 	janitor   *janitor.Janitor
+	policies  *policykv.Cache
 	fleet     *fleet.Fleet
+	agents    *triggers.Taker
+	usage     *usage.Publisher
 	alone     bool // the worker is all that runs, with what it needs
+
+	adopt func(context.Context) error // makes sessions of containers that ask for it
 }
 
-func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images objectstore.Store, way driver.Way, nc *nats.Conn, alone bool, log *slog.Logger) (parts, error) {
+func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images objectstore.Store, way driver.Way, nc *nats.Conn, alone bool, m gauges, log *slog.Logger) (parts, error) {
 	js, err := jetstream.New(nc)
 	if err != nil {
 		return parts{}, fmt.Errorf("use JetStream: %w", err)
@@ -247,6 +273,7 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	if err != nil {
 		return parts{}, err
 	}
+	records.Swapped = m.Swapped
 	points, err := failpoints(log)
 	if err != nil {
 		return parts{}, err
@@ -263,32 +290,39 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	if err != nil {
 		return parts{}, err
 	}
-	p := parts{driver: drv, keeper: keeper, alone: alone}
+	policies, err := policiesOf(ctx, js, names, log)
+	if err != nil {
+		return parts{}, err
+	}
+	p := parts{driver: drv, keeper: keeper, policies: policies, alone: alone}
 	p.worker = worker.New(worker.Options{
 		Host: data.Host(), NC: nc, JS: js, Names: names, Records: records, Images: images,
 		Drivers: map[string]driver.Driver{"criu": drv}, Identities: keys.reading(), Own: []age.Identity{keys.Own},
 		Signer: keys.Signer, Trusted: keeper.Trusted, Keyring: keeper, Log: log,
-		Pages: data.Join("pages"), Ledger: ledger, Failpoints: points,
+		Pages: data.Join("pages"), Ledger: ledger, Failpoints: points, Policy: policies.For,
 		Lease: &lease.Holder{Store: leases, Host: data.Host(), Log: log},
 	})
 	p.fleet = fleet.New(fleet.Options{
 		JS: js, Names: names, Records: records, Leases: leases, Images: images, Trusted: keeper.Trusted,
 		Identities: keys.reading(), Actor: "fleet@" + string(data.Host()), Log: log,
 	})
-	p.scheduler = scheduler.New(scheduler.Options{
-		JS: js, Names: names, Records: records, Log: log, Actor: "scheduler@" + string(data.Host()), Failpoints: points,
-	})
+	if p.scheduler, err = schedulerOf(ctx, js, names, records, policies, data.Host(), points, m, log); err != nil {
+		return parts{}, err
+	}
 	p.janitor = janitor.New(janitor.Options{
 		Records: records, Images: images, Publish: stream.Publisher{JS: js}, Known: keeper.Known, Log: log, Actor: "janitor@" + string(data.Host()),
+		Done: m.Pruned, Keep: func(r schemas.SessionRecord) schemas.Keep { return policies.For(r).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error {
 			return p.api.Expire(ctx, v, reason)
 		},
 	})
 	p.api = api.New(api.Options{
-		Janitor: p.janitor, Reader: p.worker, Fleet: p.fleet,
+		Janitor: p.janitor, Reader: p.worker, Fleet: p.fleet, Policies: policies,
 		NC: nc, JS: js, Names: names, Records: records, Images: images, Scheduler: p.scheduler, Keys: keeper,
 		Trusted: keeper.Trusted, Host: data.Host(), Version: version, Log: log, Failpoints: points,
 	})
+	p.meter(js, names, records, data.Host(), m, log)
+	m.of(p)
 	return p, nil
 }
 
@@ -307,12 +341,15 @@ func failpoints(log *slog.Logger) (*failpoint.Set, error) {
 
 // parts lists what is to run, and what tells when it does.
 func (p parts) parts() (serve []func(context.Context) error, begun []<-chan struct{}) {
-	serve = []func(context.Context) error{p.worker.Serve, p.keeper.Ring.Serve, p.keeper.Serve}
+	serve = []func(context.Context) error{p.worker.Serve, p.keeper.Ring.Serve, p.keeper.Serve, p.policies.Serve}
 	begun = []<-chan struct{}{p.worker.Ready()}
+	if p.adopt != nil {
+		serve = append(serve, p.adopt)
+	}
 	if p.alone {
 		return serve, begun
 	}
-	return append(serve, p.scheduler.Serve, p.api.Serve, p.janitor.Serve, p.fleet.Serve),
+	return append(serve, p.scheduler.Serve, p.api.Serve, p.janitor.Serve, p.fleet.Serve, once(p.api.Ready(), p.agents.Serve), once(p.api.Ready(), p.usage.Serve)),
 		append(begun, p.scheduler.Ready(), p.api.Ready())
 }
 

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/term"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
 )
 
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
-		runCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), removeCommand(c),
+		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), removeCommand(c),
 		checkpointCommand(c), forkCommand(c), rollbackCommand(c),
 	}
 }
@@ -35,6 +36,7 @@ type runFlags struct {
 	pids                             int64
 	tty, asJSON                      bool
 	onSuspend, onResume, onFork      string
+	container                        containerFlags
 }
 
 const runHelp = `Start a session: a process tree with a private copy of the root file system, its
@@ -54,8 +56,15 @@ func runCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "run --name NAME [flags] -- CMD [ARG...]", Short: "Start a session", Long: runHelp,
 		Example: "  diapause run --name work --tty -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
-		Args:    cobra.MinimumNArgs(1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return run(cmd.Context(), c, f, args) },
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.container.Image != "" {
+				return nil // it has a command of its own
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return run(cmd.Context(), c, f, args, cmd.Flags().Changed)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
@@ -73,17 +82,18 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.network, "network", "host", "host or none")
 	fl.StringVar(&f.driver, "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
-	fl.StringVar(&f.onBreaker, "on-suspend-failure", schemas.BreakerKeep, "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot")
+	fl.StringVar(&f.onBreaker, "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
 	fl.StringVar(&f.onLoss, "on-host-loss", schemas.LossWait, "when its host is gone: wait for it, or resume its last snapshot elsewhere")
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
 	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")
 	fl.StringVar(&f.hookTimeout, "hook-timeout", "10s", "time limit of each of these")
+	f.container.add(fl)
 	fl.BoolVar(&f.asJSON, "json", false, "print the session as JSON")
 	return cmd
 }
 
-func run(ctx context.Context, c *client, f runFlags, command []string) error {
+func run(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
 		return usagef("run: give the session a name with --name")
 	}
@@ -93,6 +103,12 @@ func run(ctx context.Context, c *client, f runFlags, command []string) error {
 	spec, err := f.spec(command)
 	if err != nil {
 		return err
+	}
+	if f.driver == docker.Name || f.container.Image != "" {
+		f.driver = docker.Name
+		if err := f.container.fill(&spec, changed, f.env); err != nil {
+			return err
+		}
 	}
 	idle, err := parseIdle(f.idle)
 	if err != nil {
@@ -104,12 +120,20 @@ func run(ctx context.Context, c *client, f runFlags, command []string) error {
 	}
 	var v schemas.View
 	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
-		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Program: command[0], Spec: data,
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Program: program(command, spec), Spec: data,
 	}}, &v)
 	if err != nil {
 		return err
 	}
 	return printOutcome(v, f.asJSON)
+}
+
+// program is what lists call a session's command.
+func program(command []string, s driver.Spec) string {
+	if len(command) > 0 || s.Docker == nil {
+		return command[0]
+	}
+	return s.Docker.Image
 }
 
 func (f runFlags) spec(command []string) (driver.Spec, error) {
@@ -222,9 +246,25 @@ func ensureCommand(c *client) *cobra.Command {
 
 func resumeCommand(c *client) *cobra.Command {
 	var clean bool
+	var as string
 	cmd := simple(c, "resume", "resume NAME", "Resume a session from its last snapshot", 1,
 		func(req *schemas.Request, _ []string) { req.Clean = clean })
 	cmd.Flags().BoolVar(&clean, "clean", false, "start its command anew; its memory stays in its snapshots")
+	cmd.Flags().StringVar(&as, "as", "", "as a session of this name beside it, which stays as it is: the same as fork")
+	resume := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case as == "":
+			return resume(cmd, args)
+		case clean:
+			return usagef("resume: --as goes on from a snapshot, --clean begins anew")
+		}
+		var v schemas.View
+		if err := c.call(cmd.Context(), "fork", schemas.Request{Name: args[0], To: as}, &v); err != nil {
+			return err
+		}
+		return printOutcome(v, cmd.Flag("json").Value.String() == "true")
+	}
 	return cmd
 }
 

@@ -37,7 +37,7 @@ func workerCommand(c *client) *cobra.Command {
 			if f.store == "" {
 				return usagef("worker: name the store that the other hosts use with --store")
 			}
-			return up(cmd.Context(), c, f)
+			return watched(cmd.Context(), f.metrics, func(ctx context.Context, m gauges) error { return up(ctx, c, f, m) })
 		},
 	}
 	fl := cmd.Flags()
@@ -51,6 +51,9 @@ func workerCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	leaseFlag(cmd, &f)
+	slotsFlag(cmd, &f.slots)
+	metricsFlag(cmd, &f.metrics)
+	dockerFlag(cmd, &f.docker)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -59,8 +62,19 @@ func leaseFlag(cmd *cobra.Command, f *upFlags) {
 	cmd.Flags().DurationVar(&f.lease, "lease", lease.DefaultTerm, "how long this host counts as there after it was heard of last")
 }
 
+func slotsFlag(cmd *cobra.Command, slots *int) {
+	cmd.Flags().IntVar(slots, "slots", 0, "how many sessions this host has room for; above 8 of 10 of them the ones that matter least are suspended. No limit if 0")
+}
+
 // shortest is a lease that a busy machine can still renew in time.
 const shortest = time.Second
+
+func checkSlots(n int) error {
+	if n < 0 {
+		return usagef("--slots %d: want how many sessions there is room for, 0 for no limit", n)
+	}
+	return nil
+}
 
 func checkLease(term time.Duration) error {
 	if term < shortest || term > time.Hour {

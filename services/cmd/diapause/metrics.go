@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/metrics"
+	"github.com/diapause/diapause/services/scheduler"
+)
+
+// metricsFlag is for every part that runs until it is interrupted.
+func metricsFlag(cmd *cobra.Command, address *string) {
+	cmd.Flags().StringVar(address, "metrics", os.Getenv("DIAPAUSE_METRICS"),
+		"serve /metrics, /healthz and /readyz over HTTP at this address, e.g. 127.0.0.1:9419; nowhere if empty (DIAPAUSE_METRICS)")
+}
+
+// gauges are what a process counts and how its parts are.
+type gauges struct {
+	*metrics.Meter
+	health *metrics.Health
+}
+
+func newGauges() gauges { return gauges{metrics.New(version), metrics.NewHealth()} }
+
+// watched runs a part with its metrics served beside it: from before it begins, so that
+// one that doesn't get ready can say why.
+func watched(ctx context.Context, address string, part func(context.Context, gauges) error) error {
+	m := newGauges()
+	m.health.Set("start", func(context.Context) string {
+		return "it is being started, or recovers the records of sessions: what it prints says which"
+	})
+	if address == "" {
+		return part(ctx, m)
+	}
+	srv, err := metrics.Listen(ctx, address, m.Meter, m.health, version)
+	if err != nil {
+		return usageError{err}
+	}
+	fmt.Printf("metrics: %s/metrics, /healthz, /readyz\n", srv.URL())
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	g, serving := errgroup.WithContext(ctx)
+	g.Go(func() error { return srv.Serve(serving) })
+	g.Go(func() error {
+		defer stop()
+		return part(serving, m)
+	})
+	return g.Wait()
+}
+
+// started has the health of the whole depend on its parts alone.
+func (m gauges) started() { m.health.Set("start", func(context.Context) string { return "" }) }
+
+// store counts the calls to the store of images, and has it be asked how it is.
+func (m gauges) store(to objectstore.Store) objectstore.Store {
+	s := m.Store(to)
+	m.health.Set("store", func(ctx context.Context) string { return storeHealth(ctx, s) })
+	return s
+}
+
+// nowhere is a name that no object has.
+const nowhere = "health/nothing"
+
+// storeHealth says what is wrong with the store, if its last call failed: it is asked
+// again, for something that isn't there, as the call may have been long ago.
+func storeHealth(ctx context.Context, s *metrics.Store) string {
+	since, failed := s.Last()
+	if failed == nil {
+		return ""
+	}
+	if r, err := s.Get(ctx, nowhere, 0, -1); err == nil {
+		_ = r.Close() // what was read doesn't count
+	}
+	if _, again := s.Last(); again == nil {
+		return ""
+	}
+	return fmt.Sprintf("the store of images fails since %s: %v", since.Format(time.RFC3339), failed)
+}
+
+// nats shows the connection to NATS.
+func (m gauges) nats(nc *nats.Conn) {
+	m.Gauge("nats_connected", "Whether this process is connected to NATS.", func() float64 {
+		if nc.IsConnected() {
+			return 1
+		}
+		return 0
+	})
+	m.Count("nats_reconnects_total", "Times that the connection to NATS was lost and came back.", func() uint64 { return nc.Stats().Reconnects })
+	m.health.Set("nats", func(context.Context) string {
+		if nc.IsConnected() {
+			return ""
+		}
+		return "not connected to NATS"
+	})
+}
+
+// lease shows the lease of this host.
+func (m gauges) lease(h *lease.Holder) {
+	m.CountBy("lease_renewals_total", "Renewals of this host's lease, by outcome: stored, missed.", "outcome", func() map[string]uint64 {
+		stored, missed := h.Renewals()
+		return map[string]uint64{"stored": stored, "missed": missed}
+	})
+	left := func() time.Duration { return h.Last().Until.Sub(lease.Now()) }
+	m.Gauge("lease_remaining_seconds", "Time for which sessions of this host may go on if no renewal is stored; below 0 if they may not.", func() float64 { return left().Seconds() })
+	m.health.Set("lease", func(context.Context) string {
+		switch {
+		case h.Last().Incarnation == 0:
+			return "this host's lease isn't taken yet"
+		case left() <= 0:
+			return "this host's lease was not renewed in time: its sessions may be taken over"
+		}
+		return ""
+	})
+}
+
+// depthWait is how long a scrape waits for a scheduler that is busy.
+const depthWait = time.Second
+
+// scheduler shows what a scheduler has in hand. One that doesn't answer shows no values.
+func (m gauges) scheduler(s *scheduler.Scheduler) {
+	m.GaugeBy("scheduler_sessions", "Sessions by what the scheduler has to do about them: known (all of them), fresh (to be decided about at once), timed (at a known time), waiting (their suspend is due and waits for room on their host), going (their suspend is under way).", "what", func() map[string]float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
+		defer cancel()
+		d, err := s.Depth(ctx)
+		if err != nil {
+			return nil
+		}
+		return map[string]float64{"known": float64(d.Sessions), "fresh": float64(d.Fresh), "timed": float64(d.Timed), "waiting": float64(d.Waiting), "going": float64(d.Going)}
+	})
+}
+
+// of shows what the parts of a process know themselves.
+func (m gauges) of(p parts) {
+	m.Gauge("host_working_sessions", "Sessions that this host is doing something to just now.", func() float64 { return float64(p.worker.Counts().Working) })
+	m.HostSessions(func() map[schemas.State]int { return p.worker.Counts().Hosted })
+	m.lease(p.worker.Lease)
+	m.health.Begun("worker", p.worker.Ready(), "it is finding its sessions again")
+	if p.alone {
+		return
+	}
+	m.Sessions(func() map[schemas.State]int { return p.api.Census().States })
+	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(p.api.Census().Breakers) })
+	m.Intake(p.scheduler.Intake)
+	m.health.Begun("scheduler", p.scheduler.Ready(), "it is reading what was said of the sessions")
+	m.health.Begun("api", p.api.Ready(), "it is reading the sessions' records")
+}

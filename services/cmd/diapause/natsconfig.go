@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/natsconfig"
+)
+
+const natsConfigHelp = `Write the configuration of a nats-server (2.12 or newer) for a fleet into DIR: TLS
+with an authority of its own, and a user for each part with the subjects that it needs
+and no others. The seeds of the users are in DIR/creds, each with mode 0600; give each
+part its own, and ca.pem beside it. Keep DIR/tls/ca-key.pem and creds/system.nk away
+from the fleet.
+
+  system          makes the streams ("diapause up --nats" needs it); may do everything
+  scheduler       decides ("diapause scheduler")
+  api             answers clients, places sessions, keeps house
+  worker-HOST     runs the sessions of that host
+  gateway         wakes and opens sessions for people
+  client          a person with the command line
+  reader          looks, and hears what happens
+  publisher       reports activity of every tenant
+  publisher-NAME  reports activity of that tenant alone
+
+Run it again when hosts or tenants come and go: keys that are there stay. Then copy
+DIR to the server and have it reload: nats-server --signal reload`
+
+func natsConfigCommand() *cobra.Command {
+	var o natsconfig.Options
+	var tenants, hosts []string
+	cmd := &cobra.Command{
+		Use: "nats-config DIR", Short: "Write a configuration of nats-server, with users and TLS", Long: natsConfigHelp, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.Dir, o.Names = args[0], stream.NamesWith("")
+			for _, t := range tenants {
+				o.Tenants = append(o.Tenants, schemas.Tenant(t))
+			}
+			for _, h := range hosts {
+				o.Hosts = append(o.Hosts, schemas.HostID(h))
+			}
+			if len(o.DNSNames) == 0 {
+				return usagef("name the server with --server-name, as clients do")
+			}
+			if err := o.Validate(); err != nil {
+				return usageError{err}
+			}
+			return printNATSConfig(o)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringArrayVar(&o.DNSNames, "server-name", nil, "a host name or address of the server, for its certificate; more than once for more")
+	fl.StringArrayVar(&hosts, "host", nil, "a host with a worker, by the name that `diapause ls --json` shows; more than once for more")
+	fl.StringArrayVar(&tenants, "tenant", nil, "a tenant with a publisher of its own; more than once for more")
+	fl.StringVar(&o.Listen, "listen", "0.0.0.0:4222", "where the server is to listen")
+	fl.StringVar(&o.Installed, "installed", "", "where DIR will be on the server; DIR if empty")
+	fl.StringVar(&o.StoreDir, "streams", "/var/lib/nats", "where the server is to keep its streams")
+	return cmd
+}
+
+func printNATSConfig(o natsconfig.Options) error {
+	w, err := natsconfig.Write(o)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("configuration: %s\n", w.Config)
+	for _, file := range w.Creds {
+		fmt.Printf("credentials:   %s\n", file)
+	}
+	for _, file := range w.Stale {
+		fmt.Printf("not used:      %s belongs to nobody that was named; remove it\n", file)
+	}
+	return nil
+}

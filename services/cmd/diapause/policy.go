@@ -1,0 +1,341 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"text/tabwriter"
+	"time"
+	_ "time/tzdata" // of quiet hours, where the host has none
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/policykv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+// policiesOf gives what sessions are held to, as far as it is set.
+func policiesOf(ctx context.Context, js jetstream.JetStream, names stream.Names, log *slog.Logger) (*policykv.Cache, error) {
+	store, err := policykv.Open(ctx, js, names)
+	if err != nil {
+		return nil, err
+	}
+	c := policykv.NewCache(store, log)
+	return c, c.Load(ctx)
+}
+
+const policyHelp = `Say when sessions are suspended: a policy for all, for a class, or for one session,
+each above the one before; what it leaves out is as the one below says. A change holds
+at once, for sessions that there are as well.
+
+SCOPE is all, class:web (terminal, automation, slack, desktop) or session:NAME, and
+KEY=VALUE one of, with KEY= to take it back and "none" for an empty list:
+
+  grace=10m                  how long nothing that counts has to happen
+  never=true                 not suspended for idleness
+  counts=input,exec,hold     kinds of activity that count (and hold always)
+  wakes=input,http           kinds that resume a suspended session
+  ignore=busy.cpu            leases that don't count, though their kind does
+  awake=1m                   runs at least so long after a resume
+  warn=30s                   a "warning" event so long before a suspend
+  ask=for:30s,defer:5m,times:3
+                             a "question" event; each hold named "defer" puts it off by
+                             5 minutes at most, all of them together by 3 times that
+  quiet='mon-fri 08:00-18:00 Europe/Berlin'
+                             hours in which nothing is suspended; several with ;
+  life=12h                   runs so long in one go, then it is suspended (reason
+                             "expired") as soon as no lease lives; activity resumes it
+  breaker=3 backoff=10s      failed suspends that stop further ones; pause after one
+  on_suspend_failure=stop    what becomes of a session then: keep or stop
+  checkpoints=run_end,before:deploy
+                             what an agent does that makes a checkpoint
+  score=base:100,idle_hour:10,command:2,commands_count:100,by_person:50
+                             which session matters, where there is no room for all
+  keep=age:168h,count:10,expire:720h
+                             which snapshots stay, in place of up --retention
+  watermarks=sessions:0.8,memory:0.9,pressure:0.2
+                             of all only: how full a host may get`
+
+func policyCommand(c *client) *cobra.Command {
+	cmd := &cobra.Command{Use: "policy", Short: "Say when sessions are suspended, and try it", Long: policyHelp}
+	cmd.AddCommand(policyGetCommand(c), policySetCommand(c), policyTestCommand(c), policySimulateCommand(c))
+	return cmd
+}
+
+func policyGetCommand(c *client) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "get [SCOPE]", Short: "Show what sessions are held to", Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := schemas.PolicyRequest{}
+			if len(args) > 0 {
+				req.Scope = args[0]
+			}
+			var out []schemas.PolicyView
+			if err := c.call(cmd.Context(), "policy_get", schemas.Request{Policy: &req}, &out); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			for _, v := range out {
+				printPolicy(v, len(args) > 0)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// printPolicy shows what is set, and with all what is in effect besides.
+func printPolicy(v schemas.PolicyView, all bool) {
+	fmt.Printf("%s, ", v.Scope)
+	switch {
+	case v.Version == 0:
+		fmt.Println("nothing set")
+	case v.Change != nil:
+		fmt.Printf("version %d by %s, %s ago", v.Version, v.Change.By, ago(v.Change.At))
+		if v.Change.Reason != "" {
+			fmt.Printf(": %s", v.Change.Reason)
+		}
+		fmt.Println()
+	}
+	set := map[string]bool{}
+	for _, line := range v.Policy.Lines() {
+		set[line] = true
+		if !all {
+			fmt.Println("  " + line)
+		}
+	}
+	if !all {
+		return
+	}
+	for _, line := range v.Effective.Lines() {
+		mark := ""
+		if set[line] {
+			mark = "   (set here)"
+		}
+		fmt.Println("  " + line + mark)
+	}
+}
+
+// edit is how a policy is changed at the command line.
+type edit struct {
+	file    string
+	reason  string
+	version int64
+}
+
+// of gives the document of a scope with the changes that the arguments make.
+func (e edit) of(ctx context.Context, c *client, scope string, args []string) (schemas.Policy, uint64, error) {
+	var out []schemas.PolicyView
+	err := c.call(ctx, "policy_get", schemas.Request{Policy: &schemas.PolicyRequest{Scope: scope}}, &out)
+	if err != nil {
+		return schemas.Policy{}, 0, err
+	}
+	p, version := out[0].Policy, out[0].Version
+	if e.version >= 0 {
+		version = uint64(e.version)
+	}
+	if e.file != "" {
+		if p, err = readPolicy(e.file); err != nil {
+			return p, 0, err
+		}
+	}
+	for _, arg := range args {
+		if err := p.Assign(arg); err != nil {
+			return p, 0, usageError{err}
+		}
+	}
+	return p, version, nil
+}
+
+func readPolicy(file string) (schemas.Policy, error) {
+	var data []byte
+	var err error
+	if file == "-" {
+		data, err = io.ReadAll(os.Stdin)
+	} else {
+		data, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return schemas.Policy{}, fmt.Errorf("read a policy: %w", err)
+	}
+	p, err := schemas.ReadPolicy(data)
+	if err != nil {
+		return p, usagef("policy %s %v", file, err)
+	}
+	return p, nil
+}
+
+func (e *edit) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&e.file, "file", "f", "", "take the policy from this file of JSON, - for standard input, in place of what is set")
+}
+
+func policySetCommand(c *client) *cobra.Command {
+	var e edit
+	cmd := &cobra.Command{
+		Use: "set SCOPE [KEY=VALUE ...]", Short: "Change what sessions are held to", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && e.file == "" {
+				return usagef("policy set: say what, as KEY=VALUE or with --file; see `diapause policy --help`")
+			}
+			p, version, err := e.of(cmd.Context(), c, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			var out schemas.PolicyView
+			req := schemas.Request{Reason: e.reason, Policy: &schemas.PolicyRequest{Scope: args[0], Policy: &p, Version: &version}}
+			if err := c.call(cmd.Context(), "policy_set", req, &out); err != nil {
+				return err
+			}
+			printPolicy(out, false)
+			return nil
+		},
+	}
+	e.flags(cmd)
+	cmd.Flags().StringVar(&e.reason, "reason", "", "why, for those who look at it later")
+	cmd.Flags().Int64Var(&e.version, "version", -1, "refuse unless this version is the last (0: nothing is set yet)")
+	return cmd
+}
+
+func policyTestCommand(c *client) *cobra.Command {
+	e, asJSON := edit{version: -1}, false
+	cmd := &cobra.Command{
+		Use: "test SCOPE [KEY=VALUE ...]", Short: "Say what a policy would do to sessions now, and change nothing", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, _, err := e.of(cmd.Context(), c, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			var out schemas.PolicyTest
+			req := schemas.Request{Policy: &schemas.PolicyRequest{Scope: args[0], Policy: &p}}
+			if err := c.call(cmd.Context(), "policy_test", req, &out); err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			printTest(out)
+			return nil
+		},
+	}
+	e.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printTest(out schemas.PolicyTest) {
+	fmt.Printf("%d sessions; for %d something would be otherwise, %d would be suspended at once\n", out.Tested, out.Changed, out.Suspends)
+	if len(out.Sessions) == 0 {
+		return
+	}
+	table("NAME\tSTATE\tNOW\tIN\tWOULD\tIN", func(w *tabwriter.Writer) {
+		for _, v := range out.Sessions {
+			would, then := v.Would, in(v.Then)
+			if !v.Changed {
+				would, then = "the same", ""
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.Name, v.State, v.Now, in(v.At), would, then)
+		}
+	})
+	if out.Omitted > 0 {
+		fmt.Printf("and %d more\n", out.Omitted)
+	}
+}
+
+func in(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return max(time.Until(t), 0).Round(time.Second).String()
+}
+
+const simulateHelp = `Live the last hours again under another policy, and under the one that holds, and
+compare: suspends, resumes, how much memory was free for how long, and how often it
+would have been wrong (resumed within two minutes).
+
+It goes by a diary: while a scheduler runs it writes down each silence of a session
+that was longer than 20 s, for 14 days or 256 MiB. Activity itself isn't kept, so other kinds that
+count or wake can't be tried this way, and each use is taken to have begun with
+something that wakes.`
+
+func policySimulateCommand(c *client) *cobra.Command {
+	e, asJSON, since := edit{version: -1}, false, 24*time.Hour
+	cmd := &cobra.Command{
+		Use: "simulate SCOPE [KEY=VALUE ...]", Short: "Say what a policy would have done", Long: simulateHelp, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if since <= 0 {
+				return usagef("--since %s: want how far to go back, e.g. 24h", since)
+			}
+			p, _, err := e.of(cmd.Context(), c, args[0], args[1:])
+			if err != nil {
+				return err
+			}
+			req := schemas.PolicyRequest{Scope: args[0], Policy: &p, Since: schemas.Duration(since)}
+			out, err := patient[schemas.PolicySimulation](cmd.Context(), c, "policy_simulate", schemas.Request{Policy: &req})
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			printSimulation(out)
+			return nil
+		},
+	}
+	e.flags(cmd)
+	cmd.Flags().DurationVar(&since, "since", since, "how far to go back")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printSimulation(out schemas.PolicySimulation) {
+	fmt.Printf("%s: %d sessions, from %s to %s (%s)\n", out.Scope, out.Sessions, out.From.Format(time.RFC3339), out.To.Format(time.RFC3339), out.To.Sub(out.From).Round(time.Second))
+	table("\tSUSPENDS\tRESUMES\tWITHIN 2 MIN\tASLEEP\tMEMORY SAVED\tWAITED", func(w *tabwriter.Writer) {
+		row := func(name string, o schemas.Outcome) {
+			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.2f h\t%.3f GiB h\t%.1f s\n", name, o.Suspends, o.Resumes, o.Wrong, o.AsleepHours, o.SavedGiBh, o.Waits)
+		}
+		row("as it is", out.Now)
+		row("would be", out.Would)
+	})
+	if out.Unknown > 0 {
+		fmt.Printf("%d sessions of which the diary says nothing count as in use\n", out.Unknown)
+	}
+	for _, note := range out.Notes {
+		fmt.Println("note: " + note)
+	}
+}
+
+// printGrounds shows what an explanation rests on.
+func printGrounds(e schemas.Explanation) {
+	decided := e.Last
+	if e.Decided != nil {
+		decided = *e.Decided
+		fmt.Printf("last decision: %s by %s, %s ago: %s\n", decided.Type, decided.Actor, ago(decided.At), decided.Reason)
+	}
+	if v := decided.Evidence; v != nil {
+		fmt.Printf("decided on: activity up to message %d", v.Seq)
+		if v.Last != "" {
+			fmt.Printf(", the last that counted %s at %s", v.Last, v.LastAt.Format(time.RFC3339))
+		}
+		if v.Activity != "" {
+			fmt.Printf(", %s", v.Activity)
+		}
+		fmt.Println()
+	}
+	if e.LastUse != "" {
+		fmt.Printf("last use: %s, message %d of the activity stream\n", e.LastUse, e.LastUseSeq)
+	}
+	if e.State == schemas.Running {
+		fmt.Printf("score: %.0f\n", e.Score)
+	}
+	for _, p := range e.Policies {
+		fmt.Println("policy: " + p)
+	}
+}

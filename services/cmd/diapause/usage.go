@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+const usageHelp = `Show how long sessions ran and slept, and what their images took in the store, summed up
+from the log: of one session, of a tenant, or of all; since the beginning of the log, or
+for a time that ends now.
+
+A session is metered as running from the transition that says that it runs to the one that
+says that it is suspended, to the instant. The same figures are published every hour as
+events: diapause.v1.event.<tenant>.<session>.usage.`
+
+func usageCommand(c *client) *cobra.Command {
+	var since time.Duration
+	var tenant string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "usage [NAME]", Short: "Show what sessions used", Long: usageHelp, Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := schemas.Request{Tenant: schemas.Tenant(tenant), Usage: &schemas.UsageRequest{Since: schemas.Duration(since)}}
+			if since < 0 {
+				return usagef("--since %s: want a time above 0, e.g. 24h", since)
+			}
+			if len(args) > 0 {
+				req.Name = args[0]
+			}
+			out, err := patient[schemas.UsageReport](cmd.Context(), c, "usage", req)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(out)
+			}
+			printUsage(out)
+			return nil
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&tenant, "tenant", "", "of this tenant alone")
+	fl.DurationVar(&since, "since", 0, "of the last time alone, e.g. 24h")
+	fl.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func printUsage(out schemas.UsageReport) {
+	table("NAME\tRUNNING\tSUSPENDED\tSTORED\tSTORED × TIME\tSUSPENDS\tRESUMES\tCHECKPOINTS", func(w *tabwriter.Writer) {
+		line := func(name string, stored int64, a schemas.Amount) {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", name, spent(a.RunningSeconds), spent(a.SuspendedSeconds), size(stored),
+				gigabyteHours(a.StoredByteSeconds), a.Suspends, a.Resumes, a.Checkpoints)
+		}
+		for _, s := range out.Sessions {
+			line(s.Name, s.StoredBytes, s.Amount)
+		}
+		for _, t := range out.Tenants {
+			line(fmt.Sprintf("all of %s (%d)", t.Tenant, t.Sessions), t.StoredBytes, t.Amount)
+		}
+	})
+	if out.Omitted > 0 {
+		fmt.Printf("%d sessions aren't listed: name one, or a --tenant\n", out.Omitted)
+	}
+}
+
+// spent writes seconds as a time, to the second.
+func spent(seconds float64) string {
+	return time.Duration(seconds * float64(time.Second)).Round(time.Second).String()
+}
+
+// gigabyteHours writes what was stored for how long in the unit that stores charge by.
+func gigabyteHours(byteSeconds float64) string {
+	return fmt.Sprintf("%.3f GB·h", byteSeconds/1e9/3600)
+}
