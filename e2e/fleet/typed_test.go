@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -96,6 +97,7 @@ type typist struct {
 	keys  io.WriteCloser
 	said  output
 	done  chan error
+	pid   int // of the session's command
 	typed int
 }
 
@@ -126,6 +128,9 @@ func (h *hosts) typist(on *host, name string) *typist {
 	eventually(h.t, "it is attached", func() error {
 		if !strings.Contains(p.said.String(), "ready") {
 			return fmt.Errorf("attach says %q", p.said.String())
+		}
+		if p.pid = h.view(name).PID; p.pid == 0 {
+			return errors.New("its process isn't known")
 		}
 		return nil
 	})
@@ -189,13 +194,27 @@ func (p *typist) detaches() {
 	}
 }
 
+// awaitFrozen waits until the session's processes are frozen: what was typed a moment
+// before the decision to suspend it has been told of, and undoes nothing.
 func (p *typist) awaitFrozen() {
 	p.h.t.Helper()
-	eventually(p.h.t, "session "+p.name+" is being captured", func() error {
-		if v := p.h.view(p.name); v.State != schemas.Suspending {
-			return fmt.Errorf("it is %s", v.State)
+	eventually(p.h.t, "session "+p.name+" is frozen", func() error {
+		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", p.pid))
+		if err != nil {
+			return err
 		}
-		return nil
+		for line := range strings.Lines(string(groups)) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), ":")
+			controllers, path, _ := strings.Cut(line, ":")
+			file, frozen := "/sys/fs/cgroup"+path+"/cgroup.events", "frozen 1"
+			if controllers == "freezer" {
+				file, frozen = "/sys/fs/cgroup/freezer"+path+"/freezer.state", "FROZEN"
+			}
+			if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), frozen) {
+				return nil
+			}
+		}
+		return errors.New("it is not")
 	})
 }
 

@@ -109,7 +109,7 @@ func decide(o orders, say func(any), stop <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	debug.SetGCPercent(200) // as `diapause scheduler` does
+	usual := debug.SetGCPercent(400) // as `diapause scheduler` does
 	before := live()
 	timed := &timed{Store: records, began: time.Now(), before: computed()}
 	s := scheduler.New(scheduler.Options{JS: js, Names: names, Records: timed, Actor: "scheduler@" + o.Name})
@@ -120,6 +120,7 @@ func decide(o orders, say func(any), stop <-chan struct{}) error {
 	case err := <-done:
 		return errors.Join(errors.New("the scheduler ended"), err)
 	}
+	debug.SetGCPercent(usual)
 	f := Folded{Ready: time.Since(began), Records: Read{uint64(timed.records), timed.took, timed.cpu}, Sessions: timed.records}
 	f.Activity = Read{s.Intake().Activity, time.Since(timed.began) - timed.took, computed() - timed.before - timed.cpu}
 	time.Sleep(o.Settle)

@@ -60,13 +60,13 @@ func Table(ctx context.Context, f *Found, load string, partitions int) []byte {
 	}
 	compare := func(what, aim string, bare, fold []Read) {
 		for _, in := range []struct {
-			unit string
-			by   func(Read) float64
-		}{{"a second", Read.Rate}, {"a second of computing", Read.Work}} {
+			unit, aim string
+			by        func(Read) float64
+		}{{"a second", aim, Read.Rate}, {"a second of computing", "", Read.Work}} {
 			unit, by := in.unit, in.by
 			a, b := by(middle(bare, by)), by(middle(fold, by))
 			row("", what+" read by a bare ordered consumer, "+unit, "%.0f", a)
-			row(aim, what+" folded by a scheduler, "+unit, "%.0f: %.0f %%", b, 100*b/a)
+			row(in.aim, what+" folded by a scheduler, "+unit, "%.0f: %.0f %%", b, 100*b/a)
 		}
 	}
 	compare("activity", "70 %", f.Bare, said)

@@ -76,6 +76,14 @@ func TestGlanceIsQuick(t *testing.T) {
 	}
 }
 
+// A glance ends at the last field of a record: whoever adds one puts it before that.
+func TestGlanceReadsAllFields(t *testing.T) {
+	r := reflect.TypeFor[schemas.SessionRecord]()
+	if got := r.Field(r.NumField() - 1).Tag.Get("json"); got != lastField {
+		t.Errorf("the last field of a record is %q, not %q", got, lastField)
+	}
+}
+
 // Whatever is read, it is read without a panic, and like encoding/json reads it.
 func FuzzGlance(f *testing.F) {
 	f.Add([]byte(`{"uid":"u","state":"running","op":{"id":"x"}}`))

@@ -35,6 +35,7 @@ func (l *loop) act(ctx context.Context) {
 	if len(l.fresh) == 0 {
 		l.fresh = nil // after a start it was large
 	}
+	l.unblock()
 	l.admit(ctx)
 }
 

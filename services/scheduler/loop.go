@@ -43,6 +43,7 @@ type loop struct {
 	queue      queue      // and later
 	backlog    []*tracked // and when others are through
 	waking     int        // that are no suspends, under way
+	telling    int        // notices under way
 	homes      map[schemas.HostID]*home
 	pace       pace
 	pressed    map[*home]time.Time // the hosts that may be too full, and since when
@@ -254,8 +255,7 @@ func (l *loop) view(t *tracked) session.View {
 func (l *loop) done(a acted) {
 	a.t.acting = false
 	if a.verdict != session.Suspend {
-		l.waking--
-		l.unblock()
+		l.waking-- // act has the next of the backlog decided about
 	}
 	if l.sessions[a.t.key] != a.t {
 		return // it is gone
@@ -274,11 +274,11 @@ func (l *loop) done(a acted) {
 	}
 }
 
-// unblock has the first of the backlog decided about.
+// unblock has as many of the backlog decided about as there is room for: those that
+// needn't be woken any more take up none.
 func (l *loop) unblock() {
-	if len(l.backlog) > 0 {
-		l.fresh, l.backlog = append(l.fresh, l.backlog[0]), l.backlog[1:]
-	}
+	n := min(max(actorsAtOnce-l.waking-len(l.fresh), 0), len(l.backlog))
+	l.fresh, l.backlog = append(l.fresh, l.backlog[:n]...), l.backlog[n:]
 }
 
 // touch has a session decided about now.

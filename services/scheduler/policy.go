@@ -44,9 +44,16 @@ const (
 	eventQuestion = "question"
 )
 
+// tellAtOnce bounds the notices under way: after a start very many may be due at once.
+const tellAtOnce = 256
+
 // notify says that a suspend is near. What can't be said is said again in a while: the
 // session isn't suspended before.
 func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d session.Decision) {
+	if l.telling >= tellAtOnce {
+		l.queue.put(t, l.now()+actAgain) // until it is said nothing happens to it
+		return
+	}
 	e := notice(v, d)
 	e.Actor = l.s.Actor
 	v.Notified(e.At)
@@ -57,11 +64,18 @@ func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d sessio
 		return
 	}
 	uid := v.Record.UID
+	l.telling++
 	l.acts.run(d.Verdict, func() {
-		if err := bus.Event(ctx, e); err != nil && ctx.Err() == nil {
+		err := bus.Event(ctx, e)
+		if err != nil && ctx.Err() == nil {
 			l.s.Log.Warn("it couldn't be said that a session is to be suspended; it is tried again", "session", t.name().String(), "err", err)
-			send(ctx, l.s.asks, func(l *loop) { l.unsaid(t, uid) })
 		}
+		send(ctx, l.s.asks, func(l *loop) {
+			l.telling--
+			if err != nil {
+				l.unsaid(t, uid)
+			}
+		})
 	})
 }
 

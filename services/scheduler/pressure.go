@@ -140,7 +140,8 @@ func (l *loop) least(at *home, until time.Time) (best *tracked, d session.Decisi
 		if t.acting || t.outbound() || t.view.State() != schemas.Running {
 			continue
 		}
-		v := l.view(t)
+		known := l.view(t)
+		v := known.Apart() // deciding forgets leases, and what is packed would not know
 		p := l.policy(&v)
 		e := session.Decide(&v, p.Pressed(yield), time.Now())
 		if e.Verdict != session.Suspend && (e.Next.IsZero() || e.Next.After(until)) {
@@ -251,6 +252,9 @@ func (l *loop) room(ctx context.Context, h schemas.HostID, mine *promise, deadli
 	if len(at.seats)-at.leaving()+before < slots {
 		return false, nil, nil, true // it is about to be
 	}
+	if !l.hearing {
+		return false, nil, nil, true // who is in use isn't known yet
+	}
 	if t, d, ok := l.least(at, deadline); ok {
 		l.press(ctx, t, d, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", h, slots))
 		n := t.name()
@@ -264,7 +268,8 @@ func (l *loop) room(ctx context.Context, h schemas.HostID, mine *promise, deadli
 func (l *loop) noRoom(at *home) (none *NoRoom, next time.Time) {
 	none = &NoRoom{Host: at.report.Host, Slots: at.report.Slots}
 	for _, t := range at.seats {
-		v := l.view(t)
+		known := l.view(t)
+		v := known.Apart()
 		d := session.Decide(&v, l.policy(&v).Pressed(yield), time.Now())
 		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
 			next = d.Next

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -105,12 +107,54 @@ func fileCache(stats map[string]uint64) uint64 {
 // execs counts the commands that were started in the container beside its own. A health
 // check isn't one that anybody waits for.
 func (d *Driver) execs(ctx context.Context, c *container.InspectResponse) (n int) {
-	probes := c.Config.Healthcheck != nil && len(c.Config.Healthcheck.Test) > 0
+	longest := probing(c)
 	for _, id := range c.ExecIDs {
 		got, err := d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
-		if err == nil && got.Running && !probes {
+		if err == nil && got.Running && (longest == 0 || waitedFor(got.PID, longest)) {
 			n++
 		}
 	}
 	return n
 }
+
+// probeTimeout is how long a health check may take if nobody says otherwise.
+const probeTimeout = 30 * time.Second
+
+// probing is how long a health check of the container may take; 0 if it has none.
+func probing(c *container.InspectResponse) time.Duration {
+	h := c.Config.Healthcheck
+	switch {
+	case h == nil, len(h.Test) == 0, h.Test[0] == "NONE":
+		return 0
+	case h.Timeout > 0:
+		return h.Timeout
+	}
+	return probeTimeout
+}
+
+// waitedFor reports whether a process has a terminal, or has run for longer than a health
+// check may: the engine doesn't say which of its commands those are.
+func waitedFor(pid int, longest time.Duration) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false // it is over
+	}
+	_, rest, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
+	fields := strings.Fields(rest)
+	const terminal, begun, ticks = 4, 19, 100 // proc(5), from the state on; in a second
+	if len(fields) <= begun {
+		return false
+	}
+	if fields[terminal] != "0" {
+		return true
+	}
+	var now unix.Timespec
+	at, err := strconv.ParseInt(fields[begun], 10, 64)
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return true
+	}
+	return time.Duration(now.Nano())-time.Duration(at)*time.Second/ticks > longest+probeOver
+}
+
+// probeOver is what the engine takes to end a health check that takes too long.
+const probeOver = 2 * time.Second

@@ -203,6 +203,9 @@ func (d *Driver) removeLabelled(ctx context.Context, n note) error {
 		return d.asked("look for what is left of session "+n.Name.String(), err)
 	}
 	for _, c := range all.Items {
+		if d.inherits(ctx, c, n) {
+			continue
+		}
 		if err := d.removeContainer(ctx, c.ID); err != nil {
 			return err
 		}
@@ -226,6 +229,17 @@ func (d *Driver) removeLabelled(ctx context.Context, n note) error {
 		}
 	}
 	return nil
+}
+
+// inherits reports whether a container has a session's labels from its image: somebody
+// made that of the session's container, and the container is his. What can't be told
+// counts as his.
+func (d *Driver) inherits(ctx context.Context, c container.Summary, n note) bool {
+	got, err := d.engine.ImageInspect(ctx, c.ImageID)
+	if err != nil || got.Config == nil {
+		return err != nil && !missing(err)
+	}
+	return got.Config.Labels[labelHost] == d.options.Instance && got.Config.Labels[labelUID] == string(n.UID)
 }
 
 // removeVolume removes a volume unless somebody else uses it by now.

@@ -204,6 +204,10 @@ func (t *Typing) send(w *frameSender, done <-chan struct{}) {
 	t.mu.Unlock()
 	for {
 		t.mu.Lock()
+		if at < t.taken {
+			t.mu.Unlock()
+			return // a later connection has gone on from here
+		}
 		b := append([]byte(nil), t.owed[at-t.taken:min(int64(len(t.owed)), at-t.taken+MaxFrame/2)]...)
 		wait := t.changed
 		t.mu.Unlock()

@@ -150,3 +150,32 @@ func TestTypistsLastConnectionCounts(t *testing.T) {
 		t.Errorf("%d typists are remembered", len(again.all))
 	}
 }
+
+// A connection that is slow to notice that it is over leaves what a later one has sent alone.
+func TestTypingAfterALaterConnection(t *testing.T) {
+	typing := &Typing{name: "me", changed: make(chan struct{}), owed: []byte("abc")}
+	near, conn := net.Pipe()
+	defer near.Close()
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		typing.send(&frameSender{conn: near}, make(chan struct{}))
+	}()
+	f := &far{t: t, conn: conn}
+	var first [1]byte
+	if _, err := io.ReadFull(conn, first[:]); err != nil { // it is in the middle of sending
+		t.Fatal(err)
+	}
+	typing.mu.Lock()
+	typing.owed = append(typing.owed, "def"...)
+	typing.mu.Unlock()
+	if err := typing.take(6); err != nil { // as was said on a later one
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, f.conn) }()
+	select {
+	case <-over:
+	case <-time.After(30 * time.Second):
+		t.Error("it goes on")
+	}
+}

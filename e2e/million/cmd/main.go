@@ -24,7 +24,7 @@ func main() {
 		os.Exit(code)
 	}
 	n := flag.Int("n", 1000000, "sessions")
-	cluster := flag.Int("cluster", -1, "sessions before three servers, 0 for no cluster (default as many)")
+	cluster := flag.Int("cluster", -1, "sessions before three servers, 0 for no cluster (default a tenth: each keeps them all, in memory too)")
 	load := flag.Duration("load", time.Minute, "how long activity comes in")
 	single := flag.Int("single", 4000, "messages a second to one server")
 	three := flag.Int("three", 20000, "messages a second to three servers")
@@ -36,7 +36,7 @@ func main() {
 		fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 	}}
 	if *cluster < 0 {
-		o.Cluster = *n
+		o.Cluster = *n / 10
 	}
 	err := run(ctx, o, *out)
 	stop()

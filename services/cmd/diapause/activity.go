@@ -49,7 +49,7 @@ func holdCommand(c *client) *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&length, "for", 0, "how long, e.g. 2h")
-	cmd.Flags().StringVar(&reason, "reason", "", "shown by `diapause explain`")
+	cmd.Flags().StringVar(&reason, "reason", "", "why: `TEXT` that diapause explain shows")
 	return cmd
 }
 

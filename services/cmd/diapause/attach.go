@@ -24,7 +24,7 @@ const detachKey = 0x1d
 func attachCommand(c *client) *cobra.Command {
 	return &cobra.Command{
 		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
-		Long: "Use the terminal of a session that was run with --tty. A suspended session is\nresumed. Ctrl-] detaches, and the session runs on; attach again at any time.\nWhile somebody is attached a session isn't suspended for idleness. What is typed\nwhile it is suspended all the same arrives: that is undone, or it is resumed.",
+		Long: "Use the terminal of a session that was run with --tty. A suspended session is\nresumed. Ctrl-] detaches, and the session runs on; attach again at any time.\nWhile somebody is attached a session isn't suspended for idleness. What is typed\nwhile it is being suspended all the same arrives: that is undone, or it is resumed.",
 		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
 	}
 }

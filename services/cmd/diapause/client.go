@@ -61,7 +61,7 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 // Why nobody answers whoever has no credentials, or whoever's server is gone: an
 // answer finds only the connection that the question came by.
 var (
-	errDenied       = errors.New("the server doesn't let this client ask: name the file of its credentials with --creds")
+	errDenied       = errors.New("the server doesn't let this client ask: name a file of credentials that may with --creds")
 	errDisconnected = errors.New("the connection to Diapause was lost; what was begun goes on when it is up again, see `diapause show`")
 )
 

@@ -59,11 +59,29 @@ type containerFlags struct {
 	shm, healthEach string
 	entrypoint      string
 	labels          []string
+
+	own *pflag.FlagSet
 }
 
 // add adds the flags that describe a new container, as `docker run` has them.
 func (f *containerFlags) add(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Image, "image", "", "run it as a container of this image, by the docker driver; the flags from here on are those of `docker run`")
+	f.own = pflag.NewFlagSet("container", pflag.ContinueOnError)
+	f.define(f.own)
+	fl.AddFlagSet(f.own)
+}
+
+// refuse is the answer to any of these flags where there is no container.
+func (f *containerFlags) refuse() (err error) {
+	f.own.VisitAll(func(fl *pflag.Flag) {
+		if fl.Changed && err == nil {
+			err = usagef("--%s is for containers: name the image of one with --image", fl.Name)
+		}
+	})
+	return err
+}
+
+func (f *containerFlags) define(fl *pflag.FlagSet) {
+	fl.StringVar(&f.Image, "image", "", "run it as a container of this `IMAGE`, by the docker driver; many of the flags here are those of docker run")
 	fl.StringVar(&f.Docker.Name, "container-name", "", "what the container is called (default: diapause-TENANT-ID)")
 	fl.StringVar(&f.entrypoint, "entrypoint", "", "in place of the image's")
 	fl.StringArrayVarP(&f.Volumes, "volume", "v", nil, "NAME:/path[:ro], /host/path:/path[:ro], or /path")

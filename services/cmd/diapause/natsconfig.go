@@ -53,7 +53,7 @@ func natsConfigCommand() *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringArrayVar(&o.DNSNames, "server-name", nil, "a host name or address of the server, for its certificate; more than once for more")
-	fl.StringArrayVar(&hosts, "host", nil, "a host with a worker, by the name that `diapause ls --json` shows; more than once for more")
+	fl.StringArrayVar(&hosts, "host", nil, "a `HOST` with a worker, by the name in the file host of its data directory; more than once for more")
 	fl.StringArrayVar(&tenants, "tenant", nil, "a tenant with a publisher of its own; more than once for more")
 	fl.StringVar(&o.Listen, "listen", "0.0.0.0:4222", "where the server is to listen")
 	fl.StringVar(&o.Installed, "installed", "", "where DIR will be on the server; DIR if empty")

@@ -63,14 +63,13 @@ func schedulerCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-// collectAt lets garbage come to twice what is in use: most of what a scheduler remembers
-// stays, and going through it again and again would take a quarter of its time.
-const collectAt = 200
+// collectAt lets garbage come to four times what is in use while everything is read that
+// was stored: what a scheduler remembers stays, and going through it again and again would
+// take a quarter of the time.
+const collectAt = 400
 
 func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(collectAt)
-	}
+	usual := debug.SetGCPercent(collectAt)
 	log := newLog(f.verbose)
 	name, err := schedulerName(f.name)
 	if err != nil {
@@ -115,6 +114,7 @@ func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) error {
 	g.Go(func() error {
 		select {
 		case <-s.Ready():
+			debug.SetGCPercent(usual)
 			m.started()
 			fmt.Printf("ready: scheduler %s, %s\n", name, nc.ConnectedUrlRedacted())
 		case <-ctx.Done():

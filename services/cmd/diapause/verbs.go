@@ -109,6 +109,8 @@ func run(ctx context.Context, c *client, f runFlags, command []string, changed f
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
 		}
+	} else if err := f.container.refuse(); err != nil {
+		return err
 	}
 	idle, err := parseIdle(f.idle)
 	if err != nil {

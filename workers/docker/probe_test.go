@@ -1,0 +1,55 @@
+package docker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+// A health check doesn't hide the commands that somebody waits for, and isn't one.
+func TestExecBesideHealthCheck(t *testing.T) {
+	x := newTester(t)
+	x.start("a", driver.Spec{
+		Command: []string{"sleep", "1000000"},
+		Docker:  &driver.Docker{HealthCmd: "touch /probed; sleep 100", HealthEach: 100 * time.Millisecond},
+	})
+	n := must[note](t)(x.d.notes.read("a"))
+	look := func() (ids int, o driver.Observation) {
+		t.Helper()
+		got := must[client.ContainerInspectResult](t)(x.d.engine.ContainerInspect(t.Context(), n.Container, client.ContainerInspectOptions{}))
+		return len(got.Container.ExecIDs), must[driver.Observation](t)(x.d.Observe(t.Context(), "a"))
+	}
+	end := time.Now().Add(drivertest.Limit)
+	for {
+		ids, o := look()
+		if o.Execs != 0 {
+			t.Fatalf("the health check counts: %+v", o)
+		}
+		if ids > 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("there is no health check")
+		}
+	}
+	made := must[client.ExecCreateResult](t)(x.d.engine.ExecCreate(t.Context(), n.Container, client.ExecCreateOptions{
+		Cmd: []string{"sleep", "1000000"}, TTY: true, AttachStdout: true,
+	}))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	got := must[client.ExecAttachResult](t)(x.d.engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: true}))
+	defer got.Close()
+	for {
+		if _, o := look(); o.Execs == 1 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("somebody's shell isn't seen")
+		}
+	}
+}
