@@ -49,7 +49,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TResumed:          {from: []schemas.State{schemas.Resuming}, to: schemas.Running, set: setRunning},
 	schemas.TStartAgain:       {from: alive, to: schemas.Starting, owner: true, set: setAgain},
 	schemas.TResumeAgain:      {from: alive, to: schemas.Resuming, owner: true, set: setAgain},
-	schemas.TResumeFailed:     {from: []schemas.State{schemas.Resuming}, to: schemas.Suspended, set: setDone},
+	schemas.TResumeFailed:     {from: []schemas.State{schemas.Resuming}, to: schemas.Suspended, set: setResumeFailed},
 	schemas.TCheckpoint:       {from: []schemas.State{schemas.Running}, set: setOp},
 	schemas.TCheckpointed:     {from: []schemas.State{schemas.Running}, set: setHead},
 	schemas.TCheckpointFailed: {from: []schemas.State{schemas.Running}, set: setDone},
@@ -132,8 +132,17 @@ func setOp(r *schemas.SessionRecord, t schemas.Transition) {
 	if t.Set.Host != "" {
 		r.Host = t.Set.Host
 	}
-	if r.State == schemas.Starting || r.State == schemas.Resuming {
+	if r.State == schemas.Starting {
 		r.Exit = nil
+	}
+}
+
+// setResumeFailed leaves a session that had ended before it was to go on from a snapshot
+// as it was: nothing wakes that.
+func setResumeFailed(r *schemas.SessionRecord, t schemas.Transition) {
+	setDone(r, t)
+	if r.Exit != nil {
+		r.State = schemas.Exited
 	}
 }
 

@@ -124,3 +124,29 @@ func TestBootOf(t *testing.T) {
 		}
 	}
 }
+
+// A session that had ended stays so when going back to a snapshot fails: what nobody
+// asked for doesn't bring it back.
+func TestEndedSessionStaysEnded(t *testing.T) {
+	r := schemas.SessionRecord{State: schemas.Exited, Exit: &schemas.Exit{Code: 3}, Head: &schemas.Head{Name: "h"}}
+	var err error
+	for _, step := range []schemas.Transition{
+		{Type: schemas.TResume, Set: schemas.Set{Op: &schemas.Op{Kind: schemas.OpResume}}},
+		{Type: schemas.TResumeFailed, Set: schemas.Set{Failure: &schemas.Failure{Op: schemas.OpResume}}},
+	} {
+		if r, err = session.Apply(r, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.State != schemas.Exited || r.Exit == nil || r.Exit.Code != 3 || r.Failure == nil || r.Op != nil {
+		t.Errorf("it is %+v", r)
+	}
+	for _, step := range []schemas.Transition{{Type: schemas.TResume, Set: schemas.Set{Op: &schemas.Op{}}}, {Type: schemas.TResumed}} {
+		if r, err = session.Apply(r, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.State != schemas.Running || r.Exit != nil {
+		t.Errorf("it is %+v", r)
+	}
+}

@@ -135,6 +135,9 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 			if v.Boot == "clean" && v.UID == asked.UID && asked.State == schemas.Starting {
 				return done, nil // it ran, and is over already
 			}
+			if v.Transition.Type == schemas.TResumeFailed && v.Failure != nil {
+				return done, failed("session %s: %s", v.Name(), v.Failure.Text)
+			}
 			return done, refused("session %s ended by itself with status %d", v.Name(), v.Exit.Code)
 		case schemas.Failed, schemas.Suspended:
 			if v.Failure != nil {

@@ -136,7 +136,8 @@ func (s *Server) elsewhere(ctx context.Context, v statekv.Versioned, req schemas
 // couldNot reports whether a host failed to resume a session.
 func couldNot(v statekv.Versioned, err error) bool {
 	var refusal *schemas.APIError
-	return errors.As(err, &refusal) && v.State == schemas.Suspended && v.Failure != nil && v.Failure.Op == schemas.OpResume
+	back := v.State == schemas.Suspended || v.State == schemas.Exited
+	return errors.As(err, &refusal) && back && v.Failure != nil && v.Failure.Op == schemas.OpResume
 }
 
 func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned, tried []schemas.HostID) (statekv.Versioned, error) {
