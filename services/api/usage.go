@@ -36,5 +36,9 @@ func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
 	if !w.From.Before(w.To) {
 		return nil, usage("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
 	}
-	return metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, w)
+	report, err := metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, w)
+	if err == nil && w.Session != "" && len(report.Sessions) == 0 {
+		_, err = s.Records.Get(ctx, schemas.Name{Tenant: w.Tenant, Session: w.Session}) // there may never have been one
+	}
+	return report, err
 }

@@ -2,6 +2,8 @@ package datadir
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -20,7 +22,15 @@ func TestTheStoreStaysTheSame(t *testing.T) {
 	if err := d.UseStore("objects", true); err != nil {
 		t.Errorf("after a move: %v", err)
 	}
+	pack := d.Join(OwnObjects, "acme", "pack")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(pack), 0o700), os.WriteFile(pack, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.UseStore("s3://b at h", false); !errors.Is(err, ErrOtherStore) {
 		t.Errorf("the first one again: %v, want ErrOtherStore", err)
+	}
+	// A start that failed before there was anything holds nobody to its store.
+	if err := errors.Join(os.Remove(pack), d.UseStore("s3://b at h", false)); err != nil {
+		t.Errorf("nothing was stored: %v", err)
 	}
 }

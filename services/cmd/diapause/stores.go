@@ -12,6 +12,7 @@ import (
 	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/retry"
 	"github.com/diapause/diapause/objectstore/s3"
+	"github.com/diapause/diapause/services/datadir"
 )
 
 const storeHelp = "where images go: s3://BUCKET/PREFIX?endpoint=https://HOST, dir:///PATH, or nothing for the data directory (DIAPAUSE_STORE)"
@@ -27,7 +28,7 @@ type place struct {
 func placeOf(text, data string, log *slog.Logger) (place, error) {
 	switch {
 	case text == "":
-		return directory("objects", filepath.Join(data, "objects")), nil
+		return directory(datadir.OwnObjects, filepath.Join(data, datadir.OwnObjects)), nil
 	case strings.HasPrefix(text, "dir://"):
 		path := strings.TrimPrefix(text, "dir://")
 		if !filepath.IsAbs(path) {
