@@ -3,11 +3,14 @@ package docker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"strings"
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
@@ -51,6 +54,7 @@ func (d *Driver) hold(ctx context.Context, n note) error {
 	if err := d.options.Failpoints.At(ctx, failpoint.DockerHolding); err != nil {
 		return err
 	}
+	d.killPaused(ctx, n.Container)
 	_, err = d.engine.ContainerKill(ctx, n.Container, client.ContainerKillOptions{Signal: "SIGKILL"})
 	if err != nil && !cerrdefs.IsConflict(err) && !missing(err) { // a conflict: it doesn't run
 		return d.asked("stop the container of session "+n.Name.String(), err)
@@ -171,8 +175,25 @@ func (d *Driver) removeNoted(ctx context.Context, n note) error {
 	return nil
 }
 
+// killPaused has every process of a paused container end without another instruction. The
+// engine kills the first one alone and lets all go on, and what they do until they are gone
+// is in no image. If it can't be done, that moment is all there is to it.
+func (d *Driver) killPaused(ctx context.Context, id string) {
+	got, err := d.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil || got.Container.State == nil || !got.Container.State.Paused {
+		return
+	}
+	for _, pid := range processes(got.Container.State.Pid) { // paused, none of them goes and leaves its number to another
+		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+		if err == nil && strings.Contains(string(groups), got.Container.ID) {
+			_ = unix.Kill(pid, unix.SIGKILL) // it has ended, then
+		}
+	}
+}
+
 // removeContainer removes a container with the volumes that have no name.
 func (d *Driver) removeContainer(ctx context.Context, id string) error {
+	d.killPaused(ctx, id)
 	_, err := d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if err == nil || missing(err) {
 		return nil
