@@ -60,11 +60,12 @@ type Client struct {
 var ErrClosed = errors.New("the client was closed")
 
 // Connect makes a client with a connection of its own. A server that isn't there yet is no
-// error: what is said is kept until it is. Credentials that can't be used are.
+// error: what is said is kept until it is. Credentials that can't be used are, and so is a
+// server that refuses them, or that can't be trusted (natsconn.ErrRefused, ErrUntrusted).
 func Connect(o Options) (*Client, error) {
 	c := newClient(nil, o)
 	opts := []nats.Option{
-		nats.Name(c.by), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
+		nats.Name(c.by), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
 		nats.ReconnectBufSize(-1), // the outbox keeps less, and the newest
 		nats.ErrorHandler(c.failed),
 		nats.ClosedHandler(func(nc *nats.Conn) {
@@ -81,9 +82,16 @@ func Connect(o Options) (*Client, error) {
 		opts = append(opts, auth)
 	}
 	url := cmp.Or(o.URL, nats.DefaultURL)
-	nc, err := nats.Connect(url, append(opts, o.NATS...)...)
+	opts = append(opts, o.NATS...)
+	nc, err := nats.Connect(url, opts...)
 	if err != nil {
-		return nil, fmt.Errorf("connect to NATS at %s: %w", url, err)
+		why := natsconn.Explain(err, url, o.Creds)
+		if errors.Is(why, natsconn.ErrRefused) || errors.Is(why, natsconn.ErrUntrusted) {
+			return nil, why
+		}
+		if nc, err = nats.Connect(url, append(opts, nats.RetryOnFailedConnect(true))...); err != nil {
+			return nil, natsconn.Explain(err, url, o.Creds)
+		}
 	}
 	c.nc, c.own = nc, true
 	go c.run()

@@ -172,30 +172,44 @@ func ParseActivitySubject(subject string) (Source, error) {
 	id, rest, hasKind := strings.Cut(rest, ".")
 	kind, key, keyed := strings.Cut(rest, ".")
 	if !ok || !hasID || !hasKind || keyed && key == "" || strings.Contains(key, ".") {
-		return Source{}, fmt.Errorf("%w: %q, want %s.<tenant>.<session>.<kind>[.<key>]", ErrSubject, subject, SubjectActivity)
+		return Source{}, fmt.Errorf("%w: %q, want %s.<tenant>.<session>.<kind>[.<key>]", ErrSubject, Published(subject), SubjectActivity)
 	}
 	s := Source{Name: Name{Tenant(tenant), SessionID(id)}, Kind: Kind(kind), Key: key}
-	return s, s.validate(subject)
+	if err := s.validate(); err != nil {
+		return s, fmt.Errorf("%w, in subject %q", err, Published(subject))
+	}
+	return s, nil
 }
 
-func (s Source) validate(subject string) error {
+// Published gives the subject that a message was published on, of the one that the stream
+// makes of it: nobody knows that who publishes.
+func Published(subject string) string {
+	if rest, ok := strings.CutPrefix(subject, SubjectStored+"."); ok {
+		if _, own, ok := strings.Cut(rest, "."); ok {
+			return SubjectActivity + "." + own
+		}
+	}
+	return subject
+}
+
+func (s Source) validate() error {
 	if err := s.Name.Validate(); err != nil {
-		return fmt.Errorf("%w: %q: %w", ErrSubject, subject, err)
+		return fmt.Errorf("%w: %w", ErrSubject, err)
 	}
 	if !s.Kind.Known() {
-		return fmt.Errorf("%w: %q in subject %q", ErrKind, s.Kind, subject)
+		return fmt.Errorf("%w %q: want one of %s", ErrKind, s.Kind, joined(Kinds()))
 	}
 	if s.Kind == KindAgent {
 		if !Trigger(s.Key).Known() {
-			return fmt.Errorf("%w: agent.%s in subject %q: want agent.run_start, run_end, before, after or manual", ErrKind, s.Key, subject)
+			return fmt.Errorf("%w agent.%s: want agent.run_start, run_end, before, after or manual", ErrKind, s.Key)
 		}
 		return nil
 	}
 	if s.Kind.Lease() != (s.Key != "") {
-		return fmt.Errorf("%w: %q: presence, busy and hold carry a key, the other kinds none", ErrSubject, subject)
+		return fmt.Errorf("%w: presence, busy and hold carry a key, the other kinds none", ErrSubject)
 	}
 	if !validKey(s.Key) {
-		return fmt.Errorf("%w: %q: want a key of 1 to %d printable ASCII characters", ErrSubject, subject, maxKey)
+		return fmt.Errorf("%w: want a key of 1 to %d printable ASCII characters", ErrSubject, maxKey)
 	}
 	return nil
 }

@@ -58,6 +58,9 @@ type SnapshotView struct {
 	Trigger      string    `json:"trigger,omitempty"`
 	Description  string    `json:"description,omitempty"`
 	RunID        string    `json:"run_id,omitempty"`
+	By           string    `json:"by,omitempty"`       // who had it made, of those that are listed
+	Reason       string    `json:"reason,omitempty"`   // and why
+	Restores     int       `json:"restores,omitempty"` // how often the session came back from it
 	Head         bool      `json:"head,omitempty"`
 	Error        string    `json:"error,omitempty"` // why it can't be used
 }
@@ -103,7 +106,8 @@ type Request struct {
 	Run         *RunRequest    `json:"run,omitempty"`
 	To          string         `json:"to,omitempty"` // the new name of a fork
 	Snapshot    string         `json:"snapshot,omitempty"`
-	Clean       bool           `json:"clean,omitempty"` // of resume: start anew
+	Within      Duration       `json:"within,omitempty"` // of replace: how long what comes may take to be well
+	Clean       bool           `json:"clean,omitempty"`  // of resume: start anew
 	Description string         `json:"description,omitempty"`
 	RunID       string         `json:"run_id,omitempty"`
 	Tenant      Tenant         `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty

@@ -50,6 +50,8 @@ type Policy struct {
 	Checkpoints Triggers `json:"checkpoints,omitzero"`
 	// Watermarks are how full a host may get; they are the same for all.
 	Watermarks *Watermarks `json:"watermarks,omitempty"`
+	// Quota is how much a tenant may have.
+	Quota *Quota `json:"quota,omitempty"`
 }
 
 // Ask is an event, "question", that is published For before a suspend for idleness. An answer
@@ -114,8 +116,8 @@ type PolicyChange struct {
 	At     time.Time `json:"at"`
 }
 
-// PolicyScope says who is held to a policy: "all", "class:web" or
-// "session:acme/web-42".
+// PolicyScope says who is held to a policy: "all", "class:web", "tenant:acme", which has a
+// quota and nothing else, or "session:acme/web-42".
 type PolicyScope string
 
 // ScopeAll is everyone.
@@ -136,6 +138,18 @@ func (s PolicyScope) Class() string {
 	return class
 }
 
+// TenantScope gives the scope of a tenant.
+func TenantScope(t Tenant) PolicyScope { return PolicyScope("tenant:" + string(t)) }
+
+// Tenant gives the tenant that the scope is about, "" if it is about none.
+func (s PolicyScope) Tenant() Tenant {
+	tenant, ok := strings.CutPrefix(string(s), "tenant:")
+	if !ok {
+		return ""
+	}
+	return Tenant(tenant)
+}
+
 // Session gives the session that the scope is about; ok is false if it is about none.
 func (s PolicyScope) Session() (n Name, ok bool) {
 	text, ok := strings.CutPrefix(string(s), "session:")
@@ -154,11 +168,16 @@ func (s PolicyScope) Key() string {
 	return strings.ReplaceAll(string(s), ":", ".")
 }
 
-// ParsePolicyScope reads a scope as people write it: class:NAME, session:NAME, all, or
-// the name of a session alone.
+// ParsePolicyScope reads a scope as people write it: class:NAME, tenant:NAME,
+// session:NAME, all, or the name of a session alone.
 func ParsePolicyScope(text string, classes []string) (PolicyScope, error) {
 	class, isClass := strings.CutPrefix(text, "class:")
+	tenant, isTenant := strings.CutPrefix(text, "tenant:")
 	switch {
+	case isTenant && !ValidToken(tenant):
+		return "", fmt.Errorf("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", tenant)
+	case isTenant:
+		return TenantScope(Tenant(tenant)), nil
 	case text == string(ScopeAll):
 		return ScopeAll, nil
 	case isClass && slices.Contains(classes, class):
@@ -168,7 +187,7 @@ func ParsePolicyScope(text string, classes []string) (PolicyScope, error) {
 	}
 	n, err := ParseName(strings.TrimPrefix(text, "session:"))
 	if err != nil {
-		return "", fmt.Errorf("policy of %q: want all, class:NAME or session:NAME: %w", text, err)
+		return "", fmt.Errorf("policy of %q: want all, class:NAME, tenant:NAME or session:NAME: %w", text, err)
 	}
 	return SessionScope(n), nil
 }
@@ -198,11 +217,17 @@ func overlay(dst, src reflect.Value) {
 
 // Validate says what is wrong with the policy of a scope, all of it.
 func (p Policy) Validate(scope PolicyScope) error {
-	return errors.Join(
+	if t := scope.Tenant(); t != "" {
+		rest := p
+		if rest.Quota = nil; !reflect.ValueOf(rest).IsZero() {
+			return fmt.Errorf("the policy of tenant %s has a quota and nothing else: set the rest for all, a class or a session", t)
+		}
+	}
+	return together(
 		between("grace", p.Grace, 100*time.Millisecond, MaxLease), between("awake", p.Awake, 0, 24*time.Hour),
 		between("warn", p.Warn, 0, 24*time.Hour), atLeast("life", p.Life, time.Minute), between("backoff", p.Backoff, 0, 24*time.Hour),
 		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Score.validate(), p.Keep.validate(),
-		p.Checkpoints.Validate(), p.Watermarks.validate(scope),
+		p.Checkpoints.Validate(), p.Watermarks.validate(scope), p.Quota.validate(scope),
 	)
 }
 
@@ -242,7 +267,7 @@ func (p Policy) validateKinds() error {
 			errs = append(errs, fmt.Errorf("ignore %q: want busy.KEY or presence.KEY; whole kinds are left out of counts", i))
 		}
 	}
-	return errors.Join(errs...)
+	return together(errs...)
 }
 
 func joined(kinds []Kind) string {
@@ -257,7 +282,7 @@ func (a *Ask) validate() error {
 	if a == nil || *a == (Ask{}) { // which is not to ask
 		return nil
 	}
-	return errors.Join(
+	return together(
 		between("ask for", &a.For, time.Second, time.Hour), between("ask defer", &a.Defer, time.Second, 24*time.Hour),
 		inRange("ask times", &a.Times, 0, 100),
 	)
@@ -288,7 +313,7 @@ func (p Policy) validateQuiet() error {
 func (p Policy) validateFailure() error {
 	err := inRange("breaker", p.Breaker, 1, 100)
 	if p.OnBreaker != "" && p.OnBreaker != BreakerKeep && p.OnBreaker != BreakerStop {
-		err = errors.Join(err, fmt.Errorf("on_suspend_failure %q: want keep or stop", p.OnBreaker))
+		err = together(err, fmt.Errorf("on_suspend_failure %q: want keep or stop", p.OnBreaker))
 	}
 	return err
 }
@@ -297,7 +322,7 @@ func (s *Score) validate() error {
 	if s == nil {
 		return nil
 	}
-	return errors.Join(
+	return together(
 		inRange("score base", s.Base, 0, 1e6), inRange("score idle_hour", s.IdleHour, 0, 1e6), inRange("score command", s.Command, 0, 1e6),
 		inRange("score by_person", s.ByPerson, 0, 1e6), inRange("score commands_count", s.Commands, 0, 255),
 	)
@@ -307,7 +332,7 @@ func (k *Keep) validate() error {
 	if k == nil {
 		return nil
 	}
-	return errors.Join(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute))
+	return together(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute))
 }
 
 func (w *Watermarks) validate(scope PolicyScope) error {
@@ -317,5 +342,5 @@ func (w *Watermarks) validate(scope PolicyScope) error {
 	if scope != ScopeAll {
 		return fmt.Errorf("watermarks are of hosts, not of %s: set them in the policy of all", scope)
 	}
-	return errors.Join(inRange("watermarks sessions", w.Sessions, 0, 1), inRange("watermarks memory", w.Memory, 0, 1), inRange("watermarks pressure", w.Pressure, 0, 1))
+	return together(inRange("watermarks sessions", w.Sessions, 0, 1), inRange("watermarks memory", w.Memory, 0, 1), inRange("watermarks pressure", w.Pressure, 0, 1))
 }

@@ -63,34 +63,41 @@ func TestPolicyDaysAreRanges(t *testing.T) {
 // What is wrong is refused, and the message says what would be right.
 func TestPolicyErrors(t *testing.T) {
 	for text, want := range map[string]string{
-		"grace":                      "KEY=VALUE",
-		"graze=1m":                   "want one of ask, awake",
-		"grace=soon":                 `want the form "20s"`,
-		"grace=10ms":                 "want from 100ms",
-		"grace=-5s":                  "want from 100ms",
-		"never=maybe":                "never",
-		"counts=input":               "hold has to be among",
-		"counts=hold,smell":          `kind "smell": want one of input`,
-		"wakes=presence":             "wakes nothing",
-		"ignore=busy":                "want busy.KEY",
-		"ignore=hold.cli":            "want busy.KEY",
-		"ask=for:30s,defer:0s":       "ask defer",
-		"ask=30s":                    "want NAME:VALUE",
-		"ask=for:30s,defer:1m,tim:1": "tim",
-		"quiet=08:00":                "hours to",
-		"quiet=8-9":                  "such as 08:30",
-		"quiet=08:00-25:00":          "from 00:00 to 24:00",
-		"quiet=monday 08:00-09:00":   "mon-fri",
-		"quiet=08:00-09:00 Mars/Sea": "Europe/Berlin",
-		"quiet=08:00-09:00 Local":    "hosts may differ",
-		"ignore=busy.\x1b[2J":        "want busy.KEY",
-		"life=5s":                    "at least 1m0s",
-		"breaker=0":                  "breaker 0: want from 1",
-		"on_suspend_failure=cry":     "want keep or stop",
-		"score=base:-1":              "score base",
-		"keep=count:-1":              "keep count",
-		"checkpoints=lunch":          "checkpoint trigger",
-		"watermarks=sessions:0.5":    "set them in the policy of all",
+		"grace":                         "KEY=VALUE",
+		"graze=1m":                      "want one of ask, awake",
+		"grace=soon":                    `want the form "20s"`,
+		"grace=10ms":                    "want from 100ms",
+		"grace=1":                       "grace: 1 of what? Want a unit: 1s, 1m or 1h",
+		"ask=for:30,defer:1m":           "ask: for: 30 of what?",
+		"keep=age:7":                    "age: 7 of what?",
+		"grace=-5s":                     "want from 100ms",
+		"never=maybe":                   "never: can't be a text: want true or false",
+		"breaker=many":                  "breaker: can't be a text: want a whole number",
+		"breaker=1.5":                   "breaker: can't be 1.5: want a whole number",
+		"score=base:much":               "score: base can't be a text: want a number",
+		"counts=input":                  "hold has to be among",
+		"counts=hold,smell":             `kind "smell": want one of input`,
+		"wakes=presence":                "wakes nothing",
+		"ignore=busy":                   "want busy.KEY",
+		"ignore=hold.cli":               "want busy.KEY",
+		"ask=for:30s,defer:0s":          "ask defer",
+		"ask=30s":                       "want NAME:VALUE",
+		"ask=for:30s,defer:1m,tim:1":    `ask: "tim" is no part of it`,
+		"ask=for:0s,defer:0s,times:101": "want from 1s to 1h0m0s; ask defer 0s",
+		"quiet=08:00":                   "hours to",
+		"quiet=8-9":                     "such as 08:30",
+		"quiet=08:00-25:00":             "from 00:00 to 24:00",
+		"quiet=monday 08:00-09:00":      "mon-fri",
+		"quiet=08:00-09:00 Mars/Sea":    "Europe/Berlin",
+		"quiet=08:00-09:00 Local":       "hosts may differ",
+		"ignore=busy.\x1b[2J":           "want busy.KEY",
+		"life=5s":                       "at least 1m0s",
+		"breaker=0":                     "breaker 0: want from 1",
+		"on_suspend_failure=cry":        "want keep or stop",
+		"score=base:-1":                 "score base",
+		"keep=count:-1":                 "keep count",
+		"checkpoints=lunch":             "checkpoint trigger",
+		"watermarks=sessions:0.5":       "set them in the policy of all",
 	} {
 		var p schemas.Policy
 		err := p.Assign(text)
@@ -106,6 +113,17 @@ func TestPolicyErrors(t *testing.T) {
 	}
 	if _, err := schemas.ReadPolicy([]byte(`{"grace":"1m"} {}`)); err == nil {
 		t.Error("two policies are read as one")
+	}
+	for text, want := range map[string]string{
+		`{"never":1}`: "never can't be a number: want true or false", `{"grace":"1m"`: "it ends too early", `{"counts":"hold"}`: "counts can't be a text: want an array",
+		`{"score":{"base":"x"}}`: "score.base can't be a text: want a number", `{grace}`: "can't be read as JSON: invalid character",
+	} {
+		if _, err := schemas.ReadPolicy([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want something of %q", text, err, want)
+		}
+	}
+	if err := (schemas.Policy{}).Validate(schemas.ScopeAll); err != nil {
+		t.Errorf("nothing set: %v", err)
 	}
 }
 

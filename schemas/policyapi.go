@@ -32,6 +32,7 @@ type PolicyTest struct {
 	Omitted  int             `json:"omitted,omitempty"` // that were tested and aren't in the list, since there are too many
 	Changed  int             `json:"changed"`           // for which something would be otherwise
 	Suspends int             `json:"suspends"`          // that would be suspended at once, and aren't now
+	Notes    []string        `json:"notes,omitempty"`   // what makes less of a difference than it seems
 }
 
 // PolicyVerdict is what would be otherwise for one session.
@@ -76,12 +77,32 @@ type Outcome struct {
 const DiaryEvery = 5 * time.Minute
 
 // Diary is what was heard of many sessions in a short time, in little room: the
-// silences that ended. The activity itself is not kept.
+// silences that ended, and the uses. The activity itself is not kept.
 type Diary struct {
 	Writer   string    `json:"writer"` // the run of the scheduler that wrote it
 	Since    time.Time `json:"since"`  // what it could hear since, without a gap
 	At       time.Time `json:"at"`
 	Silences []Silence `json:"silences,omitempty"`
+	// Uses are those that ended, and parts of those that go on for longer than UsePart.
+	// Kinds says that they are written down at all: earlier writers didn't.
+	Uses  []Use `json:"uses,omitempty"`
+	Kinds bool  `json:"kinds,omitempty"`
+	// Lost is how many uses were not written down since the page before: there were too
+	// many at once.
+	Lost int `json:"lost,omitempty"`
+}
+
+// UsePart is the longest use that isn't written down yet.
+const UsePart = DiaryEvery
+
+// Use is a time in which a session was used in one way again and again, or a lease lived,
+// whatever its policy makes of that.
+type Use struct {
+	UID  UID    `json:"u"`
+	What string `json:"w"`           // the kind, with the key of a lease
+	From int64  `json:"f"`           // milliseconds since 1970
+	To   int64  `json:"t"`           // the last of it; of a lease its end
+	Last int64  `json:"l,omitempty"` // of a lease that nobody ended: when it was renewed last
 }
 
 // Silence is a time in which nothing that counted was heard of a session, and no lease

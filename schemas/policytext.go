@@ -36,7 +36,9 @@ func (p *Policy) Assign(text string) error {
 	case to.Kind() == reflect.Pointer && to.Type().Elem().Kind() == reflect.Struct:
 		err = parts(to, value)
 	default:
-		err = into(to, value)
+		if err = unit(to.Type(), value); err == nil {
+			err = into(to, value)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", key, err)
@@ -47,9 +49,11 @@ func (p *Policy) Assign(text string) error {
 // PolicyKeys are the parts of a policy, by name.
 func PolicyKeys() []string { return slices.Sorted(maps.Keys(policyFields())) }
 
-func policyFields() map[string]int {
+func policyFields() map[string]int { return fieldsOf(reflect.TypeFor[Policy]()) }
+
+// fieldsOf gives the places of a struct's fields by their names.
+func fieldsOf(t reflect.Type) map[string]int {
 	out := map[string]int{}
-	t := reflect.TypeFor[Policy]()
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
 		out[name] = i
@@ -77,11 +81,16 @@ func parts(to reflect.Value, value string) error {
 		to.Set(reflect.New(to.Type().Elem()))
 		return nil
 	}
-	fields := map[string]json.RawMessage{}
+	fields, known := map[string]json.RawMessage{}, fieldsOf(to.Type().Elem())
 	for word := range strings.SplitSeq(value, ",") {
 		name, v, ok := strings.Cut(strings.TrimSpace(word), ":")
 		if !ok {
 			return fmt.Errorf("%q: want NAME:VALUE,NAME:VALUE", word)
+		}
+		if i, ok := known[name]; ok {
+			if err := unit(to.Type().Elem().Field(i).Type, v); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
 		fields[name] = scalar(v)
 	}
@@ -117,18 +126,6 @@ func scalar(s string) json.RawMessage {
 // mistyped name must not be taken for nothing said.
 func ReadPolicy(data []byte) (p Policy, err error) {
 	return p, strictly(data, &p)
-}
-
-func strictly(data []byte, v any) error {
-	dec := json.NewDecoder(strings.NewReader(string(data)))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return fmt.Errorf("can't be read: %s", strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if dec.More() {
-		return fmt.Errorf("can't be read: there is more after it")
-	}
-	return nil
 }
 
 // parseQuiet reads hours separated by semicolons: days if not all, then from-to, then a

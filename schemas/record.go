@@ -63,7 +63,26 @@ func (r SessionRecord) Name() Name { return Name{Tenant: r.Tenant, Session: r.Se
 
 // PointsAt reports whether the session goes on from a snapshot, or is about to.
 func (r SessionRecord) PointsAt(h Head) bool {
-	return r.Head != nil && *r.Head == h || r.Op != nil && r.Op.Source != nil && *r.Op.Source == h
+	for _, has := range r.Heads() {
+		if has == h {
+			return true
+		}
+	}
+	return false
+}
+
+// Heads are the snapshots that the session goes on from, or may be about to.
+func (r SessionRecord) Heads() (all []Head) {
+	heads := []*Head{r.Head}
+	if r.Op != nil {
+		heads = append(heads, r.Op.Source, r.Op.Fallback)
+	}
+	for _, h := range heads {
+		if h != nil {
+			all = append(all, *h)
+		}
+	}
+	return all
 }
 
 // Idle is a session's own idle rule.
@@ -80,7 +99,8 @@ const (
 	OpResume     = "resume"
 	OpCheckpoint = "checkpoint"
 	OpRemove     = "remove"
-	OpKill       = "kill" // end its processes, keep its record
+	OpKill       = "kill"  // end its processes, keep its record
+	OpProve      = "prove" // see whether what took another's place is well, else put that back
 )
 
 // Op is what the owner of a session has to do.
@@ -100,6 +120,10 @@ type Op struct {
 	TriggerSeq  uint64    `json:"trigger_seq,omitempty"` // the activity that asked for it
 	Shred       bool      `json:"shred,omitempty"`       // of a remove: have every host forget what it kept
 	Tried       []HostID  `json:"tried,omitempty"`       // of a resume: hosts that could not do it just before
+	// Fallback is the snapshot of what a resume takes the place of: the session goes on from
+	// it if what is restored isn't well within WithinMS milliseconds.
+	Fallback *Head `json:"fallback,omitempty"`
+	WithinMS int64 `json:"within_ms,omitempty"`
 }
 
 // Sizes are the figures of a snapshot, in bytes.
@@ -120,7 +144,7 @@ const (
 type Failure struct {
 	Text  string `json:"text"`
 	Op    string `json:"op"`              // the kind of operation that failed
-	Kind  string `json:"kind,omitempty"`  // refused, transient, broken
+	Kind  string `json:"kind,omitempty"`  // refused, transient, broken, taken
 	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation
 	// Tried are the hosts that a resume failed on, one after the other.
 	Tried []HostID `json:"tried,omitempty"`
@@ -129,6 +153,9 @@ type Failure struct {
 	Open bool      `json:"breaker_open,omitempty"`
 	At   time.Time `json:"at"`
 }
+
+// FailureTaken is the kind of failure of a session whose place somebody else has taken.
+const FailureTaken = "taken"
 
 // Exit is how a session ended by itself.
 type Exit struct {
@@ -192,6 +219,8 @@ const (
 	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
 	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
 	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
+	TProved           TransitionType = "proved"        // what took another's place is well
+	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

@@ -33,6 +33,9 @@ type TenantUsage struct {
 	Sessions    int    `json:"sessions"` // of which there was any in that time
 	StoredBytes int64  `json:"stored_bytes"`
 	Amount
+	// Quota is how much it may have, and Held what it has, if there is one.
+	Quota *Quota `json:"quota,omitempty"`
+	Held  *Held  `json:"held,omitempty"`
 }
 
 // UsageRequest says whose usage is asked for, and of which time.

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ func TestLogsAndExec(t *testing.T) {
 	e.Busybox(t)
 	h := newHost(t, e)
 	h.must("run", "--name", "talk", "--image", "busybox:test", "--container-name", "talk", "--idle", "never", "--network", "none", "--",
-		"sh", "-c", "echo said; echo cried >&2; while ! [ -e /end ]; do sleep 0.05; done; echo bye; exit 3")
+		"sh", "-c", "echo said; echo cried >&2; while ! [ -e /end ]; do sleep 0.05; done; rm /end; echo bye; exit 3")
 	h.runs("talk")
 	r := h.Do("exec", "talk", "--", "sh", "-c", "cat; echo inside; echo oh >&2; exit 5")
 	if r.Code != 5 || r.Out != "inside\n" || r.Err != "oh\n" {
@@ -46,9 +47,17 @@ func TestLogsAndExec(t *testing.T) {
 	if r := h.Do("logs", "talk"); r.Code != 0 || r.Out != "said\nbye\n" {
 		t.Errorf("when it is over, logs gives %+v", r)
 	}
-	for end := time.Now().Add(limit); len(h.left()) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%q is left", h.left())
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) { // what it has is kept
+		if left := h.left(); len(left) == 1 && strings.HasPrefix(left[0], "container /talk (Exited (3)") {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("when it is over, there is %q", left)
 		}
+	}
+	h.must("resume", "--clean", "talk") // and is there when it is begun anew
+	h.until("talk", "true")
+	h.must("rm", "--yes", "talk")
+	if left := h.left(); len(left) > 0 {
+		t.Errorf("%q is left", left)
 	}
 }

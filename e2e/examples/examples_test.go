@@ -2,6 +2,7 @@ package examples
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -118,6 +119,7 @@ func TestExamples(t *testing.T) {
 	b.shell()
 	b.node()
 	b.server()
+	b.agents()
 }
 
 func (b bench) shell() {
@@ -132,7 +134,8 @@ func (b bench) shell() {
 	b.is("suspended")
 }
 
-func (b bench) node() {
+// nodeProgram has an example in Node.js beside the client that it needs.
+func (b bench) nodeProgram(name string) {
 	b.t.Helper()
 	modules := os.Getenv("DIAPAUSE_PREFIX")
 	if modules == "" {
@@ -142,16 +145,21 @@ func (b bench) node() {
 	if _, err := os.Stat(modules); err != nil {
 		b.t.Fatalf("%v: e2e/setup/node.sh installs the official NATS client", err)
 	}
-	program, err := os.ReadFile(filepath.Join(top, "node", "activity.mjs"))
+	program, err := os.ReadFile(filepath.Join(top, "node", name))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(b.dir, "activity.mjs"), program, 0o644)
+		err = os.WriteFile(filepath.Join(b.dir, name), program, 0o644)
 	}
 	if err == nil {
 		err = os.Symlink(modules, filepath.Join(b.dir, "node_modules"))
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		b.t.Fatal(err)
 	}
+}
+
+func (b bench) node() {
+	b.t.Helper()
+	b.nodeProgram("activity.mjs")
 	in, typed := io.Pipe()
 	cmd := b.start("NATS_URL="+b.URL, b.dir, in, "node", "activity.mjs", "work")
 	b.is("running")

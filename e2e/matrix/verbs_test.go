@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/stream"
@@ -66,6 +67,8 @@ var (
 	starting      = []failpoint.Name{failpoint.StartReady, failpoint.StartRecorded, failpoint.StartDone}
 	checkpointing = []failpoint.Name{failpoint.CheckpointThawed, failpoint.CheckpointRecorded}
 	forking       = []failpoint.Name{failpoint.APIForkHead, failpoint.APIForkMade}
+	proving       = []failpoint.Name{failpoint.ProveBegun}
+	fallingBack   = []failpoint.Name{failpoint.FellBack}
 	killing       = []failpoint.Name{failpoint.KillStopped, failpoint.KillRecorded}
 	removing      = []failpoint.Name{failpoint.RemoveStopped, failpoint.RemoveUnneeded, failpoint.RemoveDeleted, failpoint.RemoveRecorded}
 )
@@ -87,6 +90,15 @@ func isUsed(ctx context.Context, c *trial) error {
 	return err
 }
 
+// hasSnapshot takes one of the session as it is.
+func hasSnapshot(c *trial) error { return c.l.do("checkpoint", schemas.Request{Name: c.name}) }
+
+// replaces puts its last snapshot in the session's place.
+func replaces(ctx context.Context, c *trial) error {
+	var out any
+	return c.l.ask(ctx, "replace", schemas.Request{Name: c.name, Within: schemas.Duration(time.Millisecond)}, &out)
+}
+
 func verbs() []verb {
 	return []verb{
 		{name: "suspend", from: schemas.Running, moments: first(slices.Concat(asked, claimed, capturing, reaping)...), act: asks("suspend")},
@@ -99,6 +111,18 @@ func verbs() []verb {
 			moments: append(first(slices.Concat(asked, claimed, capturing, checkpointing, forking, restoring)...), second(slices.Concat(asked, claimed)...)...),
 		},
 		{name: "fork of a suspended one", from: schemas.Suspended, act: asks("fork"), moments: first(slices.Concat(asked, claimed, forking, restoring)...)},
+		{
+			name: "replace", from: schemas.Running, act: replaces, extra: hasSnapshot,
+			moments: append(first(slices.Concat(asked, restoring, proving)...), second(slices.Concat(asked, claimed)...)...),
+		},
+		{
+			name: "replace by what isn't well", from: schemas.Running, act: replaces,
+			moments: append(first(slices.Concat(proving, fallingBack)...), second(restoring...)...),
+			extra: func(c *trial) error {
+				c.l.guard.Script("Health", fake.Step{Before: errors.New("ill")})
+				return hasSnapshot(c)
+			},
+		},
 		{name: "delete", from: schemas.Running, moments: first(slices.Concat(asked, claimed, removing)...), act: asks("rm"), end: mustGo},
 		{name: "delete a suspended one", from: schemas.Suspended, moments: first(slices.Concat(asked, claimed, removing)...), act: asks("rm"), end: mustGo},
 		{name: "kill", from: schemas.Running, moments: first(slices.Concat(asked, claimed, killing)...), act: asks("kill"), end: mayEnd},

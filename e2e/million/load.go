@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -21,10 +22,23 @@ import (
 
 // Late is how late decisions were while activity came in.
 type Late struct {
-	Rate        float64 // messages a second that the stream took
-	Decisions   int
-	Median, P99 time.Duration // after the grace had passed, until the record said so
-	Worst       time.Duration
+	Rate      float64 // messages a second that the stream took
+	Records   float64 // and records
+	Decisions int
+	Spread            // after the grace had passed, until the record said so
+	Heard     Spread  // the way of the last activity to the scheduler, after the stream took it
+	Decided   Spread  // then after the grace had passed, until its record was read and it was decided
+	Written   Spread  // and until the record was stored and said so
+	Lull      float64 // seconds into the load when the worst one's grace passed
+}
+
+// Spread is how a duration is spread.
+type Spread struct{ Median, P99, Worst time.Duration }
+
+func spreadOf(all []time.Duration) Spread {
+	slices.Sort(all)
+	at := func(part float64) time.Duration { return all[int(part*float64(len(all)-1))] }
+	return Spread{at(0.5), at(0.99), at(1)}
 }
 
 // graceOf is that of the sessions whose suspend is timed: long enough for what is
@@ -34,9 +48,11 @@ const graceOf = 2 * time.Second
 // sampled is how many sessions a second become idle while activity comes in.
 const sampled = 20
 
-// late makes activity of n sessions at a rate, and times the suspends of others.
-func (f *Found) late(ctx context.Context, s *servers, n, rate int) (Late, error) {
-	f.Log("%d messages a second for %s, over %d server(s)", rate, f.Load, len(s.all))
+// late makes activity of n sessions at a rate, and times the suspends of others. One in
+// apart of them is spoken of: all of them run if it is runningOf; else most sleep, and are
+// woken by what is said.
+func (f *Found) late(ctx context.Context, s *servers, n, apart, rate int) (Late, error) {
+	f.Log("%d messages a second for %s, over %d server(s), of one session in %d", rate, f.Load, len(s.all), apart)
 	nc, err := s.connect()
 	if err != nil {
 		return Late{}, err
@@ -51,7 +67,7 @@ func (f *Found) late(ctx context.Context, s *servers, n, rate int) (Late, error)
 	defer quiet()
 	var out Late
 	g.Go(func() (err error) {
-		out.Rate, err = f.flood(loud, s, n, rate)
+		out.Rate, out.Records, err = f.flood(loud, s, n, apart, rate)
 		return err
 	})
 	g.Go(func() error { return w.sample(loud, gctx, nc) })
@@ -62,58 +78,81 @@ func (f *Found) late(ctx context.Context, s *servers, n, rate int) (Late, error)
 	if err != nil {
 		return out, err
 	}
-	return w.judge(ctx, js, out)
+	if out, err = w.judge(ctx, js, out); err == nil {
+		f.Log("%.0f messages and %.0f records a second came in; late by %s at the 99th percentile; %s until heard, %s until decided, %s until written; the latest, by %s, %.0f s into it", out.Rate, out.Records, whole(out.P99), whole(out.Heard.P99), whole(out.Decided.P99), whole(out.Written.P99), whole(out.Worst), out.Lull)
+	}
+	return out, err
 }
 
+func whole(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+
 // flood publishes input of sessions, one after the other in no order, and gives the
-// rate at which the stream took it.
-func (f *Found) flood(ctx context.Context, s *servers, n, rate int) (float64, error) {
+// rate at which the stream took it, and that of records meanwhile.
+func (f *Found) flood(ctx context.Context, s *servers, n, apart, rate int) (said, records float64, err error) {
 	nc, err := s.connect()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer nc.Close()
 	js, err := jetstream.New(nc, jetstream.WithDefaultTimeout(stall))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	first, err := lastOf(js)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	began := time.Now()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for sent := 0; ctx.Err() == nil; <-tick.C {
 		for due := int(time.Since(began).Seconds() * float64(rate)); sent < due; sent++ {
-			if err := nc.Publish(schemas.ActivitySubject(nameOf(rand.N(n)), schemas.KindInput, ""), nil); err != nil {
-				return 0, err
+			if err := nc.Publish(schemas.ActivitySubject(nameOf(rand.N(n/apart)*apart), schemas.KindInput, ""), nil); err != nil {
+				return 0, 0, err
 			}
 		}
 	}
 	last, err := lastOf(js)
-	return float64(last-first) / time.Since(began).Seconds(), errors.Join(err, nc.Flush())
+	took := time.Since(began).Seconds()
+	return float64(last.said-first.said) / took, float64(last.records-first.records) / took, errors.Join(err, nc.Flush())
 }
 
-func lastOf(js jetstream.JetStream) (uint64, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+// ends are the last sequences of activity and records.
+type ends struct{ said, records uint64 }
+
+func lastOf(js jetstream.JetStream) (e ends, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), stall)
 	defer cancel()
-	return stream.LastActivity(ctx, js, stream.NamesWith(""))
+	names := stream.NamesWith("")
+	for name, to := range map[string]*uint64{names.Activity(): &e.said, names.SessionStream(): &e.records} {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return e, err
+		}
+		*to = s.CachedInfo().State.LastSeq
+	}
+	return e, nil
 }
 
 // suspends times the suspends of sessions that fell idle, and carries them out.
 type suspends struct {
 	work chan statekv.Versioned
 
+	first time.Time // when the first was made
+
 	mu    sync.Mutex
-	began int                        // sessions that will fall idle
-	said  map[schemas.Name]uint64    // the last message of each, in the stream
-	ended map[schemas.Name]time.Time // when its record said that it is suspended
+	began int                      // sessions that will fall idle
+	said  map[schemas.Name]uint64  // the last message of each, in the stream
+	heard map[uint64]time.Time     // when the scheduler heard it
+	ended map[schemas.Name]decided // when its record said that it is suspended
 }
 
+// decided is a suspend by its record.
+type decided struct{ at, seen time.Time }
+
 func watchSuspends(nc *nats.Conn) (*suspends, error) {
-	w := &suspends{said: map[schemas.Name]uint64{}, ended: map[schemas.Name]time.Time{}, work: make(chan statekv.Versioned, 100_000)}
-	_, err := nc.Subscribe(schemas.SubjectSession+".sample.>", func(m *nats.Msg) {
+	w := &suspends{said: map[schemas.Name]uint64{}, heard: map[uint64]time.Time{}, ended: map[schemas.Name]decided{}, first: time.Now(), work: make(chan statekv.Versioned, 100_000)}
+	_, err := nc.Subscribe(schemas.SubjectSession+"."+sampleTenant+".>", func(m *nats.Msg) {
 		now := time.Now()
 		var r schemas.SessionRecord
 		if json.Unmarshal(m.Data, &r) != nil || r.State != schemas.Suspending {
@@ -121,11 +160,34 @@ func watchSuspends(nc *nats.Conn) (*suspends, error) {
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.ended[r.Name()] = now
+		w.ended[r.Name()] = decided{r.Transition.At, now}
 		w.work <- statekv.Versioned{SessionRecord: r}
+	})
+	if err != nil {
+		return nil, err
+	}
+	_, err = nc.Subscribe(heardSubject, func(m *nats.Msg) {
+		var h heardAt
+		if json.Unmarshal(m.Data, &h) == nil {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.heard[h.Seq] = h.At
+		}
 	})
 	return w, errors.Join(err, nc.Flush())
 }
+
+// heardAt is what a scheduler says on heardSubject of each message of the sampled
+// sessions.
+type heardAt struct {
+	Seq uint64    `json:"seq"`
+	At  time.Time `json:"at"`
+}
+
+const heardSubject = "million.heard"
+
+// sampleTenant has the sessions whose suspend is timed.
+const sampleTenant = "sample"
 
 // sample has sessions fall idle while loud lives, and waits until all are suspended.
 func (w *suspends) sample(loud, ctx context.Context, nc *nats.Conn) error {
@@ -185,7 +247,7 @@ func (w *suspends) left() int {
 
 // one makes a session, and says one last thing of it.
 func (w *suspends) one(ctx context.Context, js jetstream.JetStream, records *statekv.Store, i int) error {
-	n := schemas.Name{Tenant: "sample", Session: schemas.SessionID(fmt.Sprintf("s%d-%d", time.Now().UnixNano(), i))}
+	n := schemas.Name{Tenant: sampleTenant, Session: schemas.SessionID(fmt.Sprintf("s%d-%d", time.Now().UnixNano(), i))}
 	made, err := records.Swap(ctx, statekv.Versioned{}, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{
 		Host: schemas.HostID(fmt.Sprint("sample-", i%hosts)), Op: &schemas.Op{ID: "op", Kind: schemas.OpStart}, Idle: &schemas.Idle{Grace: graceOf.Milliseconds()},
 		New: &schemas.NewSession{UID: schemas.UID(fmt.Sprint("uid", n.Session)), Tenant: n.Tenant, Session: n.Session, Class: "web", Lineage: "l"},
@@ -215,21 +277,26 @@ func (w *suspends) judge(ctx context.Context, js jetstream.JetStream, out Late) 
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var late []time.Duration
+	var late, hearing, deciding, writing []time.Duration
+	worst := time.Duration(math.MinInt64)
 	for n, seq := range w.said {
 		msg, err := s.GetMsg(ctx, seq)
 		if err != nil {
 			return out, fmt.Errorf("read the last message of session %s: %w", n, err)
 		}
-		if w.ended[n].After(msg.Time) { // else the server had it wait for so long that its session was idle before
-			late = append(late, w.ended[n].Sub(msg.Time.Add(graceOf)))
+		heard, end, due := w.heard[seq], w.ended[n], msg.Time.Add(graceOf)
+		if !end.seen.After(msg.Time) || heard.IsZero() {
+			continue // the server had it wait for so long that its session was idle before
+		}
+		late, hearing = append(late, end.seen.Sub(due)), append(hearing, heard.Sub(msg.Time))
+		deciding, writing = append(deciding, end.at.Sub(heard.Add(graceOf))), append(writing, end.seen.Sub(end.at))
+		if l := end.seen.Sub(due); l > worst {
+			worst, out.Lull = l, due.Sub(w.first).Seconds()
 		}
 	}
 	if len(late) == 0 {
 		return out, errors.New("no decision could be timed: the server is too slow for what came in")
 	}
-	slices.Sort(late)
-	at := func(part float64) time.Duration { return late[int(part*float64(len(late)-1))] }
-	out.Decisions, out.Median, out.P99, out.Worst = len(late), at(0.5), at(0.99), at(1)
+	out.Decisions, out.Spread, out.Heard, out.Decided, out.Written = len(late), spreadOf(late), spreadOf(hearing), spreadOf(deciding), spreadOf(writing)
 	return out, nil
 }

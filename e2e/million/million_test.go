@@ -22,7 +22,7 @@ func TestRun(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	const n = 2000
-	f, err := Run(ctx, Options{Sessions: n, Load: 2 * time.Second, Single: 200, Dir: t.TempDir(), Log: t.Logf})
+	f, err := Run(ctx, Options{Sessions: n, Load: time.Second, Single: 200, Dir: t.TempDir(), Log: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,6 +30,14 @@ func TestRun(t *testing.T) {
 		// Each has its input and heartbeat, and one in twenty a lease.
 		if fold.Sessions != n || fold.Records.Messages != n || fold.Activity.Messages != 2*n+n/20 || f.Bare[i].Messages != 2*n+n/20 || f.BareLog[i].Messages != n {
 			t.Errorf("round %d: %+v; a bare consumer read %d and %d messages", i, fold, f.Bare[i].Messages, f.BareLog[i].Messages)
+		}
+	}
+	if f.Woken.Decisions == 0 || f.Woken.Records <= f.One.Records {
+		t.Errorf("%d decisions were timed while sleepers were woken, at %.0f records a second; while nobody was, there were %.0f", f.Woken.Decisions, f.Woken.Records, f.One.Records)
+	}
+	for _, part := range []Spread{f.One.Heard, f.One.Written} {
+		if part.Median <= 0 || part.Worst < part.P99 || part.P99 < part.Median {
+			t.Errorf("a part of the lateness: %+v", part)
 		}
 	}
 	if f.One.Decisions == 0 || f.Memory == 0 || f.Disk == 0 {

@@ -2,6 +2,7 @@ package million
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime"
@@ -112,7 +113,11 @@ func decide(o orders, say func(any), stop <-chan struct{}) error {
 	usual := debug.SetGCPercent(400) // as `diapause scheduler` does
 	before := live()
 	timed := &timed{Store: records, began: time.Now(), before: computed()}
-	s := scheduler.New(scheduler.Options{JS: js, Names: names, Records: timed, Actor: "scheduler@" + o.Name})
+	s := scheduler.New(scheduler.Options{JS: js, Names: names, Records: timed, Actor: "scheduler@" + o.Name, Heard: func(h stream.Heard) {
+		if h.Message.Source.Name.Tenant == sampleTenant {
+			tellHeard(nc, h)
+		}
+	}})
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
 	select {
@@ -132,6 +137,14 @@ func decide(o orders, say func(any), stop <-chan struct{}) error {
 		return <-done
 	case err := <-done:
 		return fmt.Errorf("the scheduler ended: %w", err)
+	}
+}
+
+// tellHeard says that a message of a sampled session has reached the scheduler.
+func tellHeard(nc *nats.Conn, h stream.Heard) {
+	data, err := json.Marshal(heardAt{h.Message.Seq, time.Now()})
+	if err == nil {
+		_ = nc.Publish(heardSubject, data) // else that one isn't timed
 	}
 }
 

@@ -31,6 +31,7 @@ type Found struct {
 	Fold           []Folded
 	Again          Folded // by a scheduler that may use all cores, as one in use does
 	One, Clustered Late
+	Woken          Late // before one server, while most of what comes in wakes somebody
 }
 
 // rounds is how often a consumer and a scheduler read everything, in turn.
@@ -92,7 +93,9 @@ func (f *Found) one(ctx context.Context, dir string) (err error) {
 	if f.Disk, err = s.disk(); err != nil {
 		return errors.Join(err, c.end())
 	}
-	f.One, err = f.late(ctx, s, f.Sessions, f.Single)
+	if f.One, err = f.late(ctx, s, f.Sessions, runningOf, f.Single); err == nil {
+		f.Woken, err = f.late(ctx, s, f.Sessions, 1, f.Single)
+	}
 	return errors.Join(err, c.end())
 }
 
@@ -186,6 +189,6 @@ func (f *Found) cluster(ctx context.Context, dir string) (err error) {
 	if err := c.hear(&ready); err != nil {
 		return err
 	}
-	f.Clustered, err = f.late(ctx, s, f.Cluster, f.Three)
+	f.Clustered, err = f.late(ctx, s, f.Cluster, runningOf, f.Three)
 	return errors.Join(err, c.end())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/events/stream"
 )
 
 const preface = `# Deciding about %d sessions
@@ -35,16 +36,26 @@ const closing = `
 "Late" is from when a session's grace is over to when its record says that it is
 suspended, seen from outside: it holds the way of its last activity to the scheduler, the
 decision, and the write of the record to the disk of one server, or of most of three.
+What comes in is input of sessions that run. Where nine in ten sleep, most of it wakes
+one, which is two more writes to the same disk, of a record and of a command.
 What a scheduler remembers is its memory in use after a collection; the process is
 larger for as long as it reads.
+
+A server that is behind with its writes stores all that has come in before it delivers any
+of it. What is said is heard late then by as long as that takes, and a reader that asks
+for less than comes in meanwhile falls ever further behind; the scheduler asks for %d.
 
 ## Splitting the work
 
 Activity carries a partition token (1 of %d, made by the server from tenant and session), so
 that several schedulers could each take a part of it. Until then one acts. It is due when
 one core no longer does: at about half of the rate above at which it folds, so that a
-restart under load still catches up. The server is at its limit long before that: each
-message is synced to its disk.
+restart under load still catches up. The server is at its limit long before that, at as many
+messages a second as its disk syncs: each is synced by itself. When "its last activity on
+its way to the scheduler" grows beyond a second and the scheduler's core isn't busy, it is
+the server that has to be relieved: by a faster disk; by publishers that say less (the Go
+client sends at most one message a second for each session and kind); by three servers,
+which sync many messages at once.
 `
 
 // Table writes what was found, for the documents.
@@ -79,18 +90,28 @@ func Table(ctx context.Context, f *Found, load string, partitions int) []byte {
 	row("400 B", "a scheduler's memory for each session", "%d B", heap.Heap/uint64(max(heap.Sessions, 1)))
 	row("", "the server's memory for a million sessions", "%.1f GB", float64(f.Memory)/float64(f.Sessions)/1e3)
 	row("", "its disk for a million sessions", "%.1f GB", float64(f.Disk)/float64(f.Sessions)/1e3)
-	f.One.rows(row, "one server")
+	f.One.rows(row, "one server", "1 s")
+	f.Woken.rows(row, "one server, of sessions of which nine in ten sleep", "")
 	if f.Cluster > 0 {
-		f.Clustered.rows(row, fmt.Sprintf("three servers, %d sessions", f.Cluster))
+		f.Clustered.rows(row, fmt.Sprintf("three servers, %d sessions", f.Cluster), "1 s")
 	}
-	fmt.Fprintf(&b, closing, partitions)
+	fmt.Fprintf(&b, closing, stream.LargeBatch, partitions)
 	return b.Bytes()
 }
 
-func (l Late) rows(row func(aim, what, format string, args ...any), where string) {
+func (l Late) rows(row func(aim, what, format string, args ...any), where, aim string) {
 	row("", "activity coming in, "+where, "%.0f/s", l.Rate)
-	row("1 s", "decisions late, 99th percentile", "%.0f ms", ms(l.P99))
+	row("", "records written meanwhile", "%.0f/s", l.Records)
+	row(aim, "decisions late, 99th percentile", "%.0f ms", ms(l.P99))
 	row("", "median, and the latest", "%.0f ms, %.0f ms of %d", ms(l.Median), ms(l.Worst), l.Decisions)
+	row("", "its last activity on its way to the scheduler: median, 99th percentile, the latest", "%s", l.Heard)
+	row("", "after the grace until it was decided", "%s", l.Decided)
+	row("", "and until the record was written and said so", "%s", l.Written)
+}
+
+// String is what a row of the table has of it.
+func (s Spread) String() string {
+	return fmt.Sprintf("%.0f ms, %.0f ms, %.0f ms", ms(s.Median), ms(s.P99), ms(s.Worst))
 }
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

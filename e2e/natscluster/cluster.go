@@ -310,14 +310,22 @@ func (c *Cluster) Door(nodes ...int) *Door {
 	return d
 }
 
-// Connect connects a client by this door. It comes back by itself after any
-// fault, and is there at once if no server is.
-func (d *Door) Connect(more ...nats.Option) (*nats.Conn, error) {
+// URLs is where a client comes to the door.
+func (d *Door) URLs() string {
 	var urls []string
 	for _, k := range d.links {
 		urls = append(urls, "nats://"+k.Addr())
 	}
-	return nats.Connect(strings.Join(urls, ","), append([]nats.Option{
+	return strings.Join(urls, ",")
+}
+
+// Connect connects a client by this door. It comes back by itself after any
+// fault, and is there at once if no server is.
+func (d *Door) Connect(more ...nats.Option) (*nats.Conn, error) { return Connect(d.URLs(), more...) }
+
+// Connect connects a client of another process by the door with those URLs.
+func Connect(urls string, more ...nats.Option) (*nats.Conn, error) {
+	return nats.Connect(urls, append([]nats.Option{
 		nats.MaxReconnects(-1), nats.ReconnectWait(50 * time.Millisecond), nats.ReconnectJitter(10*time.Millisecond, 10*time.Millisecond),
 		nats.RetryOnFailedConnect(true), nats.PingInterval(2 * time.Second), nats.MaxPingsOutstanding(2),
 		nats.ReconnectErrHandler(func(*nats.Conn, error) {}), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}),

@@ -72,6 +72,8 @@ func TestVerbs(t *testing.T) {
 			"": no, "running": toRunning, "suspended": toSuspended, "exited": refused, "failed": refused, "deleted": no}},
 		"rollback": {schemas.Request{Name: "work", Snapshot: "7-7"}, answers{
 			"": no, "running": usage, "suspended": usage, "exited": usage, "failed": usage, "deleted": no}},
+		"replace": {work, answers{
+			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
 		"snapshots":   {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"show":        {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"history":     {work, answers{"running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": ok}},
@@ -130,6 +132,8 @@ func TestBadRequests(t *testing.T) {
 		"fork to another tenant":   {"fork", schemas.Request{Name: "work", To: "acme/twin"}, schemas.CodeUsage},
 		"fork to a name in use":    {"fork", schemas.Request{Name: "work", To: "work"}, schemas.CodeState},
 		"rollback to no snapshot":  {"rollback", schemas.Request{Name: "work"}, schemas.CodeUsage},
+		"replace by no snapshot":   {"replace", schemas.Request{Name: "work", Snapshot: "7-7"}, schemas.CodeUsage},
+		"replace within no time":   {"replace", schemas.Request{Name: "work", Within: -1}, schemas.CodeUsage},
 		"rm of what isn't":         {"rm", schemas.Request{Name: "other"}, schemas.CodeNoSession},
 		"explain what isn't":       {"explain", schemas.Request{Name: "other"}, schemas.CodeNoSession},
 		"history of what isn't":    {"history", schemas.Request{Name: "never"}, schemas.CodeNoSession},

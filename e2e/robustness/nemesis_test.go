@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"syscall"
 	"time"
 )
 
@@ -24,6 +25,7 @@ func (f fault) String() string {
 // milliseconds. A cluster needs up to nine seconds for a new leader.
 var faults = map[string][2]int{
 	"stall part":   {50, 3000}, // as if the process were stopped
+	"stop part":    {50, 6000}, // SIGSTOP, for longer than a host's lease at times
 	"cut part":     {10, 2000},
 	"drop part":    {0, 1},
 	"crash part":   {0, 1},
@@ -35,26 +37,31 @@ var faults = map[string][2]int{
 	"cut pair":     {200, 3000},
 }
 
-// always and clustered are what may be drawn, as often as it is named.
+// always and clustered are what may be drawn, as often as it is named; stopped where parts
+// are processes of their own.
 var (
 	always    = []string{"stall part", "stall part", "cut part", "drop part", "crash part", "crash part", "slow store", "restart node"}
+	stopped   = []string{"stop part", "stop part", "stop part", "stop part", "stop part"}
 	clustered = []string{"step down", "step down", "isolate node", "stall node", "cut pair", "step down", "isolate node"}
 )
 
 // plan draws the faults of a run from its seed.
-func plan(r *rand.Rand, servers, parts, n int) []fault {
+func plan(r *rand.Rand, of kind, parts, n int) []fault {
 	kinds := always
-	if servers > 1 {
+	if of.servers > 1 {
 		kinds = append(append([]string{}, always...), clustered...)
+	}
+	if of.own {
+		kinds = append(append([]string{}, always...), stopped...)
 	}
 	var out []fault
 	for range n {
 		k := kinds[r.IntN(len(kinds))]
 		bounds := faults[k]
-		f := fault{Kind: k, Target: r.IntN(servers), Other: r.IntN(servers), Pause: time.Duration(100+r.IntN(1200)) * time.Millisecond,
+		f := fault{Kind: k, Target: r.IntN(of.servers), Other: r.IntN(of.servers), Pause: time.Duration(100+r.IntN(1200)) * time.Millisecond,
 			Lasts: time.Duration(bounds[0]+r.IntN(bounds[1]-bounds[0])) * time.Millisecond}
 		switch k {
-		case "stall part", "cut part", "drop part", "crash part":
+		case "stall part", "stop part", "cut part", "drop part", "crash part":
 			f.Target = r.IntN(parts)
 		case "step down":
 			f.Target = r.IntN(4)
@@ -103,6 +110,8 @@ func (f *machines) begin(one fault) (undo func() error, err error) {
 	case "stall part":
 		part.door.Stall()
 		return healed(part.door), nil
+	case "stop part":
+		return func() error { return part.own.signal(syscall.SIGCONT) }, part.own.signal(syscall.SIGSTOP)
 	case "cut part":
 		part.door.Cut()
 		return healed(part.door), nil

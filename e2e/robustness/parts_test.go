@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"testing"
@@ -35,6 +36,7 @@ const limit = 2 * time.Minute
 // own to them.
 type machines struct {
 	t       *testing.T
+	said    io.Writer // what the parts say
 	log     *slog.Logger
 	names   stream.Names
 	cluster *natscluster.Cluster
@@ -59,19 +61,23 @@ type host struct {
 	fake *fake.Driver
 }
 
-// part is one process of the fleet, which is started anew when it ends.
+// part is one process of the fleet, or as good as one, which is started anew when it
+// ends.
 type part struct {
 	name   string
 	door   *natscluster.Door
 	serve  func(context.Context, *nats.Conn) error
+	own    *process // that it is; nil if it is as good as one
 	log    *slog.Logger
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-func newMachines(t *testing.T, servers, hosts, services int, log *slog.Logger) *machines {
+// newMachines makes them, with two hosts and two services; each a process of its own if
+// said so.
+func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines {
 	t.Helper()
-	f := &machines{t: t, log: log, names: stream.NamesWith(""), cluster: natscluster.Start(t, servers)}
+	f := &machines{t: t, said: said, log: slog.New(slog.NewTextHandler(said, nil)), names: stream.NamesWith(""), cluster: natscluster.Start(t, servers)}
 	var err error
 	f.nc, err = f.cluster.Door().Connect()
 	f.must(err)
@@ -81,21 +87,24 @@ func newMachines(t *testing.T, servers, hosts, services int, log *slog.Logger) *
 	f.ensure(min(servers, 3))
 	f.records, err = statekv.Open(t.Context(), f.js, f.names)
 	f.must(err)
-	disk, err := dir.Open(t.TempDir())
+	images := t.TempDir()
+	disk, err := dir.Open(images)
 	f.must(err)
 	f.store = &slowStore{Store: disk}
 	f.key, err = age.GenerateX25519Identity()
 	f.must(err)
 	_, f.signer, err = ed25519.GenerateKey(nil)
 	f.must(err)
-	for i := range hosts {
+	for i := range 2 {
 		h := &host{id: schemas.HostID(fmt.Sprintf("h%d", i)), fake: fake.New()}
 		f.hosts = append(f.hosts, h)
-		f.add("worker "+string(h.id), func(ctx context.Context, nc *nats.Conn) error { return f.work(ctx, nc, h) })
+		f.add("worker "+string(h.id), func(ctx context.Context, nc *nats.Conn) error {
+			return f.work(ctx, nc, h.id, &guard{Driver: h.fake, f: f, host: h})
+		}, f.process(own, images, order{Host: h.id, Driver: f.drive(own, h)}))
 	}
-	for i := range services {
-		at := f.hosts[i%len(f.hosts)].id
-		f.add(fmt.Sprint("services ", i), func(ctx context.Context, nc *nats.Conn) error { return f.decide(ctx, nc, at) })
+	for i, h := range f.hosts {
+		f.add(fmt.Sprint("services ", i), func(ctx context.Context, nc *nats.Conn) error { return f.decide(ctx, nc, h.id) },
+			f.process(own, images, order{Host: h.id}))
 	}
 	return f
 }
@@ -126,8 +135,8 @@ func (f *machines) must(err error) {
 	}
 }
 
-func (f *machines) add(name string, serve func(context.Context, *nats.Conn) error) {
-	p := &part{name: name, door: f.cluster.Door(), serve: serve, log: f.log.With("part", name)}
+func (f *machines) add(name string, serve func(context.Context, *nats.Conn) error, own *process) {
+	p := &part{name: name, door: f.cluster.Door(), serve: serve, own: own, log: f.log.With("part", name)}
 	f.parts = append(f.parts, p)
 	p.begin()
 	f.t.Cleanup(p.end)
@@ -152,6 +161,9 @@ func (p *part) begin() {
 }
 
 func (p *part) run(ctx context.Context) error {
+	if p.own != nil {
+		return p.own.run(ctx, p.name, p.door.URLs())
+	}
 	nc, err := p.door.Connect(nats.Name(p.name))
 	if err != nil {
 		return err
@@ -190,17 +202,17 @@ func (f *machines) trusted(string, string) []ed25519.PublicKey {
 	return []ed25519.PublicKey{f.signer.Public().(ed25519.PublicKey)}
 }
 
-func (f *machines) work(ctx context.Context, nc *nats.Conn, h *host) error {
+func (f *machines) work(ctx context.Context, nc *nats.Conn, at schemas.HostID, d driver.Driver) error {
 	js, records, leases, err := f.open(ctx, nc)
 	if err != nil {
 		return err
 	}
 	return worker.New(worker.Options{
-		Lease: &lease.Holder{Store: leases, Host: h.id, Term: term, Log: f.log},
-		Host:  h.id, NC: nc, JS: js, Names: f.names, Records: records, Images: f.store,
-		Drivers:    map[string]driver.Driver{"fake": &guard{Driver: h.fake, f: f, host: h}},
+		Lease: &lease.Holder{Store: leases, Host: at, Term: term, Log: f.log},
+		Host:  at, NC: nc, JS: js, Names: f.names, Records: records, Images: f.store,
+		Drivers:    map[string]driver.Driver{"fake": d},
 		Identities: []age.Identity{f.key}, Recipients: []age.Recipient{f.key.Recipient()}, Signer: f.signer, Trusted: f.trusted,
-		Log: f.log.With("host", h.id), Observe: 100 * time.Millisecond, Sweep: 300 * time.Millisecond,
+		Log: f.log.With("host", at), Observe: 100 * time.Millisecond, Sweep: 300 * time.Millisecond,
 	}).Serve(ctx)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"runtime/pprof"
@@ -35,10 +34,16 @@ const (
 	enoughOf = 300 // operations: clients go on until there are so many
 )
 
+// kind says what a history is made with.
+type kind struct {
+	servers int
+	own     bool // workers and services are processes of their own, which can be stopped
+}
+
 // What clients are told agrees with one session's life, on one server and on a
 // cluster of three, whatever fails meanwhile.
 func TestHistories(t *testing.T) {
-	for name, servers := range map[string]int{"one server": 1, "three servers": 3} {
+	for name, k := range map[string]kind{"one server": {servers: 1}, "three servers": {servers: 3}, "processes": {servers: 1, own: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, length := *seed, short
@@ -50,7 +55,7 @@ func TestHistories(t *testing.T) {
 			}
 			until := time.Now().Add(*duration)
 			for s := first; ; s++ {
-				t.Run(fmt.Sprint("seed ", s), func(t *testing.T) { makeHistory(t, servers, s, length) })
+				t.Run(fmt.Sprint("seed ", s), func(t *testing.T) { makeHistory(t, k, s, length) })
 				if t.Failed() || time.Until(until) < length {
 					return
 				}
@@ -86,21 +91,21 @@ func TestKept(t *testing.T) {
 
 // makeHistory lets clients and faults loose for a while, then has everything
 // healed, ends every session in an orderly way, and judges what happened.
-func makeHistory(t *testing.T, servers int, seed uint64, length time.Duration) {
+func makeHistory(t *testing.T, k kind, seed uint64, length time.Duration) {
 	said := &lockedLog{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(said.kept())
 		}
 	})
-	f := newMachines(t, servers, 2, 2, slog.New(slog.NewTextHandler(said, nil)))
+	f := newMachines(t, k.servers, k.own, said)
 	tr := newTraffic(f, slots)
 	tr.said = said
 	all := make([]*client, clients)
 	for i := range all {
 		all[i] = tr.client(i, seed)
 	}
-	faults := plan(rand.New(rand.NewPCG(seed, 1<<32)), servers, len(f.parts), 1+int(length/time.Second))
+	faults := plan(rand.New(rand.NewPCG(seed, 1<<32)), k, len(f.parts), 1+int(length/time.Second))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var running sync.WaitGroup

@@ -57,7 +57,19 @@ func (g hands) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begi
 	if err := g.l.step(ctx); err != nil {
 		return driver.Instance{}, err
 	}
-	return g.Guard.Start(ctx, f, spec, begin)
+	return g.Guard.Start(ctx, f, spec, g.l.w.said(f, begin))
+}
+
+// said looks, when a tree is about to execute its first instruction, that the record
+// says so.
+func (w *world) said(f driver.Fence, begin func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := begin(ctx)
+		if v := w.now(); err == nil && (v.State == schemas.Resuming || v.State == schemas.Starting) {
+			w.host.Complain("session %s begins to run, and its record says %s", f.Name, v.State)
+		}
+		return err
+	}
 }
 
 func (g hands) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
@@ -73,6 +85,7 @@ func (g hands) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (d
 	return c, err
 }
 
+// note remembers that a session is being captured, or not any more.
 func (g hands) note(f driver.Fence, capturing bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -87,7 +100,7 @@ func (g hands) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, sr
 	if err := g.l.step(ctx); err != nil {
 		return driver.Instance{}, err
 	}
-	return g.Guard.Restore(ctx, f, spec, src, boot, begin)
+	return g.Guard.Restore(ctx, f, spec, src, boot, g.l.w.said(f, begin))
 }
 
 func (g hands) Thaw(ctx context.Context, f driver.Fence) error {
@@ -101,7 +114,30 @@ func (g hands) Stop(ctx context.Context, f driver.Fence) error {
 	if err := g.l.step(ctx); err != nil {
 		return err
 	}
+	g.l.w.heeded(f)
 	return g.Guard.Stop(ctx, f)
+}
+
+// heeded looks, when a tree is about to be killed for its suspend, that nobody typed
+// into it between the decision and the record of it: that undoes every suspend.
+func (w *world) heeded(f driver.Fence) {
+	v := w.now()
+	if _, live := w.host.Counter(f.UID); !live || v.State != schemas.Suspended || v.Op == nil {
+		return
+	}
+	log, _ := w.ledger.from(0)
+	for _, past := range log {
+		if past.Transition.Type == schemas.TSuspended {
+			v.Stored = past.Stored // whatever has been changed in it since
+		}
+	}
+	all, _ := w.wire.since(v.Op.Seq)
+	for _, m := range all {
+		if m.Source.Kind == schemas.KindInput && m.At.Before(v.Stored) {
+			w.host.Complain("session %s is killed, though input came in its suspend: message %d", f.Name, m.Seq)
+			return
+		}
+	}
 }
 
 func (g hands) Recover(ctx context.Context) ([]driver.Instance, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -35,9 +38,12 @@ func TestLives(t *testing.T) {
 	if n, ok := number(t, "DIAPAUSE_SEED"); ok {
 		lives, first = 1, n
 	}
-	began := time.Now()
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a life leaves nothing, and takes little
+	began, used := time.Now(), cpuTime(t)
 	seen := all(t, first, lives)
-	t.Logf("%d lives in %s, seeds from %d; transitions: %v", seen[schemas.TRun], time.Since(began).Round(time.Millisecond), first, seen)
+	took, each := time.Since(began), (cpuTime(t)-used)/time.Duration(seen[schemas.TRun])
+	t.Logf("%d lives in %s, %.0f a minute; %s of a core each; seeds from %d; transitions: %v", seen[schemas.TRun], took.Round(time.Millisecond),
+		float64(seen[schemas.TRun])/took.Minutes(), each.Round(10*time.Microsecond), first, seen)
 	if lives == 1 || t.Failed() {
 		return
 	}
@@ -48,12 +54,22 @@ func TestLives(t *testing.T) {
 	}
 }
 
+// cpuTime is what this process has taken of all cores, whatever else they do.
+func cpuTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // wanted are the transitions that lives have to have between them: more are gone
 // through until they have.
 var wanted = []schemas.TransitionType{
 	schemas.TStarted, schemas.TStartAgain, schemas.TSuspend, schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived,
 	schemas.TReaped, schemas.TResume, schemas.TResumed, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed,
+	schemas.TCheckpointFailed, schemas.TIdleRule,
 }
 
 // enough is how many times the lives that were asked for may be gone through.
@@ -161,7 +177,8 @@ func (w *world) pass() {
 }
 
 // count lets the session count one, if it runs at the moment: without a gap and
-// without going back, since nobody rolls it back.
+// without going back, since nobody rolls it back, and only where its record says that
+// it does.
 func (w *world) count() {
 	n, ok := w.host.Count(w.uid)
 	if !ok {
@@ -171,10 +188,15 @@ func (w *world) count() {
 		w.t.Fatalf("the session counted to %d, and goes on with %d:\n%s", w.counted, n, w.story())
 	}
 	w.counted = n
+	switch state := w.now().State; state {
+	case schemas.Running, schemas.Suspending:
+	default:
+		w.t.Fatalf("the session counts to %d, and its record says %s:\n%s", n, state, w.story())
+	}
 }
 
 func (w *world) event() {
-	events := []func(){w.verb, w.verb, w.verb, w.activity, w.activity, w.driverFault, w.storeFault, w.crashWorker, w.crashWorker, w.crashScheduler}
+	events := []func(){w.verb, w.verb, w.verb, w.otherRule, w.activity, w.activity, w.driverFault, w.storeFault, w.crashWorker, w.crashWorker, w.crashScheduler}
 	events[w.draw(len(events))]()
 	w.check()
 }
@@ -189,6 +211,22 @@ func (w *world) verb() {
 	verb := []string{"suspend", "suspend", "checkpoint", "resume"}[w.draw(4)]
 	w.tell("asked to %s", verb)
 	w.background.Go(func() { w.ask(verb) })
+}
+
+// otherRule changes the record whatever is under way: who works on it has to go on.
+func (w *world) otherRule() {
+	grace := []int64{1_000, 30_000, 300_000}[w.draw(3)]
+	w.tell("the grace is %d ms from now on", grace)
+	w.background.Go(func() {
+		r, ctx := records{w.ledger, w.client}, context.Background()
+		v, err := r.Get(ctx, w.name)
+		if err == nil {
+			_, err = r.Swap(ctx, v, schemas.Transition{Type: schemas.TIdleRule, Reason: "asked to", Actor: "client", Set: schemas.Set{Idle: &schemas.Idle{Grace: grace}}})
+		}
+		if err != nil && !errors.Is(err, statekv.ErrConflict) {
+			w.host.Complain("another rule: %v", err)
+		}
+	})
 }
 
 func (w *world) activity() {

@@ -25,17 +25,14 @@ import (
 
 // keys are what all worlds share: making them takes longer than using them.
 type keys struct {
-	own    *age.X25519Identity
+	own    lock
 	signer ed25519.PrivateKey
 	spec   string // sealed
 }
 
 func makeKeys(t *testing.T) keys {
 	t.Helper()
-	own, err := age.GenerateX25519Identity()
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := newLock()
 	_, signer, err := ed25519.GenerateKey(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +41,7 @@ func makeKeys(t *testing.T) keys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sealed, err := seal.Seal(spec, own.Recipient())
+	sealed, err := seal.Seal(spec, own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +117,7 @@ func (w *world) beginWorker() {
 		p := worker.New(worker.Options{
 			Host: "h", Records: records{w.ledger, l}, Bus: bus{w.wire, l}, Images: goods{w.shop, l},
 			Drivers:    map[string]driver.Driver{"fake": hands{w.host, l}},
-			Identities: w.keys.identities(), Recipients: []age.Recipient{w.keys.own.Recipient()}, Signer: w.keys.signer, Trusted: w.keys.trusted,
+			Identities: w.keys.identities(), Recipients: []age.Recipient{w.keys.own}, Signer: w.keys.signer, Trusted: w.keys.trusted,
 			Observe: 5 * time.Minute, Sweep: 30 * time.Second,
 		})
 		return p.Serve, p.Ready()

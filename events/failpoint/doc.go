@@ -8,6 +8,9 @@
 // error, a pause, the end of the process. An error at a moment is an error before
 // the step that follows and, for the one before it, an error after success.
 //
+// A moment of another process (a session's shim) is armed there, by the words that
+// Text gives and Parse reads.
+//
 // Names are in names.go, all of them: nothing can be armed that no code reaches.
 // The package has no globals, and nothing switches it on but the program that was
 // asked to.

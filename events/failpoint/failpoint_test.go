@@ -3,6 +3,8 @@ package failpoint_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,6 +71,42 @@ func TestParseRefuses(t *testing.T) {
 	}
 	if s, err := failpoint.Parse(" "); s != nil || err != nil {
 		t.Errorf("nothing: %v, %v", s, err)
+	}
+}
+
+// What is armed for another process is handed to it in words, and what is to happen once
+// happens in one of those who read them, and leaves a mark.
+func TestTextForAnotherProcess(t *testing.T) {
+	dir := t.TempDir()
+	ours, err := failpoint.Parse("worker.found=error;shim.capture.frozen=error;shim.stop.begun=pause:10s@2; once=" + dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := ours.Text("shim.")
+	if want := "shim.capture.frozen=error;shim.stop.begun=pause:10s@2;once=" + dir; text != want {
+		t.Errorf("the text is %q, want %q", text, want)
+	}
+	if other := ours.Text("docker."); other != "" || (*failpoint.Set)(nil).Text("shim.") != "" {
+		t.Errorf("nothing is %q", other)
+	}
+	for i, want := range []bool{true, false} {
+		theirs, err := failpoint.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := theirs.At(t.Context(), failpoint.ShimFrozen); errors.Is(err, failpoint.ErrAsked) != want {
+			t.Errorf("process %d: %v", i, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "shim.capture.frozen@1")); err != nil {
+		t.Errorf("it left no mark: %v", err)
+	}
+	none, err := failpoint.Parse("worker.found=error;once=" + filepath.Join(dir, "none"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := none.At(t.Context(), failpoint.WorkerFound); err == nil || errors.Is(err, failpoint.ErrAsked) {
+		t.Errorf("without a directory: %v", err)
 	}
 }
 

@@ -55,6 +55,9 @@ const (
 	ResumeRecorded Name = "worker.resume.recorded" // it does, and no instruction was executed
 	ResumeDone     Name = "worker.resume.done"
 
+	ProveBegun Name = "worker.prove.begun" // it runs in the place of what it was; before it is looked at
+	FellBack   Name = "worker.prove.back"  // the record goes on from what it was; before that is restored
+
 	KillStopped  Name = "worker.kill.stopped" // before the record says so
 	KillRecorded Name = "worker.kill.recorded"
 
@@ -87,6 +90,39 @@ const (
 	CriuStopped Name = "criu.stop.processes" // its processes are gone, its directories aren't
 )
 
+// What a session's shim does, in a process of its own: it hears with each order what
+// its worker has armed for these, and counts by itself.
+const (
+	ShimOrdered Name = "shim.order.fenced" // the order's epoch is noted; before it is carried out
+
+	ShimGated   Name = "shim.capture.gated"   // nobody gets in any more; before the freeze
+	ShimFrozen  Name = "shim.capture.frozen"  // before criu
+	ShimDumping Name = "shim.capture.dumping" // criu is in the middle of it, and opens one of the large images
+	ShimDumped  Name = "shim.capture.dumped"  // criu has all and holds it; before the worker hears so
+	ShimRead    Name = "shim.capture.read"    // the worker has all; before criu lets go
+	ShimLetGo   Name = "shim.capture.let_go"  // criu is gone, it is frozen; before the worker hears so
+
+	ShimThaws  Name = "shim.thaw.begun" // what was taken back of its input is put in again; before the thaw
+	ShimThawed Name = "shim.thaw.done"  // before the worker hears so
+
+	ShimKills  Name = "shim.stop.begun"  // before the kill
+	ShimKilled Name = "shim.stop.killed" // before the worker hears so
+
+	ShimFilled   Name = "shim.restore.filled"   // the image is in memory and all is mounted; before criu
+	ShimRestored Name = "shim.restore.restored" // nothing has run; before the worker is asked
+	ShimBegins   Name = "shim.restore.told"     // the worker said so; before it is written down that it runs
+	ShimNoted    Name = "shim.restore.noted"    // before criu lets it run
+	ShimRuns     Name = "shim.restore.runs"     // before the worker hears so
+
+	ShimMade    Name = "shim.start.made"  // its command is there, stopped; before the worker is asked
+	ShimStarts  Name = "shim.start.told"  // before it is written down that it runs
+	ShimWritten Name = "shim.start.noted" // before its first instruction
+	ShimStarted Name = "shim.start.runs"  // before the worker hears so
+
+	ShimOver  Name = "shim.lease.over"   // it wasn't renewed; before the freeze
+	ShimStill Name = "shim.lease.frozen" // it stands still by itself
+)
+
 // In the docker driver.
 const (
 	DockerAhead   Name = "docker.capture.ahead"   // what could be stored while it ran is; before the pause
@@ -112,9 +148,11 @@ var all = []Name{
 	CheckpointThawed, CheckpointRecorded, AbortThawed, AbortRecorded,
 	StartReady, StartRecorded, StartDone,
 	ResumeCleared, ResumeOpened, ResumeRestored, ResumeRecorded, ResumeDone,
-	KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
+	ProveBegun, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuStopped,
+	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
+	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
 	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerFilled, DockerSwapped, DockerStarts, DockerRuns, DockerHolding, DockerRemoved,
 }

@@ -20,7 +20,9 @@ var ErrAsked = errors.New("asked to fail here")
 // Parse reads name=action[@n], separated by semicolons; n is the time that counts, 1
 // if it isn't given. Actions are error; kill, which ends this process as SIGKILL
 // does; stop, which stops it as SIGSTOP does, until somebody continues it; hang,
-// until the context ends; and pause:10s. An empty text is the nil set.
+// until the context ends; and pause:10s. With once=DIR in it, each happens once among
+// all processes that read the text, and leaves a file NAME@n in that directory when it
+// begins, with the process's id in it. An empty text is the nil set.
 func Parse(text string) (*Set, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -30,6 +32,10 @@ func Parse(text string) (*Set, error) {
 		name, what, ok := strings.Cut(strings.TrimSpace(one), "=")
 		if !ok {
 			return nil, fmt.Errorf("failpoint %q: want name=action", one)
+		}
+		if name == onceItem {
+			s.once = what
+			continue
 		}
 		what, times, counted := strings.Cut(what, "@")
 		nth := 1
@@ -46,9 +52,13 @@ func Parse(text string) (*Set, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read the failpoints: %w", err)
 		}
+		s.items = append(s.items, item{Name(name), strings.TrimSpace(one)})
 	}
 	return s, nil
 }
+
+// onceItem is no moment.
+const onceItem = "once"
 
 func parseAction(what string) (func(context.Context) error, error) {
 	action, length, _ := strings.Cut(what, ":")

@@ -2,8 +2,13 @@ package failpoint
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 )
 
@@ -13,6 +18,14 @@ type Set struct {
 	mu    sync.Mutex
 	armed map[Name][]fault
 	times map[Name]int
+	items []item // what Parse read
+	once  string // the directory of marks; "" if what is armed here is nobody else's
+}
+
+// item is one fault as Parse read it.
+type item struct {
+	name Name
+	text string
 }
 
 // fault is what happens the n-th time, counted from one, that a moment is reached.
@@ -60,6 +73,9 @@ func (s *Set) reach(ctx context.Context, n Name) error {
 	if do == nil {
 		return nil
 	}
+	if first, err := s.mark(n, times); err != nil || !first {
+		return err
+	}
 	if err := do(ctx); err != nil {
 		return fmt.Errorf("failpoint %s: %w", n, err)
 	}
@@ -71,4 +87,39 @@ func (s *Set) Reached(n Name) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.times[n]
+}
+
+// mark leaves a file that says what happens now, with this process's id in it, and reports whether no other process
+// did so before.
+func (s *Set) mark(n Name, times int) (first bool, err error) {
+	if s.once == "" {
+		return true, nil
+	}
+	f, err := os.OpenFile(filepath.Join(s.once, fmt.Sprintf("%s@%d", n, times)), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("failpoint %s: leave a mark: %w", n, err)
+	}
+	_, err = fmt.Fprintln(f, os.Getpid())
+	return true, errors.Join(err, f.Close())
+}
+
+// Text gives, in the words of Parse, what Parse armed of the moments whose names
+// begin with prefix, for another process; "" if that is nothing.
+func (s *Set) Text(prefix string) string {
+	if s == nil {
+		return ""
+	}
+	var all []string
+	for _, i := range s.items {
+		if strings.HasPrefix(string(i.name), prefix) {
+			all = append(all, i.text)
+		}
+	}
+	if len(all) > 0 && s.once != "" {
+		all = append(all, onceItem+"="+s.once)
+	}
+	return strings.Join(all, ";")
 }

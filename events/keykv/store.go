@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
@@ -116,10 +117,10 @@ func clone(k schemas.TenantKeys) schemas.TenantKeys {
 // there at the beginning has been delivered.
 func (s *Store) Watch(ctx context.Context, fn func(Versioned), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decode(msg.Data(), meta.Sequence.Stream)
+	return stream.Consume(ctx, s.writer.JS, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decode(msg.Data, meta.Sequence.Stream)
 		if err != nil {
-			return fmt.Errorf("%s: %w", msg.Subject(), err)
+			return fmt.Errorf("%s: %w", msg.Subject, err)
 		}
 		fn(v)
 		return nil

@@ -3,9 +3,12 @@ package natsconn
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -17,6 +20,9 @@ var (
 	ErrUnreachable = errors.New("no NATS server answers")
 	// ErrRefused: the server doesn't accept the credentials.
 	ErrRefused = errors.New("the NATS server refuses the credentials")
+	// ErrUntrusted: the server isn't known to be the one that is meant, or one of the two
+	// wants TLS and the other has none.
+	ErrUntrusted = errors.New("the NATS server isn't trusted")
 	// ErrCredentials: the file with the credentials can't be used.
 	ErrCredentials = errors.New("the credentials can't be used")
 )
@@ -54,13 +60,17 @@ func Connect(ctx context.Context, url, credsFile, name string, opts ...nats.Opti
 	}
 	nc, err := nats.Connect(url, append(all, opts...)...)
 	if err != nil {
-		return nil, explain(err, url, credsFile)
+		return nil, Explain(err, url, credsFile)
 	}
 	return nc, nil
 }
 
-// explain says what a person can do about a failed connection.
-func explain(err error, url, credsFile string) error {
+// Explain says what a person can do about a connection to url with credsFile that failed
+// with err.
+func Explain(err error, url, credsFile string) error {
+	if trouble := tlsTrouble(err, url, credsFile); trouble != nil {
+		return trouble
+	}
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		return fmt.Errorf("%w at %s: start one with `diapause up`, or give the address of yours with --url", ErrUnreachable, url)
@@ -72,6 +82,36 @@ func explain(err error, url, credsFile string) error {
 		return fmt.Errorf("%w at %s in time: something listens there but doesn't speak NATS, or is too busy (%w)", ErrUnreachable, url, err)
 	}
 	return fmt.Errorf("connect to NATS at %s: %w", url, err)
+}
+
+// tlsTrouble explains what is wrong with the TLS of a connection; nil if nothing is.
+func tlsTrouble(err error, url, credsFile string) error {
+	ca, there := "", false
+	if credsFile != "" {
+		ca = filepath.Join(filepath.Dir(credsFile), AuthorityFile)
+		_, statErr := os.Stat(ca)
+		there = statErr == nil
+	}
+	var unknown x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	switch say := func(format string, args ...any) error {
+		return fmt.Errorf("%w at %s: %s (%w)", ErrUntrusted, url, fmt.Sprintf(format, args...), err)
+	}; {
+	case errors.As(err, &unknown) && there:
+		return say("%s isn't of the authority that made its certificate: take the %s from where the server's configuration was written (DIR/creds of `diapause nats-config`)", ca, AuthorityFile)
+	case errors.As(err, &unknown):
+		return say("its certificate is of an authority that isn't known here: put %s, from where its configuration was written (DIR/creds of `diapause nats-config`), beside the file given with --creds", AuthorityFile)
+	case errors.As(err, &name):
+		return say("its certificate is for other names: use one of those, or write its configuration again with --server-name for this one")
+	case errors.As(err, &invalid):
+		return say("its certificate can't be used: is the clock of this machine right? Write the server's configuration again if it has run out")
+	case errors.Is(err, nats.ErrSecureConnWanted) && there:
+		return say("it speaks no TLS, which %s asks for: is it the server of that file?", ca)
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return say("it speaks no TLS, which the address asks for: use nats:// if that is right")
+	}
+	return nil
 }
 
 func refused(err error) bool {

@@ -163,6 +163,22 @@ func (c *Cache) ownOf(r *schemas.SessionRecord, l *layers) (p session.Policy, ok
 // Watermarks says how full a host may get; what nobody set is nil.
 func (c *Cache) Watermarks() schemas.Watermarks { return c.layers.Load().watermarks }
 
+// Quota says how much a tenant may have; what nobody set is nil.
+func (c *Cache) Quota(t schemas.Tenant) schemas.Quota {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.quota(t).Quota; q != nil {
+		return *q
+	}
+	return schemas.Quota{}
+}
+
+// quota gives the policy of a tenant, over that of all. It is called with mu held.
+func (c *Cache) quota(t schemas.Tenant) schemas.Policy {
+	own, all := c.docs[schemas.TenantScope(t)].Policy, c.docs[schemas.ScopeAll].Policy
+	return own.Over(schemas.Policy{Quota: all.Quota})
+}
+
 // Versions gives which documents a session is held to, the uppermost last: with what is
 // built in below. Of the record it reads what For does.
 func (c *Cache) Versions(r schemas.SessionRecord) []Versioned {

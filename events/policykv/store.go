@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
@@ -102,16 +103,16 @@ func (s *Store) Drop(ctx context.Context, v Versioned, by, reason string) error 
 // once, when all that was there at the beginning has been delivered.
 func (s *Store) Watch(ctx context.Context, fn func(Versioned), bad func(error), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decode(msg.Data(), meta.Sequence.Stream)
+	return stream.Consume(ctx, s.writer.JS, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decode(msg.Data, meta.Sequence.Stream)
 		if err == nil {
 			err = v.Policy.Validate(v.Scope)
 		}
-		if want := s.names.PolicySubject(v.Scope); err == nil && msg.Subject() != want {
+		if want := s.names.PolicySubject(v.Scope); err == nil && msg.Subject != want {
 			err = fmt.Errorf("it says that it is that of %q", v.Scope)
 		}
 		if err != nil {
-			bad(fmt.Errorf("%s: %w", msg.Subject(), err))
+			bad(fmt.Errorf("%s: %w", msg.Subject, err))
 			return nil
 		}
 		fn(v)

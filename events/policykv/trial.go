@@ -55,6 +55,9 @@ func (c *Cache) Effective(scope schemas.PolicyScope, r schemas.SessionRecord) sc
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if t := scope.Tenant(); t != "" {
+		return c.quota(t)
+	}
 	out := c.docs[schemas.ScopeAll].Policy.Over(session.Builtin(class))
 	if class != "" {
 		out = c.docs[schemas.ClassScope(class)].Policy.Over(out)

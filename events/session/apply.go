@@ -67,6 +67,8 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, set: setHead},
 	schemas.TKept:             {from: alive},
 	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},
+	schemas.TProved:           {from: []schemas.State{schemas.Running}, set: setDone},
+	schemas.TFellBack:         {from: []schemas.State{schemas.Running, schemas.Resuming}, to: schemas.Resuming, owner: true, set: setFellBack},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -135,6 +137,9 @@ func setOp(r *schemas.SessionRecord, t schemas.Transition) {
 	if r.State == schemas.Starting {
 		r.Exit = nil
 	}
+	if r.Failure != nil && r.Failure.Op == schemas.OpProve { // it was told for as long as what it led to ran
+		r.Failure = nil
+	}
 }
 
 // setResumeFailed leaves a session that had ended before it was to go on from a snapshot
@@ -148,8 +153,9 @@ func setResumeFailed(r *schemas.SessionRecord, t schemas.Transition) {
 
 // setAgain takes back a start or resume that was recorded and never ran.
 func setAgain(r *schemas.SessionRecord, t schemas.Transition) {
+	why := r.Failure
 	setOp(r, t)
-	r.Generation = max(r.Generation, 1) - 1
+	r.Failure, r.Generation = why, max(r.Generation, 1)-1
 }
 
 func setClaim(r *schemas.SessionRecord, t schemas.Transition) {
@@ -174,7 +180,19 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 		r.Size = t.Set.Size
 	}
 	r.Generation++
-	r.Op, r.Failure, r.Exit = nil, nil, nil
+	r.Op, r.Exit = t.Set.Op, nil
+	if r.Failure != nil && r.Failure.Op != schemas.OpProve { // that is why this runs
+		r.Failure = nil
+	}
+}
+
+// setFellBack makes what was to be replaced the one to go on from again.
+func setFellBack(r *schemas.SessionRecord, t schemas.Transition) {
+	setOp(r, t)
+	r.Failure = t.Set.Failure
+	if r.Op != nil {
+		r.Head = r.Op.Source
+	}
 }
 
 // setHead makes a new snapshot the one to go on from. The op that it leaves is

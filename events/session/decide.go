@@ -44,7 +44,17 @@ func Decide(v *View, p Policy, now time.Time) Decision {
 	case schemas.Suspended:
 		return decideSuspended(v, p, now)
 	}
-	return Decision{Verdict: Leave, Reason: "it is " + string(v.Record.State)}
+	return Decision{Verdict: Leave, Reason: inBetween[v.Record.State]}
+}
+
+// inBetween is what happens in the states in which nothing is decided.
+var inBetween = map[schemas.State]string{
+	schemas.Starting:   "its command is being started",
+	schemas.Suspending: "its image is being written; activity can still undo that",
+	schemas.Resuming:   "its image is being read",
+	schemas.Exited:     "its command has ended; activity doesn't bring it back",
+	schemas.Failed:     "it can't be resumed as it is; `diapause history` says why",
+	schemas.Deleted:    "it is being removed",
 }
 
 func decideRunning(v *View, p Policy, now time.Time) Decision {

@@ -161,6 +161,19 @@ func (p *Packed) Op() *schemas.Op {
 // that was decided on activity: what a suspended one needs for more than sleep.
 func (p *Packed) Woken() bool { return p.waking.seq > p.seq }
 
+// Rests reports that Decide leaves the session alone until its record changes or
+// something is heard, whatever its policy and the time: most of a million, which needn't
+// be unpacked to know that.
+func (p *Packed) Rests() bool {
+	switch p.State() {
+	case schemas.Running:
+		return false
+	case schemas.Suspended:
+		return !p.Woken()
+	}
+	return true
+}
+
 // pack gives the distance of a time from base, moved aside by one from 0 on: 0 stands
 // for the zero time.
 func pack(t, base time.Time) int64 {

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unsafe"
 
+	"pgregory.net/rapid"
+
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -111,6 +113,51 @@ func TestPackedDecidesAlike(t *testing.T) {
 				t.Fatalf("after message %d, decided on what was packed: %+v\nwant %+v", i, got, want)
 			}
 		}
+	}
+}
+
+// What rests is left alone by Decide, now and ever after, and nothing of it changes; of
+// what Decide would do something about nothing rests.
+func TestRests(t *testing.T) {
+	states := []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted, ""}
+	var resting, acted int
+	rapid.Check(t, func(t *rapid.T) {
+		policy, _ := PolicyFor("slack", nil)
+		v := View{HeardSince: base}
+		r := schemas.SessionRecord{UID: "u", State: rapid.SampledFrom(states).Draw(t, "state"), Seq: rapid.Uint64Range(0, 9).Draw(t, "seq")}
+		if rapid.Bool().Draw(t, "has an op") {
+			r.Op = &schemas.Op{Kind: schemas.OpSuspend}
+		}
+		if rapid.Bool().Draw(t, "has a failure") {
+			r.Failure = &schemas.Failure{Op: schemas.OpResume, Count: 1, At: base}
+		}
+		v.See(r, base)
+		for i := range rapid.IntRange(0, 5).Draw(t, "messages") {
+			m := Message{Source: schemas.Source{Kind: rapid.SampledFrom(schemas.Kinds()).Draw(t, "kind")}, Seq: uint64(2 * (i + 1)), At: base.Add(time.Duration(i) * time.Minute)}
+			if m.Source.Kind.Lease() {
+				m.Source.Key = "k"
+			}
+			v.Hear(m, policy)
+		}
+		var p Packed
+		p.Pack(&v, base)
+		before := p
+		u := p.Unpack(schemas.Name{}, base, base)
+		d := Decide(&u, policy, base.Add(time.Duration(rapid.Int64Range(0, 1e13).Draw(t, "after"))))
+		switch {
+		case !p.Rests():
+			acted++
+		case d.Verdict != Leave || !d.Next.IsZero():
+			t.Fatalf("a session that is %s and rests: %+v", r.State, d)
+		default:
+			resting++
+		}
+		if p.Pack(&u, base); before.Rests() && !reflect.DeepEqual(p, before) {
+			t.Fatalf("deciding changed a session that rests: %+v, it was %+v", p, before)
+		}
+	})
+	if resting == 0 || acted == 0 {
+		t.Errorf("%d rested, %d didn't", resting, acted)
 	}
 }
 

@@ -50,3 +50,40 @@ func TestClockSetBackAfterAFailure(t *testing.T) {
 		t.Errorf("%s: %s", d.Verdict, d.Reason)
 	}
 }
+
+// How long a session has run is counted from when it was seen to begin, whatever clock its
+// host has; by who came later from what its record says.
+func TestLifeByTheClockOfWhoSawIt(t *testing.T) {
+	limited := under(t, "life=30m")
+	for name, c := range map[string]struct {
+		before  schemas.State
+		begun   time.Time // says its host
+		expires time.Time
+	}{
+		"seen, by a host an hour behind":       {schemas.Starting, t0.Add(-time.Hour), t0.Add(30 * time.Minute)},
+		"seen, by a host an hour ahead":        {schemas.Starting, t0.Add(time.Hour), t0.Add(30 * time.Minute)},
+		"begun before, ten minutes ago":        {"", t0.Add(-10 * time.Minute), t0.Add(20 * time.Minute)},
+		"begun before, by a host that's ahead": {"", t0.Add(time.Hour), t0.Add(30 * time.Minute)},
+	} {
+		v := &session.View{HeardSince: t0.Add(-time.Hour)}
+		r := schemas.SessionRecord{UID: "u", Class: "web", State: c.before, Since: t0.Add(-2 * time.Hour)}
+		if c.before != "" {
+			v.See(r, t0.Add(-time.Second))
+		}
+		r.State, r.Since = schemas.Running, c.begun
+		v.See(r, t0)
+		v.See(r, t0.Add(time.Minute)) // another revision, of the same
+		for at := t0; ; at = at.Add(time.Minute) {
+			v.Hear(session.Message{Source: schemas.Source{Kind: schemas.KindInput}, Seq: v.Seq() + 1, At: at}, limited)
+			if d := session.Decide(v, limited, at); d.Verdict == session.Suspend {
+				if !at.Equal(c.expires) {
+					t.Errorf("%s: it is suspended at %s, want %s: %s", name, at.Sub(t0), c.expires.Sub(t0), d.Reason)
+				}
+				break
+			}
+			if at.After(t0.Add(3 * time.Hour)) {
+				t.Fatalf("%s: it isn't suspended", name)
+			}
+		}
+	}
+}

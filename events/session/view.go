@@ -20,7 +20,7 @@ type Message struct {
 // View is what is known of a session: its record, and of its activity the last
 // word of each kind. The zero View knows nothing.
 type View struct {
-	Record schemas.SessionRecord
+	Record schemas.SessionRecord // its Since is zero if it was seen to enter that state
 	// HeardSince is when its reader began to hear: what happened earlier may
 	// have gone unheard, so no grace began before.
 	HeardSince time.Time
@@ -63,10 +63,15 @@ func (v *View) See(r schemas.SessionRecord, now time.Time) {
 		}
 	}
 	v.leases = slices.DeleteFunc(v.leases, func(l Lease) bool { return l.Seq <= r.Born })
+	// What was seen to happen is counted from then, by this host's clock; what its record
+	// says of that is for who came later.
+	lived := r.UID == v.Record.UID && (r.State != v.Record.State || v.Record.Since.IsZero())
 	if r.State != v.Record.State || v.since.IsZero() {
 		v.since, v.noticed = now, time.Time{}
 	}
-	v.Record = r
+	if v.Record = r; lived {
+		v.Record.Since = time.Time{}
+	}
 }
 
 // Last is the last activity that counted, the zero Mark if none was heard.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/stream"
@@ -37,10 +38,10 @@ func (s *Store) Follow(ctx context.Context, fn func(Versioned) error, caughtUp f
 
 func (s *Store) follow(ctx context.Context, subjects []string, fn func(Versioned) error, caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: subjects}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decodeAt(msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+	return stream.Consume(ctx, s.js, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decodeAt(msg.Data, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil {
-			return fmt.Errorf("%s: %w", msg.Subject(), err)
+			return fmt.Errorf("%s: %w", msg.Subject, err)
 		}
 		return fn(v)
 	}, caughtUp, func() {})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/stream"
@@ -36,10 +37,11 @@ func GlanceOf(v Versioned) Glance {
 // fifth of the time.
 func (s *Store) Glances(ctx context.Context, fn func(Glance), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		g, err := glance(msg.Data())
+	shared := words{}
+	return stream.Consume(ctx, s.js, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		g, err := glance(msg.Data, shared)
 		if err != nil {
-			return fmt.Errorf("%s: decode record at revision %d: %w", msg.Subject(), meta.Sequence.Stream, err)
+			return fmt.Errorf("%s: decode record at revision %d: %w", msg.Subject, meta.Sequence.Stream, err)
 		}
 		g.Rev, g.Stored = Revision{meta.Sequence.Stream}, meta.Timestamp
 		fn(g)
@@ -49,9 +51,9 @@ func (s *Store) Glances(ctx context.Context, fn func(Glance), caughtUp func()) e
 
 // glance reads the part of an encoded record. What the quick way doesn't understand
 // is read in the ordinary one.
-func glance(data []byte) (Glance, error) {
+func glance(data []byte, shared words) (Glance, error) {
 	var g Glance
-	if quickly(data, &g.Record) {
+	if quickly(data, &g.Record, shared) {
 		return g, nil
 	}
 	var v Versioned
@@ -67,7 +69,7 @@ const lastField = "transition"
 
 // quickly reads a record as encoding/json writes it, skipping what isn't needed; ok is
 // false for anything unusual.
-func quickly(data []byte, r *schemas.SessionRecord) (ok bool) {
+func quickly(data []byte, r *schemas.SessionRecord, shared words) (ok bool) {
 	s := scan{data: data}
 	if !s.take('{') {
 		return false
@@ -81,7 +83,7 @@ func quickly(data []byte, r *schemas.SessionRecord) (ok bool) {
 			return true
 		}
 		raw, ok := s.value()
-		if !ok || !field(r, key, raw) {
+		if !ok || !field(r, key, raw, shared) {
 			return false
 		}
 	}
@@ -89,28 +91,28 @@ func quickly(data []byte, r *schemas.SessionRecord) (ok bool) {
 }
 
 // field puts one field into the record.
-func field(r *schemas.SessionRecord, key, raw []byte) bool {
+func field(r *schemas.SessionRecord, key, raw []byte, shared words) bool {
 	switch string(key) {
 	case "uid":
 		return text(raw, (*string)(&r.UID))
 	case "tenant":
-		return text(raw, (*string)(&r.Tenant))
+		return shared.text(raw, (*string)(&r.Tenant))
 	case "session":
 		return text(raw, (*string)(&r.Session))
 	case "state":
 		return state(raw, &r.State)
 	case "class":
-		return text(raw, &r.Class)
+		return shared.text(raw, &r.Class)
 	case "driver":
-		return text(raw, &r.Driver)
+		return shared.text(raw, &r.Driver)
 	case "host":
-		return text(raw, (*string)(&r.Host))
+		return shared.text(raw, (*string)(&r.Host))
 	case "made_by":
-		return text(raw, &r.MadeBy)
+		return shared.text(raw, &r.MadeBy)
 	case "on_suspend_failure":
-		return text(raw, &r.OnBreaker)
+		return shared.text(raw, &r.OnBreaker)
 	case "boot":
-		return text(raw, &r.Boot)
+		return shared.text(raw, &r.Boot)
 	case "version":
 		return number(raw, &r.Version)
 	case "epoch":

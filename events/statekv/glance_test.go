@@ -51,7 +51,7 @@ func TestGlance(t *testing.T) {
 		if err := json.Unmarshal(data, &whole.SessionRecord); err != nil {
 			t.Fatal(err)
 		}
-		got, err := glance(data)
+		got, err := glance(data, words{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,7 +71,7 @@ func TestGlanceIsQuick(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got schemas.SessionRecord
-	if !quickly(data, &got) || got.Op == nil || got.Op.Description != r.Op.Description {
+	if !quickly(data, &got, words{}) || got.Op == nil || got.Op.Description != r.Op.Description {
 		t.Errorf("%s is read slowly, or as %+v", data, got)
 	}
 }
@@ -90,7 +90,7 @@ func FuzzGlance(f *testing.F) {
 	f.Add([]byte(`{"uid":"u\"","n":[1,{"a":"]"}]}`))
 	f.Add([]byte(`{"uid":"u"`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		_, _ = glance(data)
+		_, _ = glance(data, words{})
 		var r schemas.SessionRecord
 		if json.Unmarshal(data, &r) != nil {
 			return
@@ -103,7 +103,7 @@ func FuzzGlance(f *testing.F) {
 		if err := json.Unmarshal(stored, &whole.SessionRecord); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := glance(stored); err != nil || !reflect.DeepEqual(got, GlanceOf(whole)) {
+		if got, err := glance(stored, words{}); err != nil || !reflect.DeepEqual(got, GlanceOf(whole)) {
 			t.Errorf("a glance at %s gives %+v, %v", stored, got, err)
 		}
 	})

@@ -88,14 +88,42 @@ func (s *scan) string() bool {
 }
 
 func text(raw []byte, to *string) bool {
+	inner, ok := unquoted(raw)
+	if ok {
+		*to = string(inner)
+	}
+	return ok
+}
+
+// unquoted is what stands in a string without escapes.
+func unquoted(raw []byte) (inner []byte, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' {
+		return nil, false
+	}
+	inner = raw[1 : len(raw)-1]
+	return inner, bytes.IndexByte(inner, '\\') < 0
+}
+
+// words are texts that many records have, each kept once: a reader of a million would
+// make as many copies.
+type words map[string]string
+
+// wordsAtMost bounds them.
+const wordsAtMost = 10000
+
+func (w words) text(raw []byte, to *string) bool {
+	inner, ok := unquoted(raw)
+	if !ok {
 		return false
 	}
-	inner := raw[1 : len(raw)-1]
-	if bytes.IndexByte(inner, '\\') >= 0 {
-		return false
+	if *to, ok = w[string(inner)]; ok {
+		return true
+	}
+	if len(w) >= wordsAtMost {
+		clear(w)
 	}
 	*to = string(inner)
+	w[*to] = *to
 	return true
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/stream"
@@ -15,10 +16,10 @@ import (
 // that was there at the beginning has been delivered.
 func (s *Store) Watch(ctx context.Context, fn func(Versioned), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decodeAt(msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+	return stream.Consume(ctx, s.js, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decodeAt(msg.Data, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil {
-			return fmt.Errorf("%s: %w", msg.Subject(), err)
+			return fmt.Errorf("%s: %w", msg.Subject, err)
 		}
 		fn(v)
 		return nil
@@ -64,10 +65,10 @@ func (s *Store) Log(ctx context.Context, fn func(Versioned) error) error {
 	read, stop := context.WithCancel(ctx)
 	defer stop()
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	err = stream.Consume(read, s.stream, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decodeAt(msg.Data(), meta.Sequence.Stream, meta.Timestamp)
+	err = stream.Consume(read, s.js, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v, err := decodeAt(msg.Data, meta.Sequence.Stream, meta.Timestamp)
 		if err != nil {
-			return fmt.Errorf("%s: %w", msg.Subject(), err)
+			return fmt.Errorf("%s: %w", msg.Subject, err)
 		}
 		if err := fn(v); err != nil {
 			return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,8 +18,8 @@ import (
 // odd is a stream whose consumers meet with something.
 type odd struct {
 	jetstream.Stream
-	info     func(context.Context) error // before one says how far it is
-	messages func()                      // before one is read from
+	before func(context.Context) error // one says how far it is
+	after  func()
 }
 
 type oddConsumer struct {
@@ -26,25 +27,21 @@ type oddConsumer struct {
 	odd odd
 }
 
-func (o odd) OrderedConsumer(ctx context.Context, cfg jetstream.OrderedConsumerConfig) (jetstream.Consumer, error) {
-	c, err := o.Stream.OrderedConsumer(ctx, cfg)
+func (o odd) CreateConsumer(ctx context.Context, cfg jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	c, err := o.Stream.CreateConsumer(ctx, cfg)
 	return oddConsumer{c, o}, err
 }
 
 func (c oddConsumer) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	if err := c.odd.info(ctx); err != nil {
+	if err := c.odd.before(ctx); err != nil {
 		return nil, err
 	}
+	defer c.odd.after()
 	return c.Consumer.Info(ctx)
 }
 
-func (c oddConsumer) Messages(o ...jetstream.PullMessagesOpt) (jetstream.MessagesContext, error) {
-	c.odd.messages()
-	return c.Consumer.Messages(o...)
-}
-
 // stored gives a stream with one message.
-func stored(t *testing.T) jetstream.Stream {
+func stored(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
 	srv := serve(t, server.Options{StoreDir: t.TempDir(), Port: -1})
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
@@ -64,18 +61,18 @@ func stored(t *testing.T) jetstream.Stream {
 	if _, err := js.Publish(t.Context(), "s", nil); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return js, s
 }
 
 // catchesUp checks that a reader gets to the end of what is stored.
-func catchesUp(t *testing.T, s jetstream.Stream) {
+func catchesUp(t *testing.T, js jetstream.JetStream, s jetstream.Stream) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	caughtUp, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- stream.Consume(ctx, s, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
-			func(jetstream.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() { close(caughtUp) }, func() {})
+		done <- stream.Consume(ctx, js, s, jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy},
+			func(*nats.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() { close(caughtUp) }, func() {})
 	}()
 	select {
 	case <-caughtUp:
@@ -95,11 +92,14 @@ func catchesUp(t *testing.T, s jetstream.Stream) {
 // for the next message: a scheduler would decide nothing until then.
 func TestCaughtUpThoughTheLastMessageWent(t *testing.T) {
 	t.Parallel()
-	s := stored(t)
-	catchesUp(t, odd{s, func(context.Context) error { return nil }, func() {
-		if err := s.DeleteMsg(t.Context(), 1); err != nil {
-			t.Error(err)
-		}
+	js, s := stored(t)
+	var once sync.Once
+	catchesUp(t, js, odd{s, func(context.Context) error { return nil }, func() {
+		once.Do(func() {
+			if err := s.DeleteMsg(t.Context(), 1); err != nil {
+				t.Error(err)
+			}
+		})
 	}})
 }
 
@@ -107,9 +107,9 @@ func TestCaughtUpThoughTheLastMessageWent(t *testing.T) {
 // and each suspend reads.
 func TestReadersLeaveNoConsumers(t *testing.T) {
 	t.Parallel()
-	s := stored(t)
+	js, s := stored(t)
 	for range 5 {
-		catchesUp(t, s)
+		catchesUp(t, js, s)
 	}
 	info, err := s.Info(t.Context())
 	if err != nil {
@@ -125,14 +125,15 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 // the answer for ever, and a worker's sweep with it.
 func TestAQuestionWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	lost := odd{stored(t), func(ctx context.Context) error {
+	js, s := stored(t)
+	lost := odd{s, func(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}, func() {}}
 	done := make(chan error, 1)
 	go func() {
-		done <- stream.Consume(t.Context(), lost, jetstream.OrderedConsumerConfig{},
-			func(jetstream.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() {}, func() {})
+		done <- stream.Consume(t.Context(), js, lost, jetstream.OrderedConsumerConfig{},
+			func(*nats.Msg, *jetstream.MsgMetadata, bool) error { return nil }, func() {}, func() {})
 	}()
 	select {
 	case err := <-done:
@@ -181,7 +182,7 @@ func TestReadersEndThoughNothingServesThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := begin(t, s)
+			c := begin(t, js, s)
 			srv = cut(nc, srv, o)
 			time.Sleep(rand.N(200 * time.Millisecond)) // into whatever the client does about it
 			c.cancel()

@@ -52,9 +52,9 @@ func TestConsumeThroughRestarts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steady := begin(t, s)
+	steady := begin(t, js, s)
 	for round := range 8 {
-		brief := begin(t, s)
+		brief := begin(t, js, s)
 		srv.Shutdown()
 		srv.WaitForShutdown()
 		srv = serve(t, o)
@@ -86,13 +86,13 @@ type consuming struct {
 	done   chan error
 }
 
-func begin(t *testing.T, s jetstream.Stream) *consuming {
+func begin(t *testing.T, js jetstream.JetStream, s jetstream.Stream) *consuming {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &consuming{cancel: cancel, done: make(chan error, 1)}
 	caughtUp := make(chan struct{})
 	go func() {
-		c.done <- stream.Consume(ctx, s, jetstream.OrderedConsumerConfig{}, func(_ jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		c.done <- stream.Consume(ctx, js, s, jetstream.OrderedConsumerConfig{}, func(_ *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 			if was := c.seq.Swap(meta.Sequence.Stream); meta.Sequence.Stream <= was {
 				t.Errorf("message %d came after %d", meta.Sequence.Stream, was)
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/schemas"
@@ -27,9 +28,9 @@ func ReadDiary(ctx context.Context, js jetstream.JetStream, n Names, since time.
 	defer stop()
 	all := false
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since}
-	err = Consume(read, s, cfg, func(msg jetstream.Msg, _ *jetstream.MsgMetadata, _ bool) error {
+	err = Consume(read, js, s, cfg, func(msg *nats.Msg, _ *jetstream.MsgMetadata, _ bool) error {
 		var d schemas.Diary
-		if json.Unmarshal(msg.Data(), &d) == nil {
+		if json.Unmarshal(msg.Data, &d) == nil {
 			fn(d)
 		}
 		return nil

@@ -3,17 +3,24 @@ package stream
 import (
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // placeOf reads where a message stands in its stream from its reply subject, into
 // meta: its sequences, time and what is pending. The client's own way makes as much
 // garbage as the rest of reading a message; a form that isn't known here is left to it.
-func placeOf(msg jetstream.Msg, meta *jetstream.MsgMetadata) (*jetstream.MsgMetadata, error) {
-	if reply(msg.Reply(), meta) {
-		return meta, nil
+func placeOf(msg *nats.Msg, meta *jetstream.MsgMetadata) error {
+	if reply(msg.Reply, meta) {
+		return nil
 	}
-	return msg.Metadata()
+	m, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	meta.NumDelivered, meta.NumPending, meta.Timestamp = m.NumDelivered, m.NumPending, m.Timestamp
+	meta.Sequence = jetstream.SequencePair{Stream: m.Sequence.Stream, Consumer: m.Sequence.Consumer}
+	return nil
 }
 
 // The tokens of a reply subject: $JS.ACK, in the newer form domain and account, then

@@ -3,16 +3,9 @@ package stream
 import (
 	"testing"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
-
-// oneMsg is a message with a reply subject and nothing else.
-type oneMsg struct {
-	jetstream.Msg
-	reply string
-}
-
-func (m oneMsg) Reply() string { return m.reply }
 
 func TestPlaceOf(t *testing.T) {
 	for subject, ok := range map[string]bool{
@@ -36,7 +29,8 @@ func TestPlaceOf(t *testing.T) {
 		if !ok {
 			continue
 		}
-		m, err := placeOf(oneMsg{reply: subject}, &meta)
+		m := jetstream.MsgMetadata{}
+		err := placeOf(&nats.Msg{Reply: subject}, &m)
 		if err != nil || m.Sequence.Stream != 17 || m.Sequence.Consumer != 18 || m.NumDelivered != 1 || m.NumPending != 5 || m.Timestamp.UnixNano() != 1700000000000000000 {
 			t.Errorf("%q gives %+v, %v", subject, m, err)
 		}

@@ -44,7 +44,8 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
 	ahead := aheadOf(s)
-	return Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error {
+	r := reader{js: js, stream: s, cfg: consumerConfig(cfg), batch: LargeBatch}
+	r.fn = func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		h := heard(msg, meta)
 		h.Message.At = h.Message.At.Add(ahead)
 		if live {
@@ -52,7 +53,9 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 		}
 		fn(h)
 		return nil
-	}, func() { fn(Heard{CaughtUp: true}) }, func() { fn(Heard{Gap: true}) })
+	}
+	r.caughtUp = func() { fn(Heard{CaughtUp: true}) }
+	return r.consume(ctx, func() { fn(Heard{Gap: true}) })
 }
 
 // aheadOf is how far this host's clock is ahead of that of the stream's leader, which
@@ -66,8 +69,8 @@ func aheadOf(s jetstream.Stream) time.Duration {
 }
 
 // heard reads one message of the stream.
-func heard(msg jetstream.Msg, meta *jetstream.MsgMetadata) Heard {
-	m, said, err := parse(msg.Subject(), msg.Headers(), msg.Data())
+func heard(msg *nats.Msg, meta *jetstream.MsgMetadata) Heard {
+	m, said, err := parse(msg.Subject, msg.Header, msg.Data)
 	m.Seq, m.At = meta.Sequence.Stream, meta.Timestamp
 	h := Heard{Message: m, Bad: err, Event: said.Event}
 	if e := said.Event; e != nil && !e.Time.IsZero() {
@@ -83,7 +86,7 @@ func parse(subject string, header nats.Header, data []byte) (session.Message, sc
 	}
 	said, err := schemas.ParseMessage(header, data)
 	if err != nil {
-		return session.Message{}, said, fmt.Errorf("%s: %w", subject, err)
+		return session.Message{}, said, fmt.Errorf("%s: %w", schemas.Published(subject), err)
 	}
 	return session.Message{Source: src, Activity: said.Activity}, said, nil
 }
@@ -101,7 +104,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Na
 	cfg := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{storedSubject(name)}, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: seq + 1,
 	}
-	return Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+	return Consume(ctx, js, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		if h := heard(msg, meta); h.Bad == nil {
 			fn(h.Message)
 		}

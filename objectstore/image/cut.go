@@ -11,7 +11,7 @@ import (
 // chunk is a stretch of a file on its way through hashing, used again and again.
 type chunk struct {
 	hole int64    // pages of zeros before it
-	buf  []byte   // as large as a chunk gets
+	buf  []byte   // as large as a small file, or as a chunk gets
 	data []byte   // of buf: whole pages, the last one filled up with zeros
 	ids  []pageID // of these; the zero id for a page of zeros
 	done chan struct{}
@@ -85,7 +85,7 @@ func (w *Writer) chunk(x *extents) (*chunk, error) {
 		w.spare = w.spare[:n-1]
 		return c, nil
 	}
-	return &chunk{buf: make([]byte, chunkSize), done: make(chan struct{}, 1)}, nil
+	return &chunk{buf: make([]byte, inline), done: make(chan struct{}, 1)}, nil
 }
 
 // fill reads what comes next. It returns how many bytes of the file that is, and
@@ -97,6 +97,12 @@ func (c *chunk) fill(r io.Reader) (size int64, end bool, err error) {
 	}
 	c.hole = hole / PageSize
 	n, err := io.ReadFull(r, c.buf)
+	if err == nil && n < chunkSize {
+		c.buf = append(make([]byte, 0, chunkSize), c.buf...)[:chunkSize]
+		var more int
+		more, err = io.ReadFull(r, c.buf[n:])
+		n += more
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		end, err = true, nil
 	}
@@ -180,8 +186,7 @@ func (w *Writer) addPage(x *extents, id pageID, page []byte) error {
 			return err
 		}
 	}
-	w.frame.raw = append(w.frame.raw, page...)
-	w.frame.ids = append(w.frame.ids, id)
+	w.packer.add(w.frame, id, page)
 	w.known.add(id)
 	x.add(w.next, 1)
 	w.next++

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"unicode/utf8"
 
 	"filippo.io/age"
@@ -76,6 +77,16 @@ func (x *index) encode(w io.Writer) error {
 	return nil
 }
 
+// indexCoders are kept for the next index: what one begins with takes longer to make
+// than most indexes take to compress.
+var indexCoders = sync.Pool{New: func() any {
+	z, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(chunkSize))
+	if err != nil {
+		panic(err) // an option is out of its bounds
+	}
+	return z
+}}
+
 // seal encodes, compresses and encrypts the index.
 func (x *index) seal(recipient age.Recipient) ([]byte, error) {
 	var out bytes.Buffer
@@ -83,10 +94,10 @@ func (x *index) seal(recipient age.Recipient) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encrypt index: %w", err)
 	}
-	z, err := zstd.NewWriter(enc, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(chunkSize))
-	if err != nil {
-		return nil, fmt.Errorf("compress index: %w", err)
-	}
+	z := indexCoders.Get().(*zstd.Encoder)
+	defer indexCoders.Put(z)
+	z.Reset(enc)
+	defer z.Reset(nil) // it isn't to keep what it wrote to
 	if err := x.encode(z); err != nil {
 		return nil, errors.Join(fmt.Errorf("encode index: %w", err), z.Close())
 	}

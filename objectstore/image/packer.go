@@ -114,15 +114,29 @@ func newPacker(ctx context.Context, store objectstore.Store, place lineage, kid 
 func (p *packer) frame() (*frameJob, error) {
 	select {
 	case job := <-p.free:
-		if job.raw == nil {
-			size := p.cuts.frame * PageSize
-			job.raw, job.out = make([]byte, 0, size), make([]byte, 0, size+size/64)
-		}
 		job.raw, job.ids = job.raw[:0], job.ids[:0]
 		return job, nil
 	case <-p.ctx.Done():
 		return nil, p.failure()
 	}
+}
+
+// smallFrame is the room that a frame has at first, in bytes: most images of small
+// sessions need no more.
+const smallFrame = 64 << 10
+
+// add appends a page. A frame that outgrows the room it has gets at once as much as it
+// ever takes, and keeps it.
+func (p *packer) add(job *frameJob, id pageID, page []byte) {
+	if need := len(job.raw) + len(page); need > cap(job.raw) {
+		size := p.cuts.frame * PageSize
+		if need <= smallFrame {
+			size = min(size, smallFrame)
+		}
+		job.raw = append(make([]byte, 0, size), job.raw...)
+		job.out = make([]byte, 0, size+size/64)
+	}
+	job.raw, job.ids = append(job.raw, page...), append(job.ids, id)
 }
 
 // submit hands a filled frame over. It never blocks: the channels have room for

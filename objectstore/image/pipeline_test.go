@@ -87,6 +87,23 @@ func TestAddFromPipe(t *testing.T) {
 	}
 }
 
+// What is read goes into room for a small file first, and a frame begins as small: sizes
+// around both, small ones after large ones and the other way round, come back whole.
+func TestSizesAroundTheRoomThereIs(t *testing.T) {
+	f := newFixture(t)
+	var items []item
+	for _, around := range []int{0, PageSize, inline, 2 * inline, smallFrame, chunkSize, chunkSize + inline, 2 * chunkSize} {
+		for _, size := range []int{around - 1, around, around + 1} {
+			if size >= 0 {
+				items = append(items, fileItem(fmt.Sprint("up", size, len(items)), random(size)))
+				items = append([]item{fileItem(fmt.Sprint("down", size, len(items)), random(size))}, items...)
+			}
+		}
+	}
+	_, head, _ := f.write(f.options(), items)
+	f.check(head, items)
+}
+
 // A source that fails, or a store that does, ends an image in the middle of what
 // is being hashed; nothing hangs.
 func TestPipelineFails(t *testing.T) {

@@ -51,6 +51,9 @@ type Reader struct {
 
 	times readTimes
 
+	stampsMu sync.Mutex
+	stamps   map[string]string // of files that were made of its entries, by name
+
 	closing sync.Mutex // held to start background work, and to stop it
 }
 

@@ -167,6 +167,43 @@ func (b *Base) keepStamps(w *Writer) {
 	}
 }
 
+// Restamp says that a file was made of an entry, and what proves that it still has its
+// content: the same as a stamp of AddStamped. A Base of the image takes it over by Restamp.
+func (r *Reader) Restamp(name, stamp string) {
+	r.stampsMu.Lock()
+	defer r.stampsMu.Unlock()
+	if r.stamps == nil {
+		r.stamps = map[string]string{}
+	}
+	r.stamps[name] = stamp
+}
+
+// Restamped reports whether the reader was told of any file.
+func (r *Reader) Restamped() bool {
+	r.stampsMu.Lock()
+	defer r.stampsMu.Unlock()
+	return len(r.stamps) > 0
+}
+
+// Restamp takes over what a reader of the same snapshot was told of the files that were
+// made of it, in the place of the files that it was made of: these are elsewhere, or gone.
+func (b *Base) Restamp(r *Reader) {
+	if b.head != r.head || len(b.packs) != len(r.header.Packs) {
+		return
+	}
+	r.stampsMu.Lock()
+	defer r.stampsMu.Unlock()
+	stamps := make(map[string]keptStamp, len(r.stamps))
+	for name, stamp := range r.stamps {
+		i, ok := r.byName[name]
+		if !ok || r.index.entries[i].Type != TypeFile || stamp == "" {
+			continue
+		}
+		stamps[stamp] = keptStamp{r.index.entries[i].Size, r.index.runs[i]}
+	}
+	b.stamps = stamps
+}
+
 // checkStamps refuses kept files that lead out of the packs.
 func (b *Base) checkStamps() error {
 	for stamp, s := range b.stamps {

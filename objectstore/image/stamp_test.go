@@ -141,3 +141,45 @@ func TestStampOfAnother(t *testing.T) {
 		t.Error("without a base, a file wasn't read")
 	}
 }
+
+// Files that were made of an image are recognised in the next one, by what a reader was
+// told of them: from the store or from what a host keeps.
+func TestRestampedIsNotReadAgain(t *testing.T) {
+	f := newFixture(t)
+	items := []item{fileItem("volumes/a", text(3<<20)), fileItem("volumes/b", random(PageSize+5)), fileItem("volumes/empty", nil)}
+	w, head, _, _ := f.stamped(f.options(), items, map[string]string{"volumes/a": "a1", "volumes/b": "b1"})
+	r := f.open(head)
+	defer r.Close()
+	r.Restamp("volumes/a", "a2")
+	r.Restamp("volumes/empty", "e2")
+	r.Restamp("volumes/nowhere", "n2")
+	loaded, err := LoadBase(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, base := range map[string]*Base{"kept": w.Base(), "loaded": loaded} {
+		base.Restamp(r)
+		key, err := KeptKey(f.signer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := base.Keep(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if base, err = RestoreBase(data, key); err != nil {
+			t.Fatal(err)
+		}
+		_, next, stats, read := f.stamped(f.next(head, base), items, map[string]string{"volumes/a": "a2", "volumes/b": "b1", "volumes/empty": "e2"})
+		f.check(next, items)
+		if want := []string{"volumes/b"}; !slices.Equal(read, want) || stats.NewBytes != 0 {
+			t.Errorf("%s: %q was read, want %q: %+v", what, read, want, stats)
+		}
+	}
+	other, _, _, _ := f.stamped(f.options(), items, map[string]string{"volumes/a": "a1"})
+	base := other.Base()
+	base.Restamp(r)
+	if len(base.stamps) != 1 || base.stamps["a1"].Size == 0 {
+		t.Errorf("a base took over the stamps of another snapshot: %+v", base.stamps)
+	}
+}

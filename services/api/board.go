@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,8 @@ type board struct {
 	records map[schemas.Name]statekv.Versioned
 	waiting map[schemas.Name]map[*waiter]struct{}
 	census  Census
+	held    map[schemas.Tenant]*schemas.Held // but for what is stored
+	claims  map[schemas.Tenant][]*claim      // that the records don't show yet
 }
 
 // Census is how many sessions there are.
@@ -49,7 +52,7 @@ type waiter struct {
 func newBoard() *board {
 	return &board{
 		records: map[schemas.Name]statekv.Versioned{}, waiting: map[schemas.Name]map[*waiter]struct{}{},
-		census: Census{States: map[schemas.State]int{}},
+		census: Census{States: map[schemas.State]int{}}, held: map[schemas.Tenant]*schemas.Held{}, claims: map[schemas.Tenant][]*claim{},
 	}
 }
 
@@ -57,10 +60,11 @@ func (b *board) put(v statekv.Versioned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old, there := b.records[v.Name()]; there {
-		b.census.count(old.SessionRecord, -1)
+		b.count(&old.SessionRecord, -1)
 	}
-	b.census.count(v.SessionRecord, 1)
+	b.count(&v.SessionRecord, 1)
 	b.records[v.Name()] = v
+	b.drop(v.Tenant, func(c *claim) bool { return c.shownBy(v) })
 	for w := range b.waiting[v.Name()] {
 		select {
 		case w.ch <- v:
@@ -73,6 +77,27 @@ func (b *board) put(v statekv.Versioned) {
 		default:
 		}
 		w.ch <- v // put alone sends, and there is room now
+	}
+}
+
+// count adds n for a record.
+func (b *board) count(r *schemas.SessionRecord, n int) {
+	b.census.count(*r, n)
+	h := b.held[r.Tenant]
+	if h == nil {
+		h = &schemas.Held{}
+		b.held[r.Tenant] = h
+	}
+	sessions, running := weigh(r)
+	h.Sessions, h.Running = h.Sessions+n*sessions, h.Running+n*running
+}
+
+// drop ends claims of a tenant.
+func (b *board) drop(t schemas.Tenant, which func(*claim) bool) {
+	if all := b.claims[t]; len(all) > 0 {
+		if b.claims[t] = slices.DeleteFunc(all, which); len(b.claims[t]) == 0 {
+			delete(b.claims, t)
+		}
 	}
 }
 

@@ -177,9 +177,14 @@ func (s *Server) snapshots(ctx context.Context, req schemas.Request) (any, error
 	if err != nil {
 		return nil, err
 	}
+	said, err := s.told(ctx, v.Name())
+	if err != nil {
+		return nil, err
+	}
 	out := []schemas.SnapshotView{}
 	for _, l := range all {
 		view := schemas.SnapshotView{ID: snapshotID(l.Head), Head: v.Head != nil && *v.Head == l.Head}
+		view.By, view.Reason, view.Restores = said[l.Head].by, said[l.Head].reason, said[l.Head].restores
 		if l.Err != nil {
 			view.Error = l.Err.Error()
 		} else {

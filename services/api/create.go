@@ -13,17 +13,18 @@ import (
 
 // RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
 type RoomMaker interface {
-	MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(), err error)
+	MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(taken schemas.Name, by schemas.UID), err error)
 }
 
 var _ RoomMaker = (*scheduler.Scheduler)(nil)
 
 // room is a place for one more session.
 type room struct {
-	host    schemas.HostID
-	driver  string
-	made    []string // the sessions that were suspended for it
-	release func()   // once it is taken, or isn't needed
+	host   schemas.HostID
+	driver string
+	made   []string // the sessions that were suspended for it
+	// release is called once it is taken, by the session of the uid, or isn't needed.
+	release func(by schemas.UID)
 }
 
 // create makes a session's record under a free name and waits until it runs.
@@ -39,18 +40,23 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	if prev.Op != nil {
 		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
 	}
+	if err := s.mayBegin(ctx, n.Tenant); err != nil {
+		return nil, err
+	}
 	at, err := s.roomFor(ctx, fresh.Driver, n, t.Set.Op.Source, req)
 	if err != nil {
 		return nil, err
 	}
-	defer at.release()
+	defer at.release("")
 	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver
 	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
 	t.Set.New, t.Set.Host = &fresh, at.host
 	ch, stop := s.board.follow(n)
 	defer stop()
 	v, err := s.ask(ctx, prev, req, t)
-	at.release()
+	if err == nil {
+		at.release(fresh.UID)
+	}
 	if errors.Is(err, statekv.ErrConflict) {
 		return nil, refused("session %s was made by someone else just now", n)
 	}
@@ -82,7 +88,7 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 		if err != nil {
 			return room{}, cmp.Or(first, err)
 		}
-		at := room{host: host, driver: d, release: func() {}}
+		at := room{host: host, driver: d, release: func(schemas.UID) {}}
 		if !makes {
 			return at, nil
 		}
@@ -95,7 +101,8 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 			first, tried = cmp.Or(first, refused("%v", err)), append(tried, host)
 			continue
 		}
-		at.release = sync.OnceFunc(release)
+		var once sync.Once
+		at.release = func(by schemas.UID) { once.Do(func() { release(n, by) }) }
 		return at, err
 	}
 }

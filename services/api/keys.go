@@ -181,8 +181,7 @@ func (s *Server) mayShred(ctx context.Context, req schemas.Request) error {
 // goesOnFrom reports whether a record points into another session's lineage.
 func goesOnFrom(r, origin schemas.SessionRecord) bool {
 	within := string(origin.Tenant) + "/" + origin.Lineage + "/"
-	return r.Head != nil && strings.HasPrefix(r.Head.Name, within) ||
-		r.Op != nil && r.Op.Source != nil && strings.HasPrefix(r.Op.Source.Name, within)
+	return slices.ContainsFunc(r.Heads(), func(h schemas.Head) bool { return strings.HasPrefix(h.Name, within) })
 }
 
 // known gives the keys that images may ever have been signed with: for what is

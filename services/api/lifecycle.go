@@ -44,7 +44,12 @@ func (s *Server) ask(ctx context.Context, prev statekv.Versioned, req schemas.Re
 	if err := s.Failpoints.At(ctx, failpoint.APIAsked); err != nil {
 		return statekv.Versioned{}, err
 	}
+	claimed, err := s.claim(prev, t)
+	if err != nil {
+		return statekv.Versioned{}, err
+	}
 	next, err := s.Records.Swap(ctx, prev, t)
+	s.board.settle(claimed, next, err)
 	if err != nil {
 		return next, err
 	}
@@ -140,6 +145,9 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 			}
 			return done, refused("session %s ended by itself with status %d", v.Name(), v.Exit.Code)
 		case schemas.Failed, schemas.Suspended:
+			if v.Failure != nil && v.Failure.Kind == schemas.FailureTaken {
+				return done, refused("session %s: %s", v.Name(), v.Failure.Text)
+			}
 			if v.Failure != nil {
 				return done, failed("session %s: %s", v.Name(), v.Failure.Text)
 			}
@@ -255,7 +263,11 @@ func (s *Server) ensure(ctx context.Context, req schemas.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.get(ctx, n); err != nil {
+	v, err := s.get(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.mayWake(v); err != nil {
 		return nil, err
 	}
 	// Wanting it is activity: it undoes a suspend under way and begins a grace.

@@ -27,7 +27,7 @@ func (s *Server) policyVerbs() map[string]handler {
 // scoped reads whose policy a request is about, and the record if that is one session.
 func (s *Server) scoped(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.SessionRecord, error) {
 	if req.Policy == nil || req.Policy.Scope == "" {
-		return "", schemas.SessionRecord{}, usage("policy of whom? Want all, class:NAME or session:NAME")
+		return "", schemas.SessionRecord{}, usage("policy of whom? Want all, class:NAME, tenant:NAME or session:NAME")
 	}
 	scope, err := schemas.ParsePolicyScope(req.Policy.Scope, session.Classes())
 	if err != nil {
@@ -128,7 +128,7 @@ type tester interface {
 }
 
 func (s *Server) policyTest(ctx context.Context, req schemas.Request) (any, error) {
-	scope, _, trial, err := s.trial(ctx, req)
+	scope, p, trial, err := s.trial(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -136,9 +136,25 @@ func (s *Server) policyTest(ctx context.Context, req schemas.Request) (any, erro
 	if !ok {
 		return nil, failed("no scheduler runs here that could try a policy")
 	}
-	out, err := t.Try(ctx, func(r schemas.SessionRecord) bool { return policykv.Covers(scope, r) }, trial)
-	out.Scope = scope
+	ruled := 0
+	out, err := t.Try(ctx, func(r schemas.SessionRecord) bool {
+		covers := policykv.Covers(scope, r)
+		if covers && r.Idle != nil {
+			ruled++
+		}
+		return covers
+	}, trial)
+	out.Scope, out.Notes = scope, overruled(scope, p, ruled)
 	return out, err
+}
+
+// overruled says that a policy doesn't say when sessions are suspended that were run with
+// a rule of their own: so many of those that it covers.
+func overruled(scope schemas.PolicyScope, p schemas.Policy, ruled int) []string {
+	if _, one := scope.Session(); one || ruled == 0 || p.Grace == nil && p.Never == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d of these sessions were run with --idle, which lies above the policy of %s: its grace and never change nothing for them; what is set for the session itself (policy set NAME) lies above --idle", ruled, scope)}
 }
 
 // trial reads a policy that is only to be tried; that of the scope as it is if the
@@ -147,6 +163,9 @@ func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.Policy
 	scope, r, err := s.scoped(ctx, req)
 	if err != nil {
 		return "", schemas.Policy{}, nil, err
+	}
+	if t := scope.Tenant(); t != "" {
+		return "", schemas.Policy{}, nil, usage("the policy of tenant %s is a quota, which says nothing of when sessions are suspended: there is nothing to try", t)
 	}
 	p := req.Policy.Policy
 	if p == nil {

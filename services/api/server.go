@@ -91,7 +91,7 @@ type handler func(context.Context, schemas.Request) (any, error)
 func (s *Server) verbs() map[string]handler {
 	all := map[string]handler{
 		"run": s.run, "suspend": s.suspend, "resume": s.resume, "ensure": s.ensure, "checkpoint": s.checkpoint,
-		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback,
+		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback, "replace": s.replace,
 		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
 		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
 		"usage": s.usage,

@@ -17,6 +17,7 @@ import (
 // silent is a scheduler that knows which sessions are quiet now.
 type silent interface {
 	Silences(ctx context.Context, in func(schemas.SessionRecord) bool) ([]schemas.Silence, error)
+	Uses(ctx context.Context) ([]schemas.Use, error)
 }
 
 // simulateSince is how far back a simulation goes if nobody says.
@@ -38,16 +39,18 @@ func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, 
 		since = simulateSince
 	}
 	past := newPast(scope, time.Now().Add(-since))
+	past.byKind = p.Counts != nil || p.Wakes != nil || p.Ignore != nil
 	if err := past.read(ctx, s, quiet); err != nil {
 		return nil, err
 	}
-	if past.first.IsZero() {
+	switch {
+	case past.first.IsZero() && past.byKind:
+		return nil, refused("the diary doesn't say by what sessions were used in the last %s, so counts, wakes and ignore can't be tried on it: it is written while a scheduler runs, for 14 days at most", since)
+	case past.first.IsZero():
 		return nil, refused("the diary says nothing of the last %s: it is written while a scheduler runs, for 14 days at most", since)
 	}
 	out := past.simulate(s.Policies.For, trial)
-	if p.Counts != nil || p.Wakes != nil || p.Ignore != nil {
-		out.Notes = append(out.Notes, "counts, wakes and ignore make no difference here: the diary doesn't keep each activity, only when a session was used by the policy of that time")
-	}
+	out.Notes = append(out.Notes, overruled(scope, p, past.ruled)...)
 	return out, nil
 }
 
@@ -58,6 +61,11 @@ type past struct {
 	first       time.Time // what the diary knows since
 	holes       time.Duration
 	silences    map[schemas.UID][]schemas.Silence
+	byKind      bool // it goes by uses, not by silences
+	uses        map[schemas.UID][]schemas.Use
+	unknown     []schemas.Use // when no diary was kept of them
+	lost        int           // uses that the diary lacks
+	ruled       int           // sessions that were run with a rule of their own
 	lives       map[schemas.UID]*lived
 	took        map[schemas.TransitionType]*spent
 	writer      string
@@ -83,7 +91,7 @@ type spent struct {
 
 func newPast(scope schemas.PolicyScope, from time.Time) *past {
 	return &past{
-		scope: scope, from: from, to: time.Now(), silences: map[schemas.UID][]schemas.Silence{}, lives: map[schemas.UID]*lived{},
+		scope: scope, from: from, to: time.Now(), silences: map[schemas.UID][]schemas.Silence{}, uses: map[schemas.UID][]schemas.Use{}, lives: map[schemas.UID]*lived{},
 		took: map[schemas.TransitionType]*spent{schemas.TSuspend: {}, schemas.TResume: {}},
 	}
 }
@@ -99,6 +107,11 @@ func (p *past) read(ctx context.Context, s *Server, quiet silent) error {
 	for _, one := range now {
 		p.silences[one.UID] = append(p.silences[one.UID], one)
 	}
+	uses, err := quiet.Uses(ctx)
+	if err != nil {
+		return err
+	}
+	p.used(uses)
 	return s.Records.Log(ctx, func(v statekv.Versioned) error {
 		if policykv.Covers(p.scope, v.SessionRecord) {
 			p.revision(v.SessionRecord)
@@ -109,6 +122,9 @@ func (p *past) read(ctx context.Context, s *Server, quiet silent) error {
 
 // page takes in one page of the diary.
 func (p *past) page(d schemas.Diary) {
+	if p.byKind && !d.Kinds {
+		return // as if there were none
+	}
 	known := p.writtenLast
 	if known.IsZero() || d.Writer != p.writer {
 		begun := d.Since
@@ -118,14 +134,31 @@ func (p *past) page(d schemas.Diary) {
 		if known.IsZero() {
 			p.first = begun
 		} else if begun.After(known) {
-			p.holes += begun.Sub(known)
+			p.hole(known, begun)
 		}
-	} else if gap := d.At.Sub(known); gap > 2*schemas.DiaryEvery {
-		p.holes += gap
+	} else if d.At.Sub(known) > 2*schemas.DiaryEvery {
+		p.hole(known, d.At)
 	}
 	p.writer, p.writtenLast = d.Writer, d.At
 	for _, one := range d.Silences {
 		p.silences[one.UID] = append(p.silences[one.UID], one)
+	}
+	p.used(d.Uses)
+	p.lost += d.Lost
+}
+
+// hole notes a time of which the diary says nothing. Of the uses that went on when it
+// began some part may be missing.
+func (p *past) hole(from, to time.Time) {
+	p.holes += to.Sub(from)
+	p.unknown = append(p.unknown, schemas.Use{From: from.Add(-schemas.UsePart).UnixMilli(), To: to.UnixMilli()})
+}
+
+func (p *past) used(uses []schemas.Use) {
+	for _, u := range uses {
+		if p.byKind {
+			p.uses[u.UID] = append(p.uses[u.UID], u)
+		}
 	}
 }
 
@@ -192,6 +225,7 @@ func broken(silences []schemas.Silence, asked []time.Time) []schemas.Silence {
 	return silences
 }
 
+// simulate lives all lives again, under the policy that holds and under another.
 func (p *past) simulate(now, would func(schemas.SessionRecord) session.Policy) schemas.PolicySimulation {
 	out := schemas.PolicySimulation{Scope: p.scope, From: p.first.UTC(), To: p.to.UTC(), Holes: schemas.Duration(p.holes.Round(time.Second))}
 	costs := replay.Costs{Suspend: p.took[schemas.TSuspend].average(time.Second), Resume: p.took[schemas.TResume].average(500 * time.Millisecond)}
@@ -208,25 +242,52 @@ func (p *past) simulate(now, would func(schemas.SessionRecord) session.Policy) s
 			continue
 		}
 		out.Sessions++
-		if len(p.silences[uid]) == 0 {
+		if l.record.Idle != nil {
+			p.ruled++
+		}
+		if !p.byKind && len(p.silences[uid]) == 0 {
 			out.Unknown++
 			continue
 		}
 		if l.bytes == 0 {
 			unsized++
 		}
-		life := replay.FromSilences(l.record, from, to, broken(p.silences[uid], l.asked))
-		replay.Sum(&out.Now, replay.Run(life, replay.AsKnown(now(l.record)), costs), costs, l.bytes)
-		replay.Sum(&out.Would, replay.Run(life, replay.AsKnown(would(l.record)), costs), costs, l.bytes)
+		replay.Sum(&out.Now, p.live(l, from, to, now(l.record), costs), costs, l.bytes)
+		replay.Sum(&out.Would, p.live(l, from, to, would(l.record), costs), costs, l.bytes)
 	}
+	out.Notes = p.notes(unsized)
+	return out
+}
+
+// live lives one life again under a policy.
+func (p *past) live(l *lived, from, to time.Time, policy session.Policy, costs replay.Costs) []replay.Nap {
+	uid := l.record.UID
+	if !p.byKind {
+		return replay.Run(replay.FromSilences(l.record, from, to, broken(p.silences[uid], l.asked)), replay.AsKnown(policy), costs)
+	}
+	times := replay.Times{Uses: p.uses[uid], Asked: l.asked, Unknown: p.unknown}
+	return replay.Run(replay.FromUses(l.record, from, to, times, policy), replay.AsTold(policy), costs)
+}
+
+// notes says what the simulation couldn't know.
+func (p *past) notes(unsized int) (out []string) {
+	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if unsized > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized))
+		note("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized)
 	}
 	if p.first.After(p.from.Add(time.Minute)) {
-		out.Notes = append(out.Notes, "the diary doesn't go back as far as was asked for")
+		note("the diary doesn't go back as far as was asked for")
 	}
-	if p.holes > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("for %s no diary was kept: silences that began and ended in that time count as use", p.holes.Round(time.Second)))
+	if p.holes > 0 && p.byKind {
+		note("for %s no diary was kept: that time counts as use", p.holes.Round(time.Second))
+	} else if p.holes > 0 {
+		note("for %s no diary was kept: silences that began and ended in that time count as use", p.holes.Round(time.Second))
+	}
+	if p.lost > 0 {
+		note("%d uses aren't in the diary, there were too many at once: sessions look less used than they were", p.lost)
+	}
+	if p.byKind {
+		note("uses of one kind less than 20s apart count as one; what a session would have done in times in which it slept isn't known: leases that say what it does (busy.cpu) were only heard while it ran")
 	}
 	return out
 }

@@ -103,3 +103,52 @@ func TestSimulateWhatIsUnknown(t *testing.T) {
 		t.Errorf("%+v", out.Now)
 	}
 }
+
+// By uses other kinds can be tried: a page that is only open, and a resume that somebody
+// asked for.
+func TestSimulateKinds(t *testing.T) {
+	p := newMorning(120)
+	p.byKind = true
+	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)}) // of an earlier version
+	if !p.first.IsZero() {
+		t.Errorf("the diary of uses begins at %s", p.first)
+	}
+	use := func(what string, from, to float64) schemas.Use {
+		return schemas.Use{UID: "u", What: what, From: after(from).UnixMilli(), To: after(to).UnixMilli()}
+	}
+	p.page(schemas.Diary{Writer: "v", Since: morning, At: after(2), Kinds: true, Uses: []schemas.Use{use("input", 1, 2)}})
+	p.page(schemas.Diary{Writer: "v", Since: morning, At: after(6), Kinds: true, Uses: []schemas.Use{use("heartbeat", 0, 60)}})
+	p.used([]schemas.Use{use("heartbeat", 60, 100), use("input", 80, 80)})
+	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 105, schemas.TSuspended: 105, schemas.TResume: 110, schemas.TResumed: 110}, "cli:me")
+	deaf := func(r schemas.SessionRecord) session.Policy {
+		return graced(5 * time.Minute)(r).With(schemas.Policy{Counts: []schemas.Kind{schemas.KindInput, schemas.KindHold}})
+	}
+	out := p.simulate(graced(5*time.Minute), deaf)
+	// Now: asleep from 105 to 110 and from 115; without heartbeats from 7 to 80, 85 to 110, and from 115.
+	if o := out.Now; out.Unknown != 0 || o.Suspends != 2 || o.Resumes != 1 || minutes(o.AsleepHours) != 10 {
+		t.Errorf("as it is: %+v", out)
+	}
+	if o := out.Would; o.Suspends != 3 || o.Resumes != 2 || minutes(o.AsleepHours) != 73+25+5 {
+		t.Errorf("would be: %+v", o)
+	}
+	sleepless := func(r schemas.SessionRecord) session.Policy {
+		return deaf(r).With(schemas.Policy{Wakes: []schemas.Kind{}})
+	}
+	if o := p.simulate(deaf, sleepless).Would; o.Suspends != 2 || o.Resumes != 1 || minutes(o.AsleepHours) != 103+5 {
+		t.Errorf("where nothing wakes: %+v", o)
+	}
+}
+
+// A time in which no diary of uses was kept counts as use, and so does what a scheduler
+// that died may not have written yet.
+func TestSimulateKindsUnknown(t *testing.T) {
+	p := newMorning(120)
+	p.byKind = true
+	p.page(schemas.Diary{Writer: "a", Since: morning, At: after(30), Kinds: true, Lost: 2})
+	p.page(schemas.Diary{Writer: "b", Since: after(60), At: after(61), Kinds: true})
+	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0}, "me")
+	out := p.simulate(graced(5*time.Minute), graced(5*time.Minute))
+	if o := out.Would; o.Suspends != 2 || minutes(o.AsleepHours) != 20+55 || time.Duration(out.Holes) != 30*time.Minute || len(out.Notes) != 3 {
+		t.Errorf("%+v", out)
+	}
+}

@@ -40,5 +40,6 @@ func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
 	if err == nil && w.Session != "" && len(report.Sessions) == 0 {
 		_, err = s.Records.Get(ctx, schemas.Name{Tenant: w.Tenant, Session: w.Session}) // there may never have been one
 	}
+	s.quotas(&report)
 	return report, err
 }

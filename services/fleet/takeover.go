@@ -124,7 +124,11 @@ func (f *Fleet) begin(ctx context.Context, v statekv.Versioned) error {
 
 // takeOver resumes a session's last snapshot on another host.
 func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
-	header, err := f.inspect(ctx, v.SessionRecord, *v.Head)
+	from := v.Head
+	if v.Op != nil && v.Op.Fallback != nil { // what took its place was never seen to be well
+		from = v.Op.Fallback
+	}
+	header, err := f.inspect(ctx, v.SessionRecord, *from)
 	if err != nil {
 		return err
 	}
@@ -132,7 +136,7 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 	if err != nil {
 		return err
 	}
-	op := schemas.Op{Kind: schemas.OpResume, Source: v.Head, Boot: "takeover", Seq: seq}
+	op := schemas.Op{Kind: schemas.OpResume, Source: from, Boot: "takeover", Seq: seq}
 	age := time.Since(header.Time).Round(time.Second)
 	return f.move(ctx, v, header.Fingerprint, schemas.TTakenOver, "host %s is gone: it goes on from its last snapshot, which is "+age.String()+" old", op)
 }

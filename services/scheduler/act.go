@@ -44,6 +44,9 @@ func (l *loop) decide(ctx context.Context, t *tracked) {
 	if t.acting || t.waiting || t.view.UID() == "" {
 		return // done comes back to it, or admit, or see
 	}
+	if t.view.Rests() {
+		return // as Decide would say, of nine in ten at a start
+	}
 	v := l.view(t)
 	p := l.policy(&v)
 	d := session.Decide(&v, p, time.Now())

@@ -95,9 +95,9 @@ func (b natsBus) Hosts(ctx context.Context, fn func(schemas.Host)) error {
 		return fmt.Errorf("find bucket %s: %w", b.names.Hosts(), err)
 	}
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s, cfg, func(msg jetstream.Msg, _ *jetstream.MsgMetadata, _ bool) error {
+	return stream.Consume(ctx, b.JS, s, cfg, func(msg *nats.Msg, _ *jetstream.MsgMetadata, _ bool) error {
 		var h schemas.Host
-		if json.Unmarshal(msg.Data(), &h) == nil && h.Host != "" {
+		if json.Unmarshal(msg.Data, &h) == nil && h.Host != "" {
 			fn(h)
 		}
 		return nil

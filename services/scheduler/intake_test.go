@@ -51,14 +51,15 @@ func TestHostileIntakeIsCounted(t *testing.T) {
 	b.raw("default.work.http", "[]")
 	b.raw("default.work.output", "half a lease {")
 	b.raw("default.work.heartbeat", `{"specversion":"0.1"}`)
-	b.raw("default.work.hold.large", `{"reason":"`+strings.Repeat("x", schemas.MaxActivity)+`"}`)
 	b.raw("nobody.there.input", "")
-	i := b.counted(func(i schemas.Intake) bool { return i.Strangers == 1 && i.BadSubject == 4 })
+	b.counted(func(i schemas.Intake) bool { return i.Strangers == 1 && i.BadSubject == 4 }) // which come by two ways, in any order
+	b.raw("default.work.hold.large", `{"reason":"`+strings.Repeat("x", schemas.MaxActivity)+`"}`)
+	i := b.counted(func(i schemas.Intake) bool { return i.TooBig == 1 })
 	want := schemas.Intake{Activity: 3, CloudEvents: 1, Skewed: 1, BadSubject: 4, UnknownKind: 1, BadPayload: 3, TooBig: 1, Strangers: 1, LastBad: i.LastBad}
 	if i != want {
 		t.Errorf("counted %+v, want %+v", i, want)
 	}
-	if i.LastBad == nil || i.LastBad.Why != schemas.BadSize || !strings.Contains(i.LastBad.Text, "hold.large") {
+	if i.LastBad == nil || i.LastBad.Why != schemas.BadSize || !strings.Contains(i.LastBad.Text, "diapause.v1.activity.") || !strings.Contains(i.LastBad.Text, "hold.large") {
 		t.Errorf("the last that was bad: %+v", i.LastBad)
 	}
 	e := b.explained(work, func(e schemas.Explanation) bool { return e.State == schemas.Running })

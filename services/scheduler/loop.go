@@ -118,7 +118,8 @@ func (s *Scheduler) run(ctx context.Context) error {
 		case <-s.Policies.Changed():
 			l.reconsider()
 		case <-busy:
-		case <-pages.C: // turn writes what was gathered
+		case <-pages.C:
+			l.diary.sweep(l.deciding) // and turn writes what was gathered
 		case <-timer.C: // act takes what is due
 		}
 		l.turn(ctx)

@@ -19,11 +19,21 @@ const suspendsAtOnce = 8
 // for it is a session that stands still.
 const suspendsInAll = 256
 
+// stuckAfter is how long a host may be at its suspends without the record of any of them
+// changing. Then it most likely is gone: it writes nothing to the store, and takes no
+// part of what all hosts may do until it is heard of again.
+const stuckAfter = 2 * time.Minute
+
+// stuckLook is how often hosts that are stuck are looked for, while there is no room.
+const stuckLook = time.Second
+
 // home is a host as the scheduler sees it.
 type home struct {
-	seats   []*tracked // the sessions that take up room on it
-	going   int        // its suspends for idleness under way
-	waiting waitlist   // those that are due and wait for room
+	seats   []*tracked    // the sessions that take up room on it
+	going   int           // its suspends for idleness under way
+	waiting waitlist      // those that are due and wait for room
+	moved   time.Duration // when one of those under way began, or was heard of, last
+	stuck   bool          // they don't count among those of all hosts
 
 	report             schemas.Host  // what it said of itself last
 	reported, relieved time.Duration // when it did, and when a session had to make room last
@@ -33,11 +43,13 @@ type home struct {
 
 // pace says how many suspends there may be.
 type pace struct {
-	going  int                // on all hosts
+	going  int                // on all hosts but those that are stuck
 	hungry map[*home]struct{} // the hosts with something that waits
+	busy   map[*home]struct{} // the hosts with suspends under way
+	looked time.Duration      // for hosts that are stuck
 }
 
-func newPace() pace { return pace{hungry: map[*home]struct{}{}} }
+func newPace() pace { return pace{hungry: map[*home]struct{}{}, busy: map[*home]struct{}{}} }
 
 func (l *loop) homeOf(h schemas.HostID) *home {
 	at := l.homes[h]
@@ -55,8 +67,7 @@ func (l *loop) leave(t *tracked) {
 		return
 	}
 	if t.going {
-		l.pace.going--
-		t.home.going--
+		l.pace.change(t.home, -1, l.now())
 		t.going = false
 	}
 	if last := len(t.home.seats) - 1; t.seat != nowhere {
@@ -70,6 +81,7 @@ func (l *loop) leave(t *tracked) {
 }
 
 func (l *loop) enter(t *tracked) {
+	l.arrived(t)
 	state, op := t.view.State(), t.view.Op()
 	reaping := state == schemas.Suspended && op != nil
 	switch state {
@@ -96,8 +108,39 @@ func (l *loop) count(t *tracked) {
 		return
 	}
 	t.going = true
-	t.home.going++
-	l.pace.going++
+	l.pace.change(t.home, 1, l.now())
+}
+
+// change counts suspends of a host that begin, or of which something is heard.
+func (p *pace) change(h *home, by int, now time.Duration) {
+	if by < 0 && h.stuck { // it isn't gone
+		h.stuck = false
+		p.going += h.going
+	}
+	h.going += by
+	if !h.stuck {
+		p.going += by
+		h.moved = now
+	}
+	if h.going > 0 {
+		p.busy[h] = struct{}{}
+	} else {
+		delete(p.busy, h)
+	}
+}
+
+// unstick leaves the hosts out of count that nothing was heard of for long.
+func (p *pace) unstick(now time.Duration) {
+	if now-p.looked < stuckLook {
+		return
+	}
+	p.looked = now
+	for h := range p.busy {
+		if !h.stuck && now-h.moved >= stuckAfter {
+			h.stuck = true
+			p.going -= h.going
+		}
+	}
 }
 
 // overdue is a suspend that is due.
@@ -147,6 +190,9 @@ func (h *home) giveUp() {
 // next is the host whose turn it is: of those with room the one whose first in line
 // matters least; nil if there is none.
 func (l *loop) next() (at *home) {
+	if l.pace.going >= suspendsInAll && len(l.pace.hungry) > 0 {
+		l.pace.unstick(l.now())
+	}
 	if l.pace.going >= suspendsInAll {
 		return nil
 	}

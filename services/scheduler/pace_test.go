@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -78,6 +79,47 @@ func TestPaceOfAllHosts(t *testing.T) {
 	if n != suspendsInAll {
 		t.Errorf("%d suspends begin at once", n)
 	}
+}
+
+// Hosts that are gone in the middle of their suspends don't keep others from theirs for
+// ever, and one that comes back counts again.
+func TestPaceWithoutHostsThatAreGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(New(Options{}))
+		op := schemas.Op{Kind: schemas.OpSuspend, Idle: true}
+		for i := range suspendsInAll {
+			seen(l, schemas.HostID(fmt.Sprint("gone", i%40)), fmt.Sprint("s", i), schemas.Suspending, &op, "agent")
+		}
+		due(l, seen(l, "here", "one", schemas.Running, nil, "agent"))
+		time.Sleep(stuckAfter - time.Second)
+		op.Claim = "gone0.x" // this one isn't gone
+		seen(l, "gone0", "s0", schemas.Suspending, &op, "agent")
+		if at := l.pick(); at != nil {
+			t.Fatalf("%s begins though there is no room", at.key)
+		}
+		time.Sleep(stuckLook)
+		at := l.pick()
+		if at == nil {
+			t.Fatal("nobody is suspended any more: hosts that are gone take all the room")
+		}
+		l.count(at)
+		if n := l.homes["gone0"].going; l.pace.going != n+1 {
+			t.Errorf("%d suspends count, of %d of the host that works and 1 of another", l.pace.going, n)
+		}
+		for i := range suspendsInAll { // they are all back: what they do counts, and ends
+			seen(l, schemas.HostID(fmt.Sprint("gone", i%40)), fmt.Sprint("s", i), schemas.Suspending, &op, "agent")
+		}
+		if l.pace.going != suspendsInAll+1 {
+			t.Errorf("%d suspends count after all hosts are back", l.pace.going)
+		}
+		for i := range suspendsInAll {
+			seen(l, schemas.HostID(fmt.Sprint("gone", i%40)), fmt.Sprint("s", i), schemas.Suspended, nil, "agent")
+		}
+		seen(l, "here", "one", schemas.Suspended, nil, "agent")
+		if l.pace.going != 0 || len(l.pace.busy) != 0 {
+			t.Errorf("%d suspends on %d hosts count when all are through", l.pace.going, len(l.pace.busy))
+		}
+	})
 }
 
 // A session whose record changes while it waits is out of line, and what is counted at

@@ -31,6 +31,7 @@ type diary struct {
 	to      diarist
 	writer  string
 	page    []schemas.Silence
+	uses    uses
 	written time.Time
 	writing bool
 }
@@ -40,7 +41,7 @@ func newDiary(b Bus) *diary {
 	if !ok {
 		return nil
 	}
-	return &diary{to: to, writer: nuid.Next()}
+	return &diary{to: to, writer: nuid.Next(), uses: newUses()}
 }
 
 // heard notes the silence that a message ended: was is how it was before, v how it is.
@@ -66,12 +67,19 @@ func silence(v *session.View, was, used, to time.Time, what string) schemas.Sile
 	return s
 }
 
+// sweep ends the uses that are over.
+func (d *diary) sweep(writes bool) {
+	if d != nil {
+		d.uses.sweep(time.Now(), writes)
+	}
+}
+
 // due reports whether it is time to write.
 func (d *diary) due() bool {
-	switch since := time.Since(d.written); {
-	case len(d.page) == 0:
+	switch since, most := time.Since(d.written), max(len(d.page), len(d.uses.page)); {
+	case most == 0:
 		return since >= schemas.DiaryEvery
-	case len(d.page) < diaryAtOnce:
+	case most < diaryAtOnce:
 		return since >= diaryEvery
 	}
 	return true
@@ -85,8 +93,9 @@ func (l *loop) write(ctx context.Context) {
 		return
 	}
 	d.written, d.writing = time.Now(), true
-	page := schemas.Diary{Writer: d.writer, Since: l.heardSince.UTC(), At: d.written.UTC(), Silences: d.page[:min(len(d.page), diaryAtOnce)]}
+	page := schemas.Diary{Writer: d.writer, Since: l.heardSince.UTC(), At: d.written.UTC(), Silences: d.page[:min(len(d.page), diaryAtOnce)], Kinds: true}
 	d.page = slices.Clone(d.page[len(page.Silences):])
+	page.Uses, page.Lost = d.uses.take()
 	l.acts.run(session.Notify, func() {
 		ctx, cancel := context.WithTimeout(ctx, diaryEvery)
 		defer cancel()
@@ -124,5 +133,8 @@ func (l *loop) take(v *session.View, m *session.Message, p session.Policy) {
 	v.Hear(*m, p)
 	if l.deciding { // else it was stored before, and its silence is long over
 		l.diary.heard(was, used, v, m, p)
+	}
+	if l.hearing || m.Source.Kind.Lease() && ends(m).After(time.Now()) { // or lives on
+		l.diary.uses.heard(v.Record.UID, m)
 	}
 }

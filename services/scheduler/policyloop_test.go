@@ -31,6 +31,7 @@ type town struct {
 	refuses int // so many events aren't taken
 	pages   []schemas.Diary
 	open    []schemas.Silence // at the end
+	going   []schemas.Use
 }
 
 func newTown() *town {
@@ -234,6 +235,9 @@ func (w *town) live(t *testing.T, policies rules, all []session.Message, length 
 	synctest.Wait()
 	var err error
 	if w.open, err = s.Silences(ctx, func(schemas.SessionRecord) bool { return true }); err != nil {
+		t.Error(err)
+	}
+	if w.going, err = s.Uses(ctx); err != nil {
 		t.Error(err)
 	}
 	cancel()

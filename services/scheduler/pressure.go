@@ -190,22 +190,27 @@ const (
 // releaseWait is how long a scheduler that ends is waited for.
 const releaseWait = time.Second
 
-// promise is a place that somebody is about to take.
-type promise struct{ until time.Duration }
+// promise is a place that somebody is about to take, or has taken by a session whose record
+// hasn't been read here yet.
+type promise struct {
+	until time.Duration
+	by    schemas.UID
+}
 
 // promised is how long a place is kept for whoever doesn't say that he took it.
 const promised = 5 * time.Minute
 
 // MakeRoom waits until a host has a place for one more session, has one suspended if
-// need be, and keeps the place until release is called. It gives what it had
+// need be, and keeps the place until release is called, with the session that took it if
+// one did. It gives what it had
 // suspended. The error is a *NoRoom if nothing may be suspended, or that of ctx. A host
 // that said of no slots has room.
-func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(), err error) {
+func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(taken schemas.Name, by schemas.UID), err error) {
 	mine := &promise{}
-	release = func() {
+	release = func(taken schemas.Name, by schemas.UID) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
 		defer cancel()
-		_ = s.ask(ctx, func(l *loop) { l.release(h, mine) }) // else it is free again after a while
+		_ = s.ask(ctx, func(l *loop) { l.release(h, mine, taken, by) }) // else it is free again after a while
 	}
 	deadline := time.Now().Add(patience)
 	for {
@@ -231,8 +236,8 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID) (suspended [
 				err = ctx.Err()
 			}
 		}
-		release()
-		return suspended, func() {}, err
+		release(schemas.Name{}, "")
+		return suspended, func(schemas.Name, schemas.UID) {}, err
 	}
 }
 
@@ -283,7 +288,20 @@ func (l *loop) noRoom(at *home) (none *NoRoom, next time.Time) {
 	return none, next
 }
 
-func (l *loop) release(h schemas.HostID, p *promise) {
+// release gives a place up, or has it kept until the record of the session that took it is
+// read here: from then on the session itself counts.
+func (l *loop) release(h schemas.HostID, p *promise, taken schemas.Name, by schemas.UID) {
 	at := l.homeOf(h)
+	if t, known := l.find(taken); by != "" && !(known && t.view.UID() == by) {
+		p.by = by
+		return
+	}
 	at.promises = slices.DeleteFunc(at.promises, func(q *promise) bool { return p == q })
+}
+
+// arrived ends the promise of a place that a session has taken.
+func (l *loop) arrived(t *tracked) {
+	if at := l.homes[t.view.Host()]; at != nil && len(at.promises) > 0 {
+		at.promises = slices.DeleteFunc(at.promises, func(p *promise) bool { return p.by != "" && p.by == t.view.UID() })
+	}
 }

@@ -251,12 +251,12 @@ func TestMakeRoom(t *testing.T) {
 		if got, release, err := c.MakeRoom(t.Context(), "h"); err != nil || len(got) != 0 {
 			t.Fatalf("a host without slots: %v, %v", got, err)
 		} else {
-			release()
+			release(schemas.Name{}, "")
 		}
 		c.host(schemas.Host{Host: "h", Slots: 2})
 		type answer struct {
 			made    []schemas.Name
-			release func()
+			release func(schemas.Name, schemas.UID)
 			err     error
 		}
 		answers := make(chan answer, 2)
@@ -277,8 +277,8 @@ func TestMakeRoom(t *testing.T) {
 		}
 		c.run("c", "agent")
 		c.run("d", "agent")
-		first.release()
-		second.release()
+		first.release(schemas.Name{}, "")
+		second.release(schemas.Name{}, "")
 		c.say("c", schemas.KindHold, "k", time.Hour)
 		c.say("d", schemas.KindHold, "k", time.Hour)
 		_, _, err := c.MakeRoom(t.Context(), "h")

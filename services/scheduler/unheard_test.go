@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -48,6 +49,47 @@ func TestLookingForRoomForgetsNothing(t *testing.T) {
 		now.Hear(short, p)
 		if a, b := fmt.Sprintf("%+v", before), fmt.Sprintf("%+v", now); a != b {
 			t.Errorf("known before %s\nand after %s", a, b)
+		}
+	})
+}
+
+// A place that was made stays taken between the swap that makes the session's record and
+// when that is read here: nobody else is given it.
+func TestAMadePlaceIsGivenOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(New(Options{Bus: talk{}}))
+		l.hear(&stream.Heard{CaughtUp: true})
+		l.report(schemas.Host{Host: "a", Slots: 1})
+		free := func(p *promise) bool {
+			free, _, _, _ := l.room(t.Context(), "a", p, time.Now().Add(patience))
+			return free
+		}
+		first := &promise{}
+		if !free(first) {
+			t.Fatal("an empty host has no room")
+		}
+		n := schemas.Name{Tenant: "acme", Session: "new"}
+		l.release("a", first, n, "u-new")
+		second := &promise{}
+		if free(second) {
+			t.Error("the place was given twice")
+		}
+		arrived := seen(l, "a", "new", schemas.Starting, nil, "person")
+		if len(l.homeOf("a").promises) != 2 {
+			t.Error("another session's record ended the promise")
+		}
+		v := l.view(arrived)
+		v.Record.UID = "u-new"
+		l.see(&statekv.Glance{Record: v.Record})
+		if at := l.homeOf("a"); len(at.promises) != 1 || len(at.seats) != 1 {
+			t.Errorf("%d promises, %d seats", len(at.promises), len(at.seats))
+		}
+		if free(second) {
+			t.Error("there is room beside the new session")
+		}
+		l.release("a", second, n, "u-new") // as if it had been read before
+		if at := l.homeOf("a"); len(at.promises) != 0 {
+			t.Errorf("%d promises are left", len(at.promises))
 		}
 	})
 }

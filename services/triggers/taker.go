@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/stream"
@@ -81,7 +82,7 @@ func (t *Taker) Serve(ctx context.Context) error {
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".*"},
 	}
-	return stream.Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) error {
+	return stream.Consume(ctx, t.JS, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		t.hear(ctx, msg, meta, live)
 		return nil
 	}, func() {}, func() {})
@@ -90,12 +91,12 @@ func (t *Taker) Serve(ctx context.Context) error {
 // hear takes one message. What isn't a trigger is counted elsewhere, with all activity.
 // Of what came before the taker did, that is left alone which the session has resumed,
 // started or been suspended since: the moment is over.
-func (t *Taker) hear(ctx context.Context, msg jetstream.Msg, meta *jetstream.MsgMetadata, live bool) {
-	src, err := schemas.ParseActivitySubject(msg.Subject())
+func (t *Taker) hear(ctx context.Context, msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) {
+	src, err := schemas.ParseActivitySubject(msg.Subject)
 	if err != nil || src.Kind != schemas.KindAgent {
 		return
 	}
-	said, err := schemas.ParseMessage(msg.Headers(), msg.Data())
+	said, err := schemas.ParseMessage(msg.Header, msg.Data)
 	if err != nil {
 		return
 	}

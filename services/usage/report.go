@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -128,9 +129,9 @@ func (l Log) follow(ctx context.Context, t schemas.Tenant, kind string, which je
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: which, FilterSubjects: []string{
 		fmt.Sprintf("%s.%s.*.%s", schemas.SubjectEvent, cmp.Or(string(t), "*"), kind),
 	}}
-	return stream.Consume(ctx, s, cfg, func(msg jetstream.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+	return stream.Consume(ctx, l.JS, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		var e schemas.Event
-		if json.Unmarshal(msg.Data(), &e) == nil { // what isn't one tells nothing
+		if json.Unmarshal(msg.Data, &e) == nil { // what isn't one tells nothing
 			fn(e, meta.Sequence.Stream)
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
 )
@@ -77,7 +78,7 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	if err != nil {
 		return nil, err
 	}
-	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others}
+	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others, Failpoints: d.shimPoints()}
 	if err := conn.Send(order); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = addUpper(ctx, sink, from.upper)
+		err = addFiles(ctx, sink, from.upper)
 	}
 	if err == nil {
 		err = d.addLower(ctx, sink, dump.Lower)
@@ -158,14 +159,23 @@ func giveUp(conn *control.Conn) error {
 	}
 }
 
+// addFiles adds the session's own files: its overlay's upper layer, whiteouts and the
+// overlay's own attributes included. criu binds sockets that are in use anew.
+func addFiles(ctx context.Context, sink driver.Sink, upper *os.File) error {
+	if err := layer.AddStill(ctx, sink, upper, partUpper); err != nil {
+		return fmt.Errorf("add the session's files to the image: %w", err)
+	}
+	return nil
+}
+
 // addMemory adds criu's images and the shim's part, which are in memory.
 func addMemory(ctx context.Context, sink driver.Sink, scratch *os.File) error {
 	for _, part := range []string{partCriu, partMeta} {
-		dir, err := openAt(scratch, part, os.O_RDONLY)
+		dir, err := layer.Beneath(scratch, part, os.O_RDONLY)
 		if err != nil {
 			return fmt.Errorf("read what was captured: %w", err)
 		}
-		err = addTree(ctx, sink, dir, part)
+		err = layer.AddStill(ctx, sink, dir, part)
 		dir.Close()
 		if err != nil {
 			return fmt.Errorf("add what was captured to the image: %w", err)

@@ -86,7 +86,7 @@ func TestShimKilled(t *testing.T) {
 	}
 	select {
 	case i := <-exits:
-		if i.UID != "s" || i.State != driver.Exited || !strings.Contains(i.Exit.Reason, "shim was killed") {
+		if i.UID != "s" || i.State != driver.Exited || !i.Lost || !strings.Contains(i.Exit.Reason, "shim was killed") {
 			t.Errorf("Exits gives %+v, %+v", i, i.Exit)
 		}
 	case <-ctx.Done():
@@ -97,11 +97,41 @@ func TestShimKilled(t *testing.T) {
 	}
 	d2 := open(t, data)
 	all, err := d2.Recover(ctx)
-	if err != nil || len(all) != 1 || all[0].State != driver.Exited {
+	if err != nil || len(all) != 1 || all[0].State != driver.Exited || !all[0].Lost {
 		t.Errorf("Recover gives %+v, %v", all, err)
 	}
 	if _, err := d2.Capture(ctx, drivertest.Fence("s", 2), &drivertest.Image{}); !errors.Is(err, driver.ErrNotHere) {
 		t.Errorf("Capture gives %v", err)
+	}
+}
+
+// A shim that doesn't answer keeps no other session from being found, and its own is found as
+// it was; when it goes on, all is as ever.
+func TestShimHangs(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	d := open(t, data)
+	begin(t, d, "s", counting)
+	begin(t, d, "other", counting)
+	state, err := d.readState("s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(state.Shim, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx := limited(t)
+	d2 := open(t, data)
+	all, err := d2.Recover(ctx)
+	if contErr := unix.Kill(state.Shim, unix.SIGCONT); contErr != nil {
+		t.Fatal(contErr)
+	}
+	if err != nil || len(all) != 2 || all[0].State != driver.Running || all[1].State != driver.Running {
+		t.Errorf("Recover gives %+v, %v", all, err)
+	}
+	count(t, d2, "s")
+	if err := d2.Stop(ctx, drivertest.Fence("s", 2)); err != nil {
+		t.Errorf("Stop gives %v", err)
 	}
 }
 

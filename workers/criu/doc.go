@@ -5,8 +5,8 @@
 // Restore (start.go, restore.go) launch a shim (launch.go) and talk to it while
 // it sets the session up; every later call finds the shim by its socket
 // (shims.go), so a driver made anew after a crash knows all that an older one
-// did. Capture (capture.go, upper.go) reads the image out of the shim's memory
-// into the sink; Restore verifies names and puts it back (extract.go, lower.go).
+// did. Capture (capture.go) reads the image out of the shim's memory into the sink;
+// Restore verifies names and puts it back (lower.go; package layer for whole trees).
 // Where there is no room for an image in memory, its large parts go through pipes
 // between criu and the sink or the source (stream.go). fence.go keeps the highest epoch of each session on disk.
 //
@@ -23,7 +23,8 @@
 // What a crash leaves: the shim writes down, synced, that its session runs before
 // the first instruction, and that stays until Stop. So a session that isn't here
 // at all, though its record says that it runs, has never run here at that epoch;
-// one that ran and was lost is reported as Exited, with the reason. A worker that
+// one that ran and was lost is reported as Exited and Lost, with the reason: a shim that is
+// killed takes its session with it, and what was in no image then is gone. A worker that
 // dies while it captures has its session thawed by the shim; once Capture has
 // returned the session stays frozen, since its image may be committed.
 //

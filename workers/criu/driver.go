@@ -37,6 +37,9 @@ type Options struct {
 	// Room is how much memory an image may take on this host while it is captured
 	// or restored, in bytes; what is free then, less a margin, if 0.
 	Room int64
+	// URL is where programs in sessions find the NATS server, as their generation file
+	// says; they are told of none if it is empty.
+	URL string
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
 }

@@ -33,7 +33,7 @@ func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*co
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: d.options.Data, Dir: d.dir.session(f.UID), Run: d.dir.run,
-		Cgroup: d.cgroups(), Criu: d.options.Criu, Self: d.options.Self,
+		Cgroup: d.cgroups(), Criu: d.options.Criu, Self: d.options.Self, URL: d.options.URL, Failpoints: d.shimPoints(),
 	})
 	if err != nil {
 		conn.Close()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -53,7 +54,7 @@ func addLowerFile(sink driver.Sink, l shim.LowerFile) (lowerFile, error) {
 	if err := unix.Stat(l.Via, &st); err != nil {
 		return lowerFile{}, err
 	}
-	e := entryOf(path.Join(partLower, l.Path), &st)
+	e := layer.EntryOf(path.Join(partLower, l.Path), &st)
 	if l.Dir {
 		e.Type = image.TypeDir
 		return lowerFile{Path: l.Path, Dir: true}, sink.Add(e, nil)
@@ -132,7 +133,12 @@ func (d *Driver) fillMiddle(ctx context.Context, source driver.Source, base stri
 			entries[e.Name] = e
 		}
 	}
-	x := &extraction{source: source, root: middle, below: root}
+	looks, err := root.Open(".")
+	if err != nil {
+		return fmt.Errorf("open the root below the session: %w", err)
+	}
+	defer looks.Close()
+	x := &layer.Extraction{Source: source, Root: middle, As: partLower, Looks: looks}
 	for _, l := range index {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -148,11 +154,11 @@ func (d *Driver) fillMiddle(ctx context.Context, source driver.Source, base stri
 		if !ok {
 			return fmt.Errorf("the image lacks /%s, which its index names", l.Path)
 		}
-		if err := x.extract(e, l.Path); err != nil {
+		if err := x.Extract(e); err != nil {
 			return fmt.Errorf("bring back /%s: %w", l.Path, err)
 		}
 	}
-	return x.finish()
+	return x.Finish()
 }
 
 func readLowerIndex(source driver.Source) ([]lowerFile, error) {
@@ -197,14 +203,7 @@ func openBelow(root *os.Root, name string) (*os.File, error) {
 		return nil, err
 	}
 	defer dir.Close()
-	fd, err := unix.Openat2(int(dir.Fd()), name, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: name, Err: err}
-	}
-	return os.NewFile(uintptr(fd), name), nil
+	return layer.Beneath(dir, name, unix.O_RDONLY|unix.O_NONBLOCK)
 }
 
 func part(name string) string {

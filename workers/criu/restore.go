@@ -12,6 +12,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
 )
@@ -47,6 +48,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 			i.Way = way
 			return i, d.options.Failpoints.At(ctx, failpoint.CriuRuns)
 		}
+		err = d.ranFirst(f, err)
 		if removeErr := d.discard(f); removeErr != nil || begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
 			return driver.Instance{}, errors.Join(err, removeErr)
 		}
@@ -133,8 +135,8 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 // extractAll puts criu's images, but for those that are served, and the shim's
 // part into scratch, and the session's files into upper.
 func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.File, served []string) error {
-	memory := &extraction{source: source, root: scratch}
-	own := &extraction{source: source, root: upper}
+	memory := &layer.Extraction{Source: source, Root: scratch}
+	own := &layer.Extraction{Source: source, Root: upper, As: partUpper}
 	for _, e := range source.Entries() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -145,13 +147,13 @@ func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.Fi
 			if slices.Contains(served, strings.TrimPrefix(e.Name, partCriu+"/")) {
 				continue
 			}
-			err = memory.extract(e, e.Name)
+			err = memory.Extract(e)
 		case partUpper:
-			err = own.extract(e, strings.TrimPrefix(strings.TrimPrefix(e.Name, partUpper), "/"))
+			err = own.Extract(e)
 		}
 		if err != nil {
 			return fmt.Errorf("restore %s: %w", e.Name, err)
 		}
 	}
-	return errors.Join(memory.finish(), own.finish())
+	return errors.Join(memory.Finish(), own.Finish())
 }

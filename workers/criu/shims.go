@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -56,6 +57,7 @@ func (d *Driver) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim
 	conn := control.FromConn(c)
 	defer conn.Close()
 	defer interruptible(ctx, conn)()
+	o.Failpoints = d.shimPoints()
 	var m shim.Message
 	err = conn.Send(o)
 	if err == nil {
@@ -66,6 +68,9 @@ func (d *Driver) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim
 	}
 	return m, m.Failure.Err()
 }
+
+// shimPoints is what shims are to do wrong.
+func (d *Driver) shimPoints() string { return d.options.Failpoints.Text("shim.") }
 
 // statusWait bounds a shim's answer to a question that it can answer at once.
 const statusWait = 10 * time.Second
@@ -193,21 +198,58 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 	if err := d.fences.prune(uids, time.Now()); err != nil {
 		return nil, err
 	}
+	found := make([]*driver.Instance, len(uids))
+	var g errgroup.Group
+	g.SetLimit(recoverAtOnce)
+	for i, uid := range uids {
+		g.Go(func() (err error) {
+			found[i], err = d.recoverSoon(ctx, uid)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
 	var all []driver.Instance
-	for _, uid := range uids {
-		i, err := d.recoverOne(ctx, uid)
-		switch {
-		case errors.Is(err, driver.ErrNotHere):
-		case err != nil:
-			return nil, fmt.Errorf("recover session %s: %w", uid, err)
-		default:
-			all = append(all, i)
-			if i.State != driver.Exited {
-				d.watchers.add(uid)
-			}
+	for _, i := range found {
+		if i == nil {
+			continue
+		}
+		all = append(all, *i)
+		if i.State != driver.Exited {
+			d.watchers.add(i.UID)
 		}
 	}
 	return all, nil
+}
+
+// What Recover waits for one session, and how many it asks at a time.
+const (
+	recoverWait   = 5 * time.Second
+	recoverAtOnce = 32
+)
+
+// recoverSoon recovers a session whose shim answers in time, or has ended; none if there
+// is nothing of it. One whose shim is stopped, or hangs, is as it was noted last: it mustn't
+// keep others from being found, and whatever is asked of it finds it again.
+func (d *Driver) recoverSoon(ctx context.Context, uid schemas.UID) (*driver.Instance, error) {
+	soon, cancel := context.WithTimeout(ctx, recoverWait)
+	defer cancel()
+	i, err := d.recoverOne(soon, uid)
+	switch {
+	case err == nil:
+		return &i, nil
+	case errors.Is(err, driver.ErrNotHere):
+		return nil, nil
+	case soon.Err() == nil || ctx.Err() != nil:
+		return nil, fmt.Errorf("recover session %s: %w", uid, err)
+	}
+	state, err := d.readState(uid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	i = instanceOf(state, false)
+	return &i, err
 }
 
 // known lists every uid of which there is a trace.
@@ -291,7 +333,7 @@ func (d *Driver) bury(ctx context.Context, uid schemas.UID) (driver.Instance, er
 func buried(s shim.State) shim.State {
 	if s.Exit == nil {
 		s.Exit = &driver.Exit{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}
-		s.PID = 0
+		s.PID, s.Lost = 0, true
 	}
 	return s
 }

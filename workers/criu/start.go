@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -22,7 +23,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	}
 	state, err := d.start(ctx, f, spec, begin)
 	if err != nil {
-		return driver.Instance{}, errors.Join(err, d.discard(f))
+		return driver.Instance{}, errors.Join(d.ranFirst(f, err), d.discard(f))
 	}
 	d.watchers.add(f.UID)
 	return instanceOf(*state, false), nil
@@ -36,6 +37,15 @@ func (d *Driver) start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	// Closed before it said that the session runs, it makes the shim undo all.
 	defer conn.Close()
 	return converse(ctx, conn, f, begin)
+}
+
+// ranFirst has the error of a start or a restore say that the session may have executed
+// something before it, which its shim notes first: a shim that was killed didn't say so.
+func (d *Driver) ranFirst(f driver.Fence, err error) error {
+	if _, readErr := d.readState(f.UID); errors.Is(readErr, fs.ErrNotExist) || driver.KindOf(err) == driver.Broken {
+		return err
+	}
+	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s was about to run, or ran, when its shim was killed", f.Name), Err: err}
 }
 
 // checkSpec refuses what can't work before anything is made.
@@ -67,7 +77,7 @@ func instanceOf(s shim.State, frozen bool) driver.Instance {
 	}
 	switch {
 	case s.Exit != nil:
-		i.State, i.Exit, i.PID = driver.Exited, s.Exit, 0
+		i.State, i.Exit, i.Lost, i.PID = driver.Exited, s.Exit, s.Lost, 0
 	case frozen:
 		i.State = driver.Frozen
 	}

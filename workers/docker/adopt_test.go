@@ -108,7 +108,7 @@ func TestHeldIsStarted(t *testing.T) {
 	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "was started by somebody else") {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by somebody else") {
 		t.Errorf("over a container that runs: %v", err)
 	}
 	if s := look(t, x.e, "theirs"); !s.State.Running {

@@ -2,6 +2,8 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -98,7 +100,7 @@ func (r *restoring) loadBase(ctx context.Context, n *note, b baseImage) (string,
 	if err != nil {
 		return "", r.asked("load image "+b.Name, err)
 	}
-	_, err = io.Copy(io.Discard, got) // the engine is done when it has said all
+	err = saidAll(got) // the engine is done when it has said all
 	got.Close()
 	if err != nil {
 		return "", r.asked("load image "+b.Name, err)
@@ -107,6 +109,28 @@ func (r *restoring) loadBase(ctx context.Context, n *note, b baseImage) (string,
 		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine of this host doesn't make the same image of what the snapshot holds of %s", b.Name), Err: err}
 	}
 	return ref, nil
+}
+
+// saidAll reads what the engine tells of a longer task to its end: an error is in it.
+func saidAll(r io.Reader) error {
+	for d := json.NewDecoder(r); ; {
+		var said struct {
+			Error string `json:"error"`
+		}
+		err := d.Decode(&said)
+		var other *json.SyntaxError
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.As(err, &other): // it tells it in words
+			_, err = io.Copy(io.Discard, r)
+			return err
+		case err != nil:
+			return fmt.Errorf("read what the engine tells: %w", err)
+		case said.Error != "":
+			return errors.New(said.Error)
+		}
+	}
 }
 
 func isHex(s string) bool { return len(s) >= 12 && strings.Trim(s, "0123456789abcdef") == "" }

@@ -84,6 +84,9 @@ func (d *Driver) take(ctx context.Context, n *note, m *capture, c *container.Ins
 		warnings, err = d.add(ctx, m, c, sink)
 	}
 	if err == nil {
+		err = d.undisturbed(ctx, n, c)
+	}
+	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.DockerAdded)
 	}
 	if err != nil {
@@ -96,16 +99,47 @@ func (d *Driver) take(ctx context.Context, n *note, m *capture, c *container.Ins
 	}, nil
 }
 
+// undisturbed makes sure that the container stood still for as long as it was read: of one
+// that was removed meanwhile, files are simply missing.
+func (d *Driver) undisturbed(ctx context.Context, n *note, c *container.InspectResponse) error {
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the container of session %s was removed by somebody else while it was captured: the snapshot that was being made is not kept", n.Name), Err: driver.ErrNotHere}
+	}
+	if err != nil {
+		return d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	if n.isStill(got.Container.State) {
+		return nil
+	}
+	if s := got.Container.State; !s.Paused || s.StartedAt != c.State.StartedAt {
+		what := "was let go on by somebody else while it was captured: leave it paused, or try again"
+		if !s.Running {
+			what = "ended while it was captured"
+		}
+		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the container of session %s %s", n.Name, what)}
+	}
+	return nil
+}
+
 // pause freezes the container, and notes before that it is we who do.
 func (d *Driver) pause(ctx context.Context, n *note, c *container.InspectResponse) error {
 	if n.Phase == frozen && c.State.Paused {
 		return nil
 	}
+	gate := d.gates.gate(n.UID)
+	if err := pass(ctx, gate.TryLock); err != nil { // what is being copied into it comes first
+		return err
+	}
+	defer gate.Unlock()
 	n.Phase, n.Paused = frozen, c.State.Paused
+	if !n.isStill(c.State) { // somebody has started it
+		n.Still = nil
+	}
 	if err := d.notes.write(*n); err != nil {
 		return err
 	}
-	if n.Paused {
+	if n.Paused || n.isStill(c.State) {
 		return nil
 	}
 	if err := d.freeze(ctx, n.Container); err != nil {
@@ -214,6 +248,9 @@ func (d *Driver) add(ctx context.Context, m *capture, c *container.InspectRespon
 	}
 	return warnings, nil
 }
+
+// StoresEarly implements driver.Early.
+func (d *Driver) StoresEarly() bool { return true }
 
 // ahead stores the contents of files while the container runs, so that the pause is as
 // short as what changes meanwhile allows.

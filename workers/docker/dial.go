@@ -22,8 +22,8 @@ import (
 // linesKept bounds how many lines of a container's output are asked for.
 const linesKept = "20000"
 
-// Dial implements driver.Dialer: the connection reads output, and runs commands in the
-// container. What else it is asked for it refuses.
+// Dial implements driver.Dialer: the connection reads output, uses the container's terminal,
+// runs commands in it and copies files.
 func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
 	n, err := d.begun(ctx, uid)
 	if err != nil {
@@ -81,8 +81,15 @@ func (d *Driver) converse(n note, conn net.Conn) error {
 		return d.output(ctx, n, r, conn)
 	case shim.OpExec:
 		return d.exec(ctx, stop, n, r, conn)
+	case shim.OpAttach:
+		return d.attach(ctx, stop, n, r, conn)
+	case shim.OpPut:
+		return d.put(ctx, n, r, conn)
+	case shim.OpGet:
+		go watchEnd(conn, stop)
+		return d.get(ctx, n, r, conn)
 	}
-	return fmt.Errorf("session %s is a container: `docker attach` and `docker cp` do that", n.Name)
+	return fmt.Errorf("session %s is a container, which knows no request %q", n.Name, r.Op)
 }
 
 // watchEnd calls stop when the other end of a connection is closed.
@@ -93,7 +100,7 @@ func watchEnd(conn net.Conn, stop func()) {
 
 // frames sends output as frames of one kind.
 type frames struct {
-	conn net.Conn
+	conn io.Writer
 	kind byte
 }
 
@@ -109,7 +116,7 @@ func (f frames) Write(p []byte) (int, error) {
 }
 
 // copyOutput sends what a container prints, of which a terminal makes one stream.
-func copyOutput(conn net.Conn, r io.Reader, tty bool) error {
+func copyOutput(conn io.Writer, r io.Reader, tty bool) error {
 	out, errs := frames{conn, shim.FrameStdout}, frames{conn, shim.FrameStderr}
 	var err error
 	if tty {
@@ -120,7 +127,7 @@ func copyOutput(conn net.Conn, r io.Reader, tty bool) error {
 	return err
 }
 
-func exit(conn net.Conn, code int) error {
+func exit(conn io.Writer, code int) error {
 	data, err := json.Marshal(driver.Exit{Code: code})
 	if err != nil {
 		return err
@@ -200,7 +207,7 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 }
 
 // passInput gives a command what the client sends, until the connection ends.
-func passInput(conn net.Conn, to client.HijackedResponse, resize func(client.ConsoleSize)) {
+func passInput(conn io.Reader, to client.HijackedResponse, resize func(client.ConsoleSize)) {
 	for {
 		kind, payload, err := shim.ReadFrame(conn)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
@@ -41,6 +42,7 @@ type Driver struct {
 	options Options
 	engine  *client.Client
 	notes   notes
+	gates   gates
 }
 
 var (
@@ -50,6 +52,8 @@ var (
 	_ driver.Observer    = (*Driver)(nil)
 	_ driver.Releaser    = (*Driver)(nil)
 	_ driver.Dialer      = (*Driver)(nil)
+	_ driver.Early       = (*Driver)(nil)
+	_ driver.Prober      = (*Driver)(nil)
 )
 
 // The labels of what the driver makes.
@@ -145,8 +149,8 @@ func (d *Driver) asked(what string, err error) error {
 	switch {
 	case client.IsErrConnectionFailed(err):
 		kind, text = driver.Transient, fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't %s", d.options.Engine, what)
-	case strings.Contains(err.Error(), "no space left on device"):
-		text = fmt.Sprintf("the Docker engine at %s has no room left: make some and try again; couldn't %s", d.options.Engine, what)
+	case strings.Contains(err.Error(), unix.ENOSPC.Error()):
+		return d.noRoom(what, err)
 	case cerrdefs.IsInternal(err), cerrdefs.IsUnavailable(err):
 		kind = driver.Transient
 		fallthrough
@@ -154,6 +158,18 @@ func (d *Driver) asked(what string, err error) error {
 		text = "the Docker engine couldn't " + what
 	}
 	return &driver.Error{Kind: kind, Text: text, Err: err}
+}
+
+// written tells of files that couldn't be written where the engine keeps them.
+func (d *Driver) written(what string, err error) error {
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return d.noRoom(what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (d *Driver) noRoom(what string, err error) error {
+	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s has no room left: make some and try again; couldn't %s", d.options.Engine, what), Err: err}
 }
 
 // ownLabels are those that the driver gives, and no part of a container's configuration.

@@ -58,7 +58,8 @@ func openDir(dir string) (*os.File, error) {
 }
 
 // fillDir makes a directory what a part of an image says, in the place of what is in it.
-func fillDir(ctx context.Context, source driver.Source, part, dir string) error {
+// alone says that nobody else can change it before the container is started.
+func fillDir(ctx context.Context, source driver.Source, part, dir string, alone bool) error {
 	root, err := openDir(dir)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func fillDir(ctx context.Context, source driver.Source, part, dir string) error 
 	if err := layer.Clear(root); err != nil {
 		return err
 	}
-	return layer.Extract(ctx, source, part, root)
+	return layer.Extract(ctx, source, part, root, alone)
 }
 
 // blocks says what of a container can't be captured.

@@ -41,7 +41,7 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 		return i, nil, d.asked("look at the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
-	if neverRan(c) {
+	if neverRan(c) && n.Still == nil {
 		return driver.Instance{}, c, driver.ErrNotHere
 	}
 	describe(&i, n, c.State)
@@ -60,6 +60,10 @@ func describe(i *driver.Instance, n note, s *container.State) {
 		i.State, i.PID = driver.Frozen, s.Pid
 	case s.Running || s.Restarting: // paused by somebody else counts as running
 		i.State, i.PID = driver.Running, s.Pid
+	case n.isStill(s) && n.Phase == frozen:
+		i.State = driver.Frozen
+	case n.isStill(s): // and so does one that is as it was
+		i.State = driver.Running
 	default:
 		i.State = driver.Exited
 		i.Exit = &driver.Exit{Code: s.ExitCode}

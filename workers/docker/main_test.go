@@ -44,6 +44,7 @@ func TestConformance(t *testing.T) {
 			return driver.Spec{Command: command, Network: "none", Docker: &driver.Docker{Image: image}}
 		}
 		t.Cleanup(func() { clean(t, e) })
+		t.Cleanup(func() { release(t, open(t, e, data)) })
 		return drivertest.Host{
 			Open:     func(t *testing.T) driver.Driver { return open(t, e, data) },
 			Counting: spec("sh", "-c", counting),
@@ -54,6 +55,16 @@ func TestConformance(t *testing.T) {
 			},
 		}
 	})
+}
+
+// release lets go of the containers that are kept of sessions that have ended.
+func release(t *testing.T, d *Driver) {
+	t.Helper()
+	for _, n := range must[[]note](t)(d.notes.all()) {
+		if err := d.Release(afterwards(t), driver.Fence{UID: n.UID, Name: n.Name, Epoch: n.Epoch}); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // clean makes sure that a test has left nothing on an engine.

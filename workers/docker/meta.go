@@ -34,6 +34,7 @@ type capture struct {
 	Name       string                `json:"name"`    // of the container, without a slash
 	Adopted    bool                  `json:"adopted,omitempty"`
 	Paused     bool                  `json:"paused,omitempty"` // by somebody else than us
+	Still      *still                `json:"still,omitempty"`  // it didn't run
 	Files      string                `json:"files"`            // partUpper or partRoot
 	Image      baseImage             `json:"image"`
 	Config     *container.Config     `json:"config"`
@@ -92,6 +93,9 @@ func (d *Driver) describeContainer(ctx context.Context, n note, c *container.Ins
 	m := &capture{
 		Version: 1, Name: strings.TrimPrefix(c.Name, "/"), Adopted: n.Adopted, Paused: c.State.Paused && n.Phase != frozen || n.Paused,
 		Config: c.Config, HostConfig: c.HostConfig, Files: partRoot,
+	}
+	if n.isStill(c.State) {
+		m.Still = n.Still
 	}
 	if upperOf(c) != "" {
 		m.Files = partUpper

@@ -23,7 +23,7 @@ const (
 	making phase = "making" // being started or restored: nothing has run
 	here   phase = "here"   // it runs, or may have run
 	frozen phase = "frozen" // paused by us
-	held   phase = "held"   // its image replaces it: the container is kept, stopped
+	held   phase = "held"   // the container is kept, stopped: its image replaces it, or it ended by itself
 )
 
 // note is what a host remembers of a session, over crashes. It holds no secret.
@@ -44,6 +44,7 @@ type note struct {
 	Volumes   []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
 	Networks  []string     `json:"networks,omitempty"`  // likewise
 	Restart   *restart     `json:"restart,omitempty"`   // the policy of a held container, which is set aside
+	Still     *still       `json:"still,omitempty"`     // it is here without running
 }
 
 // restart is when the engine starts a container by itself.

@@ -35,11 +35,15 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if m.Image.Arch != "" && m.Image.Arch != runtime.GOARCH {
 		return driver.Instance{}, refuse("container %s has programs for %s; this host is %s", m.Name, m.Image.Arch, runtime.GOARCH)
 	}
-	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m}
+	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m, shared: map[string]bool{}}
 	if r.old, err = d.replaceable(ctx, n); err != nil {
 		return driver.Instance{}, err
 	}
 	fresh := note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Adopted: m.Adopted && !r.apart(), Old: r.old}
+	if r.old != "" { // should it stay, it needs them
+		fresh.Restart, fresh.Image = n.Restart, n.Image
+	}
+	fresh.Still = m.Still
 	if o := spec.Docker; o != nil {
 		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
 	}
@@ -61,7 +65,8 @@ type restoring struct {
 	source driver.Source
 	boot   driver.Boot
 	meta   *capture
-	old    string // the held container
+	old    string          // the held container
+	shared map[string]bool // volumes that others use
 }
 
 // apart reports whether the container goes beside the one that was captured: nothing that
@@ -83,7 +88,7 @@ func (d *Driver) replaceable(ctx context.Context, n note) (string, error) {
 		return "", d.asked("look at the held container of session "+n.Name.String(), err)
 	}
 	if got.Container.State.Running {
-		return "", refuse("container %s was started by somebody else while its session %s was suspended: what it did since would be lost; stop it if that may be", got.Container.Name[1:], n.Name)
+		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by somebody else while its session %s was suspended: what it did since would be lost; stop it if that may be", got.Container.Name[1:], n.Name)}
 	}
 	return n.Container, nil
 }
@@ -114,6 +119,9 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	if err := r.options.Failpoints.At(ctx, failpoint.DockerMade); err != nil {
 		return err
 	}
+	if err := r.endAsBefore(ctx, n); err != nil {
+		return err
+	}
 	if err := r.fill(ctx, n, kept); err != nil {
 		return err
 	}
@@ -140,7 +148,7 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 	if err != nil && !missing(err) {
 		return r.asked("remove the container that is replaced", err)
 	}
-	n.Old = ""
+	n.Old, n.Restart = "", nil
 	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
 		return r.asked("call the container "+r.meta.Name, err)
 	}
@@ -270,14 +278,14 @@ func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]stri
 		if err != nil {
 			return nil, nil, err
 		}
-		if made || n.Shared {
+		if made {
 			continue
 		}
 		by, err := r.others(ctx, name, r.old)
 		if err != nil {
 			return nil, nil, err
 		}
-		if len(by) > 0 {
+		if r.shared[name] = len(by) > 0; len(by) > 0 && !n.Shared {
 			kept[name] = true
 			r.options.Log.Warn("a volume keeps what it has: other containers use it, and --shared-volumes was not asked for",
 				"session", r.f.Name.String(), "volume", name, "used by", strings.Join(by, ", "))
@@ -321,8 +329,8 @@ func (r *restoring) fill(ctx context.Context, n *note, kept map[string]bool) err
 		if upper == "" {
 			return refuse("the image holds what overlay2 keeps of a container, and the engine of this host has another storage driver: resume it where there is overlay2")
 		}
-		if err := fillDir(ctx, r.source, partUpper, upper); err != nil {
-			return fmt.Errorf("fill the file system of container %s: %w", r.meta.Name, err)
+		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
+			return r.written("fill the file system of container "+r.meta.Name, err)
 		}
 	}
 	at := map[string]container.MountPoint{}
@@ -338,7 +346,7 @@ func (r *restoring) fill(ctx context.Context, n *note, kept map[string]bool) err
 			continue
 		}
 		if err := r.fillMount(ctx, m, p); err != nil {
-			return fmt.Errorf("fill what is mounted at %s of container %s: %w", m.At, r.meta.Name, err)
+			return r.written(fmt.Sprintf("fill what is mounted at %s of container %s", m.At, r.meta.Name), err)
 		}
 	}
 	return nil
@@ -362,7 +370,7 @@ func (r *restoring) fillMount(ctx context.Context, m mounted, p container.MountP
 	if err := os.MkdirAll(dir, 0o755); err != nil { // of a bind mount that isn't on this host
 		return fmt.Errorf("make %s: %w", dir, err)
 	}
-	return fillDir(ctx, r.source, m.Part, dir)
+	return fillDir(ctx, r.source, m.Part, dir, m.Type == mount.TypeVolume && !r.shared[p.Name])
 }
 
 // labelsOf are those of what the driver makes for a session, as the engine filters by them.

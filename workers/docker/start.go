@@ -21,6 +21,9 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	if err != nil {
 		return driver.Instance{}, err
 	}
+	if again, i, err := d.startAgain(ctx, f, n, begin); again {
+		return i, err
+	}
 	if spec.Docker != nil && spec.Docker.Container != "" {
 		return d.adopt(ctx, f, n, spec, begin)
 	}
@@ -64,10 +67,7 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, n *note, build func
 		err = build(ctx)
 	}
 	if err == nil {
-		err = d.executable(ctx, n.Container)
-	}
-	if err == nil {
-		err = d.portsFree(ctx, n.Container)
+		err = d.startable(ctx, *n)
 	}
 	if err == nil {
 		err = begin(ctx)
@@ -92,6 +92,17 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, n *note, build func
 	return d.Inspect(ctx, f.UID)
 }
 
+// startable looks for what would keep a container that is all made from being started.
+func (d *Driver) startable(ctx context.Context, n note) error {
+	if n.Still != nil { // it isn't to be
+		return nil
+	}
+	if err := d.executable(ctx, n.Container); err != nil {
+		return err
+	}
+	return d.portsFree(ctx, n.Container)
+}
+
 // ranAnyway reports whether a container whose start failed may have executed something.
 func ranAnyway(d *Driver, ctx context.Context, n note) bool {
 	if n.Phase != here {
@@ -104,8 +115,15 @@ func ranAnyway(d *Driver, ctx context.Context, n note) bool {
 	return err != nil || !neverRan(&got.Container)
 }
 
-// run starts a container that is all made.
+// run starts a container that is all made, unless it didn't run when it was captured.
 func (d *Driver) run(ctx context.Context, n *note) error {
+	if n.Still != nil {
+		got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+		if err != nil {
+			return d.asked("look at the container of session "+n.Name.String(), err)
+		}
+		n.Still = stillOf(got.Container.State) // as it is here; somebody may have started it
+	}
 	n.Phase, n.Began = here, time.Now().UTC()
 	if err := d.notes.write(*n); err != nil {
 		return err
@@ -113,8 +131,10 @@ func (d *Driver) run(ctx context.Context, n *note) error {
 	if err := d.options.Failpoints.At(ctx, failpoint.DockerStarts); err != nil {
 		return err
 	}
-	if _, err := d.engine.ContainerStart(ctx, n.Container, client.ContainerStartOptions{}); err != nil {
-		return d.asked("start the container of session "+n.Name.String(), err)
+	if n.Still == nil {
+		if _, err := d.engine.ContainerStart(ctx, n.Container, client.ContainerStartOptions{}); err != nil {
+			return d.asked("start the container of session "+n.Name.String(), err)
+		}
 	}
 	if n.Volumes, n.Networks = nil, nil; n.Adopted { // from now on they are the container's
 		if err := d.notes.write(*n); err != nil {
@@ -256,13 +276,14 @@ func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec driver.
 		return driver.Instance{}, d.asked("look at container "+o.Container, err)
 	}
 	c := &got.Container
-	if !c.State.Running {
-		return driver.Instance{}, refuse("container %s is %s: only one that runs can become a session", o.Container, c.State.Status)
+	quiet := stillOf(c.State)
+	if !c.State.Running && quiet == nil {
+		return driver.Instance{}, refuse("container %s is %s: only one that is created, runs, is paused or has ended can become a session", o.Container, c.State.Status)
 	}
 	if err := d.unowned(c); err != nil {
 		return driver.Instance{}, err
 	}
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes}
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, Still: quiet}
 	n.Began, err = time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	if err == nil {
 		err = d.notes.write(n)

@@ -24,13 +24,27 @@ func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 	if err != nil {
 		return err
 	}
+	if n.Phase == frozen {
+		if err := d.unstarted(ctx, n); err != nil {
+			return err
+		}
+	}
 	switch {
 	case n.Phase == gone, n.Phase == held:
 		return nil
+	case n.Phase == here && d.endedItself(ctx, n):
+		return d.hold(ctx, n)
 	case n.Adopted && !n.Remove && n.Old == "" && (n.Phase == here || n.Phase == frozen):
 		return d.hold(ctx, n)
 	}
 	return d.unmake(ctx, n)
+}
+
+// endedItself reports whether the container of a session is there, and its command ended
+// without us: what it has is kept until the session is removed or begun anew.
+func (d *Driver) endedItself(ctx context.Context, n note) bool {
+	i, c, err := d.instance(ctx, n)
+	return err == nil && c != nil && i.State == driver.Exited && !c.HostConfig.AutoRemove
 }
 
 // hold ends what runs in a container and keeps it, so that nothing starts it but the session.
@@ -62,7 +76,7 @@ func (d *Driver) hold(ctx context.Context, n note) error {
 	if err := d.stopped(ctx, n.Container); err != nil {
 		return err
 	}
-	n.Phase, n.Paused = held, false
+	n.Phase, n.Paused, n.Still = held, false, nil
 	return d.notes.write(n)
 }
 
@@ -74,12 +88,15 @@ func (d *Driver) setRestart(ctx context.Context, id string, r restart) error {
 	return nil
 }
 
-// Release implements driver.Releaser: a held container is nobody's any more, and gets its
-// restart policy back. It is not started.
+// Release implements driver.Releaser: a held container that was adopted is nobody's any
+// more, and gets its restart policy back. It is not started. One of our own is removed.
 func (d *Driver) Release(ctx context.Context, f driver.Fence) error {
 	n, err := d.notes.pass(f)
 	if err != nil || n.Phase != held {
 		return err
+	}
+	if !n.Adopted {
+		return d.unmake(ctx, n)
 	}
 	if n.Restart != nil {
 		if err := d.setRestart(ctx, n.Container, *n.Restart); err != nil {
@@ -125,7 +142,7 @@ func (d *Driver) unmake(ctx context.Context, n note) error {
 	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}
 	if n.Old != "" {
 		if _, err := d.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{}); err == nil {
-			next.Phase, next.Container, next.Adopted, next.Remove, next.Restart = held, n.Old, true, n.Remove, n.Restart
+			next.Phase, next.Container, next.Adopted, next.Remove, next.Restart, next.Image = held, n.Old, n.Adopted, n.Remove, n.Restart, n.Image
 		} else if !missing(err) {
 			return d.asked("look at the held container of session "+n.Name.String(), err)
 		}
@@ -143,7 +160,7 @@ func (d *Driver) foreign(ctx context.Context, n note) bool {
 		return false
 	}
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-	return err != nil || !neverRan(&got.Container)
+	return err != nil || got.Container.Config.Labels[labelFor] != string(n.UID)
 }
 
 // removeNoted removes what a restore of an adopted container had made when it was cut off.
@@ -158,6 +175,9 @@ func (d *Driver) removeNoted(ctx context.Context, n note) error {
 		return d.asked("look for what is left of session "+n.Name.String(), err)
 	}
 	for _, c := range left.Items {
+		if c.ID == n.Old {
+			continue
+		}
 		if err := d.removeContainer(ctx, c.ID); err != nil {
 			return err
 		}
@@ -224,7 +244,7 @@ func (d *Driver) removeLabelled(ctx context.Context, n note) error {
 		return d.asked("look for what is left of session "+n.Name.String(), err)
 	}
 	for _, c := range all.Items {
-		if d.inherits(ctx, c, n) {
+		if c.ID == n.Old || d.inherits(ctx, c, n) {
 			continue
 		}
 		if err := d.removeContainer(ctx, c.ID); err != nil {
@@ -245,6 +265,9 @@ func (d *Driver) removeLabelled(ctx context.Context, n note) error {
 		return d.asked("look for what is left of session "+n.Name.String(), err)
 	}
 	for _, w := range networks.Items {
+		if n.Old != "" {
+			break // it is in them
+		}
 		if err := d.removeNetwork(ctx, w.ID); err != nil {
 			return err
 		}

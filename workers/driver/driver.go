@@ -87,6 +87,31 @@ type Observer interface {
 	Observe(ctx context.Context, uid schemas.UID) (Observation, error)
 }
 
+// Prober is a driver whose sessions may have a health check of their own.
+type Prober interface {
+	// Health says how a session that is on this host is. It changes nothing, and may be
+	// called beside any other call.
+	Health(ctx context.Context, uid schemas.UID) (Health, error)
+}
+
+// Health is how well a session is.
+type Health struct {
+	State HealthState
+	Began time.Time // when what it runs was begun last: it is another one if it was begun anew
+	Text  string    // one sentence, unless it is well
+}
+
+// HealthState is what a health check says.
+type HealthState string
+
+// The states of health.
+const (
+	Unchecked HealthState = "unchecked" // it runs, and there is no check
+	Unknown   HealthState = "unknown"   // the check hasn't said anything yet
+	Well      HealthState = "well"
+	Ill       HealthState = "ill"
+)
+
 // Guarder is a driver whose sessions freeze by themselves, their worker alive or not,
 // when the host's lease runs out: another host may then resume them. One that doesn't
 // freeze soon enough is killed.
@@ -94,6 +119,12 @@ type Guarder interface {
 	// Renew tells a session, started, restored or thawed with Guard, of a renewal that
 	// is known to be stored. It thaws nothing.
 	Renew(ctx context.Context, f Fence) error
+}
+
+// Early is a driver that stores most of a session while that runs on: nobody waits for it
+// meanwhile, so that its images are made small rather than quickly.
+type Early interface {
+	StoresEarly() bool
 }
 
 // Releaser is a driver that may keep something of a session after Stop, for the time when
@@ -209,6 +240,7 @@ type Instance struct {
 	PID     int       // of the leader, as the host sees it; 0 if exited
 	Started time.Time // when this host started or restored it
 	Exit    *Exit     // set when State is Exited
+	Lost    bool      // with Exited: it didn't end by itself, what held it on this host is gone
 	Fenced  bool      // it froze by itself, because the host's lease had run out
 	Way     Way       // set by Restore alone: how its memory came back
 }

@@ -3,6 +3,8 @@ package driver
 import (
 	"errors"
 	"strings"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // ErrStale is the answer to an epoch lower than one the driver has seen.
@@ -26,6 +28,9 @@ const (
 	Transient Kind = "transient"
 	// Broken: the session is no longer what it was; the text says what it is.
 	Broken Kind = "broken"
+	// Taken: somebody else uses what the session would go on as; until they let go it is
+	// as Refused.
+	Taken Kind = schemas.FailureTaken
 )
 
 // Error is a driver's error with what a worker can do about it. Any other error

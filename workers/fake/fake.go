@@ -34,6 +34,7 @@ type tree struct {
 	exit    *driver.Exit
 	memory  memory
 	cpu     time.Duration
+	fenced  bool // it froze by itself
 }
 
 // memory is what a capture has to bring back.
@@ -67,7 +68,7 @@ func New() *Driver {
 }
 
 // Script queues a step for the next call of a method: "Start", "Capture",
-// "Thaw", "Restore", "Stop", "Recover".
+// "Thaw", "Restore", "Stop", "Recover", "Health".
 func (d *Driver) Script(method string, s Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -127,6 +128,19 @@ func (d *Driver) Fingerprint(context.Context) (schemas.Fingerprint, error) {
 	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Engine: "fake 1", Base: "host"}, nil
 }
 
+// Health implements driver.Prober. An error that is scripted for it makes the session ill.
+func (d *Driver) Health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
+	_, err := d.enter(ctx, "Health", uid)
+	if ctx.Err() != nil {
+		return driver.Health{}, ctx.Err()
+	}
+	if err != nil {
+		return driver.Health{State: driver.Ill, Text: err.Error()}, nil
+	}
+	i, err := d.Inspect(ctx, uid)
+	return driver.Health{State: driver.Unchecked, Began: i.Started, Text: "it runs"}, err
+}
+
 // Start implements driver.Driver. The command "missing" can't be executed.
 func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	s, err := d.enter(ctx, "Start", f.UID)
@@ -165,7 +179,7 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin fun
 }
 
 func (t *tree) instance() driver.Instance {
-	i := driver.Instance{UID: t.fence.UID, Name: t.fence.Name, Epoch: t.fence.Epoch, State: t.state, Started: t.started, Exit: t.exit}
+	i := driver.Instance{UID: t.fence.UID, Name: t.fence.Name, Epoch: t.fence.Epoch, State: t.state, Started: t.started, Exit: t.exit, Fenced: t.fenced}
 	if t.state != driver.Exited {
 		i.PID = t.pid
 	}
@@ -225,7 +239,7 @@ func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
 	if err != nil {
 		return err
 	}
-	t.state = driver.Running
+	t.state, t.fenced = driver.Running, false
 	return s.After
 }
 

@@ -41,18 +41,29 @@ type Added struct {
 // Add adds what is below root, and root itself, under the name as. What vanishes
 // meanwhile is left out: that happens only if somebody else uses the tree.
 func Add(ctx context.Context, sink Sink, root *os.File, as string, stamps *Stamps) (Added, error) {
-	w := &walk{ctx: ctx, sink: sink, as: as, links: map[inode]string{}, stamps: stamps}
+	return (&walk{ctx: ctx, sink: sink, as: as, links: map[inode]string{}, stamps: stamps}).all(root)
+}
+
+// AddStill does the same for a tree that nobody can use meanwhile: what vanishes all the
+// same is an error.
+func AddStill(ctx context.Context, sink Sink, root *os.File, as string) error {
+	_, err := (&walk{ctx: ctx, sink: sink, as: as, links: map[inode]string{}, still: true}).all(root)
+	return err
+}
+
+func (w *walk) all(root *os.File) (Added, error) {
+	as := w.as
 	var st unix.Stat_t
 	if err := unix.Fstat(int(root.Fd()), &st); err != nil {
 		return w.seen, fmt.Errorf("%s: %w", as, err)
 	}
-	e := entryOf(as, &st)
+	e := EntryOf(as, &st)
 	e.Type = image.TypeDir
 	var err error
 	if e.Xattrs, err = readXattrs(root, "."); err != nil {
 		return w.seen, fmt.Errorf("%s: %w", as, err)
 	}
-	if err := sink.Add(e, nil); err != nil {
+	if err := w.sink.Add(e, nil); err != nil {
 		return w.seen, err
 	}
 	return w.seen, w.dir(root, as)
@@ -75,6 +86,7 @@ type walk struct {
 	as     string
 	links  map[inode]string // names that were added, of files with several
 	stamps *Stamps
+	still  bool // what vanishes is an error
 	seen   Added
 }
 
@@ -95,7 +107,7 @@ func (w *walk) dir(d *os.File, as string) error {
 	slices.Sort(names)
 	for _, name := range names {
 		err := w.entry(d, name, path.Join(as, name))
-		if errors.Is(err, unix.ENOENT) {
+		if errors.Is(err, unix.ENOENT) && !w.still {
 			continue
 		}
 		if err != nil {
@@ -113,7 +125,7 @@ func (w *walk) entry(d *os.File, name, as string) error {
 	if w.ahead != nil {
 		return w.content(d, name, as, &st)
 	}
-	e := entryOf(as, &st)
+	e := EntryOf(as, &st)
 	if first := w.added(&st, as); first != "" {
 		e.Type, e.Link = image.TypeHardlink, first
 		return w.sink.Add(e, nil)
@@ -251,7 +263,8 @@ func (c *content) SkipHole() (int64, error) {
 
 func (c *content) Close() error { return c.f.Close() }
 
-func entryOf(as string, st *unix.Stat_t) image.Entry {
+// EntryOf gives the entry of a file, but for its type and what that needs.
+func EntryOf(as string, st *unix.Stat_t) image.Entry {
 	return image.Entry{Name: as, Mode: st.Mode & 0o7777, UID: st.Uid, GID: st.Gid, MTime: st.Mtim.Nano()}
 }
 
@@ -283,8 +296,8 @@ func byDescriptor(dir *os.File, name string) string {
 }
 
 // elsewhere are attributes that mean nothing on another file system: which file of the
-// layers below one was copied up from.
-var elsewhere = []string{"trusted.overlay.origin", "trusted.overlay.impure", "user.overlay.origin", "user.overlay.impure"}
+// layers below one was copied up from, and by which id a layer is known.
+var elsewhere = []string{"trusted.overlay.origin", "trusted.overlay.impure", "trusted.overlay.uuid", "user.overlay.origin", "user.overlay.impure", "user.overlay.uuid"}
 
 func readXattrs(dir *os.File, name string) (map[string][]byte, error) {
 	p := byDescriptor(dir, name)

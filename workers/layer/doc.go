@@ -7,7 +7,8 @@
 // which has that content already doesn't have it read. Ahead does the same for the
 // contents alone while the tree is still in use, so that little is left to be read when
 // it stands still. Extract puts the entries of one part of an image below a directory,
-// and Clear empties one.
+// and tells the stamps of what it made (fresh.go); an Extraction does it entry by entry.
+// Clear empties a directory.
 //
 // It never follows a symbolic link, neither out of the tree that it reads nor out of
 // the one that it fills, whoever made the entries; and it never decides that a directory

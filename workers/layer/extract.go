@@ -29,59 +29,74 @@ type holder interface {
 
 // Extract puts the entries of an image below the name as into a directory, which it
 // gives the looks of as itself. What is there already and isn't a directory is an error.
-func Extract(ctx context.Context, source Source, as string, root *os.File) error {
-	x := &extraction{source: source, root: root, as: as}
+// If nobody else can change what is in the directory until Extract has returned, alone
+// says so: a source that wants them is then told the stamps of the files.
+func Extract(ctx context.Context, source Source, as string, root *os.File, alone bool) error {
+	x := &Extraction{Source: source, Root: root, As: as}
+	if to, ok := source.(Restamped); ok && alone {
+		x.fresh = &fresh{to: to, stamps: &Stamps{places: map[uint64]place{}}}
+	}
 	for _, e := range source.Entries() {
-		rel, ok := below(as, e.Name)
-		if !ok {
+		if _, ok := below(as, e.Name); !ok {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := x.extract(e, rel); err != nil {
+		if err := x.Extract(e); err != nil {
 			return fmt.Errorf("restore %s: %w", e.Name, err)
 		}
 	}
-	return x.finish()
+	if err := x.Finish(); err != nil {
+		return err
+	}
+	return x.fresh.tell(ctx)
 }
 
-// below gives a name as it is below another, "" if it is that.
+// below gives a name as it is below another, "" if it is that. All are below none.
 func below(as, name string) (rel string, ok bool) {
+	if as == "" {
+		return name, name != ""
+	}
 	if name == as {
 		return "", true
 	}
 	return strings.CutPrefix(name, as+"/")
 }
 
-// extraction puts entries of an image below a directory. Images are verified
+// Extraction puts entries of an image below a directory, one by one. Images are verified
 // before; even so no entry can reach outside it, by its name or by way of a
 // symlink that another entry made.
-type extraction struct {
-	source Source
-	root   *os.File
-	as     string
-	dirs   []stamped // whose times are set when all is in them
+type Extraction struct {
+	Source Source
+	Root   *os.File
+	As     string // below which the entries are named; all are below ""
+	// Looks, if given, is the directory that Root will be merged with: directories that are
+	// made on the way to an entry have the owner and mode that they have there.
+	Looks *os.File
+
+	dirs  []dated // whose times are set when all is in them
+	fresh *fresh  // nil if no stamps are wanted
 }
 
-type stamped struct {
+type dated struct {
 	name  string
 	mtime int64
 }
 
-// extract makes one entry under the name rel; "" is the root itself.
-func (x *extraction) extract(e image.Entry, rel string) error {
+// Extract makes one entry. The one named As is Root itself.
+func (x *Extraction) Extract(e image.Entry) error {
+	rel, ok := below(x.As, e.Name)
+	if !ok {
+		return fmt.Errorf("the image has it in another part than %s", x.As)
+	}
+	if rel == "" {
+		return x.rootItself(e)
+	}
 	if err := checkName(rel); err != nil {
 		return err
 	}
-	if rel == "" {
-		if e.Type != image.TypeDir {
-			return errors.New("the image has a root that is no directory")
-		}
-		x.dirs = append(x.dirs, stamped{".", e.MTime})
-		return dress(x.root, ".", e)
-	}
-	dir, err := x.openDir(path.Dir(rel))
+	dir, err := x.parent(path.Dir(rel))
 	if err != nil {
 		return err
 	}
@@ -91,18 +106,26 @@ func (x *extraction) extract(e image.Entry, rel string) error {
 		return err
 	}
 	if e.Type == image.TypeHardlink {
-		return nil // it has the looks of the other name
+		return x.fresh.linked(dir, base, e.Link) // it has the looks of the other name
 	}
 	if e.Type == image.TypeDir {
-		x.dirs = append(x.dirs, stamped{rel, e.MTime})
+		x.dirs = append(x.dirs, dated{rel, e.MTime})
 	}
-	return dress(dir, base, e)
+	if err := dress(dir, base, e); err != nil || e.Type != image.TypeFile {
+		return err
+	}
+	return x.fresh.made(dir, base, e)
+}
+
+func (x *Extraction) rootItself(e image.Entry) error {
+	if e.Type != image.TypeDir {
+		return errors.New("the image has a root that is no directory")
+	}
+	x.dirs = append(x.dirs, dated{".", e.MTime})
+	return dress(x.Root, ".", e)
 }
 
 func checkName(rel string) error {
-	if rel == "" {
-		return nil
-	}
 	for element := range strings.SplitSeq(rel, "/") {
 		if element == "" || element == "." || element == ".." || strings.ContainsRune(element, 0) {
 			return fmt.Errorf("the image has a name that leads elsewhere: %q", rel)
@@ -111,19 +134,71 @@ func checkName(rel string) error {
 	return nil
 }
 
-// openDir opens a directory below the root that is reached by no symlink.
-func (x *extraction) openDir(rel string) (*os.File, error) {
-	fd, err := unix.Openat2(int(x.root.Fd()), rel, &unix.OpenHow{
-		Flags:   unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
-	})
-	if err != nil {
-		return nil, &os.PathError{Op: "open", Path: rel, Err: err}
+// Beneath opens a file below a directory that is reached by no symlink.
+func Beneath(dir *os.File, rel string, flags int) (*os.File, error) {
+	for {
+		fd, err := unix.Openat2(int(dir.Fd()), rel, &unix.OpenHow{
+			Flags:   unix.O_CLOEXEC | uint64(flags),
+			Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+		})
+		if err == unix.EINTR || err == unix.EAGAIN { // something was renamed meanwhile
+			continue
+		}
+		if err != nil {
+			return nil, &os.PathError{Op: "open", Path: rel, Err: err}
+		}
+		return os.NewFile(uintptr(fd), rel), nil
 	}
-	return os.NewFile(uintptr(fd), rel), nil
 }
 
-func (x *extraction) make(dir *os.File, base string, e image.Entry) error {
+func (x *Extraction) openDir(rel string) (*os.File, error) {
+	return Beneath(x.Root, rel, unix.O_RDONLY|unix.O_DIRECTORY)
+}
+
+// parent opens a directory, which it makes if it isn't there.
+func (x *Extraction) parent(rel string) (*os.File, error) {
+	d, err := x.openDir(rel)
+	if !errors.Is(err, unix.ENOENT) || rel == "." {
+		return d, err
+	}
+	above, err := x.parent(path.Dir(rel))
+	if err != nil {
+		return nil, err
+	}
+	defer above.Close()
+	base := path.Base(rel)
+	if err := unix.Mkdirat(int(above.Fd()), base, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	if err := x.copyLooks(rel, above, base); err != nil {
+		return nil, err
+	}
+	return x.openDir(rel)
+}
+
+func (x *Extraction) copyLooks(rel string, above *os.File, base string) error {
+	if x.Looks == nil {
+		return nil
+	}
+	f, err := Beneath(x.Looks, rel, unix.O_RDONLY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil // there is none
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return err
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return nil
+	}
+	if err := unix.Fchownat(int(above.Fd()), base, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	return unix.Fchmodat(int(above.Fd()), base, st.Mode&0o7777, 0)
+}
+
+func (x *Extraction) make(dir *os.File, base string, e image.Entry) error {
 	at := int(dir.Fd())
 	switch e.Type {
 	case image.TypeFile:
@@ -147,20 +222,20 @@ func (x *extraction) make(dir *os.File, base string, e image.Entry) error {
 	return fmt.Errorf("the image has an entry of unknown type %q", e.Type)
 }
 
-func (x *extraction) file(dir *os.File, base string, e image.Entry) error {
+func (x *Extraction) file(dir *os.File, base string, e image.Entry) error {
 	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
 	}
 	f := os.NewFile(uintptr(fd), base)
 	defer f.Close()
-	if h, ok := x.source.(holder); ok {
+	if h, ok := x.Source.(holder); ok {
 		if err := h.CopyTo(f, e.Name); err != nil {
 			return err
 		}
 		return f.Close()
 	}
-	r, err := x.source.Open(e.Name)
+	r, err := x.Source.Open(e.Name)
 	if err != nil {
 		return err
 	}
@@ -197,8 +272,8 @@ func copyHoles(f *os.File, r io.Reader) (size int64, err error) {
 	}
 }
 
-func (x *extraction) link(dir *os.File, base string, e image.Entry) error {
-	target, ok := below(x.as, e.Link)
+func (x *Extraction) link(dir *os.File, base string, e image.Entry) error {
+	target, ok := below(x.As, e.Link)
 	if !ok || target == "" {
 		return fmt.Errorf("the image has a link to %q, in another part", e.Link)
 	}
@@ -240,11 +315,11 @@ func setTime(at int, base string, mtime int64) error {
 	return nil
 }
 
-// finish sets the times of the directories, the deepest first.
-func (x *extraction) finish() error {
+// Finish sets the times of the directories, the deepest first, when all is in them.
+func (x *Extraction) Finish() error {
 	for _, d := range slices.Backward(x.dirs) {
-		if err := setTime(int(x.root.Fd()), d.name, d.mtime); err != nil {
-			return fmt.Errorf("restore %s: %w", path.Join(x.as, d.name), err)
+		if err := setTime(int(x.Root.Fd()), d.name, d.mtime); err != nil {
+			return fmt.Errorf("restore %s: %w", path.Join(x.As, d.name), err)
 		}
 	}
 	return nil

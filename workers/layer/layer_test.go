@@ -199,7 +199,7 @@ func TestExtractStaysInside(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := Extract(t.Context(), img, "v", root); err == nil {
+		if err := Extract(t.Context(), img, "v", root, true); err == nil {
 			t.Errorf("%s: it was taken", what)
 		}
 		root.Close()
@@ -236,5 +236,79 @@ func TestClear(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(above, "kept")); err != nil {
 		t.Error(err)
+	}
+}
+
+// vanishing is a sink at whose second entry something is removed.
+type vanishing struct {
+	drivertest.Image
+	gone string
+}
+
+func (v *vanishing) Add(e image.Entry, r io.Reader) error {
+	if len(v.Entries()) == 1 {
+		if err := os.Remove(v.gone); err != nil {
+			return err
+		}
+	}
+	return v.Image.Add(e, r)
+}
+
+// What vanishes from a tree is left out, but for one that nobody can use: there it is an error.
+func TestVanished(t *testing.T) {
+	for _, still := range []bool{false, true} {
+		dir := t.TempDir()
+		put(t, filepath.Join(dir, "a"), "content")
+		put(t, filepath.Join(dir, "b"), "content")
+		root, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sink := &vanishing{gone: filepath.Join(dir, "b")}
+		if still {
+			err = AddStill(t.Context(), sink, root, "v")
+		} else {
+			_, err = Add(t.Context(), sink, root, "v", nil)
+		}
+		root.Close()
+		if (err != nil) != still || still && !strings.Contains(err.Error(), "v/b") || len(sink.Entries()) != 2 {
+			t.Errorf("of a tree that nobody uses (%t) there is %v, with %v", still, sink.Entries(), err)
+		}
+	}
+}
+
+// Directories that no entry tells of are made as they are in the tree that the directory
+// will be merged with.
+func TestExtractMakesTheWay(t *testing.T) {
+	looks, into := t.TempDir(), t.TempDir()
+	if err := os.MkdirAll(filepath.Join(looks, "a", "b"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(filepath.Join(looks, "a"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	x := &Extraction{Source: &drivertest.Image{}, As: "v"}
+	for to, dir := range map[**os.File]string{&x.Looks: looks, &x.Root: into} {
+		f, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		*to = f
+	}
+	if err := x.Extract(image.Entry{Name: "v/a/b/c/soft", Type: image.TypeSymlink, Link: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := x.Finish(); err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]os.FileMode{"a": 0o711, "a/b": 0o700, "a/b/c": 0o755} {
+		st, err := os.Stat(filepath.Join(into, dir))
+		if err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s is %v, %v; want %v", dir, st.Mode(), err, want)
+		}
+	}
+	if err := x.Extract(image.Entry{Name: "w/f", Type: image.TypeFIFO}); err == nil {
+		t.Error("an entry of another part was taken")
 	}
 }

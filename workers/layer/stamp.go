@@ -96,6 +96,10 @@ func (s *Stamps) of(f *os.File, st *unix.Stat_t, rel string) string {
 	if at == "" {
 		return ""
 	}
+	return stampOf(at, st)
+}
+
+func stampOf(at string, st *unix.Stat_t) string {
 	return fmt.Sprintf("%s.%x.%x.%x.%x", at, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/criu/restart"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
@@ -45,6 +46,9 @@ func (s *session) capture(ctx context.Context, worker *control.Conn, o Order) (d
 			err = errors.Join(err, s.thaw())
 		}
 	}()
+	if err := s.points.at(failpoint.ShimGated); err != nil {
+		return nil, err
+	}
 	more, err := s.preflight(ctx)
 	if err != nil {
 		return nil, err
@@ -63,6 +67,9 @@ func (s *session) capture(ctx context.Context, worker *control.Conn, o Order) (d
 	}
 	dump.limited = limit > 0
 	if err := s.freeze(ctx, dump); err != nil {
+		return nil, err
+	}
+	if err := s.points.at(failpoint.ShimFrozen); err != nil {
 		return nil, err
 	}
 	if err := s.place.mountScratch(limit); err != nil {
@@ -153,7 +160,14 @@ func (s *session) thaw() error {
 	for _, c := range s.commands() {
 		errs = append(errs, c.putInput())
 	}
-	switch err := s.guard.release(); {
+	err := s.points.at(failpoint.ShimThaws)
+	if err == nil {
+		err = s.guard.release()
+	}
+	if err == nil {
+		err = s.points.at(failpoint.ShimThawed)
+	}
+	switch {
 	case errors.Is(err, driver.ErrNoLease):
 		errs = append(errs, err)
 	case err != nil:
@@ -209,7 +223,7 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 	if frozen, err := s.group.State(); err != nil || !frozen {
 		return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", s.setup.Name, err)
 	}
-	return nil
+	return s.points.at(failpoint.ShimLetGo)
 }
 
 // closedOnResume says which connections won't survive, a line for each. criu can
@@ -314,6 +328,9 @@ func (s *session) repeatCalls() error {
 // handOver gives the worker the directories of the image, of the upper layer
 // and of the session's root, and waits until it has read what it must.
 func (s *session) handOver(worker *control.Conn, d *Dump) error {
+	if err := s.points.at(failpoint.ShimDumped); err != nil {
+		return err
+	}
 	var files []*os.File
 	defer func() { closeFiles(files) }()
 	for _, dir := range []string{s.place.scratch(), s.place.upper(), s.place.root()} {
@@ -333,7 +350,7 @@ func (s *session) handOver(worker *control.Conn, d *Dump) error {
 	if !a.Go {
 		return errors.New("the worker gave the capture up")
 	}
-	return nil
+	return s.points.at(failpoint.ShimRead)
 }
 
 // saveMeta writes what the image must hold beside criu's files, and returns the
@@ -346,7 +363,8 @@ func (s *session) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
 		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
 	}
 	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
-	m := meta{Generation: s.generation, Leader: s.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, Typists: s.typists.save()}
+	m := meta{Generation: s.generation, Leader: s.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork}
+	m.Typists, m.Forgot = s.typists.save()
 	var err error
 	if m.Status, err = pipeKey(s.tree.status.file); err != nil {
 		return o, err

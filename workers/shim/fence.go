@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -39,6 +40,7 @@ type guard struct {
 	freeze func(context.Context) error
 	thaw   func() error
 	kill   func(context.Context) error
+	points *points
 
 	mu      sync.Mutex // held by whoever freezes or thaws
 	timer   *os.File   // nil before the first lease that guards
@@ -120,15 +122,21 @@ func (g *guard) fence() {
 	if !g.over() || g.dumping || g.fenced {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), g.lease.Within)
-	err := g.freeze(ctx)
-	cancel()
+	err := g.points.at(failpoint.ShimOver)
+	if err == nil {
+		ctx, cancel := context.WithTimeout(context.Background(), g.lease.Within)
+		err = g.freeze(ctx)
+		cancel()
+	}
+	if err == nil {
+		err = g.points.at(failpoint.ShimStill)
+	}
 	if err == nil {
 		g.fenced = true
 		return
 	}
 	g.killed = true
-	ctx, cancel = context.WithTimeout(context.Background(), stopWait)
+	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
 	// What doesn't die here is killed again by the worker, as what it no longer owns.
 	_ = g.kill(ctx)

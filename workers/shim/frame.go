@@ -51,10 +51,11 @@ type Request struct {
 	// Attach: a client that gives itself a name, a random one, is told how much of its
 	// input the session has taken. If it comes again under that name, From is what it
 	// has forgotten of its input, and Seen up to where it got the output; both are
-	// in bytes from the beginning, 0 the first time.
+	// in bytes from the beginning, 0 the first time. Again says that it isn't the first.
 	Typist string `json:"typist,omitempty"`
 	From   int64  `json:"from,omitempty"`
 	Seen   int64  `json:"seen,omitempty"`
+	Again  bool   `json:"again,omitempty"`
 
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 }

@@ -81,12 +81,21 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	}
 	if err != nil {
 		s.undo()
-		return nil, err
+		return nil, s.ranFirst(err)
 	}
 	s.watch()
 	servers.serve(s)
 	go s.resumed()
 	return s, nil
+}
+
+// ranFirst has the error of a start or a restore say that the session may have executed
+// something before it: it mustn't be begun again from the same image as if it hadn't.
+func (s *session) ranFirst(err error) error {
+	if !s.ran || driver.KindOf(err) == driver.Broken {
+		return err
+	}
+	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s had begun to run, and was ended again", s.setup.Name), Err: err}
 }
 
 // resumed runs the hook for how the session came back. What goes wrong with it is

@@ -28,6 +28,7 @@ type meta struct {
 	EmptyNetwork   bool           `json:"empty_network,omitempty"`
 	Commands       []savedCommand `json:"commands"` // the leader first
 	Typists        []typist       `json:"typists,omitempty"`
+	Forgot         bool           `json:"typists_forgotten,omitempty"` // there were more
 }
 
 // savedCommand is one command, with the names that criu has for its descriptors.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
@@ -100,6 +101,9 @@ const stopWait = time.Minute
 
 func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	ctx := context.Background()
+	if err := s.points.hear(o.Failpoints); err != nil {
+		return Message{}, err
+	}
 	switch o.Op {
 	case OrderStatus:
 		return s.status()
@@ -118,6 +122,9 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)
 	}
 	if err := s.fence(o.Epoch); err != nil {
+		return Message{}, err
+	}
+	if err := s.points.at(failpoint.ShimOrdered); err != nil {
 		return Message{}, err
 	}
 	switch o.Op {
@@ -176,7 +183,13 @@ func (s *session) stop() error {
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.killed.Store(true)
+	if err := s.points.at(failpoint.ShimKills); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
-	return s.kill(ctx)
+	if err := s.kill(ctx); err != nil {
+		return err
+	}
+	return s.points.at(failpoint.ShimKilled)
 }

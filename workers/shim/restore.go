@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -34,7 +35,7 @@ func (s *session) restore(worker *control.Conn) error {
 		return err
 	}
 	s.generation = m.Generation + 1
-	s.typists.load(m.Typists)
+	s.typists.load(m.Typists, m.Forgot)
 	if err := s.place.mountRoot(); err != nil {
 		return err
 	}
@@ -46,6 +47,9 @@ func (s *session) restore(worker *control.Conn) error {
 	in := &inheritance{terminals: s.terminals}
 	defer in.close()
 	if err := s.reconnect(m, in); err != nil {
+		return err
+	}
+	if err := s.points.at(failpoint.ShimFilled); err != nil {
 		return err
 	}
 	return s.runRestore(worker, m, in, served)
@@ -188,7 +192,7 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, serv
 			if err := s.resume(worker); err != nil {
 				return err
 			}
-			begun = true
+			begun, s.ran = true, true
 			go endHanging(p, n.PID, ended)
 		}
 		return nil
@@ -212,7 +216,10 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, serv
 	default:
 		return s.explainRestore(err)
 	}
-	return s.limit()
+	if err := s.limit(); err != nil {
+		return err
+	}
+	return s.points.at(failpoint.ShimRuns)
 }
 
 // killer is a criu that restores.
@@ -284,7 +291,13 @@ func (s *session) resume(worker *control.Conn) error {
 			return err
 		}
 	}
+	if err := s.points.at(failpoint.ShimRestored); err != nil {
+		return err
+	}
 	if err := s.ask(worker); err != nil {
+		return err
+	}
+	if err := s.points.at(failpoint.ShimBegins); err != nil {
 		return err
 	}
 	// Not being found is no reason to fail: it is only shown.
@@ -292,7 +305,10 @@ func (s *session) resume(worker *control.Conn) error {
 	for _, c := range s.commands() {
 		c.pushLate(s.gate)
 	}
-	return s.begin(host)
+	if err := s.begin(host); err != nil {
+		return err
+	}
+	return s.points.at(failpoint.ShimNoted)
 }
 
 // writeGeneration replaces the generation file inside the session.

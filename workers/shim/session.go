@@ -29,6 +29,7 @@ type session struct {
 	program  *program
 	gate     *gate
 	guard    *guard
+	points   *points
 	tree     *processes
 	main     *command
 	typists  typists // to main
@@ -44,6 +45,7 @@ type session struct {
 	epoch uint64
 	state State
 
+	ran        bool // of who raises it: it was let go, and may have executed something
 	generation uint64
 	pumps      sync.WaitGroup
 	clients    atomic.Int64  // being served
@@ -78,8 +80,9 @@ func newSession(setup Setup) (*session, error) {
 		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
 		epoch: setup.Epoch, stopped: make(chan struct{}),
 	}
-	s.guard = &guard{freeze: group.Freeze, thaw: group.Thaw, kill: s.kill}
-	return s, nil
+	s.points = &points{}
+	s.guard = &guard{freeze: group.Freeze, thaw: group.Thaw, kill: s.kill, points: s.points}
+	return s, s.points.hear(setup.Failpoints)
 }
 
 // fence notes the epoch of an order, or refuses it.
@@ -189,10 +192,11 @@ type generationFile struct {
 	Name       string      `json:"name"`
 	UID        schemas.UID `json:"uid"`
 	At         time.Time   `json:"at"`
+	URL        string      `json:"url,omitempty"`
 }
 
 func (s *session) generationContent() ([]byte, error) {
-	b, err := json.Marshal(generationFile{s.generation, s.setup.Boot, s.setup.Name.String(), s.setup.UID, time.Now().UTC()})
+	b, err := json.Marshal(generationFile{s.generation, s.setup.Boot, s.setup.Name.String(), s.setup.UID, time.Now().UTC(), s.setup.URL})
 	if err != nil {
 		return nil, fmt.Errorf("encode the generation: %w", err)
 	}

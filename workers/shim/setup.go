@@ -26,6 +26,11 @@ type Setup struct {
 	Cgroup string       `json:"cgroup"`
 	Criu   []string     `json:"criu"` // criu's command line
 	Self   []string     `json:"self"` // this binary's, to come to Main again
+
+	// URL is the server that programs in the session may publish activity to.
+	URL string `json:"url,omitempty"`
+
+	Failpoints string `json:"failpoints,omitempty"` // as in Order
 }
 
 // Base is the root below the session.
@@ -57,6 +62,7 @@ type State struct {
 	Shim    int          `json:"shim"` // its pid
 	PID     int          `json:"pid"`  // of the session's leader, on the host
 	Exit    *driver.Exit `json:"exit,omitempty"`
+	Lost    bool         `json:"lost,omitempty"` // with Exit: its shim was gone first
 }
 
 // The phases that a shim reports while it starts or restores a session, and
@@ -117,6 +123,8 @@ type Order struct {
 	Promised int64 `json:"promised,omitempty"` // of that, bytes that others may take
 
 	Lease *Lease `json:"lease,omitempty"` // of a thaw or a renewal
+
+	Failpoints string `json:"failpoints,omitempty"` // what is to go wrong in the shim, as package failpoint reads it
 }
 
 // The orders. Capture, thaw and stop are fenced by the epoch.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
@@ -42,7 +43,13 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.prepare(first); err != nil {
 		return err
 	}
+	if err := s.points.at(failpoint.ShimMade); err != nil {
+		return err
+	}
 	if err := s.ask(worker); err != nil {
+		return err
+	}
+	if err := s.points.at(failpoint.ShimStarts); err != nil {
 		return err
 	}
 	host, err := hostPID(pid, s.tree.leader)
@@ -52,13 +59,20 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.begin(host); err != nil {
 		return err
 	}
+	if err := s.points.at(failpoint.ShimWritten); err != nil {
+		return err
+	}
+	s.ran = true
 	if err := first.Send(stage.Go{}); err != nil {
 		return err
 	}
 	if err := s.awaitInit(first, host); err != nil {
 		return err
 	}
-	return s.limit()
+	if err := s.limit(); err != nil {
+		return err
+	}
+	return s.points.at(failpoint.ShimStarted)
 }
 
 // awaitInit returns when the session's init has taken the place of the first

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/criu/streamer"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -40,6 +41,7 @@ type images struct {
 	worker *control.Conn
 	served []string // of a restore: what the worker has
 	ahead  int64    // of a dump: what may wait with the worker, in bytes
+	points *points
 
 	passed atomic.Int64 // pipes that went to the worker
 	left   atomic.Int64 // of smallLimit
@@ -92,6 +94,10 @@ type captured struct{ *images }
 // Pipe implements streamer.Images.
 func (c captured) Pipe(name string, end *os.File) error {
 	if Large(name) {
+		if err := c.points.at(failpoint.ShimDumping); err != nil {
+			end.Close()
+			return err
+		}
 		return c.pass(name, end)
 	}
 	f, err := os.OpenFile(filepath.Join(c.dir, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -202,7 +208,7 @@ func (s *stream) close() error {
 // many have, whatever came after.
 func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
 	of := newImages(s.place.images(), worker)
-	of.ahead = ahead
+	of.ahead, of.points = ahead, s.points
 	st, err := openStream(s.place.images(), streamer.CaptureSocket, of, captured{of})
 	if err != nil {
 		return 0, err

@@ -25,6 +25,7 @@ type Typing struct {
 	taken   int64  // bytes before that
 	seen    int64  // position up to which output was passed on
 	ended   bool   // nothing more is read
+	again   bool   // it has been attached before
 	untold  bool   // the shim doesn't tell what is taken
 	changed chan struct{}
 }
@@ -104,7 +105,8 @@ func (t *Typing) Settle(ctx context.Context) {
 func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (driver.Exit, error) {
 	defer conn.Close()
 	t.mu.Lock()
-	r.Op, r.Typist, r.From, r.Seen = OpAttach, t.name, t.taken, t.seen
+	r.Op, r.Typist, r.From, r.Seen, r.Again = OpAttach, t.name, t.taken, t.seen, t.again
+	t.again = true
 	t.mu.Unlock()
 	b, err := json.Marshal(r)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"testing"
@@ -73,7 +74,7 @@ func TestTypingOverTwoConnections(t *testing.T) {
 	typing := NewTyping("me", keys)
 	var out bytes.Buffer
 	f := attached(t, typing, &out)
-	if f.req.Typist != "me" || f.req.From != 0 || f.req.Seen != 0 {
+	if f.req.Typist != "me" || f.req.From != 0 || f.req.Seen != 0 || f.req.Again {
 		t.Errorf("the request is %+v", f.req)
 	}
 	f.say(FrameStarted, told(0, 40))
@@ -88,7 +89,7 @@ func TestTypingOverTwoConnections(t *testing.T) {
 		t.Errorf("%d bytes are owed, want 4", typing.Owed())
 	}
 	f = attached(t, typing, &out)
-	if f.req.From != 2 || f.req.Seen != 45 {
+	if f.req.From != 2 || f.req.Seen != 45 || !f.req.Again {
 		t.Errorf("the second request is %+v", f.req)
 	}
 	f.say(FrameStarted, told(3, 45)) // one more had been taken
@@ -126,28 +127,82 @@ func TestTypistsLastConnectionCounts(t *testing.T) {
 	defer a.Close()
 	defer b.Close()
 	term := testTerminal(t)
-	if taken := all.come("me", 0, a); taken != 0 {
-		t.Errorf("%d bytes are taken of one who never came", taken)
+	if taken, err := all.come("me", 0, false, a); taken != 0 || err != nil {
+		t.Errorf("%d bytes are taken of one who never came, %v", taken, err)
 	}
 	if n, err := all.take("me", a, term.masterFD, []byte("ab\n")); n != 3 || err != nil {
 		t.Errorf("%d bytes taken, %v", n, err)
 	}
-	if taken := all.come("me", 0, b); taken != 3 {
-		t.Errorf("%d bytes are taken", taken)
+	if taken, err := all.come("me", 0, true, b); taken != 3 || err != nil {
+		t.Errorf("%d bytes are taken, %v", taken, err)
 	}
 	if _, err := all.take("me", a, term.masterFD, []byte("c")); !errors.Is(err, errSuperseded) {
 		t.Errorf("from the old connection: %v", err)
 	}
 	var again typists
 	again.load(all.save())
-	if taken := again.come("me", 5, a); taken != 5 {
-		t.Errorf("after a restore %d are taken, he has forgotten 5", taken)
+	if taken, err := again.come("me", 5, true, a); taken != 5 || err != nil {
+		t.Errorf("after a restore %d are taken, he has forgotten 5: %v", taken, err)
 	}
-	for i := range 2 * typistsKept {
-		again.come(string(rune('a'+i)), 0, a)
+}
+
+// However many type at a time, none takes another's place: one too many is refused. Who
+// is away makes room, the longest away first, and types nothing twice afterwards.
+func TestManyTypists(t *testing.T) {
+	var all typists
+	term := testTerminal(t)
+	conns := make([]net.Conn, typistsKept+2)
+	for i := range conns {
+		var far net.Conn
+		conns[i], far = net.Pipe()
+		defer conns[i].Close()
+		defer far.Close()
 	}
-	if len(again.all) != typistsKept {
-		t.Errorf("%d typists are remembered", len(again.all))
+	come := func(i int, again bool) error {
+		_, err := all.come(fmt.Sprint("typist", i), 0, again, conns[i])
+		return err
+	}
+	types := func(i int) error {
+		_, err := all.take(fmt.Sprint("typist", i), conns[i], term.masterFD, []byte("x"))
+		return err
+	}
+	for i := range typistsKept {
+		if err := come(i, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const late = typistsKept
+	if err := come(late, false); !errors.Is(err, errCrowded) {
+		t.Errorf("one too many comes: %v", err)
+	}
+	for i := range typistsKept {
+		if err := types(i); err != nil {
+			t.Fatalf("typist %d, of as many as there may be: %v", i, err)
+		}
+	}
+	all.leave("typist9", conns[9])
+	all.leave("typist4", conns[4])
+	all.leave("typist5", conns[late]) // an old connection of one that has come again
+	if err := come(late, false); err != nil {
+		t.Errorf("another has gone: %v", err)
+	}
+	if err := come(4, true); err != nil {
+		t.Errorf("one that was away for less long than another: %v", err)
+	}
+	var again typists
+	again.load(all.save())
+	all.load(again.save())
+	if err := come(9, true); !errors.Is(err, errForgotten) {
+		t.Errorf("one that was forgotten: %v; what it has typed would come twice", err)
+	}
+	if err := types(9); !errors.Is(err, errSuperseded) {
+		t.Errorf("one that was refused types: %v", err)
+	}
+	if err := come(typistsKept+1, true); !errors.Is(err, errForgotten) {
+		t.Errorf("one that may have been forgotten: %v", err)
+	}
+	if err := come(typistsKept+1, false); err != nil || len(all.all) != typistsKept {
+		t.Errorf("a new one comes after a restore, when nobody is there: %v, %d are remembered", err, len(all.all))
 	}
 }
 

@@ -18,21 +18,28 @@ type typist struct {
 	ID    string `json:"id"`
 	Taken int64  `json:"taken"` // bytes, since it began
 
-	conn net.Conn // its last connection; nil after a restore
+	conn net.Conn // its last connection; nil when that has ended, and after a restore
 }
 
 // typists are those of a session. They go into its image: what an image holds of
 // somebody's input and how much of it that is belong together.
 type typists struct {
-	mu  sync.Mutex
-	all []*typist // the one that came last at the end
+	mu     sync.Mutex
+	all    []*typist // the one that came or went last at the end
+	forgot bool      // some are not among them any more
 }
 
-// typistsKept is how many are remembered: who stays away while so many others come
-// has gone for good.
-const typistsKept = 64
+// typistsKept is how many are remembered, and how many may be connected at a time. Who
+// stays away while so many others come has gone for good: it is forgotten, and may not go
+// on where it was, for nobody knows where that is.
+const typistsKept = 256
 
-var errSuperseded = errors.New("who types has another connection by now")
+var (
+	errSuperseded = errors.New("who types has another connection by now")
+	errForgotten  = errors.New("what the session has taken of this terminal's input isn't known any more, since so many others came meanwhile; " +
+		"look what of it is there, and attach anew")
+	errCrowded = fmt.Errorf("%d terminals are attached, which is as many as there may be: detach one, or follow it with `diapause logs -f`", typistsKept)
+)
 
 // Taken is what a shim says to a typist: how many bytes of its input the session has
 // taken, all connections together. What a session has taken is in its image.
@@ -42,22 +49,61 @@ type Taken struct {
 }
 
 // come makes c the one connection of a typist, which has forgotten what it typed
-// before from.
-func (t *typists) come(id string, from int64, c net.Conn) (taken int64) {
+// before from. It may have typed before if it comes again.
+func (t *typists) come(id string, from int64, again bool, c net.Conn) (taken int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.ID == id })
-	p := &typist{ID: id}
-	if i >= 0 {
-		p = t.all[i]
-		t.all = slices.Delete(t.all, i, i+1)
+	p := t.drop(id)
+	switch {
+	case p != nil:
+	case again && t.forgot:
+		return 0, errForgotten
+	case !t.room():
+		return 0, errCrowded
+	default:
+		p = &typist{ID: id}
 	}
 	p.conn, p.Taken = c, max(p.Taken, from)
 	t.all = append(t.all, p)
-	if n := len(t.all); n > typistsKept {
-		t.all = slices.Delete(t.all, 0, n-typistsKept)
+	return p.Taken, nil
+}
+
+// drop takes a typist out of the list; nil if it isn't there. Callers hold mu.
+func (t *typists) drop(id string) *typist {
+	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.ID == id })
+	if i < 0 {
+		return nil
 	}
-	return p.Taken
+	p := t.all[i]
+	t.all = slices.Delete(t.all, i, i+1)
+	return p
+}
+
+// room forgets the one that has been away for longest, if there are too many, and
+// reports whether there is room for another. Callers hold mu.
+func (t *typists) room() bool {
+	if len(t.all) < typistsKept {
+		return true
+	}
+	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.conn == nil })
+	if i < 0 {
+		return false
+	}
+	t.all, t.forgot = slices.Delete(t.all, i, i+1), true
+	return true
+}
+
+// leave says that a connection has ended.
+func (t *typists) leave(id string, c net.Conn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	i := slices.IndexFunc(t.all, func(p *typist) bool { return p.ID == id })
+	if i < 0 || t.all[i].conn != c {
+		return // it came again
+	}
+	p := t.drop(id)
+	p.conn = nil
+	t.all = append(t.all, p)
 }
 
 // take writes what it can of b, if c still is its typist's connection, and counts it in
@@ -86,20 +132,19 @@ func (t *typists) taken(id string) int64 {
 }
 
 // save and load carry them through an image.
-func (t *typists) save() []typist {
+func (t *typists) save() (all []typist, forgot bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []typist
 	for _, p := range t.all {
 		all = append(all, typist{ID: p.ID, Taken: p.Taken})
 	}
-	return all
+	return all, t.forgot
 }
 
-func (t *typists) load(all []typist) {
+func (t *typists) load(all []typist, forgot bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.all = nil
+	t.all, t.forgot = nil, forgot
 	for _, p := range all {
 		t.all = append(t.all, &typist{ID: p.ID, Taken: p.Taken})
 	}
@@ -107,13 +152,13 @@ func (t *typists) load(all []typist) {
 
 // welcome answers a typist's request: what of its input is here, and where the output
 // begins that it gets.
-func (s *session) welcome(c net.Conn, r Request) (from int64, err error) {
+func (s *session) welcome(c net.Conn, r Request, taken int64) (from int64, err error) {
 	start, end := s.main.log.Span()
 	from = s.main.log.Tail(tail(r.Tail))
 	if r.Seen > 0 {
 		from = min(max(start, r.Seen), end)
 	}
-	return from, writeJSON(c, FrameStarted, Taken{Taken: s.typists.come(r.Typist, r.From, c), At: from})
+	return from, writeJSON(c, FrameStarted, Taken{Taken: taken, At: from})
 }
 
 // receiveTyped is receiveInput for a typist, who is told of what is taken.
@@ -159,7 +204,12 @@ func (s *session) converseTyped(ctx context.Context, c net.Conn, r Request) erro
 	if s.main.tty == nil {
 		return fmt.Errorf("session %s has no terminal", s.setup.Name)
 	}
-	from, err := s.welcome(c, r)
+	taken, err := s.typists.come(r.Typist, r.From, r.Again || r.From > 0 || r.Seen > 0, c)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", s.setup.Name, err)
+	}
+	defer s.typists.leave(r.Typist, c)
+	from, err := s.welcome(c, r, taken)
 	if err != nil {
 		return nil // the client is gone
 	}

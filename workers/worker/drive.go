@@ -98,6 +98,8 @@ func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
 		return w.reap(ctx, rec)
 	case schemas.OpResume:
 		return w.resume(ctx, rec)
+	case schemas.OpProve:
+		return w.prove(ctx, rec)
 	case schemas.OpKill:
 		return w.kill(ctx, rec)
 	case schemas.OpRemove:

@@ -73,14 +73,20 @@ func (w *Worker) setBase(uid schemas.UID, head schemas.Head, pages *image.Base) 
 }
 
 // loadPages keeps the pages of an image that is being read, unless they are kept
-// already.
+// already, with what is known of the files that were made of it.
 func (w *Worker) loadPages(ctx context.Context, r schemas.SessionRecord, img *image.Reader) {
-	if img.Header().Lineage != r.Lineage || w.shelf != nil && w.shelf.has(r.UID, img.Head()) {
+	if img.Header().Lineage != r.Lineage || !img.Restamped() && w.shelf != nil && w.shelf.has(r.UID, img.Head()) {
 		return
 	}
-	if pages, err := image.LoadBase(ctx, img); err == nil {
-		w.setBase(r.UID, img.Head(), pages)
+	pages := w.kept(r.UID, img.Head())
+	if pages == nil {
+		var err error
+		if pages, err = image.LoadBase(ctx, img); err != nil {
+			return
+		}
 	}
+	pages.Restamp(img)
+	w.setBase(r.UID, img.Head(), pages)
 }
 
 // openShelf gives the place for kept pages, nil if there is none.

@@ -58,6 +58,9 @@ func (w *Worker) find(ctx context.Context) error {
 	return nil
 }
 
+// adoptWait bounds the removal of one session when the worker begins: it may hang.
+const adoptWait = 30 * time.Second
+
 // adopt decides about one instance that was found on the host: it is kept if the
 // record knows it, and removed if a record of no lower epoch doesn't. What is later
 // than the records is never removed: then it is they that have gone back.
@@ -76,6 +79,8 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) 
 		return nil
 	}
 	w.Log.Warn("removing what the record has left behind", "session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "recorded", rec.Epoch)
+	ctx, cancel := context.WithTimeout(ctx, adoptWait)
+	defer cancel()
 	if err := d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: i.Epoch}); err != nil {
 		// It must not keep the other sessions from being found.
 		w.Log.Error("what the record has left behind is still there", "session", i.Name.String(), "uid", i.UID, "err", err)
@@ -110,6 +115,8 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	}
 	here := err == nil
 	switch {
+	case here && i.State == driver.Exited && toBeProved(rec.SessionRecord):
+		return w.fallBack(ctx, rec, endOf(i))
 	case here && i.State == driver.Exited:
 		return w.ended(ctx, d, rec, i)
 	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
@@ -144,7 +151,13 @@ func interrupted(r schemas.SessionRecord, claim string) bool {
 }
 
 func (w *Worker) ended(ctx context.Context, d driver.Driver, rec *statekv.Versioned, i driver.Instance) error {
-	if rec.State == schemas.Running || rec.State == schemas.Suspending {
+	switch {
+	case rec.State != schemas.Running && rec.State != schemas.Suspending:
+	case i.Lost && !killing(rec.SessionRecord):
+		if err := w.gone(ctx, rec, fmt.Sprintf("its processes on host %s are gone: %s", w.Host, i.Exit.Reason)); err != nil {
+			return err
+		}
+	default:
 		exit := &schemas.Exit{At: time.Now().UTC()}
 		if i.Exit != nil {
 			exit.Code, exit.Signal, exit.Reason = i.Exit.Code, i.Exit.Signal, i.Exit.Reason
@@ -209,8 +222,12 @@ func (w *Worker) unborn(rec statekv.Versioned) {
 }
 
 // stillborn reports whether a session that was recorded to run, and failed to,
-// executed nothing and is worth another attempt: its driver would know it else.
-func (w *Worker) stillborn(ctx context.Context, d driver.Driver, asked statekv.Versioned) bool {
+// executed nothing and is worth another attempt: its driver would know it else, or has
+// said so by cause.
+func (w *Worker) stillborn(ctx context.Context, d driver.Driver, asked statekv.Versioned, cause error) bool {
+	if driver.KindOf(cause) == driver.Broken {
+		return false
+	}
 	_, err := d.Inspect(ctx, asked.UID)
 	return errors.Is(err, driver.ErrNotHere) && asked.Op.Attempts < resumeAttempts
 }
@@ -244,6 +261,9 @@ func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schema
 	if begun == schemas.TResumed {
 		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
 	}
+	if toBeProved(rec.SessionRecord) {
+		op.Fallback, op.WithinMS = rec.Op.Fallback, rec.Op.WithinMS
+	}
 	w.mu.Lock()
 	op.Attempts = w.notBorn[rec.UID].Attempts // of this process: it doesn't try for ever
 	w.mu.Unlock()
@@ -265,7 +285,11 @@ func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {
 	} else if never {
 		return w.again(ctx, rec, begun)
 	}
-	text := "its processes are no longer on host " + string(w.Host) + " (was it restarted?)"
+	return w.gone(ctx, rec, "its processes are no longer on host "+string(w.Host)+" (was it restarted?)")
+}
+
+// gone records that a session's processes are, and says what there is to go on from.
+func (w *Worker) gone(ctx context.Context, rec *statekv.Versioned, text string) error {
 	if rec.Head != nil && rec.Size != nil {
 		text += "; `diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)
 	} else {

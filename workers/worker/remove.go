@@ -167,15 +167,8 @@ func (w *Worker) pinned(ctx context.Context, r schemas.SessionRecord) (by string
 }
 
 func needs(fork, origin schemas.SessionRecord) bool {
-	heads := []*schemas.Head{fork.Head}
-	if fork.Op != nil {
-		heads = append(heads, fork.Op.Source)
-	}
-	for _, h := range heads {
-		if h == nil {
-			continue
-		}
-		if lineage, err := lineageOf(origin, *h); err == nil && lineage == origin.Lineage {
+	for _, h := range fork.Heads() {
+		if lineage, err := lineageOf(origin, h); err == nil && lineage == origin.Lineage {
 			return true
 		}
 	}

@@ -45,7 +45,7 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	case begun && w.isHere(ctx, d, asked):
 		return err // it runs all the same, and is looked at once more
-	case begun && w.stillborn(ctx, d, asked):
+	case begun && w.stillborn(ctx, d, asked, err):
 		w.unborn(asked)
 		return err
 	case begun:
@@ -125,7 +125,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		}
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
-			Set: schemas.Set{Size: &schemas.Sizes{
+			Set: schemas.Set{Op: toProve(*rec.Op), Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
 			Stages: restoreStages(img.Times(), opened, time.Since(began), header.LogicalBytes),
@@ -183,6 +183,9 @@ func (w *Worker) openImage(ctx context.Context, r schemas.SessionRecord, head sc
 func (w *Worker) resumeFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
 	if ctx.Err() != nil {
 		return cause
+	}
+	if rec.Op.Fallback != nil {
+		return w.fallBack(ctx, &rec, "it can't be restored: "+cause.Error())
 	}
 	w.Log.Error("resume failed; the image is kept", "session", rec.Name().String(), "err", cause)
 	w.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)

@@ -49,7 +49,7 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	case begun && w.isHere(ctx, d, asked):
 		return err // it runs all the same, and is looked at once more
-	case begun && w.stillborn(ctx, d, asked):
+	case begun && w.stillborn(ctx, d, asked, err):
 		w.unborn(asked)
 		return err
 	case begun:
@@ -67,6 +67,9 @@ func (w *Worker) startFailed(ctx context.Context, rec statekv.Versioned, cause e
 
 // lost records that a session that should be on this host isn't.
 func (w *Worker) lost(ctx context.Context, rec statekv.Versioned, cause error) error {
+	if toBeProved(rec.SessionRecord) {
+		return w.fallBack(ctx, &rec, cause.Error())
+	}
 	w.Log.Error("lost", "session", rec.Name().String(), "err", cause)
 	_, err := w.swapOwned(ctx, rec, schemas.Transition{
 		Type: schemas.TLost, Reason: cause.Error(), Set: schemas.Set{Failure: failure(string(rec.State), cause, 1)},

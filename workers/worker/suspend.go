@@ -110,9 +110,10 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 	if err != nil {
 		return taken{}, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
 	}
+	early, _ := d.(driver.Early)
 	img, err := image.Create(ctx, w.Images, image.WriteOptions{
 		Tenant: rec.Tenant, Session: rec.Session, UID: rec.UID, Lineage: rec.Lineage, Epoch: rec.Epoch, Seq: rec.Version,
-		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Budget: w.Budget, Dense: w.Dense,
+		Parent: rec.Head, Base: w.baseFor(ctx, rec.SessionRecord), Budget: w.Budget, Dense: w.Dense || early != nil && early.StoresEarly(),
 		Recipients: to.Recipients, KeyVersion: to.Version, KeyGeneration: to.Generation, FullSince: to.FullSince,
 		Signer: w.Signer, SignerName: w.Host, Trigger: rec.Op.Trigger, RunID: rec.Op.RunID, Description: rec.Op.Description,
 		Op: rec.Op.ID, Fingerprint: fp, Time: began, Step: w.imageStep,
@@ -189,6 +190,11 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 	}
 	if errors.Is(cause, errMoved) {
 		return cause // what the record says now decides, reconcile thaws if it says running
+	}
+	if d != nil {
+		if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Exited {
+			return w.ended(ctx, d, &rec, i) // that is why, and nothing runs on
+		}
 	}
 	var frozen error // the record comes all the same, and then the thaw is tried again
 	if d != nil && !stored {

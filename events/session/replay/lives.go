@@ -16,9 +16,7 @@ const used = "used"
 // use, and each use began with something that wakes. The last silence may still go on; it
 // has no What. The record says class, uid and the rest that deciding needs.
 func FromSilences(r schemas.SessionRecord, from, to time.Time, silences []schemas.Silence) Life {
-	r.State, r.Since, r.Boot = schemas.Running, from, "clean"
-	r.Born, r.Seq, r.Op, r.Failure = 0, 0, nil, nil // of the end of its time, not of the beginning
-	l := Life{Record: r, From: from, To: to}
+	l := newLife(r, from, to)
 	slices.SortFunc(silences, func(a, b schemas.Silence) int { return cmp.Compare(a.From, b.From) })
 	at := from
 	for _, s := range silences {
@@ -35,10 +33,22 @@ func FromSilences(r schemas.SessionRecord, from, to time.Time, silences []schema
 	if at.Before(to) {
 		l.use(at, to, to)
 	}
-	for i := range l.Said {
-		l.Said[i].Seq, l.Said[i].Source.Name = uint64(i+1), r.Name()
-	}
+	l.number()
 	return l
+}
+
+// newLife begins a life awake, whatever the record says of the end of its time.
+func newLife(r schemas.SessionRecord, from, to time.Time) Life {
+	r.State, r.Since, r.Boot = schemas.Running, from, "clean"
+	r.Born, r.Seq, r.Op, r.Failure = 0, 0, nil, nil
+	return Life{Record: r, From: from, To: to}
+}
+
+// number gives what was said its sequences.
+func (l *Life) number() {
+	for i := range l.Said {
+		l.Said[i].Seq, l.Said[i].Source.Name = uint64(i+1), l.Record.Name()
+	}
 }
 
 // last is the last activity before a silence: later than that only a lease lived.

@@ -41,8 +41,11 @@ func holdCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hold NAME --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !cmd.Flags().Changed("for") {
+				return usagef("hold: say for how long with --for, e.g. --for 2h; `diapause release %s` ends it earlier", args[0])
+			}
 			if length <= 0 || length > schemas.MaxLease {
-				return usagef("--for %s: want a time up to %s", length, schemas.MaxLease)
+				return usagef("hold: --for %s: want a time up to %s", length, schemas.MaxLease)
 			}
 			return c.tell(cmd.Context(), args[0], schemas.KindHold, personal,
 				schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()})

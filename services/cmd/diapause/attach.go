@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,10 +22,19 @@ import (
 // detachKey leaves an attached terminal: Ctrl-].
 const detachKey = 0x1d
 
+const attachHelp = `Use the terminal of a session that was run with --tty. A suspended session is
+resumed. Ctrl-] detaches, and the session runs on; attach again at any time.
+While somebody is attached a session isn't suspended for idleness. What is typed
+while it is being suspended all the same arrives: that is undone, or it is resumed.
+
+The end of the input detaches too, when all of it has arrived and nothing was printed
+for a second, or after ten: "echo make | diapause attach work" types a line and shows
+how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.`
+
 func attachCommand(c *client) *cobra.Command {
 	return &cobra.Command{
 		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
-		Long: "Use the terminal of a session that was run with --tty. A suspended session is\nresumed. Ctrl-] detaches, and the session runs on; attach again at any time.\nWhile somebody is attached a session isn't suspended for idleness. What is typed\nwhile it is being suspended all the same arrives: that is undone, or it is resumed.",
+		Long: attachHelp,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
 	}
 }
@@ -45,17 +55,22 @@ func (c *client) attach(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	detached := make(chan struct{})
-	typing := shim.NewTyping(rand.Text(), &untilDetached{Reader: os.Stdin, detach: func() { close(detached) }})
+	out := &quietly{Writer: os.Stdout, begun: make(chan struct{})}
+	s.Stdout = out
+	in := &untilDetached{Reader: os.Stdin, detached: make(chan struct{}), ended: make(chan struct{})}
+	typing := shim.NewTyping(rand.Text(), in)
 	go func() {
 		select {
-		case <-detached:
-			letArrive(ctx, typing)
+		case <-in.detached:
+			letArrive(ctx, typing, arriveLimit)
 			detach(errDetached)
+		case <-in.ended:
+			out.wait(ctx, typing)
+			detach(errInputEnded)
 		case <-ctx.Done():
 		}
 	}()
-	exit, err := c.converseTyped(ctx, name, typing, r, s)
+	exit, err := c.converseTyped(ctx, name, typing, r, s, out.attached)
 	restore()
 	return attachEnded(ctx, name, typing, exit, err)
 }
@@ -67,6 +82,11 @@ func attachEnded(ctx context.Context, name string, typing *shim.Typing, exit dri
 	case errors.Is(context.Cause(ctx), errDetached):
 		fmt.Fprintf(os.Stderr, "detached from session %s, which runs on\n", name)
 		return nil
+	case errors.Is(context.Cause(ctx), errInputEnded) && owed == 0:
+		fmt.Fprintf(os.Stderr, "the input ended: detached from session %s, which runs on\n", name)
+		return nil
+	case errors.Is(context.Cause(ctx), errInputEnded):
+		return fmt.Errorf("the last %d bytes of the input have not arrived in session %s; is its host well? see `diapause show %s`", owed, name, name)
 	case errors.Is(err, shim.ErrLost) && owed == 0:
 		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
 		return nil
@@ -89,10 +109,10 @@ const (
 
 // converseTyped attaches, and attaches again as long as there is something typed that
 // the session doesn't have: that wakes it.
-func (c *client) converseTyped(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams) (driver.Exit, error) {
+func (c *client) converseTyped(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (driver.Exit, error) {
 	var since time.Time // when what is owed couldn't be delivered first
 	for {
-		exit, attached, err := c.typeOnce(ctx, name, typing, r, s)
+		exit, attached, err := c.typeOnce(ctx, name, typing, r, s, connected)
 		if attached {
 			since = time.Time{}
 		}
@@ -120,7 +140,7 @@ func definite(err error) bool {
 }
 
 // typeOnce attaches once. attached says that it came to that.
-func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams) (exit driver.Exit, attached bool, err error) {
+func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (exit driver.Exit, attached bool, err error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return exit, false, err
@@ -132,6 +152,7 @@ func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing,
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
+	connected()
 	before := typing.Taken()
 	exit, err = typing.Attach(conn, r, s)
 	if ctx.Err() != nil {
@@ -140,30 +161,90 @@ func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing,
 	return exit, typing.Taken() > before, err
 }
 
-var errDetached = errors.New("detached")
+var (
+	errDetached   = errors.New("detached")
+	errInputEnded = errors.New("the input ended")
+)
 
 // arriveLimit is how long what was typed before the detach key may take to arrive.
 const arriveLimit = 2 * time.Second
 
-func letArrive(ctx context.Context, typing *shim.Typing) {
-	ctx, cancel := context.WithTimeout(ctx, arriveLimit)
+func letArrive(ctx context.Context, typing *shim.Typing, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	typing.Settle(ctx)
 }
 
-// untilDetached is the input of a terminal up to the detach key.
+// untilDetached is the input of a terminal up to the detach key. One of its channels is
+// closed when it is over.
 type untilDetached struct {
 	io.Reader
-	detach func()
+	detached, ended chan struct{}
 }
 
 func (u *untilDetached) Read(p []byte) (int, error) {
 	n, err := u.Reader.Read(p)
 	for i, b := range p[:n] {
 		if b == detachKey {
-			u.detach()
+			close(u.detached)
 			return i, io.EOF
 		}
 	}
+	if err != nil {
+		close(u.ended)
+	}
 	return n, err
+}
+
+// For how long nothing has to be printed after the end of the input, and how long that is
+// waited for.
+const (
+	quietFor   = time.Second
+	quietLimit = 10 * time.Second
+)
+
+// quietly is output of which it is known when it pauses.
+type quietly struct {
+	io.Writer
+	once  sync.Once
+	begun chan struct{} // closed when a connection is there
+
+	mu   sync.Mutex
+	last time.Time
+}
+
+// attached says that output can come now.
+func (q *quietly) attached() { q.once.Do(func() { close(q.begun) }) }
+
+func (q *quietly) Write(p []byte) (int, error) {
+	n, err := q.Writer.Write(p)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.last = time.Now()
+	return n, err
+}
+
+// wait returns when all that was typed has arrived, and what came of it was printed, or
+// when that takes too long.
+func (q *quietly) wait(ctx context.Context, typing *shim.Typing) {
+	select {
+	case <-q.begun:
+	case <-ctx.Done():
+		return
+	}
+	letArrive(ctx, typing, deliverLimit)
+	from := time.Now()
+	for left := quietFor; left > 0 && time.Since(from) < quietLimit && ctx.Err() == nil; {
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+		}
+		q.mu.Lock()
+		since := q.last
+		q.mu.Unlock()
+		if since.Before(from) {
+			since = from
+		}
+		left = quietFor - time.Since(since)
+	}
 }

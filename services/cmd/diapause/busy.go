@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events"
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 )
@@ -47,12 +50,12 @@ func busyCommand(c *client) *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := cmd.ArgsLenAtDash()
-			name := os.Getenv("DIAPAUSE_SESSION")
+			name := cmp.Or(surroundings(insideFile).Name, os.Getenv("DIAPAUSE_SESSION"))
 			if at == 1 {
 				name = args[0]
 			}
 			if name == "" {
-				return usagef("name the session: this isn't inside of one (DIAPAUSE_SESSION is not set)")
+				return usagef("name the session: this isn't inside of one (there is no %s, and DIAPAUSE_SESSION is not set)", insideFile)
 			}
 			return c.busy(name, f, args[at:])
 		},
@@ -62,6 +65,25 @@ func busyCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.reason, "reason", "", "`TEXT` that diapause explain shows; the command's first word if empty")
 	fl.DurationVar(&f.ttl, "ttl", schemas.DefaultLease, "how long the lease lives without being renewed")
 	return cmd
+}
+
+// insideFile is what a session is told of itself, anew whenever it begins to run. Its
+// environment may be that of a session that it is a fork of, or from another host.
+const insideFile = "/run/diapause/generation"
+
+// within is what of it is of use here.
+type within struct {
+	Name string `json:"name"`
+	URL  string `json:"url"`
+}
+
+// surroundings reads it; nothing where this isn't inside of a session.
+func surroundings(file string) (in within) {
+	data, err := os.ReadFile(file)
+	if err != nil || json.Unmarshal(data, &in) != nil {
+		return within{}
+	}
+	return in
 }
 
 // busy runs the command under a lease.
@@ -75,6 +97,10 @@ func (c *client) busy(name string, f busyFlags, command []string) error {
 		once.Do(func() { fmt.Fprintf(os.Stderr, "diapause: session %s may not be seen as busy: %v\n", name, err) })
 	}
 	ec, err := events.Connect(events.Options{URL: url, Creds: creds, By: who(), OnError: complain})
+	if errors.Is(err, natsconn.ErrRefused) || errors.Is(err, natsconn.ErrUntrusted) {
+		complain(err)
+		return statusOf(obey(command))
+	}
 	if err != nil {
 		return err
 	}
@@ -90,17 +116,24 @@ func (c *client) busy(name string, f busyFlags, command []string) error {
 	if err := ec.Close(); err != nil {
 		complain(err)
 	}
+	return statusOf(status)
+}
+
+func statusOf(status int) error {
 	if status == 0 {
 		return nil
 	}
 	return exitStatus(status)
 }
 
-// nearest is the server that was asked for, else that of the local data directory if
-// this user may look into it, else the one where `diapause up` listens by default.
+// nearest is the server that was asked for, else within a session the one of its host,
+// else that of the local data directory if this user may look into it, else the one where `diapause up` listens by default.
 func (c *client) nearest() (url, creds string) {
 	if c.url != "" {
 		return c.url, c.creds
+	}
+	if in := surroundings(insideFile); in.URL != "" {
+		return in.URL, c.creds
 	}
 	if up, err := datadir.Locate(c.data); err == nil {
 		return up.URL, up.ClientCreds

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,12 +32,12 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 	if url == "" {
 		up, err := datadir.Locate(c.data)
 		if err != nil {
+			up.URL = surroundings(insideFile).URL // where activity may be published
+		}
+		if up.URL == "" {
 			return nil, err
 		}
-		url = up.URL
-		if creds == "" {
-			creds = up.ClientCreds
-		}
+		url, creds = up.URL, cmp.Or(creds, up.ClientCreds)
 	}
 	c.broken = make(chan error, 1)
 	say := func(err error) {

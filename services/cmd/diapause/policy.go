@@ -32,8 +32,8 @@ const policyHelp = `Say when sessions are suspended: a policy for all, for a cla
 each above the one before; what it leaves out is as the one below says. A change holds
 at once, for sessions that there are as well.
 
-SCOPE is all, class:web (terminal, automation, slack, desktop) or session:NAME, and
-KEY=VALUE one of, with KEY= to take it back and "none" for an empty list:
+SCOPE is all, class:web (terminal, automation, slack, desktop), session:NAME, or for a
+quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" for an empty list:
 
   grace=10m                  how long nothing that counts has to happen
   never=true                 not suspended for idleness
@@ -58,7 +58,10 @@ KEY=VALUE one of, with KEY= to take it back and "none" for an empty list:
   keep=age:168h,count:10,expire:720h
                              which snapshots stay, in place of up --retention
   watermarks=sessions:0.8,memory:0.9,pressure:0.2
-                             of all only: how full a host may get`
+                             of all only: how full a host may get
+  quota=sessions:100,running:10,stored:50G
+                             of tenant:NAME, or of all for every tenant: how much it may
+                             have; 0 is no limit. What is above that is refused`
 
 func policyCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Say when sessions are suspended, and try it", Long: policyHelp}
@@ -232,6 +235,11 @@ func policyTestCommand(c *client) *cobra.Command {
 
 func printTest(out schemas.PolicyTest) {
 	fmt.Printf("%d sessions; for %d something would be otherwise, %d would be suspended at once\n", out.Tested, out.Changed, out.Suspends)
+	defer func() {
+		for _, note := range out.Notes {
+			fmt.Println("note: " + note)
+		}
+	}()
 	if len(out.Sessions) == 0 {
 		return
 	}
@@ -261,9 +269,9 @@ compare: suspends, resumes, how much memory was free for how long, and how often
 would have been wrong (resumed within two minutes).
 
 It goes by a diary: while a scheduler runs it writes down each silence of a session
-that was longer than 20 s, for 14 days or 256 MiB. Activity itself isn't kept, so other kinds that
-count or wake can't be tried this way, and each use is taken to have begun with
-something that wakes.`
+that was longer than 20 s, and from when to when each kind of activity was heard, for 14
+days or 256 MiB. So other kinds that count, wake or are ignored can be tried as well.
+What a session would have done in times in which it slept nobody knows.`
 
 func policySimulateCommand(c *client) *cobra.Command {
 	e, asJSON, since := edit{version: -1}, false, 24*time.Hour

@@ -139,17 +139,18 @@ func explainCommand(c *client) *cobra.Command {
 
 func snapshotsCommand(c *client) *cobra.Command {
 	cmd := reading(c, "snapshots", "snapshots NAME", "List a session's snapshots", cobra.ExactArgs(1), func(all []schemas.SnapshotView) {
-		table("SNAPSHOT\tAT\tCAPTURED\tNEW\tSTORED\tTRIGGER\tDESCRIPTION", func(w *tabwriter.Writer) {
+		table("SNAPSHOT\tAT\tCAPTURED\tNEW\tSTORED\tRESTORED\tTRIGGER\tBY\tRUN\tDESCRIPTION", func(w *tabwriter.Writer) {
 			for _, s := range all {
 				id := s.ID
 				if s.Head {
 					id += " *"
 				}
 				if s.Error != "" {
-					fmt.Fprintf(w, "%s\t\t\t\t\t\tcan't be used: %s\n", id, s.Error)
+					fmt.Fprintf(w, "%s\t\t\t\t\t\t\t\t\tcan't be used: %s\n", id, s.Error)
 					continue
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes), s.Trigger, s.Description)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d times\t%s\t%s\t%s\t%s\n", id, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes),
+					s.Restores, s.Trigger, s.By, s.RunID, s.Description)
 			}
 		})
 	})

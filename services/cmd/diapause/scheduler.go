@@ -68,14 +68,16 @@ func schedulerCommand(c *client) *cobra.Command {
 // take a quarter of the time.
 const collectAt = 400
 
-func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) error {
+func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) (err error) {
 	usual := debug.SetGCPercent(collectAt)
 	log := newLog(f.verbose)
 	name, err := schedulerName(f.name)
 	if err != nil {
 		return err
 	}
-	nc, err := natsconn.Connect(ctx, f.nats, c.creds, "diapause scheduler "+name, nats.MaxReconnects(-1))
+	ctx, g := guarded(ctx, "a scheduler", "scheduler", c.creds, log)
+	defer func() { err = g.why(ctx, err) }()
+	nc, err := natsconn.Connect(ctx, f.nats, c.creds, "diapause scheduler "+name, nats.MaxReconnects(-1), g.option())
 	if err != nil {
 		return err
 	}
@@ -105,15 +107,17 @@ func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) error {
 	if err != nil {
 		return err
 	}
+	s.Lead = &saying{Lead: s.Lead, who: name}
 	m.Intake(s.Intake)
 	m.health.Begun("scheduler", s.Ready(), "it is reading what was said of the sessions")
-	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return s.Serve(ctx) })
-	g.Go(func() error { return policies.Serve(ctx) })
-	g.Go(func() error { return backwards(ctx, js, names) })
-	g.Go(func() error {
+	run, ctx := errgroup.WithContext(ctx)
+	run.Go(func() error { return s.Serve(ctx) })
+	run.Go(func() error { return policies.Serve(ctx) })
+	run.Go(func() error { return backwards(ctx, js, names) })
+	run.Go(func() error {
 		select {
 		case <-s.Ready():
+			g.through()
 			debug.SetGCPercent(usual)
 			m.started()
 			fmt.Printf("ready: scheduler %s, %s\n", name, nc.ConnectedUrlRedacted())
@@ -121,7 +125,7 @@ func decide(ctx context.Context, c *client, f schedulerFlags, m gauges) error {
 		}
 		return nil
 	})
-	return g.Wait()
+	return run.Wait()
 }
 
 // schedulerOf makes the scheduler of a process, with the office of who acts.
@@ -142,6 +146,26 @@ func schedulerOf(ctx context.Context, js jetstream.JetStream, names stream.Names
 		return 0
 	})
 	return s, nil
+}
+
+// saying is an office of which it is said who holds it.
+type saying struct {
+	scheduler.Lead
+	who  string
+	told bool // that it decides
+}
+
+func (s *saying) Serve(ctx context.Context, tell func(bool)) error {
+	return s.Lead.Serve(ctx, func(held bool) {
+		switch now := time.Now().Format(time.RFC3339); {
+		case held:
+			fmt.Printf("scheduler %s decides from now on (%s)\n", s.who, now)
+		case s.told:
+			fmt.Printf("scheduler %s stands by, another decides (%s)\n", s.who, now)
+		}
+		s.told = held
+		tell(held)
+	})
 }
 
 // schedulerName is the one that was given, or one that no other has.

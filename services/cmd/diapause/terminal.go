@@ -224,7 +224,14 @@ func (c *client) copyOut(ctx context.Context, name, from, to string) error {
 	}()
 	_, err := c.converse(ctx, worker.Hello{Name: name}, true, shim.Request{Op: shim.OpGet, Path: from}, shim.Streams{Stdout: pw})
 	pw.CloseWithError(err) // nil closes it with io.EOF
-	return errors.Join(<-done, err)
+	unpacked := <-done
+	switch { // each end of the pipe hands the other its error
+	case err != nil && errors.Is(unpacked, err):
+		return err
+	case unpacked != nil && errors.Is(err, unpacked):
+		return unpacked
+	}
+	return errors.Join(unpacked, err)
 }
 
 func (c *client) copyIn(ctx context.Context, from, name, to string) error {
@@ -310,10 +317,17 @@ func unpack(r io.Reader, to string) error {
 		if err != nil {
 			return fmt.Errorf("read the copy: %w", err)
 		}
-		name := filepath.Clean(h.Name)
-		if rename != "" {
-			_, rest, _ := strings.Cut(name, "/")
-			name = filepath.Join(rename, rest)
+		under := func(name string) string {
+			name = filepath.Clean(name)
+			if rename != "" {
+				_, rest, _ := strings.Cut(name, "/")
+				name = filepath.Join(rename, rest)
+			}
+			return name
+		}
+		name := under(h.Name)
+		if h.Typeflag == tar.TypeLink { // to another name in the same stream
+			h.Linkname = under(h.Linkname)
 		}
 		if err := unpackOne(root, name, h, in); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(base, name), err)
@@ -331,6 +345,11 @@ func unpackOne(root *os.Root, name string, h *tar.Header, in io.Reader) error {
 		return nil
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
+	case tar.TypeLink:
+		if err := root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		return root.Link(h.Linkname, name)
 	case tar.TypeReg:
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 		if err != nil {

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -116,24 +118,52 @@ func upCommand(c *client) *cobra.Command {
 	return cmd
 }
 
+// settings are what flags of up say.
+type settings struct {
+	way    driver.Way
+	keep   janitor.Policy
+	budget image.Budget
+}
+
+// read reads the flags that can be wrong.
+func (f upFlags) read() (s settings, err error) {
+	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
+		return s, err
+	}
+	if s.way, err = driver.ParseWay(f.capture); err != nil {
+		return s, usagef("--capture: %v", err)
+	}
+	if s.keep, err = janitor.ParsePolicy(f.retention); err != nil {
+		return s, usageError{err}
+	}
+	if s.budget, err = image.ParseBudget(f.budget); err != nil {
+		return s, usageError{err}
+	}
+	return s, nil
+}
+
+// part says what this is that runs, user as which one of `diapause nats-config`.
+func (f upFlags) part() string {
+	if f.alone {
+		return "a worker"
+	}
+	return "`diapause up`"
+}
+
+func (f upFlags) user(h schemas.HostID) string {
+	if f.alone {
+		return "worker-" + string(h)
+	}
+	return "system"
+}
+
 func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("running sessions needs root to freeze, capture and restore processes: run it with sudo")
 	}
-	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
+	set, err := f.read()
+	if err != nil {
 		return err
-	}
-	way, err := driver.ParseWay(f.capture)
-	if err != nil {
-		return usagef("--capture: %v", err)
-	}
-	keep, err := janitor.ParsePolicy(f.retention)
-	if err != nil {
-		return usageError{err}
-	}
-	budget, err := image.ParseBudget(f.budget)
-	if err != nil {
-		return usageError{err}
 	}
 	data, err := datadir.Open(c.data)
 	if err != nil {
@@ -155,17 +185,19 @@ func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 		return err
 	}
 	defer at.stop()
-	nc, err := natsconn.Connect(ctx, at.url, at.system, "diapause up", nats.MaxReconnects(-1))
+	ctx, g := guarded(ctx, f.part(), f.user(data.Host()), at.system, log)
+	defer func() { err = g.why(ctx, err) }()
+	nc, err := natsconn.Connect(ctx, at.url, at.system, "diapause up", nats.MaxReconnects(-1), g.option())
 	if err != nil {
 		return err
 	}
 	defer nc.Close()
 	m.nats(nc)
-	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, way, nc, f.alone, m, log)
+	p, err := assemble(ctx, data, hostKeys{keys, f.recipients, f.suspender}, images, set.way, nc, f.alone, m, log)
 	if err != nil {
 		return err
 	}
-	p.janitor.Policy, p.usage.Every = keep, f.usage
+	p.janitor.Policy, p.usage.Every = set.keep, f.usage
 	if p.adopt, err = withDocker(p.worker, f.docker, data, nc, log); err != nil {
 		return err
 	}
@@ -174,7 +206,7 @@ func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 	}
 	p.worker.Lease.Term = f.lease
 	p.worker.Slots, p.worker.Load = f.slots, worker.MachineLoad
-	p.worker.Budget, p.worker.Dense = budget, f.dense
+	p.worker.Budget, p.worker.Dense = set.budget, f.dense
 	defer func() {
 		if err := p.driver.Close(); err != nil {
 			log.Info("cgroups are kept: sessions run on", "err", err)
@@ -184,6 +216,7 @@ func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 		if err := data.Serving(at.url, at.clients); err != nil {
 			return err
 		}
+		g.through()
 		m.started()
 		announce(data, keys, at.url)
 		return nil
@@ -278,7 +311,7 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	if err != nil {
 		return parts{}, err
 	}
-	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host()), Way: way, Failpoints: points})
+	drv, err := criu.New(criu.Options{Data: data.Path(), Instance: string(data.Host()), Way: way, Failpoints: points, URL: inside(nc)})
 	if err != nil {
 		return parts{}, err
 	}
@@ -309,6 +342,7 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	if p.scheduler, err = schedulerOf(ctx, js, names, records, policies, data.Host(), points, m, log); err != nil {
 		return parts{}, err
 	}
+	p.scheduler.Lead = &saying{Lead: p.scheduler.Lead, who: string(data.Host())}
 	p.janitor = janitor.New(janitor.Options{
 		Records: records, Images: images, Publish: stream.Publisher{JS: js}, Known: keeper.Known, Log: log, Actor: "janitor@" + string(data.Host()),
 		Done: m.Pruned, Keep: func(r schemas.SessionRecord) schemas.Keep { return policies.For(r).Keep },
@@ -324,6 +358,17 @@ func assemble(ctx context.Context, data *datadir.Dir, keys hostKeys, images obje
 	p.meter(js, names, records, data.Host(), m, log)
 	m.of(p)
 	return p, nil
+}
+
+// inside is where programs in sessions find NATS: with no secret in it.
+func inside(nc *nats.Conn) string {
+	var out []string
+	for _, server := range nc.Opts.Servers {
+		if u, err := url.Parse(server); err == nil && u.Host != "" {
+			out = append(out, u.Scheme+"://"+u.Host)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // failpoints reads what is to go wrong, in a test of the whole, and says so.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -63,9 +64,35 @@ func printUsage(out schemas.UsageReport) {
 			line(fmt.Sprintf("all of %s (%d)", t.Tenant, t.Sessions), t.StoredBytes, t.Amount)
 		}
 	})
+	for _, t := range out.Tenants {
+		if t.Quota != nil && t.Held != nil {
+			fmt.Println("quota of " + string(t.Tenant) + ": " + quotaLine(*t.Quota, *t.Held))
+		}
+	}
 	if out.Omitted > 0 {
 		fmt.Printf("%d sessions aren't listed: name one, or a --tenant\n", out.Omitted)
 	}
+}
+
+// quotaLine says how much of a quota is taken.
+func quotaLine(q schemas.Quota, h schemas.Held) string {
+	var words []string
+	for _, part := range []struct {
+		most *int
+		has  int
+		what string
+	}{{q.Sessions, h.Sessions, "sessions"}, {q.Running, h.Running, "running"}} {
+		if part.most != nil && *part.most > 0 {
+			words = append(words, fmt.Sprintf("%d of %d %s", part.has, *part.most, part.what))
+		}
+	}
+	if q.Stored != nil && *q.Stored > 0 {
+		words = append(words, fmt.Sprintf("%s of %s stored", size(int64(h.Stored)), *q.Stored))
+	}
+	if len(words) == 0 {
+		return "no limit"
+	}
+	return strings.Join(words, ", ")
 }
 
 // spent writes seconds as a time, to the second.

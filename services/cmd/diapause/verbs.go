@@ -106,6 +106,9 @@ func run(ctx context.Context, c *client, f runFlags, command []string, changed f
 	}
 	if f.driver == docker.Name || f.container.Image != "" {
 		f.driver = docker.Name
+		if f.onLoss == schemas.LossResume {
+			return usagef("run: a container can't freeze by itself when its host is gone, so it can't go on elsewhere then: leave --on-host-loss %s out", f.onLoss)
+		}
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
 		}
@@ -249,13 +252,20 @@ func ensureCommand(c *client) *cobra.Command {
 func resumeCommand(c *client) *cobra.Command {
 	var clean bool
 	var as string
+	var r replaceFlags
 	cmd := simple(c, "resume", "resume NAME", "Resume a session from its last snapshot", 1,
 		func(req *schemas.Request, _ []string) { req.Clean = clean })
 	cmd.Flags().BoolVar(&clean, "clean", false, "start its command anew; its memory stays in its snapshots")
 	cmd.Flags().StringVar(&as, "as", "", "as a session of this name beside it, which stays as it is: the same as fork")
+	r.add(cmd)
 	resume := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := r.check(cmd, clean || as != ""); err != nil {
+			return err
+		}
 		switch {
+		case r.replace:
+			return r.ask(cmd, c, args[0])
 		case as == "":
 			return resume(cmd, args)
 		case clean:

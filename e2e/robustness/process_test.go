@@ -1,0 +1,144 @@
+package robustness_test
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+
+	"filippo.io/age"
+	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/e2e/natscluster"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/schemas"
+)
+
+// ordered is the variable with the order of a part that is a process of its own. It runs
+// this very program.
+const ordered = "DIAPAUSE_ROBUSTNESS_ORDER"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(ordered); text != "" {
+		if err := obey(text); err != nil {
+			fmt.Fprintln(os.Stderr, "the part ends:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// order is what a process has to know.
+type order struct {
+	Name   string
+	URLs   string
+	Host   schemas.HostID
+	Driver string // socket of the host's sessions: it is a worker; else it is services
+	Images string
+	Key    string
+	Signer ed25519.PrivateKey
+}
+
+// obey is the main function of a part.
+func obey(text string) error {
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	f := &machines{log: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("part", o.Name, "pid", os.Getpid()), names: stream.NamesWith(""), signer: o.Signer}
+	var err error
+	if f.key, err = age.ParseX25519Identity(o.Key); err != nil {
+		return err
+	}
+	disk, err := dir.Open(o.Images)
+	if err != nil {
+		return err
+	}
+	f.store = &slowStore{Store: disk}
+	nc, err := natscluster.Connect(o.URLs, nats.Name(o.Name))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if o.Driver == "" {
+		return f.decide(ctx, nc, o.Host)
+	}
+	return f.work(ctx, nc, o.Host, remote(o.Driver))
+}
+
+// process is a part that is a process of its own.
+type process struct {
+	f     *machines
+	order order
+
+	mu  sync.Mutex
+	cmd *exec.Cmd // that runs; nil if none does
+}
+
+// process gives a part's, if it is to have one.
+func (f *machines) process(own bool, images string, o order) *process {
+	if !own {
+		return nil
+	}
+	o.Images, o.Key, o.Signer = images, f.key.String(), f.signer
+	return &process{f: f, order: o}
+}
+
+// raced is how a program ends in which the race detector has found something.
+const raced = 66
+
+// run has the process live until it ends, or is killed for the end of ctx.
+func (p *process) run(ctx context.Context, name, urls string) error {
+	o := p.order
+	o.Name, o.URLs = name, urls
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, self)
+	cmd.Env = append(os.Environ(), ordered+"="+string(encoded(o)))
+	cmd.Stdout, cmd.Stderr = p.f.said, p.f.said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.mu.Lock()
+	err = cmd.Start()
+	if err == nil {
+		p.cmd = cmd
+	}
+	p.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	err = cmd.Wait()
+	p.mu.Lock()
+	p.cmd = nil
+	p.mu.Unlock()
+	if exit := new(exec.ExitError); errors.As(err, &exit) && exit.ExitCode() == raced {
+		p.f.complain("the race detector has something to say of %s", name)
+	}
+	return err
+}
+
+// signal sends it a signal, if it runs.
+func (p *process) signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cmd == nil {
+		return nil
+	}
+	if err := p.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return nil
+}

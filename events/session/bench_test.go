@@ -1,0 +1,46 @@
+package session
+
+import (
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// used gives a session in a state, with some activity and a lease.
+func used(state schemas.State) (View, Policy) {
+	p, _ := PolicyFor("web", nil)
+	v := View{HeardSince: base}
+	v.See(schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "s", State: state, Class: "web", Host: "h", Seq: 5}, base)
+	v.Hear(Message{Source: schemas.Source{Kind: schemas.KindInput}, Seq: 1, At: base}, p)
+	v.Hear(Message{Source: schemas.Source{Kind: schemas.KindPresence, Key: "c"}, Seq: 2, At: base}, p)
+	return v, p
+}
+
+func BenchmarkDecide(b *testing.B) {
+	for _, state := range []schemas.State{schemas.Running, schemas.Suspended} {
+		b.Run(string(state), func(b *testing.B) {
+			v, p := used(state)
+			b.ReportAllocs()
+			for b.Loop() {
+				Decide(&v, p, base.Add(time.Second))
+			}
+		})
+	}
+}
+
+// What each message of a million sessions costs besides finding its session.
+func BenchmarkHear(b *testing.B) {
+	v, policy := used(schemas.Running)
+	var p Packed
+	p.Pack(&v, base)
+	n := schemas.Name{Tenant: "acme", Session: "s"}
+	seq := uint64(10)
+	b.ReportAllocs()
+	for b.Loop() {
+		seq++
+		u := p.Unpack(n, base, base)
+		u.Hear(Message{Source: schemas.Source{Name: n, Kind: schemas.KindInput}, Seq: seq, At: base}, policy)
+		p.PackHeard(&u, base)
+	}
+}

@@ -1,0 +1,76 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Quota is how much a tenant may have; 0 is no limit, and so is what nobody says.
+type Quota struct {
+	Sessions *int   `json:"sessions,omitempty"` // that aren't removed
+	Running  *int   `json:"running,omitempty"`  // of these, that run or are about to
+	Stored   *Bytes `json:"stored,omitempty"`   // by their images, before another session is begun
+}
+
+// Held is what a tenant has.
+type Held struct {
+	Sessions int   `json:"sessions"`
+	Running  int   `json:"running"`
+	Stored   Bytes `json:"stored"`
+}
+
+func (q *Quota) validate(scope PolicyScope) error {
+	if q == nil {
+		return nil
+	}
+	if scope != ScopeAll && scope.Tenant() == "" {
+		return fmt.Errorf("a quota is of a tenant, not of %s: set it in the policy of tenant:NAME, or of all for every tenant", scope)
+	}
+	zero := Bytes(0)
+	return together(inRange("quota sessions", q.Sessions, 0, math.MaxInt32), inRange("quota running", q.Running, 0, math.MaxInt32),
+		inRange("quota stored", q.Stored, zero, math.MaxInt64))
+}
+
+// Bytes is a size that JSON writes as a number of bytes and reads as that or as "10G", in
+// steps of 1024.
+type Bytes int64
+
+var byteUnits = map[string]int{"K": 10, "M": 20, "G": 30, "T": 40}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (b *Bytes) UnmarshalJSON(data []byte) error {
+	var n int64
+	if json.Unmarshal(data, &n) == nil {
+		*b = Bytes(n)
+		return nil
+	}
+	var s string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return fmt.Errorf("size %s: want \"10G\" or a number of bytes", data)
+	}
+	number, shift := s, 0
+	for unit, by := range byteUnits {
+		if rest, ok := strings.CutSuffix(strings.ToUpper(s), unit); ok {
+			number, shift = rest, by
+		}
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if f *= float64(int64(1) << shift); err != nil || !(f >= 0 && f < math.MaxInt64) {
+		return fmt.Errorf("size %q: want for example 500M or 10G", s)
+	}
+	*b = Bytes(f)
+	return nil
+}
+
+// String writes the size as it is read, in the largest unit that is exact.
+func (b Bytes) String() string {
+	for _, unit := range []string{"T", "G", "M", "K"} {
+		if by := Bytes(1) << byteUnits[unit]; b != 0 && b%by == 0 {
+			return fmt.Sprint(int64(b/by), unit)
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}

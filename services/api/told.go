@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// told is what the log says of a snapshot: its header says what is in it, and no more.
+type told struct {
+	by, reason string // of who had it made
+	restores   int    // how often the session came back from it
+}
+
+// told reads a session's log for what it says of its snapshots.
+func (s *Server) told(ctx context.Context, n schemas.Name) (map[schemas.Head]told, error) {
+	revs, err := s.Records.History(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	return toldBy(revs), nil
+}
+
+func toldBy(revs []statekv.Versioned) map[schemas.Head]told {
+	out := map[schemas.Head]told{}
+	asked := map[string]told{} // by op: who asked for it
+	var before schemas.SessionRecord
+	for _, v := range revs {
+		t := v.Transition
+		if op := t.Set.Op; op != nil {
+			if _, goesOn := asked[op.ID]; !goesOn { // else it is what remains to be done of it
+				asked[op.ID] = told{by: t.Actor, reason: t.Reason}
+			}
+		}
+		switch {
+		case t.Set.Head != nil:
+			who, ok := asked[t.Op]
+			if !ok { // a snapshot that was found, or is from before the log
+				who = told{by: t.Actor, reason: t.Reason}
+			}
+			who.restores = out[*t.Set.Head].restores
+			out[*t.Set.Head] = who
+		case t.Type == schemas.TResumed && before.Op != nil && before.Op.Source != nil:
+			restored(out, *before.Op.Source, 1)
+		case t.Type == schemas.TResumeAgain && before.State == schemas.Running && before.Head != nil:
+			restored(out, *before.Head, -1) // it was recorded, and nothing ran
+		}
+		before = v.SessionRecord
+	}
+	return out
+}
+
+func restored(of map[schemas.Head]told, head schemas.Head, by int) {
+	t := of[head]
+	t.restores = max(0, t.restores+by)
+	of[head] = t
+}

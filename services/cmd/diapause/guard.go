@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+)
+
+// errForbidden ends a part whose user may not do what the part has to.
+var errForbidden = errors.New("the NATS server forbids what this part has to do")
+
+// guard ends a part that begins as a user who isn't made for it: the server says so
+// beside the calls, which would only time out.
+type guard struct {
+	part, user string // what it is, and who may be it
+	creds      string
+	log        *slog.Logger
+	cancel     context.CancelCauseFunc
+	begun      atomic.Bool
+}
+
+// guarded gives the context of a part that begins.
+func guarded(ctx context.Context, part, user, creds string, log *slog.Logger) (context.Context, *guard) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return ctx, &guard{part: part, user: user, creds: creds, log: log, cancel: cancel}
+}
+
+// option has the guard hear what the server refuses.
+func (g *guard) option() nats.Option {
+	return nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+		if errors.Is(err, nats.ErrPermissionViolation) && !g.begun.Load() {
+			g.cancel(fmt.Errorf("%w: %s needs the user %s of `diapause nats-config`, which %s isn't: give its file with --creds (%w)", errForbidden, g.part, g.user, orNobody(g.creds), err))
+			return
+		}
+		subject := ""
+		if sub != nil {
+			subject = sub.Subject
+		}
+		g.log.Error("the NATS server or the connection to it complains", "err", err, "subject", subject)
+	})
+}
+
+func orNobody(creds string) string {
+	if creds == "" {
+		return "nobody without credentials"
+	}
+	return creds
+}
+
+// through says that the part has begun: what is refused later is logged.
+func (g *guard) through() { g.begun.Store(true) }
+
+// why gives the reason that the guard ended the part for, or else its error.
+func (g *guard) why(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errForbidden) {
+		return cause
+	}
+	g.cancel(nil)
+	return err
+}

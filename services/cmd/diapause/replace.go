@@ -1,0 +1,54 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// replaceFlags are those of resume that have a snapshot take the place of what a session
+// is now.
+type replaceFlags struct {
+	replace  bool
+	snapshot string
+	within   string
+}
+
+func (f *replaceFlags) add(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.BoolVar(&f.replace, "replace", false, "stop what it is now, which becomes a snapshot, and put that back unless what is resumed gets well")
+	fl.StringVar(&f.snapshot, "snapshot", "", "with --replace: the snapshot that takes its place (default: its last one)")
+	fl.StringVar(&f.within, "healthy-within", "1m", "with --replace: how long its health check may take to pass; without one it has to run for that long, 10s at most")
+}
+
+// check refuses flags that don't go together.
+func (f *replaceFlags) check(cmd *cobra.Command, other bool) error {
+	switch given := cmd.Flags().Changed; {
+	case f.replace && other:
+		return usagef("resume: --replace goes with neither --clean nor --as")
+	case !f.replace && (given("snapshot") || given("healthy-within")):
+		return usagef("resume: --snapshot and --healthy-within are for --replace; `diapause rollback` goes back to a snapshot as it is")
+	}
+	return nil
+}
+
+func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
+	within, err := time.ParseDuration(f.within)
+	if err != nil || within < time.Millisecond {
+		return usagef("--healthy-within %q: want a duration such as 30s", f.within)
+	}
+	flag := func(name string) string { return cmd.Flag(name).Value.String() }
+	if c.timeout <= 0 { // beside that, it may take what the rest takes
+		c.timeout = within + 2*time.Minute
+	}
+	var v schemas.View
+	err = c.call(cmd.Context(), "replace", schemas.Request{
+		Name: name, Snapshot: f.snapshot, Within: schemas.Duration(within), Reason: flag("reason"),
+	}, &v)
+	if err != nil {
+		return err
+	}
+	return printOutcome(v, flag("json") == "true")
+}

@@ -1,0 +1,64 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Health implements driver.Prober: by the container's own health check, if it has one.
+func (d *Driver) Health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
+	n, err := d.notes.read(uid)
+	if err != nil {
+		return driver.Health{}, err
+	}
+	i, c, err := d.instance(ctx, n)
+	switch {
+	case err != nil:
+		return driver.Health{}, err
+	case i.State == driver.Exited:
+		return driver.Health{State: driver.Ill, Text: fmt.Sprintf("it ended with status %d", i.Exit.Code)}, nil
+	}
+	return healthOf(c), nil
+}
+
+// healthOf reads what the engine says of a container that runs, or is begun again and again.
+func healthOf(c *container.InspectResponse) driver.Health {
+	s := c.State
+	h := driver.Health{State: driver.Unknown, Text: "its health check hasn't passed yet"}
+	if began, err := time.Parse(time.RFC3339Nano, s.StartedAt); err == nil {
+		h.Began = began
+	}
+	switch {
+	case s.Restarting:
+		h.Text = fmt.Sprintf("its command ends again and again, the last time with status %d", s.ExitCode)
+	case s.Paused: // nothing in it runs, as it was
+		h.State, h.Text = driver.Unchecked, "it is paused"
+	case s.Health == nil || s.Health.Status == container.NoHealthcheck:
+		h.State, h.Text = driver.Unchecked, "it was started again and again"
+	case s.Health.Status == container.Healthy:
+		h.State, h.Text = driver.Well, ""
+	case s.Health.Status == container.Unhealthy:
+		h.State, h.Text = driver.Ill, "its health check fails: "+lastWord(s.Health)
+	}
+	return h
+}
+
+// lastWord is what a health check said last.
+func lastWord(h *container.Health) string {
+	if len(h.Log) == 0 {
+		return "it said nothing"
+	}
+	last := h.Log[len(h.Log)-1]
+	said, _, _ := strings.Cut(strings.TrimSpace(last.Output), "\n")
+	if said == "" {
+		return fmt.Sprintf("status %d", last.ExitCode)
+	}
+	return fmt.Sprintf("status %d: %s", last.ExitCode, said)
+}

@@ -1,0 +1,153 @@
+package docker
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// still is how a container is that is there and doesn't run, when that is nothing to
+// wonder at: it was so when it became a session, or when it was captured. Somebody who
+// starts it makes an ordinary one of it.
+type still struct {
+	State string `json:"state"`          // created or exited
+	Code  int    `json:"code,omitempty"` // of an exited one
+	Began string `json:"began"`          // when it was started last, as the engine says it: another time is another start
+}
+
+// stillOf tells how a container that doesn't run is, nil if it runs or is on its way.
+func stillOf(s *container.State) *still {
+	switch s.Status {
+	case container.StateCreated:
+		return &still{State: string(s.Status), Began: s.StartedAt}
+	case container.StateExited:
+		return &still{State: string(s.Status), Code: s.ExitCode, Began: s.StartedAt}
+	}
+	return nil
+}
+
+// isStill reports whether a container that is noted not to run hasn't been started since.
+func (n note) isStill(s *container.State) bool {
+	return n.Still != nil && !s.Running && !s.Restarting && s.StartedAt == n.Still.Began
+}
+
+// unstarted makes sure that a container that didn't run when its image was taken hasn't been
+// started meanwhile: what it did would be lost.
+func (d *Driver) unstarted(ctx context.Context, n note) error {
+	if n.Still == nil {
+		return nil
+	}
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return nil
+	}
+	if err != nil {
+		return d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	if c := &got.Container; !n.isStill(c.State) {
+		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("container %s of session %s was started by somebody else while it was suspended: stop it if what it does may be lost", c.Name[1:], n.Name)}
+	}
+	return nil
+}
+
+// endAsBefore has a container that is made anew end as the captured one had: what it runs is
+// a program of a few bytes, in the place of its command and of nothing else that the image
+// holds, since its files are filled in later. Where that can't be done it is left as created.
+func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
+	if r.meta.Still == nil || r.meta.Still.State != string(container.StateExited) {
+		return nil
+	}
+	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if err != nil {
+		return r.asked("look at the container that it made", err)
+	}
+	why := r.pretend(ctx, &got.Container)
+	if why == nil {
+		return nil
+	}
+	r.options.Log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.Still.Code, "err", why)
+	return nil
+}
+
+// pretend puts the small program where the container's command is looked for first, and runs
+// it.
+func (r *restoring) pretend(ctx context.Context, c *container.InspectResponse) error {
+	upper, code := upperOf(c), exiting(runtime.GOARCH, r.meta.Still.Code)
+	switch {
+	case upper == "" || r.meta.Files != partUpper:
+		return fmt.Errorf("its layer is no directory of this host")
+	case code == nil:
+		return fmt.Errorf("there is no program for %s that does nothing", runtime.GOARCH)
+	case c.HostConfig.AutoRemove:
+		return fmt.Errorf("the engine removes it when it ends")
+	}
+	at := c.Path
+	if path.Base(at) == at {
+		at = path.Join(searchPath(c.Config.Env)[0], at)
+	} else if !path.IsAbs(at) {
+		at = path.Join("/", c.Config.WorkingDir, at)
+	}
+	for _, m := range c.Mounts {
+		if inside(at, m.Destination) {
+			return fmt.Errorf("its command is in what is mounted at %s", m.Destination)
+		}
+	}
+	to := filepath.Join(upper, path.Clean("/"+at))
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(to, code, 0o755); err != nil {
+		return err
+	}
+	if _, err := r.engine.ContainerStart(ctx, c.ID, client.ContainerStartOptions{}); err != nil {
+		return err
+	}
+	return r.stopped(ctx, c.ID)
+}
+
+// exiting gives a program that ends with a status and does nothing else, nil if none is
+// known for an architecture.
+func exiting(arch string, status int) []byte {
+	const base, headers = 0x400000, 64 + 56
+	var machine uint16
+	var code []byte
+	switch arch {
+	case "amd64":
+		machine = 62
+		code = append([]byte{0xbf}, binary.LittleEndian.AppendUint32(nil, uint32(status))...) // mov edi, status
+		code = append(code, 0xb8, 60, 0, 0, 0, 0x0f, 0x05)                                    // mov eax, 60; syscall
+	case "arm64":
+		machine = 183
+		for _, i := range []uint32{0xd2800000 | uint32(status&0xffff)<<5, 0xd2800ba8, 0xd4000001} { // mov x0, status; mov x8, 93; svc 0
+			code = binary.LittleEndian.AppendUint32(code, i)
+		}
+	default:
+		return nil
+	}
+	le := binary.LittleEndian
+	b := append([]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, make([]byte, 9)...)
+	b = le.AppendUint16(b, 2) // an executable
+	b = le.AppendUint16(b, machine)
+	b = le.AppendUint32(b, 1)
+	b = le.AppendUint64(b, base+headers)              // where it begins
+	b = le.AppendUint64(b, 64)                        // where the program's header is
+	b = append(b, make([]byte, 12)...)                // no sections, no flags
+	for _, v := range []uint16{64, 56, 1, 64, 0, 0} { // sizes and counts of headers
+		b = le.AppendUint16(b, v)
+	}
+	b = le.AppendUint32(b, 1) // loaded
+	b = le.AppendUint32(b, 5) // read and executed
+	for _, v := range []uint64{0, base, base, uint64(headers + len(code)), uint64(headers + len(code)), 0x1000} {
+		b = le.AppendUint64(b, v)
+	}
+	return append(b, code...)
+}

@@ -1,0 +1,150 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nuid"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+const (
+	// steady is how long a session without a health check of its own has to run before it
+	// counts as well.
+	steady = 10 * time.Second
+	// proveEach is how often it is looked at meanwhile.
+	proveEach = 100 * time.Millisecond
+)
+
+// toProve is what remains to be done when an op's snapshot runs, in the place of what the
+// session was; nil if nothing does. It is in the record with that: should this worker die,
+// the next one goes on with it.
+func toProve(op schemas.Op) *schemas.Op {
+	if op.Fallback == nil {
+		return nil
+	}
+	op.Kind, op.Attempts, op.Source = schemas.OpProve, 0, nil
+	return &op
+}
+
+// toBeProved reports whether a session runs in the place of what it was, and isn't known
+// to be well.
+func toBeProved(r schemas.SessionRecord) bool { return r.Op != nil && r.Op.Kind == schemas.OpProve }
+
+// prove waits until what took a session's place is well, or puts back what it was.
+func (w *Worker) prove(ctx context.Context, rec statekv.Versioned) error {
+	if err := w.Failpoints.At(ctx, failpoint.ProveBegun); err != nil {
+		return err
+	}
+	d, err := w.driverFor(rec.SessionRecord)
+	if err != nil {
+		return w.fallBack(ctx, &rec, err.Error())
+	}
+	var ill string
+	err = w.guarded(ctx, rec, func(ctx context.Context) error {
+		ill, err = untilWell(ctx, d, rec.UID, time.Duration(rec.Op.WithinMS)*time.Millisecond)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if ill != "" {
+		return w.fallBack(ctx, &rec, ill)
+	}
+	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "it is well"})
+	return err
+}
+
+// untilWell waits for a session to be well, and says why it isn't. After a restart of the
+// worker the time begins anew: no clock is compared with another one's.
+func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within time.Duration) (ill string, err error) {
+	began, long := time.Now(), min(steady, within)
+	var seen driver.Health
+	var since time.Time // when it was first seen to run as it does
+	for tick := time.NewTicker(proveEach); ; {
+		h, err := healthOf(ctx, d, uid)
+		if err != nil {
+			tick.Stop()
+			return "", err
+		}
+		if h.State != seen.State || !h.Began.Equal(seen.Began) {
+			seen, since = h, time.Now()
+		}
+		limit := within
+		if h.State == driver.Unchecked {
+			limit += long
+		}
+		switch {
+		case h.State == driver.Well, h.State == driver.Unchecked && time.Since(since) >= long:
+			tick.Stop()
+			return "", nil
+		case h.State == driver.Ill:
+			tick.Stop()
+			return h.Text, nil
+		case time.Since(began) >= limit:
+			tick.Stop()
+			return fmt.Sprintf("it isn't well after %v: %s", limit, h.Text), nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			tick.Stop()
+			return "", ctx.Err()
+		}
+	}
+}
+
+// healthOf asks the driver, or goes by whether the session runs.
+func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Health, error) {
+	i, err := d.Inspect(ctx, uid)
+	switch {
+	case errors.Is(err, driver.ErrNotHere):
+		return driver.Health{State: driver.Ill, Text: "its processes are gone"}, nil
+	case err != nil:
+		return driver.Health{}, err
+	case i.State == driver.Exited:
+		return driver.Health{State: driver.Ill, Text: endOf(i)}, nil
+	}
+	if p, ok := d.(driver.Prober); ok {
+		return p.Health(ctx, uid)
+	}
+	return driver.Health{State: driver.Unchecked, Began: i.Started, Text: "it ended again and again"}, nil
+}
+
+// endOf says how a session ended.
+func endOf(i driver.Instance) string {
+	switch {
+	case i.Exit == nil:
+		return "it ended"
+	case i.Exit.Reason != "":
+		return "it ended: " + i.Exit.Reason
+	}
+	return fmt.Sprintf("it ended with status %d", i.Exit.Code)
+}
+
+// fallBack has a session go on from what it was before something took its place, which is
+// then removed as what any resume finds on the host.
+func (w *Worker) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
+	was := rec.SessionRecord
+	was.Head = rec.Op.Fallback
+	op := &schemas.Op{
+		ID: nuid.Next(), Kind: schemas.OpResume, Source: rec.Op.Fallback, Boot: session.BootOf(was), Seq: rec.Seq,
+		Deadline: time.Now().Add(againDeadline).UTC(),
+	}
+	w.Log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
+	w.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
+	f := &schemas.Failure{Text: "what took its place isn't well: " + why, Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
+	next, err := w.swapOwned(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
+	if err != nil {
+		return err
+	}
+	*rec = next
+	return w.Failpoints.At(ctx, failpoint.FellBack)
+}
