@@ -63,6 +63,8 @@ func TestPolicyParts(t *testing.T) {
 		"a question that is answered":        {policy: []string{"grace=100s", "ask=for:20s,defer:60s,times:2"}, history: answers(85), want: 165, told: []float64{80, 145}},
 		"answers come to an end":             {policy: []string{"grace=100s", "ask=for:20s,defer:60s,times:2"}, history: answers(85, 150, 215, 225, 229), want: 230, told: []float64{80, 145, 210}},
 		"no answer counts":                   {policy: []string{"grace=100s", "ask=for:20s,defer:60s,times:0"}, history: answers(85, 95), want: 100, told: []float64{80}},
+		"an answer that is soon over":        {policy: []string{"grace=1s", "ask=for:5s,defer:2s,times:3"}, history: answers(4), want: 11, told: []float64{0, 6}},
+		"and after activity as without it":   {policy: []string{"grace=1s", "ask=for:5s,defer:2s,times:3"}, history: append([]session.Message{says(1, 1, "input", "", 0)}, says(2, 4, "hold", schemas.AnswerKey, 3600)), want: 11, told: []float64{0, 1, 6}},
 		"an answer to no question is a hold": {policy: []string{"grace=10s"}, history: []session.Message{says(1, 5, "hold", schemas.AnswerKey, 100)}, want: 105},
 		"what is ignored":                    {policy: []string{"grace=10s", "ignore=busy.cpu"}, history: []session.Message{says(1, 5, "busy", "cpu", 100), says(2, 6, "busy", "build", 20)}, want: 26},
 		"kinds that count":                   {policy: []string{"grace=10s", "counts=output,hold"}, history: []session.Message{says(1, 5, "output", "", 0), says(2, 8, "input", "", 0), says(3, 9, "presence", "c", 60)}, want: 15},

@@ -119,10 +119,11 @@ func (v *View) Hear(m Message, p Policy) {
 // answer is a hold that answers a question.
 const answer = string(schemas.KindHold) + "." + schemas.AnswerKey
 
-// putsOff reports whether an answer lasts longer than what it answers.
+// putsOff reports whether an answer may still put off what was said last. It doesn't go by
+// how long the answer itself lasts: else activity, after which the question is asked later,
+// could have an answer come to nothing that was one without it.
 func (v *View) putsOff(p Policy) bool {
-	i := slices.IndexFunc(v.leases, func(l Lease) bool { return l.What == answer })
-	return i >= 0 && v.ends(v.leases[i], p).After(v.noticed.Add(p.lead()))
+	return p.Defer == 0 || v.deferrable(p).After(v.noticed.Add(p.lead()))
 }
 
 // deferrable is until when answers can put a suspend off. It grows with all activity
