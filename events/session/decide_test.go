@@ -233,3 +233,13 @@ func TestLeasesAreBounded(t *testing.T) {
 		t.Errorf("%d leases are remembered, or the hold isn't among them", len(d.Blockers))
 	}
 }
+
+// In a state in which nothing is decided it is said what happens, not the state again.
+func TestNothingToDecide(t *testing.T) {
+	for _, state := range []schemas.State{schemas.Starting, schemas.Suspending, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted} {
+		v := session.View{Record: schemas.SessionRecord{State: state}}
+		if d := session.Decide(&v, session.Policy{}, time.Now()); d.Verdict != session.Leave || d.Reason == "" || strings.Contains(d.Reason, string(state)) {
+			t.Errorf("%s: %s: %q", state, d.Verdict, d.Reason)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type Packed struct {
 
 	since  int64
 	until  int64
+	leased int64
 	heard  uint64
 	last   packedMark
 	waking packedMark
@@ -66,7 +67,10 @@ func (p *Packed) Pack(v *View, base time.Time) {
 	if r.Idle != nil {
 		t.idle = *r.Idle
 	}
-	p.uid, p.traits, p.created, p.entered = r.UID, unique.Make(t), pack(r.Created, base), pack(r.Since, base)
+	if p.traits == (unique.Handle[traits]{}) || p.traits.Value() != t {
+		p.traits = unique.Make(t)
+	}
+	p.uid, p.created, p.entered = r.UID, pack(r.Created, base), pack(r.Since, base)
 	p.born, p.seq = r.Born, r.Seq
 	p.packRare(rare{r.Op, r.Failure, v.leases, v.noticed})
 	p.PackHeard(v, base)
@@ -75,7 +79,8 @@ func (p *Packed) Pack(v *View, base time.Time) {
 // PackHeard is Pack for a view whose record is the one that was packed before: it has
 // heard something, or decided.
 func (p *Packed) PackHeard(v *View, base time.Time) {
-	p.since, p.until, p.heard, p.commands = pack(v.since, base), pack(v.until, base), v.seq, v.commands
+	p.since, p.until, p.leased = pack(v.since, base), pack(v.until, base), pack(v.leased, base)
+	p.heard, p.commands = v.seq, v.commands
 	p.last.pack(v.last, base)
 	p.waking.pack(v.waking, base)
 	if p.rare != nil || len(v.leases) > 0 || !v.noticed.IsZero() {
@@ -109,7 +114,8 @@ func (p *packedMark) pack(m Mark, base time.Time) {
 func (p *Packed) Unpack(n schemas.Name, base, heardSince time.Time) View {
 	t := p.shared()
 	v := View{
-		HeardSince: heardSince, since: unpack(p.since, base), until: unpack(p.until, base), seq: p.heard, commands: p.commands, last: p.last.unpack(base), waking: p.waking.unpack(base),
+		HeardSince: heardSince, since: unpack(p.since, base), until: unpack(p.until, base), leased: unpack(p.leased, base),
+		seq: p.heard, commands: p.commands, last: p.last.unpack(base), waking: p.waking.unpack(base),
 		Record: schemas.SessionRecord{
 			UID: p.uid, Tenant: n.Tenant, Session: n.Session, State: t.state, Class: t.class, Driver: t.driver, MadeBy: t.madeBy,
 			OnBreaker: t.onBreaker, Boot: t.boot, Host: t.host, Created: unpack(p.created, base), Since: unpack(p.entered, base), Born: p.born, Seq: p.seq,

@@ -32,6 +32,7 @@ type View struct {
 	seq    uint64    // the highest seen
 
 	until   time.Time // the latest end of a lease that counted and was forgotten
+	leased  time.Time // of those that were no answer
 	noticed time.Time // when it was said that a suspend is near
 
 	commands uint8 // that it was given, as far as its reader heard
@@ -55,7 +56,7 @@ type Lease struct {
 func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	if r.UID != v.Record.UID {
 		// A new session. What was heard of it may have come before its record.
-		v.since, v.until, v.commands = time.Time{}, time.Time{}, 0
+		v.since, v.until, v.leased, v.commands = time.Time{}, time.Time{}, time.Time{}, 0
 		for _, m := range []*Mark{&v.last, &v.waking} {
 			if m.Seq <= r.Born {
 				*m = Mark{}
@@ -103,7 +104,7 @@ func (v *View) Hear(m Message, p Policy) {
 	busy := m.Source.Kind == schemas.KindBusy && p.hears(m.Source.Kind, what)
 	counts := e.Counts && (!e.Lease || busy) || busy && m.Activity.Released && v.living(what, m.At)
 	if e.Lease {
-		v.lease(mark, m)
+		v.lease(mark, m, p)
 	}
 	if e.Counts && (what != answer || v.putsOff(p)) {
 		v.noticed = time.Time{} // whoever was told has answered, or has gone
@@ -126,10 +127,17 @@ func (v *View) putsOff(p Policy) bool {
 	return p.Defer == 0 || v.deferrable(p).After(v.noticed.Add(p.lead()))
 }
 
-// deferrable is until when answers can put a suspend off. It grows with all activity
-// that counts, so that no word of anyone makes a suspend come earlier.
+// deferrable is until when answers can put a suspend off. It is counted from when the
+// session is suspended if nobody answers, which all activity that counts and every lease
+// but an answer put off: so no word of anyone makes a suspend come earlier.
 func (v *View) deferrable(p Policy) time.Time {
-	return v.IdleSince().Add(p.Grace + p.Deferrals)
+	ends := v.leased
+	for _, l := range v.leases {
+		if l.keeps(p) {
+			ends = latest(ends, l.Until)
+		}
+	}
+	return latest(v.IdleSince().Add(max(p.Grace, p.lead())), ends.Add(p.lead())).Add(p.Deferrals)
 }
 
 // Notified takes note that it was said at now that a suspend is near.
@@ -140,7 +148,7 @@ func (v *View) living(what string, now time.Time) bool {
 	return slices.ContainsFunc(v.leases, func(l Lease) bool { return l.What == what && l.Until.After(now) })
 }
 
-func (v *View) lease(mark Mark, m Message) {
+func (v *View) lease(mark Mark, m Message, p Policy) {
 	at := slices.IndexFunc(v.leases, func(l Lease) bool { return l.What == mark.What })
 	if at >= 0 && v.leases[at].Seq > m.Seq {
 		return
@@ -152,6 +160,9 @@ func (v *View) lease(mark Mark, m Message) {
 	l := Lease{Mark: mark, Until: m.At.Add(min(ttl, schemas.MaxLease)), Reason: m.Activity.Reason}
 	if m.Activity.Released {
 		l.Until = m.At
+		if at >= 0 && v.leases[at].keeps(p) && v.leases[at].Until.After(m.At) {
+			v.leased = latest(v.leased, m.At)
+		}
 	}
 	if at >= 0 {
 		v.leases[at] = l
@@ -185,9 +196,17 @@ func (v *View) forget(p Policy, now time.Time) {
 		}
 		if p.hears(l.kind(), l.What) {
 			v.until = latest(v.until, l.Until)
+			if l.keeps(p) {
+				v.leased = latest(v.leased, l.Until)
+			}
 		}
 		return true
 	})
+}
+
+// keeps reports whether a lease is more than an answer, and than the word that it is over.
+func (l Lease) keeps(p Policy) bool {
+	return l.What != answer && l.Until.After(l.At) && p.hears(l.kind(), l.What)
 }
 
 func (l Lease) kind() schemas.Kind {

@@ -144,7 +144,9 @@ func TestLife(t *testing.T) {
 	b.scheduler = s
 	b.run(work, 5*time.Second)
 	for used := true; used; { // as it is all the time
-		e := b.explained(work, func(e schemas.Explanation) bool { return e.State != schemas.Running || e.IdleSeconds > 0.1 })
+		e := b.explained(work, func(e schemas.Explanation) bool {
+			return e.State == schemas.Suspending || e.State == schemas.Running && e.IdleSeconds > 0.1
+		})
 		if used = e.State == schemas.Running; used {
 			b.say(work, schemas.KindInput, "", schemas.Activity{})
 		}

@@ -54,6 +54,9 @@ func AsTold(p session.Policy) session.Policy {
 // some.
 func merged(uses []schemas.Use) (out []schemas.Use) {
 	uses = slices.Clone(uses)
+	for i := range uses {
+		uses[i].To = max(uses[i].To, uses[i].From) // which is left out
+	}
 	slices.SortFunc(uses, func(a, b schemas.Use) int {
 		return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.From, b.From))
 	})
