@@ -54,5 +54,6 @@ type Progress struct {
 	Stage string `json:"stage"`
 	MS    int64  `json:"ms"` // since the operation began
 	Bytes int64  `json:"bytes,omitempty"`
+	Of    int64  `json:"of,omitempty"` // so many bytes, about, if that is known
 	Done  bool   `json:"done,omitempty"`
 }

@@ -101,7 +101,7 @@ type Use struct {
 	UID  UID    `json:"u"`
 	What string `json:"w"`           // the kind, with the key of a lease
 	From int64  `json:"f"`           // milliseconds since 1970
-	To   int64  `json:"t"`           // the last of it; of a lease its end
+	To   int64  `json:"t,omitempty"` // the last of it, if it isn't From; of a lease its end
 	Last int64  `json:"l,omitempty"` // of a lease that nobody ended: when it was renewed last
 }
 

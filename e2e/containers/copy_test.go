@@ -35,6 +35,10 @@ func TestCopyAndAttach(t *testing.T) {
 	if got := h.until("box", "cat /data/tree/sub/f /data/tree/link /tmp/new/link /tmp/one; ln /tmp/one /tmp/new/hard; ln /tmp/new/hard /tmp/new/again"); got != "copiedcopiedcopiedsecond" {
 		t.Errorf("the container has %q", got)
 	}
+	h.must("cp", filepath.Join(from, "one"), "box:/fast") // memory of the container's
+	if got := h.until("box", "cat /fast/one"); got != "second" {
+		t.Errorf("its tmpfs has %q", got)
+	}
 	h.must("suspend", "box")
 	to := t.TempDir()
 	h.must("cp", "box:/tmp/new", to)
@@ -45,7 +49,7 @@ func TestCopyAndAttach(t *testing.T) {
 		}
 	}
 	for _, bad := range [][]string{
-		{"cp", "box:/no/such", to}, {"cp", filepath.Join(from, "one"), "box:/no/such/one"}, {"cp", filepath.Join(from, "one"), "box:/proc/version"}, {"cp", filepath.Join(from, "one"), "box:/fast"},
+		{"cp", "box:/no/such", to}, {"cp", filepath.Join(from, "one"), "box:/no/such/one"}, {"cp", filepath.Join(from, "one"), "box:/proc/version"}, {"cp", filepath.Join(from, "one"), "box:/../../../no/such"},
 	} {
 		if r := h.Do(bad...); r.Code != 1 || len(r.Err) == 0 {
 			t.Errorf("%q: %+v", bad, r)

@@ -60,6 +60,7 @@ func BenchmarkSuspend(b *testing.B) {
 		change(b, e)
 		report(b, s, "suspend, 1 % changed", must("suspend", "big"))
 		b.Logf("%-28s %6.2f s", "resume", must("ensure", "big").Seconds())
+		report(b, s, "checkpoint, at once", must("checkpoint", "big"))
 		change(b, e)
 		report(b, s, "checkpoint, 1 % changed", must("checkpoint", "big"))
 		change(b, e)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,17 +107,20 @@ type pause struct {
 // pauses are all of them in a long run, a sample else.
 func pauses() map[string]pause {
 	suspend, checkpoint, resume := []string{"suspend", "s"}, []string{"checkpoint", "s"}, []string{"ensure", "s"}
+	fork := []string{"fork", "s", "copy"}
 	all := map[string]pause{
 		"suspend, criu is at its end":      {suspend, false, "criu.capture.dumped=stop@2"},
 		"suspend, all is durable":          {suspend, false, "worker.capture.durable=stop@2"},
 		"suspend, before the kill":         {suspend, false, "worker.reap.heard=stop@2"},
 		"resume, it is said to run":        {resume, true, "worker.resume.recorded=stop@2"},
 		"resume, it runs and nobody knows": {resume, true, "criu.restore.runs=stop@2"},
+		"fork, its snapshot is taken":      {fork, false, "worker.checkpoint.thawed=stop"},
 	}
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		maps.Copy(all, map[string]pause{
 			"suspend, nothing is committed":     {suspend, false, "worker.capture.taken=stop@2"},
 			"checkpoint, it goes on":            {checkpoint, false, "worker.checkpoint.thawed=stop"},
+			"fork, nothing is committed":        {fork, false, "worker.capture.taken=stop@2"},
 			"resume, before criu":               {resume, true, "criu.restore.filled=stop@2"},
 			"resume, nothing has run":           {resume, true, "worker.resume.restored=stop@2"},
 			"resume, it is about to be let run": {resume, true, "criu.restore.going=stop@2"},
@@ -153,6 +157,97 @@ func TestPausedPastTheLease(t *testing.T) {
 			w.goesOn()
 			if at := w.drops(); len(at) > 1 {
 				t.Errorf("the count went back %d times: %v", len(at), at)
+			}
+			h.audit()
+		})
+	}
+}
+
+// The same for the session's shim, which is stopped while it restores it, and its worker
+// while it waits for that: others have the session when both go on, and what the shim has
+// restored executes nothing.
+func TestShimPausedPastTheLease(t *testing.T) {
+	moments := []string{"shim.restore.told"}
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		moments = append(moments, "shim.restore.restored", "shim.restore.noted", "shim.restore.runs")
+	}
+	for _, at := range moments {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			marks := t.TempDir()
+			h := newHosts(t)
+			a := h.add("a").start("DIAPAUSE_FAILPOINTS=" + at + "=stop;once=" + marks)
+			h.add("b").start()
+			w := newWitness(t)
+			h.run(a, "s", w, "--on-host-loss", "resume")
+			h.must("suspend", "s")
+			verb := h.begin("ensure", "s")
+			shim := awaitMark(t, filepath.Join(marks, at+"@1"))
+			a.signal(syscall.SIGSTOP)
+			<-verb
+			v := h.awaitElsewhere("s", a)
+			w.goesOn()
+			if err := syscall.Kill(shim, syscall.SIGCONT); err != nil {
+				t.Error(err)
+			}
+			a.signal(syscall.SIGCONT)
+			h.awaitTrees(v, 1)
+			w.goesOn()
+			if at := w.drops(); len(at) > 1 {
+				t.Errorf("the count went back %d times: %v", len(at), at)
+			}
+			h.audit()
+		})
+	}
+}
+
+// awaitMark waits until a process has stopped itself, having left its id.
+func awaitMark(t *testing.T, file string) (pid int) {
+	t.Helper()
+	eventually(t, "a process stops", func() error {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(b))); err != nil {
+			return err
+		}
+		return stopped(pid)
+	})
+	return pid
+}
+
+// A worker stops in the middle of a removal for longer than its host's lease: nobody else
+// has what is left to do, and when it goes on nothing stays.
+func TestRemovalPausedPastTheLease(t *testing.T) {
+	moments := []string{"worker.remove.stopped=stop"}
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		moments = append(moments, "worker.claimed=stop@4", "worker.remove.deleted=stop")
+	}
+	for _, at := range moments {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			h := newHosts(t)
+			a := h.add("a").start("DIAPAUSE_FAILPOINTS=" + at)
+			w := newWitness(t)
+			h.run(a, "s", w, "--on-host-loss", "resume")
+			h.must("checkpoint", "s")
+			v := h.view("s")
+			h.must("run", "--name", "other", "--host", string(a.id), "--idle", "never", "--", "sleep", "1000")
+			verb := h.begin("rm", "--yes", "s")
+			a.awaitStopped()
+			h.awaitGone("other")
+			a.signal(syscall.SIGCONT)
+			<-verb
+			h.awaitTrees(v, 0)
+			eventually(t, "its images are gone", func() error {
+				if left := filesBelow(t, h.store); len(left) > 0 { // other was never captured
+					return fmt.Errorf("the store still has %v", left)
+				}
+				return nil
+			})
+			if r := h.up.Do("show", "s"); r.Code != 3 {
+				t.Errorf("show: exit %d, %s%s", r.Code, r.Out, r.Err)
 			}
 			h.audit()
 		})

@@ -221,17 +221,20 @@ func (p *typist) awaitFrozen() {
 // awaitStopped waits until the worker has stopped itself.
 func (w *host) awaitStopped() {
 	w.hosts.t.Helper()
-	eventually(w.hosts.t, "the worker has stopped", func() error {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", w.cmd.Process.Pid))
-		if err != nil {
-			return err
-		}
-		_, rest, _ := strings.Cut(string(b), ") ")
-		if !strings.HasPrefix(rest, "T") {
-			return fmt.Errorf("it is in state %.1s", rest)
-		}
-		return nil
-	})
+	eventually(w.hosts.t, "the worker has stopped", func() error { return stopped(w.cmd.Process.Pid) })
+}
+
+// stopped is nil of a process that stands still.
+func stopped(pid int) error {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	if !strings.HasPrefix(rest, "T") {
+		return fmt.Errorf("it is in state %.1s", rest)
+	}
+	return nil
 }
 
 // came is what a verb came to.

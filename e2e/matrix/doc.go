@@ -10,9 +10,11 @@
 // still does after its end has an effect; guard_test.go stands around the fake
 // driver and notes every call that breaks a promise. verbs_test.go lists what is
 // asked and the moments on its way, faults_test.go what goes wrong, and
-// matrix_test.go runs all of one with all of the other.
+// matrix_test.go runs all of one with all of the other. What goes wrong on one machine
+// alone has no other that could take over: paused_test.go stops workers for longer than
+// their host's lease, on two machines (pair_test.go, hosts_test.go).
 //
-// DIAPAUSE_LONG=1 runs all of it, else it is a third; DIAPAUSE_SEED has the same one
+// DIAPAUSE_LONG=1 runs all of it, else it is a third, and of the pauses one at each moment; DIAPAUSE_SEED has the same one
 // again, and DIAPAUSE_MATRIX="worker.reap.heard" the cases alone whose name has that.
 //
 // The moments of the criu driver, and the others once more with real processes, are

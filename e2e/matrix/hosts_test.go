@@ -76,6 +76,9 @@ func (s shims) hear(f driver.Fence) error {
 		return driver.ErrNoLease
 	}
 	if f.Guard {
+		if s.over(f.UID) {
+			s.Fence(f.UID) // the timer is late
+		}
 		s.m.mu.Lock()
 		s.m.leases[f.UID] = max(until, s.m.leases[f.UID])
 		s.m.mu.Unlock()

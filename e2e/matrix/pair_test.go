@@ -30,7 +30,7 @@ import (
 
 // term is the lease of a machine that may be stopped: long enough for the other one to
 // renew its own while this one is busy.
-const term = 1500 * time.Millisecond
+const term = 2500 * time.Millisecond
 
 // pair is two machines, either of which may be stopped for longer than its lease, and
 // services on a third, which isn't.
@@ -60,6 +60,9 @@ func newPair(t *testing.T) *pair {
 	l.must(err)
 	_, l.signer, err = ed25519.GenerateKey(nil)
 	l.must(err)
+	for i := range p.machines {
+		p.machines[i] = p.machine(schemas.HostID(fmt.Sprint("m", i)))
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	var g errgroup.Group
 	t.Cleanup(func() {
@@ -68,9 +71,6 @@ func newPair(t *testing.T) *pair {
 			t.Errorf("a part ended: %v", err)
 		}
 	})
-	for i := range p.machines {
-		p.machines[i] = p.machine(schemas.HostID(fmt.Sprint("m", i)))
-	}
 	p.machines[0].others, p.machines[1].others = []*machine{p.machines[1]}, []*machine{p.machines[0]}
 	for _, m := range p.machines {
 		p.work(ctx, &g, m)

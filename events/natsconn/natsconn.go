@@ -39,7 +39,7 @@ const reconnectWait = 500 * time.Millisecond
 //
 // The first connection is tried once, for at most ten seconds or until the
 // deadline of ctx; once it is there, it is kept for good: a lost one is tried
-// again and again. opts come last and win.
+// again and again, also where the server refuses it for a while. opts come last and win.
 func Connect(ctx context.Context, url, credsFile, name string, opts ...nats.Option) (*nats.Conn, error) {
 	limit := handshakeLimit
 	if end, ok := ctx.Deadline(); ok {
@@ -50,6 +50,7 @@ func Connect(ctx context.Context, url, credsFile, name string, opts ...nats.Opti
 	}
 	all := []nats.Option{
 		nats.Name(name), nats.Timeout(limit), nats.MaxReconnects(-1), nats.ReconnectWait(reconnectWait),
+		nats.IgnoreAuthErrorAbort(), // which may be a server's that was started with a wrong configuration
 	}
 	if credsFile != "" {
 		auth, err := Credentials(credsFile)

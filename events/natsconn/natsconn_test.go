@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
 
 	"github.com/diapause/diapause/events/natsconn"
@@ -21,7 +22,13 @@ const patience = 30 * time.Second
 
 func start(t *testing.T, opts *server.Options) string {
 	t.Helper()
-	opts.Host, opts.Port, opts.NoSigs, opts.NoLog = "127.0.0.1", -1, true, true
+	opts.Port = -1
+	return begin(t, opts).ClientURL()
+}
+
+func begin(t *testing.T, opts *server.Options) *server.Server {
+	t.Helper()
+	opts.Host, opts.NoSigs, opts.NoLog = "127.0.0.1", true, true
 	s, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +38,55 @@ func start(t *testing.T, opts *server.Options) string {
 	if !s.ReadyForConnections(patience) {
 		t.Fatal("the NATS server did not get ready")
 	}
-	return s.ClientURL()
+	return s
+}
+
+// A connection that was lost is kept even where the server doesn't know the key for a
+// while, as one that was restarted with a wrong configuration.
+func TestRefusedForAWhile(t *testing.T) {
+	public, file, _ := newUser(t)
+	other, _, _ := newUser(t)
+	with := func(key string, port int) *server.Options {
+		return &server.Options{Port: port, Nkeys: []*server.NkeyUser{{Nkey: key}}}
+	}
+	s := begin(t, with(public, -1))
+	port := s.Addr().(*net.TCPAddr).Port
+	refused := make(chan error)
+	told := make(chan struct{})
+	nc, err := natsconn.Connect(t.Context(), s.ClientURL(), file, "test", nats.ReconnectWait(10*time.Millisecond), nats.ReconnectJitter(0, 0),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			select {
+			case refused <- err:
+			case <-told:
+			}
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	back := nc.StatusChanged(nats.CONNECTED)
+	s.Shutdown()
+	s.WaitForShutdown()
+	s = begin(t, with(other, port))
+	for range 5 {
+		select {
+		case err := <-refused:
+			if !errors.Is(err, nats.ErrAuthorization) {
+				t.Errorf("told of %v", err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("it isn't tried again: %s", nc.Status())
+		}
+	}
+	close(told)
+	s.Shutdown()
+	s.WaitForShutdown()
+	begin(t, with(public, port))
+	select {
+	case <-back:
+	case <-time.After(patience):
+		t.Errorf("it is %s", nc.Status())
+	}
 }
 
 // newUser gives a user's public key and a file with its seed.

@@ -34,10 +34,11 @@ type pull struct {
 // What is asked for: so many messages that there are always some on the way, for so
 // long at most, with a sign of life in between.
 const (
-	batch   = 2000
-	expires = 30 * time.Second
-	beat    = 10 * time.Second
-	silent  = 2 * beat
+	batch    = 2000
+	maxBytes = 16 << 20 // of which there may be two on the way: a server closes a connection with 64 MB
+	expires  = 30 * time.Second
+	beat     = 10 * time.Second
+	silent   = 2 * beat
 )
 
 // LargeBatch is what a reader of activity asks for. A server that is behind stores what
@@ -51,9 +52,10 @@ const answers = 64
 
 // request is what the server is asked.
 type request struct {
-	Batch   int           `json:"batch"`
-	Expires time.Duration `json:"expires"`
-	Beat    time.Duration `json:"idle_heartbeat"`
+	Batch    int           `json:"batch"`
+	MaxBytes int           `json:"max_bytes"`
+	Expires  time.Duration `json:"expires"`
+	Beat     time.Duration `json:"idle_heartbeat"`
 }
 
 // Why a pull is over. Its reader goes on with another.
@@ -130,7 +132,7 @@ func (p *pull) next(ctx context.Context, meta *jetstream.MsgMetadata) (*nats.Msg
 }
 
 func (p *pull) ask(n int) error {
-	data, err := json.Marshal(request{n, expires, beat})
+	data, err := json.Marshal(request{n, maxBytes, expires, beat})
 	if err != nil {
 		return err
 	}
@@ -169,24 +171,22 @@ func statusOf(msg *nats.Msg) string {
 	return msg.Header.Get("Status")
 }
 
-// told takes in a word of the server.
+// told takes in a word of the server: a sign of life, or that a request is over, by its
+// time, its messages or its bytes, and how much of it won't come. All else is an end.
 func (p *pull) told(status string, h nats.Header) error {
-	const alive, over = "100", "408"
-	switch status {
-	case alive: // and nothing is on the way: the server sends both in order
+	const alive = "100"
+	if status == alive { // and nothing is on the way: the server sends both in order
 		if last, err := strconv.ParseUint(h.Get("Nats-Last-Consumer"), 10, 64); err == nil && last > p.seq {
 			return fmt.Errorf("%w: the server sent %d, and %d came", errMissed, last, p.seq)
 		}
 		return nil
-	case over: // of what was asked for so much won't come
-		left, err := strconv.Atoi(h.Get("Nats-Pending-Messages"))
-		if err != nil {
-			return fmt.Errorf("the server says %s %s", status, h.Get("Description"))
-		}
-		p.asked = max(p.asked-left, 0)
-		return nil
 	}
-	return fmt.Errorf("the server says %s %s", status, h.Get("Description"))
+	left, err := strconv.Atoi(h.Get("Nats-Pending-Messages"))
+	if err != nil {
+		return fmt.Errorf("the server says %s %s", status, h.Get("Description"))
+	}
+	p.asked = max(p.asked-left, 0)
+	return nil
 }
 
 // end drops the consumer: else it goes when it is abandoned, and a stream takes no more

@@ -57,11 +57,11 @@ func TestLostOnTheWay(t *testing.T) {
 }
 
 // What the server says besides messages is no message: a sign of life changes nothing, of
-// a request whose time is over the rest is asked for again, and all else is an end.
+// a request that is over the rest is asked for again, and all else is an end.
 func TestWordsOfTheServer(t *testing.T) {
 	var at jetstream.MsgMetadata
-	p := on(says("100"), says("408", "300"), numbered(1, 1))
-	if _, err := p.next(t.Context(), &at); err != nil || at.Sequence.Stream != 1 || p.asked != batch-300-1 {
+	p := on(says("100"), says("408", "300"), says("409", "20"), numbered(1, 1))
+	if _, err := p.next(t.Context(), &at); err != nil || at.Sequence.Stream != 1 || p.asked != batch-300-20-1 {
 		t.Errorf("message %d, %d more are to come: %v", at.Sequence.Stream, p.asked, err)
 	}
 	for _, m := range []*nats.Msg{says("409"), says("503"), says("408"), says("400"), says("408", "x")} {

@@ -30,12 +30,16 @@ func TestReadMuch(t *testing.T) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	const n = 5000
+	const n, large = 5000, 100 // the large ones are more than is asked for at once, too
 	if _, err := plain.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
 	}
-	for range n {
-		if _, err := plain.PublishAsync("s", nil); err != nil {
+	for i := range n {
+		var data []byte
+		if i < large {
+			data = make([]byte, 200<<10)
+		}
+		if _, err := plain.PublishAsync("s", data); err != nil {
 			t.Fatal(err)
 		}
 	}

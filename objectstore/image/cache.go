@@ -2,6 +2,7 @@ package image
 
 import (
 	"container/list"
+	"errors"
 	"sync"
 )
 
@@ -42,6 +43,20 @@ func (c *cache[K]) claim(key K) (s *slot[K], mine bool) {
 	s = &slot[K]{key: key, done: make(chan struct{})}
 	c.slots[key] = s
 	return s, true
+}
+
+// own is claim for whoever needs the value: where somebody else has it, it waits. What the
+// store didn't give to somebody else it may give now, so that slot isn't the answer.
+func (c *cache[K]) own(key K) (s *slot[K], data []byte, err error) {
+	for {
+		s, mine := c.claim(key)
+		if mine {
+			return s, nil, nil
+		}
+		if data, err = s.wait(); !errors.Is(err, errStore) {
+			return nil, data, err
+		}
+	}
 }
 
 // finish sets a slot's value. An error is told to those who wait and then

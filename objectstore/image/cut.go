@@ -48,6 +48,7 @@ func (w *Writer) read(x *extents, r io.Reader, size int64) (int64, error) {
 		if n, end, err = c.fill(r); err != nil {
 			return 0, err
 		}
+		w.taken.Add(n)
 		if pos += n; pos > want {
 			return 0, fmt.Errorf("it gave more than %d bytes", want)
 		}

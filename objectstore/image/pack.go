@@ -119,6 +119,7 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: decompress frame: %w", ErrCorrupt, p.name, err)
 	}
+	p.r.given.Add(int64(size))
 	return data, nil
 }
 
@@ -153,9 +154,9 @@ func (c ciphertext) ReadAt(b []byte, off int64) (n int, err error) {
 // span returns one verified MiB. Where the pack is read from end to end, all that
 // follows is fetched by the same request.
 func (p *packReader) span(i int32) ([]byte, error) {
-	s, mine := p.r.spans.claim(spanID{p.number, i})
-	if !mine {
-		return s.wait()
+	s, data, err := p.r.spans.own(spanID{p.number, i})
+	if s == nil {
+		return data, err
 	}
 	slots := []*slot[spanID]{s}
 	for next := i + 1; p.ahead.Load() && int(next) < len(p.spans) && len(slots) < aheadSpans; next++ {
@@ -222,10 +223,11 @@ func (p *packReader) finish(slots []*slot[spanID], err error) {
 
 // frame returns one decoded frame.
 func (r *Reader) frame(id frameID) ([]byte, error) {
-	s, mine := r.frames.claim(id)
-	if mine {
-		r.fill(s)
+	s, data, err := r.frames.own(id)
+	if s == nil {
+		return data, err
 	}
+	r.fill(s)
 	return s.wait()
 }
 
@@ -250,9 +252,10 @@ func (r *Reader) frameAhead(id frameID) ([]byte, error) {
 	for _, next := range r.order[at+1 : min(at+1+aheadFrames*cap(r.cores), len(r.order))] {
 		r.prefetch(next)
 	}
-	if mine {
-		r.fill(s)
+	if !mine {
+		return r.frame(id)
 	}
+	r.fill(s)
 	return s.wait()
 }
 

@@ -166,3 +166,37 @@ func TestBudgetOfLargeSessions(t *testing.T) {
 		}
 	}
 }
+
+// How far an image is can be asked while it is written and while it is read.
+func TestTakenAndGiven(t *testing.T) {
+	f := newFixture(t)
+	items := []item{fileItem("a", random(5<<20)), fileItem("b", text(1<<20))}
+	w, err := Create(t.Context(), f.store, f.options())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sofar int64
+	for _, it := range items {
+		if err := w.Add(it.Entry, bytes.NewReader(it.data)); err != nil {
+			t.Fatal(err)
+		}
+		if sofar += it.Size; w.Taken() != sofar {
+			t.Errorf("after %s it has taken %d, want %d", it.Name, w.Taken(), sofar)
+		}
+	}
+	head, _, _, err := w.Commit(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := f.open(head)
+	defer r.Close()
+	if r.Given() != 0 {
+		t.Errorf("unread, it gave %d", r.Given())
+	}
+	if err := r.Verify(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r.Given() < sofar {
+		t.Errorf("read from end to end, it gave %d of %d", r.Given(), sofar)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
@@ -50,12 +51,17 @@ type Reader struct {
 	keys       map[string]age.Identity // unwrapped lineage keys by id
 
 	times readTimes
+	given atomic.Int64 // bytes that were decoded
 
 	stampsMu sync.Mutex
 	stamps   map[string]string // of files that were made of its entries, by name
 
 	closing sync.Mutex // held to start background work, and to stop it
 }
+
+// Given says how many bytes of content the reader has decoded so far. It may be called at any
+// time, by anyone.
+func (r *Reader) Given() int64 { return r.given.Load() }
 
 // Caches, in bytes. Where many cores decode ahead, the first grows with them.
 const (

@@ -63,6 +63,15 @@ func (w *Writer) addSame(e Entry, stamp string, size int64, x extents) error {
 	return nil
 }
 
+// Knows reports whether the parent image has content under a stamp.
+func (w *Writer) Knows(stamp string) bool {
+	if w.base == nil {
+		return false
+	}
+	_, ok := w.base.stamps[stamp]
+	return ok
+}
+
 func (w *Writer) stamped(entry int, stamp string) {
 	if stamp == "" {
 		return

@@ -170,10 +170,13 @@ func TestRestampedIsNotReadAgain(t *testing.T) {
 		if base, err = RestoreBase(data, key); err != nil {
 			t.Fatal(err)
 		}
-		_, next, stats, read := f.stamped(f.next(head, base), items, map[string]string{"volumes/a": "a2", "volumes/b": "b1", "volumes/empty": "e2"})
+		again, next, stats, read := f.stamped(f.next(head, base), items, map[string]string{"volumes/a": "a2", "volumes/b": "b1", "volumes/empty": "e2"})
 		f.check(next, items)
 		if want := []string{"volumes/b"}; !slices.Equal(read, want) || stats.NewBytes != 0 {
 			t.Errorf("%s: %q was read, want %q: %+v", what, read, want, stats)
+		}
+		if !again.Knows("a2") || again.Knows("a1") || again.Knows("") {
+			t.Errorf("%s: it knows a2: %t, a1: %t", what, again.Knows("a2"), again.Knows("a1"))
 		}
 	}
 	other, _, _, _ := f.stamped(f.options(), items, map[string]string{"volumes/a": "a1"})

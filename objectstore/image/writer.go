@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/diapause/diapause/objectstore"
@@ -46,6 +47,7 @@ type Writer struct {
 	stamps  map[int]string   // of entries whose content has one
 	ahead   map[string]ahead // content by stamp that has no entry yet
 	stats   Stats
+	taken   atomic.Int64 // bytes that were read
 
 	err       error // the first failure; the writer is of no more use
 	done      bool  // committed, or aborted
@@ -54,6 +56,10 @@ type Writer struct {
 	head      Head
 	header    schemas.ImageHeader
 }
+
+// Taken says how many bytes of content the writer has read so far. It may be called at any
+// time, by anyone.
+func (w *Writer) Taken() int64 { return w.taken.Load() }
 
 // Create begins an image. ctx governs all that is stored until Commit. The caller
 // calls Commit or Abort in the end.

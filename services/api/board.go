@@ -2,6 +2,8 @@ package api
 
 import (
 	"context"
+	"encoding/json"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -16,7 +18,7 @@ import (
 // alone: a swap on a stale revision is refused.
 type board struct {
 	mu      sync.Mutex
-	records map[schemas.Name]statekv.Versioned
+	records map[schemas.Name]sight
 	waiting map[schemas.Name]map[*waiter]struct{}
 	census  Census
 	held    map[schemas.Tenant]*schemas.Held // but for what is stored
@@ -37,11 +39,33 @@ func (s *Server) Census() Census {
 }
 
 // count adds n for a record.
-func (c *Census) count(r schemas.SessionRecord, n int) {
-	c.States[r.State] += n
-	if r.Failure != nil && r.Failure.Open && r.State != schemas.Deleted {
+func (c *Census) count(s sight, n int) {
+	c.States[s.state] += n
+	if s.open && s.state != schemas.Deleted {
 		c.Breakers += n
 	}
+}
+
+// sight is a record as the board keeps it: packed, since there may be a million of them,
+// and without how the session is to be started. So nothing can be swapped for it.
+type sight struct {
+	uid     schemas.UID
+	version uint64
+	state   schemas.State
+	open    bool // its breaker
+	packed  []byte
+}
+
+func sightOf(r schemas.SessionRecord) sight {
+	s := sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open}
+	r.Spec = ""
+	s.packed, _ = json.Marshal(r) // it came as JSON
+	return s
+}
+
+func (s sight) record() (r schemas.SessionRecord) {
+	_ = json.Unmarshal(s.packed, &r) // of sightOf
+	return r
 }
 
 // waiter takes every revision of one record, in order.
@@ -51,7 +75,7 @@ type waiter struct {
 
 func newBoard() *board {
 	return &board{
-		records: map[schemas.Name]statekv.Versioned{}, waiting: map[schemas.Name]map[*waiter]struct{}{},
+		records: map[schemas.Name]sight{}, waiting: map[schemas.Name]map[*waiter]struct{}{},
 		census: Census{States: map[schemas.State]int{}}, held: map[schemas.Tenant]*schemas.Held{}, claims: map[schemas.Tenant][]*claim{},
 	}
 }
@@ -60,11 +84,12 @@ func (b *board) put(v statekv.Versioned) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if old, there := b.records[v.Name()]; there {
-		b.count(&old.SessionRecord, -1)
+		b.count(v.Tenant, old, -1)
 	}
-	b.count(&v.SessionRecord, 1)
-	b.records[v.Name()] = v
-	b.drop(v.Tenant, func(c *claim) bool { return c.shownBy(v) })
+	s := sightOf(v.SessionRecord)
+	b.count(v.Tenant, s, 1)
+	b.records[v.Name()] = s
+	b.drop(v.Tenant, func(c *claim) bool { return c.name == v.Name() && c.shownBy(s) })
 	for w := range b.waiting[v.Name()] {
 		select {
 		case w.ch <- v:
@@ -81,14 +106,14 @@ func (b *board) put(v statekv.Versioned) {
 }
 
 // count adds n for a record.
-func (b *board) count(r *schemas.SessionRecord, n int) {
-	b.census.count(*r, n)
-	h := b.held[r.Tenant]
+func (b *board) count(t schemas.Tenant, s sight, n int) {
+	b.census.count(s, n)
+	h := b.held[t]
 	if h == nil {
 		h = &schemas.Held{}
-		b.held[r.Tenant] = h
+		b.held[t] = h
 	}
-	sessions, running := weigh(r)
+	sessions, running := weigh(s.state)
 	h.Sessions, h.Running = h.Sessions+n*sessions, h.Running+n*running
 }
 
@@ -101,21 +126,34 @@ func (b *board) drop(t schemas.Tenant, which func(*claim) bool) {
 	}
 }
 
-func (b *board) get(n schemas.Name) (statekv.Versioned, bool) {
+func (b *board) get(n schemas.Name) (schemas.SessionRecord, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	v, ok := b.records[n]
-	return v, ok
+	s, ok := b.records[n]
+	b.mu.Unlock()
+	if !ok {
+		return schemas.SessionRecord{}, false
+	}
+	return s.record(), true
 }
 
-func (b *board) all() []statekv.Versioned {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	out := make([]statekv.Versioned, 0, len(b.records))
-	for _, v := range b.records {
-		out = append(out, v)
+// all gives the records of a tenant, or of all if it is empty, as they are when it begins;
+// but for those of sessions that were deleted.
+func (b *board) all(t schemas.Tenant) iter.Seq[schemas.SessionRecord] {
+	return func(yield func(schemas.SessionRecord) bool) {
+		b.mu.Lock()
+		var some []sight
+		for n, s := range b.records {
+			if s.state != schemas.Deleted && (t == "" || n.Tenant == t) {
+				some = append(some, s)
+			}
+		}
+		b.mu.Unlock()
+		for _, s := range some {
+			if !yield(s.record()) {
+				return
+			}
+		}
 	}
-	return out
 }
 
 // follow gives every revision of a record from now on, until stop is called.

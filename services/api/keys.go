@@ -107,7 +107,7 @@ func (s *Server) followKeys(ctx context.Context, t schemas.Tenant) (keys.Report,
 
 // written waits until the image that a session's op is about is written, or isn't
 // going to be.
-func (s *Server) written(ctx context.Context, v statekv.Versioned) error {
+func (s *Server) written(ctx context.Context, v schemas.SessionRecord) error {
 	over := func(w statekv.Versioned) (outcome, error) {
 		return when(w.UID != v.UID || w.Op == nil || w.Op.ID != v.Op.ID || w.Op.Kind != v.Op.Kind), nil
 	}
@@ -125,10 +125,13 @@ func (s *Server) written(ctx context.Context, v statekv.Versioned) error {
 }
 
 // capturing lists the sessions of which an image is being written.
-func (s *Server) capturing(t schemas.Tenant) []statekv.Versioned {
-	return slices.DeleteFunc(s.board.all(), func(v statekv.Versioned) bool {
-		return t != "" && v.Tenant != t || v.Op == nil || v.Op.Kind != schemas.OpSuspend && v.Op.Kind != schemas.OpCheckpoint
-	})
+func (s *Server) capturing(t schemas.Tenant) (out []schemas.SessionRecord) {
+	for r := range s.board.all(t) {
+		if r.Op != nil && (r.Op.Kind == schemas.OpSuspend || r.Op.Kind == schemas.OpCheckpoint) {
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // sealers gives to whom it is sealed how a tenant's sessions are to be started, and
@@ -165,8 +168,8 @@ func (s *Server) mayShred(ctx context.Context, req schemas.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, other := range s.board.all() {
-		if other.UID == v.UID || other.State == schemas.Deleted || !goesOnFrom(other.SessionRecord, v.SessionRecord) {
+	for other := range s.board.all("") {
+		if other.UID == v.UID || !goesOnFrom(other, v.SessionRecord) {
 			continue
 		}
 		how := fmt.Sprintf("`diapause checkpoint %s` gives it an image of its own", other.Name())

@@ -61,7 +61,7 @@ func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error
 			if !ok || current.UID != v.UID || current.State == schemas.Deleted {
 				continue // of a session that is gone
 			}
-			r = current.SessionRecord
+			r = current
 		}
 		have[v.Scope] = true
 		out = append(out, s.policyView(v, r))

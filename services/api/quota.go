@@ -20,8 +20,8 @@ type claim struct {
 }
 
 // weigh says what a record takes.
-func weigh(r *schemas.SessionRecord) (sessions, running int) {
-	switch r.State {
+func weigh(s schemas.State) (sessions, running int) {
+	switch s {
 	case "", schemas.Deleted:
 		return 0, 0
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
@@ -38,8 +38,8 @@ func (s *Server) claim(prev statekv.Versioned, t schemas.Transition) (*claim, er
 	if s.Policies == nil || err != nil { // then the swap says so
 		return nil, nil
 	}
-	had, ran := weigh(&prev.SessionRecord)
-	has, runs := weigh(&next)
+	had, ran := weigh(prev.State)
+	has, runs := weigh(next.State)
 	c := &claim{name: next.Name(), sessions: has - had, running: runs - ran}
 	if c.sessions <= 0 && c.running <= 0 {
 		return nil, nil
@@ -102,8 +102,8 @@ func (b *board) settle(c *claim, v statekv.Versioned, err error) {
 }
 
 // shownBy reports whether a revision counts what was claimed.
-func (c *claim) shownBy(v statekv.Versioned) bool {
-	return c.version > 0 && c.name == v.Name() && (v.UID != c.uid || v.Version >= c.version)
+func (c *claim) shownBy(s sight) bool {
+	return c.version > 0 && (s.uid != c.uid || s.version >= c.version)
 }
 
 // mayBegin refuses another session of a tenant whose quota leaves no room for it, before
@@ -132,7 +132,7 @@ func (s *Server) mayBegin(ctx context.Context, t schemas.Tenant) error {
 // mayWake refuses to wake a session of a tenant whose quota leaves no room for it, before
 // that is said to be use.
 func (s *Server) mayWake(v statekv.Versioned) error {
-	if _, running := weigh(&v.SessionRecord); running > 0 || s.Policies == nil {
+	if _, running := weigh(v.State); running > 0 || s.Policies == nil {
 		return nil
 	}
 	s.board.mu.Lock()

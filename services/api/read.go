@@ -20,10 +20,8 @@ const hostAnswer = time.Second
 
 func (s *Server) list(ctx context.Context, req schemas.Request) (any, error) {
 	out := []schemas.View{}
-	for _, v := range s.board.all() {
-		if v.State != schemas.Deleted && (req.Tenant == "" || v.Tenant == req.Tenant) {
-			out = append(out, schemas.ViewOf(v.SessionRecord))
-		}
+	for r := range s.board.all(req.Tenant) {
+		out = append(out, schemas.ViewOf(r))
 	}
 	slices.SortFunc(out, func(a, b schemas.View) int {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))

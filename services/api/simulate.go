@@ -138,6 +138,8 @@ func (p *past) page(d schemas.Diary) {
 		}
 	} else if d.At.Sub(known) > 2*schemas.DiaryEvery {
 		p.hole(known, d.At)
+	} else if p.byKind && d.Since.After(known) {
+		p.hole(known, d.Since) // it couldn't hear for a while
 	}
 	p.writer, p.writtenLast = d.Writer, d.At
 	for _, one := range d.Silences {

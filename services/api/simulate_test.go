@@ -146,9 +146,11 @@ func TestSimulateKindsUnknown(t *testing.T) {
 	p.byKind = true
 	p.page(schemas.Diary{Writer: "a", Since: morning, At: after(30), Kinds: true, Lost: 2})
 	p.page(schemas.Diary{Writer: "b", Since: after(60), At: after(61), Kinds: true})
+	p.page(schemas.Diary{Writer: "b", Since: after(60), At: after(66), Kinds: true})
+	p.page(schemas.Diary{Writer: "b", Since: after(68), At: after(70), Kinds: true}) // NATS was away
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0}, "me")
 	out := p.simulate(graced(5*time.Minute), graced(5*time.Minute))
-	if o := out.Would; o.Suspends != 2 || minutes(o.AsleepHours) != 20+55 || time.Duration(out.Holes) != 30*time.Minute || len(out.Notes) != 3 {
+	if o := out.Would; o.Suspends != 2 || minutes(o.AsleepHours) != 20+47 || time.Duration(out.Holes) != 32*time.Minute || len(out.Notes) != 3 {
 		t.Errorf("%+v", out)
 	}
 }

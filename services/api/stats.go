@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -11,12 +12,8 @@ type intake interface{ Intake() schemas.Intake }
 
 // stats counts sessions by state, and what was heard, readable or not.
 func (s *Server) stats(context.Context, schemas.Request) (any, error) {
-	out := schemas.Stats{Sessions: map[schemas.State]int{}}
-	for _, v := range s.board.all() {
-		if v.State != schemas.Deleted {
-			out.Sessions[v.State]++
-		}
-	}
+	out := schemas.Stats{Sessions: s.Census().States}
+	maps.DeleteFunc(out.Sessions, func(state schemas.State, n int) bool { return n == 0 || state == schemas.Deleted })
 	if counting, ok := s.Scheduler.(intake); ok {
 		out.Intake = counting.Intake()
 	}

@@ -15,8 +15,8 @@ var _ triggers.Checkpointer = (*Server)(nil)
 
 // Seen gives a session's record as this server read it last, which may be a while ago.
 func (s *Server) Seen(n schemas.Name) (schemas.SessionRecord, bool) {
-	v, ok := s.board.get(n)
-	return v.SessionRecord, ok && v.State != schemas.Deleted
+	r, ok := s.board.get(n)
+	return r, ok && r.State != schemas.Deleted
 }
 
 // Checkpoint makes a checkpoint for a trigger of an agent's, when nothing else is being

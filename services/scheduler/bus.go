@@ -59,30 +59,7 @@ func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	}
 	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, tell) })
 	g.Go(func() error { return stream.Malformed(ctx, b.JS.Conn(), tell) })
-	g.Go(func() error {
-		b.watchConnection(ctx, func() { tell(stream.Heard{Gap: true}) })
-		return nil
-	})
 	return g.Wait()
-}
-
-// watchConnection tells of every time that the connection was lost and is back:
-// readers of a stream go on by themselves, and would not say so.
-func (b natsBus) watchConnection(ctx context.Context, gap func()) {
-	nc := b.JS.Conn()
-	back := nc.StatusChanged(nats.CONNECTED)
-	defer nc.RemoveStatusListener(back)
-	for {
-		select {
-		case _, ok := <-back:
-			if !ok {
-				return // closed for good
-			}
-			gap()
-		case <-ctx.Done():
-			return
-		}
-	}
 }
 
 // Hosts gives what hosts say of themselves. What can't be read is left out.

@@ -327,6 +327,7 @@ func TestLostConnectionBeginsTheGraceAnew(t *testing.T) {
 	b.explained(work, func(e schemas.Explanation) bool { return e.IdleSeconds > 0.5 })
 	b.must(b.nc.ForceReconnect())
 	b.explained(work, func(e schemas.Explanation) bool { return e.IdleSeconds < 0.4 })
+	b.counted(func(i schemas.Intake) bool { return i.Gaps == 1 })
 }
 
 // What is overdue at the same moment goes a few at a time on each host, and a host

@@ -114,6 +114,9 @@ func (u *uses) write(one schemas.Use) {
 		u.lost++
 		return
 	}
+	if one.To == one.From {
+		one.To = 0
+	}
 	u.page = append(u.page, one)
 }
 

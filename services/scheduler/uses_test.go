@@ -64,7 +64,7 @@ func TestUsesAreEnough(t *testing.T) {
 		uses := map[schemas.UID][]schemas.Use{}
 		for _, d := range append(other.pages, schemas.Diary{Uses: other.going}) {
 			for _, u := range d.Uses {
-				u.From, u.To = u.From-later.Milliseconds(), u.To-later.Milliseconds()
+				u.From, u.To = u.From-later.Milliseconds(), max(u.To, u.From)-later.Milliseconds()
 				if u.Last != 0 {
 					u.Last -= later.Milliseconds()
 				}
@@ -104,6 +104,9 @@ func TestUses(t *testing.T) {
 	u.sweep(at(50+300), true)
 	use := func(what string, from, to int, last ...int) schemas.Use {
 		out := schemas.Use{UID: "u", What: what, From: at(from).UnixMilli(), To: at(to).UnixMilli()}
+		if from == to {
+			out.To = 0
+		}
 		if len(last) > 0 {
 			out.Last = at(last[0]).UnixMilli()
 		}

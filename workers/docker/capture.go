@@ -142,6 +142,11 @@ func (d *Driver) pause(ctx context.Context, n *note, c *container.InspectRespons
 	if n.Paused || n.isStill(c.State) {
 		return nil
 	}
+	if err := d.betweenProbes(ctx, n.Container); err != nil {
+		undo, done := undoing(ctx)
+		defer done()
+		return errors.Join(err, d.unpause(undo, *n))
+	}
 	if err := d.freeze(ctx, n.Container); err != nil {
 		undo, done := undoing(ctx)
 		defer done()

@@ -1,19 +1,16 @@
 package docker
 
 import (
-	"archive/tar"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -86,172 +83,65 @@ func (d *Driver) enter(ctx context.Context, uid schemas.UID) (leave func(), err 
 	return gate.RUnlock, nil
 }
 
-// visible refuses a path where only the container's own processes see what is there: the
-// engine would copy to or from what is hidden below it.
-func (d *Driver) visible(ctx context.Context, n note, name string) error {
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+// get sends a file or a directory of the container.
+func (d *Driver) get(ctx context.Context, n note, r shim.Request, conn io.Writer) error {
+	root, err := d.rootOf(ctx, n)
 	if err != nil {
-		return d.asked("look at the container of session "+n.Name.String(), err)
+		return err
 	}
-	hidden := []string{"/proc", "/sys", "/dev"}
-	for at := range got.Container.HostConfig.Tmpfs {
-		hidden = append(hidden, at)
-	}
-	for _, m := range got.Container.Mounts {
-		if m.Type == mount.TypeTmpfs {
-			hidden = append(hidden, m.Destination)
-		}
-	}
-	for _, at := range hidden {
-		if inside(name, at) {
-			return refuse("%s of session %s is memory of the container's (%s), which can't be copied from outside: `diapause exec` can", name, n.Name, at)
-		}
+	defer root.Close()
+	if err := shim.GiveCopy(conn, root, r.Path); err != nil {
+		return fmt.Errorf("copy out of session %s: %w", n.Name, err)
 	}
 	return nil
 }
 
-// get sends a file or a directory of the container as a tar stream whose names begin with
-// its last element.
-func (d *Driver) get(ctx context.Context, n note, r shim.Request, conn io.Writer) error {
-	if err := d.visible(ctx, n, path.Clean("/"+r.Path)); err != nil {
-		return err
-	}
-	got, err := d.engine.CopyFromContainer(ctx, n.Container, client.CopyFromContainerOptions{SourcePath: path.Clean("/" + r.Path)})
-	if missing(err) {
-		return refuse("copy out of session %s: %s: there is no such file", n.Name, r.Path)
-	}
-	if err != nil {
-		return d.asked("copy out of session "+n.Name.String(), err)
-	}
-	defer got.Content.Close()
-	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
-		return err
-	}
-	if _, err := io.Copy(frames{conn, shim.FrameStdout}, got.Content); err != nil {
-		return d.asked("copy out of session "+n.Name.String(), err)
-	}
-	return exit(conn, 0)
-}
-
-// put unpacks the tar stream that the client sends below r.Path, if that is a directory in
-// the container, or as r.Path.
+// put unpacks what the client sends in the container. It doesn't go through the engine, which
+// answers nothing about a container while something is copied into it, however long the
+// client takes.
 func (d *Driver) put(ctx context.Context, n note, r shim.Request, conn io.ReadWriter) error {
 	leave, err := d.enter(ctx, n.UID)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := d.visible(ctx, n, path.Clean("/"+r.Path)); err != nil {
-		return err
-	}
-	dir, as, err := d.target(ctx, n, path.Clean("/"+r.Path))
+	root, err := d.rootOf(ctx, n)
 	if err != nil {
 		return err
 	}
-	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
-		return err
+	defer root.Close()
+	if err := shim.TakeCopy(conn, root, r.Path); err != nil {
+		return fmt.Errorf("copy into session %s: %w", n.Name, err)
 	}
-	pr, pw := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := rename(pw, &sent{conn: conn}, as)
-		pw.CloseWithError(err)
-		done <- err
-	}()
-	_, err = d.engine.CopyToContainer(ctx, n.Container, client.CopyToContainerOptions{DestinationPath: dir, Content: pr})
-	pr.CloseWithError(errors.New("the engine has ended the copy"))
-	if readErr := <-done; readErr != nil && err == nil {
-		err = readErr
-	}
+	return nil
+}
+
+// rootOf opens the root directory of a container as its first process sees it, with all that
+// is mounted.
+func (d *Driver) rootOf(ctx context.Context, n note) (*os.File, error) {
+	pid, err := d.firstOf(ctx, n)
 	if err != nil {
-		return d.asked(fmt.Sprintf("copy to %s of session %s", r.Path, n.Name), err)
+		return nil, err
 	}
-	return exit(conn, 0)
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the root of the container of session %s: %w", n.Name, err)
+	}
+	root := os.NewFile(uintptr(fd), "root")
+	if again, err := d.firstOf(ctx, n); err != nil || again != pid { // the number may be another process's by now
+		root.Close()
+		return nil, errors.Join(fmt.Errorf("the container of session %s was stopped or begun anew: try again", n.Name), err)
+	}
+	return root, nil
 }
 
-// target finds the directory to unpack in: name itself, or else the one that name lies in,
-// with the name that what comes gets there.
-func (d *Driver) target(ctx context.Context, n note, name string) (dir, as string, err error) {
-	isDir := func(p string) (bool, error) {
-		got, err := d.engine.ContainerStatPath(ctx, n.Container, client.ContainerStatPathOptions{Path: p})
-		if err == nil && got.Stat.Mode&os.ModeSymlink != 0 && got.Stat.LinkTarget != "" {
-			got, err = d.engine.ContainerStatPath(ctx, n.Container, client.ContainerStatPathOptions{Path: got.Stat.LinkTarget})
-		}
-		if missing(err) {
-			return false, nil
-		}
-		if err != nil {
-			return false, d.asked("look for "+p+" in session "+n.Name.String(), err)
-		}
-		return got.Stat.Mode.IsDir(), nil
+func (d *Driver) firstOf(ctx context.Context, n note) (pid int, err error) {
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if err != nil {
+		return 0, d.asked("look at the container of session "+n.Name.String(), err)
 	}
-	if ok, err := isDir(name); ok || err != nil {
-		return name, "", err
+	if pid = got.Container.State.Pid; pid == 0 {
+		return 0, refuse("container %s of session %s doesn't run: `docker cp` copies then, too", got.Container.Name[1:], n.Name)
 	}
-	ok, err := isDir(path.Dir(name))
-	if err == nil && !ok {
-		err = refuse("copy into session %s: %s: there is no such directory", n.Name, path.Dir(name))
-	}
-	return path.Dir(name), path.Base(name), err
-}
-
-// rename passes a tar stream on, with as in place of the first element of its names if that
-// is given.
-func rename(w io.Writer, r io.Reader, as string) error {
-	in, out := tar.NewReader(r), tar.NewWriter(w)
-	for {
-		h, err := in.Next()
-		if errors.Is(err, io.EOF) {
-			return out.Close()
-		}
-		if err != nil {
-			return err
-		}
-		switch h.Typeflag {
-		case tar.TypeReg, tar.TypeDir, tar.TypeSymlink:
-		default:
-			return fmt.Errorf("%s: only files, directories and symlinks are copied", h.Name)
-		}
-		name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
-		if as != "" {
-			_, rest, _ := strings.Cut(name, "/")
-			name = path.Join(as, rest)
-		}
-		if name == "" {
-			continue
-		}
-		h.Name = name
-		if h.Typeflag == tar.TypeDir {
-			h.Name += "/"
-		}
-		if err := out.WriteHeader(h); err != nil {
-			return err
-		}
-		if _, err := io.Copy(out, in); err != nil {
-			return err
-		}
-	}
-}
-
-// sent reads a client's input as a plain stream.
-type sent struct {
-	conn io.Reader
-	left []byte
-}
-
-func (s *sent) Read(p []byte) (int, error) {
-	for len(s.left) == 0 {
-		kind, payload, err := shim.ReadFrame(s.conn)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("the client is gone: %w", err)
-		case kind == shim.FrameStdinEOF:
-			return 0, io.EOF
-		case kind == shim.FrameStdin:
-			s.left = payload
-		}
-	}
-	n := copy(p, s.left)
-	s.left = s.left[n:]
-	return n, nil
+	return pid, nil
 }

@@ -8,8 +8,10 @@
 // runs, pauses it once, and adds its configuration (meta.go), its layer and its volumes
 // (files.go) to the image. Restore (restore.go) makes a container anew from the image, fills its
 // layer and volumes, and starts it last. Stop removes what the session made, or holds a
-// container that was taken over stopped. note.go is what the driver remembers of each
-// session over crashes: its epoch, its container and how far a step had come.
+// container that was taken over stopped, as it does one of our own that ended by itself, until
+// it is started again (again.go) or the session is removed. still.go is about containers that
+// don't run, copy.go and attach.go about what dial.go carries. note.go is what the driver
+// remembers of each session over crashes: its epoch, its container and how far a step had come.
 //
 // It talks to the engine through its API alone, and reads and writes layers and volumes
 // directly where the engine keeps them in directories of this host. Where it doesn't

@@ -195,7 +195,7 @@ func (w *walk) file(d *os.File, name string, e image.Entry, st *unix.Stat_t) err
 	w.seen.Bytes += st.Size
 	open := func() (io.ReadCloser, error) { return openFile(d, name, st.Size) }
 	if s, ok := w.sink.(Stamped); ok {
-		return s.AddStamped(e, w.stamps.of(d, st, w.rel(e.Name)), open)
+		return s.AddStamped(e, w.stamps.of(d, st, w.rel(e.Name), w.known), open)
 	}
 	f, err := open()
 	if err != nil {
@@ -203,6 +203,15 @@ func (w *walk) file(d *os.File, name string, e image.Entry, st *unix.Stat_t) err
 	}
 	defer f.Close()
 	return w.sink.Add(e, f)
+}
+
+// known reports whether whoever takes the content has it under a stamp already.
+func (w *walk) known(stamp string) bool {
+	k, ok := w.sink.(Knower)
+	if w.ahead != nil {
+		k, ok = w.ahead.(Knower)
+	}
+	return ok && k.Knows(stamp)
 }
 
 func (w *walk) rel(as string) string { return strings.TrimPrefix(as, w.as+"/") }
@@ -213,7 +222,7 @@ func (w *walk) content(d *os.File, name, as string, st *unix.Stat_t) error {
 	case unix.S_IFDIR:
 		return w.into(d, name, as)
 	case unix.S_IFREG:
-		_, err := w.ahead.AddAhead(w.stamps.of(d, st, w.rel(as)), st.Size, func() (io.ReadCloser, error) { return openFile(d, name, st.Size) })
+		_, err := w.ahead.AddAhead(w.stamps.of(d, st, w.rel(as), w.known), st.Size, func() (io.ReadCloser, error) { return openFile(d, name, st.Size) })
 		return err
 	}
 	return nil

@@ -18,7 +18,10 @@ import (
 type known struct {
 	drivertest.Image
 	stamps map[string]string // by name, as they come
+	before string            // a stamp that it has the content of
 }
+
+func (k *known) Knows(stamp string) bool { return stamp == k.before }
 
 func (k *known) AddStamped(e image.Entry, stamp string, open func() (io.ReadCloser, error)) error {
 	if k.stamps == nil {
@@ -36,6 +39,12 @@ func (k *known) AddStamped(e image.Entry, stamp string, open func() (io.ReadClos
 // stampsOf gives the stamps that the files of a directory have at a time.
 func stampsOf(t *testing.T, dir string, at time.Time) map[string]string {
 	t.Helper()
+	return stampsBeside(t, dir, at, "")
+}
+
+// stampsBeside gives them to a sink that knows one from before.
+func stampsBeside(t *testing.T, dir string, at time.Time, before string) map[string]string {
+	t.Helper()
 	stamps, err := NewStamps(at)
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +54,7 @@ func stampsOf(t *testing.T, dir string, at time.Time) map[string]string {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	k := &known{}
+	k := &known{before: before}
 	if _, err := Add(t.Context(), k, root, "v", stamps); err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +92,9 @@ func TestStamps(t *testing.T) {
 	}
 	if again := stampsOf(t, dir, later); again["v/f"] != first["v/f"] {
 		t.Errorf("unchanged, it has the stamp %q, had %q", again["v/f"], first["v/f"])
+	}
+	if young := stampsBeside(t, dir, time.Now(), first["v/f"]); young["v/f"] != first["v/f"] || young["v/other"] != "" {
+		t.Errorf("of two that were changed just now, one of them known, the stamps are %q", young)
 	}
 	// Another content of the same size, its time put back.
 	st, err := os.Stat(f)

@@ -12,12 +12,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Knower is a Stamped or a Storer that can tell whether it has the content of a stamp from
+// before. *image.Writer is one.
+type Knower interface {
+	Knows(stamp string) bool
+}
+
 // Stamps gives files stamps: two files of one stamp have one content. A stamp is a
 // file's place, size and times. These prove the content only where each change of it
 // changes a time, so that there is no stamp, and the content is read,
 //
 //   - for a file that was changed less than settled before Stamps were made: the clock of
-//     a file system moves in steps, so a later change could leave the times as they are;
+//     a file system moves in steps, so a later change could leave the times as they are.
+//     If its stamp is known from before, it was no risk then, and proves its content now;
 //   - for a file that a process has mapped to write to: only the first write after the
 //     pages were clean changes a time. Processes that may not be looked at (they have
 //     more powers than this program) are taken not to map a session's files;
@@ -87,16 +94,21 @@ func isGone(err error) bool {
 	return os.IsNotExist(err) || os.IsPermission(err) || strings.Contains(err.Error(), unix.ESRCH.Error())
 }
 
-// of gives the stamp of a file, "" if there is none. rel is where it is in its tree.
-func (s *Stamps) of(f *os.File, st *unix.Stat_t, rel string) string {
-	if s == nil || st.Ctim.Nano() > s.before || st.Mtim.Nano() > s.before || s.inodes[st.Ino] || s.paths["/"+rel] {
+// of gives the stamp of a file, "" if there is none. rel is where it is in its tree, and
+// known says which stamps prove something though the file was changed just now.
+func (s *Stamps) of(f *os.File, st *unix.Stat_t, rel string, known func(string) bool) string {
+	if s == nil || s.inodes[st.Ino] || s.paths["/"+rel] {
 		return ""
 	}
 	at := s.place(f, st.Dev)
 	if at == "" {
 		return ""
 	}
-	return stampOf(at, st)
+	stamp := stampOf(at, st)
+	if (st.Ctim.Nano() > s.before || st.Mtim.Nano() > s.before) && !known(stamp) {
+		return ""
+	}
+	return stamp
 }
 
 func stampOf(at string, st *unix.Stat_t) string {

@@ -43,7 +43,7 @@ func (s *session) capture(ctx context.Context, worker *control.Conn, o Order) (d
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.thaw())
+			err = errors.Join(err, s.thaw(false))
 		}
 	}()
 	if err := s.points.at(failpoint.ShimGated); err != nil {
@@ -153,8 +153,9 @@ func (s *session) commands() []*command {
 }
 
 // thaw undoes freeze and opens the gate. A session whose host's lease is over stays
-// frozen, whatever its capture came to: another host may have it by now.
-func (s *session) thaw() error {
+// frozen, whatever its capture came to: another host may have it by now. ordered says that
+// a worker wants it, and knows better.
+func (s *session) thaw(ordered bool) error {
 	defer s.gate.open()
 	var errs []error
 	for _, c := range s.commands() {
@@ -162,7 +163,7 @@ func (s *session) thaw() error {
 	}
 	err := s.points.at(failpoint.ShimThaws)
 	if err == nil {
-		err = s.guard.release()
+		err = s.guard.release(ordered)
 	}
 	if err == nil {
 		err = s.points.at(failpoint.ShimThawed)
@@ -205,7 +206,7 @@ func (s *session) dump(worker *control.Conn, d *Dump, watched []string) error {
 		return err
 	}
 	start := time.Now()
-	err = s.guard.dump(func() error {
+	err = s.guard.hold(func() error {
 		return s.runDump(worker, options, d, func() error {
 			d.DumpTook = time.Since(start)
 			d.Held = s.place.held()

@@ -31,16 +31,26 @@ func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer root.Close()
-	dir, as, err := openTarget(root, path.Clean("/"+r.Path))
-	if err != nil {
+	if err := TakeCopy(c, root, r.Path); err != nil {
 		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
+	}
+	return nil
+}
+
+// TakeCopy unpacks the tar stream that a client sends below a path, as it is seen from root,
+// if that is a directory, or as that path, and says when it is done. Whatever symlinks say,
+// nothing outside of root is reached.
+func TakeCopy(c io.ReadWriter, root *os.File, name string) error {
+	dir, as, err := openTarget(root, path.Clean("/"+name))
+	if err != nil {
+		return err
 	}
 	defer dir.Close()
 	if err := WriteFrame(c, FrameStarted, nil); err != nil {
-		return nil
+		return nil // the client is gone
 	}
 	if err := unpack(dir, as, tar.NewReader(&frameReader{conn: c})); err != nil {
-		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
+		return err
 	}
 	return writeJSON(c, FrameExit, driver.Exit{})
 }
@@ -166,16 +176,25 @@ func (s *session) get(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer root.Close()
+	if err := GiveCopy(c, root, r.Path); err != nil {
+		return fmt.Errorf("copy out of session %s: %w", s.setup.Name, err)
+	}
+	return nil
+}
+
+// GiveCopy sends what is at a path, as it is seen from root, as a tar stream whose names begin
+// with its last element, and says when it is done.
+func GiveCopy(c io.Writer, root *os.File, name string) error {
 	if err := WriteFrame(c, FrameStarted, nil); err != nil {
-		return nil
+		return nil // the client is gone
 	}
 	t := tar.NewWriter(frameWriter{c})
-	name := path.Clean("/" + r.Path)
+	name = path.Clean("/" + name)
 	if err := pack(t, root, name, path.Base(name)); err != nil {
-		return fmt.Errorf("copy out of session %s: %w", s.setup.Name, err)
+		return err
 	}
 	if err := t.Close(); err != nil {
-		return fmt.Errorf("copy out of session %s: %w", s.setup.Name, err)
+		return err
 	}
 	return writeJSON(c, FrameExit, driver.Exit{})
 }

@@ -42,12 +42,13 @@ type guard struct {
 	kill   func(context.Context) error
 	points *points
 
-	mu      sync.Mutex // held by whoever freezes or thaws
-	timer   *os.File   // nil before the first lease that guards
-	lease   Lease
-	dumping bool // criu holds the processes: they stand still, and it wants them thawed
-	fenced  bool // the session froze by itself, and wasn't thawed since
-	killed  bool // or it didn't freeze in time
+	mu     sync.Mutex // held by whoever freezes or thaws
+	timer  *os.File   // nil before the first lease that guards
+	lease  Lease
+	held   bool // criu, or what starts it, has the processes: they stand still, and it wants them thawed
+	late   bool // and the lease ran out meanwhile
+	fenced bool // the session froze by itself, and wasn't thawed since
+	killed bool // or it didn't freeze in time
 }
 
 // hear takes in what a worker says of the lease. A lease that is over already is
@@ -64,6 +65,7 @@ func (g *guard) hear(l *Lease) error {
 	if !l.Guard {
 		return nil
 	}
+	g.fence() // the one before may have run out just now, and not be noticed yet
 	if g.timer == nil {
 		if err := g.begin(); err != nil {
 			return err
@@ -119,7 +121,10 @@ func (g *guard) over() bool { return g.timer != nil && term.Now() >= g.lease.Unt
 // fence freezes the session if the lease is over, and kills what doesn't freeze in
 // time. Callers hold mu.
 func (g *guard) fence() {
-	if !g.over() || g.dumping || g.fenced {
+	if !g.over() && !g.late || g.fenced {
+		return
+	}
+	if g.late = g.held; g.late {
 		return
 	}
 	err := g.points.at(failpoint.ShimOver)
@@ -142,14 +147,12 @@ func (g *guard) fence() {
 	_ = g.kill(ctx)
 }
 
-// release thaws the session, unless the lease is over.
-func (g *guard) release() error {
+// release thaws the session, unless the lease is over. One that was over meanwhile has it
+// thawed by a worker's order alone (ordered): that has made sure that nobody else has it.
+func (g *guard) release(ordered bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.over() {
-		if !g.dumping {
-			g.fence()
-		}
+	if g.fence(); g.over() || g.fenced && !ordered {
 		return &driver.Error{Kind: driver.Transient, Text: "it stays frozen until its host has renewed its lease", Err: driver.ErrNoLease}
 	}
 	if err := g.thaw(); err != nil {
@@ -159,16 +162,26 @@ func (g *guard) release() error {
 	return nil
 }
 
-// dump runs criu, which stops the processes by itself and needs the freezer for that.
-// What the lease asked for meanwhile is done after it.
-func (g *guard) dump(run func() error) error {
+// live says whether the session may run its first instruction, as far as its lease goes.
+func (g *guard) live() error {
 	g.mu.Lock()
-	g.dumping = true
+	defer g.mu.Unlock()
+	if g.over() || g.late {
+		return fmt.Errorf("%w, before it was let run", driver.ErrNoLease)
+	}
+	return nil
+}
+
+// hold runs criu, which stops the processes by itself and needs the freezer for that, or
+// what starts them. What the lease asked for meanwhile is done after it.
+func (g *guard) hold(run func() error) error {
+	g.mu.Lock()
+	g.held = true
 	g.mu.Unlock()
 	defer func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		g.dumping = false
+		g.held = false
 		g.fence()
 	}()
 	return run()

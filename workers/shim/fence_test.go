@@ -69,7 +69,7 @@ func TestGuard(t *testing.T) {
 	if fenced, _ := g.state(); !fenced {
 		t.Error("it doesn't say that it froze by itself")
 	}
-	if err := g.release(); !errors.Is(err, driver.ErrNoLease) {
+	if err := g.release(true); !errors.Is(err, driver.ErrNoLease) {
 		t.Errorf("thawed without a lease: %v", err)
 	}
 	if err := g.hear(&Lease{Until: term.Now().Add(-time.Second), Guard: true}); !errors.Is(err, driver.ErrNoLease) {
@@ -81,7 +81,7 @@ func TestGuard(t *testing.T) {
 	if fenced, _ := g.state(); !fenced {
 		t.Error("a renewal thawed it")
 	}
-	if err := g.release(); err != nil {
+	if err := g.release(true); err != nil {
 		t.Fatal(err)
 	}
 	n.await(t, "thaw")
@@ -107,7 +107,7 @@ func TestGuardKills(t *testing.T) {
 // a lease waits for it.
 func TestGuardWaitsForDump(t *testing.T) {
 	n, g := newNoted()
-	err := g.dump(func() error {
+	err := g.hold(func() error {
 		if err := g.hear(until(10 * time.Millisecond)); err != nil {
 			return err
 		}
@@ -125,6 +125,41 @@ func TestGuardWaitsForDump(t *testing.T) {
 	n.await(t, "freeze")
 }
 
+// A lease that ran out isn't forgotten when another one comes before anything could be done
+// about it: others may have the session, and only a worker that made sure of it thaws it.
+func TestGuardRemembers(t *testing.T) {
+	n, g := newNoted()
+	err := g.hold(func() error {
+		if err := g.hear(until(time.Millisecond)); err != nil {
+			return err
+		}
+		for term.Now() < g.lease.Until {
+			time.Sleep(time.Millisecond)
+		}
+		if err := g.hear(until(time.Hour)); err != nil {
+			return err
+		}
+		if err := g.live(); !errors.Is(err, driver.ErrNoLease) {
+			t.Errorf("what was to begin by the first one may still: %v", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.await(t, "freeze")
+	if err := g.release(false); !errors.Is(err, driver.ErrNoLease) {
+		t.Errorf("it runs on by itself: %v", err)
+	}
+	if err := g.release(true); err != nil {
+		t.Fatal(err)
+	}
+	n.await(t, "thaw")
+	if err := g.live(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A session that doesn't guard itself is bounded by the order alone.
 func TestNoGuard(t *testing.T) {
 	n, g := newNoted()
@@ -137,7 +172,7 @@ func TestNoGuard(t *testing.T) {
 	if err := g.hear(nil); err != nil {
 		t.Error(err)
 	}
-	if err := g.release(); err != nil {
+	if err := g.release(true); err != nil {
 		t.Fatal(err)
 	}
 	n.await(t, "thaw")

@@ -57,7 +57,7 @@ func (s *session) freezeBetween(ctx context.Context) error {
 		if time.Now().After(deadline) {
 			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s is starting a program all the time", s.setup.Name, busy)}
 		}
-		if err := s.guard.release(); err != nil {
+		if err := s.guard.release(false); err != nil {
 			return fmt.Errorf("thaw session %s: %w", s.setup.Name, err)
 		}
 		select {

@@ -137,7 +137,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		}
 		s.work.Lock()
 		defer s.work.Unlock()
-		return Message{Phase: PhaseDone}, s.thaw()
+		return Message{Phase: PhaseDone}, s.thaw(true)
 	case OrderStop:
 		s.lastWords()
 		return Message{Phase: PhaseDone}, s.stop()

@@ -197,12 +197,12 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, serv
 		}
 		return nil
 	}
-	var err error
-	if len(served) > 0 {
-		err = s.restoreStreamed(worker, s.restoreOptions(m, in), in.files, served, steps)
-	} else {
-		err = s.restoreFromMemory(s.restoreOptions(m, in), in.files, steps)
-	}
+	err := s.guard.hold(func() error {
+		if len(served) > 0 {
+			return s.restoreStreamed(worker, s.restoreOptions(m, in), in.files, served, steps)
+		}
+		return s.restoreFromMemory(s.restoreOptions(m, in), in.files, steps)
+	})
 	switch {
 	case err == nil:
 		s.facts.save()
@@ -308,7 +308,10 @@ func (s *session) resume(worker *control.Conn) error {
 	if err := s.begin(host); err != nil {
 		return err
 	}
-	return s.points.at(failpoint.ShimNoted)
+	if err := s.points.at(failpoint.ShimNoted); err != nil {
+		return err
+	}
+	return s.guard.live()
 }
 
 // writeGeneration replaces the generation file inside the session.

@@ -43,6 +43,17 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.prepare(first); err != nil {
 		return err
 	}
+	if err := s.guard.hold(func() error { return s.letRun(worker, first) }); err != nil {
+		return err
+	}
+	if err := s.limit(); err != nil {
+		return err
+	}
+	return s.points.at(failpoint.ShimStarted)
+}
+
+// letRun has the command begin once the worker has said so.
+func (s *session) letRun(worker, first *control.Conn) error {
 	if err := s.points.at(failpoint.ShimMade); err != nil {
 		return err
 	}
@@ -52,7 +63,7 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.points.at(failpoint.ShimStarts); err != nil {
 		return err
 	}
-	host, err := hostPID(pid, s.tree.leader)
+	host, err := hostPID(s.tree.init, s.tree.leader)
 	if err != nil {
 		return err
 	}
@@ -62,17 +73,14 @@ func (s *session) start(worker *control.Conn) error {
 	if err := s.points.at(failpoint.ShimWritten); err != nil {
 		return err
 	}
+	if err := s.guard.live(); err != nil {
+		return err
+	}
 	s.ran = true
 	if err := first.Send(stage.Go{}); err != nil {
 		return err
 	}
-	if err := s.awaitInit(first, host); err != nil {
-		return err
-	}
-	if err := s.limit(); err != nil {
-		return err
-	}
-	return s.points.at(failpoint.ShimStarted)
+	return s.awaitInit(first, host)
 }
 
 // awaitInit returns when the session's init has taken the place of the first

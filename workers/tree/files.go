@@ -86,7 +86,7 @@ func (c *collection) add(link, via string, mapped bool) error {
 	if err := retry(func() error { return syscall.Statfs(via, &sf) }); err != nil {
 		return ignoring(err)
 	}
-	f := File{Via: via, Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, Size: st.Size, Nlink: st.Nlink, Mapped: mapped, FS: sf.Type}
+	f := File{Via: via, Mode: st.Mode, Dev: st.Dev, Ino: st.Ino, Size: st.Size, Nlink: uint64(st.Nlink), Mapped: mapped, FS: sf.Type}
 	f.Path, f.Deleted = c.inside(link, f)
 	if isMemory(link, f) {
 		return nil

@@ -193,15 +193,6 @@ func (w *Worker) event(ctx context.Context, r schemas.SessionRecord, kind, forma
 	}
 }
 
-// progress tells whoever listens how far an op is. It is not kept.
-func (w *Worker) progress(r schemas.SessionRecord, began time.Time, stage string, bytes int64) {
-	p := schemas.Progress{Op: opID(r), Stage: stage, MS: time.Since(began).Milliseconds(), Bytes: bytes}
-	if r.Op != nil {
-		p.Kind = r.Op.Kind
-	}
-	w.Bus.Progress(r.Name(), p)
-}
-
 func encode(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {

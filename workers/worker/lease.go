@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,11 +11,19 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// fence gives the right to have a session run: as long as this host's lease lets it.
+// fence gives the right to have a session run: as long as the lease lets it that this host
+// has now. One that it takes anew when that has run out gives none: others may have had the
+// session in between. So a fence is made before the swap, or the look, that it stands on.
 func (w *Worker) fence(r schemas.SessionRecord) driver.Fence {
 	f := fenceOf(r)
 	if w.Lease != nil {
-		f.Lease = w.Lease.Last
+		held := w.Lease.Last().Incarnation
+		f.Lease = func() lease.Renewal {
+			if now := w.Lease.Last(); now.Incarnation == held {
+				return now
+			}
+			return lease.Renewal{Incarnation: held}
+		}
 		f.Guard = r.OnLoss == schemas.LossResume
 	}
 	return f
@@ -175,10 +182,10 @@ func (w *Worker) goOn(ctx context.Context, rec *statekv.Versioned) error {
 }
 
 // runOn thaws a session of which no image is durable: no other host can have it, unless
-// it guards itself, and then its shim knows.
-func (w *Worker) runOn(ctx context.Context, d driver.Driver, rec statekv.Versioned) error {
-	if err := d.Thaw(ctx, fenceOf(rec.SessionRecord)); err != nil && !errors.Is(err, driver.ErrNotHere) {
-		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
+// it guards itself.
+func (w *Worker) runOn(ctx context.Context, d driver.Driver, f driver.Fence) error {
+	if !f.Guard {
+		f.Lease = nil
 	}
-	return nil
+	return w.thaw(ctx, d, f)
 }

@@ -109,6 +109,7 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 	if err != nil {
 		return nil // its op says so, if it has one
 	}
+	fence := w.fence(rec.SessionRecord)
 	i, err := d.Inspect(ctx, rec.UID)
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
 		return fmt.Errorf("look for session %s: %w", rec.Name(), err)
@@ -127,7 +128,7 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 				return err
 			}
 		}
-		return w.thaw(ctx, d, *rec)
+		return w.thaw(ctx, d, fence)
 	case interrupted(rec.SessionRecord, w.claim) && rec.Op.Idle && rec.State == schemas.Suspending:
 		return w.giveUp(ctx, d, rec)
 	case here && (over(rec.SessionRecord) || rec.State == schemas.Starting):
@@ -306,6 +307,7 @@ func (w *Worker) gone(ctx context.Context, rec *statekv.Versioned, text string) 
 // giveUp ends a suspend that another process of this host began. Its last swap
 // may still be on the way, so the record comes before the thaw.
 func (w *Worker) giveUp(ctx context.Context, d driver.Driver, rec *statekv.Versioned) error {
+	fence := w.fence(rec.SessionRecord)
 	next, err := w.swapOwned(ctx, *rec, schemas.Transition{
 		Type: schemas.TSuspendAborted, Reason: "the worker was restarted, and nobody could be heard meanwhile",
 	})
@@ -313,13 +315,13 @@ func (w *Worker) giveUp(ctx context.Context, d driver.Driver, rec *statekv.Versi
 		return err
 	}
 	*rec = next
-	return w.thaw(ctx, d, next)
+	return w.thaw(ctx, d, fence)
 }
 
-func (w *Worker) thaw(ctx context.Context, d driver.Driver, rec statekv.Versioned) error {
-	err := d.Thaw(ctx, w.fence(rec.SessionRecord))
+func (w *Worker) thaw(ctx context.Context, d driver.Driver, f driver.Fence) error {
+	err := d.Thaw(ctx, f)
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
-		return fmt.Errorf("thaw session %s: %w", rec.Name(), err)
+		return fmt.Errorf("thaw session %s: %w", f.Name, err)
 	}
 	return nil
 }

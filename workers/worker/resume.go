@@ -111,7 +111,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 	if err := w.Failpoints.At(ctx, failpoint.ResumeOpened); err != nil {
 		return rec, err
 	}
-	w.progress(rec.SessionRecord, began, "restore", header.LogicalBytes)
+	stop := w.progresses(rec.SessionRecord, began, "restore", img.Given, header.LogicalBytes)
 	boot := driver.Boot(rec.Op.Boot)
 	if boot == "" {
 		boot = driver.BootResume
@@ -136,6 +136,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		}
 		return err
 	})
+	stop()
 	if err != nil {
 		return out, err
 	}

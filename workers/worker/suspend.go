@@ -35,12 +35,13 @@ type taken struct {
 func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 	d, err := w.driverFor(rec.SessionRecord)
 	if err != nil {
-		return w.captureFailed(ctx, rec, nil, false, err)
+		return w.captureFailed(ctx, rec, nil, driver.Fence{}, false, err)
 	}
 	if rec.Spec == "" {
-		return w.captureFailed(ctx, rec, nil, false, &driver.Error{Kind: driver.Refused,
+		return w.captureFailed(ctx, rec, nil, driver.Fence{}, false, &driver.Error{Kind: driver.Refused,
 			Text: "how it was started was lost with the records: once suspended it could not be resumed"})
 	}
+	fence := w.fence(rec.SessionRecord)
 	// What froze it was interrupted, and this op is ours since: hooks and the
 	// preflight want it running.
 	if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Frozen {
@@ -49,7 +50,7 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 				return err
 			}
 		}
-		if err := w.thaw(ctx, d, rec); err != nil {
+		if err := w.thaw(ctx, d, fence); err != nil {
 			return err
 		}
 	}
@@ -60,13 +61,13 @@ func (w *Worker) capture(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	})
 	if err != nil {
-		return w.captureFailed(ctx, rec, d, img.stored, err)
+		return w.captureFailed(ctx, rec, d, fence, img.stored, err)
 	}
 	for _, text := range img.warn {
 		w.event(ctx, rec.SessionRecord, "warning", "%s", text)
 	}
 	if rec.Op.Kind == schemas.OpCheckpoint {
-		return w.checkpointed(ctx, rec, d, img)
+		return w.checkpointed(ctx, rec, d, fence, img)
 	}
 	reap := *rec.Op
 	reap.Kind = schemas.OpReap
@@ -129,8 +130,9 @@ func (w *Worker) writeImage(ctx context.Context, rec statekv.Versioned, d driver
 		img.Abort()
 		return taken{}, err
 	}
-	w.progress(rec.SessionRecord, began, "capture", 0)
+	stop := w.progresses(rec.SessionRecord, began, "capture", img.Taken, 0)
 	got, err := d.Capture(ctx, fenceOf(rec.SessionRecord), img)
+	stop()
 	if err == nil {
 		err = w.Failpoints.At(ctx, failpoint.CaptureTaken)
 	}
@@ -184,7 +186,7 @@ func wayStages(c driver.Captured) []schemas.Stage {
 // captureFailed lets the session run on and says why it wasn't captured. If its image
 // may be durable (stored), the record comes before the thaw: should this host be thought
 // lost, others go on from that image.
-func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, stored bool, cause error) error {
+func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, fence driver.Fence, stored bool, cause error) error {
 	if ctx.Err() != nil || errors.Is(cause, statekv.ErrUnknown) {
 		return cause // stopping: the next worker on this host finds it frozen, and the record as it is
 	}
@@ -198,7 +200,7 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 	}
 	var frozen error // the record comes all the same, and then the thaw is tried again
 	if d != nil && !stored {
-		frozen = w.runOn(ctx, d, rec)
+		frozen = w.runOn(ctx, d, fence)
 	}
 	if err := w.Failpoints.At(ctx, failpoint.AbortThawed); err != nil {
 		return err
@@ -209,7 +211,7 @@ func (w *Worker) captureFailed(ctx context.Context, rec statekv.Versioned, d dri
 	}
 	w.alert(ctx, rec.SessionRecord, next.SessionRecord)
 	if d != nil && stored {
-		frozen = w.thaw(ctx, d, next)
+		frozen = w.thaw(ctx, d, fence)
 	}
 	if err := w.Failpoints.At(ctx, failpoint.AbortRecorded); err != nil {
 		return err
@@ -246,8 +248,8 @@ func (w *Worker) alert(ctx context.Context, before, after schemas.SessionRecord)
 	}
 }
 
-func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, img taken) error {
-	frozen := w.thaw(ctx, d, rec)
+func (w *Worker) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, fence driver.Fence, img taken) error {
+	frozen := w.thaw(ctx, d, fence)
 	if err := w.Failpoints.At(ctx, failpoint.CheckpointThawed); err != nil {
 		return err
 	}
@@ -308,7 +310,7 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 		if !session.Undoes(*rec.Op, m.Source, m.Activity, policy) {
 			continue
 		}
-		u := undone{m}
+		u, fence := undone{m}, w.fence(rec.SessionRecord)
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRevived, Reason: u.Error(), Evidence: u.evidence()})
 		if err != nil {
 			return false, err
@@ -316,7 +318,8 @@ func (w *Worker) revive(ctx context.Context, rec statekv.Versioned, d driver.Dri
 		if err := w.Failpoints.At(ctx, failpoint.ReviveRecorded); err != nil {
 			return true, err
 		}
-		return true, d.Thaw(ctx, w.fence(next.SessionRecord))
+		fence.Epoch = next.Epoch
+		return true, d.Thaw(ctx, fence)
 	}
 	return false, nil
 }

@@ -151,7 +151,7 @@ func showProgress(nc *nats.Conn, name string) (stop func()) {
 			return
 		}
 		shown = true
-		fmt.Fprintf(os.Stderr, "\r\033[K%s %s: %s %s", p.Kind, n, p.Stage, sizeOrNothing(p.Bytes))
+		fmt.Fprintf(os.Stderr, "\r\033[K%s %s: %s", p.Kind, n, stepOf(p))
 	})
 	if err != nil {
 		return func() {}
@@ -164,9 +164,13 @@ func showProgress(nc *nats.Conn, name string) (stop func()) {
 	}
 }
 
-func sizeOrNothing(n int64) string {
-	if n == 0 {
-		return ""
+// stepOf is how far an operation is, for a person.
+func stepOf(p schemas.Progress) string {
+	switch {
+	case p.Of > 0:
+		return fmt.Sprintf("%s %s of %s", p.Stage, size(min(p.Bytes, p.Of)), size(p.Of))
+	case p.Bytes > 0:
+		return p.Stage + " " + size(p.Bytes)
 	}
-	return size(n)
+	return p.Stage
 }

@@ -167,11 +167,12 @@ func given(env []string) ([]string, error) {
 	return out, nil
 }
 
-const adoptHelp = `Make a session of a container that runs already. It goes on undisturbed, and is
-suspended and resumed as every other session: suspending it stores what changed in its
-file system, the contents of its volumes and its configuration, stops it, and keeps it
-stopped with its restart policy set aside; resuming it makes it anew, under its own
-name, with its restart policy. With --remove it is removed when it is suspended.
+const adoptHelp = `Make a session of a container that is there already, and runs or not. It goes on
+undisturbed, and is suspended and resumed as every other session: suspending it stores
+what changed in its file system, the contents of its volumes and its configuration, stops
+it, and keeps it stopped with its restart policy set aside; resuming it makes it anew,
+under its own name, with its restart policy. With --remove it is removed when it is
+suspended. One that doesn't run comes back so.
 
 Its memory is lost with each suspend: its command begins anew, on the files that it had.
 "diapause rm" ends it, and leaves a container that wasn't removed where it is, stopped.`

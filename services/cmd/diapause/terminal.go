@@ -317,17 +317,10 @@ func unpack(r io.Reader, to string) error {
 		if err != nil {
 			return fmt.Errorf("read the copy: %w", err)
 		}
-		under := func(name string) string {
-			name = filepath.Clean(name)
-			if rename != "" {
-				_, rest, _ := strings.Cut(name, "/")
-				name = filepath.Join(rename, rest)
-			}
-			return name
-		}
-		name := under(h.Name)
-		if h.Typeflag == tar.TypeLink { // to another name in the same stream
-			h.Linkname = under(h.Linkname)
+		name := filepath.Clean(h.Name)
+		if rename != "" {
+			_, rest, _ := strings.Cut(name, "/")
+			name = filepath.Join(rename, rest)
 		}
 		if err := unpackOne(root, name, h, in); err != nil {
 			return fmt.Errorf("write %s: %w", filepath.Join(base, name), err)
@@ -345,11 +338,6 @@ func unpackOne(root *os.Root, name string, h *tar.Header, in io.Reader) error {
 		return nil
 	case tar.TypeSymlink:
 		return root.Symlink(h.Linkname, name)
-	case tar.TypeLink:
-		if err := root.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return root.Link(h.Linkname, name)
 	case tar.TypeReg:
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
 		if err != nil {

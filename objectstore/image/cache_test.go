@@ -1,0 +1,34 @@
+package image
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+)
+
+// Who waited for what the store didn't give to somebody else tries by himself.
+func TestCacheOwn(t *testing.T) {
+	c := newCache[int](100)
+	failed := fmt.Errorf("%w: connection lost", errStore)
+	for key := range 1000 {
+		s, mine := c.claim(key)
+		if !mine {
+			t.Fatalf("%d is there already", key)
+		}
+		got := make(chan error, 1)
+		go func() {
+			s, _, err := c.own(key)
+			if s != nil {
+				c.finish(s, []byte{1}, nil)
+			}
+			got <- err
+		}()
+		if key%2 == 0 {
+			runtime.Gosched()
+		}
+		c.finish(s, nil, failed)
+		if err := <-got; err != nil {
+			t.Fatalf("%d: %v", key, err)
+		}
+	}
+}
