@@ -31,9 +31,19 @@ type Cluster struct {
 }
 
 type node struct {
-	options server.Options
-	server  *server.Server
-	running bool
+	options   server.Options
+	server    *server.Server
+	running   bool
+	elsewhere string // address of a server that others run
+}
+
+// Around stands around a server that somebody else runs, at that address: it has doors,
+// and no say in the server's life.
+func Around(t testing.TB, address string) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, nodes: []*node{{elsewhere: address, running: true}}}
+	t.Cleanup(c.close)
+	return c
 }
 
 // Start runs that many servers, each with a directory of its own, and waits until
@@ -175,6 +185,9 @@ func (c *Cluster) Between(i, j int) []*Link { return []*Link{c.links[i][j], c.li
 // AwaitReady waits until every running node takes part in JetStream.
 func (c *Cluster) AwaitReady() {
 	c.t.Helper()
+	if c.nodes[0].elsewhere != "" {
+		return // its clients see
+	}
 	for deadline := time.Now().Add(limit); !c.ready(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("JetStream of %d NATS servers is not ready after %s", len(c.nodes), limit)
@@ -201,7 +214,9 @@ func (c *Cluster) ready() bool {
 // named.
 func (c *Cluster) AwaitCurrent(streams ...string) {
 	c.t.Helper()
-	c.AwaitReady()
+	if c.AwaitReady(); c.nodes[0].elsewhere != "" {
+		return
+	}
 	for deadline := time.Now().Add(limit); !c.current(streams); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			c.t.Fatalf("the replicas of %v are not current after %s", streams, limit)
@@ -304,6 +319,9 @@ func (c *Cluster) Door(nodes ...int) *Door {
 		d.links = append(d.links, k)
 		if n.server != nil {
 			d.aim(i, n.server.Addr().String())
+		}
+		if n.elsewhere != "" {
+			d.aim(i, n.elsewhere)
 		}
 	}
 	c.doors = append(c.doors, d)

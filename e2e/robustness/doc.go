@@ -11,7 +11,9 @@
 // client got is a revision of it.
 //
 // The parts are the real ones, with the fake driver, on one embedded NATS server
-// and on a cluster of three. A seed gives the clients' requests and the faults;
+// and on a cluster of three, and once more as processes of their own, which are stopped
+// by SIGSTOP for longer than a lease, killed, and have a NATS server whose disk is slow at
+// times (process_test.go, remote_test.go). A seed gives the clients' requests and the faults;
 // the order in which they meet is the machine's. A history that fails is kept
 // as a file, with the command that checks it again. `make robustness` runs for as
 // long as it is told. TRACK_RECORD.md says what was found.

@@ -2,9 +2,12 @@ package robustness_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -72,16 +75,30 @@ func (f *machines) count(uid schemas.UID) (n int, ran bool) {
 // slowStore is a store on a slow disk, while it is told to be one.
 type slowStore struct {
 	objectstore.Store
-	slow atomic.Int64 // at most, nanoseconds a call
+	slow atomic.Bool
+	flag string // the file that tells those of other processes
+}
+
+// slowAtMost is what a call takes then.
+const slowAtMost = 300 * time.Millisecond
+
+func (s *slowStore) set(slow bool) error {
+	s.slow.Store(slow)
+	if slow {
+		return os.WriteFile(s.flag, nil, 0o600)
+	}
+	if err := os.Remove(s.flag); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 func (s *slowStore) wait(ctx context.Context) {
-	most := s.slow.Load()
-	if most == 0 {
+	if _, err := os.Stat(s.flag); err != nil && !s.slow.Load() {
 		return
 	}
 	select {
-	case <-time.After(time.Duration(rand.Int64N(most))):
+	case <-time.After(time.Duration(rand.Int64N(int64(slowAtMost)))):
 	case <-ctx.Done():
 	}
 }

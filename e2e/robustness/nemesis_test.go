@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"time"
+
+	"github.com/diapause/diapause/e2e/jump"
 )
 
 // fault is one thing that goes wrong for a while, drawn from the seed.
@@ -30,6 +32,7 @@ var faults = map[string][2]int{
 	"drop part":    {0, 1},
 	"crash part":   {0, 1},
 	"slow store":   {500, 3000},
+	"slow disk":    {500, 5000}, // of NATS: every write takes long
 	"restart node": {0, 1500},
 	"step down":    {0, 1},
 	"isolate node": {500, 11000}, // from the other nodes; its clients stay
@@ -41,9 +44,13 @@ var faults = map[string][2]int{
 // are processes of their own.
 var (
 	always    = []string{"stall part", "stall part", "cut part", "drop part", "crash part", "crash part", "slow store", "restart node"}
-	stopped   = []string{"stop part", "stop part", "stop part", "stop part", "stop part"}
+	stopped   = []string{"stop part", "stop part", "stop part", "stop part"}
+	slowed    = []string{"slow disk", "slow disk"} // where the machine's instructions are known
 	clustered = []string{"step down", "step down", "isolate node", "stall node", "cut pair", "step down", "isolate node"}
 )
+
+// longSync is how much longer a slow disk takes for what is synced.
+const longSync = 150 * time.Millisecond
 
 // plan draws the faults of a run from its seed.
 func plan(r *rand.Rand, of kind, parts, n int) []fault {
@@ -53,6 +60,9 @@ func plan(r *rand.Rand, of kind, parts, n int) []fault {
 	}
 	if of.own {
 		kinds = append(append([]string{}, always...), stopped...)
+	}
+	if of.own && jump.Known {
+		kinds = append(kinds, slowed...)
 	}
 	var out []fault
 	for range n {
@@ -89,8 +99,7 @@ func (f *machines) nemesis(ctx context.Context, faults []fault) error {
 		}
 	}
 	f.cluster.HealAll()
-	f.store.slow.Store(0)
-	return nil
+	return f.store.set(false)
 }
 
 func pause(ctx context.Context, d time.Duration) bool {
@@ -121,9 +130,14 @@ func (f *machines) begin(one fault) (undo func() error, err error) {
 		part.end()
 		part.begin()
 	case "slow store":
-		f.store.slow.Store(int64(300 * time.Millisecond))
-		return func() error { f.store.slow.Store(0); return nil }, nil
+		return func() error { return f.store.set(false) }, f.store.set(true)
+	case "slow disk":
+		return f.server.own.slowDisk(longSync)
 	case "restart node":
+		if f.server != nil {
+			f.server.end() // SIGKILL
+			return func() error { f.server.begin(); return nil }, nil
+		}
 		f.cluster.StopNode(one.Target)
 		return func() error { return f.cluster.StartNode(one.Target) }, nil
 	case "step down":

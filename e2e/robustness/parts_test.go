@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type machines struct {
 	signer  ed25519.PrivateKey
 	hosts   []*host
 	parts   []*part
+	server  *part // NATS, if it is a process of its own
 
 	// The tester's own way in, which no fault stands in.
 	nc      *nats.Conn
@@ -77,7 +79,12 @@ type part struct {
 // said so.
 func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines {
 	t.Helper()
-	f := &machines{t: t, said: said, log: slog.New(slog.NewTextHandler(said, nil)), names: stream.NamesWith(""), cluster: natscluster.Start(t, servers)}
+	f := &machines{t: t, said: said, log: slog.New(slog.NewTextHandler(said, nil)), names: stream.NamesWith("")}
+	if own {
+		f.cluster = f.serveNATS()
+	} else {
+		f.cluster = natscluster.Start(t, servers)
+	}
 	var err error
 	f.nc, err = f.cluster.Door().Connect()
 	f.must(err)
@@ -90,7 +97,7 @@ func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines 
 	images := t.TempDir()
 	disk, err := dir.Open(images)
 	f.must(err)
-	f.store = &slowStore{Store: disk}
+	f.store = &slowStore{Store: disk, flag: filepath.Join(t.TempDir(), "slow")}
 	f.key, err = age.GenerateX25519Identity()
 	f.must(err)
 	_, f.signer, err = ed25519.GenerateKey(nil)
@@ -100,11 +107,11 @@ func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines 
 		f.hosts = append(f.hosts, h)
 		f.add("worker "+string(h.id), func(ctx context.Context, nc *nats.Conn) error {
 			return f.work(ctx, nc, h.id, &guard{Driver: h.fake, f: f, host: h})
-		}, f.process(own, images, order{Host: h.id, Driver: f.drive(own, h)}))
+		}, f.process(own, order{Host: h.id, Images: images, Driver: f.drive(own, h)}))
 	}
 	for i, h := range f.hosts {
 		f.add(fmt.Sprint("services ", i), func(ctx context.Context, nc *nats.Conn) error { return f.decide(ctx, nc, h.id) },
-			f.process(own, images, order{Host: h.id}))
+			f.process(own, order{Host: h.id, Images: images}))
 	}
 	return f
 }

@@ -7,14 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 
 	"filippo.io/age"
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/diapause/diapause/e2e/natscluster"
@@ -45,6 +48,9 @@ type order struct {
 	Host   schemas.HostID
 	Driver string // socket of the host's sessions: it is a worker; else it is services
 	Images string
+	Slow   string // file that is there while the images' disk is slow
+	NATS   string // directory and address of a server: it is that
+	At     string
 	Key    string
 	Signer ed25519.PrivateKey
 }
@@ -57,6 +63,9 @@ func obey(text string) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	if o.NATS != "" {
+		return serve(ctx, o)
+	}
 	f := &machines{log: slog.New(slog.NewTextHandler(os.Stderr, nil)).With("part", o.Name, "pid", os.Getpid()), names: stream.NamesWith(""), signer: o.Signer}
 	var err error
 	if f.key, err = age.ParseX25519Identity(o.Key); err != nil {
@@ -66,7 +75,7 @@ func obey(text string) error {
 	if err != nil {
 		return err
 	}
-	f.store = &slowStore{Store: disk}
+	f.store = &slowStore{Store: disk, flag: o.Slow}
 	nc, err := natscluster.Connect(o.URLs, nats.Name(o.Name))
 	if err != nil {
 		return err
@@ -76,6 +85,40 @@ func obey(text string) error {
 		return f.decide(ctx, nc, o.Host)
 	}
 	return f.work(ctx, nc, o.Host, remote(o.Driver))
+}
+
+// serve is NATS, until ctx ends.
+func serve(ctx context.Context, o order) error {
+	host, port, err := net.SplitHostPort(o.At)
+	if err != nil {
+		return err
+	}
+	at, err := strconv.Atoi(port)
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: o.NATS, SyncAlways: true, Host: host, Port: at, NoLog: true, NoSigs: true})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	<-ctx.Done()
+	s.Shutdown()
+	s.WaitForShutdown()
+	return nil
+}
+
+// serveNATS runs a server as a process of its own, which is started anew when it ends.
+func (f *machines) serveNATS() *natscluster.Cluster {
+	f.t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	f.must(err)
+	at := l.Addr().String()
+	f.must(l.Close())
+	f.server = &part{name: "NATS", door: &natscluster.Door{}, own: &process{f: f, order: order{NATS: f.t.TempDir(), At: at}}, log: f.log.With("part", "NATS")}
+	f.server.begin()
+	f.t.Cleanup(f.server.end)
+	return natscluster.Around(f.t, at)
 }
 
 // process is a part that is a process of its own.
@@ -88,11 +131,11 @@ type process struct {
 }
 
 // process gives a part's, if it is to have one.
-func (f *machines) process(own bool, images string, o order) *process {
+func (f *machines) process(own bool, o order) *process {
 	if !own {
 		return nil
 	}
-	o.Images, o.Key, o.Signer = images, f.key.String(), f.signer
+	o.Slow, o.Key, o.Signer = f.store.flag, f.key.String(), f.signer
 	return &process{f: f, order: o}
 }
 
