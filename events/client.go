@@ -65,7 +65,7 @@ var ErrClosed = errors.New("the client was closed")
 func Connect(o Options) (*Client, error) {
 	c := newClient(nil, o)
 	opts := []nats.Option{
-		nats.Name(c.by), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
+		nats.Name(c.by), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(time.Second),
 		nats.ReconnectBufSize(-1), // the outbox keeps less, and the newest
 		nats.ErrorHandler(c.failed),
 		nats.ClosedHandler(func(nc *nats.Conn) {

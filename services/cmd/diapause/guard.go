@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 )
@@ -21,6 +23,24 @@ type guard struct {
 	log        *slog.Logger
 	cancel     context.CancelCauseFunc
 	begun      atomic.Bool
+
+	mu   sync.Mutex
+	said string // the last complaint, and when
+	at   time.Time
+}
+
+// complainEvery is how often the same complaint is logged.
+const complainEvery = time.Minute
+
+// news reports whether a complaint has to be logged.
+func (g *guard) news(complaint string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if complaint == g.said && time.Since(g.at) < complainEvery {
+		return false
+	}
+	g.said, g.at = complaint, time.Now()
+	return true
 }
 
 // guarded gives the context of a part that begins.
@@ -39,6 +59,9 @@ func (g *guard) option() nats.Option {
 		subject := ""
 		if sub != nil {
 			subject = sub.Subject
+		}
+		if !g.news(err.Error() + subject) {
+			return
 		}
 		g.log.Error("the NATS server or the connection to it complains", "err", err, "subject", subject)
 	})
