@@ -2,6 +2,7 @@ package statekv
 
 import (
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ func anyRecord(t *rapid.T) schemas.SessionRecord {
 
 // A glance is the same part of a record, whichever way it is read.
 func TestGlance(t *testing.T) {
+	shared := words{}
 	rapid.Check(t, func(t *rapid.T) {
 		r := anyRecord(t)
 		data, err := json.Marshal(r)
@@ -51,7 +53,7 @@ func TestGlance(t *testing.T) {
 		if err := json.Unmarshal(data, &whole.SessionRecord); err != nil {
 			t.Fatal(err)
 		}
-		got, err := glance(data, words{})
+		got, err := glance(data, shared)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,4 +109,25 @@ func FuzzGlance(f *testing.F) {
 			t.Errorf("a glance at %s gives %+v, %v", stored, got, err)
 		}
 	})
+}
+
+// Words are kept once, and not too many of them.
+func TestWords(t *testing.T) {
+	w := words{}
+	for n := range 3 * wordsAtMost {
+		want := fmt.Sprint("host-", n%(wordsAtMost+wordsAtMost/2))
+		var got string
+		if !w.text([]byte(`"`+want+`"`), &got) || got != want {
+			t.Fatalf("%q is read as %q", want, got)
+		}
+		if len(w) > wordsAtMost {
+			t.Fatalf("%d words are kept", len(w))
+		}
+	}
+	var got string
+	for _, bad := range []string{``, `"`, `null`, `"a\"b"`, `"\u0041"`} {
+		if w.text([]byte(bad), &got) {
+			t.Errorf("%s is read as %q", bad, got)
+		}
+	}
 }

@@ -15,8 +15,8 @@ import (
 
 // pull reads a stream in order through a consumer of its own, which lasts as long as
 // nothing goes wrong: whatever does is an error, and its reader begins anew after the
-// last message. The client's own ordered consumer does the same, at twice the cost for
-// each of a million messages: a timer, a lock and two goroutines.
+// last message. The client's own ordered consumer does the same, with a timer, a lock and
+// a second goroutine for each of a million messages.
 type pull struct {
 	stream   jetstream.Stream
 	nc       *nats.Conn
