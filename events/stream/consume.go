@@ -25,7 +25,7 @@ func Consume(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, cf
 
 func (r *reader) consume(ctx context.Context, gap func()) error {
 	for {
-		again, err := r.run(ctx)
+		again, err := r.run(ctx, gap)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -59,12 +59,15 @@ type reader struct {
 
 // run reads from one consumer until it fails. again is false if fn was what
 // failed.
-func (r *reader) run(ctx context.Context) (again bool, err error) {
+func (r *reader) run(ctx context.Context, gap func()) (again bool, err error) {
 	p, err := r.open(ctx)
 	if err != nil {
 		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 	}
 	defer p.end(ctx)
+	if r.opened && p.returned { // nobody could say anything until then
+		gap()
+	}
 	r.opened = true
 	for {
 		msg, err := r.next(ctx, p)

@@ -29,6 +29,7 @@ type pull struct {
 	batch    int    // how many messages may be on the way
 	asked    int    // messages that were asked for and are to come
 	seq      uint64 // by the consumer's own count, of the last message
+	returned bool   // the connection came back while the consumer was made
 }
 
 // What is asked for: so many messages that there are always some on the way, for so
@@ -84,6 +85,7 @@ func startPull(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, 
 		if s := <-p.status; s == nats.CLOSED {
 			return nil, nats.ErrConnectionClosed
 		}
+		p.returned = true
 	}
 	info := p.consumer.CachedInfo()
 	p.subject = apiOf(js.Options()) + "CONSUMER.MSG.NEXT." + info.Stream + "." + info.Name
@@ -163,9 +165,11 @@ func (p *pull) take(ctx context.Context) (*nats.Msg, error) {
 	}
 }
 
-// statusOf is what the server says in place of a message; "" if it is one.
+// statusOf is what the server says in place of a message; "" if it is one. A message tells
+// where it stands by where it may be answered: its headers are its publisher's, who may be
+// anybody.
 func statusOf(msg *nats.Msg) string {
-	if len(msg.Data) > 0 || len(msg.Header) == 0 {
+	if msg.Reply != "" || len(msg.Data) > 0 || len(msg.Header) == 0 {
 		return ""
 	}
 	return msg.Header.Get("Status")
