@@ -62,7 +62,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TShredded:         {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
-	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setOp},
+	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setTakenOver},
 	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming}, owner: true, set: setOp},
 	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, set: setHead},
 	schemas.TKept:             {from: alive},
@@ -183,6 +183,15 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Op, r.Exit = t.Set.Op, nil
 	if r.Failure != nil && r.Failure.Op != schemas.OpProve { // that is why this runs
 		r.Failure = nil
+	}
+}
+
+// setTakenOver makes what another host goes on from the one to go on from, whatever was being
+// tried in its place when its host was lost.
+func setTakenOver(r *schemas.SessionRecord, t schemas.Transition) {
+	setOp(r, t)
+	if r.Op != nil && r.Op.Source != nil {
+		r.Head = r.Op.Source
 	}
 }
 

@@ -150,3 +150,23 @@ func TestEndedSessionStaysEnded(t *testing.T) {
 		t.Errorf("it is %+v", r)
 	}
 }
+
+// What is taken over while something else was tried in its place stays what it was before that,
+// whatever becomes of the takeover.
+func TestTakenOverWhileItIsProved(t *testing.T) {
+	was, tried := &schemas.Head{Name: "was"}, &schemas.Head{Name: "tried"}
+	r := schemas.SessionRecord{State: schemas.Resuming, Head: was, Op: &schemas.Op{Kind: schemas.OpResume, Source: tried, Fallback: was}}
+	var err error
+	for _, step := range []schemas.Transition{
+		{Type: schemas.TResumed, Set: schemas.Set{Op: &schemas.Op{Kind: schemas.OpProve, Fallback: was}}},
+		{Type: schemas.TTakenOver, Set: schemas.Set{Op: &schemas.Op{Kind: schemas.OpResume, Source: was}}},
+		{Type: schemas.TResumeFailed, Set: schemas.Set{Failure: &schemas.Failure{Op: schemas.OpResume}}},
+	} {
+		if r, err = session.Apply(r, step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if r.State != schemas.Suspended || r.Head == nil || *r.Head != *was {
+		t.Errorf("the takeover failed, and it is %s at %+v", r.State, r.Head)
+	}
+}
