@@ -19,7 +19,8 @@ func TestReplace(t *testing.T) {
 	h := newHost(t, e)
 	h.volume("webdata")
 	h.must("run", "--name", "web", "--image", "busybox:test", "--container-name", "web", "--idle", "never", "--network", "none", "-v", "webdata:/data",
-		"--health-cmd", "test -e /data/well || { echo no well; false; }", "--health-interval", "200ms", "--", "sleep", "100000")
+		"--health-cmd", "test -e /data/well || { echo no well; false; }", "--health-interval", "500ms",
+		"--", "sh", "-c", "if [ -e /dead ]; then exit 7; fi; while :; do sleep 0.1; done")
 	is := func(want string) {
 		t.Helper()
 		if got := h.until("web", "cat /data/is /is"); got != want+"\n"+want {
@@ -33,7 +34,9 @@ func TestReplace(t *testing.T) {
 		return h.view("web").Snapshot.ID
 	}
 	ill := become("ill")
-	h.until("web", "touch /data/well")
+	h.until("web", "touch /data/well /dead")
+	dead := become("dead")
+	h.until("web", "rm /dead")
 	good := become("good")
 	h.until("web", "echo newest >/is; echo newest >/data/is")
 
@@ -43,8 +46,8 @@ func TestReplace(t *testing.T) {
 	}
 	is("newest")
 	// Killed while it is looked at, and between the record and the container that is put back.
-	for _, at := range []failpoint.Name{failpoint.ProveBegun, failpoint.FellBack} {
-		h.killIn(at, "resume", "web", "--replace", "--snapshot", ill)
+	for at, by := range map[failpoint.Name]string{failpoint.ProveBegun: ill, failpoint.FellBack: dead} {
+		h.killIn(at, "resume", "web", "--replace", "--snapshot", by)
 		if v := h.settle("web"); v.State != schemas.Running {
 			t.Errorf("killed at %s, it is %s: %+v", at, v.State, v.Failure)
 		}

@@ -40,8 +40,9 @@ func healthOf(c *container.InspectResponse) driver.Health {
 		h.Text = fmt.Sprintf("its command ends again and again, the last time with status %d", s.ExitCode)
 	case s.Paused: // nothing in it runs, as it was
 		h.State, h.Text = driver.Unchecked, "it is paused"
-	case s.Health == nil || s.Health.Status == container.NoHealthcheck:
+	case probing(c) == 0:
 		h.State, h.Text = driver.Unchecked, "it was started again and again"
+	case s.Health == nil: // it has just begun
 	case s.Health.Status == container.Healthy:
 		h.State, h.Text = driver.Well, ""
 	case s.Health.Status == container.Unhealthy:

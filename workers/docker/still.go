@@ -70,7 +70,15 @@ func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
 	if err != nil {
 		return r.asked("look at the container that it made", err)
 	}
+	// The engine would else begin it again, and when its files are there that is itself.
+	policy := got.Container.HostConfig.RestartPolicy
+	if err := r.setRestart(ctx, n.Container, restart{Name: "no"}); err != nil {
+		return err
+	}
 	why := r.pretend(ctx, &got.Container)
+	if err := r.setRestart(ctx, n.Container, restart{string(policy.Name), policy.MaximumRetryCount}); err != nil {
+		return err
+	}
 	if why == nil {
 		return nil
 	}

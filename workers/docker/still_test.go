@@ -129,6 +129,29 @@ func quiet(t *testing.T, ended, remove bool) {
 	}
 }
 
+// The engine doesn't begin one that had ended again, whatever its restart policy says, before
+// somebody starts it: what is to run once in its place is no reason to.
+func TestQuietContainerThatIsRestarted(t *testing.T) {
+	for _, policy := range []container.RestartPolicyMode{"always", "unless-stopped", "on-failure"} {
+		t.Run(string(policy), func(t *testing.T) {
+			x := newTester(t)
+			quietContainer(t, x.e, "quiet", true)
+			p := container.RestartPolicy{Name: policy}
+			must[client.ContainerUpdateResult](t)(x.e.Client.ContainerUpdate(t.Context(), "quiet", client.ContainerUpdateOptions{RestartPolicy: &p}))
+			spec := driver.Spec{Docker: &driver.Docker{Container: "quiet", Remove: true}}
+			x.start("a", spec)
+			x.restore("a", 3, x.suspend("a", 2), spec)
+			s := look(t, x.e, "quiet")
+			if s.State.Status != container.StateExited || s.State.ExitCode != 7 || s.RestartCount != 0 || s.HostConfig.RestartPolicy.Name != policy {
+				t.Errorf("it is %s (%d), begun again %d times, restart %q", s.State.Status, s.State.ExitCode, s.RestartCount, s.HostConfig.RestartPolicy.Name)
+			}
+			if got := contentOf(t, x.e, "quiet", "/data/ran"); got != "ran\n" {
+				t.Errorf("it ran: %q", got)
+			}
+		})
+	}
+}
+
 // Somebody who starts such a container while it is suspended loses nothing.
 func TestQuietContainerIsStarted(t *testing.T) {
 	x := newTester(t)
