@@ -67,8 +67,6 @@ var (
 	starting      = []failpoint.Name{failpoint.StartReady, failpoint.StartRecorded, failpoint.StartDone}
 	checkpointing = []failpoint.Name{failpoint.CheckpointThawed, failpoint.CheckpointRecorded}
 	forking       = []failpoint.Name{failpoint.APIForkHead, failpoint.APIForkMade}
-	proving       = []failpoint.Name{failpoint.ProveBegun}
-	fallingBack   = []failpoint.Name{failpoint.FellBack}
 	killing       = []failpoint.Name{failpoint.KillStopped, failpoint.KillRecorded}
 	removing      = []failpoint.Name{failpoint.RemoveStopped, failpoint.RemoveUnneeded, failpoint.RemoveDeleted, failpoint.RemoveRecorded}
 )
@@ -113,11 +111,11 @@ func verbs() []verb {
 		{name: "fork of a suspended one", from: schemas.Suspended, act: asks("fork"), moments: first(slices.Concat(asked, claimed, forking, restoring)...)},
 		{
 			name: "replace", from: schemas.Running, act: replaces, extra: hasSnapshot,
-			moments: append(first(slices.Concat(asked, restoring, proving)...), second(slices.Concat(asked, claimed)...)...),
+			moments: append(first(failpoint.ProveBegun), second(failpoint.APIRecorded)...),
 		},
 		{
 			name: "replace by what isn't well", from: schemas.Running, act: replaces,
-			moments: append(first(slices.Concat(proving, fallingBack)...), second(restoring...)...),
+			moments: append(first(failpoint.FellBack), second(failpoint.ResumeRecorded)...),
 			extra: func(c *trial) error {
 				c.l.guard.Script("Health", fake.Step{Before: errors.New("ill")})
 				return hasSnapshot(c)

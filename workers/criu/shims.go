@@ -319,8 +319,12 @@ func (d *Driver) bury(ctx context.Context, uid schemas.UID) (driver.Instance, er
 	if state.Exit == nil {
 		state = buried(state)
 		b, err := json.Marshal(state)
+		path := d.runFile(shim.StateFile(uid))
 		if err == nil {
-			err = os.WriteFile(d.runFile(shim.StateFile(uid)), b, 0o600)
+			err = writeSynced(path+".new", string(b))
+		}
+		if err == nil {
+			err = os.Rename(path+".new", path) // others read it meanwhile
 		}
 		if err != nil {
 			return driver.Instance{}, fmt.Errorf("write down the end of session %s: %w", state.Name, err)
