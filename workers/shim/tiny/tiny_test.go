@@ -72,9 +72,11 @@ func runInit(t *testing.T, leader string) (exit int, got []Status) {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	script := `(exit 7) & other=$!; (while kill -0 $other; do :; done; ` + leader + `) 2>/dev/null & exec "$0" $!`
+	// The first ends when the program is there: the shell, too, may reap what ends before.
+	other := `(until read -r name </proc/$$/comm && [ "$name" = init ]; do :; done; exit 7) & other=$!; `
+	script := other + `(while kill -0 $other; do :; done; ` + leader + `) 2>/dev/null & exec "$0" $!`
 	if leader[:4] == "kill" {
-		script = `(exit 7) & other=$!; sh -c 'while kill -0 '$other'; do :; done; ` + leader + `' 2>/dev/null & exec "$0" $!`
+		script = other + `sh -c 'while kill -0 '$other'; do :; done; ` + leader + `' 2>/dev/null & exec "$0" $!`
 	}
 	cmd := exec.Command("sh", "-c", script, path)
 	cmd.ExtraFiles = []*os.File{w}
