@@ -11,8 +11,10 @@
 // without a server the agent does what it does. The program below it is such an agent,
 // each of whose actions is a line of standard input.
 import { randomUUID } from "node:crypto";
+import { realpathSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
 import { connect } from "@nats-io/transport-node";
 
 export class Callback {
@@ -70,13 +72,17 @@ export class Callback {
   }
 }
 
-const callback = new Callback({
-  servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
-  session: process.argv[2] ?? "work",
-});
-await callback.run(async () => {
-  for await (const line of createInterface({ input: process.stdin })) {
-    await callback.action(line, async () => console.log("does", line));
-  }
-}, { reason: "an agent of the examples", runID: process.env.RUN_ID });
-await callback.close();
+async function main() {
+  const callback = new Callback({
+    servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+    session: process.argv[2] ?? "work",
+  });
+  await callback.run(async () => {
+    for await (const line of createInterface({ input: process.stdin })) {
+      await callback.action(line, async () => console.log("does", line));
+    }
+  }, { reason: "an agent of the examples", runID: process.env.RUN_ID });
+  await callback.close();
+}
+
+if (process.argv[1] && realpathSync(process.argv[1]) === fileURLToPath(import.meta.url)) await main();

@@ -7,9 +7,9 @@ The session must run, and its policy want the checkpoints that are to be made of
 
     diapause policy set session:work checkpoints=run_boundaries,before:deploy
 
-Callback is what to hand to your agent. It never makes the agent wait and never raises:
-without a server the agent does what it does. The program below it is such an agent, each
-of whose actions is a line of standard input.
+Callback is what to hand to your agent. It never makes the agent wait and never raises once
+it is made: without a server the agent does what it does. The program below it is such an
+agent, each of whose actions is a line of standard input.
 """
 
 import contextlib
@@ -32,6 +32,8 @@ class Callback:
 
     def __init__(self, url, session, tenant="default", by="agent.py"):
         self.address = urllib.parse.urlsplit(url)
+        if self.address.scheme != "nats" or not self.address.hostname:
+            raise ValueError(f"NATS server {url!r}: want nats://HOST:PORT")
         self.prefix = f"diapause.v1.activity.{tenant}.{session}.agent."
         self.by = by
         self.run_id = ""
@@ -89,7 +91,7 @@ class Callback:
 
     def _connect(self):
         """Connects to the server, whose first line is about itself."""
-        at = (self.address.hostname or "127.0.0.1", self.address.port or 4222)
+        at = (self.address.hostname, self.address.port or 4222)
         with socket.create_connection(at, timeout=PATIENCE) as s:  # the file keeps it open
             server = s.makefile("rwb")
         server.readline()
