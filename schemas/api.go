@@ -30,6 +30,7 @@ type View struct {
 	LastTransition TransitionView `json:"last_transition"`
 	Snapshot       *SnapshotView  `json:"snapshot,omitempty"`  // the head
 	Op             string         `json:"op,omitempty"`        // the operation under way
+	Underway       string         `json:"underway,omitempty"`  // the same for a person, where there is more to say
 	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
 	Failure        *Failure       `json:"failure,omitempty"`
 	Exit           *Exit          `json:"exit,omitempty"`

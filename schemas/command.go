@@ -38,6 +38,8 @@ type Host struct {
 	SigningKey   string        `json:"signing_key"`     // base64 of the Ed25519 public key
 	Slots        int           `json:"slots,omitempty"` // sessions that it has room for; no limit if 0
 	Load         *HostLoad     `json:"load,omitempty"`
+	// Lacks says by name of the drivers that it has no fingerprint of, but could, why.
+	Lacks map[string]string `json:"lacks,omitempty"`
 }
 
 // HostLoad is how full a host is.

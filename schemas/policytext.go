@@ -85,12 +85,14 @@ func parts(to reflect.Value, value string) error {
 	for word := range strings.SplitSeq(value, ",") {
 		name, v, ok := strings.Cut(strings.TrimSpace(word), ":")
 		if !ok {
-			return fmt.Errorf("%q: want NAME:VALUE,NAME:VALUE", word)
+			return fmt.Errorf("%q: want NAME:VALUE,NAME:VALUE of %s", word, names(known))
 		}
-		if i, ok := known[name]; ok {
-			if err := unit(to.Type().Elem().Field(i).Type, v); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
+		i, ok := known[name]
+		if !ok {
+			return fmt.Errorf("%q is no part of it: want one of %s", name, names(known))
+		}
+		if err := unit(to.Type().Elem().Field(i).Type, v); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		fields[name] = scalar(v)
 	}
@@ -99,6 +101,10 @@ func parts(to reflect.Value, value string) error {
 		return err
 	}
 	return strictly(data, to.Addr().Interface())
+}
+
+func names(fields map[string]int) string {
+	return strings.Join(slices.Sorted(maps.Keys(fields)), ", ")
 }
 
 func into(to reflect.Value, v any) error {

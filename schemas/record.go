@@ -1,6 +1,10 @@
 package schemas
 
-import "time"
+import (
+	"fmt"
+	"path"
+	"time"
+)
 
 // State is where a session is in its life.
 type State string
@@ -101,6 +105,7 @@ const (
 	OpRemove     = "remove"
 	OpKill       = "kill"  // end its processes, keep its record
 	OpProve      = "prove" // see whether what took another's place is well, else put that back
+	OpBegin      = "begin" // hear whether what is recorded to run could be begun
 )
 
 // Op is what the owner of a session has to do.
@@ -124,6 +129,29 @@ type Op struct {
 	// it if what is restored isn't well within WithinMS milliseconds.
 	Fallback *Head `json:"fallback,omitempty"`
 	WithinMS int64 `json:"within_ms,omitempty"`
+}
+
+// MaxWithin is how long what takes a session's place may be given to get well: nothing else
+// can be done to the session meanwhile.
+const MaxWithin = time.Hour
+
+// Underway says for a person what is being done to the session; "" if nothing is.
+func (r SessionRecord) Underway() string {
+	switch {
+	case r.Op == nil:
+		return ""
+	case r.Op.Kind != OpProve || r.Op.Fallback == nil:
+		return r.Op.Kind + " is under way"
+	}
+	which, within := "another snapshot", time.Duration(r.Op.WithinMS)*time.Millisecond
+	if r.Head != nil {
+		which = "snapshot " + path.Base(r.Head.Name)
+	}
+	until := Duration(within).String() + " from its start"
+	if !r.Since.IsZero() {
+		until = "until " + r.Since.Add(within).UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s took its place and has %s to get well, else snapshot %s comes back", which, until, path.Base(r.Op.Fallback.Name))
 }
 
 // Sizes are the figures of a snapshot, in bytes.
@@ -219,7 +247,7 @@ const (
 	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
 	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
 	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
-	TProved           TransitionType = "proved"        // what took another's place is well
+	TProved           TransitionType = "proved"        // what took another's place is well, or has been begun
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )

@@ -20,6 +20,9 @@ func ViewOf(r SessionRecord) View {
 	}
 	if r.Op != nil {
 		v.Op = r.Op.Kind
+		if v.Op == OpProve {
+			v.Underway = r.Underway()
+		}
 	}
 	if r.Head != nil {
 		v.Snapshot = &SnapshotView{ID: path.Base(r.Head.Name), Head: true}

@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
 	"github.com/diapause/diapause/workers/docker/dockertest"
 )
 
@@ -14,9 +17,10 @@ func TestLogsAndExec(t *testing.T) {
 	e := dockertest.Shared(t)
 	e.Busybox(t)
 	h := newHost(t, e)
-	h.must("run", "--name", "talk", "--image", "busybox:test", "--container-name", "talk", "--idle", "never", "--network", "none", "--",
+	const container = "diapause-default-talk"
+	h.must("run", "--name", "talk", "--image", "busybox:test", "--idle", "never", "--network", "none", "--",
 		"sh", "-c", "echo said; echo cried >&2; while ! [ -e /end ]; do sleep 0.05; done; rm /end; echo bye; exit 3")
-	h.runs("talk")
+	h.runs(container)
 	r := h.Do("exec", "talk", "--", "sh", "-c", "cat; echo inside; echo oh >&2; exit 5")
 	if r.Code != 5 || r.Out != "inside\n" || r.Err != "oh\n" {
 		t.Errorf("exec gives %+v", r)
@@ -31,6 +35,11 @@ func TestLogsAndExec(t *testing.T) {
 		}
 	}
 	logs("while it runs")
+	h.must("checkpoint", "talk")
+	h.must("verify", "talk", "--restore") // beside it
+	if left := h.left(); len(left) != 1 || !strings.HasPrefix(left[0], "container /"+container+" (Up") {
+		t.Errorf("after a trial restore there is %q", left)
+	}
 	h.must("suspend", "talk")
 	logs("while it sleeps")
 	if out := h.must("exec", "talk", "--", "echo", "awake"); out != "awake\n" { // it is resumed for that
@@ -48,16 +57,41 @@ func TestLogsAndExec(t *testing.T) {
 		t.Errorf("when it is over, logs gives %+v", r)
 	}
 	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) { // what it has is kept
-		if left := h.left(); len(left) == 1 && strings.HasPrefix(left[0], "container /talk (Exited (3)") {
+		if left := h.left(); len(left) == 1 && strings.HasPrefix(left[0], "container /"+container+" (Exited (3)") {
 			break
 		} else if time.Now().After(end) {
 			t.Fatalf("when it is over, there is %q", left)
 		}
 	}
 	h.must("resume", "--clean", "talk") // and is there when it is begun anew
-	h.until("talk", "true")
+	h.until(container, "true")
 	h.must("rm", "--yes", "talk")
 	if left := h.left(); len(left) > 0 {
 		t.Errorf("%q is left", left)
 	}
+}
+
+// No command can run in a container that doesn't: whoever wants one is told what the container
+// is, and what makes it run.
+func TestExecInOneThatDoesNotRun(t *testing.T) {
+	e := dockertest.Shared(t)
+	h := newHost(t, e)
+	t.Cleanup(func() { h.remove("theirs") })
+	_, err := e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{
+		Name: "theirs", Config: &container.Config{Image: e.Busybox(t), Cmd: []string{"sleep", "1000000"}}, HostConfig: &container.HostConfig{NetworkMode: "none"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.must("adopt", "--container", "theirs", "--name", "quiet")
+	h.refuses("session quiet: its container theirs is created, and no command can run in it; `docker start theirs`", "exec", "quiet", "--", "true")
+	if _, err := e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.must("exec", "quiet", "--", "true")
+	if _, err := e.Client.ContainerPause(t.Context(), "theirs", client.ContainerPauseOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.refuses("is paused, and no command can run in it; `docker unpause theirs`", "exec", "quiet", "--", "true")
+	h.must("rm", "--yes", "quiet")
 }

@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -33,7 +34,7 @@ func TestReplace(t *testing.T) {
 	} {
 		h.fake.Script(c.method, fake.Step{Before: c.err})
 		err := h.ask("replace", replace, &out)
-		if code(err) != schemas.CodeFailed || !strings.Contains(err.Error(), "runs as it was") || !strings.Contains(err.Error(), c.says) {
+		if code(err) != schemas.CodeFailed || !strings.Contains(err.Error(), "runs as it was") || !strings.Contains(err.Error(), "snapshot "+cp.Snapshot.ID+" took its place") || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s fails: %v", c.method, err)
 		}
 		if got := h.count(v.UID); got != now+1 {
@@ -79,5 +80,47 @@ func TestEndedWhileItIsProved(t *testing.T) {
 			t.Errorf("%s: replace answers %v", verb, err)
 		}
 		h.audited()
+	}
+}
+
+// Whoever else waits for a session that is replaced has what it was go on elsewhere, when
+// neither that nor what was to take its place can be restored here: nobody would look at the
+// other there.
+func TestReplacedWhileSomebodyWaits(t *testing.T) {
+	h := start(t)
+	h.run("work")
+	cp := h.do("checkpoint", schemas.Request{Name: "work"})
+	hosts, err := h.js.KeyValue(h.ctx, h.names.Hosts())
+	h.must(err)
+	e, err := hosts.Get(h.ctx, "h")
+	h.must(err)
+	var other schemas.Host
+	h.must(json.Unmarshal(e.Value(), &other))
+	other.Host = "other"
+	data, err := json.Marshal(other)
+	h.must(err)
+	_, err = hosts.Put(h.ctx, "other", data)
+	h.must(err)
+
+	entered, block := make(chan struct{}, 1), make(chan struct{})
+	broken := &driver.Error{Kind: driver.Refused, Text: "no room"}
+	h.fake.Script("Restore", fake.Step{Before: broken, Entered: entered, Block: block})
+	h.fake.Script("Restore", fake.Step{Before: broken})
+	answers := make(chan error, 2)
+	ask := func(verb string, req schemas.Request) {
+		var out schemas.View
+		answers <- h.ask(verb, req, &out)
+	}
+	go ask("replace", schemas.Request{Name: "work", Snapshot: cp.Snapshot.ID})
+	<-entered
+	go ask("resume", schemas.Request{Name: "work"}) // which waits for as long as this test lasts
+	time.Sleep(200 * time.Millisecond)              // until it does, which nothing says
+	close(block)
+	if err := <-answers; err == nil {
+		t.Error("it was replaced, though nothing could be restored")
+	}
+	v := h.until("work", "resumed elsewhere", func(v statekv.Versioned) bool { return v.Host == "other" })
+	if v.State != schemas.Resuming || v.Op == nil || v.Head == nil || *v.Op.Source != *v.Head || v.Op.Boot != "resume" {
+		t.Errorf("it is %s on host %s, at %+v, with %+v", v.State, v.Host, v.Head, v.Op)
 	}
 }

@@ -53,7 +53,7 @@ var inBetween = map[schemas.State]string{
 	schemas.Suspending: "its image is being written; activity can still undo that",
 	schemas.Resuming:   "its image is being read",
 	schemas.Exited:     "its command has ended; activity doesn't bring it back",
-	schemas.Failed:     "it can't be resumed as it is; `diapause history` says why",
+	schemas.Failed:     "activity doesn't bring it back; `diapause history` says why, `diapause resume` tries its last snapshot again if it has one",
 	schemas.Deleted:    "it is being removed",
 }
 
@@ -171,7 +171,7 @@ func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 		out = append(out, schemas.WaitingFor{What: fmt.Sprintf(format, args...), Until: until})
 	}
 	if v.Record.Op != nil {
-		block(time.Time{}, "%s is under way", v.Record.Op.Kind)
+		block(time.Time{}, "%s", v.Record.Underway())
 	}
 	if p.Never && p.Life == 0 {
 		block(time.Time{}, "it is never suspended for idleness (--idle never)")

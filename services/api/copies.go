@@ -26,6 +26,9 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 	if to.Tenant != n.Tenant {
 		return nil, usage("fork %s to %s: a fork stays with its tenant", n, to)
 	}
+	if to == n {
+		return nil, refused("session %s can't be copied to its own name: give the copy another name", n)
+	}
 	if err := s.free(ctx, to); err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func (s *Server) free(ctx context.Context, n schemas.Name) error {
 	if err != nil {
 		return err
 	}
-	return refused("session %s exists and is %s; `diapause rm %s` removes it", n, v.State, n)
+	return refused("session %s exists and is %s: give the copy another name, or remove that one with `diapause rm %s`", n, v.State, n)
 }
 
 // captured gives the record of a session whose head is as it is now: a running

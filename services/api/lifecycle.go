@@ -135,7 +135,7 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 		}
 		switch v.State {
 		case schemas.Running:
-			return done, nil
+			return when(!begins(v)), nil
 		case schemas.Exited:
 			if v.Boot == "clean" && v.UID == asked.UID && asked.State == schemas.Starting {
 				return done, nil // it ran, and is over already
@@ -158,6 +158,10 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 		return pending, nil
 	}
 }
+
+// begins reports whether a session is recorded to run, and its host hasn't heard yet whether
+// it does.
+func begins(v statekv.Versioned) bool { return v.Op != nil && v.Op.Kind == schemas.OpBegin }
 
 func (s *Server) suspend(ctx context.Context, req schemas.Request) (any, error) {
 	n, err := name(req.Name)
@@ -225,7 +229,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 		}
 		// It starts, resumes or takes a checkpoint: look again when that is over.
 		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
-			return v, err
+			return v, notBegun(v, err)
 		}
 	}
 }
@@ -289,6 +293,16 @@ func (s *Server) resume(ctx context.Context, req schemas.Request) (any, error) {
 	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended, schemas.Failed})
 }
 
+// goesOn gives what a session that is being resumed goes on from if that can't be done: the
+// same elsewhere, or what it was, in whose place something else was to come.
+func goesOn(r schemas.SessionRecord) (from schemas.Head, boot string) {
+	if r.Op.Fallback == nil {
+		return *r.Op.Source, r.Op.Boot
+	}
+	r.Head = r.Op.Fallback
+	return *r.Head, session.BootOf(r)
+}
+
 // awake brings a session that is in one of the given states, or on its way, to
 // running, and waits for it.
 func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request, from []schemas.State) (any, error) {
@@ -301,6 +315,10 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		}
 		switch {
 		case v.State == schemas.Running:
+			if begins(v) && !s.lost(v) {
+				got, err := await(ctx, ch, s.untilRunning(v))
+				return schemas.ViewOf(got.SessionRecord), err
+			}
 			if err := s.stranded(v); err != nil || !s.lost(v) {
 				return schemas.ViewOf(v.SessionRecord), err
 			}
@@ -308,7 +326,8 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		case v.State == schemas.Starting, v.State == schemas.Resuming:
 			got, err := await(ctx, ch, s.untilRunning(v))
 			if v.Op != nil && v.Op.Source != nil {
-				got, err = s.elsewhere(ctx, got, req, *v.Op.Source, v.Op.Boot, ch, err)
+				from, boot := goesOn(v.SessionRecord)
+				got, err = s.elsewhere(ctx, got, req, from, boot, ch, err)
 			}
 			return schemas.ViewOf(got.SessionRecord), err
 		case slices.Contains(from, v.State):
@@ -327,7 +346,7 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 		case v.State == schemas.Exited:
 			return nil, refused("session %s ended by itself with status %d; `diapause resume --clean %s` starts it anew", n, v.Exit.Code, n)
 		default:
-			return nil, refused("session %s is %s: %s; `diapause resume %s` tries its last snapshot again", n, v.State, reasonOf(v), n)
+			return nil, refused("session %s is %s: %s; %s", n, v.State, reasonOf(v), wayOn(v))
 		}
 		lost := s.lost(v)
 		if _, err := awaitFrom(ctx, v, ch, func(w statekv.Versioned) (outcome, error) {
@@ -399,7 +418,7 @@ func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.R
 		return v, refused("session %s is %s: only a running session has a checkpoint to take", n, v.State)
 	}
 	if v.Op != nil {
-		return v, refused("session %s: a %s is under way", n, v.Op.Kind)
+		return v, refused("session %s: %s", n, v.Underway())
 	}
 	op, err := s.newOp(ctx, schemas.OpCheckpoint)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *Server) place(ctx context.Context, driver string, n schemas.Name, from 
 	}
 	host, d, err := s.Fleet.Place(ctx, w)
 	if err != nil {
-		return "", "", failed("%v", err)
+		return "", "", failed("session %s: %v", n, err)
 	}
 	return host, d, nil
 }
@@ -159,4 +159,12 @@ func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schema
 		return statekv.Versioned{}, err
 	}
 	return await(ctx, ch, s.untilRunning(asked))
+}
+
+// wayOn says what may be done with a session that failed.
+func wayOn(v statekv.Versioned) string {
+	if v.Head == nil {
+		return fmt.Sprintf("it has no snapshot; `diapause resume --clean %s` starts it anew", v.Name())
+	}
+	return fmt.Sprintf("`diapause resume %s` tries its last snapshot again", v.Name())
 }

@@ -66,8 +66,12 @@ func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error
 		have[v.Scope] = true
 		out = append(out, s.policyView(v, r))
 	}
+	scopes := []schemas.PolicyScope{schemas.ScopeAll}
 	for _, class := range session.Classes() {
-		if scope := schemas.ClassScope(class); !have[scope] {
+		scopes = append(scopes, schemas.ClassScope(class))
+	}
+	for _, scope := range scopes {
+		if !have[scope] {
 			out = append(out, s.policyView(policykv.Versioned{PolicyDocument: schemas.PolicyDocument{Scope: scope}}, schemas.SessionRecord{}))
 		}
 	}

@@ -3,6 +3,8 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -23,13 +25,14 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 	}
 	n := v.Name()
 	within := cmp.Or(time.Duration(req.Within), wellWithin)
-	if within < time.Millisecond {
-		return nil, usage("replace session %s: it can't be well within %v", n, within)
+	if within < time.Millisecond || within > schemas.MaxWithin {
+		return nil, usage("replace session %s: it can't be given %s to get well: want %s at most", n, within, schemas.Duration(schemas.MaxWithin))
 	}
 	target, err := s.replacement(ctx, v, req.Snapshot)
 	if err != nil {
 		return nil, err
 	}
+	req.Reason = orDefault(req.Reason, "asked to replace it by "+snapshotID(target))
 	if v, err = s.suspended(ctx, n, req, "before_replace"); err != nil {
 		return nil, err
 	}
@@ -48,7 +51,7 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 	}
 	op.Source, op.Boot, op.Fallback, op.WithinMS = &target, "rollback", v.Head, within.Milliseconds()
 	asked, err := s.ask(ctx, v, req, schemas.Transition{
-		Type: schemas.TResume, Reason: "asked to replace it by " + snapshotID(target), Set: schemas.Set{Op: op, Host: host},
+		Type: schemas.TResume, Reason: req.Reason, Set: schemas.Set{Op: op, Host: host},
 	})
 	if err != nil {
 		return nil, err
@@ -88,8 +91,16 @@ func (s *Server) untilProved(asked statekv.Versioned) func(statekv.Versioned) (o
 			return got, err
 		}
 		if v.Failure == nil || v.Failure.Op != schemas.OpProve {
-			return done, failed("session %s runs as it was: what took its place isn't well", v.Name())
+			return done, failed("session %s runs as it was: snapshot %s, which took its place, isn't well", v.Name(), snapshotID(*asked.Op.Source))
 		}
-		return done, failed("session %s runs as it was: %s", v.Name(), v.Failure.Text)
+		return done, failed("session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), v.Failure.Text)
 	}
+}
+
+// notBegun says what a session was busy with, to who waited for that in vain.
+func notBegun(v statekv.Versioned, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) || v.Op == nil {
+		return err
+	}
+	return &schemas.APIError{Code: schemas.CodeTimeout, Text: fmt.Sprintf("session %s: %s; what was asked for is not begun", v.Name(), v.Underway())}
 }

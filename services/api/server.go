@@ -176,7 +176,7 @@ func (s *Server) answer(ctx context.Context) error {
 // defaultWait and maxWait bound how long one request may take.
 const (
 	defaultWait = 2 * time.Minute
-	maxWait     = time.Hour
+	maxWait     = schemas.MaxWithin + time.Hour
 )
 
 func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Request) {

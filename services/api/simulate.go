@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,8 +51,25 @@ func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, 
 		return nil, refused("the diary says nothing of the last %s: it is written while a scheduler runs, for 14 days at most", since)
 	}
 	out := past.simulate(s.Policies.For, trial)
-	out.Notes = append(out.Notes, overruled(scope, p, past.ruled)...)
+	out.Notes = append(append(out.Notes, untried(p)...), overruled(scope, p, past.ruled)...)
 	return out, nil
+}
+
+// untriable are the parts of policies that the diary can't tell about.
+var untriable = []string{"backoff", "breaker", "checkpoints", "keep", "on_suspend_failure", "quota", "score", "watermarks"}
+
+// untried says which parts of a policy make no difference to a simulation.
+func untried(p schemas.Policy) []string {
+	var parts []string
+	for _, line := range p.Lines() {
+		if key, _, _ := strings.Cut(line, "="); slices.Contains(untriable, key) {
+			parts = append(parts, key)
+		}
+	}
+	if parts == nil {
+		return nil
+	}
+	return []string{fmt.Sprintf("not tried: %s; the diary says when sessions were used, and nothing that these parts go by", strings.Join(parts, ", "))}
 }
 
 // past is a stretch of the log.

@@ -124,10 +124,10 @@ func canTake(h Host, w Want) (driver, why string) {
 		if not := Fits(w.Need, fp); not == "" {
 			return fp.Driver, ""
 		} else if why = not; fp.Driver == w.Need.Driver {
-			break
+			return "", why
 		}
 	}
-	return "", why
+	return "", cmp.Or(h.Lacks[w.Need.Driver], why)
 }
 
 // full reports whether a host said that it has no room.

@@ -2,7 +2,9 @@ package docker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -204,6 +206,11 @@ func TestBindMounts(t *testing.T) {
 	img = x.suspend("a", 5)
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
+	}
+	only := errors.New("only tried")
+	_, err := x.d.Restore(t.Context(), drivertest.Fence("trial", 1), spec, img, driver.BootTrial, func(ctx) error { return only })
+	if _, there := os.Stat(filepath.Join(dir, "f")); !errors.Is(err, only) || !errors.Is(there, fs.ErrNotExist) { // the host's are the session's own
+		t.Errorf("a trial: %v; the file in what is mounted: %v", err, there)
 	}
 	x.restore("a", 6, img, spec)
 	if out := x.sh("a", "cat /host/f; echo 2 >/host/f"); out != "1" {

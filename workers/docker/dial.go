@@ -175,7 +175,7 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 		User: r.User, TTY: r.TTY, AttachStdin: r.Stdin, AttachStdout: true, AttachStderr: true, Env: r.Env, WorkingDir: r.Dir, Cmd: r.Argv,
 	})
 	if err != nil {
-		return d.asked("run a command in the container of session "+n.Name.String(), err)
+		return d.noCommand(ctx, n, err)
 	}
 	got, err := d.engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: r.TTY})
 	if err != nil {
@@ -204,6 +204,27 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 		return d.asked("learn how a command in the container of session "+n.Name.String()+" ended", err)
 	}
 	return exit(conn, end.ExitCode)
+}
+
+// noCommand tells why the engine took no command for a container.
+func (d *Driver) noCommand(ctx context.Context, n note, cause error) error {
+	cause = d.asked("run a command in the container of session "+n.Name.String(), cause)
+	now, err := d.notes.read(n.UID)
+	if err != nil || now.Phase != here { // it is captured, or on its way out
+		return cause
+	}
+	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if err != nil {
+		return cause
+	}
+	name, verb := got.Container.Name[1:], "start"
+	switch s := got.Container.State; {
+	case s.Paused:
+		verb = "unpause"
+	case s.Running || s.Restarting || s.Dead || s.Status == container.StateRemoving:
+		return cause
+	}
+	return refuse("session %s: its container %s is %s, and no command can run in it; `docker %s %s` changes that", n.Name, name, got.Container.State.Status, verb, name)
 }
 
 // passInput gives a command what the client sends, until the connection ends.

@@ -43,6 +43,7 @@ type Driver struct {
 	engine  *client.Client
 	notes   notes
 	gates   gates
+	absence absence
 }
 
 var (
@@ -54,6 +55,7 @@ var (
 	_ driver.Dialer      = (*Driver)(nil)
 	_ driver.Early       = (*Driver)(nil)
 	_ driver.Prober      = (*Driver)(nil)
+	_ driver.Late        = (*Driver)(nil)
 )
 
 // The labels of what the driver makes.

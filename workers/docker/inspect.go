@@ -33,8 +33,11 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 	}
 	i := driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began}
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-	if missing(err) {
+	if missing(err) || err == nil && takenAway(&got.Container) {
 		i.State, i.Exit = driver.Exited, &driver.Exit{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
+		if i.Lost = !n.Remove && !n.Ending; i.Lost && !n.Adopted { // the engine may have been told to remove one that was adopted when it ends
+			i.Exit.Reason += " (its volumes are kept until `diapause rm`, or until a snapshot replaces what they hold)"
+		}
 		return i, nil, nil
 	}
 	if err != nil {
@@ -44,8 +47,30 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 	if neverRan(c) && n.Still == nil {
 		return driver.Instance{}, c, driver.ErrNotHere
 	}
-	describe(&i, n, c.State)
+	if describe(&i, n, c.State); i.State != driver.Exited {
+		return i, c, nil
+	}
+	if cut, err := d.cutOff(ctx, c); err != nil || !cut {
+		return i, c, err
+	}
+	got, err = d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as the engine has it that answers now
+	if err != nil {
+		return i, nil, d.asked("look at the container of session "+n.Name.String(), err)
+	}
+	c = &got.Container
+	if describe(&i, n, c.State); i.State == driver.Exited {
+		i.Lost, i.Exit.Reason = true, "the Docker engine was stopped, and its container with it, which is kept (`diapause resume --clean` starts it as it is)"
+	} else {
+		i.Exit = nil
+	}
 	return i, c, nil
+}
+
+// takenAway reports whether the engine is removing a container that runs no more, and not
+// because it ended.
+func takenAway(c *container.InspectResponse) bool {
+	s := c.State
+	return !s.Running && (s.Dead || s.Status == container.StateRemoving) && !c.HostConfig.AutoRemove
 }
 
 // neverRan reports whether nothing has been executed in a container.

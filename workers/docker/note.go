@@ -44,6 +44,9 @@ type note struct {
 	Volumes   []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
 	Networks  []string     `json:"networks,omitempty"`  // likewise
 	Restart   *restart     `json:"restart,omitempty"`   // the policy of a held container, which is set aside
+	Ending    bool         `json:"ending,omitempty"`    // by us: its container is being removed
+	Kept      bool         `json:"kept,omitempty"`      // what was made for it and outlived its container, which others removed, stays until something has run on it
+	Nameless  []string     `json:"nameless,omitempty"`  // volumes that its containers had for themselves, which may outlive those
 	Still     *still       `json:"still,omitempty"`     // it is here without running
 }
 

@@ -42,11 +42,14 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	fresh := note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Adopted: m.Adopted && !r.apart(), Old: r.old}
 	if r.old != "" { // should it stay, it needs them
 		fresh.Restart, fresh.Image = n.Restart, n.Image
+	} else if n.Phase == held && !n.Adopted {
+		fresh.Kept, fresh.Image, fresh.Nameless = true, n.Image, n.Nameless
 	}
 	fresh.Still = m.Still
 	if o := spec.Docker; o != nil {
 		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
 	}
+	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // the engine does it, then
 	i, err := d.launch(ctx, f, &fresh, func(ctx context.Context) error { return r.remake(ctx, &fresh) }, begin, func(ctx context.Context) error { return r.takePlace(ctx, &fresh) })
 	if err != nil || !m.Paused {
 		return i, err
@@ -77,7 +80,7 @@ func (r *restoring) apart() bool {
 
 // replaceable gives the held container of a session, "" if there is none.
 func (d *Driver) replaceable(ctx context.Context, n note) (string, error) {
-	if n.Phase != held {
+	if n.Phase != held || n.Container == "" {
 		return "", nil
 	}
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
@@ -131,6 +134,8 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 // name is what the container is called until it takes its place.
 func (r *restoring) name() string {
 	switch {
+	case r.boot == driver.BootTrial: // the session's own may be here
+		return "diapause-" + string(r.f.UID)
 	case r.apart():
 		return containerName(r.f, &driver.Docker{})
 	case r.old != "":
@@ -361,6 +366,8 @@ func (r *restoring) fillMount(ctx context.Context, m mounted, p container.MountP
 			return r.asked("look at volume "+p.Name, err)
 		}
 		dir = got.Volume.Mountpoint
+	} else if r.boot == driver.BootTrial { // it is the session's own, too
+		return nil
 	} else if full, err := hasFiles(dir); err != nil {
 		return err
 	} else if full {

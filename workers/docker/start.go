@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
@@ -31,7 +35,8 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Binds: spec.Docker.Binds, Shared: spec.Docker.SharedVolumes}
+	kept := n.Phase == held && !n.Adopted // without a container: that one has been removed
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Nameless: n.Nameless, Binds: spec.Docker.Binds, Shared: spec.Docker.SharedVolumes}
 	i, err := d.launch(ctx, f, &n, func(ctx context.Context) error { return d.make(ctx, f, &n, spec, p) }, begin, nil)
 	return i, err
 }
@@ -54,7 +59,12 @@ func (d *Driver) vacant(ctx context.Context, f driver.Fence) (note, error) {
 		return n, err
 	}
 	if n.Phase != gone && n.Phase != held {
-		return n, d.unmake(ctx, n) // of an attempt that was cut off
+		if err := d.unmake(ctx, n); err != nil { // of an attempt that was cut off
+			return n, err
+		}
+		if n, err = d.notes.read(f.UID); err != nil {
+			return n, err
+		}
 	}
 	return n, d.reach(ctx)
 }
@@ -133,7 +143,7 @@ func (d *Driver) run(ctx context.Context, n *note) error {
 	}
 	if n.Still == nil {
 		if _, err := d.engine.ContainerStart(ctx, n.Container, client.ContainerStartOptions{}); err != nil {
-			return d.asked("start the container of session "+n.Name.String(), err)
+			return d.unstartable(*n, err)
 		}
 	}
 	if n.Volumes, n.Networks = nil, nil; n.Adopted { // from now on they are the container's
@@ -142,6 +152,30 @@ func (d *Driver) run(ctx context.Context, n *note) error {
 		}
 	}
 	return d.options.Failpoints.At(ctx, failpoint.DockerRuns)
+}
+
+// BeginsLate implements driver.Late: the engine looks for users, devices and the like only
+// when it starts a container.
+func (d *Driver) BeginsLate() bool { return true }
+
+// passing are words of errors that may be gone at the next start.
+var passing = []string{
+	unix.EAGAIN.Error(), unix.ENOMEM.Error(), unix.EADDRINUSE.Error(), context.DeadlineExceeded.Error(),
+	"port is already allocated", "connection error", "transport is closing",
+}
+
+// unstartable tells of a container that the engine couldn't start: it would say the same
+// again, though it calls most of it an error of its own.
+func (d *Driver) unstartable(n note, err error) error {
+	out := d.asked("start the container of session "+n.Name.String(), err)
+	var e *driver.Error
+	if !errors.As(out, &e) || !cerrdefs.IsInternal(err) {
+		return out
+	}
+	if !slices.ContainsFunc(passing, func(words string) bool { return strings.Contains(err.Error(), words) }) {
+		e.Kind = driver.Refused
+	}
+	return out
 }
 
 // mark labels what is made for a session, and goes with it.
@@ -213,6 +247,9 @@ func (d *Driver) create(ctx context.Context, n *note, o client.ContainerCreateOp
 	}
 	n.Container = got.ID
 	if err := d.notes.write(*n); err != nil {
+		return err
+	}
+	if err := d.noteNameless(ctx, n); err != nil { // written with the next note, before it runs
 		return err
 	}
 	for _, e := range places {

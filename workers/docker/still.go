@@ -72,11 +72,17 @@ func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
 	}
 	// The engine would else begin it again, and when its files are there that is itself.
 	policy := got.Container.HostConfig.RestartPolicy
-	if err := r.setRestart(ctx, n.Container, restart{Name: "no"}); err != nil {
+	set := func(p restart) error {
+		if policy.IsNone() {
+			return nil
+		}
+		return r.setRestart(ctx, n.Container, p)
+	}
+	if err := set(restart{Name: "no"}); err != nil {
 		return err
 	}
 	why := r.pretend(ctx, &got.Container)
-	if err := r.setRestart(ctx, n.Container, restart{string(policy.Name), policy.MaximumRetryCount}); err != nil {
+	if err := set(restart{string(policy.Name), policy.MaximumRetryCount}); err != nil {
 		return err
 	}
 	if why == nil {

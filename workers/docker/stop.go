@@ -29,29 +29,93 @@ func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 			return err
 		}
 	}
-	switch {
-	case n.Phase == gone, n.Phase == held:
+	switch n.Phase {
+	case gone, held:
 		return nil
-	case n.Phase == here && d.endedItself(ctx, n):
-		return d.hold(ctx, n)
-	case n.Adopted && !n.Remove && n.Old == "" && (n.Phase == here || n.Phase == frozen):
-		return d.hold(ctx, n)
+	case here, frozen:
+		return d.end(ctx, n)
 	}
 	return d.unmake(ctx, n)
 }
 
-// endedItself reports whether the container of a session is there, and its command ended
-// without us: what it has is kept until the session is removed or begun anew.
-func (d *Driver) endedItself(ctx context.Context, n note) bool {
+// end ends a session that has run. What it has is kept until it is removed or begun anew if
+// its command ended without us, or somebody else removed the container: as the engine says,
+// and not as long as that says nothing.
+func (d *Driver) end(ctx context.Context, n note) error {
 	i, c, err := d.instance(ctx, n)
-	return err == nil && c != nil && i.State == driver.Exited && !c.HostConfig.AutoRemove
+	switch {
+	case errors.Is(err, driver.ErrNotHere): // nothing has run, and what it was to run on may be kept
+	case err != nil:
+		return err
+	case c == nil && i.Lost:
+		return d.outlive(ctx, n)
+	case c != nil:
+		n.Kept = false
+	}
+	alone := c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending
+	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" {
+		return d.hold(ctx, n)
+	}
+	n.Ending = err == nil
+	return d.unmake(ctx, n)
+}
+
+// outlive notes that somebody else has removed a session's container. What that had and the
+// engine kept stays: no image may have it.
+func (d *Driver) outlive(ctx context.Context, n note) error {
+	wait, done := context.WithTimeout(ctx, undoTime)
+	defer done()
+	if err := d.removed(wait, n.Container); err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		d.options.Log.Warn("a container that somebody else removes is still there", "session", n.Name.String(), "container", n.Container, "err", err)
+	}
+	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}
+	if !n.Adopted {
+		next = next.keeping(n)
+	}
+	return d.leave(ctx, n, next)
+}
+
+// keeping is a note of what outlived a container. An image of its own file system goes with it.
+func (n note) keeping(was note) note {
+	if n.Phase, n.Kept = held, true; !strings.HasPrefix(was.Image, imagePrefix) {
+		n.Image = was.Image
+	}
+	n.Nameless = was.Nameless
+	return n
+}
+
+// leave notes what there is of a session now, and removes the image that it had alone.
+func (d *Driver) leave(ctx context.Context, was, next note) error {
+	if err := d.notes.write(next); err != nil || next.Kept && next.Image == was.Image {
+		return err
+	}
+	return d.removeImage(ctx, was.Image)
+}
+
+// removed waits until the engine has removed a container.
+func (d *Driver) removed(ctx context.Context, id string) error {
+	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	select {
+	case <-w.Result:
+		return nil
+	case err := <-w.Error:
+		if missing(err) {
+			return nil
+		}
+		return d.asked("remove a container", err)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // hold ends what runs in a container and keeps it, so that nothing starts it but the session.
 func (d *Driver) hold(ctx context.Context, n note) error {
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
-		return d.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
+		return d.outlive(ctx, n)
 	}
 	if err != nil {
 		return d.asked("look at the container of session "+n.Name.String(), err)
@@ -96,6 +160,7 @@ func (d *Driver) Release(ctx context.Context, f driver.Fence) error {
 		return err
 	}
 	if !n.Adopted {
+		n.Kept = false
 		return d.unmake(ctx, n)
 	}
 	if n.Restart != nil {
@@ -123,8 +188,16 @@ func (d *Driver) stopped(ctx context.Context, id string) error {
 }
 
 // unmake removes all that was made for a session on this host, and leaves the held
-// container that was to be replaced.
+// container that was to be replaced, and what outlived one that was removed by others.
 func (d *Driver) unmake(ctx context.Context, n note) error {
+	if n.Phase == here || n.Phase == frozen { // who finds no container then is not to think that others removed it
+		if !n.Ending {
+			n.Phase = making // which is to say that nothing has run
+		}
+		if err := d.notes.write(n); err != nil {
+			return err
+		}
+	}
 	if n.Container != "" && !d.foreign(ctx, n) {
 		if err := d.removeContainer(ctx, n.Container); err != nil {
 			return err
@@ -139,6 +212,9 @@ func (d *Driver) unmake(ctx context.Context, n note) error {
 	if err := d.removeNoted(ctx, n); err != nil {
 		return err
 	}
+	if err := d.removeNameless(ctx, n); err != nil {
+		return err
+	}
 	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}
 	if n.Old != "" {
 		if _, err := d.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{}); err == nil {
@@ -147,10 +223,10 @@ func (d *Driver) unmake(ctx context.Context, n note) error {
 			return d.asked("look at the held container of session "+n.Name.String(), err)
 		}
 	}
-	if err := d.notes.write(next); err != nil {
-		return err
+	if n.Kept {
+		next = next.keeping(n)
 	}
-	return d.removeImage(ctx, n.Image)
+	return d.leave(ctx, n, next)
 }
 
 // foreign reports whether a container that a session was to take over is still as it was
@@ -219,18 +295,7 @@ func (d *Driver) removeContainer(ctx context.Context, id string) error {
 		return nil
 	}
 	if cerrdefs.IsConflict(err) { // being removed already
-		w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
-		select {
-		case <-w.Result:
-			return nil
-		case err := <-w.Error:
-			if missing(err) {
-				return nil
-			}
-			return d.asked("remove a container", err)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+		return d.removed(ctx, id)
 	}
 	return d.asked("remove a container", err)
 }
@@ -250,6 +315,9 @@ func (d *Driver) removeLabelled(ctx context.Context, n note) error {
 		if err := d.removeContainer(ctx, c.ID); err != nil {
 			return err
 		}
+	}
+	if n.Kept {
+		return nil
 	}
 	volumes, err := d.engine.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
 	if err != nil {

@@ -35,19 +35,48 @@ func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
 func (d *Driver) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	if err := d.answers(ctx); err != nil {
+		if ctx.Err() == nil {
+			d.absence.begin(time.Now())
+		}
+		return
+	}
+	now := time.Now()
+	d.absence.end(now, now)
 	seen := d.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
 	})
+	containers := make(chan string, eventsAhead)
+	go d.hear(ctx, seen, containers)
 	if d.tellEnded(ctx, "", out) != nil {
 		return
 	}
+	for c := range containers {
+		if d.tellEnded(ctx, c, out) != nil {
+			return
+		}
+	}
+}
+
+// eventsAhead bounds how many events wait while one is looked into, so that the end of the
+// stream is seen meanwhile.
+const eventsAhead = 1000
+
+// hear passes on which containers something is said of, until the stream ends.
+func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers chan<- string) {
+	defer close(containers)
 	for {
 		select {
 		case m := <-seen.Messages:
-			if d.tellEnded(ctx, m.Actor.ID, out) != nil {
+			select {
+			case containers <- m.Actor.ID:
+			case <-ctx.Done():
 				return
 			}
-		case <-seen.Err:
+		case err := <-seen.Err:
+			if !errors.Is(err, context.Canceled) {
+				d.absence.begin(time.Now())
+			}
 			return
 		}
 	}

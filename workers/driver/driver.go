@@ -127,6 +127,12 @@ type Early interface {
 	StoresEarly() bool
 }
 
+// Late is a driver that hears only after begin whether what it made can be started at all:
+// an error of Start or Restore, with nothing here, may be the first word of it.
+type Late interface {
+	BeginsLate() bool
+}
+
 // Releaser is a driver that may keep something of a session after Stop, for the time when
 // it goes on.
 type Releaser interface {

@@ -16,6 +16,7 @@ import (
 
 // Driver implements driver.Driver and its optional interfaces but Dialer.
 type Driver struct {
+	late     bool
 	mu       sync.Mutex
 	sessions map[schemas.UID]*tree
 	epochs   map[schemas.UID]uint64
@@ -49,6 +50,7 @@ type Step struct {
 	Before  error           // fail without having done anything
 	After   error           // do the work, then fail
 	Dies    error           // start or restore it, then fail with its end
+	Undone  error           // let it begin, then fail with nothing here
 	Entered chan<- struct{} // sent to (not closed) when the call has begun
 	Block   <-chan struct{} // wait for it before the work
 }
@@ -67,8 +69,14 @@ func New() *Driver {
 	}
 }
 
+// Late makes it a driver.Late, before any other call.
+func (d *Driver) Late() { d.late = true }
+
+// BeginsLate implements driver.Late.
+func (d *Driver) BeginsLate() bool { return d.late }
+
 // Script queues a step for the next call of a method: "Start", "Capture",
-// "Thaw", "Restore", "Stop", "Recover", "Health".
+// "Thaw", "Restore", "Stop", "Recover", "Health", and "Inspect" that can only fail.
 func (d *Driver) Script(method string, s Step) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -168,6 +176,9 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin fun
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if s.Undone != nil {
+		return driver.Instance{}, s.Undone
+	}
 	d.nextPID++
 	t := &tree{fence: f, state: driver.Running, pid: d.nextPID, started: time.Now(), memory: m}
 	d.sessions[f.UID] = t
@@ -291,6 +302,10 @@ func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 func (d *Driver) Inspect(_ context.Context, uid schemas.UID) (driver.Instance, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if q := d.script["Inspect"]; len(q) > 0 { // it is called too often to be told of
+		d.script["Inspect"] = q[1:]
+		return driver.Instance{}, q[0].Before
+	}
 	t, ok := d.sessions[uid]
 	if !ok {
 		return driver.Instance{}, driver.ErrNotHere

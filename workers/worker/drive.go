@@ -100,6 +100,8 @@ func (w *Worker) step(ctx context.Context, rec statekv.Versioned) error {
 		return w.resume(ctx, rec)
 	case schemas.OpProve:
 		return w.prove(ctx, rec)
+	case schemas.OpBegin: // its driver has it, or this wouldn't be asked
+		return w.hasBegun(ctx, rec)
 	case schemas.OpKill:
 		return w.kill(ctx, rec)
 	case schemas.OpRemove:

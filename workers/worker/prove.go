@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -129,6 +130,15 @@ func endOf(i driver.Instance) string {
 	return fmt.Sprintf("it ended with status %d", i.Exit.Code)
 }
 
+// inItsPlace names the snapshot that took, or was to take, a session's place.
+func inItsPlace(r schemas.SessionRecord) string {
+	head := r.Head
+	if r.Op.Source != nil { // it isn't restored yet
+		head = r.Op.Source
+	}
+	return path.Base(head.Name)
+}
+
 // fallBack has a session go on from what it was before something took its place, which is
 // then removed as what any resume finds on the host.
 func (w *Worker) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
@@ -140,7 +150,7 @@ func (w *Worker) fallBack(ctx context.Context, rec *statekv.Versioned, why strin
 	}
 	w.Log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
 	w.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
-	f := &schemas.Failure{Text: "what took its place isn't well: " + why, Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
+	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place and isn't well: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
 	next, err := w.swapOwned(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
 	if err != nil {
 		return err

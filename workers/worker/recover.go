@@ -216,21 +216,26 @@ func claimOf(history []statekv.Versioned, op string) string {
 
 // unborn notes that what an op was to start or restore is gone without having run,
 // although the record may say that it runs: nobody knew in time.
-func (w *Worker) unborn(rec statekv.Versioned) {
+func (w *Worker) unborn(rec statekv.Versioned, cause error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.notBorn[rec.UID] = *rec.Op
+	w.notBorn[rec.UID] = birth{*rec.Op, cause.Error()}
+}
+
+// birth is an op that was to have a session run, and why it didn't.
+type birth struct {
+	schemas.Op
+	why string
 }
 
 // stillborn reports whether a session that was recorded to run, and failed to,
-// executed nothing and is worth another attempt: its driver would know it else, or has
-// said so by cause.
+// executed nothing: its driver would know it else, or has said so by cause.
 func (w *Worker) stillborn(ctx context.Context, d driver.Driver, asked statekv.Versioned, cause error) bool {
 	if driver.KindOf(cause) == driver.Broken {
 		return false
 	}
 	_, err := d.Inspect(ctx, asked.UID)
-	return errors.Is(err, driver.ErrNotHere) && asked.Op.Attempts < resumeAttempts
+	return errors.Is(err, driver.ErrNotHere)
 }
 
 // isHere reports whether a session whose start or restore failed is on this host
@@ -251,7 +256,7 @@ func (w *Worker) isUnborn(op string) bool {
 	return false
 }
 
-// again begins once more what a crash cut off between the record and the first
+// again begins once more what a crash or an error cut off between the record and the first
 // instruction. What has been asked for since then is not for a session that never
 // was there.
 func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schemas.TransitionType) error {
@@ -266,7 +271,9 @@ func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schema
 		op.Fallback, op.WithinMS = rec.Op.Fallback, rec.Op.WithinMS
 	}
 	w.mu.Lock()
-	op.Attempts = w.notBorn[rec.UID].Attempts // of this process: it doesn't try for ever
+	if b, known := w.notBorn[rec.UID]; known { // of this process: it doesn't try for ever
+		op.Attempts, t.Reason = b.Attempts, b.why
+	}
 	w.mu.Unlock()
 	next, err := w.swapOwned(ctx, *rec, t)
 	if err != nil {

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,20 +35,25 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 	switch {
 	case err == nil:
 		w.Log.Info("resumed", "session", rec.Name().String(), "boot", rec.Boot)
+		if err := w.hasBegun(ctx, rec); err != nil {
+			return err
+		}
 		return w.Failpoints.At(ctx, failpoint.ResumeDone)
 	case errors.Is(err, statekv.ErrUnknown):
-		w.unborn(rec)
+		w.unborn(rec, err)
 		return err
 	case errors.Is(err, driver.ErrNoLease):
-		w.unborn(asked)
+		w.unborn(asked, err)
 		return err
 	case ctx.Err() != nil, errors.Is(err, errMoved):
 		return err
 	case begun && w.isHere(ctx, d, asked):
 		return err // it runs all the same, and is looked at once more
-	case begun && w.stillborn(ctx, d, asked, err):
-		w.unborn(asked)
+	case begun && w.unheard(ctx, d, rec):
+		w.unborn(asked, err) // if it turns out that it isn't here
 		return err
+	case begun && w.stillborn(ctx, d, asked, err):
+		return w.takeBack(ctx, rec, asked, schemas.TResumed, err)
 	case begun:
 		return w.lost(ctx, rec, err)
 	case neverBegun(rec) && errors.Is(err, image.ErrNotFound):
@@ -125,7 +131,7 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		}
 		next, err := w.swapOwned(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
-			Set: schemas.Set{Op: toProve(*rec.Op), Size: &schemas.Sizes{
+			Set: schemas.Set{Op: cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
 			Stages: restoreStages(img.Times(), opened, time.Since(began), header.LogicalBytes),

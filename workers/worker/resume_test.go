@@ -243,6 +243,68 @@ func TestRestoreFailsAfterItBegan(t *testing.T) {
 	b.folded()
 }
 
+// What can't be begun at all is said after the record had it run: it is what it was, with the
+// reason, and is tried again only if that may help.
+func TestCannotBeBegun(t *testing.T) {
+	b := newBench(t)
+	b.fake.Late()
+	b.fake.Script("Start", fake.Step{Undone: errors.New("busy")})
+	v := b.run()
+	n := b.count(v.UID)
+	b.suspend(false)
+	v = b.until("suspended", suspended)
+	for _, c := range []struct {
+		err   error
+		times int
+	}{{&driver.Error{Kind: driver.Refused, Text: "no such user"}, 1}, {errors.New("no such user"), 3}} {
+		for range c.times {
+			b.fake.Script("Restore", fake.Step{Undone: c.err})
+		}
+		b.resume()
+		got := b.until("a failure", made(schemas.TResumeFailed))
+		if !suspended(got) || got.Failure == nil || got.Failure.Count != c.times || got.Failure.Text != "no such user" || *got.Head != *v.Head {
+			t.Errorf("%s, failure %+v, head %v", got.State, got.Failure, got.Head)
+		}
+	}
+	b.resume()
+	if got := b.until("running", made(schemas.TProved)); !running(got) || got.Failure != nil {
+		t.Errorf("it is %s, with %+v", got.State, got.Failure)
+	}
+	if m := b.count(v.UID); m != n+1 {
+		t.Errorf("it counted to %d, and goes on with %d", n, m)
+	}
+	if log := b.log(); strings.Contains(log, "lost") {
+		t.Errorf("the log is %s", log)
+	}
+	b.folded()
+}
+
+// What was to be begun when its driver could say nothing any more, not even whether it runs:
+// it is begun again once that says that it doesn't, and is left alone if it does.
+func TestUnheardOf(t *testing.T) {
+	for name, s := range map[string]fake.Step{"nothing ran": {Undone: errors.New("the engine went away")}, "it ran": {After: errors.New("the engine went away")}} {
+		b := newBench(t)
+		b.fake.Late()
+		in, out := make(chan struct{}, 1), make(chan struct{})
+		s.Entered, s.Block = in, out
+		b.fake.Script("Start", s)
+		b.work()
+		v := b.asked("count")
+		b.wait(in)
+		for range 3 {
+			b.fake.Script("Inspect", fake.Step{Before: errors.New("the engine is away")})
+		}
+		close(out)
+		b.until(name+": running", made(schemas.TProved))
+		if log := b.log(); strings.Contains(log, "lost") || strings.Contains(log, "again") != (s.Undone != nil) {
+			t.Errorf("%s: the log is %s", name, log)
+		}
+		b.isOnHost(v.UID, driver.Running)
+		b.folded()
+		b.crash()
+	}
+}
+
 func TestLost(t *testing.T) {
 	for _, captured := range []bool{false, true} {
 		b := newBench(t)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -71,6 +72,9 @@ type Options struct {
 	// Policy says what a session is held to; what is built in if nil.
 	Policy func(schemas.SessionRecord) session.Policy
 
+	// Lacks says of drivers that this host could have why it hasn't, by name.
+	Lacks map[string]string
+
 	// Slots is how many sessions this host has room for; no limit if 0. Load, if given,
 	// says how full it is: MachineLoad.
 	Slots int
@@ -102,7 +106,7 @@ type Worker struct {
 	observed map[schemas.UID]sighting                 // what the last look saw
 	held     map[string][]schemas.Name                // by session: deleted ones whose images it still needs
 	undoing  map[schemas.Name]func(notified)          // suspends under way that want to hear of new revisions
-	notBorn  map[schemas.UID]schemas.Op               // by session: the last op that recorded it to run, or may have, and let it execute nothing
+	notBorn  map[schemas.UID]birth                    // by session: the last op that recorded it to run, or may have, and let it execute nothing
 	hosted   map[schemas.Name]schemas.SessionRecord   // what may have processes here
 	former   map[schemas.Name][]schemas.SessionRecord // what may have left processes here that the name's record says nothing of any more
 	telling  map[schemas.UID]bool                     // of a renewal of the lease, just now
@@ -127,7 +131,7 @@ func New(o Options) *Worker {
 	w := &Worker{
 		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		notBorn: map[schemas.UID]schemas.Op{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, ready: make(chan struct{}),
+		notBorn: map[schemas.UID]birth{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, ready: make(chan struct{}),
 	}
 	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)
@@ -190,7 +194,8 @@ func (w *Worker) serve(ctx context.Context) error {
 
 // announce tells the fleet about this host.
 func (w *Worker) announce(ctx context.Context, sessions int) error {
-	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots}
+	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots, Lacks: map[string]string{}}
+	maps.Copy(h.Lacks, w.Lacks)
 	if w.Load != nil {
 		if load, err := w.Load(); err == nil {
 			h.Load = &load
@@ -204,6 +209,7 @@ func (w *Worker) announce(ctx context.Context, sessions int) error {
 		fp, err := d.Fingerprint(ctx)
 		if err != nil {
 			w.Log.Warn("driver can't work here", "driver", name, "err", err)
+			h.Lacks[name] = lackOf(err)
 			continue
 		}
 		h.Fingerprints = append(h.Fingerprints, fp)
@@ -215,9 +221,22 @@ func (w *Worker) announce(ctx context.Context, sessions int) error {
 func (w *Worker) driverFor(r schemas.SessionRecord) (driver.Driver, error) {
 	d, ok := w.Drivers[r.Driver]
 	if !ok {
-		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("host %s has no driver %q", w.Host, r.Driver)}
+		text := fmt.Sprintf("host %s has no driver %q", w.Host, r.Driver)
+		if why := w.Lacks[r.Driver]; why != "" {
+			text += ": " + why
+		}
+		return nil, &driver.Error{Kind: driver.Refused, Text: text}
 	}
 	return d, nil
+}
+
+// lackOf gives a driver's own words of an error, without what they are of.
+func lackOf(err error) string {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		return e.Text
+	}
+	return err.Error()
 }
 
 func fenceOf(r schemas.SessionRecord) driver.Fence {

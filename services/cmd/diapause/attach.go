@@ -72,7 +72,20 @@ func (c *client) attach(ctx context.Context, name string) error {
 	}()
 	exit, err := c.converseTyped(ctx, name, typing, r, s, out.attached)
 	restore()
-	return attachEnded(ctx, name, typing, exit, err)
+	return attachEnded(ctx, name, typing, exit, c.orGone(ctx, name, err))
+}
+
+// orGone says of a session whose terminal was lost that there is no such session any more.
+func (c *client) orGone(ctx context.Context, name string, lost error) error {
+	var api *schemas.APIError
+	if !errors.Is(lost, shim.ErrLost) || ctx.Err() != nil {
+		return lost
+	}
+	err := c.call(ctx, "show", schemas.Request{Name: name}, &schemas.View{})
+	if errors.As(err, &api) && api.Code == schemas.CodeNoSession {
+		return err
+	}
+	return lost
 }
 
 // attachEnded says why the terminal is left.

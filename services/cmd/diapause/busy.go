@@ -30,7 +30,11 @@ program's (128 and the signal's number, if a signal ended it).
 
 Nothing of it depends on NATS: without a connection the command runs all the same,
 and a word on standard error says so. If this program is killed the session counts as
-busy for at most --ttl more. Credentials aren't needed.`
+busy for at most --ttl more. Credentials aren't needed.
+
+A container doesn't know its session's name: name it, or run it with
+-e DIAPAUSE_SESSION=NAME. Nothing says that there is no session of a NAME:
+"diapause stats" counts those as strangers.`
 
 // busyFlags are the flags of busy.
 type busyFlags struct {
@@ -55,7 +59,7 @@ func busyCommand(c *client) *cobra.Command {
 				name = args[0]
 			}
 			if name == "" {
-				return usagef("name the session: this isn't inside of one (there is no %s, and DIAPAUSE_SESSION is not set)", insideFile)
+				return usagef("name the session: this isn't inside of one that knows its name (there is no %s, and DIAPAUSE_SESSION is not set, as in a container): `diapause busy NAME -- CMD`", insideFile)
 			}
 			return c.busy(name, f, args[at:])
 		},

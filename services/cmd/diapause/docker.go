@@ -31,17 +31,27 @@ func dockerFlag(cmd *cobra.Command, to *string) {
 		"the Docker engine whose containers can be sessions, unix:///path/of/its/socket, or none (default: "+usualEngine+", if that is there) (DIAPAUSE_DOCKER)")
 }
 
+// engineAt gives the engine that is to be used; "" is none, and why.
+func engineAt(asked string) (engine, why string) {
+	if asked == "none" {
+		return "", "`--docker none` was asked for"
+	}
+	if asked != "" {
+		return asked, ""
+	}
+	if _, err := os.Stat(strings.TrimPrefix(usualEngine, "unix://")); err != nil {
+		return "", "no Docker engine was at " + usualEngine + " (`--docker` names another)"
+	}
+	return usualEngine, ""
+}
+
 // withDocker gives the worker the docker driver, if this host has an engine, and what
 // makes sessions of the containers that ask for it.
 func withDocker(w *worker.Worker, engine string, data *datadir.Dir, nc *nats.Conn, log *slog.Logger) (func(context.Context) error, error) {
-	switch engine {
-	case "none":
+	engine, why := engineAt(engine)
+	if engine == "" {
+		w.Lacks = map[string]string{docker.Name: why}
 		return nil, nil
-	case "":
-		if _, err := os.Stat(strings.TrimPrefix(usualEngine, "unix://")); err != nil {
-			return nil, nil
-		}
-		engine = usualEngine
 	}
 	d, err := docker.New(docker.Options{
 		Engine: engine, Data: filepath.Join(data.Path(), "docker"), Instance: string(data.Host()), Log: log, Failpoints: w.Failpoints,

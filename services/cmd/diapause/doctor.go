@@ -13,10 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/doctor"
 	"github.com/diapause/diapause/workers/canary"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu"
+	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -40,8 +42,8 @@ func canaryProgram(args []string) (code int, ok bool) {
 }
 
 type doctorFlags struct {
-	listen, nats, store string
-	asJSON              bool
+	listen, nats, store, docker string
+	asJSON                      bool
 }
 
 func doctorCommand(c *client) *cobra.Command {
@@ -54,6 +56,7 @@ func doctorCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address that the embedded NATS server is to have")
 	fl.StringVar(&f.nats, "nats", "", "check the NATS server at this URL instead (as --url), with --creds")
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
+	dockerFlag(cmd, &f.docker)
 	fl.BoolVar(&f.asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }
@@ -102,7 +105,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store docto
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
 		doctor.Namespaces(), doctor.Overlay(scratch), doctor.Swap(scratch), checkCgroups(),
 		checkCriu(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
-		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen),
+		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch),
 	}
 }
 
@@ -167,6 +170,38 @@ func checkCriu() doctor.Check {
 		}
 		return doctor.Result{Status: doctor.OK, Detail: "criu " + v + ", " + command[len(command)-1]}
 	}}
+}
+
+// checkDocker looks for the engine that `up` would use. A host without one is no worse for
+// sessions that are process trees.
+func checkDocker(asked string, scratch *doctor.Scratch) doctor.Check {
+	return doctor.Check{
+		Name: "docker", What: "the Docker engine whose containers can be sessions answers", Needs: []string{doctor.NameScratch},
+		Run: func(ctx context.Context) doctor.Result {
+			engine, why := engineAt(asked)
+			if engine == "" {
+				return doctor.Result{Status: doctor.OK, Detail: "no containers here: " + why}
+			}
+			fp, err := fingerprint(ctx, engine, scratch)
+			if err != nil {
+				return doctor.Result{Status: doctor.Warn, Detail: err.Error(), Fix: "start it, or name another by --docker, or none by --docker none: until then no container can be a session here"}
+			}
+			return doctor.Result{Status: doctor.OK, Detail: strings.Replace(fp.Engine, "-", " ", 1) + ", " + engine}
+		},
+	}
+}
+
+func fingerprint(ctx context.Context, engine string, scratch *doctor.Scratch) (fp schemas.Fingerprint, err error) {
+	data, err := scratch.Make("docker")
+	if err != nil {
+		return fp, err
+	}
+	d, err := docker.New(docker.Options{Engine: engine, Data: data, Instance: "doctor"})
+	if err != nil {
+		return fp, err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return d.Fingerprint(ctx)
 }
 
 // canaryDir is where the canary's driver has its data, in the scratch directory.

@@ -119,6 +119,26 @@ func TestDoctorWithoutCriu(t *testing.T) {
 	}
 }
 
+func TestDoctorAndTheDockerEngine(t *testing.T) {
+	above := t.TempDir()
+	for asked, want := range map[string]struct {
+		status doctor.Status
+		says   string
+	}{
+		"none":                         {doctor.OK, "--docker none"},
+		"unix://" + above + "/nowhere": {doctor.Warn, above + "/nowhere doesn't answer"},
+		"tcp://127.0.0.1:2375":         {doctor.Warn, "want unix:///"},
+	} {
+		report, found := examined(t, filepath.Join(above, "data"), nil, "--docker", asked)
+		if d := found["docker"]; !report.OK || d.Status != want.status || !strings.Contains(d.Detail, want.says) || d.Status == doctor.Warn && d.Fix == "" {
+			t.Errorf("--docker %s: %+v", asked, d)
+		}
+	}
+	if left := scratchOf(t, above); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
 // A criu that says a good version and does nothing: only the canary finds out.
 func TestDoctorWithACriuThatDoesNotWork(t *testing.T) {
 	fake := filepath.Join(t.TempDir(), "criu")

@@ -113,6 +113,12 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use: "diapause", Short: "Suspend idle sessions, resume them on access", Long: rootHelp,
 		SilenceUsage: true, SilenceErrors: true, Version: version,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if given := cmd.Flag("timeout"); given != nil && given.Changed && c.timeout <= 0 {
+				return usagef("--timeout %s: want a time above 0, e.g. 30s", given.Value)
+			}
+			return nil
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see `%s --help`", err, cmd.CommandPath())
@@ -121,7 +127,7 @@ func newRoot() *cobra.Command {
 	f.StringVar(&c.url, "url", os.Getenv("DIAPAUSE_URL"), "NATS server to talk to (DIAPAUSE_URL)")
 	f.StringVar(&c.creds, "creds", os.Getenv("DIAPAUSE_CREDS"), "file of credentials for it (DIAPAUSE_CREDS)")
 	f.StringVar(&c.data, "data", envOr("DIAPAUSE_DATA", "/var/lib/diapause"), "data directory `DIR` of the local diapause up (DIAPAUSE_DATA)")
-	f.DurationVar(&c.timeout, "timeout", 0, "how long the answer may take (default 2m)")
+	f.DurationVar(&c.timeout, "timeout", 0, "how long the answer may take (default 2m; with --healthy-within that much more)")
 	root.AddCommand(upCommand(c), workerCommand(c), schedulerCommand(c), downCommand(c), doctorCommand(c))
 	root.AddCommand(lifecycleCommands(c)...)
 	root.AddCommand(readCommands(c)...)

@@ -120,8 +120,11 @@ func printPolicy(v schemas.PolicyView, all bool) {
 	}
 	for _, line := range v.Effective.Lines() {
 		mark := ""
-		if set[line] {
+		switch {
+		case set[line]:
 			mark = "   (set here)"
+		case v.Version == 0 && v.Scope.Tenant() != "": // which has a quota of its own or everyone's
+			mark = "   (of all)"
 		}
 		fmt.Println("  " + line + mark)
 	}
@@ -167,11 +170,11 @@ func readPolicy(file string) (schemas.Policy, error) {
 		data, err = os.ReadFile(file)
 	}
 	if err != nil {
-		return schemas.Policy{}, fmt.Errorf("read a policy: %w", err)
+		return schemas.Policy{}, usagef("policy: %v", err)
 	}
 	p, err := schemas.ReadPolicy(data)
 	if err != nil {
-		return p, usagef("policy %s %v", file, err)
+		return p, usagef("policy %s: %v", file, err)
 	}
 	return p, nil
 }

@@ -40,8 +40,12 @@ func outcomeLine(v schemas.View) string {
 	switch v.State {
 	case schemas.Running:
 		line += " on host " + string(v.Host) + ", boot " + v.Boot
-		if v.Snapshot != nil && v.Boot != "clean" {
+		last := v.LastTransition.Type
+		if v.Snapshot != nil && v.Boot != "clean" && (last == schemas.TResumed || last == schemas.TProved) { // else there may be a newer one
 			line += " from " + v.Snapshot.ID
+		}
+		if last == schemas.TCheckpointed {
+			return line // its stages are not of how it came to run
 		}
 	case schemas.Suspended:
 		if v.Snapshot != nil {
@@ -52,10 +56,22 @@ func outcomeLine(v schemas.View) string {
 			line += fmt.Sprintf(" with status %d", v.Exit.Code)
 		}
 	}
-	if steps := stages(v.LastTransition.Stages); steps != "" {
-		line += " (" + steps + ")"
+	return line + steps(v)
+}
+
+// checkpointLine tells of a snapshot that was made of a session that runs on.
+func checkpointLine(v schemas.View) string {
+	if v.Snapshot == nil {
+		return outcomeLine(v)
 	}
-	return line
+	return fmt.Sprintf("snapshot %s of session %s: %s in %s; it runs on", v.Snapshot.ID, v.Name, size(v.Snapshot.LogicalBytes), size(v.Snapshot.StoredBytes)) + steps(v)
+}
+
+func steps(v schemas.View) string {
+	if s := stages(v.LastTransition.Stages); s != "" {
+		return " (" + s + ")"
+	}
+	return ""
 }
 
 func stages(list []schemas.Stage) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -94,7 +95,7 @@ func showCommand(c *client) *cobra.Command {
 			line("stages", "%s", steps)
 		}
 		if v.Op != "" {
-			line("under way", "%s", v.Op)
+			line("under way", "%s", cmp.Or(v.Underway, v.Op))
 		}
 		if v.Exit != nil {
 			line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)

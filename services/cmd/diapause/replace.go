@@ -36,8 +36,8 @@ func (f *replaceFlags) check(cmd *cobra.Command, other bool) error {
 
 func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
 	within, err := time.ParseDuration(f.within)
-	if err != nil || within < time.Millisecond {
-		return usagef("--healthy-within %q: want a duration such as 30s", f.within)
+	if err != nil || within < time.Millisecond || within > schemas.MaxWithin {
+		return usagef("--healthy-within %q: want a duration such as 30s, %s at most", f.within, schemas.Duration(schemas.MaxWithin))
 	}
 	flag := func(name string) string { return cmd.Flag(name).Value.String() }
 	if c.timeout <= 0 { // beside that, it may take what the rest takes

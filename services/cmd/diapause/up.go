@@ -130,6 +130,9 @@ func (f upFlags) read() (s settings, err error) {
 	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
 		return s, err
 	}
+	if f.usage < 0 {
+		return s, usagef("--usage-every %s: want a time above 0, or 0 for never", f.usage)
+	}
 	if s.way, err = driver.ParseWay(f.capture); err != nil {
 		return s, usagef("--capture: %v", err)
 	}

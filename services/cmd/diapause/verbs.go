@@ -104,6 +104,9 @@ func run(ctx context.Context, c *client, f runFlags, command []string, changed f
 	if err != nil {
 		return err
 	}
+	if f.container.Image != "" && f.driver != "" && f.driver != docker.Name {
+		return usagef("run: --image is for driver %s: leave --driver %s out", docker.Name, f.driver)
+	}
 	if f.driver == docker.Name || f.container.Image != "" {
 		f.driver = docker.Name
 		if f.onLoss == schemas.LossResume {
@@ -228,6 +231,10 @@ func simple(c *client, verb, use, short string, args int, fill func(req *schemas
 			var v schemas.View
 			if err := c.call(cmd.Context(), verb, req, &v); err != nil {
 				return err
+			}
+			if verb == "checkpoint" && !asJSON {
+				fmt.Println(checkpointLine(v))
+				return nil
 			}
 			return printOutcome(v, asJSON)
 		},

@@ -1,0 +1,99 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+const (
+	pingTime = 10 * time.Second // bounds the wait for an engine that takes connections and doesn't answer
+	stopTime = time.Minute      // bounds how long an engine may take to stop
+	nearby   = time.Second      // containers that an engine stops end at about the same time
+)
+
+// absence is when the engine was away last, as far as the driver has seen.
+type absence struct {
+	mu          sync.Mutex
+	from, until time.Time // until is zero as long as it lasts
+}
+
+// begin notes that the engine was going away, or away, at that time.
+func (a *absence) begin(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.from.IsZero() || !a.until.IsZero() || at.Before(a.from) {
+		a.from, a.until = at, time.Time{}
+	}
+}
+
+// end notes that the engine answers. An absence that began since it was asked began when a
+// container of it, which had ended by then, did.
+func (a *absence) end(asked, ended time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.from.After(asked) && ended.Before(a.from) {
+		a.from = ended
+	}
+	if a.until.IsZero() {
+		a.until = time.Now()
+	}
+}
+
+// covers reports whether the engine was away, or going away, at a time.
+func (a *absence) covers(at time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return !a.from.IsZero() && at.After(a.from.Add(-nearby)) && at.Before(a.until)
+}
+
+// cutOff reports whether a container that has ended did because its engine was stopped. That
+// tells of the end of its containers while it goes, and what becomes of them when it is back
+// is only known then: it is an error until it answers.
+func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool, error) {
+	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
+	if err != nil {
+		return false, nil
+	}
+	asked := time.Now()
+	recent := ended
+	if asked.Sub(ended) > stopTime {
+		recent = asked
+	}
+	if err := d.answers(ctx); err != nil {
+		if ctx.Err() != nil {
+			return false, ctx.Err()
+		}
+		d.absence.begin(recent)
+		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't learn why container %s ended", d.options.Engine, c.Name[1:]), Err: err}
+	}
+	d.absence.end(asked, recent)
+	if !d.absence.covers(ended) {
+		return false, nil
+	}
+	got, err := d.engine.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return false, d.asked("learn whether its containers end with it", err)
+	}
+	return !got.Info.LiveRestoreEnabled, nil
+}
+
+// answers makes sure that the engine takes new connections: while it stops, it answers on
+// those that it has.
+func (d *Driver) answers(ctx context.Context) error {
+	fresh, err := client.New(client.WithHost(d.options.Engine))
+	if err != nil {
+		return err
+	}
+	defer fresh.Close()
+	ctx, stop := context.WithTimeout(ctx, pingTime)
+	defer stop()
+	_, err = fresh.Ping(ctx, client.PingOptions{})
+	return err
+}
