@@ -107,7 +107,7 @@ func (h *host) runs(container string) {
 			return
 		}
 	}
-	h.t.Fatalf("container %s doesn't run", container)
+	h.t.Fatalf("container %s doesn't run; there is\n%s", container, h.Do("ls").Out)
 }
 
 // number reads a number that a program in a container writes; wait until it is more than

@@ -64,6 +64,7 @@ func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
 }
 
 func (w *Worker) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
+	w.Log.Error("start failed", "session", rec.Name().String(), "err", cause)
 	_, err := w.swapOwned(ctx, rec, schemas.Transition{
 		Type: schemas.TStartFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpStart, cause, 1)},
 	})
