@@ -7,5 +7,6 @@
 // the subject's later revisions, and gives up (ErrUnknown) only with its context.
 // No read alone settles it, because a deposed leader may answer with the past.
 //
-// The package never looks into a message: its callers, statekv and keykv, do.
+// The package never looks into a message: its callers, statekv, policykv, keykv and
+// lease, do.
 package cas

@@ -31,6 +31,30 @@ type Writer struct {
 	Attempt, Retry time.Duration
 }
 
+// Open gives a writer to a KV bucket, which stream.Ensure makes. It waits for 5 s for an
+// answer and for 250 ms before it asks again; its caller may set that otherwise.
+func Open(ctx context.Context, js jetstream.JetStream, bucket string) (Writer, error) {
+	s, err := js.Stream(ctx, "KV_"+bucket)
+	if err != nil {
+		return Writer{}, fmt.Errorf("find bucket %s: %w", bucket, err)
+	}
+	return Writer{JS: js, Stream: s, Attempt: 5 * time.Second, Retry: 250 * time.Millisecond}, nil
+}
+
+// Last reads a subject's last message, and its sequence, from the stream's leader: none,
+// and 0, if it never had one. The answer may be from the past, which a write on top of it
+// finds out.
+func (w Writer) Last(ctx context.Context, subject string) (data []byte, seq uint64, err error) {
+	raw, err := w.Stream.GetLastMsgForSubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return nil, 0, nil
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	return raw.Data, raw.Sequence, nil
+}
+
 // Write stores data if expected is the subject's last sequence, 0 for none, and
 // gives the new one. mine tells data from what others wrote: it has to carry an
 // id of its own. Besides the errors above it returns what the server says where

@@ -26,31 +26,29 @@ type Versioned struct {
 // Store reads and changes the records. It is safe for concurrent use.
 type Store struct {
 	names  stream.Names
-	stream jetstream.Stream
 	writer cas.Writer
 }
 
 // Open finds the bucket; stream.Ensure makes it.
 func Open(ctx context.Context, js jetstream.JetStream, names stream.Names) (*Store, error) {
-	s, err := js.Stream(ctx, names.KeyStream())
+	w, err := cas.Open(ctx, js, names.Keys())
 	if err != nil {
-		return nil, fmt.Errorf("find bucket %s: %w", names.Keys(), err)
+		return nil, err
 	}
-	w := cas.Writer{JS: js, Stream: s, Attempt: 5 * time.Second, Retry: 250 * time.Millisecond}
-	return &Store{names: names, stream: s, writer: w}, nil
+	return &Store{names: names, writer: w}, nil
 }
 
 // Get reads a tenant's record from the stream's leader, every tenant's if it is
 // empty.
 func (s *Store) Get(ctx context.Context, t schemas.Tenant) (Versioned, error) {
-	raw, err := s.stream.GetLastMsgForSubject(ctx, s.names.KeySubject(t))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Versioned{TenantKeys: schemas.TenantKeys{Tenant: t}}, nil
-	}
+	data, seq, err := s.writer.Last(ctx, s.names.KeySubject(t))
 	if err != nil {
 		return Versioned{}, fmt.Errorf("read the keys of %s: %w", who(t), err)
 	}
-	return decode(raw.Data, raw.Sequence)
+	if seq == 0 {
+		return Versioned{TenantKeys: schemas.TenantKeys{Tenant: t}}, nil
+	}
+	return decode(data, seq)
 }
 
 func who(t schemas.Tenant) string {
@@ -117,7 +115,7 @@ func clone(k schemas.TenantKeys) schemas.TenantKeys {
 // there at the beginning has been delivered.
 func (s *Store) Watch(ctx context.Context, fn func(Versioned), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.writer.JS, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+	return stream.Consume(ctx, s.writer.JS, s.writer.Stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		v, err := decode(msg.Data, meta.Sequence.Stream)
 		if err != nil {
 			return fmt.Errorf("%s: %w", msg.Subject, err)

@@ -7,18 +7,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
 func open(t *testing.T) *lease.Store {
 	t.Helper()
-	leases, err := lease.Open(t.Context(), bucket(t), stream.NamesWith(""))
+	leases, err := lease.Open(t.Context(), natstest.Streams(t), stream.NamesWith(""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,38 +24,11 @@ func open(t *testing.T) *lease.Store {
 
 func openOffice(t *testing.T) *lease.Store {
 	t.Helper()
-	s, err := lease.OpenOffice(t.Context(), bucket(t), stream.NamesWith(""), "scheduler")
+	s, err := lease.OpenOffice(t.Context(), natstest.Streams(t), stream.NamesWith(""), "scheduler")
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
-}
-
-// bucket is a server with the bucket of leases.
-func bucket(t *testing.T) jetstream.JetStream {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(30 * time.Second) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stream.Ensure(t.Context(), js, stream.NamesWith(""), 1); err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 func holder(s *lease.Store, term time.Duration, renewed func(lease.Renewal)) *lease.Holder {

@@ -30,33 +30,32 @@ type Versioned struct {
 // Store reads and writes leases. It is safe for concurrent use.
 type Store struct {
 	names   stream.Names
-	stream  jetstream.Stream
 	writer  cas.Writer
 	subject func(schemas.HostID) string // where a lease is
 }
 
 // Open finds the bucket; stream.Ensure makes it.
 func Open(ctx context.Context, js jetstream.JetStream, names stream.Names) (*Store, error) {
-	s, err := js.Stream(ctx, names.LeaseStream())
+	w, err := cas.Open(ctx, js, names.Leases())
 	if err != nil {
-		return nil, fmt.Errorf("find bucket %s: %w", names.Leases(), err)
+		return nil, err
 	}
-	w := cas.Writer{JS: js, Stream: s, Attempt: 2 * time.Second, Retry: 100 * time.Millisecond}
-	return &Store{names: names, stream: s, writer: w, subject: names.LeaseSubject}, nil
+	w.Attempt, w.Retry = 2*time.Second, 100*time.Millisecond // a lease that isn't renewed runs out
+	return &Store{names: names, writer: w, subject: names.LeaseSubject}, nil
 }
 
 // Get reads a host's lease. The answer may be from the past, which a write on top of
 // it finds out.
 func (s *Store) Get(ctx context.Context, h schemas.HostID) (Versioned, error) {
-	raw, err := s.stream.GetLastMsgForSubject(ctx, s.subject(h))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Versioned{HostLease: schemas.HostLease{Host: h}}, nil
-	}
+	data, seq, err := s.writer.Last(ctx, s.subject(h))
 	if err != nil {
 		return Versioned{}, fmt.Errorf("read the lease of host %s: %w", h, err)
 	}
-	v := Versioned{Rev: raw.Sequence}
-	if err := json.Unmarshal(raw.Data, &v.HostLease); err != nil {
+	if seq == 0 {
+		return Versioned{HostLease: schemas.HostLease{Host: h}}, nil
+	}
+	v := Versioned{Rev: seq}
+	if err := json.Unmarshal(data, &v.HostLease); err != nil {
 		return Versioned{}, fmt.Errorf("decode the lease of host %s: %w", h, err)
 	}
 	return v, nil
@@ -64,7 +63,7 @@ func (s *Store) Get(ctx context.Context, h schemas.HostID) (Versioned, error) {
 
 // All reads every lease, sorted by host. It fails if one of them can't be read.
 func (s *Store) All(ctx context.Context) ([]Versioned, error) {
-	info, err := s.stream.Info(ctx, jetstream.WithSubjectFilter(s.names.LeaseSubject("")))
+	info, err := s.writer.Stream.Info(ctx, jetstream.WithSubjectFilter(s.names.LeaseSubject("")))
 	if err != nil {
 		return nil, fmt.Errorf("list the leases: %w", err)
 	}

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -21,29 +20,8 @@ const limit = 30 * time.Second
 
 func open(t *testing.T) (*policykv.Store, jetstream.JetStream) {
 	t.Helper()
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := stream.NamesWith("")
-	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
-		t.Fatal(err)
-	}
-	store, err := policykv.Open(t.Context(), js, names)
+	js := natstest.Streams(t)
+	store, err := policykv.Open(t.Context(), js, stream.NamesWith(""))
 	if err != nil {
 		t.Fatal(err)
 	}

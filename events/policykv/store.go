@@ -29,30 +29,28 @@ type Versioned struct {
 // Store reads and changes the documents. It is safe for concurrent use.
 type Store struct {
 	names  stream.Names
-	stream jetstream.Stream
 	writer cas.Writer
 }
 
 // Open finds the bucket; stream.Ensure makes it.
 func Open(ctx context.Context, js jetstream.JetStream, names stream.Names) (*Store, error) {
-	s, err := js.Stream(ctx, names.PolicyStream())
+	w, err := cas.Open(ctx, js, names.Policies())
 	if err != nil {
-		return nil, fmt.Errorf("find bucket %s: %w", names.Policies(), err)
+		return nil, err
 	}
-	w := cas.Writer{JS: js, Stream: s, Attempt: 5 * time.Second, Retry: 250 * time.Millisecond}
-	return &Store{names: names, stream: s, writer: w}, nil
+	return &Store{names: names, writer: w}, nil
 }
 
 // Get reads a scope's document from the stream's leader.
 func (s *Store) Get(ctx context.Context, scope schemas.PolicyScope) (Versioned, error) {
-	raw, err := s.stream.GetLastMsgForSubject(ctx, s.names.PolicySubject(scope))
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Versioned{PolicyDocument: schemas.PolicyDocument{Scope: scope}}, nil
-	}
+	data, seq, err := s.writer.Last(ctx, s.names.PolicySubject(scope))
 	if err != nil {
 		return Versioned{}, fmt.Errorf("read the policy of %s: %w", scope, err)
 	}
-	return decode(raw.Data, raw.Sequence)
+	if seq == 0 {
+		return Versioned{PolicyDocument: schemas.PolicyDocument{Scope: scope}}, nil
+	}
+	return decode(data, seq)
 }
 
 func decode(data []byte, seq uint64) (Versioned, error) {
@@ -103,7 +101,7 @@ func (s *Store) Drop(ctx context.Context, v Versioned, by, reason string) error 
 // once, when all that was there at the beginning has been delivered.
 func (s *Store) Watch(ctx context.Context, fn func(Versioned), bad func(error), caughtUp func()) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
-	return stream.Consume(ctx, s.writer.JS, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+	return stream.Consume(ctx, s.writer.JS, s.writer.Stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		v, err := decode(msg.Data, meta.Sequence.Stream)
 		if err == nil {
 			err = v.Policy.Validate(v.Scope)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -25,7 +26,7 @@ func line(v statekv.Versioned) string { return fmt.Sprintf("%s %s", v.Name(), v.
 
 // The log of one tenant has all revisions of its sessions, and no others.
 func TestLogOf(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	a := of(t, s, "acme", "a")
 	of(t, s, "other", "b")
 	mustSwap(t, s, a, schemas.Transition{Type: schemas.TStarted})
@@ -54,7 +55,7 @@ func TestLogOf(t *testing.T) {
 
 // Who follows the log has all of it, in its order, and what comes.
 func TestFollow(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	a := of(t, s, "acme", "a")
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
 	defer stop()
@@ -85,7 +86,7 @@ func TestFollow(t *testing.T) {
 
 // Every swap is told of once, with what came of it.
 func TestSwapped(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	var told []statekv.Swapped
 	s.Swapped = func(w statekv.Swapped) { told = append(told, w) }
 	first := mustSwap(t, s, statekv.Versioned{}, newSession())

@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -20,31 +20,9 @@ import (
 
 var work = schemas.Name{Tenant: "default", Session: "work"}
 
-func startServer(t *testing.T) *server.Server {
-	t.Helper()
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(10 * time.Second) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	return s
-}
-
 func open(t *testing.T, url string) (*statekv.Store, jetstream.JetStream) {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.ReconnectWait(20*time.Millisecond), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.Connect(t, url, nats.ReconnectWait(20*time.Millisecond), nats.MaxReconnects(-1))
 	names := stream.NamesWith("")
 	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
 		t.Fatal(err)
@@ -73,7 +51,7 @@ func mustSwap(t *testing.T, s *statekv.Store, prev statekv.Versioned, tr schemas
 }
 
 func TestSwap(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	ctx := t.Context()
 	if _, err := s.Get(ctx, work); !errors.Is(err, statekv.ErrNoSession) {
 		t.Fatalf("reading what was never written: %v", err)
@@ -101,7 +79,7 @@ func TestSwap(t *testing.T) {
 
 // Many writers, each on what it last read: every version is written once.
 func TestSwapRace(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	v := mustSwap(t, s, statekv.Versioned{}, newSession())
 	mustSwap(t, s, v, schemas.Transition{Type: schemas.TStarted})
 	const writers, each = 8, 25
@@ -143,7 +121,7 @@ func TestSwapRace(t *testing.T) {
 // An answer that is lost on the way back, after the write was made: it is found
 // by its id, and made once.
 func TestSwapWhoseAnswerIsLost(t *testing.T) {
-	srv := startServer(t)
+	srv := natstest.Serve(t)
 	p := newProxy(t, srv.Addr().String())
 	s, _ := open(t, "nats://"+p.addr())
 	first := mustSwap(t, s, statekv.Versioned{}, newSession())
@@ -158,7 +136,7 @@ func TestSwapWhoseAnswerIsLost(t *testing.T) {
 
 // The same, but before the answer comes someone else writes on top of it.
 func TestSwapOvertakenBeforeItsAnswer(t *testing.T) {
-	srv := startServer(t)
+	srv := natstest.Serve(t)
 	p := newProxy(t, srv.Addr().String())
 	s, _ := open(t, "nats://"+p.addr())
 	other, _ := open(t, srv.ClientURL())
@@ -187,7 +165,7 @@ func TestSwapOvertakenBeforeItsAnswer(t *testing.T) {
 
 // With the server away nothing is known, and that is what is said.
 func TestSwapUnknown(t *testing.T) {
-	srv := startServer(t)
+	srv := natstest.Serve(t)
 	s, _ := open(t, srv.ClientURL())
 	first := mustSwap(t, s, statekv.Versioned{}, newSession())
 	srv.Shutdown()
@@ -199,7 +177,7 @@ func TestSwapUnknown(t *testing.T) {
 }
 
 func TestWatchAndLog(t *testing.T) {
-	s, _ := open(t, startServer(t).ClientURL())
+	s, _ := open(t, natstest.Serve(t).ClientURL())
 	first := mustSwap(t, s, statekv.Versioned{}, newSession())
 	second := mustSwap(t, s, first, schemas.Transition{Type: schemas.TStarted})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -229,7 +207,7 @@ func TestWatchAndLog(t *testing.T) {
 // The bucket has to stay what it was made as: deletes and rollups are refused,
 // even from someone who may write to it.
 func TestTheLogCannotBeErased(t *testing.T) {
-	s, js := open(t, startServer(t).ClientURL())
+	s, js := open(t, natstest.Serve(t).ClientURL())
 	mustSwap(t, s, statekv.Versioned{}, newSession())
 	names := stream.NamesWith("")
 	msg := nats.NewMsg(names.SessionSubject(work))

@@ -3,7 +3,6 @@ package stream_test
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 )
 
@@ -43,21 +43,8 @@ func (c oddConsumer) Info(ctx context.Context) (*jetstream.ConsumerInfo, error) 
 // stored gives a stream with one message.
 func stored(t *testing.T) (jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
-	srv := serve(t, server.Options{StoreDir: t.TempDir(), Port: -1})
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := natstest.Connect(t, natstest.Serve(t).ClientURL())
+	s := create(t, js)
 	if _, err := js.Publish(t.Context(), "s", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -149,41 +136,21 @@ func TestAQuestionWithoutAnAnswer(t *testing.T) {
 // being made anew, on a server that has no stream for it, or its connection is closed.
 func TestReadersEndThoughNothingServesThem(t *testing.T) {
 	t.Parallel()
-	for name, cut := range map[string]func(nc *nats.Conn, s *server.Server, o server.Options) *server.Server{
-		"no stream": func(nc *nats.Conn, s *server.Server, o server.Options) *server.Server {
+	for name, cut := range map[string]func(nc *nats.Conn, s *server.Server, o server.Options){
+		"no stream": func(nc *nats.Conn, s *server.Server, o server.Options) {
 			back := nc.StatusChanged(nats.CONNECTED)
 			s.Shutdown()
 			s.WaitForShutdown()
 			o.StoreDir = t.TempDir()
-			s = serve(t, o)
+			natstest.ServeWith(t, o)
 			<-back
-			return s
 		},
-		"closed": func(nc *nats.Conn, s *server.Server, _ server.Options) *server.Server {
-			nc.Close()
-			return s
-		},
+		"closed": func(nc *nats.Conn, _ *server.Server, _ server.Options) { nc.Close() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := server.Options{StoreDir: t.TempDir(), Port: -1}
-			srv := serve(t, o)
-			defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-			o.Port = srv.Addr().(*net.TCPAddr).Port
-			nc, err := nats.Connect(srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer nc.Close()
-			js, err := jetstream.New(nc)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			srv, o, js, s := lasting(t)
 			c := begin(t, js, s)
-			srv = cut(nc, srv, o)
+			cut(js.Conn(), srv, o)
 			time.Sleep(rand.N(200 * time.Millisecond)) // into whatever the client does about it
 			c.cancel()
 			select {

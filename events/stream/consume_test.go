@@ -12,22 +12,29 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 )
 
 // limit bounds each wait: it is only reached when something is broken.
 const limit = 60 * time.Second
 
-func serve(t *testing.T, o server.Options) *server.Server {
+// lasting gives a server that comes back where it was when it is served with these options
+// again, a connection that waits for that, and a stream S.
+func lasting(t *testing.T) (*server.Server, server.Options, jetstream.JetStream, jetstream.Stream) {
 	t.Helper()
-	o.JetStream, o.Host, o.NoLog, o.NoSigs = true, "127.0.0.1", true, true
-	s, err := server.NewServer(&o)
+	o := server.Options{StoreDir: t.TempDir(), Port: server.RANDOM_PORT}
+	srv := natstest.ServeWith(t, o)
+	o.Port = srv.Addr().(*net.TCPAddr).Port
+	js := natstest.Connect(t, srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
+	return srv, o, js, create(t, js)
+}
+
+func create(t *testing.T, js jetstream.JetStream) jetstream.Stream {
+	t.Helper()
+	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
 	if err != nil {
 		t.Fatal(err)
-	}
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
 	}
 	return s
 }
@@ -35,29 +42,13 @@ func serve(t *testing.T, o server.Options) *server.Server {
 // Readers outlive their server, again and again: they read on where they were,
 // and end when they are told to, in whatever moment.
 func TestConsumeThroughRestarts(t *testing.T) {
-	o := server.Options{StoreDir: t.TempDir(), Port: -1}
-	srv := serve(t, o)
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	o.Port = srv.Addr().(*net.TCPAddr).Port
-	nc, err := nats.Connect(srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	srv, o, js, s := lasting(t)
 	steady := begin(t, js, s)
 	for round := range 8 {
 		brief := begin(t, js, s)
 		srv.Shutdown()
 		srv.WaitForShutdown()
-		srv = serve(t, o)
+		srv = natstest.ServeWith(t, o)
 		time.Sleep(rand.N(20 * time.Millisecond)) // into the moment at which readers come back
 		brief.end(t)
 		publish(t, js)

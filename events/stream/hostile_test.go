@@ -2,15 +2,13 @@ package stream_test
 
 import (
 	"context"
-	"errors"
-	"net"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 )
 
@@ -44,20 +42,8 @@ func TestMessageThatLooksLikeAWordOfTheServer(t *testing.T) {
 // A reader that begins anew while the connection is away says so when it is back: until then
 // nobody could say anything.
 func TestGapEndsWithTheConnection(t *testing.T) {
-	o := server.Options{StoreDir: t.TempDir(), Port: -1}
-	srv := serve(t, o)
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	o.Port = srv.Addr().(*net.TCPAddr).Port
-	nc, err := nats.Connect(srv.ClientURL(), nats.ReconnectWait(5*time.Millisecond), nats.MaxReconnects(-1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err1 := jetstream.New(nc)
-	s, err2 := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s"}})
-	if err := errors.Join(err1, err2); err != nil {
-		t.Fatal(err)
-	}
+	srv, o, js, s := lasting(t)
+	nc := js.Conn()
 	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
 	caughtUp, gone, heard, done := make(chan struct{}), make(chan struct{}), make(chan int, 1), make(chan error, 1)
@@ -86,7 +72,7 @@ func TestGapEndsWithTheConnection(t *testing.T) {
 	for nc.NumSubscriptions() < subscribed && ctx.Err() == nil { // until it has begun anew
 		time.Sleep(time.Millisecond)
 	}
-	srv = serve(t, o)
+	srv = natstest.ServeWith(t, o)
 	publish(t, js)
 	if err := <-done; err != nil {
 		t.Fatal(err)

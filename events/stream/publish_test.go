@@ -4,10 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -15,21 +12,7 @@ import (
 // The message of a lease goes some time after the lease: else the subjects of
 // connections would pile up.
 func TestLeasesAreDropped(t *testing.T) {
-	srv := serve(t, server.Options{StoreDir: t.TempDir(), Port: -1})
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := stream.NamesWith("")
-	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
-		t.Fatal(err)
-	}
+	js, names := natstest.Streams(t), stream.NamesWith("")
 	s, err := js.Stream(t.Context(), names.Activity())
 	if err != nil {
 		t.Fatal(err)

@@ -12,22 +12,17 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/stream"
 )
 
 // More than is asked for at once is read in order, whatever a client calls its JetStream.
 func TestReadMuch(t *testing.T) {
-	srv := serve(t, server.Options{StoreDir: t.TempDir(), Port: -1, JetStreamDomain: "far"})
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	plain, err1 := jetstream.New(nc)
-	domain, err2 := jetstream.NewWithDomain(nc, "far")
-	prefix, err3 := jetstream.NewWithAPIPrefix(nc, "$JS.far.API")
-	if err := errors.Join(err1, err2, err3); err != nil {
+	srv := natstest.ServeWith(t, server.Options{JetStreamDomain: "far"})
+	plain := natstest.Connect(t, srv.ClientURL())
+	domain, err1 := jetstream.NewWithDomain(plain.Conn(), "far")
+	prefix, err2 := jetstream.NewWithAPIPrefix(plain.Conn(), "$JS.far.API")
+	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
 	const n, large = 5000, 100 // the large ones are more than is asked for at once, too

@@ -6,10 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -19,28 +16,7 @@ import (
 // desk is a server of the verbs of policies, and nothing else.
 func desk(t *testing.T) *Server {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	if !srv.ReadyForConnections(30 * time.Second) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	nc, err := nats.Connect(srv.ClientURL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := stream.NamesWith("")
-	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
-		t.Fatal(err)
-	}
+	js, names := natstest.Streams(t), stream.NamesWith("")
 	records, err := statekv.Open(t.Context(), js, names)
 	if err != nil {
 		t.Fatal(err)
@@ -49,7 +25,7 @@ func desk(t *testing.T) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{NC: nc, JS: js, Names: names, Records: records, Policies: policykv.NewCache(store, nil)})
+	return New(Options{NC: js.Conn(), JS: js, Names: names, Records: records, Policies: policykv.NewCache(store, nil)})
 }
 
 func (s *Server) change(t *testing.T, n schemas.Name, tr schemas.Transition) {

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -36,19 +36,9 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	b := &bench{T: t, ctx: ctx}
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	b.must(err)
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	b.nc, err = nats.Connect(s.ClientURL())
-	b.must(err)
-	t.Cleanup(b.nc.Close)
-	b.js, err = jetstream.New(b.nc)
-	b.must(err)
-	b.must(stream.Ensure(ctx, b.js, stream.NamesWith(""), 1))
+	b.js = natstest.Streams(t)
+	b.nc = b.js.Conn()
+	var err error
 	b.records, err = statekv.Open(ctx, b.js, stream.NamesWith(""))
 	b.must(err)
 	b.server = b.serve()

@@ -11,10 +11,8 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -43,19 +41,8 @@ func newHouse(t *testing.T, p Policy) *house {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	h := &house{T: t, ctx: ctx}
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	h.must(err)
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL())
-	h.must(err)
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	h.must(err)
-	h.must(stream.Ensure(ctx, js, stream.NamesWith(""), 1))
+	js := natstest.Streams(t)
+	var err error
 	h.records, err = statekv.Open(ctx, js, stream.NamesWith(""))
 	h.must(err)
 	h.images, err = dir.Open(t.TempDir())

@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"filippo.io/age"
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/keykv"
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -46,9 +44,7 @@ func newFleet(t *testing.T) *fleet {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*limit)
 	t.Cleanup(cancel)
 	f := &fleet{T: t, ctx: ctx}
-	js := f.connect()
-	names := stream.NamesWith("")
-	f.must(stream.Ensure(ctx, js, names, 1))
+	js, names := natstest.Streams(t), stream.NamesWith("")
 	var err error
 	f.store, err = keykv.Open(ctx, js, names)
 	f.must(err)
@@ -63,23 +59,6 @@ func newFleet(t *testing.T) *fleet {
 	f.must(Register(ctx, f.store, Registration{Host: "h", Signing: f.signer.Public().(ed25519.PublicKey), Recipient: f.own.Recipient().String()}))
 	f.keeper = f.keeperWith(f.own)
 	return f
-}
-
-func (f *fleet) connect() jetstream.JetStream {
-	f.Helper()
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: f.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	f.must(err)
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		f.Fatal("the NATS server doesn't start")
-	}
-	f.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL())
-	f.must(err)
-	f.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	f.must(err)
-	return js
 }
 
 func (f *fleet) must(err error) {

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -35,20 +34,8 @@ func newBench(t *testing.T) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	b := &bench{T: t, ctx: ctx}
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	b.must(err)
-	s.Start()
-	if !s.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
-	nc, err := nats.Connect(s.ClientURL())
-	b.must(err)
-	t.Cleanup(nc.Close)
-	b.js, err = jetstream.New(nc)
-	b.must(err)
+	b.js = natstest.Streams(t)
 	names := stream.NamesWith("")
-	b.must(stream.Ensure(ctx, b.js, names, 1))
 	records, err := statekv.Open(ctx, b.js, names)
 	b.must(err)
 	b.log = usage.Log{JS: b.js, Names: names, Records: records}
