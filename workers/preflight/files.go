@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -17,23 +18,11 @@ func filesOf(pid int) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	handle := -1 // of the process, for duplicates of its files
-	defer func() {
-		if handle >= 0 {
-			_ = unix.Close(handle)
-		}
-	}()
+	l := looker{pid: pid, handle: -1}
+	defer l.close()
 	files := make([]File, 0, len(fds))
 	for _, fd := range fds {
-		f, err := lookAtFile(fd)
-		if err == nil && f.needsDuplicate() {
-			if handle < 0 {
-				handle, err = unix.PidfdOpen(pid, 0)
-			}
-			if err == nil {
-				err = f.lookAtDuplicate(handle)
-			}
-		}
+		f, err := l.look(fd)
 		if gone(err) || err == syscall.EBADF { // closed meanwhile
 			continue
 		}
@@ -43,6 +32,51 @@ func filesOf(pid int) ([]File, error) {
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+// looker looks at the open files of one process, which works on meanwhile.
+type looker struct {
+	pid    int
+	handle int // of the process, for duplicates of its files; -1 until one is needed
+}
+
+func (l *looker) close() {
+	if l.handle >= 0 {
+		_ = unix.Close(l.handle)
+	}
+}
+
+// looks is how often a descriptor is looked at that is another file each time.
+const looks = 10
+
+// look takes what is known of a descriptor from one file: a program that redirects its
+// output may have put another in its place between two questions.
+func (l *looker) look(fd tree.FD) (File, error) {
+	for range looks {
+		f, err := l.lookOnce(fd)
+		link, linkErr := os.Readlink(fd.Via())
+		if linkErr != nil {
+			return f, linkErr
+		}
+		if link == fd.Link {
+			return f, err
+		}
+		fd.Link = link
+	}
+	return File{}, fs.ErrNotExist // none of them stays
+}
+
+func (l *looker) lookOnce(fd tree.FD) (File, error) {
+	f, err := lookAtFile(fd)
+	if err != nil || !f.needsDuplicate() {
+		return f, err
+	}
+	if l.handle < 0 {
+		if l.handle, err = unix.PidfdOpen(l.pid, 0); err != nil {
+			return f, err
+		}
+	}
+	return f, f.lookAtDuplicate(l.handle)
 }
 
 func lookAtFile(fd tree.FD) (File, error) {
