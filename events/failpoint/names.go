@@ -87,6 +87,7 @@ const (
 	CriuFilled  Name = "criu.restore.filled" // it has the image; before criu begins
 	CriuGoing   Name = "criu.restore.going"  // before it is given the word to let the session run
 	CriuRuns    Name = "criu.restore.runs"   // the session runs
+	CriuLost    Name = "criu.restore.lost"   // or of a start: what may have run is gone, and was noted; before the worker hears so
 	CriuStopped Name = "criu.stop.processes" // its processes are gone, its directories aren't
 )
 
@@ -129,9 +130,11 @@ const (
 	DockerPaused  Name = "docker.capture.paused"  // before anything else is added
 	DockerAdded   Name = "docker.capture.added"   // paused, all of it is in the image
 	DockerMade    Name = "docker.restore.made"    // the container is there, and empty
+	DockerAside   Name = "docker.restore.aside"   // what a volume had is set aside; before anything is put in
 	DockerFilled  Name = "docker.restore.filled"  // it has its files; before anything is recorded
 	DockerSwapped Name = "docker.restore.swapped" // it has the place of a held one
 	DockerStarts  Name = "docker.start.noted"     // noted to run, not started yet
+	DockerBegun   Name = "docker.start.begun"     // it runs; before what it takes the place of is removed
 	DockerRuns    Name = "docker.start.runs"      // it runs
 	DockerHolding Name = "docker.stop.holding"    // a container is to be held: its restart policy is set aside, it isn't killed yet
 	DockerRemoved Name = "docker.stop.removed"    // the container is gone, its volumes aren't
@@ -151,8 +154,8 @@ var all = []Name{
 	ProveBegun, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
-	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuStopped,
+	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,
 	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
 	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
-	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerFilled, DockerSwapped, DockerStarts, DockerRuns, DockerHolding, DockerRemoved,
+	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerBegun, DockerRuns, DockerHolding, DockerRemoved,
 }

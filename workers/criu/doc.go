@@ -21,7 +21,7 @@
 // sees what the root file system has there.
 //
 // What a crash leaves: the shim writes down, synced, that its session runs before
-// the first instruction, and that stays until Stop. So a session that isn't here
+// the first instruction, and that stays until Stop, also where a start or a restore failed after it. So a session that isn't here
 // at all, though its record says that it runs, has never run here at that epoch;
 // one that ran and was lost is reported as Exited and Lost, with the reason: a shim that is
 // killed takes its session with it, and what was in no image then is gone. A worker that

@@ -172,13 +172,25 @@ const discardWait = time.Minute
 func (d *Driver) discard(f driver.Fence) error {
 	ctx, cancel := context.WithTimeout(context.Background(), discardWait)
 	defer cancel()
+	if err := d.emptied(ctx, f); err != nil {
+		return err
+	}
+	return d.remove(ctx, f.UID)
+}
+
+// emptied kills what a session has of processes, and waits until its shim has ended.
+func (d *Driver) emptied(ctx context.Context, f driver.Fence) error {
 	// A shim that waits for a restore that hangs would not end.
 	if group, ok := d.hierarchy.Group(shim.SessionGroup(f.UID)); ok {
 		if err := group.Kill(ctx); err != nil {
 			return fmt.Errorf("kill what is left of session %s: %w", f.Name, err)
 		}
 	}
-	return d.remove(ctx, f.UID)
+	lock, err := d.awaitLock(ctx, f.UID)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
 }
 
 func (d *Driver) runFile(name string) string { return filepath.Join(d.dir.run, name) }

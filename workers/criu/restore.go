@@ -48,8 +48,10 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 			i.Way = way
 			return i, d.options.Failpoints.At(ctx, failpoint.CriuRuns)
 		}
-		err = d.ranFirst(f, err)
-		if removeErr := d.discard(f); removeErr != nil || begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
+		if begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
+			return driver.Instance{}, d.undone(ctx, f, err)
+		}
+		if removeErr := d.discard(f); removeErr != nil {
 			return driver.Instance{}, errors.Join(err, removeErr)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 )
@@ -23,7 +24,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	}
 	state, err := d.start(ctx, f, spec, begin)
 	if err != nil {
-		return driver.Instance{}, errors.Join(d.ranFirst(f, err), d.discard(f))
+		return driver.Instance{}, d.undone(ctx, f, err)
 	}
 	d.watchers.add(f.UID)
 	return instanceOf(*state, false), nil
@@ -39,13 +40,27 @@ func (d *Driver) start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	return converse(ctx, conn, f, begin)
 }
 
-// ranFirst has the error of a start or a restore say that the session may have executed
-// something before it, which its shim notes first: a shim that was killed didn't say so.
-func (d *Driver) ranFirst(f driver.Fence, err error) error {
-	if _, readErr := d.readState(f.UID); errors.Is(readErr, fs.ErrNotExist) || driver.KindOf(err) == driver.Broken {
-		return err
+// undone removes what a start or a restore that failed has left here. A session that may
+// have executed something, which its shim notes first, stays as lost until Stop, and the
+// error says so: this process may end before it has told anybody, and who comes next must
+// not begin it again from the same image as if it hadn't.
+func (d *Driver) undone(ctx context.Context, f driver.Fence, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWait)
+	defer cancel()
+	err := d.emptied(ctx, f) // or its shim might still write
+	if _, readErr := d.readState(f.UID); errors.Is(readErr, fs.ErrNotExist) {
+		if err == nil {
+			err = d.remove(ctx, f.UID)
+		}
+		return errors.Join(cause, err)
 	}
-	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s was about to run, or ran, when its shim was killed", f.Name), Err: err}
+	if err == nil {
+		_, err = d.bury(ctx, f.UID)
+	}
+	if driver.KindOf(cause) != driver.Broken {
+		cause = &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s was about to run, or ran, when its shim was killed", f.Name), Err: cause}
+	}
+	return errors.Join(cause, err, d.options.Failpoints.At(ctx, failpoint.CriuLost))
 }
 
 // checkSpec refuses what can't work before anything is made.

@@ -58,7 +58,7 @@ func serve() error {
 }
 
 // raise brings the session up. After an error nothing of it is left but its
-// directory and its cgroups, which the worker removes.
+// directory and its cgroups, which the worker removes, and the note that it ran, if it did.
 func raise(setup Setup, worker *control.Conn) (*session, error) {
 	shield()
 	lock, err := Lock(setup.Run, LockFile(setup.UID))
@@ -80,8 +80,9 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 		}
 	}
 	if err != nil {
-		s.undo()
-		return nil, s.ranFirst(err)
+		err = s.ranFirst(err)
+		s.undo(err)
+		return nil, err
 	}
 	s.watch()
 	servers.serve(s)
@@ -116,8 +117,9 @@ func (s *session) resumed() {
 // undoWait bounds the wait for killed processes to be gone.
 const undoWait = 30 * time.Second
 
-// undo removes a tree that has not run, or not in full.
-func (s *session) undo() {
+// undo removes a tree that has not run, or not in full. That it may have executed
+// something stays noted, with its end: the worker may be gone, and the next one must know.
+func (s *session) undo(cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
 	// What is left after this is found by the worker, by its cgroup.
@@ -125,7 +127,15 @@ func (s *session) undo() {
 	if s.tree.init != 0 {
 		_, _ = unix.Wait4(s.tree.init, nil, 0, nil)
 	}
-	_ = os.Remove(filepath.Join(s.setup.Run, StateFile(s.setup.UID)))
+	if !s.ran {
+		_ = os.Remove(filepath.Join(s.setup.Run, StateFile(s.setup.UID)))
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.PID, s.state.Lost = 0, true
+	s.state.Exit = &driver.Exit{Code: 137, Signal: 9, Reason: cause.Error()}
+	_ = s.writeState() // what is there says that it ran
 }
 
 // shield asks the out-of-memory killer to look elsewhere. It needs a capability
