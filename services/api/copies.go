@@ -13,7 +13,9 @@ import (
 )
 
 // fork makes a second session from the memory and files of the first, which
-// goes on undisturbed but for a checkpoint if it runs.
+// goes on undisturbed but for a checkpoint if it runs. It is kept as the first is: all that
+// was said when that was run holds for it. A policy of that session's scope names its uid,
+// so it doesn't, and leases are what somebody said of the first.
 func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 	n, err := name(req.Name)
 	if err != nil {
@@ -44,7 +46,9 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, err
 	}
 	op.Source, op.Boot = v.Head, "fork"
-	fresh := schemas.NewSession{Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY}
+	fresh := schemas.NewSession{
+		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker,
+	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
