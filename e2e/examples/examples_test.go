@@ -31,24 +31,11 @@ type bench struct {
 
 func newBench(t *testing.T) bench {
 	t.Helper()
-	dir, err := stack.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := stack.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := bench{stack.New(program, filepath.Join(dir, "data")), t, dir}
+	s, dir := stack.Fresh(t)
+	b := bench{s, t, dir}
 	if err := b.Up(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("clean up: %v\n%s", err, b.Log())
-		}
-	})
 	b.must("run", "--name", "work", "--idle", "1s", "--", "sleep", "1000")
 	return b
 }

@@ -67,27 +67,14 @@ type fixture struct {
 
 func newFixture(t *testing.T, way string) *fixture {
 	t.Helper()
-	dir, err := stack.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := stack.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{stack.New(program, filepath.Join(dir, "data")), filepath.Join(dir, "starts")}
+	s, dir := stack.Fresh(t)
+	f := &fixture{s, filepath.Join(dir, "starts")}
 	wrapper := filepath.Join(dir, "criu")
 	script := fmt.Sprintf("#!/bin/sh\necho \"$@\" >>%s\nexec %s \"$@\"\n", f.notes, local.Criu())
 	if err := os.WriteFile(wrapper, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	f.Env = append(os.Environ(), "DIAPAUSE_CRIU="+wrapper)
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	if err := f.Up("--capture", way); err != nil {
 		t.Fatal(err)
 	}

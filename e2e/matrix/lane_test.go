@@ -98,20 +98,26 @@ func newLane(t *testing.T) *lane {
 	l.options = server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true}
 	l.serve()
 	l.client = l.connect()
+	l.furnish()
+	l.beginAll()
+	t.Cleanup(l.close)
+	return l
+}
+
+// furnish makes what lasts besides the server that the client is connected to.
+func (l *lane) furnish() {
+	l.t.Helper()
 	var err error
 	l.js, err = jetstream.New(l.client)
 	l.must(err)
 	l.must(stream.Ensure(l.ctx, l.js, l.names, 1))
 	l.records = l.open(l.js)
-	l.disk, err = dir.Open(t.TempDir())
+	l.disk, err = dir.Open(l.t.TempDir())
 	l.must(err)
 	l.key, err = age.GenerateX25519Identity()
 	l.must(err)
 	_, l.signer, err = ed25519.GenerateKey(nil)
 	l.must(err)
-	l.beginAll()
-	t.Cleanup(l.close)
-	return l
 }
 
 func (l *lane) must(err error) {

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/stream"
-	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
@@ -50,16 +48,7 @@ func newPair(t *testing.T) *pair {
 	l.client, err = p.cluster.Door().Connect()
 	l.must(err)
 	t.Cleanup(l.client.Close)
-	l.js, err = jetstream.New(l.client)
-	l.must(err)
-	l.must(stream.Ensure(l.ctx, l.js, l.names, 1))
-	l.records = l.open(l.js)
-	l.disk, err = dir.Open(t.TempDir())
-	l.must(err)
-	l.key, err = age.GenerateX25519Identity()
-	l.must(err)
-	_, l.signer, err = ed25519.GenerateKey(nil)
-	l.must(err)
+	l.furnish()
 	for i := range p.machines {
 		p.machines[i] = p.machine(schemas.HostID(fmt.Sprint("m", i)))
 	}

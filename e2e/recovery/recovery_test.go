@@ -14,6 +14,7 @@ import (
 
 	"github.com/diapause/diapause/e2e/compat/local"
 	"github.com/diapause/diapause/e2e/stack"
+	"github.com/diapause/diapause/workers/docker/dockertest"
 )
 
 const document = "../../objectstore/image/RECOVERY.md"
@@ -57,9 +58,15 @@ func TestRecovery(t *testing.T) {
 	} {
 		f.start(t, c.name, c.least, c.run)
 	}
-	lineages := f.stop(t)
-	for name, lineage := range lineages {
-		t.Run(name, func(t *testing.T) { f.recover(t, lineage) })
+	f.startContainer(t, "container")
+	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container") {
+		t.Run(name, func(t *testing.T) {
+			if name == "container" {
+				f.recoverContainer(t, "back", lineage)
+			} else {
+				f.recover(t, lineage)
+			}
+		})
 	}
 }
 
@@ -68,22 +75,15 @@ type fixture struct {
 	*stack.Stack
 	dir, script, identity string
 	goes                  string // the file that lets the programs end
+	engine                *dockertest.Engine
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	dir, err := stack.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := stack.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, dir := stack.Fresh(t)
 	f := &fixture{
-		Stack: stack.New(program, filepath.Join(dir, "data")), dir: dir, identity: filepath.Join(dir, "escrow"),
-		script: filepath.Join(dir, "recover.py"), goes: filepath.Join(dir, "go"),
+		Stack: s, dir: dir, identity: filepath.Join(dir, "escrow"),
+		script: filepath.Join(dir, "recover.py"), goes: filepath.Join(dir, "go"), engine: dockertest.Shared(t),
 	}
 	if err := os.WriteFile(f.script, documented(t), 0o600); err != nil {
 		t.Fatal(err)
@@ -97,25 +97,25 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatalf("make an identity: %v\n%s", err, out)
 	}
-	t.Cleanup(func() {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := f.Up("--recipient", string(regexp.MustCompile(`age1\w+`).Find(out))); err != nil {
+	if err := f.Up("--docker", f.engine.URL, "--recipient", string(regexp.MustCompile(`age1\w+`).Find(out))); err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// documented is the script of the document.
-func documented(t *testing.T) []byte {
+func text(t *testing.T) []byte {
 	t.Helper()
 	text, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	script := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(text)
+	return text
+}
+
+// documented is the script of the document.
+func documented(t *testing.T) []byte {
+	t.Helper()
+	script := regexp.MustCompile("(?s)```python\n(.*?)```").FindSubmatch(text(t))
 	if script == nil {
 		t.Fatalf("%s shows no script", document)
 	}
@@ -131,6 +131,16 @@ func documented(t *testing.T) []byte {
 	return script[1]
 }
 
+// until waits for something, which what names.
+func (f *fixture) until(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
 // start starts a session, waits until it has counted, and suspends it.
 func (f *fixture) start(t *testing.T, name string, least int, run []string) {
 	t.Helper()
@@ -139,14 +149,10 @@ func (f *fixture) start(t *testing.T, name string, least int, run []string) {
 	if _, err := f.Must(args...); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if r := f.Do("exec", name, "--", "cat", "/tmp/count"); r.Code == 0 && strings.Count(r.Out, "\n") >= least {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("session %s doesn't count", name)
-		}
-	}
+	f.until(t, name+" counts", func() bool {
+		r := f.Do("exec", name, "--", "cat", "/tmp/count")
+		return r.Code == 0 && strings.Count(r.Out, "\n") >= least
+	})
 	if _, err := f.Must("suspend", name); err != nil {
 		t.Fatal(err)
 	}
@@ -154,10 +160,10 @@ func (f *fixture) start(t *testing.T, name string, least int, run []string) {
 
 // stop ends the daemon, copies its store away, and lets the programs end once they
 // run again. It gives the copies of the lineages by session.
-func (f *fixture) stop(t *testing.T) map[string]string {
+func (f *fixture) stop(t *testing.T, names ...string) map[string]string {
 	t.Helper()
 	lineages := map[string]string{}
-	for _, name := range []string{"shell", "terminal", "python"} {
+	for _, name := range names {
 		v, err := f.View(name)
 		if err != nil {
 			t.Fatal(err)

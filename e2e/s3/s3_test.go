@@ -8,7 +8,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,25 +34,8 @@ func start(t *testing.T, k server.Kind) *server.Server {
 // up starts a daemon that keeps its images in the store.
 func up(t *testing.T, store string) *stack.Stack {
 	t.Helper()
-	dir, err := stack.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := stack.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := stack.New(program, filepath.Join(dir, "data"))
+	s, _ := stack.Fresh(t)
 	s.Env = append(os.Environ(), append(server.Environment(), "DIAPAUSE_STORE="+store)...)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-		if t.Failed() {
-			t.Logf("the daemon printed:\n%s", s.Log())
-		}
-	})
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
 	}

@@ -41,24 +41,10 @@ func TestRealDocuments(t *testing.T) {
 
 func start(t *testing.T) *stack.Stack {
 	t.Helper()
-	dir, err := stack.Dir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	program, err := stack.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := stack.New(program, filepath.Join(dir, "data"))
+	s, _ := stack.Fresh(t)
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("clean up: %v\n%s", err, s.Log())
-		}
-	})
 	return s
 }
 

@@ -5,12 +5,16 @@ set -euo pipefail
 declare -A needs=(
 	[gcc]=gcc [as]=binutils [zstd]=zstd [ps]=procps [ip]=iproute2 [perl]=perl [/usr/bin/python3]=python3
 	[dockerd]=docker.io [busybox]=busybox-static [debootstrap]=debootstrap
-	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum
+	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum [curl]=curl
 )
 missing=()
 for program in "${!needs[@]}"; do
 	command -v "$program" >/dev/null || missing+=("${needs[$program]}")
 done
+# docker.io has its command line with it in Debian 12, in a package of its own since.
+if ! command -v docker >/dev/null && . /etc/os-release && [ "${VERSION_ID:-13}" != 12 ]; then
+	missing+=(docker-cli)
+fi
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "installing ${missing[*]}"
 	apt-get update -qq
