@@ -51,12 +51,13 @@ func (h Hours) Span() (Span, error) {
 }
 
 func minutes(text string) (int, error) {
-	var hour, minute int
-	if n, err := fmt.Sscanf(text, "%2d:%2d", &hour, &minute); n != 2 || err != nil || len(text) != 5 {
+	if len(text) != 5 || text[2] != ':' || strings.Trim(text, "0123456789") != ":" {
 		return 0, fmt.Errorf("want a time of the day such as 08:30")
 	}
+	digit := func(i int) int { return int(text[i] - '0') }
+	hour, minute := digit(0)*10+digit(1), digit(3)*10+digit(4)
 	m := hour*60 + minute
-	if hour < 0 || minute < 0 || minute > 59 || m > minutesOfDay {
+	if minute > 59 || m > minutesOfDay {
 		return 0, fmt.Errorf("want a time of the day from 00:00 to 24:00")
 	}
 	return m, nil

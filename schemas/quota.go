@@ -57,6 +57,10 @@ func (b *Bytes) UnmarshalJSON(data []byte) error {
 			number, shift = rest, by
 		}
 	}
+	if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && n <= math.MaxInt64>>shift {
+		*b = Bytes(n << shift) // which a fraction might not be exact for
+		return nil
+	}
 	f, err := strconv.ParseFloat(number, 64)
 	if f *= float64(int64(1) << shift); err != nil || !(f >= 0 && f < math.MaxInt64) {
 		return fmt.Errorf("size %q: want for example 500M or 10G", s)
