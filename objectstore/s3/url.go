@@ -40,11 +40,14 @@ func Parse(text string) (Options, error) {
 	return o, nil
 }
 
-// redact leaves out what may be a password.
+// redact leaves out what may be a password: people give one where none belongs.
 func redact(text string) string {
 	u, err := url.Parse(text)
 	if err != nil {
 		return "s3://…"
+	}
+	if u.RawQuery != "" {
+		u.RawQuery = "…"
 	}
 	return u.Redacted()
 }
@@ -107,7 +110,12 @@ func (o *Options) setEndpoint(text string) error {
 		return nil
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Scheme != "http" && u.Scheme != "https" {
+	switch {
+	case strings.Contains(text, "@"):
+		return errors.New("endpoint: credentials belong into the environment or a file")
+	case err != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("endpoint is not http://HOST or https://HOST")
+	case u.Host == "" || strings.Trim(u.Path, "/") != "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("endpoint %q is not http://HOST or https://HOST", text)
 	}
 	o.Endpoint, o.Insecure = u.Host, u.Scheme == "http"

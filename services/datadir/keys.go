@@ -9,9 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"filippo.io/age"
+
+	"github.com/diapause/diapause/objectstore/seal"
 )
 
 // Keys are what images are written and read with.
@@ -45,9 +46,9 @@ func (d *Dir) Keys(identityFiles, recipients []string) (*Keys, error) {
 		k.Identities = append(k.Identities, ids...)
 	}
 	for _, r := range recipients {
-		recipient, err := parseRecipient(r)
+		recipient, err := seal.ParseRecipient(r)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("recipient: %w", err)
 		}
 		k.Recipients = append(k.Recipients, recipient)
 	}
@@ -118,23 +119,4 @@ func LoadIdentities(file string) ([]age.Identity, error) {
 		return nil, fmt.Errorf("identity file %s holds no age identities (lines AGE-SECRET-KEY-1…), or one is damaged", file)
 	}
 	return ids, nil
-}
-
-// parseRecipient reads one age recipient, X25519 or hybrid post-quantum.
-func parseRecipient(s string) (age.Recipient, error) {
-	if strings.HasPrefix(s, "AGE-SECRET-KEY-") {
-		return nil, errors.New("recipient: this is a secret key; give its public key (age1…), and make a new one, for it is in your shell's history now")
-	}
-	if strings.HasPrefix(s, "age1pq1") {
-		r, err := age.ParseHybridRecipient(s)
-		if err != nil {
-			return nil, fmt.Errorf("recipient %.40q: want an age public key, age1pq1…: %w", s, err)
-		}
-		return r, nil
-	}
-	r, err := age.ParseX25519Recipient(s)
-	if err != nil {
-		return nil, fmt.Errorf("recipient %q: want an age public key, age1…: %w", s, err)
-	}
-	return r, nil
 }

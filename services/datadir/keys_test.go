@@ -177,6 +177,7 @@ func TestBadIdentitiesAndRecipients(t *testing.T) {
 		"encrypted file":  {identityFile: write(t, "age-encryption.org/v1\n-> scrypt"), says: "decrypt it first"},
 		"no recipient":    {recipient: "bob", says: `"bob"`},
 		"a secret key":    {recipient: secret, says: "secret key"},
+		"after a space":   {recipient: " " + secret, says: "secret key"},
 		"half of one":     {recipient: hybrid.Recipient().String()[:100], says: "age1pq1"},
 		"empty recipient": {recipient: " ", says: "age1"},
 	} {

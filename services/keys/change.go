@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -31,8 +32,8 @@ func begin(k *schemas.TenantKeys, floor uint64, rewrite bool) {
 // add makes a recipient a reader.
 func add(req schemas.KeyRequest, actor string) edit {
 	return func(k *schemas.TenantKeys, now time.Time) (bool, error) {
-		if _, err := ParseRecipient(req.Recipient); err != nil {
-			return false, err
+		if _, err := seal.ParseRecipient(req.Recipient); err != nil {
+			return false, usage("%v", err)
 		}
 		r := schemas.KeyReader{Recipient: req.Recipient, Name: req.Name, Use: schemas.UseRead, Added: now, By: actor}
 		if req.Escrow {

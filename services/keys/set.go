@@ -12,6 +12,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -91,7 +92,7 @@ func parseAll(readers []schemas.KeyReader, want func(schemas.KeyReader) bool) (l
 		if !want(r) {
 			continue
 		}
-		parsed, err := ParseRecipient(r.Recipient)
+		parsed, err := seal.ParseRecipient(r.Recipient)
 		if err != nil {
 			return nil, fmt.Errorf("reader %s: %w", r.Name, err)
 		}
@@ -123,21 +124,6 @@ func (s Set) WriterKeys(signer string) (keys []image.WriterKey) {
 		}
 	}
 	return keys
-}
-
-// ParseRecipient reads one age recipient, X25519 or hybrid post-quantum.
-func ParseRecipient(text string) (age.Recipient, error) {
-	if strings.HasPrefix(text, "AGE-SECRET-KEY-") {
-		return nil, usage("this is a secret key: give its public half (age1…), and make a new one, since this one is in your shell's history now")
-	}
-	if strings.HasPrefix(text, "age1pq1") {
-		if r, err := age.ParseHybridRecipient(text); err == nil {
-			return r, nil
-		}
-	} else if r, err := age.ParseX25519Recipient(text); err == nil {
-		return r, nil
-	}
-	return nil, usage("%.80q is not a public key of age: want age1… or, post-quantum, age1pq1…", text)
 }
 
 func usage(format string, args ...any) error {
