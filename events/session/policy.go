@@ -95,10 +95,17 @@ var graces = map[string]time.Duration{
 // Classes lists the names of the classes.
 func Classes() []string { return []string{"web", "terminal", "automation", "slack", "desktop"} }
 
+// unknownGrace is that of a class which a later version made: the longest there is, since
+// nothing is known of what such sessions are for.
+const unknownGrace = 5 * time.Minute
+
 // PolicyFor gives the policy of a class with a session's own rule on top, where no
-// other was set; ok is false if there is no such class.
+// other was set; ok is false if this version knows no such class.
 func PolicyFor(class string, own *schemas.Idle) (p Policy, ok bool) {
 	grace, ok := graces[class]
+	if !ok {
+		grace = unknownGrace
+	}
 	p = Policy{
 		Class: class, Grace: grace, Breaker: 3, Backoff: 10 * time.Second, Score: DefaultWeights(),
 		counts: builtinCounts, wakes: builtinWakes,
