@@ -77,7 +77,7 @@ func (t *Taker) Serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find stream %s: %w", t.Names.Activity(), err)
 	}
-	since := time.Now().Add(-fresh)
+	since := s.CachedInfo().TimeStamp.Add(-fresh) // by the clock that stamped the messages
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".*"},
@@ -89,8 +89,9 @@ func (t *Taker) Serve(ctx context.Context) error {
 }
 
 // hear takes one message. What isn't a trigger is counted elsewhere, with all activity.
-// Of what came before the taker did, that is left alone which the session has resumed,
-// started or been suspended since: the moment is over.
+// Of what came before the taker did, that is left alone which came before somebody had the
+// session start, resume, be suspended or captured: the moment is over. The stream's order
+// says so; clocks of hosts don't agree.
 func (t *Taker) hear(ctx context.Context, msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) {
 	src, err := schemas.ParseActivitySubject(msg.Subject)
 	if err != nil || src.Kind != schemas.KindAgent {
@@ -102,7 +103,11 @@ func (t *Taker) hear(ctx context.Context, msg *nats.Msg, meta *jetstream.MsgMeta
 	}
 	a := said.Activity
 	r, ok := t.To.Seen(src.Name)
-	if !ok || meta.Sequence.Stream <= max(r.Born, r.Triggered) || !live && meta.Timestamp.Before(r.Since) {
+	over := max(r.Born, r.Triggered)
+	if !live {
+		over = max(over, r.Seq)
+	}
+	if !ok || meta.Sequence.Stream <= over {
 		return
 	}
 	trigger := schemas.Trigger(src.Key)

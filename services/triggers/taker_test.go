@@ -242,6 +242,57 @@ func atMostOnce(t *testing.T, off time.Duration) {
 	}
 }
 
+// elsewhen is a JetStream whose server's clock differs from this host's.
+type elsewhen struct {
+	jetstream.JetStream
+	off time.Duration
+}
+
+func (e elsewhen) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
+	s, err := e.JetStream.Stream(ctx, name)
+	return stamped{s, e.off}, err
+}
+
+type stamped struct {
+	jetstream.Stream
+	off time.Duration
+}
+
+func (s stamped) CachedInfo() *jetstream.StreamInfo {
+	info := *s.Stream.CachedInfo()
+	info.TimeStamp = info.TimeStamp.Add(s.off)
+	return &info
+}
+
+// reads waits until the taker has its consumer.
+func (b *bench) reads() {
+	b.Helper()
+	s, err := b.js.Stream(b.ctx, stream.NamesWith("").Activity())
+	b.must(err)
+	for {
+		info, err := s.Info(b.ctx)
+		b.must(err)
+		if info.State.Consumers > 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// How old a trigger is that was not heard when it came goes by the server's clock.
+func TestAgeIsByTheServersClock(t *testing.T) {
+	b := newBench(t, "manual")
+	b.say("manual", schemas.Activity{RunID: "old"})
+	b.js = elsewhen{b.js, time.Hour} // that message is an hour old to it
+	b.serve()
+	b.reads()
+	b.say("manual", schemas.Activity{RunID: "new"})
+	if a := b.begins(); a.RunID != "new" || a.Skipped != 0 {
+		t.Errorf("begun for %+v", a)
+	}
+	b.answer(triggers.Outcome{Word: triggers.Done}, nil)
+}
+
 // counting makes checkpoints of many sessions, and counts those of one time.
 type counting struct {
 	*bench
