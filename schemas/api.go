@@ -9,6 +9,7 @@ type View struct {
 	Tenant         Tenant         `json:"tenant"`
 	UID            UID            `json:"uid"`
 	State          State          `json:"state"`
+	Status         string         `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word
 	Since          time.Time      `json:"since"`
 	Class          string         `json:"class"`
 	Driver         string         `json:"driver"`
@@ -47,6 +48,14 @@ type TransitionView struct {
 	Op       string         `json:"op,omitempty"`
 	Evidence *Evidence      `json:"evidence,omitempty"`
 	Stages   []Stage        `json:"stages,omitempty"`
+	Joined   []Joined       `json:"joined,omitempty"` // in a history: who asked for the same, and found it begun
+}
+
+// Joined is somebody who asked, with a reason, for what somebody else had begun.
+type Joined struct {
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
 // SnapshotView is a snapshot as clients see it.
@@ -96,6 +105,8 @@ type Observed struct {
 	PID       int   `json:"pid"`
 	RSSBytes  int64 `json:"rss_bytes"`
 	Processes int   `json:"processes"`
+	// Status is what it is, in a word, where it isn't simply running.
+	Status string `json:"status,omitempty"`
 }
 
 // Request is what a client asks of the API; each verb uses the fields it needs.

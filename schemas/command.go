@@ -21,10 +21,11 @@ type Event struct {
 	Text    string    `json:"text"`
 	Actor   string    `json:"actor"`
 	At      time.Time `json:"at"`
-	Until   time.Time `json:"until,omitzero"`  // of "warning" and "question": when the session is suspended
-	ID      string    `json:"id,omitempty"`    // of what may be said twice: the same then
-	Bytes   int64     `json:"bytes,omitempty"` // of "stored": what the session's images take
-	Usage   *Usage    `json:"usage,omitempty"` // of "usage"
+	Until   time.Time `json:"until,omitzero"`    // of "warning" and "question": when the session is suspended
+	ID      string    `json:"id,omitempty"`      // of what may be said twice: the same then
+	Bytes   int64     `json:"bytes,omitempty"`   // of "stored": what the session's images take
+	Usage   *Usage    `json:"usage,omitempty"`   // of "usage"
+	Version uint64    `json:"version,omitempty"` // of "joined": of the record that the transition made which was asked for by more than one
 }
 
 // Host is what a worker says of itself.

@@ -306,6 +306,9 @@ func (p Policy) validateQuiet() error {
 		if _, err := h.Span(); err != nil {
 			return err
 		}
+		if h.From == h.To || h.From == "24:00" { // which Span takes, since it may have been set once
+			return fmt.Errorf("quiet: hours %s-%s are none, or all of a day: want 00:00-24:00 for that", h.From, h.To)
+		}
 	}
 	return nil
 }

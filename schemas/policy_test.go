@@ -85,6 +85,7 @@ func TestPolicyErrors(t *testing.T) {
 		"ask=for:30s,defer:1m,tim:1":    `ask: "tim" is no part of it: want one of defer, for, times`,
 		"ask=for:0s,defer:0s,times:101": "want from 1s to 1h0m0s; ask defer 0s",
 		"quiet=08:00":                   "hours to",
+		"quiet=08:00-08:00":             "none, or all of a day",
 		"quiet=8-9":                     "such as 08:30",
 		"quiet=08:00-25:00":             "from 00:00 to 24:00",
 		"quiet=monday 08:00-09:00":      "mon-fri",

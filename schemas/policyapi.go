@@ -17,11 +17,14 @@ type PolicyRequest struct {
 
 // PolicyView is the policy of a scope as clients see it.
 type PolicyView struct {
-	Scope     PolicyScope   `json:"scope"`
-	Version   uint64        `json:"version"` // 0 if nothing is set
-	Policy    Policy        `json:"policy"`  // what is set
-	Effective Policy        `json:"effective"`
-	Change    *PolicyChange `json:"change,omitempty"`
+	Scope     PolicyScope `json:"scope"`
+	Version   uint64      `json:"version"` // 0 if nothing is set
+	Policy    Policy      `json:"policy"`  // what is set
+	Effective Policy      `json:"effective"`
+	// Origins says of each part of Effective which policy it is from: a scope, or "built in",
+	// "run --idle" or "up --retention".
+	Origins map[string]string `json:"origins,omitempty"`
+	Change  *PolicyChange     `json:"change,omitempty"`
 }
 
 // PolicyTest is what a policy would do to sessions now.

@@ -47,6 +47,38 @@ func TestReadme(t *testing.T) {
 	}
 	run(ctx, t, "diapause rm --yes work")
 	run(ctx, t, "diapause rm --yes twin")
+	replay(ctx, t, string(text))
+	run(ctx, t, "diapause rm --yes count")
+}
+
+// replay runs the commands of a document's console block: they print what stands there, but
+// for times, sizes, names of snapshots and of the host.
+func replay(ctx context.Context, t *testing.T, text string) {
+	t.Helper()
+	block := regexp.MustCompile("(?s)```console\n(.*?)```").FindStringSubmatch(text)
+	if block == nil {
+		t.Fatal("the README shows nothing of what is printed")
+	}
+	for _, step := range strings.Split("\n"+block[1], "\n$ ")[1:] {
+		line, want, _ := strings.Cut(step, "\n")
+		out, err := exec.CommandContext(ctx, "bash", "-c", line).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", line, err, out)
+		}
+		if got, want := shape(string(out)), shape(want); got != want {
+			t.Errorf("%s prints\n%s\nand not, as the README says,\n%s", line, got, want)
+		}
+	}
+}
+
+// shape is what a command prints without what differs each time.
+func shape(out string) string {
+	for _, r := range [][2]string{
+		{`\b\d+(\.\d+)?(ms|s|m)\b`, "TIME"}, {`\b\d+(\.\d+)? [kMG]?B\b`, "SIZE"}, {`\b\d+-\d+\b`, "ID"}, {`on host [\w.-]+`, "on HOST"}, {` +`, " "},
+	} {
+		out = regexp.MustCompile(r[0]).ReplaceAllString(out, r[1])
+	}
+	return strings.TrimSpace(out)
 }
 
 // shellLines gives the commands of a document's sh blocks, without comments.

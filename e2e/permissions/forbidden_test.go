@@ -56,6 +56,7 @@ func publishing() may {
 		"$KV." + names.Sessions() + ".acme.web":                parts,
 		"$KV." + names.Keys() + ".tenant.acme":                 who("api", "worker-h1"),
 		"$KV." + names.Fleet() + ".generation":                 who("api", "worker-h1"),
+		names.PlaceSubject("h1", "p"):                          who("api"),
 		"$KV." + names.Hosts() + ".h1":                         who("api", "worker-h1"),
 		"$KV." + names.Hosts() + ".h2":                         who("api"),
 		"$KV." + names.Leases() + ".host.h1":                   who("api", "worker-h1"),

@@ -83,6 +83,30 @@ func TestEndedWhileItIsProved(t *testing.T) {
 	}
 }
 
+// What stands still by itself, for its host's lease ran out, is not judged meanwhile: it goes
+// on when that is renewed, still on trial.
+func TestProvedWhileItStandsStill(t *testing.T) {
+	h := start(t)
+	v := h.run("work")
+	h.do("checkpoint", schemas.Request{Name: "work"})
+	answer := make(chan error, 1)
+	go func() {
+		var out schemas.View
+		answer <- h.ask("replace", schemas.Request{Name: "work", Within: schemas.Duration(limit)}, &out)
+	}()
+	h.until("work", "being proved", func(v statekv.Versioned) bool { return v.Op != nil && v.Op.Kind == schemas.OpProve })
+	h.fake.Fence(v.UID)
+	h.until("work", "on trial, and going on", func(v statekv.Versioned) bool {
+		return v.Transition.Type == schemas.TKept && v.Op != nil && v.Op.Kind == schemas.OpProve
+	})
+	h.count(v.UID)
+	h.do("kill", schemas.Request{Name: "work"})
+	if err := <-answer; code(err) != schemas.CodeState {
+		t.Errorf("replace answers %v", err)
+	}
+	h.audited()
+}
+
 // Whoever else waits for a session that is replaced has what it was go on elsewhere, when
 // neither that nor what was to take its place can be restored here: nobody would look at the
 // other there.

@@ -74,6 +74,10 @@ func TestVerbs(t *testing.T) {
 			"": no, "running": usage, "suspended": usage, "exited": usage, "failed": usage, "deleted": no}},
 		"replace": {work, answers{
 			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
+		"accept": {work, answers{
+			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
+		"reject": {work, answers{
+			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
 		"snapshots":   {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"show":        {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"history":     {work, answers{"running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": ok}},

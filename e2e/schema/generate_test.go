@@ -35,6 +35,7 @@ var documents = map[string]any{
 	"image_header":      schemas.ImageHeader{},
 	"keys_view":         schemas.KeysView{},
 	"observed":          schemas.Observed{},
+	"place":             schemas.Place{},
 	"policy_simulation": schemas.PolicySimulation{},
 	"policy_test":       schemas.PolicyTest{},
 	"policy_view":       schemas.PolicyView{},

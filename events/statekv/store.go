@@ -36,6 +36,9 @@ type Revision struct{ seq uint64 }
 // a Store does.
 func RevisionAt(seq uint64) Revision { return Revision{seq} }
 
+// Seq is the place of the entry in the log; 0 of a key that was never written.
+func (r Revision) Seq() uint64 { return r.seq }
+
 // Versioned is a record as it stood at one revision.
 type Versioned struct {
 	schemas.SessionRecord

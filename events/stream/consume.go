@@ -53,8 +53,9 @@ type reader struct {
 	fn       func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error
 	caughtUp func()
 	live     bool
-	opened   bool                  // it has been read from
-	place    jetstream.MsgMetadata // of the message that is worked on
+	opened   bool                     // it has been read from
+	turned   func(jetstream.Consumer) // if given: which is read from now, nil for none
+	place    jetstream.MsgMetadata    // of the message that is worked on
 }
 
 // run reads from one consumer until it fails. again is false if fn was what
@@ -65,6 +66,10 @@ func (r *reader) run(ctx context.Context, gap func()) (again bool, err error) {
 		return true, fmt.Errorf("consume %s: %w", r.stream.CachedInfo().Config.Name, err)
 	}
 	defer p.end(ctx)
+	if r.turned != nil {
+		r.turned(p.consumer)
+		defer r.turned(nil)
+	}
 	if r.opened && p.returned { // nobody could say anything until then
 		gap()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,8 +19,11 @@ import (
 type Heard struct {
 	Message  session.Message
 	CaughtUp bool
-	Gap      bool  // reading stopped for a while: what was said then comes late
-	Bad      error // a message that isn't activity: counted, else ignored
+	Gap      bool // reading stopped for a while: what was said then comes late
+	// Through says up to when all was heard that the stream had taken: by this host's clock, and
+	// a moment ago unless the reader is behind. CaughtUp has it, too.
+	Through time.Time
+	Bad     error // a message that isn't activity: counted, else ignored
 	// Event is the envelope of activity that came as a CloudEvent; nil else.
 	Event *schemas.CloudEvent
 	// Skewed says that the publisher's clock, where the envelope tells it, is far from
@@ -31,7 +35,7 @@ type Heard struct {
 const skewed = 5 * time.Minute
 
 // Activity reads the last word of every kind of every session, then what comes,
-// until ctx ends, calling fn from one goroutine. What was stored before counts
+// until ctx ends, never calling fn twice at a time. What was stored before counts
 // from when the server accepted it, what comes live from when it is heard: the
 // clocks of two machines are never compared for it.
 func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Heard)) error {
@@ -44,18 +48,26 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
 	ahead := aheadOf(s)
-	r := reader{js: js, stream: s, cfg: consumerConfig(cfg), batch: LargeBatch}
+	at := &reach{fn: fn}
+	r := reader{js: js, stream: s, cfg: consumerConfig(cfg), batch: LargeBatch, turned: at.opened}
 	r.fn = func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		h := heard(msg, meta)
 		h.Message.At = h.Message.At.Add(ahead)
 		if live {
 			h.Message.At = time.Now()
 		}
-		fn(h)
+		at.hear(h, meta)
 		return nil
 	}
-	r.caughtUp = func() { fn(Heard{CaughtUp: true}) }
-	return r.consume(ctx, func() { fn(Heard{Gap: true}) })
+	sounding, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	r.caughtUp = func() {
+		at.tell(Heard{CaughtUp: true, Through: time.Now()})
+		wg.Go(func() { at.sound(sounding, js, n) })
+	}
+	return r.consume(ctx, func() { at.tell(Heard{Gap: true}) })
 }
 
 // aheadOf is how far this host's clock is ahead of that of the stream's leader, which

@@ -71,6 +71,14 @@ func (n Names) OfficeSubject(office string) string { return "$KV." + n.Leases() 
 // Fleet names the KV bucket of what all hosts agree on: the recovery they are in.
 func (n Names) Fleet() string { return n.prefix + "fleet" }
 
+// Places names the KV bucket of the places on hosts that are asked for.
+func (n Names) Places() string { return n.prefix + "places" }
+
+// PlaceSubject is where a place that is asked for is stored.
+func (n Names) PlaceSubject(h schemas.HostID, id string) string {
+	return "$KV." + n.Places() + "." + string(h) + "." + id
+}
+
 // Keys names the KV bucket of who may read and write images.
 func (n Names) Keys() string { return n.prefix + "keys" }
 
@@ -190,6 +198,8 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	leases.Description, leases.MaxMsgsPerSubject, leases.DenyDelete = "which host is there", 8, true
 	all := base("KV_"+n.Fleet(), "$KV."+n.Fleet()+".>")
 	all.Description, all.MaxMsgsPerSubject = "the recovery that all hosts are in", 1
+	places := base("KV_"+n.Places(), "$KV."+n.Places()+".>")
+	places.Description, places.MaxMsgsPerSubject, places.MaxAge = "the places on hosts that are asked for", 1, PlaceKept
 	events := base(n.Events(), schemas.SubjectEvent+".>")
 	events.Description = "what happens without changing a session's state"
 	events.MaxAge, events.DenyDelete = 365*24*time.Hour, true
@@ -199,5 +209,5 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, events, diary, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, places, events, diary, commands}
 }

@@ -13,7 +13,7 @@ import (
 
 // RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
 type RoomMaker interface {
-	MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(taken schemas.Name, by schemas.UID), err error)
+	MakeRoom(ctx context.Context, h schemas.HostID, who schemas.Name) (suspended []schemas.Name, release func(taken statekv.Revision), err error)
 }
 
 var _ RoomMaker = (*scheduler.Scheduler)(nil)
@@ -23,8 +23,8 @@ type room struct {
 	host   schemas.HostID
 	driver string
 	made   []string // the sessions that were suspended for it
-	// release is called once it is taken, by the session of the uid, or isn't needed.
-	release func(by schemas.UID)
+	// release is called once it is taken, by the record of the revision, or isn't needed.
+	release func(taken statekv.Revision)
 }
 
 // create makes a session's record under a free name and waits until it runs.
@@ -47,7 +47,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	if err != nil {
 		return nil, err
 	}
-	defer at.release("")
+	defer at.release(statekv.Revision{})
 	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver
 	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
 	t.Set.New, t.Set.Host = &fresh, at.host
@@ -55,7 +55,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	defer stop()
 	v, err := s.ask(ctx, prev, req, t)
 	if err == nil {
-		at.release(fresh.UID)
+		at.release(v.Rev)
 	}
 	if errors.Is(err, statekv.ErrConflict) {
 		return nil, refused("session %s was made by someone else just now", n)
@@ -88,11 +88,11 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 		if err != nil {
 			return room{}, cmp.Or(first, err)
 		}
-		at := room{host: host, driver: d, release: func(schemas.UID) {}}
+		at := room{host: host, driver: d, release: func(statekv.Revision) {}}
 		if !makes {
 			return at, nil
 		}
-		made, release, err := maker.MakeRoom(ctx, host)
+		made, release, err := maker.MakeRoom(ctx, host, n)
 		for _, m := range made {
 			at.made = append(at.made, m.String())
 		}
@@ -102,7 +102,7 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 			continue
 		}
 		var once sync.Once
-		at.release = func(by schemas.UID) { once.Do(func() { release(n, by) }) }
+		at.release = func(taken statekv.Revision) { once.Do(func() { release(taken) }) }
 		return at, err
 	}
 }

@@ -88,14 +88,6 @@ func (s *Server) documentOf(ctx context.Context, scope schemas.PolicyScope, r sc
 	return v, err
 }
 
-func (s *Server) policyView(v policykv.Versioned, r schemas.SessionRecord) schemas.PolicyView {
-	out := schemas.PolicyView{Scope: v.Scope, Version: v.Version, Policy: v.Policy, Effective: s.Policies.Effective(v.Scope, r)}
-	if v.Version > 0 {
-		out.Change = &v.Change
-	}
-	return out
-}
-
 func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error) {
 	scope, r, err := s.scoped(ctx, req)
 	if err != nil {

@@ -60,7 +60,7 @@ func (s *Server) fill(ctx context.Context, views []schemas.View) {
 			hosts[v.Host] = s.observed(ctx, v.Host)
 		}
 		o := hosts[v.Host][v.UID]
-		v.PID, v.RSSBytes, v.Processes = o.PID, o.RSSBytes, o.Processes
+		v.PID, v.RSSBytes, v.Processes, v.Status = o.PID, o.RSSBytes, o.Processes, o.Status
 		if n, err := schemas.ParseName(v.Name); err == nil {
 			v.IdleSeconds = idle[n].Seconds()
 		}
@@ -95,7 +95,7 @@ func (s *Server) history(ctx context.Context, req schemas.Request) (any, error) 
 	for i, v := range revs {
 		out[i] = schemas.ViewTransition(v.SessionRecord)
 	}
-	return out, nil
+	return out, s.addJoined(ctx, n, out)
 }
 
 func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) {

@@ -47,6 +47,9 @@ type Options struct {
 	Scheduler Explainer
 	// Policies, if given, are shown and changed by the verbs of policies.
 	Policies *policykv.Cache
+	// Defaults, if given, says what the scheduler and the janitor hold sessions of a class to
+	// (of any, if it is empty) where no policy says otherwise.
+	Defaults func(class string) schemas.Policy
 	// Recipients are whom the spec of a new session is sealed for: the hosts.
 	Recipients []age.Recipient
 	// Trusted gives the keys that images of a tenant may be signed with.
@@ -90,8 +93,10 @@ type handler func(context.Context, schemas.Request) (any, error)
 // verbs are the endpoints under diapause.v1.api.
 func (s *Server) verbs() map[string]handler {
 	all := map[string]handler{
-		"run": s.run, "suspend": s.suspend, "resume": s.resume, "ensure": s.ensure, "checkpoint": s.checkpoint,
+		"run": s.run, "suspend": s.joining(s.suspend, toSuspend), "resume": s.joining(s.resume, toRun),
+		"ensure": s.joining(s.ensure, toRun), "checkpoint": s.checkpoint,
 		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback, "replace": s.replace,
+		"accept": s.accept, "reject": s.reject,
 		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
 		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
 		"usage": s.usage,

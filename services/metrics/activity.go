@@ -29,7 +29,7 @@ func newActivityCounts(m *Meter) activityCounts {
 // Heard counts what a scheduler heard by its kind. It is its hook, and called for every
 // message. What isn't activity the scheduler counts itself: see Intake.
 func (m *Meter) Heard(h stream.Heard) {
-	if h.CaughtUp || h.Gap || h.Bad != nil {
+	if h.CaughtUp || h.Gap || !h.Through.IsZero() || h.Bad != nil {
 		return
 	}
 	c, ok := m.activity.kinds[h.Message.Source.Kind]

@@ -36,7 +36,11 @@ func (l *loop) act(ctx context.Context) {
 		l.fresh = nil // after a start it was large
 	}
 	l.unblock()
-	l.admit(ctx)
+	if l.abreast() {
+		l.admit(ctx)
+	} else {
+		l.late()
+	}
 }
 
 // decide does what is to be done about one session now.
@@ -68,12 +72,21 @@ func (l *loop) decide(ctx context.Context, t *tracked) {
 // wake carries out what is no suspend. Of very many at once some wait, and are decided
 // about again when their turn comes.
 func (l *loop) wake(ctx context.Context, t *tracked, d session.Decision) {
+	if !l.mayRun(t) {
+		return
+	}
 	if l.waking >= actorsAtOnce {
 		t.fresh = true
 		l.backlog = append(l.backlog, t)
 		return
 	}
+	l.begin(ctx, t, d)
+}
+
+// begin wakes a session.
+func (l *loop) begin(ctx context.Context, t *tracked, d session.Decision) {
 	l.waking++
+	l.tenancyOf(t).waking[t] = struct{}{}
 	l.carryOut(ctx, t, d)
 }
 

@@ -43,6 +43,15 @@ type Hosts interface {
 	Hosts(ctx context.Context, fn func(schemas.Host)) error
 }
 
+// Places are where all who place sessions say which places they ask for, so that none is
+// given twice.
+type Places interface {
+	// Place says something of one.
+	Place(ctx context.Context, p schemas.Place) error
+	// Places gives what was said of each, then what is, in one order for all, until ctx ends.
+	Places(ctx context.Context, fn func(schemas.Place)) error
+}
+
 // natsBus is the Bus of a NATS server.
 type natsBus struct {
 	stream.Publisher
@@ -60,6 +69,16 @@ func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, tell) })
 	g.Go(func() error { return stream.Malformed(ctx, b.JS.Conn(), tell) })
 	return g.Wait()
+}
+
+// Place says something of a place.
+func (b natsBus) Place(ctx context.Context, p schemas.Place) error {
+	return b.Publisher.Place(ctx, b.names, p)
+}
+
+// Places gives what is said of places.
+func (b natsBus) Places(ctx context.Context, fn func(schemas.Place)) error {
+	return stream.Places(ctx, b.JS, b.names, fn)
 }
 
 // Hosts gives what hosts say of themselves. What can't be read is left out.

@@ -8,8 +8,9 @@
 // earlier, so that a session in use costs no decision. Acting on a verdict (act.go) reads
 // the record from the leader, and is one compare-and-swap on it and a command to the
 // host. Suspends that are due wait for room on their host and in the store, what matters
-// least first (pace.go); hosts that are too full are relieved, and room is made for
-// whoever asks (pressure.go).
+// least first (pace.go); hosts that are too full are relieved (pressure.go), and room
+// is made for whoever asks (room.go), in one order for all who give places away. A wake that
+// a tenant's quota has no room for has another of that tenant make some, or waits (quota.go).
 //
 // Of several schedulers one acts, as its Lead says; the others take everything in all the
 // same. Two that act beside each other are harmless: the swap of the second is refused.

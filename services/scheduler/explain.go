@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -63,6 +64,8 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 		e.LastUse, e.LastUseSeq = last.What, last.Seq
 	}
 	switch {
+	case d.Verdict == session.Suspend && !l.abreast():
+		e.Text = fmt.Sprintf("it is suspended once it is certain that nobody has used it: what was said in the last %s hasn't been heard yet: %s", l.behind().Round(time.Second/10), d.Reason)
 	case d.Verdict == session.Suspend && t.waiting:
 		e.Text = "it is suspended as soon as its host and the store have room for one more: " + d.Reason
 	case d.Verdict == session.Suspend:
@@ -75,6 +78,10 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 		e.Text = "it is not suspended: " + d.Reason
 	default:
 		e.Text = d.Reason
+	}
+	if what, ok := l.awaits(t); ok {
+		e.Blockers = append(e.Blockers, schemas.WaitingFor{What: what})
+		e.Text = "it is to be resumed, and waits: " + what + "; " + e.Text
 	}
 	if f := v.Record.Failure; f != nil {
 		e.Text += "; last failure (" + f.Op + "): " + f.Text

@@ -20,6 +20,7 @@ type tracked struct {
 	home  *home // the host where it counts; nil if it does on none
 	place int32 // in the queue
 	seat  int32 // at home; nowhere if it takes up none
+	bed   int32 // among those of its tenant that run; nowhere if it doesn't
 
 	fresh   bool // it is among those that are decided about next
 	acting  bool // a swap for it is under way
@@ -47,11 +48,16 @@ type loop struct {
 	homes      map[schemas.HostID]*home
 	pace       pace
 	pressed    map[*home]time.Time // the hosts that may be too full, and since when
+	tenancies  map[schemas.Tenant]*tenancy
+	lines      map[schemas.Tenant]struct{} // those with sessions that wait for a place
 	acted      chan acted
 	acts       *acts
 	diary      *diary    // nil if none is kept
 	heardSince time.Time // no grace began before
+	read       uint64    // the revision of the last record that was read
 	hearing    bool      // all that was stored has been heard
+	through    time.Time // up to when all was heard that was taken; zero if the bus doesn't say
+	lateSaid   time.Time // when it was logged last that this is long ago
 	leading    bool      // deciding is ours
 	deciding   bool
 	bad        int           // messages that were no activity
@@ -80,6 +86,7 @@ func newLoop(s *Scheduler) *loop {
 	close(always)
 	return &loop{
 		s: s, always: always, base: time.Now(), sessions: map[string]*tracked{}, homes: map[schemas.HostID]*home{}, pace: newPace(), pressed: map[*home]time.Time{},
+		tenancies: map[schemas.Tenant]*tenancy{}, lines: map[schemas.Tenant]struct{}{},
 		acted: make(chan acted), acts: newActs(), diary: newDiary(s.Bus), leading: s.Lead == nil,
 	}
 }
@@ -132,7 +139,7 @@ func (l *loop) arm(timer *time.Timer) <-chan struct{} {
 	switch {
 	case len(l.fresh) > 0:
 		return l.always
-	case len(l.pressed) > 0 && (len(l.queue) == 0 || l.queue[0].at > l.now()+pressEvery):
+	case len(l.pressed)+len(l.lines) > 0 && (len(l.queue) == 0 || l.queue[0].at > l.now()+pressEvery):
 		timer.Reset(pressEvery)
 	case len(l.queue) > 0:
 		timer.Reset(max(l.queue[0].at-l.now(), 0))
@@ -157,6 +164,7 @@ func (l *loop) turn(ctx context.Context) {
 	if l.deciding {
 		l.act(ctx)
 		l.relieve(ctx)
+		l.serveLines(ctx)
 		l.write(ctx)
 	}
 }
@@ -168,6 +176,9 @@ func (l *loop) reconsider() {
 	}
 	for _, t := range l.sessions {
 		l.touch(t)
+	}
+	for tenant := range l.lines {
+		l.tenancies[tenant].stirred = true // the quota may be another
 	}
 }
 
@@ -181,6 +192,7 @@ func (l *loop) rest() {
 	for _, h := range l.homes {
 		h.giveUp()
 	}
+	l.disband()
 }
 
 // strangers bounds how many sessions without a record are remembered: activity
@@ -199,7 +211,7 @@ func (l *loop) track(n schemas.Name) *tracked {
 	if t, ok := l.find(n); ok {
 		return t
 	}
-	t := &tracked{key: n.Key(), place: nowhere, seat: nowhere}
+	t := &tracked{key: n.Key(), place: nowhere, seat: nowhere, bed: nowhere}
 	l.sessions[t.key] = t
 	return t
 }
@@ -222,6 +234,7 @@ func (l *loop) stranger(n schemas.Name) {
 func (l *loop) forget(t *tracked) {
 	l.queue.drop(t)
 	l.leave(t)
+	l.uncountRunning(t)
 	delete(l.sessions, t.key)
 }
 
@@ -237,12 +250,14 @@ func (l *loop) see(g *statekv.Glance) {
 	v.See(g.Record, time.Now())
 	t.view.Pack(&v, l.base)
 	t.rev = g.Rev
+	l.read = max(l.read, g.Rev.Seq())
 	l.leave(t)
 	if g.Record.State == schemas.Deleted && g.Record.Op == nil {
 		l.forget(t)
 		return
 	}
 	l.enter(t)
+	l.countRunning(t)
 	l.touch(t)
 }
 
@@ -258,10 +273,13 @@ func (l *loop) done(a acted) {
 	if a.verdict != session.Suspend {
 		l.waking-- // act has the next of the backlog decided about
 	}
-	if l.sessions[a.t.key] != a.t {
-		return // it is gone
+	gone, changed := l.sessions[a.t.key] != a.t, a.t.rev != a.rev
+	if h := l.tenancies[a.t.tenant()]; h != nil && (gone || changed || !a.done) {
+		delete(h.waking, a.t) // else it counts until its record is seen
 	}
-	changed := a.t.rev != a.rev
+	if gone {
+		return
+	}
 	if !a.done && !changed { // else it counts as its new record says
 		l.leave(a.t)
 		l.enter(a.t)
@@ -302,10 +320,12 @@ func (l *loop) hear(h *stream.Heard) {
 	switch {
 	case h.CaughtUp:
 		// Every grace starts anew: silence that nobody could break is not idleness.
-		l.hearing, l.heardSince = true, time.Now()
+		l.hearing, l.heardSince, l.through = true, time.Now(), h.Through
 		close(l.s.ready)
 	case h.Gap:
 		l.heardSince = time.Now()
+	case !h.Through.IsZero():
+		l.through = h.Through
 	case h.Bad != nil:
 		l.complain(h.Bad)
 	default:

@@ -38,7 +38,7 @@ type home struct {
 	report             schemas.Host  // what it said of itself last
 	reported, relieved time.Duration // when it did, and when a session had to make room last
 	look               time.Duration // not before that it is looked again whether it is too full
-	promises           []*promise    // places that are about to be taken
+	promises           []promise     // places that are about to be taken
 }
 
 // pace says how many suspends there may be.
@@ -81,7 +81,6 @@ func (l *loop) leave(t *tracked) {
 }
 
 func (l *loop) enter(t *tracked) {
-	l.arrived(t)
 	state, op := t.view.State(), t.view.Op()
 	reaping := state == schemas.Suspended && op != nil
 	switch state {
@@ -95,6 +94,7 @@ func (l *loop) enter(t *tracked) {
 	if t.home.report.Slots > 0 {
 		l.suspect(t.home)
 	}
+	l.arrived(t)
 	t.seat = int32(len(t.home.seats))
 	t.home.seats = append(t.home.seats, t)
 	if op != nil && op.Idle && (reaping || state == schemas.Suspending) {

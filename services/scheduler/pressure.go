@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -68,6 +66,9 @@ func (l *loop) suspect(at *home) {
 
 // relieve goes through the hosts that may be too full.
 func (l *loop) relieve(ctx context.Context) {
+	if !l.abreast() {
+		return
+	}
 	for at, since := range l.pressed {
 		if l.now() < at.look {
 			continue // nothing could be done a moment ago
@@ -79,7 +80,7 @@ func (l *loop) relieve(ctx context.Context) {
 		}
 		at.look = l.now() + pressEvery
 		for ; over > 0; over-- {
-			t, d, ok := l.least(at, since.Add(patience))
+			t, d, ok := l.least(at.seats, since.Add(patience))
 			if !ok {
 				break // it is looked at again in a while
 			}
@@ -92,7 +93,7 @@ func (l *loop) relieve(ctx context.Context) {
 // suspend frees is seen when the host says so: for it one goes at a time.
 func (l *loop) over(at *home) (n int, why string) {
 	m, r := l.marks(), at.report
-	leaving := at.leaving()
+	leaving := leaving(at.seats)
 	if r.Slots > 0 && m.Sessions > 0 {
 		most := int(math.Ceil(float64(r.Slots)*m.Sessions - 1e-9))
 		if n := len(at.seats) - leaving - most; n > 0 {
@@ -112,9 +113,9 @@ func (l *loop) over(at *home) (n int, why string) {
 	return 0, ""
 }
 
-// leaving counts the sessions of a host that are on their way out.
-func (h *home) leaving() (n int) {
-	for _, t := range h.seats {
+// leaving counts the sessions that are on their way out.
+func leaving(seats []*tracked) (n int) {
+	for _, t := range seats {
 		if t.outbound() {
 			n++
 		}
@@ -131,12 +132,12 @@ func (t *tracked) outbound() bool {
 	return t.going
 }
 
-// least finds the session of a host that matters least of those that may make room. One
-// that may soon, until a time, is waited for if it matters less: ok is false.
-func (l *loop) least(at *home, until time.Time) (best *tracked, d session.Decision, ok bool) {
+// least finds the session that matters least of those that may make room. One that may
+// soon, until a time, is waited for if it matters less: ok is false.
+func (l *loop) least(seats []*tracked, until time.Time) (best *tracked, d session.Decision, ok bool) {
 	var score float64
 	var since time.Time
-	for _, t := range at.seats {
+	for _, t := range seats {
 		if t.acting || t.outbound() || t.view.State() != schemas.Running {
 			continue
 		}
@@ -163,145 +164,4 @@ func (l *loop) press(ctx context.Context, t *tracked, d session.Decision, why st
 	t.waiting = false
 	l.count(t)
 	l.carryOut(ctx, t, d)
-}
-
-// NoRoom says why a host takes no more sessions.
-type NoRoom struct {
-	Host    schemas.HostID
-	Slots   int
-	Because []string // by session
-}
-
-func (e *NoRoom) Error() string {
-	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
-		e.Host, e.Slots, strings.Join(e.Because, "; "))
-}
-
-// becauseAtMost is how many sessions a NoRoom speaks of.
-const becauseAtMost = 10
-
-// patience is how long it is waited for a session that was used a moment ago and
-// matters less than those that weren't; roomEvery is how often making room looks.
-const (
-	patience  = yield + time.Second
-	roomEvery = 50 * time.Millisecond
-)
-
-// releaseWait is how long a scheduler that ends is waited for.
-const releaseWait = time.Second
-
-// promise is a place that somebody is about to take, or has taken by a session whose record
-// hasn't been read here yet.
-type promise struct {
-	until time.Duration
-	by    schemas.UID
-}
-
-// promised is how long a place is kept for whoever doesn't say that he took it.
-const promised = 5 * time.Minute
-
-// MakeRoom waits until a host has a place for one more session, has one suspended if
-// need be, and keeps the place until release is called, with the session that took it if
-// one did. It gives what it had
-// suspended. The error is a *NoRoom if nothing may be suspended, or that of ctx. A host
-// that said of no slots has room.
-func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID) (suspended []schemas.Name, release func(taken schemas.Name, by schemas.UID), err error) {
-	mine := &promise{}
-	release = func(taken schemas.Name, by schemas.UID) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
-		defer cancel()
-		_ = s.ask(ctx, func(l *loop) { l.release(h, mine, taken, by) }) // else it is free again after a while
-	}
-	deadline := time.Now().Add(patience)
-	for {
-		var free, hope bool
-		var none *NoRoom
-		err := s.ask(ctx, func(l *loop) {
-			var name *schemas.Name
-			if free, name, none, hope = l.room(ctx, h, mine, deadline); name != nil {
-				suspended = append(suspended, *name)
-			}
-		})
-		switch {
-		case err == nil && free:
-			return suspended, release, nil
-		case err == nil && none != nil && !hope:
-			err = none
-		}
-		if err == nil {
-			select {
-			case <-time.After(roomEvery):
-				continue
-			case <-ctx.Done():
-				err = ctx.Err()
-			}
-		}
-		release(schemas.Name{}, "")
-		return suspended, func(schemas.Name, schemas.UID) {}, err
-	}
-}
-
-// room looks whether a place that was asked for is free, and has a session suspended if
-// that needs one more. none says why nothing can be done now; hope that it may be soon.
-func (l *loop) room(ctx context.Context, h schemas.HostID, mine *promise, deadline time.Time) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
-	at := l.homeOf(h)
-	at.promises = slices.DeleteFunc(at.promises, func(p *promise) bool { return p.until < l.now() })
-	if !slices.Contains(at.promises, mine) {
-		mine.until = l.now() + promised
-		at.promises = append(at.promises, mine)
-	}
-	slots, before := at.report.Slots, slices.Index(at.promises, mine)
-	if slots == 0 || len(at.seats)+before < slots {
-		return true, nil, nil, false
-	}
-	if len(at.seats)-at.leaving()+before < slots {
-		return false, nil, nil, true // it is about to be
-	}
-	if !l.hearing {
-		return false, nil, nil, true // who is in use isn't known yet
-	}
-	if t, d, ok := l.least(at, deadline); ok {
-		l.press(ctx, t, d, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", h, slots))
-		n := t.name()
-		return false, &n, nil, true
-	}
-	none, next := l.noRoom(at)
-	return false, nil, none, !next.IsZero() && next.Before(deadline)
-}
-
-// noRoom says what stands in the way on a host, and when that may be over.
-func (l *loop) noRoom(at *home) (none *NoRoom, next time.Time) {
-	none = &NoRoom{Host: at.report.Host, Slots: at.report.Slots}
-	for _, t := range at.seats {
-		known := l.view(t)
-		v := known.Apart()
-		d := session.Decide(&v, l.policy(&v).Pressed(yield), time.Now())
-		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
-			next = d.Next
-		}
-		none.Because = append(none.Because, t.name().String()+": "+d.Reason)
-	}
-	slices.Sort(none.Because)
-	if more := len(none.Because) - becauseAtMost; more > 0 {
-		none.Because = append(none.Because[:becauseAtMost], fmt.Sprintf("and %d more", more))
-	}
-	return none, next
-}
-
-// release gives a place up, or has it kept until the record of the session that took it is
-// read here: from then on the session itself counts.
-func (l *loop) release(h schemas.HostID, p *promise, taken schemas.Name, by schemas.UID) {
-	at := l.homeOf(h)
-	if t, known := l.find(taken); by != "" && !(known && t.view.UID() == by) {
-		p.by = by
-		return
-	}
-	at.promises = slices.DeleteFunc(at.promises, func(q *promise) bool { return p == q })
-}
-
-// arrived ends the promise of a place that a session has taken.
-func (l *loop) arrived(t *tracked) {
-	if at := l.homes[t.view.Host()]; at != nil && len(at.promises) > 0 {
-		at.promises = slices.DeleteFunc(at.promises, func(p *promise) bool { return p.by != "" && p.by == t.view.UID() })
-	}
 }

@@ -79,6 +79,10 @@ type talk struct {
 
 func (b talk) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	fn(stream.Heard{CaughtUp: true})
+	return b.listen(ctx, fn)
+}
+
+func (b talk) listen(ctx context.Context, fn func(stream.Heard)) error {
 	for {
 		select {
 		case h := <-b.said:
@@ -112,10 +116,16 @@ type crowd struct {
 }
 
 func inCrowd(t *testing.T, do func(t *testing.T, c *crowd)) {
+	inCrowdOf(t, func(c *crowd) Options { return Options{Bus: c.talk} }, do)
+}
+
+func inCrowdOf(t *testing.T, made func(*crowd) Options, do func(t *testing.T, c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, paper: &paper{all: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 100)},
 			talk: talk{make(chan stream.Heard), make(chan schemas.Host)}}
-		c.Scheduler = New(Options{Records: c.paper, Bus: c.talk, Hosts: c.talk, Actor: "scheduler@h"})
+		o := made(c)
+		o.Records, o.Hosts, o.Actor = c.paper, c.talk, "scheduler@h"
+		c.Scheduler = New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- c.Serve(ctx) }()
@@ -248,22 +258,22 @@ func TestMakeRoom(t *testing.T) {
 	inCrowd(t, func(t *testing.T, c *crowd) {
 		c.run("a", "agent")
 		c.run("b", "person")
-		if got, release, err := c.MakeRoom(t.Context(), "h"); err != nil || len(got) != 0 {
+		if got, release, err := c.MakeRoom(t.Context(), "h", schemas.Name{Tenant: "acme", Session: "new"}); err != nil || len(got) != 0 {
 			t.Fatalf("a host without slots: %v, %v", got, err)
 		} else {
-			release(schemas.Name{}, "")
+			release(statekv.Revision{})
 		}
 		c.host(schemas.Host{Host: "h", Slots: 2})
 		type answer struct {
 			made    []schemas.Name
-			release func(schemas.Name, schemas.UID)
+			release func(statekv.Revision)
 			err     error
 		}
 		answers := make(chan answer, 2)
-		for range 2 {
+		for _, id := range []schemas.SessionID{"c", "d"} {
 			go func() {
 				var a answer
-				a.made, a.release, a.err = c.MakeRoom(t.Context(), "h")
+				a.made, a.release, a.err = c.MakeRoom(t.Context(), "h", schemas.Name{Tenant: "acme", Session: id})
 				answers <- a
 			}()
 		}
@@ -277,11 +287,11 @@ func TestMakeRoom(t *testing.T) {
 		}
 		c.run("c", "agent")
 		c.run("d", "agent")
-		first.release(schemas.Name{}, "")
-		second.release(schemas.Name{}, "")
+		first.release(statekv.Revision{})
+		second.release(statekv.Revision{})
 		c.say("c", schemas.KindHold, "k", time.Hour)
 		c.say("d", schemas.KindHold, "k", time.Hour)
-		_, _, err := c.MakeRoom(t.Context(), "h")
+		_, _, err := c.MakeRoom(t.Context(), "h", schemas.Name{Tenant: "acme", Session: "e"})
 		var none *NoRoom
 		if !errors.As(err, &none) || !strings.Contains(err.Error(), "acme/c: hold.k: tea; acme/d: hold.k: tea") {
 			t.Errorf("nothing may be suspended: %v", err)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,6 +24,9 @@ type Options struct {
 	Bus     Bus // that of JS and Names if nil
 	// Hosts tell how full they are; those of JS and Names if nil. Without JS nobody does.
 	Hosts Hosts
+	// Places are where several that make room agree; those of JS and Names if nil. Without JS
+	// this one is alone.
+	Places Places
 	// Policies say what sessions are held to; what is built in if nil.
 	Policies Policies
 	Log      *slog.Logger
@@ -55,6 +59,9 @@ type Scheduler struct {
 	leads   chan bool
 	hosts   chan schemas.Host
 	active  atomic.Bool
+	apart   atomic.Bool // it is alone with its places after all
+	places  func()      // has places followed, from the first that is asked for
+	placing chan struct{}
 	ready   chan struct{}
 }
 
@@ -72,9 +79,13 @@ func New(o Options) *Scheduler {
 	if o.Hosts == nil && o.JS != nil {
 		o.Hosts = natsBus{stream.Publisher{JS: o.JS}, o.Names}
 	}
+	if o.Places == nil && o.JS != nil {
+		o.Places = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+	}
+	placing := make(chan struct{})
 	return &Scheduler{
-		Options: o,
-		heard:   newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
+		Options: o, placing: placing, places: sync.OnceFunc(func() { close(placing) }),
+		heard: newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
 		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}),
 	}
 }
@@ -101,6 +112,9 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 	})
 	if s.Hosts != nil {
 		g.Go(func() error { return s.Hosts.Hosts(ctx, func(h schemas.Host) { send(ctx, s.hosts, h) }) })
+	}
+	if s.Places != nil {
+		g.Go(func() error { return s.followPlaces(ctx) })
 	}
 	if s.Lead != nil {
 		g.Go(func() error { return s.Lead.Serve(ctx, func(held bool) { send(ctx, s.leads, held) }) })

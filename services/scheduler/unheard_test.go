@@ -20,7 +20,9 @@ func TestNoRoomIsMadeUnheard(t *testing.T) {
 		l.report(schemas.Host{Host: "a", Slots: 1})
 		s := seen(l, "a", "s", schemas.Running, nil, "person")
 		time.Sleep(time.Hour) // NATS is slow
-		if free, name, none, hope := l.room(t.Context(), "a", &promise{}, time.Now().Add(patience)); free || name != nil || none != nil || !hope || s.acting {
+		place := schemas.Place{ID: "1", Host: "a"}
+		l.placed(place)
+		if free, name, none, hope := l.room(t.Context(), place, time.Now().Add(patience)); free || name != nil || none != nil || !hope || s.acting {
 			t.Errorf("free %v, suspended %v, %v, hope %v", free, name, none, hope)
 		}
 	})
@@ -40,7 +42,7 @@ func TestLookingForRoomForgetsNothing(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		before := l.view(s)
 		before = before.Apart()
-		l.least(s.home, time.Now())
+		l.least(s.home.seats, time.Now())
 		l.noRoom(s.home)
 		now := l.view(s)
 		p := l.policy(&now)
@@ -60,36 +62,47 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
 		l.hear(&stream.Heard{CaughtUp: true})
 		l.report(schemas.Host{Host: "a", Slots: 1})
-		free := func(p *promise) bool {
-			free, _, _, _ := l.room(t.Context(), "a", p, time.Now().Add(patience))
+		free := func(p schemas.Place) bool {
+			free, _, _, _ := l.room(t.Context(), p, time.Now().Add(patience))
 			return free
 		}
-		first := &promise{}
-		if !free(first) {
-			t.Fatal("an empty host has no room")
+		places := func(promises, seats int) {
+			t.Helper()
+			if at := l.homeOf("a"); len(at.promises) != promises || len(at.seats) != seats {
+				t.Errorf("%d promises, %d seats; want %d, %d", len(at.promises), len(at.seats), promises, seats)
+			}
 		}
-		n := schemas.Name{Tenant: "acme", Session: "new"}
-		l.release("a", first, n, "u-new")
-		second := &promise{}
+		first, second := schemas.Place{ID: "1", Host: "a", Session: "acme/new"}, schemas.Place{ID: "2", Host: "a", Session: "acme/other"}
+		if free(first) {
+			t.Fatal("a place is given that nobody has heard to be asked for")
+		}
+		l.placed(first)
+		l.placed(second)
+		if !free(first) || free(second) {
+			t.Fatal("an empty host has room for one")
+		}
+		first.Over, first.Revision = true, 9
+		l.placed(first)
 		if free(second) {
 			t.Error("the place was given twice")
 		}
-		arrived := seen(l, "a", "new", schemas.Starting, nil, "person")
-		if len(l.homeOf("a").promises) != 2 {
-			t.Error("another session's record ended the promise")
-		}
-		v := l.view(arrived)
-		v.Record.UID = "u-new"
-		l.see(&statekv.Glance{Record: v.Record})
-		if at := l.homeOf("a"); len(at.promises) != 1 || len(at.seats) != 1 {
-			t.Errorf("%d promises, %d seats", len(at.promises), len(at.seats))
-		}
+		places(2, 0)
+		l.see(&statekv.Glance{Rev: statekv.RevisionAt(8), Record: schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "third", State: schemas.Starting, Host: "b"}})
+		places(2, 0)
+		l.see(&statekv.Glance{Rev: statekv.RevisionAt(9), Record: schemas.SessionRecord{UID: "v", Tenant: "acme", Session: "new", State: schemas.Starting, Host: "a"}})
+		places(1, 1)
+		l.placed(first) // the same again
 		if free(second) {
 			t.Error("there is room beside the new session")
 		}
-		l.release("a", second, n, "u-new") // as if it had been read before
-		if at := l.homeOf("a"); len(at.promises) != 0 {
-			t.Errorf("%d promises are left", len(at.promises))
+		second.Over = true
+		l.placed(second) // it was given up
+		places(0, 1)
+		l.placed(schemas.Place{ID: "3", Host: "a", Session: "acme/who-died"})
+		time.Sleep(stream.PlaceKept + time.Second)
+		if free(second) {
+			t.Error("the host is full")
 		}
+		places(0, 1)
 	})
 }

@@ -25,7 +25,12 @@ func touchCommand(c *client) *cobra.Command {
 			if !k.Known() || k.Lease() {
 				return usagef("--kind %q: want input, exec, http, heartbeat or output", kind)
 			}
-			return c.tell(cmd.Context(), args[0], k, "", schemas.Activity{By: who()})
+			v, err := c.tell(cmd.Context(), args[0], k, "", schemas.Activity{By: who()})
+			if err != nil {
+				return err
+			}
+			told(v, string(k)+" was published")
+			return nil
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "input", "input, exec, http, heartbeat or output")
@@ -47,8 +52,13 @@ func holdCommand(c *client) *cobra.Command {
 			if length <= 0 || length > schemas.MaxLease {
 				return usagef("hold: --for %s: want a time up to %s", length, schemas.MaxLease)
 			}
-			return c.tell(cmd.Context(), args[0], schemas.KindHold, personal,
+			v, err := c.tell(cmd.Context(), args[0], schemas.KindHold, personal,
 				schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()})
+			if err != nil {
+				return err
+			}
+			told(v, "held until "+time.Now().Add(length).Format(time.RFC3339))
+			return nil
 		},
 	}
 	cmd.Flags().DurationVar(&length, "for", 0, "how long, e.g. 2h")
@@ -60,30 +70,39 @@ func releaseCommand(c *client) *cobra.Command {
 	return &cobra.Command{
 		Use: "release NAME", Short: "End a hold", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.tell(cmd.Context(), args[0], schemas.KindHold, personal, schemas.Activity{Released: true, By: who()})
+			v, err := c.tell(cmd.Context(), args[0], schemas.KindHold, personal, schemas.Activity{Released: true, By: who()})
+			if err != nil {
+				return err
+			}
+			told(v, "what `diapause hold` placed, if anything, is over")
+			return nil
 		},
 	}
 }
 
-// tell publishes activity of a session that exists.
-func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key string, a schemas.Activity) error {
+// tell publishes activity of a session that exists, and gives how that was just before.
+func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key string, a schemas.Activity) (v schemas.View, err error) {
 	n, err := schemas.ParseName(name)
 	if err != nil {
-		return usageError{err}
+		return v, usageError{err}
 	}
 	nc, err := c.connect(ctx)
 	if err != nil {
-		return err
+		return v, err
 	}
 	defer nc.Close()
-	var v schemas.View
 	if err := c.callOn(ctx, nc, "show", schemas.Request{Name: name}, &v); err != nil {
-		return err
+		return v, err
 	}
 	js, err := jetstream.New(nc)
 	if err != nil {
-		return fmt.Errorf("use JetStream: %w", err)
+		return v, fmt.Errorf("use JetStream: %w", err)
 	}
 	_, err = stream.Publisher{JS: js}.Activity(ctx, n, k, key, a)
-	return err
+	return v, err
+}
+
+// told says what activity was published of a session, which was as in v.
+func told(v schemas.View, what string) {
+	fmt.Printf("session %s, %s: %s\n", v.Name, stateOf(v), what)
 }

@@ -58,7 +58,12 @@ func triggerCommand(c *client) *cobra.Command {
 				return usagef("trigger %q: want run_start, run_end, before, after or manual", args[1])
 			}
 			a.By = who()
-			return c.tell(cmd.Context(), args[0], schemas.KindAgent, args[1], a)
+			v, err := c.tell(cmd.Context(), args[0], schemas.KindAgent, args[1], a)
+			if err != nil {
+				return err
+			}
+			told(v, args[1]+" was published; `diapause history "+v.Name+"` shows the checkpoint if its policy wants one")
+			return nil
 		},
 	}
 	fl := cmd.Flags()

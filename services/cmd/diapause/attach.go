@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
@@ -22,10 +23,11 @@ import (
 // detachKey leaves an attached terminal: Ctrl-].
 const detachKey = 0x1d
 
-const attachHelp = `Use the terminal of a session that was run with --tty. A suspended session is
-resumed. Ctrl-] detaches, and the session runs on; attach again at any time.
-While somebody is attached a session isn't suspended for idleness. What is typed
-while it is being suspended all the same arrives: that is undone, or it is resumed.
+const attachHelp = `Use the terminal of a session that was run with --tty, or of a container that was
+started with one (docker run -it) and adopted. A suspended session is resumed. Ctrl-]
+detaches, and the session runs on; attach again at any time. While somebody is
+attached a session isn't suspended for idleness. What is typed while it is being
+suspended all the same arrives: that is undone, or it is resumed.
 
 The end of the input detaches too, when all of it has arrived and nothing was printed
 for a second, or after ten: "echo make | diapause attach work" types a line and shows
@@ -44,7 +46,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 	if err := c.call(ctx, "show", schemas.Request{Name: name}, &v); err != nil {
 		return err
 	}
-	if !v.TTY {
+	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
 		return fmt.Errorf("session %s has no terminal, it was run without --tty; `diapause logs -f %s` shows what it prints", v.Name, v.Name)
 	}
 	r := shim.Request{Op: shim.OpAttach, Stdin: true, Tail: 4096}

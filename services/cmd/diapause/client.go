@@ -29,8 +29,11 @@ type client struct {
 // connect finds the server: what was asked for, or the local one.
 func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 	url, creds := c.url, c.creds
+	up, err := datadir.Locate(c.data)
+	if url == up.URL {
+		creds = cmp.Or(creds, up.ClientCreds)
+	}
 	if url == "" {
-		up, err := datadir.Locate(c.data)
 		if err != nil {
 			up.URL = surroundings(insideFile).URL // where activity may be published
 		}
@@ -62,7 +65,7 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 // Why nobody answers whoever has no credentials, or whoever's server is gone: an
 // answer finds only the connection that the question came by.
 var (
-	errDenied       = errors.New("the server doesn't let this client ask: name a file of credentials that may with --creds")
+	errDenied       = errors.New("the server doesn't let this client ask: name a file of credentials that may with --creds or DIAPAUSE_CREDS, or, for a `diapause up` of this machine, its data directory with --data or DIAPAUSE_DATA in place of --url")
 	errDisconnected = errors.New("the connection to Diapause was lost; what was begun goes on when it is up again, see `diapause show`")
 )
 
@@ -124,7 +127,7 @@ func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req sch
 	case errors.Is(context.Cause(ctx), errDenied), errors.Is(context.Cause(ctx), errDisconnected):
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; what was asked for goes on, see `diapause show`")
+		return fmt.Errorf("%w; what was asked for goes on, see `diapause show`", errInterrupted)
 	case err != nil:
 		return fmt.Errorf("ask %q: %w", verb, err)
 	}

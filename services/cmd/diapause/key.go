@@ -157,9 +157,9 @@ func printKeys(v schemas.KeysView) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", k.Host, k.Added.Format(time.RFC3339), revoked, k.Key)
 		}
 	})
-	fmt.Printf("\n%d keys of %d lineages", v.Keys, v.Lineages)
+	fmt.Printf("\n%s of %s", count(v.Keys, "key"), count(v.Lineages, "lineage"))
 	if v.Wrapped > 0 {
-		fmt.Printf(", %d wraps written", v.Wrapped)
+		fmt.Printf(", %s written", count(v.Wrapped, "wrap"))
 	}
 	if v.Behind > 0 {
 		fmt.Printf(", %d not wrapped to exactly these readers yet", v.Behind)

@@ -12,10 +12,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -31,7 +33,16 @@ const (
 	exitNoSession = 3
 	exitState     = 4
 	exitTimeout   = 5
+	// As for any program that Ctrl-C ends.
+	exitInterrupted = 130
 )
+
+// errInterrupted is the end of who asked, not of what was asked for.
+var errInterrupted = errors.New("interrupted")
+
+// ownStatus annotates a command that exits with the status of another, with what it exits
+// with if that was never run.
+const ownStatus = "own-status"
 
 func main() {
 	if code, ok := hidden(os.Args[1:]); ok {
@@ -45,7 +56,7 @@ func main() {
 func execute(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
@@ -54,7 +65,11 @@ func execute(ctx context.Context, args []string) int {
 		return int(status)
 	}
 	fmt.Fprintln(os.Stderr, "diapause: "+err.Error())
-	return exitCode(err)
+	code := exitCode(err)
+	if own := cmd.Annotations[ownStatus]; own != "" && code != exitInterrupted {
+		code, _ = strconv.Atoi(own) // it is ours
+	}
+	return code
 }
 
 // exitStatus ends the program with the status of a command that ran in a
@@ -70,7 +85,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 func exitCode(err error) int {
 	var u usageError
-	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") { // cobra has no type for it
+	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "if any flags in the group") { // cobra has no types for these
 		return exitUsage
 	}
 	var e *schemas.APIError
@@ -86,8 +101,11 @@ func exitCode(err error) int {
 			return exitTimeout
 		}
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
 		return exitTimeout
+	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
+		return exitInterrupted
 	}
 	return exitFailed
 }
@@ -106,7 +124,8 @@ NAME is [tenant/]id, the tenant "default" if not given. Clients talk to --url
 --data (DIAPAUSE_DATA, by default /var/lib/diapause).
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 no such session, 4 refused because of
-the session's state, 5 timed out.`
+the session's state, 5 timed out, 130 interrupted (what was asked for goes on). exec
+and busy exit with the status of their command.`
 
 func newRoot() *cobra.Command {
 	c := &client{}
@@ -139,7 +158,10 @@ func newRoot() *cobra.Command {
 	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand())
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)
+		strict(cmd)
+		completeName(c, cmd)
 	}
+	group(root)
 	return root
 }
 
@@ -148,10 +170,11 @@ func newRoot() *cobra.Command {
 func checkArgs(cmd *cobra.Command) {
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
+			err := check(cmd, args)
+			if err != nil && !errors.Is(err, pflag.ErrHelp) {
 				return usagef("%v; usage: %s", err, cmd.UseLine())
 			}
-			return nil
+			return err
 		}
 	}
 	for _, sub := range cmd.Commands() {

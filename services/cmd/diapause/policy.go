@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"text/tabwriter"
 	"time"
 	_ "time/tzdata" // of quiet hours, where the host has none
@@ -16,6 +17,8 @@ import (
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/janitor"
+	"github.com/diapause/diapause/services/scheduler"
 )
 
 // policiesOf gives what sessions are held to, as far as it is set.
@@ -88,6 +91,9 @@ func policyGetCommand(c *client) *cobra.Command {
 			for _, v := range out {
 				printPolicy(v, len(args) > 0)
 			}
+			if len(args) == 0 {
+				fmt.Println("what holds besides, and what says so: `diapause policy get SCOPE`")
+			}
 			return nil
 		},
 	}
@@ -95,7 +101,7 @@ func policyGetCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-// printPolicy shows what is set, and with all what is in effect besides.
+// printPolicy shows what is set, and with all what is in effect besides, and what set it.
 func printPolicy(v schemas.PolicyView, all bool) {
 	fmt.Printf("%s, ", v.Scope)
 	switch {
@@ -108,25 +114,46 @@ func printPolicy(v schemas.PolicyView, all bool) {
 		}
 		fmt.Println()
 	}
-	set := map[string]bool{}
-	for _, line := range v.Policy.Lines() {
-		set[line] = true
-		if !all {
+	if !all {
+		for _, line := range v.Policy.Lines() {
 			fmt.Println("  " + line)
 		}
-	}
-	if !all {
 		return
 	}
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
 	for _, line := range v.Effective.Lines() {
-		mark := ""
-		switch {
-		case set[line]:
-			mark = "   (set here)"
-		case v.Version == 0 && v.Scope.Tenant() != "": // which has a quota of its own or everyone's
-			mark = "   (of all)"
+		key, _, _ := strings.Cut(line, "=")
+		fmt.Fprintf(w, "  %s\t%s\n", line, originOf(v, key))
+	}
+	_ = w.Flush() // standard output is closed, then
+}
+
+func originOf(v schemas.PolicyView, key string) string {
+	switch from := v.Origins[key]; from {
+	case "":
+		return ""
+	case string(v.Scope):
+		return "(set here)"
+	case string(schemas.ScopeAll):
+		return "(of all)"
+	default:
+		return "(" + from + ")"
+	}
+}
+
+// defaultsOf are what a scheduler and a janitor go by where no policy says otherwise.
+func defaultsOf(keep janitor.Policy) func(class string) schemas.Policy {
+	return func(class string) schemas.Policy {
+		w := scheduler.DefaultWatermarks()
+		age, ok := keep.ClassAge[class]
+		if !ok {
+			age = keep.Age
 		}
-		fmt.Println("  " + line + mark)
+		of := func(d time.Duration) *schemas.Duration { return new(schemas.Duration(d)) }
+		return schemas.Policy{
+			Keep:       &schemas.Keep{Age: of(age), Count: &keep.Count, Expire: of(keep.Expire)},
+			Watermarks: &schemas.Watermarks{Sessions: &w.Sessions, Memory: &w.Memory, Pressure: &w.Pressure},
+		}
 	}
 }
 
@@ -237,7 +264,7 @@ func policyTestCommand(c *client) *cobra.Command {
 }
 
 func printTest(out schemas.PolicyTest) {
-	fmt.Printf("%d sessions; for %d something would be otherwise, %d would be suspended at once\n", out.Tested, out.Changed, out.Suspends)
+	fmt.Printf("%s; for %d something would be otherwise, %d would be suspended at once\n", count(out.Tested, "session"), out.Changed, out.Suspends)
 	defer func() {
 		for _, note := range out.Notes {
 			fmt.Println("note: " + note)
@@ -307,7 +334,7 @@ func policySimulateCommand(c *client) *cobra.Command {
 }
 
 func printSimulation(out schemas.PolicySimulation) {
-	fmt.Printf("%s: %d sessions, from %s to %s (%s)\n", out.Scope, out.Sessions, out.From.Format(time.RFC3339), out.To.Format(time.RFC3339), out.To.Sub(out.From).Round(time.Second))
+	fmt.Printf("%s: %s, from %s to %s (%s)\n", out.Scope, count(out.Sessions, "session"), out.From.Format(time.RFC3339), out.To.Format(time.RFC3339), out.To.Sub(out.From).Round(time.Second))
 	table("\tSUSPENDS\tRESUMES\tWITHIN 2 MIN\tASLEEP\tMEMORY SAVED\tWAITED", func(w *tabwriter.Writer) {
 		row := func(name string, o schemas.Outcome) {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.2f h\t%.3f GiB h\t%.1f s\n", name, o.Suspends, o.Resumes, o.Wrong, o.AsleepHours, o.SavedGiBh, o.Waits)
@@ -316,7 +343,7 @@ func printSimulation(out schemas.PolicySimulation) {
 		row("would be", out.Would)
 	})
 	if out.Unknown > 0 {
-		fmt.Printf("%d sessions of which the diary says nothing count as in use\n", out.Unknown)
+		fmt.Printf("%d of them, of which the diary says nothing, count as in use\n", out.Unknown)
 	}
 	for _, note := range out.Notes {
 		fmt.Println("note: " + note)

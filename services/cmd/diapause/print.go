@@ -82,6 +82,20 @@ func stages(list []schemas.Stage) string {
 	return strings.Join(parts, ", ")
 }
 
+// count writes how many there are of something, "1 entry" or "2 entries".
+func count[N int | int64 | uint64](n N, what string) string {
+	switch stem, y := strings.CutSuffix(what, "y"); {
+	case n == 1:
+	case strings.HasSuffix(what, "ss"):
+		what += "es"
+	case y:
+		what = stem + "ies"
+	default:
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 var units = []string{"B", "kB", "MB", "GB", "TB"}
 
 // size writes bytes in powers of 1000.

@@ -13,7 +13,7 @@ import (
 )
 
 func readCommands(c *client) []*cobra.Command {
-	return []*cobra.Command{lsCommand(c), showCommand(c), historyCommand(c), explainCommand(c), snapshotsCommand(c), auditCommand(c)}
+	return []*cobra.Command{lsCommand(c), showCommand(c), waitCommand(c), historyCommand(c), explainCommand(c), snapshotsCommand(c), auditCommand(c)}
 }
 
 // reading makes a command that asks one verb and prints the answer as JSON or
@@ -49,36 +49,15 @@ func table(header string, rows func(w *tabwriter.Writer)) {
 	_ = w.Flush() // standard output is closed, then
 }
 
-func lsCommand(c *client) *cobra.Command {
-	return reading(c, "list", "ls", "List the sessions", cobra.NoArgs, func(all []schemas.View) {
-		table("NAME\tSTATE\tFOR\tIDLE\tMEMORY\tSTORED\tBOOT\tCLASS\tPROGRAM", func(w *tabwriter.Writer) {
-			for _, v := range all {
-				idle, stored := "-", "-"
-				if v.State == schemas.Running {
-					idle = time.Duration(v.IdleSeconds * float64(time.Second)).Round(time.Second).String()
-					if v.Failure != nil && v.Failure.Open {
-						idle += " (breaker open)"
-					}
-				}
-				if v.Snapshot != nil {
-					stored = size(v.Snapshot.StoredBytes)
-				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-					v.Name, v.State, ago(v.Since), idle, size(v.RSSBytes), stored, v.Boot, v.Class, v.Program)
-			}
-		})
-	})
-}
-
 func showCommand(c *client) *cobra.Command {
 	return reading(c, "show", "show NAME", "Show a session", cobra.ExactArgs(1), func(v schemas.View) {
 		line := func(k, format string, args ...any) { fmt.Printf("%-12s %s\n", k, fmt.Sprintf(format, args...)) }
 		line("name", "%s", v.Name)
-		line("state", "%s for %s", v.State, ago(v.Since))
+		line("state", "%s for %s", stateOf(v), ago(v.Since))
 		line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
 		line("host", "%s", v.Host)
 		if v.State == schemas.Running {
-			line("memory", "%s in %d processes, leader pid %d", size(v.RSSBytes), v.Processes, v.PID)
+			line("memory", "%s", memoryLine(v))
 			line("idle", "%s", time.Duration(v.IdleSeconds*float64(time.Second)).Round(100*time.Millisecond))
 		} else {
 			line("memory", "0 B")
@@ -96,6 +75,9 @@ func showCommand(c *client) *cobra.Command {
 		}
 		if v.Op != "" {
 			line("under way", "%s", cmp.Or(v.Underway, v.Op))
+			if v.Op == schemas.OpProve {
+				line("", "`diapause accept %s` keeps it, `diapause reject %s` puts back what was", v.Name, v.Name)
+			}
 		}
 		if v.Exit != nil {
 			line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)
@@ -116,6 +98,9 @@ func historyCommand(c *client) *cobra.Command {
 				reason := t.Reason
 				if steps := stages(t.Stages); steps != "" {
 					reason += " (" + steps + ")"
+				}
+				for _, j := range t.Joined {
+					reason += "; asked for by " + j.Actor + " too: " + j.Reason
 				}
 				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.Version, t.At.Format("2006-01-02T15:04:05.000Z07:00"), t.Type, t.State, t.Actor, reason)
 			}
@@ -150,8 +135,8 @@ func snapshotsCommand(c *client) *cobra.Command {
 					fmt.Fprintf(w, "%s\t\t\t\t\t\t\t\t\tcan't be used: %s\n", id, s.Error)
 					continue
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d times\t%s\t%s\t%s\t%s\n", id, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes),
-					s.Restores, s.Trigger, s.By, s.RunID, s.Description)
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes),
+					count(s.Restores, "time"), s.Trigger, s.By, s.RunID, s.Description)
 			}
 		})
 	})
@@ -180,7 +165,7 @@ func auditCommand(c *client) *cobra.Command {
 	var verify bool
 	var problems int
 	cmd := reading(c, "audit", "audit --verify", "Fold the whole log and compare every record with it", cobra.NoArgs, func(a audited) {
-		fmt.Printf("%d sessions, %d transitions, %d problems\n", a.Sessions, a.Transitions, len(a.Problems))
+		fmt.Println(count(a.Sessions, "session") + ", " + count(a.Transitions, "transition") + ", " + count(len(a.Problems), "problem"))
 		for _, p := range a.Problems {
 			fmt.Println("  - " + p)
 		}
@@ -195,7 +180,7 @@ func auditCommand(c *client) *cobra.Command {
 	}
 	cmd.PostRunE = func(*cobra.Command, []string) error {
 		if problems > 0 {
-			return fmt.Errorf("the log doesn't give every record back: %d problems", problems)
+			return fmt.Errorf("the log doesn't give every record back: %s", count(problems, "problem"))
 		}
 		return nil
 	}

@@ -46,7 +46,7 @@ func regain(ctx context.Context, w *worker.Worker, force bool, without []string)
 		fmt.Printf("recovered: session %s: %s\n", n, got.Reasons[n.String()])
 	}
 	if len(got.Signs) > 0 || force {
-		fmt.Printf("recovered: %d sessions, each in the log as a transition \"recovered\"\n", len(got.Sessions))
+		fmt.Printf("recovered: %s, each in the log as a transition \"recovered\"\n", count(len(got.Sessions), "session"))
 	}
 	return nil
 }

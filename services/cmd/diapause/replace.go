@@ -52,3 +52,11 @@ func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
 	}
 	return printOutcome(v, flag("json") == "true")
 }
+
+func acceptCommand(c *client) *cobra.Command {
+	return simple(c, "accept", "accept NAME", "Keep what `resume --replace` put in a session's place, before it is known to be well", 1, nil)
+}
+
+func rejectCommand(c *client) *cobra.Command {
+	return simple(c, "reject", "reject NAME", "Put back what `resume --replace` took the place of, without waiting for the rest of its time", 1, nil)
+}

@@ -46,7 +46,7 @@ func storeCheckCommand(c *client) *cobra.Command {
 				printCheck(out)
 			}
 			if err == nil && len(out.Problems) > 0 {
-				return fmt.Errorf("%d problems; what to do: services/OPERATIONS.md", len(out.Problems))
+				return fmt.Errorf("%s; what to do: services/OPERATIONS.md", count(len(out.Problems), "problem"))
 			}
 			return err
 		},
@@ -59,7 +59,8 @@ func storeCheckCommand(c *client) *cobra.Command {
 }
 
 func printCheck(out schemas.StoreCheck) {
-	fmt.Printf("%d lineages, %d snapshots, %d packs, %s read, %d problems\n", out.Lineages, out.Snapshots, out.Packs, size(out.ReadBytes), len(out.Problems))
+	fmt.Printf("%s, %s, %s, %s read, %s\n", count(out.Lineages, "lineage"), count(out.Snapshots, "snapshot"), count(out.Packs, "pack"),
+		size(out.ReadBytes), count(len(out.Problems), "problem"))
 	for _, p := range out.Problems {
 		fmt.Println("  - " + p)
 	}
@@ -103,7 +104,7 @@ func printPrune(out schemas.StorePrune) error {
 	for _, name := range out.Expired {
 		fmt.Printf("session %s: expired\n", name)
 	}
-	fmt.Printf("%d snapshots and %d unused objects of %s %s; %d more are marked for later\n", len(out.Snapshots), out.Deleted, size(out.DeletedBytes), did, out.Marked)
+	fmt.Printf("%s and %s of %s %s; %d more marked for later\n", count(len(out.Snapshots), "snapshot"), count(out.Deleted, "unused object"), size(out.DeletedBytes), did, out.Marked)
 	if len(out.Problems) == 0 {
 		return nil
 	}
@@ -152,7 +153,7 @@ func verifyCommand(c *client) *cobra.Command {
 			if out.Restored {
 				restored = " and restored in quarantine"
 			}
-			fmt.Printf("snapshot %s of session %s is whole: %d entries, %s, %d packs, read%s in %.2f s\n", out.ID, out.Name, out.Entries, size(out.LogicalBytes), out.Packs, restored, out.Seconds)
+			fmt.Printf("snapshot %s of session %s is whole: %s, %s, %s, read%s in %.2f s\n", out.ID, out.Name, count(out.Entries, "entry"), size(out.LogicalBytes), count(out.Packs, "pack"), restored, out.Seconds)
 			return nil
 		},
 	}

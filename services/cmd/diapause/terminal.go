@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/diapause/diapause/events/tunnel"
@@ -65,7 +66,7 @@ func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, 
 	defer stop()
 	exit, err := shim.Do(conn, r, s)
 	if ctx.Err() != nil {
-		err = errors.New("interrupted")
+		err = errInterrupted
 	}
 	return exit, err
 }
@@ -73,7 +74,7 @@ func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, 
 func logsCommand(c *client) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
-		Use: "logs [-f] NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
+		Use: "logs NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return c.logs(cmd.Context(), args[0], follow)
 		},
@@ -91,6 +92,9 @@ func (c *client) logs(ctx context.Context, name string, follow bool) error {
 		out, errs := &counted{Writer: os.Stdout}, &counted{Writer: os.Stderr}
 		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
 			shim.Request{Op: shim.OpOutput, Tail: -1, Follow: follow}, shim.Streams{Stdout: out, Stderr: errs})
+		if errors.Is(err, errInterrupted) {
+			return exitStatus(exitInterrupted) // that is how a look at it ends
+		}
 		if !errors.Is(err, shim.ErrLost) {
 			return err
 		}
@@ -116,15 +120,41 @@ func (w *counted) Write(p []byte) (int, error) {
 	return n, err
 }
 
+const execHelp = `Run a command inside a session, which is resumed if need be. It is part of the
+session: it is suspended and resumed with it, and keeps it awake while it runs.
+
+Its exit status is this program's: 128 + N if signal N ended it, 126 if it can't be
+executed, 127 if there is no such command. 125 is for what went wrong before that,
+130 if this program was interrupted: the command runs on then.`
+
+// sessionAndCommand gives the words of exec. Flags may stand before the session or after
+// it; what comes after the command's first word is the command's.
+func sessionAndCommand(cmd *cobra.Command, args []string) ([]string, error) {
+	if len(args) > 1 && strings.HasPrefix(args[1], "-") {
+		if err := cmd.ParseFlags(args[1:]); err != nil {
+			return nil, err
+		}
+		args = append(args[:1:1], cmd.Flags().Args()...)
+	}
+	if help, _ := cmd.Flags().GetBool("help"); help {
+		return nil, pflag.ErrHelp
+	}
+	return args, cobra.MinimumNArgs(2)(cmd, args)
+}
+
 func execCommand(c *client) *cobra.Command {
 	var tty bool
 	var user, dir string
-	var env []string
+	var env, words []string
 	cmd := &cobra.Command{
-		Use: "exec NAME -- CMD [ARG...]", Short: "Run a command inside a session, as part of it", Args: cobra.MinimumNArgs(2),
-		Long: "Run a command inside a session, which is resumed if need be. It is part of the\nsession: it is suspended and resumed with it, and keeps it awake while it runs.\nIts exit status is this program's.",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r := shim.Request{Op: shim.OpExec, Argv: args[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
+		Use: "exec NAME [--] CMD [ARG...]", Short: "Run a command inside a session, as part of it", Long: execHelp,
+		Args: func(cmd *cobra.Command, args []string) (err error) {
+			words, err = sessionAndCommand(cmd, args)
+			return err
+		},
+		Annotations: map[string]string{ownStatus: "125"},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r := shim.Request{Op: shim.OpExec, Argv: words[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
 			s := shim.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 			restore := func() {}
 			if tty {
@@ -133,7 +163,7 @@ func execCommand(c *client) *cobra.Command {
 					return err
 				}
 			}
-			exit, err := c.converse(cmd.Context(), worker.Hello{Name: args[0], Presence: tty, Input: tty}, true, r, s)
+			exit, err := c.converse(cmd.Context(), worker.Hello{Name: words[0], Presence: tty, Input: tty}, true, r, s)
 			restore()
 			if err != nil {
 				return err
@@ -144,6 +174,7 @@ func execCommand(c *client) *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give it a terminal")
 	cmd.Flags().StringVar(&user, "user", "", "uid[:gid] or name inside the session")
 	cmd.Flags().StringVar(&dir, "cwd", "", "working directory inside the session")

@@ -200,7 +200,7 @@ func up(ctx context.Context, c *client, f upFlags, m gauges) (err error) {
 	if err != nil {
 		return err
 	}
-	p.janitor.Policy, p.usage.Every = set.keep, f.usage
+	p.janitor.Policy, p.api.Defaults, p.usage.Every = set.keep, defaultsOf(set.keep), f.usage
 	if p.adopt, err = withDocker(p.worker, f.docker, data, nc, log); err != nil {
 		return err
 	}

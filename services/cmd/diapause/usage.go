@@ -73,7 +73,7 @@ func printUsage(out schemas.UsageReport) {
 		}
 	}
 	if out.Omitted > 0 {
-		fmt.Printf("%d sessions aren't listed: name one, or a --tenant\n", out.Omitted)
+		fmt.Printf("%d more not listed: name a session, or a --tenant\n", out.Omitted)
 	}
 }
 

@@ -20,7 +20,7 @@ import (
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), removeCommand(c),
-		checkpointCommand(c), forkCommand(c), rollbackCommand(c),
+		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c),
 	}
 }
 

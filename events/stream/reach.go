@@ -1,0 +1,134 @@
+package stream
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// A reader that is behind hears nothing of what was said a moment ago, and can't tell that
+// from silence. So it looks, every soundEvery, how far the stream is, and tells in the order
+// of what is heard up to when all was: it asks at a time, and tells that time once all that
+// the stream had then has been given.
+
+// soundEvery is how often it is looked how far the stream is, soundWait how long an answer
+// may take: one that comes later says nothing of now.
+const (
+	soundEvery = 250 * time.Millisecond
+	soundWait  = 5 * time.Second
+)
+
+// stuckGoal is how long a message may not be given until it is looked whether it is still
+// to come: the last ones may have run out, or have been replaced, before they were read.
+const stuckGoal = time.Second
+
+// reach is how far a reader is.
+type reach struct {
+	mu       sync.Mutex // held while fn is called: what is told comes in order
+	fn       func(Heard)
+	consumer jetstream.Consumer // that is read from; nil while there is none
+	seq      uint64             // of the stream, of what was given last
+	given    uint64             // messages of the consumer
+	goal     uint64             // what the stream had at a time, and hasn't been given; 0 if all has
+	at       time.Time
+}
+
+// hear gives a message.
+func (r *reach) hear(h Heard, meta *jetstream.MsgMetadata) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fn(h)
+	r.seq, r.given = meta.Sequence.Stream, meta.Sequence.Consumer
+	if r.goal > 0 && r.seq >= r.goal {
+		r.reached()
+	}
+}
+
+// tell gives what is no message.
+func (r *reach) tell(h Heard) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.fn(h)
+}
+
+// reached is called with mu held.
+func (r *reach) reached() {
+	r.goal = 0
+	r.fn(Heard{Through: r.at})
+}
+
+// opened says what is read from now on; nil for nothing.
+func (r *reach) opened(c jetstream.Consumer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.consumer, r.given = c, 0
+}
+
+// sound looks how far the stream is, again and again until ctx ends.
+func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names) {
+	tick := time.NewTicker(soundEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if at, stuck := r.pending(); !at.IsZero() {
+			if stuck {
+				r.settle(ctx)
+			}
+			continue
+		}
+		at := time.Now()
+		patient, cancel := context.WithTimeout(ctx, soundWait)
+		last, err := LastActivity(patient, js, n)
+		cancel()
+		if err == nil {
+			r.aim(last, at)
+		}
+	}
+}
+
+// pending says since when something is to be given, and whether that is long ago.
+func (r *reach) pending() (at time.Time, stuck bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.goal == 0 {
+		return time.Time{}, false
+	}
+	return r.at, time.Since(r.at) > stuckGoal
+}
+
+// aim has it told when all up to a message has been given, which the stream had at a time.
+func (r *reach) aim(last uint64, at time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.consumer == nil {
+		return // what comes meanwhile is told as a gap
+	}
+	if r.goal, r.at = last, at; r.seq >= last {
+		r.reached()
+	}
+}
+
+// settle asks the consumer whether there is anything to come: if all that it sent has been
+// given, and it has no more, then so has all that the stream has.
+func (r *reach) settle(ctx context.Context) {
+	r.mu.Lock()
+	c := r.consumer
+	r.mu.Unlock()
+	if c == nil {
+		return
+	}
+	at := time.Now()
+	info, err := look(ctx, c)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.consumer == c && r.goal > 0 && info.NumPending == 0 && info.Delivered.Consumer <= r.given {
+		r.at, r.seq = at, max(r.seq, r.goal)
+		r.reached()
+	}
+}

@@ -1,0 +1,96 @@
+package api
+
+import (
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Who asks, with a reason, for what somebody else has begun finds it in the history.
+func TestJoined(t *testing.T) {
+	b := newBench(t)
+	v := b.running()
+	v = b.swap(v, schemas.TSuspend, schemas.Set{Op: &schemas.Op{ID: "o2", Kind: schemas.OpSuspend}})
+	v = b.swap(v, schemas.TSuspended, schemas.Set{Head: &schemas.Head{Name: "acme/u/1-1"}})
+	v, err := b.records.Swap(b.ctx, v, schemas.Transition{Type: schemas.TResume, Actor: "scheduler", Reason: "activity", Op: "o3", Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o3", Kind: schemas.OpResume}}})
+	b.must(err)
+
+	answered := make(chan error, 1)
+	go func() {
+		h := b.server.verbs()["ensure"]
+		_, err := h(b.ctx, schemas.Request{Name: agent.String(), Actor: "cli:ann", Reason: "the demo begins"})
+		answered <- err
+	}()
+	b.heardAny() // it is beyond looking at the record for the first time
+	b.swap(v, schemas.TResumed, schemas.Set{})
+	b.must(<-answered)
+
+	all, err := b.server.history(b.ctx, schemas.Request{Name: agent.String()})
+	b.must(err)
+	for _, tr := range all.([]schemas.TransitionView) {
+		switch {
+		case tr.Type != schemas.TResume && len(tr.Joined) > 0:
+			t.Errorf("%s was joined: %+v", tr.Type, tr.Joined)
+		case tr.Type == schemas.TResume && (len(tr.Joined) != 1 || tr.Joined[0].Actor != "cli:ann" || tr.Joined[0].Reason != "the demo begins" || tr.Joined[0].At.IsZero()):
+			t.Errorf("the resume was joined by %+v", tr.Joined)
+		}
+	}
+}
+
+// heardAny waits until activity was published.
+func (b *bench) heardAny() {
+	b.Helper()
+	for {
+		s, err := b.js.Stream(b.ctx, b.server.Names.Activity())
+		b.must(err)
+		if s.CachedInfo().State.Msgs > 0 {
+			return
+		}
+		select {
+		case <-b.ctx.Done():
+			b.Fatal("no activity was published")
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// What is joined is what began what was asked for, and nothing that the log has already.
+func TestWhatIsJoined(t *testing.T) {
+	rev := func(version uint64, of schemas.TransitionType, op, actor, reason string) statekv.Versioned {
+		return statekv.Versioned{SessionRecord: schemas.SessionRecord{UID: "u", Version: version, Transition: schemas.Transition{Type: of, Op: op, Actor: actor, Reason: reason}}}
+	}
+	at := func(version uint64, op string) statekv.Versioned {
+		v := rev(version, "", "", "", "")
+		if op != "" {
+			v.Op = &schemas.Op{ID: op}
+		}
+		return v
+	}
+	log := []statekv.Versioned{
+		rev(1, schemas.TStarted, "o1", "worker", ""), rev(2, schemas.TSuspend, "o2", "scheduler", "idle"), rev(3, schemas.TSuspended, "o2", "worker", ""),
+		rev(4, schemas.TResume, "o3", "scheduler", "activity"), rev(5, schemas.TClaimed, "o3", "worker", ""), rev(6, schemas.TResumed, "o3", "worker", ""),
+	}
+	own := append(log[:3:3], rev(4, schemas.TResume, "o3", "cli:ann", "why"), log[5])
+	undone := append(log[:2:2], rev(3, schemas.TSuspendAborted, "o2", "worker", "activity"))
+	for name, c := range map[string]struct {
+		log     []statekv.Versioned
+		before  statekv.Versioned
+		answers []schemas.TransitionType
+		want    uint64
+	}{
+		"begun before it":           {log, at(5, "o3"), toRun, 4},
+		"begun since":               {log, at(3, ""), toRun, 4},
+		"it ran already":            {log, at(6, ""), toRun, 0},
+		"its own":                   {own, at(3, ""), toRun, 0},
+		"a suspend is undone":       {undone, at(2, "o2"), toRun, 3},
+		"a suspend that goes on":    {log[:3], at(2, "o2"), toSuspend, 2},
+		"a suspend was asked first": {log[:3], at(2, "o2"), toRun, 0},
+	} {
+		got, ok := joined(c.log, c.before, schemas.Request{Actor: "cli:ann", Reason: "why"}, c.answers)
+		if got.Version != c.want || ok != (c.want > 0) {
+			t.Errorf("%s: joined version %d, want %d", name, got.Version, c.want)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// commandGroups are how the help lists the commands; those that aren't named come last.
+var commandGroups = []struct{ id, title, commands string }{
+	{"life", "Sessions:", "run adopt suspend resume ensure checkpoint fork rollback accept reject rm"},
+	{"inside", "Inside a session:", "attach exec logs cp"},
+	{"look", "Looking, which never keeps awake or wakes:", "ls show history explain snapshots wait usage stats audit verify"},
+	{"use", "Saying that a session is in use, or not:", "touch hold release busy trigger policy"},
+	{"system", "Running Diapause:", "up down worker scheduler doctor store key nats-config"},
+}
+
+func group(root *cobra.Command) {
+	for _, g := range commandGroups {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, name := range strings.Fields(g.commands) {
+			if cmd, _, err := root.Find([]string{name}); err == nil && cmd != root {
+				cmd.GroupID = g.id
+			}
+		}
+	}
+}
+
+// strict has a command that is only there for those below it refuse words that it doesn't
+// know, which would else be answered with its help and a status of success.
+func strict(cmd *cobra.Command) {
+	if !cmd.HasSubCommands() || cmd.Runnable() {
+		return
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("unknown command %q for %q; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())
+		}
+		return cmd.Help()
+	}
+}
+
+// completing bounds what a shell waits for names.
+const completing = time.Second
+
+// completeName has a shell complete the NAME of a command by the sessions that there are.
+func completeName(c *client, cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		completeName(c, sub)
+	}
+	words := strings.Fields(cmd.Use)
+	if cmd.ValidArgsFunction != nil || len(words) < 2 || strings.Trim(words[1], "[]") != "NAME" {
+		return
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), completing)
+		defer cancel()
+		var all []schemas.View
+		if err := c.call(ctx, "list", schemas.Request{}, &all); err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp // a shell has no use for the reason
+		}
+		var names []cobra.Completion
+		for _, v := range all {
+			names = append(names, cobra.CompletionWithDesc(v.Name, stateOf(v)+", "+v.Program))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// lsFlags are the flags of ls.
+type lsFlags struct {
+	quiet, asJSON bool
+	tenant        string
+	states        []string
+}
+
+func lsCommand(c *client) *cobra.Command {
+	var f lsFlags
+	cmd := &cobra.Command{
+		Use: "ls", Short: "List the sessions", Args: cobra.NoArgs,
+		Example: "  diapause ls --state suspended\n  diapause ls -q --tenant acme | xargs -n1 diapause suspend",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkStates(f.states); err != nil {
+				return err
+			}
+			if f.tenant != "" && !schemas.ValidToken(f.tenant) {
+				return usagef("--tenant %q: want 1 to 64 letters, digits, - or _", f.tenant)
+			}
+			var all []schemas.View
+			if err := c.call(cmd.Context(), "list", schemas.Request{Tenant: schemas.Tenant(f.tenant)}, &all); err != nil {
+				return err
+			}
+			all = slices.DeleteFunc(all, func(v schemas.View) bool {
+				return len(f.states) > 0 && !slices.Contains(f.states, string(v.State))
+			})
+			return f.print(all)
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print names alone")
+	fl.StringSliceVar(&f.states, "state", nil, "only those that are running, suspended, … ; several with commas")
+	fl.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	return cmd
+}
+
+// states are the words that a session's state may be.
+func states() (words []string) {
+	for _, s := range []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed} {
+		words = append(words, string(s))
+	}
+	return words
+}
+
+func checkStates(given []string) error {
+	for _, s := range given {
+		if !slices.Contains(states(), s) {
+			return usagef("--state %q: want one of %s", s, strings.Join(states(), ", "))
+		}
+	}
+	return nil
+}
+
+func (f lsFlags) print(all []schemas.View) error {
+	switch {
+	case f.asJSON:
+		return printJSON(all)
+	case f.quiet:
+		for _, v := range all {
+			fmt.Println(v.Name)
+		}
+		return nil
+	}
+	table("NAME\tSTATE\tFOR\tIDLE\tMEMORY\tSTORED\tBOOT\tCLASS\tPROGRAM", func(w *tabwriter.Writer) {
+		for _, v := range all {
+			idle, stored := "-", "-"
+			if v.State == schemas.Running {
+				idle = time.Duration(v.IdleSeconds * float64(time.Second)).Round(time.Second).String()
+				if v.Failure != nil && v.Failure.Open {
+					idle += " (breaker open)"
+				}
+			}
+			if v.Snapshot != nil {
+				stored = size(v.Snapshot.StoredBytes)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+				v.Name, stateOf(v), ago(v.Since), idle, memory(v), stored, v.Boot, v.Class, v.Program)
+		}
+	})
+	return nil
+}
+
+// stateOf is a session's state, and what its container is where that isn't simply running.
+func stateOf(v schemas.View) string {
+	if v.Status == "" {
+		return string(v.State)
+	}
+	return string(v.State) + " (" + v.Status + ")"
+}
+
+// seen reports whether a session's host has looked at it since it began to run; a host that
+// is gone says nothing either.
+func seen(v schemas.View) bool { return v.State != schemas.Running || v.PID > 0 || v.Status != "" }
+
+func memory(v schemas.View) string {
+	if !seen(v) {
+		return "-"
+	}
+	return size(v.RSSBytes)
+}
+
+func memoryLine(v schemas.View) string {
+	if !seen(v) {
+		return "not known yet"
+	}
+	return fmt.Sprintf("%s in %s, leader pid %d", size(v.RSSBytes), count(v.Processes, "process"), v.PID)
+}

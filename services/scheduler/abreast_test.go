@@ -1,0 +1,139 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+// lagging is a Bus that is behind: what is said is heard after a time.
+type lagging struct {
+	talk
+}
+
+func (b lagging) Activity(ctx context.Context, fn func(stream.Heard)) error {
+	fn(stream.Heard{CaughtUp: true, Through: time.Now()})
+	return b.talk.listen(ctx, fn)
+}
+
+// A silence that is one only because what was said hasn't been heard yet suspends nobody,
+// neither for idleness nor to make room; what wakes, wakes.
+func TestNobodyIsSuspendedUnheard(t *testing.T) {
+	inCrowdOf(t, func(c *crowd) Options { return Options{Bus: lagging{talk: c.talk}} }, func(t *testing.T, c *crowd) {
+		c.run("a", "person")
+		c.run("b", "agent")
+		c.sleeps("x")
+		c.host(schemas.Host{Host: "h", Slots: 2})
+		began := time.Now()
+		time.Sleep(2 * time.Hour)
+		if got := c.gone(); len(got) != 0 {
+			t.Fatalf("nothing was heard for two hours, and suspended is %v", got)
+		}
+		e, _, err := c.Explain(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
+		if err != nil || !strings.Contains(e.Text, "what was said in the last 2h0m0s hasn't been heard yet") {
+			t.Errorf("%+v, %v", e, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if got, _, err := c.MakeRoom(ctx, "h", schemas.Name{Tenant: "acme", Session: "new"}); err == nil || len(got) > 0 {
+			t.Errorf("somebody made room unheard: %v, %v", got, err)
+		}
+		c.say("x", schemas.KindInput, "", 0)
+		if c.states(map[string]schemas.State{"x": schemas.Resuming}); len(c.paper.swapped()) != 1 {
+			t.Errorf("%v", c.paper.swapped())
+		}
+		c.say("a", schemas.KindInput, "", 0) // it was in use
+		c.through(began.Add(time.Minute))    // and there is more to be heard
+		if got := c.gone(); len(got) != 1 {
+			t.Errorf("with more to be heard: %v", got)
+		}
+		c.through(time.Now())
+		synctest.Wait()
+		c.states(map[string]schemas.State{"a": schemas.Running, "b": schemas.Suspending})
+	})
+}
+
+func (c *crowd) through(at time.Time) {
+	c.talk.said <- stream.Heard{Through: at}
+	synctest.Wait()
+}
+
+// spoken is what a stream took, and when.
+type spoken struct {
+	session int
+	at      time.Time
+}
+
+// Whatever is said, and however late it is heard: nobody is suspended of whom the stream
+// had taken something within his grace, but for the last moment.
+func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
+	const sessions, runs = 8, 300
+	graces := []time.Duration{3 * time.Second, 10 * time.Second, time.Minute}
+	for seed := range uint64(runs) {
+		synctest.Test(t, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(seed, 1))
+			l := newLoop(New(Options{Records: &paper{all: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 1000)}, Bus: talk{}}))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer l.acts.wait()
+			defer cancel()
+			l.hear(&stream.Heard{CaughtUp: true, Through: time.Now()})
+			var all []*tracked
+			for i := range sessions {
+				t := seen(l, "h", fmt.Sprint("s", i), schemas.Running, nil, "person")
+				v := l.view(t)
+				v.Record.Idle = &schemas.Idle{Grace: graces[i%len(graces)].Milliseconds()}
+				l.see(&statekv.Glance{Record: v.Record})
+				all = append(all, t)
+			}
+			suspended := map[int]bool{}
+			var taken []spoken
+			heard, lag := 0, time.Duration(0)
+			for range 400 {
+				time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
+				now := time.Now()
+				if r.IntN(3) == 0 {
+					taken = append(taken, spoken{r.IntN(sessions), now})
+				}
+				if r.IntN(20) == 0 {
+					lag = []time.Duration{0, 0, 500 * time.Millisecond, 5 * time.Second, 30 * time.Second}[r.IntN(5)]
+				}
+				for heard < len(taken) && now.Sub(taken[heard].at) >= lag {
+					n := all[taken[heard].session].name()
+					l.hear(&stream.Heard{Message: session.Message{Source: schemas.Source{Name: n, Kind: schemas.KindInput}, Seq: uint64(heard + 1), At: now}})
+					heard++
+				}
+				through := now
+				if heard < len(taken) {
+					through = taken[heard].at
+				}
+				if through.After(l.through) {
+					l.hear(&stream.Heard{Through: through})
+				}
+				l.turn(ctx)
+				for i, at := range all {
+					if !at.going || suspended[i] {
+						continue
+					}
+					suspended[i] = true
+					for _, s := range taken {
+						if quiet := now.Sub(s.at); s.session == i && quiet < graces[i%len(graces)] && quiet > lateAtMost {
+							t.Fatalf("seed %d: session %d is suspended %v after it was used, its grace is %v; the reader is %v behind", seed, i, quiet, graces[i%len(graces)], lag)
+						}
+					}
+				}
+			}
+			if len(suspended) == 0 && seed == 0 {
+				t.Error("nobody is ever suspended")
+			}
+		})
+	}
+}

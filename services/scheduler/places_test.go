@@ -1,0 +1,121 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/scheduler"
+)
+
+// host says that there is a host, with room for so many.
+func (b *bench) host(slots int) {
+	b.t.Helper()
+	kv, err := b.js.KeyValue(b.ctx, stream.NamesWith("").Hosts())
+	b.must(err)
+	_, err = kv.Put(b.ctx, "h", fmt.Appendf(nil, `{"host":"h","slots":%d}`, slots))
+	b.must(err)
+}
+
+// taken makes a session on the host, whose place was asked for.
+func (b *bench) taken(n schemas.Name) statekv.Versioned {
+	b.t.Helper()
+	return b.change(n, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{
+		Host: "h", Op: &schemas.Op{ID: string(n.Session), Kind: schemas.OpStart},
+		New: &schemas.NewSession{UID: schemas.UID("u" + n.Session), Tenant: n.Tenant, Session: n.Session, Class: "web", Lineage: "l"},
+	}})
+}
+
+// Two who give the places of one host, each by what it has read itself, give none twice: those
+// that are asked for at once, nor those whose session the other hasn't read of yet.
+func TestTwoGiveNoPlaceTwice(t *testing.T) {
+	b := newBench(t)
+	const slots, rounds, atOnce = 5, 4, 4
+	b.host(slots)
+	all := []another{b.beside("first", nil), b.beside("second", nil)}
+	given := 0
+	for round := range rounds {
+		type answer struct {
+			n       schemas.Name
+			release func(statekv.Revision)
+			err     error
+		}
+		answers := make(chan answer, atOnce)
+		for i := range atOnce {
+			n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprintf("s%d-%d", round, i))}
+			go func() {
+				_, release, err := all[i%len(all)].MakeRoom(b.ctx, "h", n)
+				answers <- answer{n, release, err}
+			}()
+		}
+		var got []answer
+		for range atOnce {
+			got = append(got, <-answers) // within the time that the bench has
+		}
+		for _, a := range got { // only now: nobody has read of the others' sessions
+			var none *scheduler.NoRoom
+			if a.err == nil {
+				given++
+				a.release(b.taken(a.n).Rev)
+			} else if !errors.As(a.err, &none) {
+				t.Error(a.err)
+			}
+		}
+	}
+	if given != slots {
+		t.Errorf("%d places were given on a host with room for %d", given, slots)
+	}
+}
+
+// One that made its place and is gone counts no longer, for everybody, and whoever comes
+// later knows of the others.
+func TestWhoComesLaterKnowsOfPlaces(t *testing.T) {
+	b := newBench(t)
+	b.host(1)
+	first := b.beside("first", nil)
+	_, release, err := first.MakeRoom(b.ctx, "h", work)
+	b.must(err)
+	second := b.beside("second", nil)
+	var none *scheduler.NoRoom
+	if _, _, err := second.MakeRoom(b.ctx, "h", schemas.Name{Tenant: "acme", Session: "other"}); !errors.As(err, &none) {
+		t.Fatalf("the only place is promised, and given again: %v", err)
+	}
+	release(statekv.Revision{})
+	for deadline := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) { // he is told a moment later
+		_, again, err := second.MakeRoom(b.ctx, "h", schemas.Name{Tenant: "acme", Session: "other"})
+		if err == nil {
+			again(statekv.Revision{})
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Where what makes the streams is older there is nothing to agree by: each gives places as
+// it knows, and says so.
+func TestPlacesWithoutABucket(t *testing.T) {
+	b := newBench(t)
+	b.must(b.js.DeleteStream(b.ctx, "KV_"+stream.NamesWith("").Places()))
+	if _, err := b.js.Stream(b.ctx, "KV_"+stream.NamesWith("").Places()); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Fatal(err)
+	}
+	b.host(1)
+	one := b.beside("one", nil)
+	_, release, err := one.MakeRoom(b.ctx, "h", work)
+	b.must(err)
+	if _, _, err := one.MakeRoom(b.ctx, "h", schemas.Name{Tenant: "acme", Session: "other"}); err == nil {
+		t.Error("the place is given twice by one alone")
+	}
+	release(statekv.Revision{})
+	if b.logged.with("the same place of a host") != 1 {
+		t.Error("nobody is told")
+	}
+}

@@ -1,0 +1,259 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+// bounded is what gives quotas that were set; *policykv.Cache does.
+type bounded interface {
+	Quota(t schemas.Tenant) schemas.Quota
+}
+
+// tenancy is a tenant with sessions that run, or that are to.
+type tenancy struct {
+	running []*tracked            // its sessions that count against its quota of running ones
+	waking  map[*tracked]struct{} // wakes under way, of sessions whose record doesn't show it yet
+	line    []wish                // woken, and the quota is full: first come, first served
+	inLine  map[*tracked]struct{}
+	stirred bool          // there may be room now
+	look    time.Duration // not before that it is looked again whether room can be made
+}
+
+// wish is a session that is to be resumed.
+type wish struct {
+	t     *tracked
+	since time.Time
+	said  bool // that it has to wait
+}
+
+// eventWaiting says that a session is to be resumed, and that its tenant's quota has no
+// room for it.
+const eventWaiting = "waiting"
+
+func (t *tracked) tenant() schemas.Tenant {
+	tenant, _, _ := strings.Cut(t.key, ".")
+	return schemas.Tenant(tenant)
+}
+
+// tenancyOf gives the tenancy of a session, which lasts until idle drops it.
+func (l *loop) tenancyOf(t *tracked) *tenancy {
+	h := l.tenancies[t.tenant()]
+	if h == nil {
+		h = &tenancy{waking: map[*tracked]struct{}{}, inLine: map[*tracked]struct{}{}}
+		l.tenancies[schemas.Tenant(strings.Clone(string(t.tenant())))] = h
+	}
+	return h
+}
+
+// countRunning has a session count against its tenant's quota, or no longer, as its record
+// stands now.
+func (l *loop) countRunning(t *tracked) {
+	switch t.view.State() {
+	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
+		h := l.tenancyOf(t)
+		delete(h.waking, t)
+		if t.bed == nowhere {
+			t.bed = int32(len(h.running))
+			h.running = append(h.running, t)
+		}
+	default:
+		l.uncountRunning(t)
+	}
+}
+
+func (l *loop) uncountRunning(t *tracked) {
+	h := l.tenancies[t.tenant()]
+	if h == nil {
+		return
+	}
+	if !t.acting {
+		delete(h.waking, t)
+	}
+	if last := len(h.running) - 1; t.bed != nowhere {
+		h.running[t.bed] = h.running[last]
+		h.running[t.bed].bed = t.bed
+		h.running[last] = nil
+		h.running = h.running[:last]
+		t.bed, h.stirred = nowhere, true
+	}
+	l.idle(t.tenant(), h)
+}
+
+// idle forgets a tenancy in which there is nothing.
+func (l *loop) idle(t schemas.Tenant, h *tenancy) {
+	if len(h.running)+len(h.waking)+len(h.line) == 0 {
+		delete(l.tenancies, t)
+		delete(l.lines, t)
+	}
+}
+
+// mostRunning is how many sessions of a tenant may run; 0 is no limit.
+func (l *loop) mostRunning(t schemas.Tenant) int {
+	if at, ok := l.s.Policies.(bounded); ok {
+		if most := at.Quota(t).Running; most != nil {
+			return *most
+		}
+	}
+	return 0
+}
+
+// free is how many sessions more may run.
+func (h *tenancy) free(most int) int { return most - len(h.running) - len(h.waking) }
+
+// mayRun reports whether a session that is to be woken may be: else it is in line.
+func (l *loop) mayRun(t *tracked) bool {
+	tenant := t.tenant()
+	most, h := l.mostRunning(tenant), l.tenancies[tenant]
+	switch {
+	case h == nil:
+		return true // none of them runs, and the least quota is one
+	case h.waits(t):
+		return false // serve has it woken when its turn comes
+	case most == 0, len(h.line) == 0 && h.free(most) > 0:
+		return true
+	}
+	h.line = append(h.line, wish{t: t, since: time.Now()})
+	h.inLine[t] = struct{}{}
+	h.stirred = true
+	l.lines[tenant] = struct{}{}
+	return false
+}
+
+// serveLines goes through the tenants of whom sessions are to be woken that their quota has
+// no room for.
+func (l *loop) serveLines(ctx context.Context) {
+	for tenant := range l.lines {
+		if h := l.tenancies[tenant]; h.stirred || l.now() >= h.look {
+			l.serve(ctx, tenant, h)
+		}
+	}
+}
+
+// serve has those woken that there is room for now, and room made for the others: within
+// the tenant, by what matters least, as on a host that is full.
+func (l *loop) serve(ctx context.Context, tenant schemas.Tenant, h *tenancy) {
+	most := l.mostRunning(tenant)
+	for len(h.line) > 0 && l.waking < actorsAtOnce {
+		t := h.line[0].t
+		d, wakes := l.wakes(t)
+		if wakes && most > 0 && h.free(most) <= 0 {
+			break
+		}
+		h.line = slices.Delete(h.line, 0, 1)
+		delete(h.inLine, t)
+		if wakes {
+			l.begin(ctx, t, d)
+		} else if l.sessions[t.key] == t {
+			l.touch(t)
+		}
+	}
+	h.stirred = l.waking >= actorsAtOnce
+	if len(h.line) == 0 {
+		delete(l.lines, tenant)
+		l.idle(tenant, h)
+		return
+	}
+	if now := l.now(); most > 0 && now >= h.look && l.abreast() {
+		h.look = now + pressEvery
+		l.makeWay(ctx, tenant, h, most)
+	}
+}
+
+// wakes reports whether a session is still to be woken.
+func (l *loop) wakes(t *tracked) (session.Decision, bool) {
+	if l.sessions[t.key] != t || t.acting || t.view.UID() == "" {
+		return session.Decision{}, false
+	}
+	known := l.view(t)
+	v := known.Apart()
+	d := session.Decide(&v, l.policy(&v), time.Now())
+	return d, d.Verdict == session.Wake
+}
+
+// makeWay has as many sessions suspended as have to be, if they may, and says of those in
+// line for whom there are none that they wait.
+func (l *loop) makeWay(ctx context.Context, tenant schemas.Tenant, h *tenancy, most int) {
+	need := len(h.line) - h.free(most) - leaving(h.running)
+	for n := 0; need > 0; n, need = n+1, need-1 {
+		if n == wayAtOnce {
+			return // more of them in a while
+		}
+		t, d, ok := l.least(h.running, h.line[0].since.Add(patience))
+		if !ok {
+			break
+		}
+		l.press(ctx, t, d, fmt.Sprintf("tenant %s makes room for %s, %s", tenant, h.line[0].t.name(), h.full(most)))
+	}
+	why := sync.OnceValue(func() string { return l.inTheWay(tenant, h, most) })
+	for i := max(len(h.line)-need, 0); need > 0 && i < len(h.line); i++ {
+		l.sayWaiting(ctx, &h.line[i], why)
+	}
+}
+
+// wayAtOnce is how many sessions of one tenant have to make room at a time.
+const wayAtOnce = 32
+
+func (h *tenancy) waits(t *tracked) bool {
+	_, ok := h.inLine[t]
+	return ok
+}
+
+func (h *tenancy) full(most int) string {
+	return fmt.Sprintf("it has %d sessions running, its quota is %d", len(h.running)+len(h.waking), most)
+}
+
+// sayWaiting publishes, once, that a session is to be resumed and has to wait.
+func (l *loop) sayWaiting(ctx context.Context, w *wish, why func() string) {
+	bus, ok := l.s.Bus.(announcer)
+	if !ok || w.said || l.telling >= tellAtOnce {
+		return
+	}
+	w.said = true
+	n := w.t.name()
+	e := schemas.Event{
+		Type: eventWaiting, Tenant: n.Tenant, Session: n.Session, UID: w.t.view.UID(), Actor: l.s.Actor, At: time.Now(),
+		Text: fmt.Sprintf("%s is used, and can't be resumed yet: %s", n, why()),
+	}
+	l.telling++
+	l.acts.run(session.Notify, func() {
+		if err := bus.Event(ctx, e); err != nil && ctx.Err() == nil {
+			l.s.Log.Warn("it couldn't be said that a session waits for its tenant's quota", "session", n.String(), "err", err)
+		}
+		send(ctx, l.s.asks, func(l *loop) { l.telling-- })
+	})
+}
+
+// inTheWay says why a tenant's sessions can't make room.
+func (l *loop) inTheWay(tenant schemas.Tenant, h *tenancy, most int) string {
+	because, _ := l.because(h.running[:min(len(h.running), 10*becauseAtMost)])
+	return fmt.Sprintf("of tenant %s, %s (%s); it is resumed as soon as one is suspended (`diapause suspend`), or the quota is raised (`diapause policy set tenant:%s quota=running:%d`)",
+		tenant, h.full(most), strings.Join(because, "; "), tenant, most+1)
+}
+
+// awaits says what a session that is to be woken waits for; ok is false if for nothing.
+func (l *loop) awaits(t *tracked) (what string, ok bool) {
+	h := l.tenancies[t.tenant()]
+	if h == nil || !h.waits(t) {
+		return "", false
+	}
+	return l.inTheWay(t.tenant(), h, l.mostRunning(t.tenant())), true
+}
+
+// disband forgets who is in line: another scheduler decides now.
+func (l *loop) disband() {
+	for tenant := range l.lines {
+		h := l.tenancies[tenant]
+		h.line = nil
+		clear(h.inLine)
+		l.idle(tenant, h)
+	}
+	clear(l.lines)
+}
