@@ -20,7 +20,7 @@ func TestLabelledContainer(t *testing.T) {
 	t.Cleanup(func() { h.remove("theirs", "theirdata") })
 	_, err := e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{
 		Name: "theirs",
-		Config: &container.Config{Image: e.Busybox(t), Cmd: []string{"sleep", "1000000"}, Labels: map[string]string{
+		Config: &container.Config{Image: e.Busybox(t), Cmd: []string{"sh"}, Tty: true, OpenStdin: true, Labels: map[string]string{
 			"diapause.session": "acme/web-42", "diapause.class": "automation",
 		}},
 		HostConfig: &container.HostConfig{NetworkMode: "none", Binds: []string{"theirdata:/data"}, RestartPolicy: container.RestartPolicy{Name: "always"}},
@@ -54,6 +54,9 @@ func TestLabelledContainer(t *testing.T) {
 	h.runs("theirs")
 	if out, err := h.in("theirs", "cat /data/f /f"); err != nil || out != "kept\nkept\n" {
 		t.Errorf("it has %q, %v", out, err)
+	}
+	if said := h.typed("acme/web-42", "echo $((6*7))\n"); !strings.Contains(said, "\r\n42\r\n") {
+		t.Errorf("its terminal says %q", said)
 	}
 	if _, restart := h.state("theirs"); restart != "always" {
 		t.Errorf("its restart policy is %s", restart)

@@ -39,7 +39,7 @@ func moments(adopted bool) []moment {
 	add("resume", true, failpoint.DockerMade, failpoint.DockerFilled, failpoint.ResumeRecorded, failpoint.DockerStarts, failpoint.DockerRuns)
 	if adopted {
 		add("suspend", false, failpoint.DockerHolding)
-		add("resume", true, failpoint.DockerSwapped)
+		add("resume", true, failpoint.DockerAside, failpoint.DockerSwapped, failpoint.DockerBegun)
 	} else {
 		add("suspend", false, failpoint.DockerRemoved)
 	}
@@ -81,6 +81,7 @@ func TestAdoptedAndKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.must("adopt", "--container", "work", "--idle", "never")
+	h.refuses("exec --tty work -- sh", "attach", "work")
 	h.must("suspend", "work")
 	h.killAtAll(moments(true))
 	h.must("suspend", "work")

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,8 +26,10 @@ func TestLogsAndExec(t *testing.T) {
 	if r.Code != 5 || r.Out != "inside\n" || r.Err != "oh\n" {
 		t.Errorf("exec gives %+v", r)
 	}
-	if r := h.Do("exec", "talk", "--", "/no/such"); r.Code == 0 {
-		t.Errorf("exec of a missing command gives %+v", r)
+	for what, status := range map[string]int{"/no/such": 127, "nonesuch": 127, "/etc": 126} {
+		if r := h.Do("exec", "talk", what); r.Code != status {
+			t.Errorf("exec of %s gives %+v, want status %d", what, r, status)
+		}
 	}
 	logs := func(when string) {
 		t.Helper()
@@ -84,6 +87,7 @@ func TestExecInOneThatDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.must("adopt", "--container", "theirs", "--name", "quiet")
+	h.listedAs("quiet", "running (created)")
 	h.refuses("session quiet: its container theirs is created, and no command can run in it; `docker start theirs`", "exec", "quiet", "--", "true")
 	if _, err := e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
 		t.Fatal(err)
@@ -93,5 +97,19 @@ func TestExecInOneThatDoesNotRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.refuses("is paused, and no command can run in it; `docker unpause theirs`", "exec", "quiet", "--", "true")
+	h.listedAs("quiet", "running (paused)")
 	h.must("rm", "--yes", "quiet")
+}
+
+// listedAs waits for a session to be listed with a state.
+func (h *host) listedAs(name, state string) {
+	h.t.Helper()
+	for end := time.Now().Add(limit); ; time.Sleep(10 * time.Millisecond) {
+		all := h.must("ls")
+		if regexp.MustCompile("(?m)^" + name + " +" + regexp.QuoteMeta(state) + " ").MatchString(all) {
+			return
+		} else if time.Now().After(end) {
+			h.t.Fatalf("session %s isn't listed as %s:\n%s", name, state, all)
+		}
+	}
 }

@@ -30,5 +30,6 @@ fi
 "$(dirname "$0")/../compat/install.sh"
 "$(dirname "$0")/../../objectstore/storetest/server/install.sh"
 "$(dirname "$0")/../bench/install.sh"
+"$(dirname "$0")/../../workers/docker/dockertest/install.sh"
 "$(dirname "$0")/servers.sh"
 "$(dirname "$0")/node.sh"

@@ -149,7 +149,9 @@ func TestPausedByOthers(t *testing.T) {
 	spec := driver.Spec{Docker: &driver.Docker{Container: "theirs"}}
 	x.start("a", spec)
 	must[client.ContainerPauseResult](t)(x.e.Client.ContainerPause(t.Context(), "theirs", client.ContainerPauseOptions{}))
+	x.seenAs("a", "paused")
 	x.capture("a", 2)
+	x.seenAs("a", "paused")
 	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Frozen {
 		t.Errorf("captured, it is %s", i.State)
 	}

@@ -27,7 +27,7 @@ func (d *Driver) attach(ctx context.Context, stop func(), n note, r shim.Request
 	}
 	c := &got.Container
 	if !c.Config.Tty {
-		return refuse("session %s has no terminal: its container was made without one", n.Name)
+		return refuse("session %[1]s has no terminal: its container was made without one; `diapause logs -f %[1]s` shows what it prints, and `diapause exec --tty %[1]s -- sh` opens a shell in it", n.Name)
 	}
 	at, err := d.engine.ContainerAttach(ctx, n.Container, client.ContainerAttachOptions{Stream: true, Stdin: r.Stdin, Stdout: true, DetachKeys: detachKeys})
 	if err != nil {

@@ -3,11 +3,17 @@ package docker
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -74,7 +80,7 @@ func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool
 		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't learn why container %s ended", d.options.Engine, c.Name[1:]), Err: err}
 	}
 	d.absence.end(asked, recent)
-	if !d.absence.covers(ended) {
+	if !d.absence.covers(ended) && !d.beforeEngine(c, ended) {
 		return false, nil
 	}
 	got, err := d.engine.Info(ctx, client.InfoOptions{})
@@ -82,6 +88,63 @@ func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool
 		return false, d.asked("learn whether its containers end with it", err)
 	}
 	return !got.Info.LiveRestoreEnabled, nil
+}
+
+// beforeEngine reports whether a container that has ended did so with an engine before the one
+// that runs now: nobody looked then, and of what the engine stops it says only how that ended.
+// By itself hardly anything ends by the signals that the engine sends.
+func (d *Driver) beforeEngine(c *container.InspectResponse, ended time.Time) bool {
+	since, ok := d.engineSince()
+	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
+	switch {
+	case !ok, err != nil, !began.Before(since):
+		return false
+	case !ended.Before(since): // it was found dead by this one
+		return true
+	case c.HostConfig.RestartPolicy.IsUnlessStopped(): // it would have been started again, had nobody else stopped it
+		return false
+	}
+	return !c.State.OOMKilled && (c.State.ExitCode == 128+int(unix.SIGTERM) || c.State.ExitCode == 128+int(unix.SIGKILL))
+}
+
+// engineSince tells when the engine's process began, if that can be learnt.
+func (d *Driver) engineSince() (time.Time, bool) {
+	socket := strings.TrimPrefix(d.options.Engine, "unix://")
+	pid := listener(socket)
+	if pid <= 1 { // it was given its socket by systemd
+		data, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "docker.pid"))
+		if err != nil {
+			return time.Time{}, false
+		}
+		if pid, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
+			return time.Time{}, false
+		}
+	}
+	stat := statOf(pid)
+	if stat == nil {
+		return time.Time{}, false
+	}
+	age, ok := ageOf(stat)
+	return time.Now().Add(-age), ok
+}
+
+// listener gives the process that listens at a socket, 0 if it can't be learnt.
+func listener(socket string) (pid int) {
+	conn, err := net.DialTimeout("unix", socket, pingTime)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
 }
 
 // answers makes sure that the engine takes new connections: while it stops, it answers on

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/moby/moby/client"
@@ -20,16 +22,70 @@ func (r *restoring) base(ctx context.Context, n *note) (string, error) {
 		return r.importWhole(ctx, n)
 	}
 	b := r.meta.Image
-	if _, err := r.engine.ImageInspect(ctx, b.ID); err == nil {
-		ref := r.called(ctx, b)
+	ref, err := r.baseHere(ctx, b)
+	if err != nil {
+		return "", err
+	}
+	if ref != "" {
 		return ref, r.alsoOurs(ref, n)
-	} else if !missing(err) {
-		return "", r.asked("look for image "+b.Name, err)
 	}
 	if !b.Stored {
 		return r.pullBase(ctx, b)
 	}
 	return r.loadBase(ctx, n, b)
+}
+
+// baseHere gives what an image is called on this engine, "" if it isn't there. An engine that
+// keeps images in another way has it under another id.
+func (r *restoring) baseHere(ctx context.Context, b baseImage) (string, error) {
+	for _, ref := range slices.Concat([]string{b.ID}, b.Digests, []string{madeName(b)}) {
+		same, err := r.isBase(ctx, ref, b)
+		if err != nil || !same {
+			if err == nil {
+				continue
+			}
+			return "", err
+		}
+		if ref == b.ID {
+			ref = r.called(ctx, b)
+		}
+		return ref, nil
+	}
+	all, err := r.notes.all()
+	if err != nil {
+		return "", err
+	}
+	for _, o := range all { // loaded for another session, under its own name
+		if o.Image != b.Name {
+			continue
+		}
+		if same, err := r.isBase(ctx, b.Name, b); err != nil || same {
+			return b.Name, err
+		}
+	}
+	return "", nil
+}
+
+// isBase reports whether an image of this engine is the one that was below the container.
+func (r *restoring) isBase(ctx context.Context, ref string, b baseImage) (bool, error) {
+	got, err := r.engine.ImageInspect(ctx, ref)
+	if missing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, r.asked("look for image "+b.Name, err)
+	}
+	layers := got.RootFS.Layers
+	if len(layers) == 0 && slices.Contains(b.Digests, ref) {
+		return true, nil // containerd has another image's layer, and not what it would be made of
+	}
+	return got.ID == b.ID || len(layers) > 0 && slices.Equal(layers, b.Layers), nil
+}
+
+// madeName is what an image is called that was loaded from a snapshot, if its name is taken.
+func madeName(b baseImage) string {
+	id := strings.TrimPrefix(b.ID, "sha256:")
+	return imagePrefix + id[:min(12, len(id))]
 }
 
 // called gives the name that an image had, if it is still its own, or else its id.
@@ -62,11 +118,11 @@ func (r *restoring) pullBase(ctx context.Context, b baseImage) (string, error) {
 		if last = r.pull(ctx, digest); last != nil {
 			continue
 		}
-		got, err := r.engine.ImageInspect(ctx, digest)
-		if err == nil && got.ID == b.ID {
+		same, err := r.isBase(ctx, digest, b)
+		if err == nil && same {
 			return digest, nil
 		}
-		last = fmt.Errorf("what came is another image than %s", b.ID)
+		last = errors.Join(err, fmt.Errorf("what came is another image than %s", b.ID))
 	}
 	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s (%s) below the container is not on the engine of this host, and can't be pulled: pull or load it", b.Name, b.ID), Err: last}
 }
@@ -85,7 +141,7 @@ func (d *Driver) pull(ctx context.Context, ref string) error {
 func (r *restoring) loadBase(ctx context.Context, n *note, b baseImage) (string, error) {
 	ref := b.Name
 	if _, err := r.engine.ImageInspect(ctx, ref); err == nil || strings.HasPrefix(ref, "sha256:") || strings.Contains(ref, "@") || isHex(ref) {
-		ref = imagePrefix + strings.TrimPrefix(b.ID, "sha256:")[:12]
+		ref = madeName(b)
 	}
 	n.Image = ref // before there is one
 	if err := r.notes.write(*n); err != nil {
@@ -100,36 +156,50 @@ func (r *restoring) loadBase(ctx context.Context, n *note, b baseImage) (string,
 	if err != nil {
 		return "", r.asked("load image "+b.Name, err)
 	}
-	err = saidAll(got) // the engine is done when it has said all
+	loaded, err := saidAll(got) // the engine is done when it has said all
 	got.Close()
 	if err != nil {
 		return "", r.asked("load image "+b.Name, err)
 	}
-	if _, err := r.engine.ImageTag(ctx, client.ImageTagOptions{Source: b.ID, Target: ref}); err != nil {
-		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine of this host doesn't make the same image of what the snapshot holds of %s", b.Name), Err: err}
+	var last error
+	for _, id := range append(loaded, b.ID) {
+		same, err := r.isBase(ctx, id, b)
+		if err == nil && same {
+			_, err = r.engine.ImageTag(ctx, client.ImageTagOptions{Source: id, Target: ref})
+		}
+		if err == nil && same {
+			return ref, nil
+		}
+		last = errors.Join(last, err)
 	}
-	return ref, nil
+	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine of this host doesn't make the same image of what the snapshot holds of %s", b.Name), Err: last}
 }
 
-// saidAll reads what the engine tells of a longer task to its end: an error is in it.
-func saidAll(r io.Reader) error {
+// idIn finds the id of an image in what an engine tells of a load.
+var idIn = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+
+// saidAll reads what the engine tells of a longer task to its end: an error is in it, and the
+// ids of images without a name.
+func saidAll(r io.Reader) (ids []string, err error) {
 	for d := json.NewDecoder(r); ; {
 		var said struct {
-			Error string `json:"error"`
+			Error  string `json:"error"`
+			Stream string `json:"stream"`
 		}
 		err := d.Decode(&said)
 		var other *json.SyntaxError
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return ids, nil
 		case errors.As(err, &other): // it tells it in words
 			_, err = io.Copy(io.Discard, r)
-			return err
+			return ids, err
 		case err != nil:
-			return fmt.Errorf("read what the engine tells: %w", err)
+			return ids, fmt.Errorf("read what the engine tells: %w", err)
 		case said.Error != "":
-			return errors.New(said.Error)
+			return ids, errors.New(said.Error)
 		}
+		ids = append(ids, idIn.FindAllString(said.Stream, -1)...)
 	}
 }
 

@@ -29,6 +29,9 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 		return driver.Captured{}, err
 	}
 	c, err := d.find(ctx, n)
+	if err == nil {
+		err = d.settle(ctx, &n)
+	}
 	if err != nil {
 		return driver.Captured{}, err
 	}
@@ -234,7 +237,7 @@ func (d *Driver) add(ctx context.Context, m *capture, c *container.InspectRespon
 		return nil, err
 	}
 	if m.Files == partUpper {
-		warnings, err = addDir(ctx, sink, upperOf(c), partUpper, stamps)
+		warnings, err = addDir(ctx, sink, m.upper, partUpper, stamps)
 	} else {
 		err = d.addWhole(ctx, sink, c.ID, m)
 	}
@@ -270,7 +273,7 @@ func (d *Driver) ahead(ctx context.Context, sink driver.Sink, m *capture, c *con
 	}
 	var dirs []string
 	if m.Files == partUpper {
-		dirs = append(dirs, upperOf(c))
+		dirs = append(dirs, m.upper)
 	}
 	for _, v := range m.Mounts {
 		if v.Part != "" {

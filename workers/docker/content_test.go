@@ -91,7 +91,7 @@ func (x *tester) dirOf(name, at string) string {
 	n := must[note](x.t)(x.d.notes.read(drivertest.Fence(name, 1).UID))
 	got := must[client.ContainerInspectResult](x.t)(x.d.engine.ContainerInspect(x.t.Context(), n.Container, client.ContainerInspectOptions{}))
 	if at == "" {
-		return upperOf(&got.Container)
+		return must[string](x.t)(x.d.upperOf(x.t.Context(), &got.Container))
 	}
 	for _, m := range got.Container.Mounts {
 		if m.Destination == at {

@@ -117,7 +117,10 @@ func (f frames) Write(p []byte) (int, error) {
 
 // copyOutput sends what a container prints, of which a terminal makes one stream.
 func copyOutput(conn io.Writer, r io.Reader, tty bool) error {
-	out, errs := frames{conn, shim.FrameStdout}, frames{conn, shim.FrameStderr}
+	return copyStreams(frames{conn, shim.FrameStdout}, frames{conn, shim.FrameStderr}, r, tty)
+}
+
+func copyStreams(out, errs io.Writer, r io.Reader, tty bool) error {
 	var err error
 	if tty {
 		_, err = io.Copy(out, r)
@@ -196,12 +199,19 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 		stop()
 		got.Close() // the client is gone
 	}()
-	if err := copyOutput(conn, got.Reader, r.TTY); err != nil {
+	out := &excuse{to: frames{conn, shim.FrameStdout}}
+	if err := copyStreams(out, frames{conn, shim.FrameStderr}, got.Reader, r.TTY); err != nil {
 		return err
 	}
 	end, err := d.engine.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
 	if err != nil {
 		return d.asked("learn how a command in the container of session "+n.Name.String()+" ended", err)
+	}
+	if ok, err := out.excused(conn, end.PID, r.Argv[0]); ok || err != nil {
+		return err
+	}
+	if err := out.pass(); err != nil {
+		return err
 	}
 	return exit(conn, end.ExitCode)
 }

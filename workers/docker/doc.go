@@ -20,6 +20,7 @@
 //
 // It never touches a container, a volume, a network or an image that isn't the
 // session's: what it makes has labels, by which Recover finds what a crash has left. It never
-// removes a volume that was there before the session, and never empties one before all
-// of what replaces it is verified.
+// removes a volume that was there before the session. What a restore replaces (aside.go,
+// swap.go) is verified before and kept beside until the new container has begun: whatever
+// fails until then, it is all as it was.
 package docker

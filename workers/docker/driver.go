@@ -51,7 +51,7 @@ var (
 	_ driver.Watcher     = (*Driver)(nil)
 	_ driver.Preflighter = (*Driver)(nil)
 	_ driver.Observer    = (*Driver)(nil)
-	_ driver.Releaser    = (*Driver)(nil)
+	_ driver.Keeper      = (*Driver)(nil)
 	_ driver.Dialer      = (*Driver)(nil)
 	_ driver.Early       = (*Driver)(nil)
 	_ driver.Prober      = (*Driver)(nil)

@@ -15,15 +15,16 @@ import (
 
 // upperOf gives the directory on this host that holds what changed in the container's
 // file system, "" if the engine keeps it in another way.
-func upperOf(c *container.InspectResponse) string {
-	if c.GraphDriver == nil || c.GraphDriver.Name != "overlay2" {
-		return ""
+func (d *Driver) upperOf(ctx context.Context, c *container.InspectResponse) (dir string, err error) {
+	if c.GraphDriver != nil && c.GraphDriver.Name == "overlay2" {
+		dir = c.GraphDriver.Data["UpperDir"]
+	} else if dir, err = d.snapshotUpper(ctx, c); err != nil {
+		return "", err
 	}
-	dir := c.GraphDriver.Data["UpperDir"]
 	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() {
-		return ""
+		return "", nil
 	}
-	return dir
+	return dir, nil
 }
 
 // addDir adds a directory of this host, and says what of it isn't captured.
@@ -68,6 +69,16 @@ func fillDir(ctx context.Context, source driver.Source, part, dir string, alone 
 	if err := layer.Clear(root); err != nil {
 		return err
 	}
+	return layer.Extract(ctx, source, part, root, alone)
+}
+
+// extractDir puts a part of an image into a directory beside what is in it.
+func extractDir(ctx context.Context, source driver.Source, part, dir string, alone bool) error {
+	root, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	return layer.Extract(ctx, source, part, root, alone)
 }
 

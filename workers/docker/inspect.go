@@ -147,6 +147,9 @@ func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error
 		return driver.Instance{}, driver.ErrNotHere
 	}
 	i, _, err := d.instance(ctx, n)
+	if err == nil {
+		return i, d.settle(ctx, &n)
+	}
 	if !errors.Is(err, driver.ErrNotHere) {
 		return i, err
 	}

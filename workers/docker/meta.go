@@ -41,6 +41,8 @@ type capture struct {
 	HostConfig *container.HostConfig `json:"host_config"`
 	Networks   []endpoint            `json:"networks,omitempty"`
 	Mounts     []mounted             `json:"mounts,omitempty"`
+
+	upper string // where partUpper is on this host
 }
 
 // baseImage is the image below a container, by what doesn't change.
@@ -48,6 +50,7 @@ type baseImage struct {
 	ID      string   `json:"id"`
 	Name    string   `json:"name"` // as it was called when the container was made
 	Digests []string `json:"digests,omitempty"`
+	Layers  []string `json:"layers,omitempty"` // digests of what they hold: the same in each engine, as ids are not
 	Arch    string   `json:"arch"`
 	Stored  bool     `json:"stored,omitempty"` // in the image, as baseEntry
 }
@@ -97,7 +100,11 @@ func (d *Driver) describeContainer(ctx context.Context, n note, c *container.Ins
 	if n.isStill(c.State) {
 		m.Still = n.Still
 	}
-	if upperOf(c) != "" {
+	var err error
+	if m.upper, err = d.upperOf(ctx, c); err != nil {
+		return nil, err
+	}
+	if m.upper != "" {
 		m.Files = partUpper
 	}
 	m.Config.Labels = maps.Clone(m.Config.Labels)
@@ -126,7 +133,12 @@ func (d *Driver) describeImage(ctx context.Context, m *capture, c *container.Ins
 		return d.asked("look at image "+c.Config.Image, err)
 	}
 	m.Image.Digests, m.Image.Arch = got.RepoDigests, got.Architecture
-	m.Image.Stored = m.Files == partUpper && len(got.RepoDigests) == 0
+	m.Image.Layers = got.RootFS.Layers
+	if m.Files == partUpper {
+		pulled, err := d.fromRegistry(ctx, c, &got.InspectResponse)
+		m.Image.Stored = !pulled
+		return err
+	}
 	return nil
 }
 

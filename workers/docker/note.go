@@ -40,6 +40,8 @@ type note struct {
 	Shared    bool         `json:"shared,omitempty"`    // volumes of others, too, are replaced
 	Began     time.Time    `json:"began,omitzero"`      // when this host started or restored it
 	Old       string       `json:"old,omitempty"`       // the held container that this one replaces
+	Moved     string       `json:"moved,omitempty"`     // what the held container was called, which has another name meanwhile
+	Asides    []aside      `json:"asides,omitempty"`    // what was in volumes, until the container that they are filled for has begun
 	Image     string       `json:"image,omitempty"`     // made on this host for the session alone
 	Volumes   []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
 	Networks  []string     `json:"networks,omitempty"`  // likewise

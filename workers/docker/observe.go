@@ -30,12 +30,16 @@ func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observati
 	if err != nil {
 		return driver.Observation{}, err
 	}
+	status := statusOf(n, c.State)
+	if !c.State.Running {
+		return driver.Observation{Status: status}, nil
+	}
 	s, err := d.stats(ctx, n.Container)
 	if err != nil {
 		return driver.Observation{}, err
 	}
 	o := driver.Observation{
-		RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
+		Status: status, RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
 	}
 	o.Execs = d.execs(ctx, c)
 	connections, err := tree.Connections(processes(c.State.Pid))
@@ -48,6 +52,19 @@ func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observati
 		}
 	}
 	return o, nil
+}
+
+// statusOf says what a container is that counts as running and isn't simply that.
+func statusOf(n note, s *container.State) string {
+	switch {
+	case s.Paused && n.Phase == frozen && !n.Paused: // by us, for a moment
+		return ""
+	case s.Paused, s.Restarting, !s.Running:
+		return string(s.Status)
+	case s.Health != nil && s.Health.Status == container.Unhealthy:
+		return string(s.Health.Status)
+	}
+	return ""
 }
 
 // processes lists those that are in the cgroup of a container's first one.
@@ -135,25 +152,43 @@ func probing(c *container.InspectResponse) time.Duration {
 // waitedFor reports whether a process has a terminal, or has run for longer than a health
 // check may: the engine doesn't say which of its commands those are.
 func waitedFor(pid int, longest time.Duration) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
+	fields := statOf(pid)
+	if fields == nil {
 		return false // it is over
 	}
-	_, rest, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
-	fields := strings.Fields(rest)
-	const terminal, begun, ticks = 4, 19, 100 // proc(5), from the state on; in a second
-	if len(fields) <= begun {
-		return false
-	}
+	const terminal = 4 // proc(5), from the state on
 	if fields[terminal] != "0" {
 		return true
 	}
-	var now unix.Timespec
-	at, err := strconv.ParseInt(fields[begun], 10, 64)
-	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
-		return true
+	age, ok := ageOf(fields)
+	return !ok || age > longest+probeOver
+}
+
+// statOf reads what proc(5) has of a process, from the state on; nil if it is over.
+func statOf(pid int) []string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
 	}
-	return time.Duration(now.Nano())-time.Duration(at)*time.Second/ticks > longest+probeOver
+	_, rest, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
+	fields := strings.Fields(rest)
+	if len(fields) <= statBegun {
+		return nil
+	}
+	return fields
+}
+
+const statBegun = 19 // when a process began, in ticks since the machine did
+
+// ageOf tells for how long a process has been there.
+func ageOf(stat []string) (time.Duration, bool) {
+	const ticks = 100 // in a second
+	var now unix.Timespec
+	at, err := strconv.ParseInt(stat[statBegun], 10, 64)
+	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
+		return 0, false
+	}
+	return time.Duration(now.Nano()) - time.Duration(at)*time.Second/ticks, true
 }
 
 // probeOver is what the engine takes to end a health check that takes too long.

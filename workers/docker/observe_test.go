@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
+
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -37,7 +40,7 @@ func TestObserve(t *testing.T) {
 		t.Errorf("%s isn't seen: %+v", what, o)
 	}
 	until("that it rests", func(o driver.Observation) bool {
-		return o.Processes >= 2 && o.RSS > 0 && o.Inbound == 0 && o.Execs == 0
+		return o.Status == "" && o.Processes >= 2 && o.RSS > 0 && o.Inbound == 0 && o.Execs == 0
 	})
 	before := see().CPU
 	done := make(chan struct{})
@@ -58,4 +61,32 @@ func TestObserve(t *testing.T) {
 	}
 	defer conn.Close()
 	until("a connection", func(o driver.Observation) bool { return o.Inbound == 1 })
+}
+
+// seenAs compares what a session is said to be where it isn't simply running.
+func (x *tester) seenAs(uid schemas.UID, want string) {
+	x.t.Helper()
+	if got := must[driver.Observation](x.t)(x.d.Observe(x.t.Context(), uid)); got.Status != want {
+		x.t.Errorf("it is seen as %q, want %q", got.Status, want)
+	}
+}
+
+// A pause of ours is none to tell of; health is told where it is bad.
+func TestStatusOf(t *testing.T) {
+	sick := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Unhealthy}}
+	well := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Healthy}}
+	paused := &container.State{Running: true, Paused: true, Status: container.StatePaused}
+	again := &container.State{Running: true, Restarting: true, Status: container.StateRestarting}
+	for _, c := range []struct {
+		n    note
+		s    *container.State
+		want string
+	}{
+		{note{Phase: here}, sick, "unhealthy"}, {note{Phase: here}, well, ""}, {note{Phase: here}, paused, "paused"},
+		{note{Phase: frozen}, paused, ""}, {note{Phase: frozen, Paused: true}, paused, "paused"}, {note{Phase: here}, again, "restarting"},
+	} {
+		if got := statusOf(c.n, c.s); got != c.want {
+			t.Errorf("%s, noted %s: %q, want %q", c.s.Status, c.n.Phase, got, c.want)
+		}
+	}
 }

@@ -120,7 +120,7 @@ func TestRefusedImages(t *testing.T) {
 	}{
 		"a later version":       {func(m *capture) { m.Version = 2 }, "version 2"},
 		"another architecture":  {func(m *capture) { m.Image.Arch = "s390x" }, "for s390x"},
-		"an image that is gone": {func(m *capture) { m.Image.ID = "sha256:" + strings.Repeat("0", 64); m.Image.Stored = false }, "is not on the engine of this host"},
+		"an image that is gone": {func(m *capture) { m.Image = baseImage{ID: "sha256:" + strings.Repeat("0", 64), Name: m.Image.Name} }, "is not on the engine of this host"},
 	} {
 		changed := &drivertest.Image{}
 		for _, e := range img.Entries() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,7 +34,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	if m.Image.Arch != "" && m.Image.Arch != runtime.GOARCH {
 		return driver.Instance{}, refuse("container %s has programs for %s; this host is %s", m.Name, m.Image.Arch, runtime.GOARCH)
 	}
-	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m, shared: map[string]bool{}}
+	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m, shared: map[string]bool{}, fresh: map[string]bool{}}
 	if r.old, err = d.replaceable(ctx, n); err != nil {
 		return driver.Instance{}, err
 	}
@@ -70,6 +69,7 @@ type restoring struct {
 	meta   *capture
 	old    string          // the held container
 	shared map[string]bool // volumes that others use
+	fresh  map[string]bool // volumes that it made
 }
 
 // apart reports whether the container goes beside the one that was captured: nothing that
@@ -125,7 +125,18 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	if err := r.endAsBefore(ctx, n); err != nil {
 		return err
 	}
-	if err := r.fill(ctx, n, kept); err != nil {
+	c, err := r.fill(ctx, n)
+	if err != nil {
+		return err
+	}
+	// What can be known to fail does so before anything that was there is touched.
+	if err := r.startable(ctx, *n); err != nil {
+		return err
+	}
+	if err := leased(r.f); err != nil {
+		return err
+	}
+	if err := r.fillMounts(ctx, n, c, kept); err != nil {
 		return err
 	}
 	return r.options.Failpoints.At(ctx, failpoint.DockerFilled)
@@ -142,25 +153,6 @@ func (r *restoring) name() string {
 		return fmt.Sprintf("%s.diapause-%d", r.meta.Name, r.f.Epoch)
 	}
 	return r.meta.Name
-}
-
-// takePlace gives the container the place of the one that was held.
-func (r *restoring) takePlace(ctx context.Context, n *note) error {
-	if r.old == "" {
-		return nil
-	}
-	_, err := r.engine.ContainerRemove(ctx, r.old, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if err != nil && !missing(err) {
-		return r.asked("remove the container that is replaced", err)
-	}
-	n.Old, n.Restart = "", nil
-	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
-		return r.asked("call the container "+r.meta.Name, err)
-	}
-	if err := r.notes.write(*n); err != nil {
-		return err
-	}
-	return r.options.Failpoints.At(ctx, failpoint.DockerSwapped)
 }
 
 // adapt changes of a configuration what can't be here as it was.
@@ -284,6 +276,7 @@ func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]stri
 			return nil, nil, err
 		}
 		if made {
+			r.fresh[name] = true
 			continue
 		}
 		by, err := r.others(ctx, name, r.old)
@@ -317,67 +310,32 @@ func (r *restoring) bindsThere(*container.HostConfig) error {
 	return nil
 }
 
-// fill puts the files of the image where the new container keeps them.
-func (r *restoring) fill(ctx context.Context, n *note, kept map[string]bool) error {
+// fill puts the files of the image where the new container keeps its own, and gives the
+// container.
+func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectResponse, error) {
 	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return r.asked("look at the container that it made", err)
+		return nil, r.asked("look at the container that it made", err)
 	}
 	c := &got.Container
-	if c, ok := r.source.(driver.Checker); ok { // before anything is emptied
+	if c, ok := r.source.(driver.Checker); ok { // before anything is touched
 		if err := c.CheckPacks(ctx); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if r.meta.Files == partUpper {
-		upper := upperOf(c)
+		upper, err := r.upperOf(ctx, c)
+		if err != nil {
+			return nil, err
+		}
 		if upper == "" {
-			return refuse("the image holds what overlay2 keeps of a container, and the engine of this host has another storage driver: resume it where there is overlay2")
+			return nil, refuse("the image holds what overlay2 keeps of a container, and the engine of this host has another storage driver: resume it where there is overlay2")
 		}
 		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
-			return r.written("fill the file system of container "+r.meta.Name, err)
+			return nil, r.written("fill the file system of container "+r.meta.Name, err)
 		}
 	}
-	at := map[string]container.MountPoint{}
-	for _, p := range c.Mounts {
-		at[p.Destination] = p
-	}
-	for _, m := range r.meta.Mounts {
-		p, ok := at[m.At]
-		if !ok && m.Part != "" {
-			return fmt.Errorf("the engine mounts nothing at %s of container %s", m.At, r.meta.Name)
-		}
-		if m.Part == "" || kept[p.Name] {
-			continue
-		}
-		if err := r.fillMount(ctx, m, p); err != nil {
-			return r.written(fmt.Sprintf("fill what is mounted at %s of container %s", m.At, r.meta.Name), err)
-		}
-	}
-	return nil
-}
-
-// fillMount fills a volume, or a bind mount that is empty here.
-func (r *restoring) fillMount(ctx context.Context, m mounted, p container.MountPoint) error {
-	dir := p.Source
-	if m.Type == mount.TypeVolume {
-		got, err := r.engine.VolumeInspect(ctx, p.Name, client.VolumeInspectOptions{})
-		if err != nil {
-			return r.asked("look at volume "+p.Name, err)
-		}
-		dir = got.Volume.Mountpoint
-	} else if r.boot == driver.BootTrial { // it is the session's own, too
-		return nil
-	} else if full, err := hasFiles(dir); err != nil {
-		return err
-	} else if full {
-		r.options.Log.Warn("a bind mount keeps what it has on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { // of a bind mount that isn't on this host
-		return fmt.Errorf("make %s: %w", dir, err)
-	}
-	return fillDir(ctx, r.source, m.Part, dir, m.Type == mount.TypeVolume && !r.shared[p.Name])
+	return c, nil
 }
 
 // labelsOf are those of what the driver makes for a session, as the engine filters by them.

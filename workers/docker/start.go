@@ -146,10 +146,16 @@ func (d *Driver) run(ctx context.Context, n *note) error {
 			return d.unstartable(*n, err)
 		}
 	}
+	if err := d.options.Failpoints.At(ctx, failpoint.DockerBegun); err != nil {
+		return err
+	}
 	if n.Volumes, n.Networks = nil, nil; n.Adopted { // from now on they are the container's
 		if err := d.notes.write(*n); err != nil {
 			return err
 		}
+	}
+	if err := d.settle(ctx, n); err != nil { // whatever is done with it next does it first
+		d.options.Log.Warn("what a session was restored in the place of is still there", "session", n.Name.String(), "err", err)
 	}
 	return d.options.Failpoints.At(ctx, failpoint.DockerRuns)
 }

@@ -95,8 +95,11 @@ func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
 // pretend puts the small program where the container's command is looked for first, and runs
 // it.
 func (r *restoring) pretend(ctx context.Context, c *container.InspectResponse) error {
-	upper, code := upperOf(c), exiting(runtime.GOARCH, r.meta.Still.Code)
+	upper, err := r.upperOf(ctx, c)
+	code := exiting(runtime.GOARCH, r.meta.Still.Code)
 	switch {
+	case err != nil:
+		return err
 	case upper == "" || r.meta.Files != partUpper:
 		return fmt.Errorf("its layer is no directory of this host")
 	case code == nil:

@@ -93,6 +93,7 @@ func quiet(t *testing.T, ended, remove bool) {
 	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 1 || all[0].State != driver.Running {
 		t.Errorf("found %+v", all)
 	}
+	x.seenAs("a", string(was.Status))
 	x.capture("a", 2)
 	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Frozen {
 		t.Errorf("captured, it is %s", i.State)

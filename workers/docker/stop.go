@@ -43,20 +43,24 @@ func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 // and not as long as that says nothing.
 func (d *Driver) end(ctx context.Context, n note) error {
 	i, c, err := d.instance(ctx, n)
-	switch {
-	case errors.Is(err, driver.ErrNotHere): // nothing has run, and what it was to run on may be kept
-	case err != nil:
+	ran := err == nil
+	if !ran && !errors.Is(err, driver.ErrNotHere) {
 		return err
-	case c == nil && i.Lost:
-		return d.outlive(ctx, n)
-	case c != nil:
-		n.Kept = false
 	}
+	if ran {
+		if err := d.settle(ctx, &n); err != nil {
+			return err
+		}
+		if c == nil && i.Lost {
+			return d.outlive(ctx, n)
+		}
+		n.Kept = n.Kept && c == nil
+	} // else what it was to run on may be kept
 	alone := c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending
-	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" {
+	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Asides) == 0 {
 		return d.hold(ctx, n)
 	}
-	n.Ending = err == nil
+	n.Ending = ran
 	return d.unmake(ctx, n)
 }
 
@@ -171,6 +175,17 @@ func (d *Driver) Release(ctx context.Context, f driver.Fence) error {
 	return d.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
 }
 
+// Kept implements driver.Keeper.
+func (d *Driver) Kept() (out []driver.Kept, err error) {
+	all, err := d.notes.all()
+	for _, n := range all {
+		if n.Phase == held {
+			out = append(out, driver.Kept{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Foreign: n.Adopted})
+		}
+	}
+	return out, err
+}
+
 // stopped waits until a container doesn't run any more.
 func (d *Driver) stopped(ctx context.Context, id string) error {
 	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
@@ -206,6 +221,9 @@ func (d *Driver) unmake(ctx context.Context, n note) error {
 	if err := d.options.Failpoints.At(ctx, failpoint.DockerRemoved); err != nil {
 		return err
 	}
+	if err := d.putBack(&n); err != nil {
+		return err
+	}
 	if err := d.removeLabelled(ctx, n); err != nil {
 		return err
 	}
@@ -213,6 +231,9 @@ func (d *Driver) unmake(ctx context.Context, n note) error {
 		return err
 	}
 	if err := d.removeNameless(ctx, n); err != nil {
+		return err
+	}
+	if err := d.moveBack(ctx, n); err != nil {
 		return err
 	}
 	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}

@@ -46,13 +46,16 @@ func (d *Driver) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	seen := d.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
 	})
-	containers := make(chan string, eventsAhead)
+	containers := make(chan said, eventsAhead)
 	go d.hear(ctx, seen, containers)
 	if d.tellEnded(ctx, "", out) != nil {
 		return
 	}
 	for c := range containers {
-		if d.tellEnded(ctx, c, out) != nil {
+		if err := d.tellEnded(ctx, c.container, out); err != nil {
+			if driver.KindOf(err) == driver.Transient && ctx.Err() == nil { // it was going away by then
+				d.absence.begin(c.at)
+			}
 			return
 		}
 	}
@@ -62,14 +65,21 @@ func (d *Driver) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 // stream is seen meanwhile.
 const eventsAhead = 1000
 
+// said is that an engine told of a container, and when. One that stops may still tell of the
+// ends of its containers, and no more of what they are.
+type said struct {
+	container string
+	at        time.Time
+}
+
 // hear passes on which containers something is said of, until the stream ends.
-func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers chan<- string) {
+func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers chan<- said) {
 	defer close(containers)
 	for {
 		select {
 		case m := <-seen.Messages:
 			select {
-			case containers <- m.Actor.ID:
+			case containers <- said{m.Actor.ID, time.Unix(0, m.TimeNano)}:
 			case <-ctx.Done():
 				return
 			}

@@ -13,7 +13,7 @@ import (
 
 // An engine that doesn't keep layers as directories.
 func TestWithoutOverlay(t *testing.T) {
-	e := dockertest.New(t, "--storage-driver", "vfs")
+	e := dockertest.New(t, dockertest.Copying()...)
 	t.Run("files", func(t *testing.T) { wholeFileSystem(t, e) })
 	t.Run("conformance", func(t *testing.T) { wholeConformance(t, e) })
 }

@@ -141,6 +141,21 @@ type Releaser interface {
 	Release(ctx context.Context, f Fence) error
 }
 
+// Keeper is a Releaser that says what it keeps.
+type Keeper interface {
+	Releaser
+	// Kept lists the sessions of which something is kept on this host after Stop.
+	Kept() ([]Kept, error)
+}
+
+// Kept is what a host keeps of a session after Stop.
+type Kept struct {
+	UID     schemas.UID
+	Name    schemas.Name
+	Epoch   uint64
+	Foreign bool // it was there before the session, and stays when it is let go of
+}
+
 // Dialer is a driver whose sessions can be talked to: the connection speaks the
 // protocol of package shim (attach, exec, copy, output).
 type Dialer interface {
@@ -303,6 +318,7 @@ type Observation struct {
 	Foreground string // the terminal's foreground job if it isn't the leader, by name
 	Execs      int    // commands started by exec that still run
 	Inbound    int    // established TCP connections from outside the session
+	Status     string // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
 }
 
 // Blocker is one thing that can't be captured, and what to do about it.

@@ -40,7 +40,14 @@ type Error struct {
 	Text     string    // for a person, complete
 	Blockers []Blocker // of a refused capture
 	Err      error     // the cause, if there is one
+	Status   int       // of a command that can't be run: NotFound or NotExecutable
 }
+
+// What a shell gives as the status of a command that it can't run.
+const (
+	NotExecutable = 126
+	NotFound      = 127
+)
 
 func (e *Error) Error() string {
 	s := e.Text

@@ -52,21 +52,27 @@ func AddStill(ctx context.Context, sink Sink, root *os.File, as string) error {
 }
 
 func (w *walk) all(root *os.File) (Added, error) {
-	as := w.as
-	var st unix.Stat_t
-	if err := unix.Fstat(int(root.Fd()), &st); err != nil {
-		return w.seen, fmt.Errorf("%s: %w", as, err)
-	}
-	e := EntryOf(as, &st)
-	e.Type = image.TypeDir
-	var err error
-	if e.Xattrs, err = readXattrs(root, "."); err != nil {
-		return w.seen, fmt.Errorf("%s: %w", as, err)
+	e, err := Looks(root, w.as)
+	if err != nil {
+		return w.seen, fmt.Errorf("%s: %w", w.as, err)
 	}
 	if err := w.sink.Add(e, nil); err != nil {
 		return w.seen, err
 	}
-	return w.seen, w.dir(root, as)
+	return w.seen, w.dir(root, w.as)
+}
+
+// Looks gives the entry of a directory itself.
+func Looks(dir *os.File, as string) (image.Entry, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(dir.Fd()), &st); err != nil {
+		return image.Entry{}, err
+	}
+	e := EntryOf(as, &st)
+	e.Type = image.TypeDir
+	var err error
+	e.Xattrs, err = readXattrs(dir, ".")
+	return e, err
 }
 
 // Ahead stores the contents of the files below root that can be recognised later, while

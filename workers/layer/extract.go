@@ -307,6 +307,23 @@ func dress(dir *os.File, base string, e image.Entry) error {
 	return setTime(at, base, e.MTime)
 }
 
+// Dress gives a directory the looks that an entry tells, and no other attributes.
+func Dress(dir *os.File, e image.Entry) error {
+	has, err := readXattrs(dir, ".")
+	if err != nil {
+		return err
+	}
+	for name := range has {
+		if _, stays := e.Xattrs[name]; stays {
+			continue
+		}
+		if err := unix.Lremovexattr(byDescriptor(dir, "."), name); err != nil {
+			return fmt.Errorf("remove its attribute %s: %w", name, err)
+		}
+	}
+	return dress(dir, ".", e)
+}
+
 func setTime(at int, base string, mtime int64) error {
 	when := unix.NsecToTimespec(mtime)
 	if err := unix.UtimesNanoAt(at, base, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -326,7 +343,10 @@ func (x *Extraction) Finish() error {
 }
 
 // Clear removes what is in a directory, and leaves the directory itself.
-func Clear(dir *os.File) error {
+func Clear(dir *os.File) error { return ClearBut(dir, "") }
+
+// ClearBut does the same, but for one name in it.
+func ClearBut(dir *os.File, but string) error {
 	list, err := openAt(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return err
@@ -342,6 +362,9 @@ func Clear(dir *os.File) error {
 	}
 	defer root.Close()
 	for _, name := range names {
+		if name == but {
+			continue
+		}
 		if err := root.RemoveAll(name); err != nil {
 			return fmt.Errorf("empty a directory: %w", err)
 		}

@@ -132,7 +132,7 @@ func (e Evidence) fromRecord(r schemas.SessionRecord) (v Verdict, ok bool) {
 		}
 		return Verdict{Record: r, Reason: "its image isn't in the store, and its processes are there"}, true
 	case here && r.State != schemas.Suspended && onHost(r.State):
-		running(&r)
+		e.goesOn(&r)
 	case !here && img != nil && r.State != schemas.Deleted && img.Header.Epoch > r.Epoch:
 		suspended(&r, *img)
 		return Verdict{Record: r, Reason: "a later image of it is in the store, of " + stamp(img.Header.Time)}, true
@@ -142,7 +142,7 @@ func (e Evidence) fromRecord(r schemas.SessionRecord) (v Verdict, ok bool) {
 	case !here && alive(r.State):
 		// What the log says of how it came to run may not be the last word: it must not
 		// be begun anew for it.
-		running(&r)
+		e.goesOn(&r)
 		return Verdict{Record: r, Reason: "its processes are gone"}, true
 	}
 	return Verdict{Record: r, Reason: "as host " + string(e.Host) + " last saw it recorded"}, false
@@ -154,6 +154,30 @@ func onHost(s schemas.State) bool { return alive(s) || s == schemas.Starting || 
 
 func running(r *schemas.SessionRecord) {
 	r.State, r.Op, r.Exit, r.Failure = schemas.Running, nil, nil, nil
+}
+
+// goesOn has a session run whose processes are there, or were, at the record's epoch: from
+// the snapshot that was being restored, if one was, and still on trial if that is in the
+// place of what the session was.
+func (e Evidence) goesOn(r *schemas.SessionRecord) {
+	op := r.Op
+	running(r)
+	if op == nil {
+		return
+	}
+	if op.Source != nil && (r.Head == nil || *op.Source != *r.Head) {
+		r.Head, r.Size = op.Source, nil
+		for _, img := range e.Images {
+			if img.Head == *op.Source {
+				setImage(r, img)
+			}
+		}
+	}
+	if op.Fallback != nil {
+		trial := *op
+		trial.Kind, trial.Attempts, trial.Source = schemas.OpProve, 0, nil
+		r.Op = &trial
+	}
 }
 
 func suspended(r *schemas.SessionRecord, img Image) {

@@ -37,6 +37,38 @@ func here(uid schemas.UID, epoch uint64) *recovery.Here {
 	return &recovery.Here{Driver: "criu", UID: uid, Name: work, Epoch: epoch}
 }
 
+// What took a session's place is still on trial when its record is made again: if it isn't
+// well, or its processes are gone, the session goes on from what it was.
+func TestPlanKeepsATrial(t *testing.T) {
+	was, comes := image("u", "h", 4), image("u", "h", 2)
+	trial := at(record(schemas.Running, 5, 8), comes)
+	trial.Op = &schemas.Op{ID: "replace", Kind: schemas.OpProve, Fallback: &was.Head, WithinMS: 1000, Claim: "h.1", Seq: 9}
+	resume := *trial.Op
+	resume.Kind, resume.Source = schemas.OpResume, &comes.Head
+	before := at(record(schemas.Resuming, 5, 7), was) // the log lost that it was restored
+	before.Op = &resume
+	for name, e := range map[string]recovery.Evidence{
+		"it runs":                  {Logged: record(schemas.Suspended, 4, 7), Kept: trial, Here: here("u", 5)},
+		"its processes are gone":   {Logged: record(schemas.Suspended, 4, 7), Kept: trial},
+		"the activity went back":   {Logged: trial, Kept: trial, Here: here("u", 5)},
+		"nobody saw it recorded":   {Logged: before, Here: here("u", 5)},
+		"nobody remembers, either": {Logged: trial},
+	} {
+		e.Host, e.Activity, e.Images = "h", 5, []recovery.Image{was, comes}
+		v, ok := recovery.Plan(e)
+		r := v.Record
+		if !ok || r.State != schemas.Running || r.Op == nil || r.Op.Kind != schemas.OpProve || r.Op.Fallback == nil || *r.Op.Fallback != was.Head || r.Op.Claim != "" || r.Op.Seq > 5 {
+			t.Errorf("%s: %v, %s with %+v", name, ok, r.State, r.Op)
+		}
+		if r.Head == nil || *r.Head != comes.Head {
+			t.Errorf("%s: it goes on from %+v", name, r.Head)
+		}
+	}
+	if trial.Op.Claim != "h.1" {
+		t.Error("what was asked about is changed")
+	}
+}
+
 // The highest epoch that anyone knows wins, and nothing that is known is lost.
 func TestPlan(t *testing.T) {
 	elsewhere := record(schemas.Running, 7, 9)

@@ -41,9 +41,21 @@ func (s *session) attend(c *net.UnixConn) {
 		}
 	}
 	if err != nil {
-		// A client that is gone needs no answer.
-		_ = WriteFrame(c, FrameError, []byte(err.Error()))
+		answerError(c, r, err)
 	}
+}
+
+// answerError tells a client why nothing came of its request. A command that can't be run
+// ends with a status, as it would in a shell. A client that is gone needs no answer.
+func answerError(c net.Conn, r Request, err error) {
+	var refusal *driver.Error
+	if r.Op == OpExec && errors.As(err, &refusal) && refusal.Status > 0 {
+		if WriteFrame(c, FrameStderr, []byte("diapause: "+err.Error()+"\n")) == nil {
+			_ = writeJSON(c, FrameExit, driver.Exit{Code: refusal.Status})
+		}
+		return
+	}
+	_ = WriteFrame(c, FrameError, []byte(err.Error()))
 }
 
 func readRequest(c net.Conn) (Request, error) {

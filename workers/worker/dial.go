@@ -89,7 +89,7 @@ func (w *Worker) answerObserve(msg *nats.Msg) {
 	w.mu.Lock()
 	out := make(map[schemas.UID]schemas.Observed, len(w.observed))
 	for uid, s := range w.observed {
-		out[uid] = schemas.Observed{PID: s.pid, RSSBytes: s.seen.RSS, Processes: s.seen.Processes}
+		out[uid] = schemas.Observed{PID: s.pid, RSSBytes: s.seen.RSS, Processes: s.seen.Processes, Status: s.seen.Status}
 	}
 	w.mu.Unlock()
 	if data, err := encode(out); err == nil {

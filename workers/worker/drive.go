@@ -40,6 +40,9 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 		if err := w.evictFormer(ctx, rec); err != nil {
 			return err
 		}
+		if err := w.releaseKept(ctx, rec); err != nil {
+			return err
+		}
 		if rec.Host != w.Host {
 			return w.evict(ctx, rec)
 		}
@@ -53,7 +56,7 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 			return nil
 		}
 		err = w.step(ctx, rec)
-		moved := errors.Is(err, errMoved) || errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal)
+		moved := errors.Is(err, errMoved) || errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal) || errors.Is(err, errStill)
 		if moved && rec.Rev != last { // the same one again would be a circle
 			last = rec.Rev
 			w.Log.Debug("the record moved on", "session", n.String(), "err", err)

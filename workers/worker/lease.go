@@ -110,6 +110,7 @@ func (w *Worker) follow(ctx context.Context, v statekv.Versioned) {
 	n := v.Name()
 	before, was := w.hosted[n]
 	live := v.State == schemas.Running || v.State == schemas.Suspending
+	w.followKept(v)
 	if was && before.UID != v.UID { // it went elsewhere, ended there and gave its name away, unheard of here
 		w.former[n] = append(w.former[n], before)
 		w.actors.wake(n)

@@ -73,6 +73,7 @@ func (w *Worker) sweep(ctx context.Context) error {
 		if err := w.announce(ctx, w.observedCount()); err != nil && ctx.Err() == nil {
 			w.Log.Warn("host not announced", "err", err)
 		}
+		w.findKept()
 		if err := w.wakeAll(ctx); err != nil && ctx.Err() == nil {
 			w.Log.Warn("sweep failed", "err", err)
 		}

@@ -64,7 +64,8 @@ func (w *Worker) prove(ctx context.Context, rec statekv.Versioned) error {
 }
 
 // untilWell waits for a session to be well, and says why it isn't. After a restart of the
-// worker the time begins anew: no clock is compared with another one's.
+// worker the time begins anew: no clock is compared with another one's; so it does when the
+// session stood still (errStill).
 func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within time.Duration) (ill string, err error) {
 	began, long := time.Now(), min(steady, within)
 	var seen driver.Health
@@ -102,6 +103,9 @@ func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within tim
 	}
 }
 
+// errStill says that a session can't be judged, for it stands still by itself.
+var errStill = errors.New("it stands still, since the lease of its host ran out")
+
 // healthOf asks the driver, or goes by whether the session runs.
 func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Health, error) {
 	i, err := d.Inspect(ctx, uid)
@@ -112,6 +116,8 @@ func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Hea
 		return driver.Health{}, err
 	case i.State == driver.Exited:
 		return driver.Health{State: driver.Ill, Text: endOf(i)}, nil
+	case i.State == driver.Frozen:
+		return driver.Health{}, errStill
 	}
 	if p, ok := d.(driver.Prober); ok {
 		return p.Health(ctx, uid)

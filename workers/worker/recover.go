@@ -29,6 +29,7 @@ func (w *Worker) recover(ctx context.Context) error {
 	if err := w.dropStrangers(ctx); err != nil {
 		return err
 	}
+	w.findKept()
 	return w.wakeAll(ctx)
 }
 
@@ -122,7 +123,7 @@ func (w *Worker) reconcile(ctx context.Context, rec *statekv.Versioned) error {
 		return w.ended(ctx, d, rec, i)
 	case !here && (rec.State == schemas.Running || rec.State == schemas.Suspending) && !killing(rec.SessionRecord):
 		return w.missing(ctx, rec)
-	case rec.State == schemas.Running && rec.Op == nil && i.State == driver.Frozen:
+	case rec.State == schemas.Running && (rec.Op == nil || toBeProved(rec.SessionRecord)) && i.State == driver.Frozen:
 		if i.Fenced {
 			if err := w.goOn(ctx, rec); err != nil {
 				return err

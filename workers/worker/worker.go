@@ -109,6 +109,7 @@ type Worker struct {
 	notBorn  map[schemas.UID]birth                    // by session: the last op that recorded it to run, or may have, and let it execute nothing
 	hosted   map[schemas.Name]schemas.SessionRecord   // what may have processes here
 	former   map[schemas.Name][]schemas.SessionRecord // what may have left processes here that the name's record says nothing of any more
+	keptOf   map[schemas.Name][]schemas.UID           // what drivers may keep something of
 	telling  map[schemas.UID]bool                     // of a renewal of the lease, just now
 	tellers  sync.WaitGroup
 	ready    chan struct{} // closed when recovery is done
@@ -131,7 +132,7 @@ func New(o Options) *Worker {
 	w := &Worker{
 		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
 		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		notBorn: map[schemas.UID]birth{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, ready: make(chan struct{}),
+		notBorn: map[schemas.UID]birth{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, keptOf: map[schemas.Name][]schemas.UID{}, ready: make(chan struct{}),
 	}
 	w.shelf = w.openShelf()
 	w.actors = newActors(w.drive, w.Log)

@@ -2,6 +2,10 @@
 // and socket, beside whatever engine the machine has, which is never touched.
 //
 // Main starts it once for a test binary, when the first test asks for it, and stops it
-// at the end. Busybox makes an image from the machine's static busybox; Image makes one of a
-// directory. It needs root, dockerd (Debian's docker.io) and busybox-static, and says so.
+// at the end. Busybox makes an image from the machine's static busybox; Registry serves one.
+// It needs root, dockerd (Debian's docker.io) and busybox-static, and says so.
+//
+// DIAPAUSE_TEST_ENGINE has all tests of a run use another engine than the machine's, which
+// install.sh puts beside it: current (the graph driver of today's Docker), containerd (its
+// containerd image store) or newest (install.sh --newest builds it). NewOf asks for one by name.
 package dockertest

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,6 +26,7 @@ type Engine struct {
 	Dir    string // all that it has
 	Client *client.Client
 
+	kind Kind
 	args []string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
@@ -73,7 +76,13 @@ func Shared(t testing.TB) *Engine {
 // New gives a test an engine that nobody else has, with more arguments for dockerd.
 func New(t testing.TB, args ...string) *Engine {
 	t.Helper()
-	e, err := Start(args...)
+	return NewOf(t, Default(), args...)
+}
+
+// NewOf does the same with an engine of a kind.
+func NewOf(t testing.TB, kind Kind, args ...string) *Engine {
+	t.Helper()
+	e, err := StartOf(kind, args...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,22 +95,25 @@ func New(t testing.TB, args ...string) *Engine {
 }
 
 // Start starts an engine.
-func Start(args ...string) (*Engine, error) {
+func Start(args ...string) (*Engine, error) { return StartOf(Default(), args...) }
+
+// StartOf starts an engine of a kind.
+func StartOf(kind Kind, args ...string) (*Engine, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("these tests run a Docker engine: they need root")
 	}
-	if _, err := exec.LookPath("dockerd"); err != nil {
-		return nil, errors.New("these tests run a Docker engine: install docker.io (`make setup-test` does)")
+	if err := kind.there(); err != nil {
+		return nil, err
 	}
 	dir, err := place()
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the engine: %w", err)
 	}
-	e := &Engine{Dir: dir, URL: "unix://" + filepath.Join(dir, "sock")}
-	e.args = append([]string{
+	e := &Engine{Dir: dir, URL: "unix://" + filepath.Join(dir, "sock"), kind: kind}
+	e.args = slices.Concat([]string{
 		"--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"), "--pidfile", filepath.Join(dir, "pid"),
 		"--host", e.URL, "--bridge", "none", "--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false", "--shutdown-timeout", "1", "--config-file", filepath.Join(dir, "none"),
-	}, args...)
+	}, kind.args(), args)
 	if err := os.WriteFile(filepath.Join(dir, "none"), []byte("{}"), 0o600); err != nil {
 		return nil, err
 	}
@@ -123,9 +135,9 @@ func place() (string, error) {
 
 // Run starts the engine's process, and waits until it answers.
 func (e *Engine) Run() error {
-	e.cmd = exec.Command("dockerd", e.args...)
+	e.cmd = exec.Command(e.kind.program(), e.args...)
 	e.cmd.Stdout, e.cmd.Stderr = &e.log, &e.log
-	e.cmd.Env = append(os.Environ(), "TMPDIR="+e.Dir)
+	e.cmd.Env = append(os.Environ(), "TMPDIR="+e.Dir, "PATH="+e.kind.path())
 	// It ends with the tests, however these end.
 	e.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	e.done = make(chan struct{})
@@ -182,6 +194,23 @@ func (e *Engine) Stop() error {
 		_ = e.cmd.Process.Kill() // it is told to
 		return fmt.Errorf("dockerd didn't end:\n%s", e.log.Bytes())
 	}
+}
+
+// Kill ends the engine's process as a crash does.
+func (e *Engine) Kill() error {
+	if err := e.cmd.Process.Kill(); err != nil {
+		return fmt.Errorf("kill dockerd: %w", err)
+	}
+	<-e.done
+	// The next one would take a containerd that is on its way out for one that runs.
+	pid, err := os.ReadFile(filepath.Join(e.Dir, "exec", "containerd", "containerd.pid"))
+	for end := time.Now().Add(startWait); err == nil && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		_, err = os.Stat("/proc/" + strings.TrimSpace(string(pid)))
+	}
+	if !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("wait for the end of the containerd of dockerd: %w", err)
+	}
+	return nil
 }
 
 // Remove stops the engine and removes all that it had.

@@ -30,6 +30,13 @@ func (e *Engine) Busybox(t testing.TB) string {
 	if _, err := e.Client.ImageInspect(t.Context(), name); err == nil {
 		return name
 	}
+	e.Import(t, name, bytes.NewReader(busybox(t)))
+	return name
+}
+
+// busybox gives the files of the image, as a tar file that is always the same.
+func busybox(t testing.TB) []byte {
+	t.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil || !static(path) {
 		t.Fatal("these tests make images of a static busybox: install busybox-static (`make setup-test` does)")
@@ -52,8 +59,7 @@ func (e *Engine) Busybox(t testing.TB) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	e.Import(t, name, &b)
-	return name
+	return b.Bytes()
 }
 
 // static reports whether a program needs no libraries.

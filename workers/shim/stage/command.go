@@ -27,6 +27,11 @@ func refuse(format string, a ...any) error {
 	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf(format, a...)}
 }
 
+// cantRun refuses a command, with the status that a shell would give it.
+func cantRun(status int, format string, a ...any) error {
+	return &driver.Error{Kind: driver.Refused, Status: status, Text: fmt.Sprintf(format, a...)}
+}
+
 // start executes the command in a session of its own (as setsid has it) and
 // returns its pid. If traced, it stops before its first instruction and is the
 // calling thread's tracee.
@@ -156,20 +161,20 @@ func (c Command) resolve(dir string) (string, error) {
 	if denied != nil {
 		return "", denied
 	}
-	return "", refuse("command %q not found in %s", name, path)
+	return "", cantRun(driver.NotFound, "command %q not found in %s", name, path)
 }
 
 func checkProgram(name, path string) error {
 	st, err := os.Stat(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
-		return refuse("command %q not found: there is no %s inside the session", name, path)
+		return cantRun(driver.NotFound, "command %q not found: there is no %s inside the session", name, path)
 	case err != nil:
-		return refuse("command %q can't be executed: %v", name, err)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: %v", name, err)
 	case st.IsDir():
-		return refuse("command %q can't be executed: %s is a directory", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: %s is a directory", name, path)
 	case st.Mode()&0o111 == 0:
-		return refuse("command %q can't be executed: %s has no execute permission", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: %s has no execute permission", name, path)
 	}
 	return nil
 }
@@ -177,13 +182,13 @@ func checkProgram(name, path string) error {
 func explain(name, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return refuse("command %q can't be executed: permission denied for %s or the working directory", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: permission denied for %s or the working directory", name, path)
 	case errors.Is(err, syscall.ENOENT):
-		return refuse("command %q can't be executed: the interpreter or the dynamic linker that %s names doesn't exist", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: the interpreter or the dynamic linker that %s names doesn't exist", name, path)
 	case errors.Is(err, syscall.ENOEXEC):
-		return refuse("command %q can't be executed: %s is not a program for this machine (or a script without #!)", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: %s is not a program for this machine (or a script without #!)", name, path)
 	case errors.Is(err, syscall.E2BIG):
-		return refuse("command %q can't be executed: its arguments and environment are too long", name)
+		return cantRun(driver.NotExecutable, "command %q can't be executed: its arguments and environment are too long", name)
 	}
 	return fmt.Errorf("execute %s: %w", path, err)
 }

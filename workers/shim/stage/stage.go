@@ -37,9 +37,10 @@ type Config struct {
 // Report is the answer: the pid of the command within the session, or why there
 // is none.
 type Report struct {
-	PID   int         `json:"pid"`
-	Kind  driver.Kind `json:"kind,omitempty"`
-	Error string      `json:"error,omitempty"`
+	PID    int         `json:"pid"`
+	Kind   driver.Kind `json:"kind,omitempty"`
+	Error  string      `json:"error,omitempty"`
+	Status int         `json:"status,omitempty"` // driver.Error's
 }
 
 // Err gives the error of the report, if it has one.
@@ -48,7 +49,7 @@ func (r Report) Err() error {
 	case r.Error == "":
 		return nil
 	case r.Kind == driver.Refused:
-		return &driver.Error{Kind: driver.Refused, Text: r.Error}
+		return &driver.Error{Kind: driver.Refused, Text: r.Error, Status: r.Status}
 	}
 	return errors.New(r.Error)
 }
@@ -89,6 +90,10 @@ func Main(kind string) int {
 	}
 	if err != nil {
 		report := Report{Error: err.Error(), Kind: driver.KindOf(err)}
+		var refusal *driver.Error
+		if errors.As(err, &refusal) {
+			report.Status = refusal.Status
+		}
 		// If the shim can't be told, it sees that this process ended.
 		_ = conn.Send(report)
 		return 1

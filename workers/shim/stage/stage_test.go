@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -71,8 +72,18 @@ func TestResolve(t *testing.T) {
 			}
 		} else if err == nil || driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s gives %q, %v, want %q", name, got, err, want)
+		} else if status := map[bool]int{true: driver.NotFound, false: driver.NotExecutable}[strings.Contains(want, "not found")]; statusIn(err) != status {
+			t.Errorf("%s has status %d, want %d", name, statusIn(err), status)
 		}
 	}
+}
+
+func statusIn(err error) int {
+	var refusal *driver.Error
+	if errors.As(err, &refusal) {
+		return refusal.Status
+	}
+	return 0
 }
 
 // TestKept holds the capabilities that a session has to what was decided.

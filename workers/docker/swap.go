@@ -1,0 +1,76 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/events/failpoint"
+)
+
+// A restore takes the place of what is there in three steps, so that it is all there again
+// whatever happens before the new container has begun: what is in volumes is set aside
+// (aside.go), the held container gives its name away (takePlace), and when the new one has
+// begun both are removed (settle). unmake goes back.
+
+// takePlace gives the container the name of the one that was held.
+func (r *restoring) takePlace(ctx context.Context, n *note) error {
+	if r.old == "" {
+		return nil
+	}
+	got, err := r.engine.ContainerInspect(ctx, r.old, client.ContainerInspectOptions{})
+	if err != nil && !missing(err) {
+		return r.asked("look at the container that is replaced", err)
+	}
+	if err == nil && got.Container.Name == "/"+r.meta.Name {
+		n.Moved = r.meta.Name
+		if err := r.notes.write(*n); err != nil {
+			return err
+		}
+		away := fmt.Sprintf("%s.diapause-%d-before", r.meta.Name, r.f.Epoch)
+		if _, err := r.engine.ContainerRename(ctx, r.old, client.ContainerRenameOptions{NewName: away}); err != nil {
+			return r.asked("give the name of the container that is replaced to another", err)
+		}
+	}
+	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
+		return r.asked("call the container "+r.meta.Name, err)
+	}
+	return r.options.Failpoints.At(ctx, failpoint.DockerSwapped)
+}
+
+// moveBack gives the held container its name again.
+func (d *Driver) moveBack(ctx context.Context, n note) error {
+	if n.Old == "" || n.Moved == "" {
+		return nil
+	}
+	got, err := d.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{})
+	if missing(err) || err == nil && got.Container.Name == "/"+n.Moved {
+		return nil
+	}
+	if err == nil {
+		_, err = d.engine.ContainerRename(ctx, n.Old, client.ContainerRenameOptions{NewName: n.Moved})
+	}
+	if err != nil {
+		return d.asked("call the held container "+n.Moved+" again", err)
+	}
+	return nil
+}
+
+// settle removes what a container that has begun was put in the place of.
+func (d *Driver) settle(ctx context.Context, n *note) error {
+	if n.Old == "" && len(n.Asides) == 0 {
+		return nil
+	}
+	if n.Old != "" {
+		_, err := d.engine.ContainerRemove(ctx, n.Old, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		if err != nil && !missing(err) {
+			return d.asked("remove the container that was replaced", err)
+		}
+	}
+	if err := dropAsides(n.Asides); err != nil {
+		return fmt.Errorf("remove what was in the volumes of session %s before: %w", n.Name, err)
+	}
+	n.Old, n.Moved, n.Restart, n.Asides = "", "", nil, nil
+	return d.notes.write(*n)
+}
