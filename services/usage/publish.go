@@ -35,7 +35,7 @@ type Publisher struct {
 	Actor string
 	Notes *slog.Logger
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards all below
 	fold   *Fold
 	edge   time.Time // the end of the period that is summed up now
 	known  bool      // the log was read
@@ -131,7 +131,7 @@ func (p *Publisher) begin(ctx context.Context) error {
 
 // floor says up to when a session was spoken for: events of a name are said in the order
 // of its sessions, so those before the one that was spoken of last were, and those after
-// it weren't.
+// it weren't. The fold asks it with mu held.
 func (p *Publisher) floor(n schemas.Name, uid schemas.UID) time.Time {
 	l, ok := p.last[n]
 	switch {
@@ -233,10 +233,10 @@ func (p *Publisher) tell(ctx context.Context, u schemas.Usage) error {
 	}
 	subject := fmt.Sprintf("%s.%s.%s", schemas.SubjectEvent, n.Key(), eventType)
 	for {
-		last := p.last[n]
+		last := p.saidLast(n)
 		ack, err := p.JS.Publish(ctx, subject, data, jetstream.WithExpectLastSequencePerSubject(last.seq))
 		if err == nil {
-			p.last[n] = said{u.UID, u.To, ack.Sequence}
+			p.remember(n, said{u.UID, u.To, ack.Sequence})
 			return nil
 		}
 		var refused *jetstream.APIError
@@ -248,15 +248,27 @@ func (p *Publisher) tell(ctx context.Context, u schemas.Usage) error {
 		case err != nil:
 			return err
 		case there.uid == u.UID && there.to.Equal(u.To):
-			p.last[n] = there
+			p.remember(n, there)
 			return nil // an answer was lost, or another said it
 		case !there.to.Before(u.To), there.uid == u.UID && there.to.After(u.From):
 			return fmt.Errorf("usage of %s: %w", n, errOverlap)
 		case there.seq == last.seq:
 			return fmt.Errorf("publish %s: %w", subject, refused)
 		}
-		p.last[n] = there
+		p.remember(n, there)
 	}
+}
+
+func (p *Publisher) saidLast(n schemas.Name) said {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.last[n]
+}
+
+func (p *Publisher) remember(n schemas.Name, s said) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last[n] = s
 }
 
 // there reads the last event of a name.

@@ -3,6 +3,7 @@ package usage_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
@@ -132,6 +133,22 @@ func TestPublisher(t *testing.T) {
 	})
 	stop()
 	b.check()
+}
+
+// Sessions that begin while others are spoken for disturb nobody.
+func TestPublisherWhileSessionsBegin(t *testing.T) {
+	b := newBench(t)
+	b.run("s", "u")
+	stop := b.publishers(1)
+	n := 0
+	b.until("three events of the first one", func() bool {
+		for range 10 {
+			n++
+			b.run(fmt.Sprint("s", n), fmt.Sprint("u", n))
+		}
+		return len(b.stored()["u"]) >= 3
+	})
+	stop()
 }
 
 // late is how late a revision may reach a publisher, in seconds.
