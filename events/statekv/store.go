@@ -190,12 +190,21 @@ func (s *Store) Update(ctx context.Context, n schemas.Name, decide func(schemas.
 
 // History gives every revision of a key, oldest first.
 func (s *Store) History(ctx context.Context, n schemas.Name) ([]Versioned, error) {
+	out, err := s.HistorySince(ctx, n, Revision{})
+	if err == nil && len(out) == 0 {
+		err = fmt.Errorf("session %s: %w", n, ErrNoSession)
+	}
+	return out, err
+}
+
+// HistorySince gives the revisions of a key after one of them, oldest first.
+func (s *Store) HistorySince(ctx context.Context, n schemas.Name, after Revision) ([]Versioned, error) {
 	var out []Versioned
-	subject, seq := s.names.SessionSubject(n), uint64(0)
+	subject, seq := s.names.SessionSubject(n), after.seq
 	for {
 		raw, err := s.stream.GetMsg(ctx, seq+1, jetstream.WithGetMsgSubject(subject))
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			break
+			return out, nil
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read history of %s: %w", n, err)
@@ -206,10 +215,6 @@ func (s *Store) History(ctx context.Context, n schemas.Name) ([]Versioned, error
 		}
 		out, seq = append(out, v), raw.Sequence
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("session %s: %w", n, ErrNoSession)
-	}
-	return out, nil
 }
 
 // Forget drops what the store knows of newer revisions: for a log that was

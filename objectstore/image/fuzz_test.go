@@ -24,7 +24,7 @@ func FuzzSnapshotName(f *testing.F) {
 			return
 		}
 		epoch, seq, err := l.parseSnap(name)
-		if err != nil || SnapshotName(l.tenant, l.id, epoch, seq) != name {
+		if err != nil || l.snap(epoch, seq) != name {
 			t.Fatalf("%q is accepted, and is not the name of snapshot %d-%d: %v", name, epoch, seq, err)
 		}
 		if strings.Contains(name, "..") || strings.Count(name, "/") != 3 {

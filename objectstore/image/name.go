@@ -77,11 +77,6 @@ func lineageOf(snap string) (lineage, error) {
 // "<epoch>-<seq>".
 func SnapshotID(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// SnapshotName gives the object name of the snapshot of an epoch and sequence.
-func SnapshotName(tenant schemas.Tenant, lineageID string, epoch, seq uint64) string {
-	return lineage{tenant, lineageID}.snap(epoch, seq)
-}
-
 // randomName is 16 random bytes in hex.
 func randomName() string {
 	var b [16]byte

@@ -97,13 +97,17 @@ func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 	if err != nil {
 		return out, fmt.Errorf("keep house: %w", err)
 	}
-	j.expire(ctx, records, &out)
+	now, err := j.Records.Now(ctx) // by which nothing is old because a host's clock is off
+	if err != nil {
+		return out, fmt.Errorf("keep house: %w", err)
+	}
+	j.expire(ctx, records, now, &out)
 	all, lineages, err := j.snapshots(ctx, records, &out)
 	if err != nil {
 		return out, err
 	}
 	deleted := map[string]bool{} // by lineage: a snapshot of it
-	for _, d := range Plan(all, j.Policy, time.Now()) {
+	for _, d := range Plan(all, j.Policy, now) {
 		if err := j.delete(ctx, d, &out); err != nil {
 			return out, err
 		}
@@ -140,19 +144,24 @@ func (j *Janitor) measured(ctx context.Context, records []statekv.Versioned, p i
 	}
 }
 
-// expire removes the sessions that have been suspended for too long.
-func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, out *schemas.StorePrune) {
+// expire removes the sessions that have been suspended for too long. A problem with one
+// doesn't keep it from the others.
+func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, now time.Time, out *schemas.StorePrune) {
 	for _, v := range records {
 		after := j.expireAfter(v.SessionRecord)
-		if after <= 0 || v.State != schemas.Suspended || v.Op != nil || time.Since(v.Since) < after {
+		if after <= 0 || v.State != schemas.Suspended || v.Op != nil || now.Sub(v.Since) < after {
 			continue
 		}
-		if !out.DryRun {
-			err := j.Expire(ctx, v, fmt.Sprintf("expired: suspended for longer than %s", after))
-			if err != nil {
-				out.Problems = append(out.Problems, fmt.Sprintf("remove expired session %s: %v", v.Name(), err))
-				continue
-			}
+		since, err := j.Records.InStateSince(ctx, v.Name())
+		if err == nil && now.Sub(since) < after {
+			continue // the clock of its host was behind
+		}
+		if err == nil && !out.DryRun {
+			err = j.Expire(ctx, v, fmt.Sprintf("expired: suspended for longer than %s", after))
+		}
+		if err != nil {
+			out.Problems = append(out.Problems, fmt.Sprintf("remove expired session %s: %v", v.Name(), err))
+			continue
 		}
 		out.Expired = append(out.Expired, v.Name().String())
 	}

@@ -209,6 +209,24 @@ func TestExpire(t *testing.T) {
 	}
 }
 
+// A host whose clock is behind says of its sessions that they were suspended long ago: that
+// doesn't remove them.
+func TestExpireIsByTheLogsClock(t *testing.T) {
+	h := newHouse(t, Policy{Expire: time.Hour})
+	long := time.Now().Add(-40 * day)
+	v := h.swap(h.run("asleep"), schemas.Transition{Type: schemas.TSuspend, At: long, Set: schemas.Set{Op: &schemas.Op{ID: "s", Kind: schemas.OpSuspend}}})
+	head := h.write(v, v.Version, "memory")
+	v = h.swap(v, schemas.Transition{Type: schemas.TSuspended, At: long, Set: schemas.Set{Head: &head, Op: &schemas.Op{ID: "s", Kind: schemas.OpReap}}})
+	h.swap(v, schemas.Transition{Type: schemas.TReaped, At: long})
+	if out := h.prune(false); len(out.Expired) != 0 || len(h.expired) != 0 {
+		t.Errorf("%+v, removed %v", out, h.expired)
+	}
+	h.janitor.Policy.Expire = time.Millisecond
+	if out := h.prune(false); !slices.Equal(out.Expired, []string{"asleep"}) {
+		t.Errorf("in time: %+v", out)
+	}
+}
+
 // A store may be shared: what no record knows is told of, and left alone.
 func TestUnknownLineagesStay(t *testing.T) {
 	h := newHouse(t, Policy{Count: 1, Age: time.Nanosecond})
