@@ -178,8 +178,11 @@ type Failure struct {
 	Tried []HostID `json:"tried,omitempty"`
 	// Open says that the session isn't suspended for idleness any more: too many
 	// suspends in a row failed. One that is asked for and works, or a reset, ends that.
-	Open bool      `json:"breaker_open,omitempty"`
-	At   time.Time `json:"at"`
+	Open bool `json:"breaker_open,omitempty"`
+	// Seq is the last activity that the decision for what failed knew, of a suspend: whoever
+	// acts on the failure looks whether the session was used since.
+	Seq uint64    `json:"activity_seq,omitempty"`
+	At  time.Time `json:"at"`
 }
 
 // FailureTaken is the kind of failure of a session whose place somebody else has taken.

@@ -406,6 +406,45 @@ func TestStoppedWhenCaptureFailsThreeTimes(t *testing.T) {
 	h.audited()
 }
 
+// One that was made to be stopped then isn't while it is in use: it is when a suspend fails
+// once more.
+func TestNotStoppedWhileInUse(t *testing.T) {
+	t.Parallel()
+	h := start(t)
+	req := runRequest("work", "count")
+	req.Run.OnBreaker = schemas.BreakerStop
+	v := h.do("run", req)
+	h.count(v.UID)
+	entered := make(chan struct{}, 1)
+	fails := func(verb string, s fake.Step) {
+		t.Helper()
+		h.fake.Script("Capture", s)
+		var out any
+		if err := h.ask(verb, schemas.Request{Name: "work"}, &out); code(err) == "" {
+			t.Fatalf("%s works", verb)
+		}
+	}
+	full := errors.New("the store is full")
+	fails("suspend", fake.Step{Before: full})
+	fails("suspend", fake.Step{Before: full})
+	block := make(chan struct{})
+	go func() {
+		<-entered
+		h.say("work", schemas.KindHeartbeat, "", schemas.Activity{}) // which undoes no suspend that was asked for
+		close(block)
+	}()
+	fails("suspend", fake.Step{Before: full, Entered: entered, Block: block})
+	for range 2 { // its worker looks again after each
+		fails("checkpoint", fake.Step{Before: full})
+	}
+	if r := h.get("work"); r.State != schemas.Running || r.Failure == nil || !r.Failure.Open {
+		t.Errorf("in use, it is %s, %+v", r.State, r.Failure)
+	}
+	fails("suspend", fake.Step{Before: full})
+	h.until("work", "stopped", isState(schemas.Exited))
+	h.audited()
+}
+
 // A resume whose image isn't there changes nothing and says so; with the image back it
 // works.
 func TestImageGone(t *testing.T) {

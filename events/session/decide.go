@@ -203,7 +203,9 @@ func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
 	if f == nil || f.Op != schemas.OpSuspend {
 		return nil
 	}
-	if f.Count >= p.Breaker {
+	// One that is to be stopped then was in use when that was looked at, or it would be: it is
+	// tried again.
+	if f.Count >= p.Breaker && cmp.Or(v.Record.OnBreaker, p.OnBreaker) != schemas.BreakerStop {
 		return []schemas.WaitingFor{{What: fmt.Sprintf("the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)}}
 	}
 	if until := f.At.Add(p.Backoff); until.After(now) && !f.At.After(now.Add(p.Backoff)) { // else a clock was set back

@@ -119,6 +119,20 @@ func TestNeverSuspended(t *testing.T) {
 	}
 }
 
+// One that is stopped when its suspends fail was in use after they had: it is to be
+// suspended once more when it is idle.
+func TestOpenBreakerOfOneThatIsStopped(t *testing.T) {
+	v := running()
+	v.Record.Failure, v.Record.OnBreaker = &schemas.Failure{Op: "suspend", Count: 3, At: t0}, schemas.BreakerStop
+	if d := decide(v, 1e6); d.Verdict != session.Suspend {
+		t.Errorf("%s: %s", d.Verdict, d.Reason)
+	}
+	v.Record.Failure.At = at(1e6)
+	if d := decide(v, 1e6); d.Verdict != session.Leave || d.Next.IsZero() {
+		t.Errorf("right after the failure: %s, next %v", d.Verdict, d.Next)
+	}
+}
+
 func TestWaking(t *testing.T) {
 	suspended := func() *session.View {
 		v := running()

@@ -10,6 +10,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/nats-io/nuid"
 
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -123,10 +124,21 @@ func (w *Worker) onBreaker(r schemas.SessionRecord) string {
 }
 
 // stopUnsuspendable asks for the end of a session whose breaker is open, if that is
-// what it was made with.
+// what it was made with. One that is in use by now runs on: when it no longer is, it is to
+// be suspended once more, and stopped if that fails.
 func (w *Worker) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) error {
 	if f := rec.Failure; f == nil || !f.Open || w.onBreaker(rec.SessionRecord) != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
 		return nil
+	}
+	late, err := w.Bus.Since(ctx, rec.Name(), max(rec.Failure.Seq, rec.Born))
+	if err != nil {
+		return err
+	}
+	policy := w.policyOf(rec.SessionRecord)
+	for _, m := range late {
+		if session.Undoes(schemas.Op{Idle: true}, m.Source, m.Activity, policy) {
+			return nil
+		}
 	}
 	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpKill, Deadline: time.Now().Add(againDeadline).UTC(),
 		Description: fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)}

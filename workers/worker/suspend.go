@@ -235,7 +235,9 @@ func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error)
 	}
 	w.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
 	f := failure(kind, cause, count)
-	f.Open = kind == schemas.OpSuspend && count >= w.policyOf(rec.SessionRecord).Breaker
+	if kind == schemas.OpSuspend {
+		f.Open, f.Seq = count >= w.policyOf(rec.SessionRecord).Breaker, heardUpTo(rec)
+	}
 	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: f}}
 }
 
