@@ -34,7 +34,7 @@ func TestReadMuch(t *testing.T) {
 		if i < large {
 			data = make([]byte, 200<<10)
 		}
-		if _, err := plain.PublishAsync("s", data); err != nil {
+		if _, err := plain.PublishAsync("s", data, jetstream.WithStallWait(limit)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -17,10 +17,11 @@ import (
 func TestASlowReaderSuspendsNobodyInUse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	var mu sync.Mutex // held while nothing is heard
+	var gate sync.RWMutex // locked while nothing is heard
+	unlock := sync.OnceFunc(gate.Unlock)
 	s := scheduler.New(scheduler.Options{
 		JS: b.js, Names: stream.NamesWith(""), Records: b.records, Actor: "scheduler@h", Log: slog.New(slog.NewTextHandler(b.logged, nil)),
-		Heard: func(stream.Heard) { mu.Lock(); defer mu.Unlock() },
+		Heard: func(stream.Heard) { gate.RLock(); defer gate.RUnlock() },
 	})
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan error, 1)
@@ -37,7 +38,8 @@ func TestASlowReaderSuspendsNobodyInUse(t *testing.T) {
 	b.run(work, grace)
 	idle := schemas.Name{Tenant: "default", Session: "idle"}
 	b.run(idle, grace)
-	mu.Lock()
+	gate.Lock()
+	defer unlock()
 	var last time.Time
 	for began := time.Now(); time.Since(began) < grace+time.Second; time.Sleep(grace / 20) {
 		last = b.say(work, schemas.KindInput, "", schemas.Activity{})
@@ -53,7 +55,7 @@ func TestASlowReaderSuspendsNobodyInUse(t *testing.T) {
 			t.Fatal("nobody is told that activity is heard late")
 		}
 	}
-	mu.Unlock()
+	unlock()
 	b.until(idle, schemas.Suspending)
 	b.until(work, schemas.Suspending)
 	if quiet := time.Since(last); quiet < grace {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -127,14 +128,23 @@ const depthWait = time.Second
 
 // scheduler shows what a scheduler has in hand. One that doesn't answer shows no values.
 func (m gauges) scheduler(s *scheduler.Scheduler) {
-	m.GaugeBy("scheduler_sessions", "Sessions by what the scheduler has to do about them: known (all of them), fresh (to be decided about at once), timed (at a known time), waiting (their suspend is due and waits for room on their host), going (their suspend is under way).", "what", func() map[string]float64 {
+	m.GaugeBy("scheduler_sessions", "Sessions by what the scheduler has to do about them: known (all of them), fresh (to be decided about at once), timed (at a known time), waiting (their suspend is due and waits for room on their host), going (their suspend is under way), held_up (to be resumed, their tenant's quota has no room).", "what", func() map[string]float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
 		defer cancel()
 		d, err := s.Depth(ctx)
 		if err != nil {
 			return nil
 		}
-		return map[string]float64{"known": float64(d.Sessions), "fresh": float64(d.Fresh), "timed": float64(d.Timed), "waiting": float64(d.Waiting), "going": float64(d.Going)}
+		return map[string]float64{"known": float64(d.Sessions), "fresh": float64(d.Fresh), "timed": float64(d.Timed), "waiting": float64(d.Waiting), "going": float64(d.Going), "held_up": float64(d.Waking)}
+	})
+	m.Gauge("scheduler_behind_seconds", "How long ago all was heard that services had said; above 2 nobody is suspended.", func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
+		defer cancel()
+		d, err := s.Depth(ctx)
+		if err != nil {
+			return math.NaN()
+		}
+		return d.Behind.Seconds()
 	})
 }
 
