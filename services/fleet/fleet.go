@@ -43,7 +43,7 @@ type Fleet struct {
 	publish  stream.Publisher
 
 	mu      sync.Mutex
-	records map[schemas.Name]statekv.Versioned // whatever their host
+	records map[schemas.Name]statekv.Versioned // for which something is to be done if their host is lost, or under way
 	known   bool                               // the watch has caught up
 	tried   map[schemas.UID]attempt            // of Serve alone
 	failed  []failed                           // to be tried elsewhere
@@ -75,12 +75,7 @@ func (f *Fleet) Serve(ctx context.Context) error {
 	g.Go(func() error { return f.observer.Serve(ctx) })
 	g.Go(func() error { return f.tryElsewhere(ctx) })
 	g.Go(func() error {
-		return f.Records.Watch(ctx, func(v statekv.Versioned) {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			f.notice(f.records[v.Name()], v)
-			f.records[v.Name()] = v
-		}, func() {
+		return f.Records.Skim(ctx, f.hear, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.known = true
@@ -88,6 +83,35 @@ func (f *Fleet) Serve(ctx context.Context) error {
 	})
 	return g.Wait()
 }
+
+// hear takes in a revision of a record. Of a million sessions most sleep: of those nothing is
+// kept, and no more than a glance taken.
+func (f *Fleet) hear(seen statekv.Seen) error {
+	n := seen.Record.Name()
+	f.mu.Lock()
+	before, known := f.records[n]
+	f.mu.Unlock()
+	matters := seen.Record.Op != nil || mayRun[seen.Record.State]
+	if !matters && !known {
+		return nil
+	}
+	v, err := seen.Whole()
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notice(before, v)
+	if matters {
+		f.records[n] = v
+	} else {
+		delete(f.records, n)
+	}
+	return nil
+}
+
+// mayRun are the states in which Plan may find something to do.
+var mayRun = map[schemas.State]bool{schemas.Starting: true, schemas.Running: true, schemas.Suspending: true, schemas.Resuming: true}
 
 // Gone says since when a host is known to be gone.
 func (f *Fleet) Gone(h schemas.HostID) (since time.Time, gone bool) { return f.observer.Gone(h) }
