@@ -31,8 +31,12 @@ demo: setup build ## the main job, from a running program to its image and back 
 test: setup-test verify ## every test, real components included
 	@e2e/setup/root.sh $(GO) test -race -count=1 -timeout 18m work
 
-test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run
+test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
+	@e2e/setup/root.sh workers/docker/dockertest/install.sh --newest
+	@for engine in current containerd newest; do \
+		DIAPAUSE_TEST_ENGINE=$$engine e2e/setup/root.sh $(GO) test -race -count=1 -timeout 1h -p 1 ./workers/docker/... ./e2e/containers || exit 1; \
+	done
 
 TIME ?= 10m
 SEED ?= 0

@@ -12,9 +12,15 @@ import (
 
 // An engine that is stopped and started stops its containers. Those that it starts again go
 // on; of the others the sessions have failed, not ended, and have a way on; those that had
-// ended before have. While the engine is away, a session that would need it is told so.
+// ended before have. While the engine is away, a session that would need it is told so. Engines
+// differ in what they still answer while they stop.
 func TestEngineStopsAndStarts(t *testing.T) {
-	e := dockertest.New(t)
+	for _, k := range slices.Compact([]dockertest.Kind{dockertest.Default(), dockertest.Current}) {
+		t.Run(string(k), func(t *testing.T) { stopsAndStarts(t, dockertest.NewOf(t, k)) })
+	}
+}
+
+func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 	e.Busybox(t)
 	h := newHost(t, e)
 	const script = "trap 'exit 0' TERM; echo begun >>/log; while :; do sleep 0.05; done"

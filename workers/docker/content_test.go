@@ -213,6 +213,10 @@ func TestAllFilesComeBack(t *testing.T) {
 		for _, at := range []string{"", "/named", "/anonymous"} {
 			out[at] = slices.DeleteFunc(picture(t, x.dirOf("a", at)), func(l string) bool { return strings.HasPrefix(l, "socket ") })
 		}
+		if root := out[""]; dockertest.Default() != dockertest.Machine { // today's engines make something in it, at each start
+			i := slices.IndexFunc(root, func(l string) bool { return strings.HasPrefix(l, ". ") })
+			root[i] = strings.Join(strings.Fields(root[i])[:3], " ")
+		}
 		return out
 	}
 	before := pictures(x)

@@ -13,10 +13,10 @@
 // don't run, copy.go and attach.go about what dial.go carries. note.go is what the driver
 // remembers of each session over crashes: its epoch, its container and how far a step had come.
 //
-// It talks to the engine through its API alone, and reads and writes layers and volumes
+// It talks to the engine through its API, and reads and writes layers and volumes
 // directly where the engine keeps them in directories of this host. Where it doesn't
-// (a storage driver other than overlay2, the containerd image store), the whole file
-// system goes through the API (whole.go).
+// (a storage driver other than overlay2), the whole file system goes through the API (whole.go).
+// With the containerd image store it asks containerd where a layer is (snapshotter.go).
 //
 // It never touches a container, a volume, a network or an image that isn't the
 // session's: what it makes has labels, by which Recover finds what a crash has left. It never

@@ -106,6 +106,11 @@ func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	if err != nil {
 		return schemas.Fingerprint{}, d.asked("ask for its version", err)
 	}
+	for _, c := range v.Components { // its networks, for one, have other names
+		if strings.HasPrefix(c.Name, "Podman") {
+			return schemas.Fingerprint{}, refuse("what answers at %s is Podman %s, which speaks Docker's API otherwise than Docker does: only containers of Docker's own engine can be sessions", d.options.Engine, c.Version)
+		}
+	}
 	// Neither the kernel nor the engine has to be as new as the one that captured: what is
 	// restored are files and a configuration.
 	return schemas.Fingerprint{Arch: runtime.GOARCH, Driver: Name, Engine: "docker-" + v.Version}, nil

@@ -22,6 +22,11 @@ func TestFromEngineToEngine(t *testing.T) {
 		engines[k] = dockertest.NewOf(t, k)
 		engines[k].Busybox(t)
 	}
+	for k, want := range map[dockertest.Kind]string{dockertest.Machine: "overlay2", dockertest.Current: "overlay2", dockertest.Containerd: "containerd image store with overlayfs"} {
+		if said := must[string](t)(open(t, engines[k], t.TempDir()).Storage(t.Context())); said != want {
+			t.Errorf("engine %s keeps files in %q", k, said)
+		}
+	}
 	t.Run("conformance", func(t *testing.T) { conforms(t, engines[dockertest.Containerd]) })
 	t.Run("built", func(t *testing.T) { wanders(t, engines, "busybox:test", true) })
 	ref := dockertest.Registry(t)

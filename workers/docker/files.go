@@ -121,7 +121,7 @@ func warningsOf(m *capture) (out []string) {
 		out = append(out, "tmpfs "+at+" is lost: it is memory")
 	}
 	if m.Files == partRoot {
-		out = append(out, "the engine doesn't keep layers in directories of this host (storage driver overlay2 does): all of the file system is in the snapshot")
+		out = append(out, "the engine doesn't keep layers in directories of this host (overlay2 does, and the containerd image store whose containerd can be asked): all of the file system is in the snapshot")
 	}
 	return out
 }

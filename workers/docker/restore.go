@@ -329,7 +329,7 @@ func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectRespon
 			return nil, err
 		}
 		if upper == "" {
-			return nil, refuse("the image holds what overlay2 keeps of a container, and the engine of this host has another storage driver: resume it where there is overlay2")
+			return nil, refuse("the image holds what changed in a container, as overlay2 keeps it, and the engine of this host keeps no such directories: resume it where there is overlay2, or a containerd image store whose containerd can be asked")
 		}
 		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
 			return nil, r.written("fill the file system of container "+r.meta.Name, err)

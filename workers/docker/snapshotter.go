@@ -1,17 +1,21 @@
 package docker
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
+	content "github.com/containerd/containerd/api/services/content/v1"
+	snapshots "github.com/containerd/containerd/api/services/snapshots/v1"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/image"
 	"github.com/moby/moby/client"
+	"google.golang.org/grpc"
 
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -61,23 +65,31 @@ func (d *Driver) snapshotUpper(ctx context.Context, c *container.InspectResponse
 	if err != nil || !ok {
 		return "", err
 	}
-	answer, err := at.call(ctx, "snapshots.v1.Snapshots/Mounts", field{1, []byte(snapshotter)}, field{2, []byte(c.ID)})
-	var options [][]byte
-	if err == nil {
-		options, err = below(answer, 1, 4) // of each mount
-	}
+	var dir string
+	err = at.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		got, err := snapshots.NewSnapshotsClient(conn).Mounts(ctx, &snapshots.MountsRequest{Snapshotter: snapshotter, Key: c.ID})
+		for _, m := range got.GetMounts() {
+			dir = cmp.Or(dir, upperdir(m.GetOptions()))
+		}
+		return err
+	})
 	if never(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("containerd doesn't say where the layer of container %s is", strings.TrimPrefix(c.Name, "/")), Err: err}
 	}
+	return dir, nil
+}
+
+// upperdir gives the upper directory among the options of a mount.
+func upperdir(options []string) string {
 	for _, o := range options {
-		if dir, ok := bytes.CutPrefix(o, []byte("upperdir=")); ok {
-			return string(dir), nil
+		if dir, ok := strings.CutPrefix(o, "upperdir="); ok {
+			return dir
 		}
 	}
-	return "", nil
+	return ""
 }
 
 // sourceLabel begins the labels that say where containerd had something from.
@@ -93,21 +105,46 @@ func (d *Driver) fromRegistry(ctx context.Context, c *container.InspectResponse,
 	if err != nil || !ok {
 		return false, err
 	}
-	answer, err := at.call(ctx, "content.v1.Content/Info", field{1, []byte(i.ID)})
-	var labels [][]byte
-	if err == nil {
-		labels, err = below(answer, 1, 5, 1) // the names of them
-	}
+	var pulled bool
+	err = at.ask(ctx, func(ctx context.Context, conn *grpc.ClientConn) error {
+		got, err := content.NewContentClient(conn).Info(ctx, &content.InfoRequest{Digest: i.ID})
+		for name := range got.GetInfo().GetLabels() {
+			pulled = pulled || strings.HasPrefix(name, sourceLabel)
+		}
+		return err
+	})
 	if never(err) {
 		return false, nil
 	}
 	if err != nil {
 		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("containerd doesn't say where image %s is from", i.ID), Err: err}
 	}
-	for _, l := range labels {
-		if bytes.HasPrefix(l, []byte(sourceLabel)) {
-			return true, nil
-		}
+	return pulled, nil
+}
+
+// Storage tells people how the engine keeps containers' files, and what follows for snapshots.
+func (d *Driver) Storage(ctx context.Context) (string, error) {
+	got, err := d.engine.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return "", d.asked("say how it keeps containers' files", err)
 	}
-	return false, nil
+	const whole = ": all of a container's file system goes into each snapshot"
+	i := &got.Info
+	if i.Driver == "overlay2" {
+		return i.Driver, nil
+	}
+	if !slices.Contains(i.DriverStatus, [2]string{"driver-type", "io.containerd.snapshotter.v1"}) {
+		return i.Driver + whole, nil
+	}
+	store := "containerd image store with " + i.Driver
+	if i.Driver != snapshotter {
+		return store + whole, nil
+	}
+	switch _, ok, err := d.containerd(ctx); {
+	case err != nil:
+		return "", err
+	case !ok:
+		return store + ", and no socket of containerd here" + whole, nil
+	}
+	return store, nil
 }

@@ -230,6 +230,15 @@ func TestOtherEngines(t *testing.T) {
 		_, err = x.d.Recover(t.Context())
 		refused(t, "API 1.40", err, "speaks API 1.40")
 	})
+	t.Run("podman", func(t *testing.T) {
+		x := testerOn(t, otherEngine(t, e, func(path string, _ http.Header, body map[string]any) {
+			if strings.HasSuffix(path, "/version") {
+				body["Components"] = []any{map[string]any{"Name": "Podman Engine", "Version": "4.3.1"}} // as 4.3.1 answers
+			}
+		}))
+		_, err := x.d.Fingerprint(t.Context())
+		refused(t, "Podman", err, "is Podman 4.3.1", "only containers of Docker's own engine can be sessions")
+	})
 	t.Run("volume driver", func(t *testing.T) {
 		x := testerOn(t, otherEngine(t, e, func(path string, _ http.Header, body map[string]any) {
 			if strings.Contains(path, "/volumes/") && body["Name"] == "far" {

@@ -14,6 +14,9 @@ import (
 // An engine that doesn't keep layers as directories.
 func TestWithoutOverlay(t *testing.T) {
 	e := dockertest.New(t, dockertest.Copying()...)
+	if said := must[string](t)(open(t, e, t.TempDir()).Storage(t.Context())); !strings.Contains(said, "all of a container's file system goes into each snapshot") {
+		t.Errorf("it keeps files in %q", said)
+	}
 	t.Run("files", func(t *testing.T) { wholeFileSystem(t, e) })
 	t.Run("conformance", func(t *testing.T) { wholeConformance(t, e) })
 }
