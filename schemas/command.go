@@ -25,7 +25,7 @@ type Event struct {
 	ID      string    `json:"id,omitempty"`      // of what may be said twice: the same then
 	Bytes   int64     `json:"bytes,omitempty"`   // of "stored": what the session's images take
 	Usage   *Usage    `json:"usage,omitempty"`   // of "usage"
-	Version uint64    `json:"version,omitempty"` // of "joined": of the record that the transition made which was asked for by more than one
+	Version uint64    `json:"version,omitempty"` // of "joined": of the record that the transition made which was asked for by more than one; without it that is the one that began Op
 }
 
 // Host is what a worker says of itself.

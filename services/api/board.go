@@ -56,11 +56,9 @@ type sight struct {
 	packed  []byte
 }
 
-func sightOf(r schemas.SessionRecord) sight {
-	s := sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open}
-	r.Spec = ""
-	s.packed, _ = json.Marshal(r) // it came as JSON
-	return s
+// sightOf gives the sight of a record, encoded without its spec.
+func sightOf(r *schemas.SessionRecord, packed []byte) sight {
+	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, packed: packed}
 }
 
 func (s sight) record() (r schemas.SessionRecord) {
@@ -80,16 +78,30 @@ func newBoard() *board {
 	}
 }
 
-func (b *board) put(v statekv.Versioned) {
+// skim puts a revision on the board. The whole of it is decoded for those alone who wait
+// for it.
+func (b *board) skim(seen statekv.Seen) error {
+	n, s := seen.Record.Name(), sightOf(&seen.Record, seen.Without("spec"))
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if old, there := b.records[v.Name()]; there {
-		b.count(v.Tenant, old, -1)
+	if old, there := b.records[n]; there {
+		b.count(n.Tenant, old, -1)
 	}
-	s := sightOf(v.SessionRecord)
-	b.count(v.Tenant, s, 1)
-	b.records[v.Name()] = s
-	b.drop(v.Tenant, func(c *claim) bool { return c.name == v.Name() && c.shownBy(s) })
+	b.count(n.Tenant, s, 1)
+	b.records[n] = s
+	b.drop(n.Tenant, func(c *claim) bool { return c.name == n && c.shownBy(s) })
+	if len(b.waiting[n]) == 0 {
+		return nil
+	}
+	v, err := seen.Whole()
+	if err == nil {
+		b.tell(v)
+	}
+	return err
+}
+
+// tell hands a revision to those who wait for it. It is called with mu held.
+func (b *board) tell(v statekv.Versioned) {
 	for w := range b.waiting[v.Name()] {
 		select {
 		case w.ch <- v:
@@ -101,7 +113,7 @@ func (b *board) put(v statekv.Versioned) {
 		case <-w.ch:
 		default:
 		}
-		w.ch <- v // put alone sends, and there is room now
+		w.ch <- v // tell alone sends, and there is room now
 	}
 }
 

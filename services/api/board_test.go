@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/json"
 	"reflect"
 	"testing"
 	"time"
@@ -48,5 +49,16 @@ func TestBoardKeepsRecords(t *testing.T) {
 	b.put(statekv.Versioned{SessionRecord: r})
 	if b.census.States[schemas.Running] != 0 || b.census.States[schemas.Suspended] != 1 || b.census.Breakers != 0 {
 		t.Errorf("%+v", b.census)
+	}
+}
+
+// put puts a record on the board as it comes from the log.
+func (b *board) put(v statekv.Versioned) {
+	data, err := json.Marshal(v.SessionRecord)
+	if err == nil {
+		err = b.skim(statekv.SeenOf(v, data))
+	}
+	if err != nil {
+		panic(err)
 	}
 }

@@ -17,15 +17,24 @@ const eventJoined = "joined"
 // joinedLimit bounds saying so, which the one who asked waits for.
 const joinedLimit = 5 * time.Second
 
-// Which transitions answer a verb; the others on the way are somebody else's business.
+// answer says what gives a verb what it asks for; what else is on the way is somebody
+// else's business.
+type answer struct {
+	ops         []string // that it joins
+	transitions []schemas.TransitionType
+}
+
 var (
-	toRun     = []schemas.TransitionType{schemas.TResume, schemas.TRestart, schemas.TRevived, schemas.TSuspendAborted, schemas.TTakenOver}
-	toSuspend = []schemas.TransitionType{schemas.TSuspend}
+	toRun = answer{
+		[]string{schemas.OpResume, schemas.OpStart},
+		[]schemas.TransitionType{schemas.TResume, schemas.TRestart, schemas.TRevived, schemas.TSuspendAborted, schemas.TTakenOver},
+	}
+	toSuspend = answer{[]string{schemas.OpSuspend}, []schemas.TransitionType{schemas.TSuspend}}
 )
 
 // joining has the reason that a verb was given kept as an event if the log doesn't have
 // it: somebody else, often the scheduler, was quicker to begin the same.
-func (s *Server) joining(h handler, answers []schemas.TransitionType) handler {
+func (s *Server) joining(h handler, to answer) handler {
 	return func(ctx context.Context, req schemas.Request) (any, error) {
 		n, err := schemas.ParseName(req.Name)
 		if err != nil || req.Reason == "" {
@@ -38,46 +47,45 @@ func (s *Server) joining(h handler, answers []schemas.TransitionType) handler {
 		out, err := h(ctx, req)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), joinedLimit) // what was joined goes on
 		defer cancel()
-		if err := s.join(ctx, n, req, before, answers); err != nil {
+		if err := s.join(ctx, n, req, before, to); err != nil {
 			s.Log.Warn("why a session was asked for isn't kept", "session", n.String(), "reason", req.Reason, "err", err)
 		}
 		return out, err
 	}
 }
 
-func (s *Server) join(ctx context.Context, n schemas.Name, req schemas.Request, before statekv.Versioned, answers []schemas.TransitionType) error {
-	revs, err := s.Records.History(ctx, n)
+func (s *Server) join(ctx context.Context, n schemas.Name, req schemas.Request, before statekv.Versioned, to answer) error {
+	since, err := s.Records.HistorySince(ctx, n, before.Rev)
 	if err != nil {
 		return err
 	}
-	v, ok := joined(revs, before, req, answers)
-	if !ok {
+	op, version := to.joined(since, before.SessionRecord, req)
+	if op == "" {
 		return nil
 	}
 	return s.publish.Event(ctx, schemas.Event{
-		Type: eventJoined, Tenant: n.Tenant, Session: n.Session, UID: v.UID, Op: v.Transition.Op, Version: v.Version,
+		Type: eventJoined, Tenant: n.Tenant, Session: n.Session, UID: before.UID, Op: op, Version: version,
 		Text: req.Reason, Actor: orDefault(req.Actor, "client"), At: time.Now().UTC(),
 	})
 }
 
-// joined finds the transition that gave a request what it asked for, if that is neither
-// its own nor there before it: since the record was as before, or for the op that was
-// under way then.
-func joined(revs []statekv.Versioned, before statekv.Versioned, req schemas.Request, answers []schemas.TransitionType) (statekv.Versioned, bool) {
-	for _, v := range slices.Backward(revs) {
+// joined finds what gave a request what it asked for, if that isn't its own: a transition
+// since the record was as before, with the version that it made; or the op that was under
+// way then, without one.
+func (a answer) joined(since []statekv.Versioned, before schemas.SessionRecord, req schemas.Request) (op string, version uint64) {
+	for _, v := range slices.Backward(since) {
 		t := v.Transition
-		since := v.Version > before.Version
-		if !since && (before.Op == nil || t.Op != before.Op.ID) {
-			break
+		if v.UID != before.UID || t.Actor == orDefault(req.Actor, "client") && t.Reason == req.Reason {
+			return "", 0 // the log has it, or the session is another
 		}
-		if since && t.Actor == orDefault(req.Actor, "client") && t.Reason == req.Reason {
-			break // the log has it
-		}
-		if v.UID == before.UID && slices.Contains(answers, t.Type) {
-			return v, true
+		if slices.Contains(a.transitions, t.Type) {
+			return t.Op, v.Version
 		}
 	}
-	return statekv.Versioned{}, false
+	if before.Op != nil && slices.Contains(a.ops, before.Op.Kind) {
+		return before.Op.ID, 0
+	}
+	return "", 0
 }
 
 // addJoined shows who else had asked for what a transition began.
@@ -87,8 +95,10 @@ func (s *Server) addJoined(ctx context.Context, n schemas.Name, of []schemas.Tra
 		return err
 	}
 	for _, e := range all {
-		i, found := slices.BinarySearchFunc(of, e.Version, func(t schemas.TransitionView, v uint64) int { return int(t.Version) - int(v) })
-		if found {
+		i := slices.IndexFunc(of, func(t schemas.TransitionView) bool {
+			return t.Version == e.Version || e.Version == 0 && t.Op == e.Op // the one that began the op comes first
+		})
+		if i >= 0 {
 			of[i].Joined = append(of[i].Joined, schemas.Joined{Actor: e.Actor, Reason: e.Text, At: e.At})
 		}
 	}

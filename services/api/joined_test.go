@@ -61,36 +61,37 @@ func TestWhatIsJoined(t *testing.T) {
 	rev := func(version uint64, of schemas.TransitionType, op, actor, reason string) statekv.Versioned {
 		return statekv.Versioned{SessionRecord: schemas.SessionRecord{UID: "u", Version: version, Transition: schemas.Transition{Type: of, Op: op, Actor: actor, Reason: reason}}}
 	}
-	at := func(version uint64, op string) statekv.Versioned {
-		v := rev(version, "", "", "", "")
-		if op != "" {
-			v.Op = &schemas.Op{ID: op}
+	at := func(op, kind string) (r schemas.SessionRecord) {
+		if r.UID = "u"; op != "" {
+			r.Op = &schemas.Op{ID: op, Kind: kind}
 		}
-		return v
+		return r
 	}
-	log := []statekv.Versioned{
-		rev(1, schemas.TStarted, "o1", "worker", ""), rev(2, schemas.TSuspend, "o2", "scheduler", "idle"), rev(3, schemas.TSuspended, "o2", "worker", ""),
-		rev(4, schemas.TResume, "o3", "scheduler", "activity"), rev(5, schemas.TClaimed, "o3", "worker", ""), rev(6, schemas.TResumed, "o3", "worker", ""),
-	}
-	own := append(log[:3:3], rev(4, schemas.TResume, "o3", "cli:ann", "why"), log[5])
-	undone := append(log[:2:2], rev(3, schemas.TSuspendAborted, "o2", "worker", "activity"))
+	resume := rev(4, schemas.TResume, "o3", "scheduler", "activity")
+	resumed := []statekv.Versioned{rev(5, schemas.TClaimed, "o3", "worker", ""), rev(6, schemas.TResumed, "o3", "worker", "")}
+	undone := rev(3, schemas.TSuspendAborted, "o2", "worker", "activity")
+	other := resume
+	other.UID = "v"
 	for name, c := range map[string]struct {
-		log     []statekv.Versioned
-		before  statekv.Versioned
-		answers []schemas.TransitionType
-		want    uint64
+		since   []statekv.Versioned
+		before  schemas.SessionRecord
+		to      answer
+		op      string
+		version uint64
 	}{
-		"begun before it":           {log, at(5, "o3"), toRun, 4},
-		"begun since":               {log, at(3, ""), toRun, 4},
-		"it ran already":            {log, at(6, ""), toRun, 0},
-		"its own":                   {own, at(3, ""), toRun, 0},
-		"a suspend is undone":       {undone, at(2, "o2"), toRun, 3},
-		"a suspend that goes on":    {log[:3], at(2, "o2"), toSuspend, 2},
-		"a suspend was asked first": {log[:3], at(2, "o2"), toRun, 0},
+		"begun before it":           {resumed, at("o3", schemas.OpResume), toRun, "o3", 0},
+		"begun since":               {append([]statekv.Versioned{resume}, resumed...), at("", ""), toRun, "o3", 4},
+		"it ran already":            {nil, at("", ""), toRun, "", 0},
+		"its own":                   {append([]statekv.Versioned{rev(4, schemas.TResume, "o3", "cli:ann", "why")}, resumed...), at("", ""), toRun, "", 0},
+		"a suspend is undone":       {[]statekv.Versioned{undone}, at("o2", schemas.OpSuspend), toRun, "o2", 3},
+		"a suspend that goes on":    {[]statekv.Versioned{rev(3, schemas.TSuspended, "o2", "worker", "")}, at("o2", schemas.OpSuspend), toSuspend, "o2", 0},
+		"a checkpoint on the way":   {nil, at("o2", schemas.OpCheckpoint), toRun, "", 0},
+		"a suspend was asked first": {nil, at("o2", schemas.OpSuspend), toRun, "", 0},
+		"a session of that name":    {[]statekv.Versioned{other}, at("", ""), toRun, "", 0},
 	} {
-		got, ok := joined(c.log, c.before, schemas.Request{Actor: "cli:ann", Reason: "why"}, c.answers)
-		if got.Version != c.want || ok != (c.want > 0) {
-			t.Errorf("%s: joined version %d, want %d", name, got.Version, c.want)
+		op, version := c.to.joined(c.since, c.before, schemas.Request{Actor: "cli:ann", Reason: "why"})
+		if op != c.op || version != c.version {
+			t.Errorf("%s: joined op %q, version %d, want %q, %d", name, op, version, c.op, c.version)
 		}
 	}
 }

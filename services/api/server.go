@@ -114,7 +114,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	known := make(chan struct{})
 	g.Go(func() error {
-		return s.Records.Watch(ctx, s.board.put, sync.OnceFunc(func() { close(known) }))
+		return s.Records.Skim(ctx, s.board.skim, sync.OnceFunc(func() { close(known) }))
 	})
 	g.Go(func() error {
 		select {

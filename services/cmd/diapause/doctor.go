@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/doctor"
 	"github.com/diapause/diapause/workers/canary"
 	"github.com/diapause/diapause/workers/cgroup"
@@ -182,26 +181,32 @@ func checkDocker(asked string, scratch *doctor.Scratch) doctor.Check {
 			if engine == "" {
 				return doctor.Result{Status: doctor.OK, Detail: "no containers here: " + why}
 			}
-			fp, err := fingerprint(ctx, engine, scratch)
+			what, err := describeEngine(ctx, engine, scratch)
 			if err != nil {
 				return doctor.Result{Status: doctor.Warn, Detail: err.Error(), Fix: "start it, or name another by --docker, or none by --docker none: until then no container can be a session here"}
 			}
-			return doctor.Result{Status: doctor.OK, Detail: strings.Replace(fp.Engine, "-", " ", 1) + ", " + engine}
+			return doctor.Result{Status: doctor.OK, Detail: what + ", " + engine}
 		},
 	}
 }
 
-func fingerprint(ctx context.Context, engine string, scratch *doctor.Scratch) (fp schemas.Fingerprint, err error) {
+// describeEngine tells an engine's version and how it keeps containers' files.
+func describeEngine(ctx context.Context, engine string, scratch *doctor.Scratch) (what string, err error) {
 	data, err := scratch.Make("docker")
 	if err != nil {
-		return fp, err
+		return "", err
 	}
 	d, err := docker.New(docker.Options{Engine: engine, Data: data, Instance: "doctor"})
 	if err != nil {
-		return fp, err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, d.Close()) }()
-	return d.Fingerprint(ctx)
+	fp, err := d.Fingerprint(ctx)
+	if err != nil {
+		return "", err
+	}
+	store, err := d.Storage(ctx)
+	return strings.Replace(fp.Engine, "-", " ", 1) + ", " + store, err
 }
 
 // canaryDir is where the canary's driver has its data, in the scratch directory.

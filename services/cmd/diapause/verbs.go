@@ -19,7 +19,7 @@ import (
 
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
-		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), removeCommand(c),
+		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), killCommand(c), removeCommand(c),
 		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c),
 	}
 }
@@ -34,7 +34,7 @@ type runFlags struct {
 	memory, hookTimeout              string
 	cpus                             float64
 	pids                             int64
-	tty, asJSON                      bool
+	tty, attach, asJSON              bool
 	onSuspend, onResume, onFork      string
 	container                        containerFlags
 }
@@ -44,7 +44,8 @@ own process ids, and a life that suspends and resumes can't be seen in.
 
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
-the last 1 MiB of it. With --tty it has a terminal ("diapause attach").
+the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
+shows at once: Ctrl-] leaves it.
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts and IPC, without the capabilities that
@@ -54,8 +55,8 @@ host's kernel: it is no sandbox for code that attacks kernels.`
 func runCommand(c *client) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
-		Use: "run --name NAME [flags] -- CMD [ARG...]", Short: "Start a session", Long: runHelp,
-		Example: "  diapause run --name work --tty -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
+		Use: "run --name NAME [flags] [--] CMD [ARG...]", Short: "Start a session", Long: runHelp,
+		Example: "  diapause run --name work --attach -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.container.Image != "" {
 				return nil // it has a command of its own
@@ -67,11 +68,13 @@ func runCommand(c *client) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
+	fl.SetInterspersed(false) // what follows the command's first word is its own
 	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
 	fl.StringVar(&f.class, "class", "", "web, terminal, automation, slack or desktop (default web, terminal with --tty)")
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar(&f.by, "by", "person", "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
+	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
 	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
 	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
@@ -95,11 +98,15 @@ func runCommand(c *client) *cobra.Command {
 
 func run(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
-		return usagef("run: give the session a name with --name")
+		return usagef("run: give the session a name with --name, before the command")
 	}
 	if _, err := schemas.ParseName(f.name); err != nil {
 		return usageError{err}
 	}
+	if f.attach && f.asJSON {
+		return usagef("run: --attach shows the session's terminal, --json prints what became of it: leave one out")
+	}
+	f.tty = f.tty || f.attach
 	spec, err := f.spec(command)
 	if err != nil {
 		return err
@@ -132,6 +139,9 @@ func run(ctx context.Context, c *client, f runFlags, command []string, changed f
 	}}, &v)
 	if err != nil {
 		return err
+	}
+	if f.attach {
+		return c.attach(ctx, f.name)
 	}
 	return printOutcome(v, f.asJSON)
 }
@@ -304,6 +314,10 @@ func forkCommand(c *client) *cobra.Command {
 func rollbackCommand(c *client) *cobra.Command {
 	return simple(c, "rollback", "rollback NAME SNAPSHOT", "Take a session back to a snapshot; what it is now becomes one first", 2,
 		func(req *schemas.Request, args []string) { req.Snapshot = args[1] })
+}
+
+func killCommand(c *client) *cobra.Command {
+	return simple(c, "kill", "kill NAME", "End a session's processes and keep its snapshots; what it had since the last one is lost", 1, nil)
 }
 
 // shredded says what can't be promised.
