@@ -24,8 +24,8 @@ const (
 // or the like of the session's own files.
 type Entry struct {
 	// Name is relative and slash-separated, without "." or ".." elements; its
-	// first element says which part of the session it belongs to: "criu", "upper",
-	// "lower", "meta", "record". It is unique within the image.
+	// first element says which part of the session it belongs to: "record" or what the
+	// driver calls it, "criu", "upper", "volumes" and so on. It is unique within the image.
 	Name string `json:"name"`
 	Type Type   `json:"type"`
 	// Mode holds the permission bits with setuid, setgid and sticky, as in

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/schemas"
 )
 
 // goldenItems is what the golden image holds: the second snapshot of a session.
@@ -114,5 +117,25 @@ func TestGoldenImage(t *testing.T) {
 	all, err := List(t.Context(), f.store, "acme", "lin1", f.trusted)
 	if err != nil || len(all) != 3 || all[1].Head != head || all[1].Header.Parent == nil || *all[1].Header.Parent != all[0].Head {
 		t.Errorf("list: %+v, error %v", all, err)
+	}
+}
+
+// The document of the format names every field that is written.
+func TestFormatNamesFields(t *testing.T) {
+	text, err := os.ReadFile("FORMAT.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, what := range []any{
+		schemas.ImageHeader{}, schemas.ImagePack{}, schemas.ImageObject{}, schemas.Head{}, schemas.Fingerprint{},
+		indexHead{}, indexPack{}, indexEntry{}, Entry{}, idsHead{},
+	} {
+		of := reflect.TypeOf(what)
+		for i := range of.NumField() {
+			name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
+			if name != "" && !regexp.MustCompile("`[^`\n]*\\b"+name+"\\b[^`\n]*`|\""+name+"\"").Match(text) {
+				t.Errorf("FORMAT.md doesn't name %q, of %s", name, of)
+			}
+		}
 	}
 }

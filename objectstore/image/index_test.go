@@ -3,6 +3,7 @@ package image
 import (
 	"bytes"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -115,7 +116,8 @@ func FuzzIndex(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was accepted is refused when written again: %v", err)
 		}
-		if len(again.entries) != len(x.entries) || !reflect.DeepEqual(again.runs, x.runs) {
+		same := slices.EqualFunc(again.runs, x.runs, slices.Equal[[]run]) // no runs are no runs, however they were written
+		if len(again.entries) != len(x.entries) || !same {
 			t.Fatal("written again it is another index")
 		}
 		x.live() // reaches for every page that the runs name

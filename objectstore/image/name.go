@@ -36,6 +36,9 @@ func (l lineage) key(kid string) string   { return l.keys() + kid + ".age" }
 func (l lineage) pack(name string) string { return l.packs() + name + ".age" }
 func (l lineage) ids(name string) string  { return l.packs() + name + ".ids.age" }
 
+// outputs begins the names of what sessions printed last before they ended.
+func (l lineage) outputs() string { return l.prefix() + "output/" }
+
 func (l lineage) snap(epoch, seq uint64) string {
 	return fmt.Sprintf("%s%d-%d", l.snaps(), epoch, seq)
 }
@@ -76,6 +79,12 @@ func lineageOf(snap string) (lineage, error) {
 // SnapshotID gives the short form of a snapshot's name that people use:
 // "<epoch>-<seq>".
 func SnapshotID(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// OutputName is the name of what a session printed last before it ended, of its nth run. It is
+// kept beside the images and goes with them; package seal made what is in it.
+func OutputName(tenant schemas.Tenant, lineageID string, uid schemas.UID, n uint64) string {
+	return fmt.Sprintf("%s%s-%d.age", lineage{tenant, lineageID}.outputs(), uid, n)
+}
 
 // randomName is 16 random bytes in hex.
 func randomName() string {

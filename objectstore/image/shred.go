@@ -23,7 +23,7 @@ func DeleteLineage(ctx context.Context, store objectstore.Store, tenant schemas.
 	}
 	// Keys once more in the end, with all else: another host may have wrapped one
 	// anew after they were listed.
-	for _, prefix := range []string{l.keys(), l.prefix() + "output/", l.snaps(), l.prefix()} {
+	for _, prefix := range []string{l.keys(), l.outputs(), l.snaps(), l.prefix()} {
 		names, err := listNames(ctx, store, prefix)
 		if err != nil {
 			return fmt.Errorf("delete lineage %s: %w", strings.TrimSuffix(l.prefix(), "/"), err)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/tunnel"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -333,5 +334,5 @@ func (w *Worker) keepOutput(ctx context.Context, d driver.Driver, r schemas.Sess
 }
 
 func outputName(r schemas.SessionRecord) string {
-	return fmt.Sprintf("%s/%s/output/%s-%d.age", r.Tenant, r.Lineage, r.UID, r.Generation)
+	return image.OutputName(r.Tenant, r.Lineage, r.UID, r.Generation)
 }
