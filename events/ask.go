@@ -17,7 +17,7 @@ import (
 // with errors.Is.
 var (
 	// ErrDenied: the credentials don't allow to ask.
-	ErrDenied = errors.New("the server doesn't let this client ask; it needs credentials that do")
+	ErrDenied = errors.New("the server doesn't let this client ask; it needs credentials that do (Options.Creds)")
 	// ErrNobody: no Diapause answers on this server.
 	ErrNobody = errors.New("no Diapause answers on this NATS server")
 )
@@ -26,9 +26,14 @@ var (
 const askLimit = 2 * time.Minute
 
 // Ensure has the session running, resumed if need be, and waits for it until ctx
-// ends. It counts as use. An error of the API is a *schemas.APIError.
-func (s Session) Ensure(ctx context.Context) (schemas.View, error) {
-	return s.ask(ctx, "ensure", schemas.Request{})
+// ends. It counts as use. Because gives the reason, which its history keeps if it had to be
+// resumed. An error of the API is a *schemas.APIError.
+func (s Session) Ensure(ctx context.Context, how ...How) (schemas.View, error) {
+	var a schemas.Activity
+	for _, h := range how {
+		h(&a)
+	}
+	return s.ask(ctx, "ensure", schemas.Request{Reason: a.Reason})
 }
 
 // Suspend writes the session's image and frees its memory; reason is for its

@@ -33,6 +33,9 @@ func TestAsking(t *testing.T) {
 			t.Errorf("asked %s", m.Data)
 		}
 		answer := nats.NewMsg(m.Reply)
+		if why := map[string]string{"ensure": "the demo", "suspend": "night", "checkpoint": ""}[m.Subject[strings.LastIndexByte(m.Subject, '.')+1:]]; req.Reason != why {
+			t.Errorf("asked %s for the reason %q, want %q", m.Subject, req.Reason, why)
+		}
 		if strings.HasSuffix(m.Subject, "suspend") {
 			answer.Header = nats.Header{micro.ErrorCodeHeader: {schemas.CodeState}, micro.ErrorHeader: {"it is in use"}}
 		} else {
@@ -45,7 +48,7 @@ func TestAsking(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if v, err := s.Ensure(t.Context()); err != nil || v.State != schemas.Running {
+	if v, err := s.Ensure(t.Context(), Because("the demo")); err != nil || v.State != schemas.Running {
 		t.Errorf("ensure: %+v, %v", v, err)
 	}
 	if v, err := s.Checkpoint(t.Context(), "before the upgrade", "run-7"); err != nil || v.Name != "acme/web" {
