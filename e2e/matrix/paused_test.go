@@ -214,7 +214,7 @@ func (p *pair) elsewhere(name string, than *machine) error {
 			return nil
 		}
 		if err == nil && r.State == schemas.Running && (r.Host != than.id || r.OnLoss != schemas.LossResume) {
-			return nil // or it waits for its host, as copies do
+			return nil // or it waits for its host
 		}
 		ctx, cancel := context.WithTimeout(p.ctx, time.Second)
 		var out any
