@@ -25,11 +25,6 @@ func TestReadme(t *testing.T) {
 	if len(lines) < 8 {
 		t.Fatalf("the README shows %d commands: %q", len(lines), lines)
 	}
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "diapause"), "../../services/cmd/diapause")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
-	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("DIAPAUSE_DATA", filepath.Join(t.TempDir(), "data"))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -3,7 +3,6 @@ package documents_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -19,11 +18,6 @@ func TestKeys(t *testing.T) {
 	lines := shellLines(string(text))
 	if len(lines) < 8 || lines[0] != "diapause up" {
 		t.Fatalf("the document shows %d commands: %q", len(lines), lines)
-	}
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "diapause"), "../../services/cmd/diapause")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
 	}
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	t.Setenv("DIAPAUSE_DATA", filepath.Join(t.TempDir(), "data"))
