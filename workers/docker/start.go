@@ -94,7 +94,7 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, n *note, build func
 	if err != nil {
 		undo, done := undoing(ctx)
 		defer done()
-		if ranAnyway(d, undo, *n) {
+		if ranAnyway(d, undo, *n, err) {
 			return driver.Instance{}, err
 		}
 		return driver.Instance{}, errors.Join(err, d.unmake(undo, *n))
@@ -113,14 +113,15 @@ func (d *Driver) startable(ctx context.Context, n note) error {
 	return d.portsFree(ctx, n.Container)
 }
 
-// ranAnyway reports whether a container whose start failed may have executed something.
-func ranAnyway(d *Driver, ctx context.Context, n note) bool {
+// ranAnyway reports whether a container whose start failed with why may have executed
+// something. One that is gone may have, unless the engine said that it didn't start it.
+func ranAnyway(d *Driver, ctx context.Context, n note, why error) bool {
 	if n.Phase != here {
 		return false
 	}
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
-		return false
+		return !cerrdefs.IsInternal(why) && !cerrdefs.IsNotFound(why) && !cerrdefs.IsConflict(why) && !cerrdefs.IsInvalidArgument(why)
 	}
 	return err != nil || !neverRan(&got.Container)
 }

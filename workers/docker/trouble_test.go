@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
@@ -279,4 +281,27 @@ func TestOtherEngines(t *testing.T) {
 		}
 		x.stop("a")
 	})
+}
+
+// Whose container is gone when its start seems to have failed may have run: it isn't begun
+// again, from an image that knows nothing of it.
+func TestRemovedWhileItsStartFails(t *testing.T) {
+	x := newTester(t)
+	x.d.options.Failpoints = failpoint.New()
+	cut := errors.New("no answer")
+	if err := x.d.options.Failpoints.Arm(failpoint.DockerBegun, 1, func(ctx context.Context) error {
+		id := must[note](t)(x.d.notes.read("a")).Container
+		_, err := x.d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
+		return errors.Join(cut, err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.stop("a") })
+	spec := driver.Spec{Command: []string{"sleep", "1000"}, Network: "none", Docker: &driver.Docker{Name: "gone", Image: "busybox:test"}}
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, drivertest.Begin); !errors.Is(err, cut) {
+		t.Fatal(err)
+	}
+	if i, err := x.d.Inspect(t.Context(), "a"); err != nil || i.State != driver.Exited || !i.Lost {
+		t.Errorf("it is %+v, %v; it ran, and was lost", i, err)
+	}
 }
