@@ -67,12 +67,19 @@ func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	// What was seen to happen is counted from then, by this host's clock; what its record
 	// says of that is for who came later.
 	lived := r.UID == v.Record.UID && (r.State != v.Record.State || v.Record.Since.IsZero())
-	if r.State != v.Record.State || v.since.IsZero() {
+	if r.State != v.Record.State || v.since.IsZero() || begun(&v.Record, &r) {
 		v.since, v.noticed = now, time.Time{}
 	}
 	if v.Record = r; lived {
 		v.Record.Since = time.Time{}
 	}
+}
+
+// begun reports whether a session that was recorded to run has now been begun by its host:
+// until then nobody could use it.
+func begun(before, now *schemas.SessionRecord) bool {
+	return before.UID == now.UID && before.State == schemas.Running && now.State == schemas.Running &&
+		before.Op != nil && before.Op.Kind == schemas.OpBegin && now.Op == nil
 }
 
 // Last is the last activity that counted, the zero Mark if none was heard.
