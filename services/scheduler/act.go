@@ -86,7 +86,7 @@ func (l *loop) wake(ctx context.Context, t *tracked, d session.Decision) {
 // begin wakes a session.
 func (l *loop) begin(ctx context.Context, t *tracked, d session.Decision) {
 	l.waking++
-	l.tenancyOf(t).waking[t] = struct{}{}
+	l.await(t)
 	l.carryOut(ctx, t, d)
 }
 

@@ -79,7 +79,7 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 	default:
 		e.Text = d.Reason
 	}
-	if what, ok := l.awaits(t); ok {
+	if what, ok := l.awaits(t); ok && d.Verdict == session.Wake {
 		e.Blockers = append(e.Blockers, schemas.WaitingFor{What: what})
 		e.Text = "it is to be resumed, and waits: " + what + "; " + e.Text
 	}

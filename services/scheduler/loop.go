@@ -50,6 +50,7 @@ type loop struct {
 	pressed    map[*home]time.Time // the hosts that may be too full, and since when
 	tenancies  map[schemas.Tenant]*tenancy
 	lines      map[schemas.Tenant]struct{} // those with sessions that wait for a place
+	awaited    int                         // wakes whose record hasn't been seen
 	acted      chan acted
 	acts       *acts
 	diary      *diary    // nil if none is kept
@@ -275,7 +276,7 @@ func (l *loop) done(a acted) {
 	}
 	gone, changed := l.sessions[a.t.key] != a.t, a.t.rev != a.rev
 	if h := l.tenancies[a.t.tenant()]; h != nil && (gone || changed || !a.done) {
-		delete(h.waking, a.t) // else it counts until its record is seen
+		l.shown(h, a.t) // else it counts until its record is seen
 	}
 	if gone {
 		return

@@ -58,9 +58,9 @@ func (l *loop) tenancyOf(t *tracked) *tenancy {
 func (l *loop) countRunning(t *tracked) {
 	switch t.view.State() {
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
-		h := l.tenancyOf(t)
-		delete(h.waking, t)
 		if t.bed == nowhere {
+			h := l.tenancyOf(t)
+			l.shown(h, t)
 			t.bed = int32(len(h.running))
 			h.running = append(h.running, t)
 		}
@@ -69,13 +69,32 @@ func (l *loop) countRunning(t *tracked) {
 	}
 }
 
+// await counts a wake until its record is seen, shown ends that.
+func (l *loop) await(t *tracked) {
+	h := l.tenancyOf(t)
+	if _, again := h.waking[t]; !again {
+		h.waking[t] = struct{}{}
+		l.awaited++
+	}
+}
+
+func (l *loop) shown(h *tenancy, t *tracked) {
+	if _, ok := h.waking[t]; ok {
+		delete(h.waking, t)
+		l.awaited--
+	}
+}
+
 func (l *loop) uncountRunning(t *tracked) {
+	if t.bed == nowhere && l.awaited == 0 {
+		return // as nearly all of a million, at a start
+	}
 	h := l.tenancies[t.tenant()]
 	if h == nil {
 		return
 	}
 	if !t.acting {
-		delete(h.waking, t)
+		l.shown(h, t)
 	}
 	if last := len(h.running) - 1; t.bed != nowhere {
 		h.running[t.bed] = h.running[last]
@@ -238,13 +257,14 @@ func (l *loop) inTheWay(tenant schemas.Tenant, h *tenancy, most int) string {
 		tenant, h.full(most), strings.Join(because, "; "), tenant, most+1)
 }
 
-// awaits says what a session that is to be woken waits for; ok is false if for nothing.
+// awaits says what a session that is to be woken waits for; ok is false if for nothing. Who
+// stands by has nobody in line, and knows as well that there is no room.
 func (l *loop) awaits(t *tracked) (what string, ok bool) {
-	h := l.tenancies[t.tenant()]
-	if h == nil || !h.waits(t) {
+	h, most := l.tenancies[t.tenant()], l.mostRunning(t.tenant())
+	if h == nil || most == 0 || !h.waits(t) && h.free(most) > 0 {
 		return "", false
 	}
-	return l.inTheWay(t.tenant(), h, l.mostRunning(t.tenant())), true
+	return l.inTheWay(t.tenant(), h, most), true
 }
 
 // disband forgets who is in line: another scheduler decides now.

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
@@ -186,12 +187,17 @@ func TestLinesAreMadeAnew(t *testing.T) {
 	l.hearing, l.deciding, l.heardSince = true, true, time.Now()
 	one := seen(l, "a", "one", schemas.Running, nil, "person")
 	two := seen(l, "a", "two", schemas.Suspended, nil, "person")
-	if l.mayRun(two) || l.mayRun(two) || len(l.tenancies["acme"].line) != 1 {
+	first := l.mayRun(two)
+	if again := l.mayRun(two); first || again || len(l.tenancies["acme"].line) != 1 {
 		t.Error("the quota is 1, and one runs")
 	}
 	l.rest()
 	if h := l.tenancies["acme"]; len(l.lines) != 0 || len(h.line) != 0 || h.waits(two) {
 		t.Error("it rests, and sessions are in line")
+	}
+	l.listen(&session.Message{Source: schemas.Source{Name: two.name(), Kind: schemas.KindInput}, Seq: 7, At: time.Now()})
+	if e := l.explain(two, time.Now()); !strings.Contains(e.Text, "and waits: of tenant acme, it has 1 sessions running, its quota is 1 (acme/one: ") {
+		t.Errorf("who stands by explains it by %q", e.Text)
 	}
 	l.deciding = true
 	if l.mayRun(two) {
