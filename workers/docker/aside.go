@@ -242,8 +242,11 @@ func (d *Driver) putOneBack(n *note, a *aside) error {
 		return emptied(dir, a)
 	}
 	there, err := exists(a.At)
-	if err != nil || !there { // nothing was moved yet, or all is back
+	if err != nil {
 		return err
+	}
+	if !there { // nothing was moved yet, or all is back
+		return layer.Dress(dir, a.Looks)
 	}
 	if a.Ours {
 		if err := layer.ClearBut(dir, filepath.Base(a.At)); err != nil {

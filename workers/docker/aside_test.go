@@ -17,6 +17,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -244,6 +245,11 @@ func TestPutBackIsCutOff(t *testing.T) {
 		},
 		"some are back": func(*aside) { mkdir(); must[any](t)(nil, moveAll(dir, at)); some(at, dir) },
 		"all are back":  func(*aside) { mkdir() },
+		"all are back, in a directory that looks as the restore has it": func(*aside) {
+			if err := errors.Join(os.Chmod(dir, 0o751), os.Chown(dir, 0, 0), unix.Removexattr(dir, "user.mark")); err != nil {
+				t.Fatal(err)
+			}
+		},
 	} {
 		n := note{UID: "cut", Phase: making, Asides: []aside{{Dir: dir, At: at, Looks: must[image.Entry](t)(looks(dir))}}}
 		cut(&n.Asides[0])
@@ -302,4 +308,49 @@ func write(t *testing.T, path, content string) {
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(content), 0o644)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// What is left of one restore and can't be removed, or put back as it was, keeps nothing else
+// from going on: the next driver finds what there is.
+func TestWhatIsLeftResists(t *testing.T) {
+	x := newSetBack(t)
+	found := func(want ...schemas.UID) {
+		t.Helper()
+		var got []schemas.UID
+		for _, i := range must[[]driver.Instance](t)(x.d.Recover(t.Context())) {
+			got = append(got, i.UID)
+		}
+		if slices.Sort(got); !slices.Equal(got, want) {
+			t.Errorf("found %v, want %v", got, want)
+		}
+	}
+	x.crash(4, failpoint.DockerSwapped)
+	n := must[note](t)(x.d.notes.read("a"))
+	if err := x.d.removeContainer(t.Context(), n.Container); err != nil {
+		t.Fatal(err)
+	}
+	other := foreignContainer(t, x.e, "back", nil) // somebody has the name by now
+	found("other")
+	for i, dir := range x.dirs {
+		same(t, dir, x.had[i], picture(t, dir))
+	}
+	if now := must[note](t)(x.d.notes.read("a")); now.Phase != held || now.Container != n.Old || len(now.Asides) > 0 {
+		t.Errorf("it is noted as %+v", now)
+	}
+	refused(t, "its name is another's", x.back(5, x.img, drivertest.Begin), "call the container back")
+	if err := x.d.removeContainer(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+
+	x.crash(6, failpoint.DockerBegun)
+	used := filepath.Join(must[note](t)(x.d.notes.read("a")).Asides[0].At, "used")
+	if err := errors.Join(os.Mkdir(used, 0o700), unix.Mount("none", used, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	found("a", "other")
+	if err := unix.Unmount(used, 0); err != nil {
+		t.Fatal(err)
+	}
+	found("a", "other")
+	x.replaced()
 }

@@ -141,20 +141,25 @@ func asNoted(all []note) (out []driver.Instance) {
 	return out
 }
 
-// recoverOne removes what a crash left half made of a session, or says how it is.
+// recoverOne removes what a crash left half made of a session, or says how it is. What can't be
+// removed keeps no other session waiting: whatever is done with this one next does it first.
 func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error) {
 	if n.Phase == gone || n.Phase == held {
 		return driver.Instance{}, driver.ErrNotHere
 	}
 	i, _, err := d.instance(ctx, n)
-	if err == nil {
-		return i, d.settle(ctx, &n)
+	var left error
+	switch {
+	case err == nil:
+		left = d.settle(ctx, &n)
+	case errors.Is(err, driver.ErrNotHere):
+		left = d.unmake(ctx, n)
 	}
-	if !errors.Is(err, driver.ErrNotHere) {
-		return i, err
+	if left != nil && ctx.Err() != nil {
+		return i, left
 	}
-	if undo := d.unmake(ctx, n); undo != nil {
-		return i, undo
+	if left != nil {
+		d.options.Log.Error("what a restore, or an end, has left of a session is still there", "session", n.Name.String(), "err", left)
 	}
 	return i, err
 }

@@ -3,7 +3,9 @@ package docker
 import (
 	"context"
 	"fmt"
+	"strings"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -39,7 +41,7 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 	return r.options.Failpoints.At(ctx, failpoint.DockerSwapped)
 }
 
-// moveBack gives the held container its name again.
+// moveBack gives the held container its name again, unless somebody else has it by now.
 func (d *Driver) moveBack(ctx context.Context, n note) error {
 	if n.Old == "" || n.Moved == "" {
 		return nil
@@ -50,6 +52,10 @@ func (d *Driver) moveBack(ctx context.Context, n note) error {
 	}
 	if err == nil {
 		_, err = d.engine.ContainerRename(ctx, n.Old, client.ContainerRenameOptions{NewName: n.Moved})
+	}
+	if cerrdefs.IsConflict(err) {
+		d.options.Log.Warn("a held container keeps the name that it was given for a restore: another one has its own", "session", n.Name.String(), "name", n.Moved, "called", strings.TrimPrefix(got.Container.Name, "/"))
+		return nil
 	}
 	if err != nil {
 		return d.asked("call the held container "+n.Moved+" again", err)
@@ -63,9 +69,8 @@ func (d *Driver) settle(ctx context.Context, n *note) error {
 		return nil
 	}
 	if n.Old != "" {
-		_, err := d.engine.ContainerRemove(ctx, n.Old, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-		if err != nil && !missing(err) {
-			return d.asked("remove the container that was replaced", err)
+		if err := d.removeContainer(ctx, n.Old); err != nil {
+			return err
 		}
 	}
 	if err := dropAsides(n.Asides); err != nil {
