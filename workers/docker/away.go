@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -107,25 +106,19 @@ func (d *Driver) beforeEngine(c *container.InspectResponse, ended time.Time) boo
 	return !c.State.OOMKilled && (c.State.ExitCode == 128+int(unix.SIGTERM) || c.State.ExitCode == 128+int(unix.SIGKILL))
 }
 
-// engineSince tells when the engine's process began, if that can be learnt.
+// engineSince tells when the engine was started, by what it made then, if that can be learnt: by
+// the clock of that time, as the engine tells of its containers. Clocks are set, so how long its
+// process has been there says nothing of those.
 func (d *Driver) engineSince() (time.Time, bool) {
-	socket := strings.TrimPrefix(d.options.Engine, "unix://")
-	pid := listener(socket)
-	if pid <= 1 { // it was given its socket by systemd
-		data, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "docker.pid"))
-		if err != nil {
-			return time.Time{}, false
-		}
-		if pid, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
-			return time.Time{}, false
-		}
+	made := strings.TrimPrefix(d.options.Engine, "unix://")
+	if listener(made) <= 1 { // it was given its socket by systemd
+		made = filepath.Join(filepath.Dir(made), "docker.pid")
 	}
-	stat := statOf(pid)
-	if stat == nil {
+	st, err := os.Stat(made)
+	if err != nil {
 		return time.Time{}, false
 	}
-	age, ok := ageOf(stat)
-	return time.Now().Add(-age), ok
+	return st.ModTime(), true
 }
 
 // listener gives the process that listens at a socket, 0 if it can't be learnt.

@@ -2,9 +2,14 @@ package docker
 
 import (
 	"context"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/workers/docker/dockertest"
@@ -69,5 +74,34 @@ func TestEngineWentWhileNobodyLooked(t *testing.T) {
 	}
 	if i := again()["killed"]; i.State != driver.Exited || !i.Lost {
 		t.Errorf("an engine was killed: it is %+v, %+v", i, i.Exit)
+	}
+}
+
+// A machine's clock goes forward at once: it had none when it was started, or stood still as a
+// whole. What ends then by itself didn't end with an engine, though the times that were noted
+// before seem to be from long before the engine's process began.
+func TestEndsAfterTheClockWasSet(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "sock")
+	l := must[net.Listener](t)(net.Listen("unix", socket))
+	defer l.Close()
+	d := must[*Driver](t)(New(Options{Engine: "unix://" + socket, Data: t.TempDir(), Instance: "test"}))
+	defer d.Close()
+	now := time.Now()
+	for what, c := range map[string]struct {
+		engine, began time.Duration // how long ago, by the clock at that time
+		code          int
+		want          bool
+	}{
+		"begun by this engine before the clock was set": {9 * time.Hour, 8 * time.Hour, 0, false},
+		"begun by this engine":                          {time.Minute, time.Second, 137, false},
+		"begun by one before, and dead":                 {time.Minute, time.Hour, 0, true},
+	} {
+		if err := os.Chtimes(socket, now, now.Add(-c.engine)); err != nil {
+			t.Fatal(err)
+		}
+		s := &container.State{StartedAt: now.Add(-c.began).Format(time.RFC3339Nano), ExitCode: c.code}
+		if got := d.beforeEngine(&container.InspectResponse{State: s, HostConfig: &container.HostConfig{}}, now); got != c.want {
+			t.Errorf("%s: it ended with an engine before: %t", what, got)
+		}
 	}
 }
