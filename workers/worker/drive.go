@@ -40,9 +40,7 @@ func (w *Worker) drive(ctx context.Context, n schemas.Name) error {
 		if err := w.evictFormer(ctx, rec); err != nil {
 			return err
 		}
-		if err := w.releaseKept(ctx, rec); err != nil {
-			return err
-		}
+		w.releaseKept(ctx, rec)
 		if rec.Host != w.Host {
 			return w.evict(ctx, rec)
 		}

@@ -2,9 +2,12 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/fake"
@@ -16,6 +19,7 @@ type keeping struct {
 	mu       sync.Mutex
 	all      []driver.Kept
 	released chan driver.Fence
+	refuses  error
 }
 
 func (k *keeping) Kept() ([]driver.Kept, error) {
@@ -27,6 +31,9 @@ func (k *keeping) Kept() ([]driver.Kept, error) {
 func (k *keeping) Release(_ context.Context, f driver.Fence) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.refuses != nil {
+		return k.refuses
+	}
 	k.all = nil
 	k.released <- f
 	return nil
@@ -52,8 +59,10 @@ func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 			if !c.away {
 				b.workWith(o)
 			}
-			b.change(schemas.Transition{Type: schemas.TRestart, Set: schemas.Set{Host: "other", Op: b.op(schemas.OpStart)}})
-			b.change(schemas.Transition{Type: schemas.TStarted})
+			op := b.op(schemas.OpResume)
+			op.Boot = "rollback"
+			b.change(schemas.Transition{Type: schemas.TResume, Set: schemas.Set{Host: "other", Op: op}})
+			b.change(schemas.Transition{Type: schemas.TResumed})
 			if c.foreign {
 				b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
 			}
@@ -69,5 +78,35 @@ func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 				t.Fatal("it is kept for ever")
 			}
 		})
+	}
+}
+
+// What can't be let go of, for its engine is away, keeps no session of the same name waiting.
+func TestKeptOfAnEarlierSessionIsInNobodysWay(t *testing.T) {
+	b := newBench(t)
+	k := &keeping{Driver: b.fake, released: make(chan driver.Fence, 10), refuses: errors.New("the engine is away")}
+	o := b.options()
+	o.Sweep = 10 * time.Millisecond
+	o.Drivers = map[string]driver.Driver{"fake": k}
+	b.work()
+	b.asked("count")
+	old := b.until("running", running)
+	b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
+	b.until("removed", func(v statekv.Versioned) bool { return v.State == schemas.Deleted && v.Op == nil })
+	b.crash()
+	k.all = []driver.Kept{{UID: old.UID, Name: b.name, Epoch: old.Epoch}}
+	b.workWith(o)
+	b.asked("count")
+	b.until("running", running)
+	k.mu.Lock()
+	k.refuses = nil
+	k.mu.Unlock()
+	select {
+	case f := <-k.released:
+		if f.UID != old.UID {
+			t.Errorf("let go of %+v", f)
+		}
+	case <-b.ctx.Done():
+		t.Fatal("it is kept for ever")
 	}
 }

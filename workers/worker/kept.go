@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -50,7 +49,11 @@ func (w *Worker) noteKept(n schemas.Name, uid schemas.UID) {
 // Callers hold mu.
 func (w *Worker) followKept(v statekv.Versioned) {
 	n := v.Name()
-	if _, keeps := w.Drivers[v.Driver].(driver.Keeper); keeps && v.Host == w.Host {
+	switch _, keeps := w.Drivers[v.Driver].(driver.Keeper); {
+	case v.Host != w.Host:
+	case v.State == schemas.Deleted && v.Op == nil: // nothing of it is
+		w.dropKept(n, v.UID)
+	case keeps:
 		w.noteKept(n, v.UID)
 	}
 	if slices.ContainsFunc(w.keptOf[n], func(uid schemas.UID) bool { return uid != v.UID || v.Host != w.Host }) {
@@ -59,8 +62,9 @@ func (w *Worker) followKept(v statekv.Versioned) {
 }
 
 // releaseKept lets go of what is kept here of sessions that went on elsewhere, or are no
-// more.
-func (w *Worker) releaseKept(ctx context.Context, rec statekv.Versioned) error {
+// more. Where that fails the sweep comes back to it: nothing runs of it, and what is asked of
+// the session that has the name now doesn't wait.
+func (w *Worker) releaseKept(ctx context.Context, rec statekv.Versioned) {
 	w.mu.Lock()
 	uids := slices.Clone(w.keptOf[rec.Name()])
 	w.mu.Unlock()
@@ -68,27 +72,33 @@ func (w *Worker) releaseKept(ctx context.Context, rec statekv.Versioned) error {
 		if uid == rec.UID && rec.Host == w.Host {
 			continue // what is asked of this host says
 		}
-		d, k, err := w.keeps(uid)
-		if err != nil {
-			return err
+		if err := w.releaseOne(ctx, rec, uid); err != nil && ctx.Err() == nil {
+			w.Log.Error("couldn't let go of what was kept of a session", "session", rec.Name().String(), "uid", uid, "err", err)
 		}
-		if d == nil {
-			w.forgetKept(rec.Name(), uid)
-			continue
-		}
-		history, err := w.Records.History(ctx, rec.Name())
-		if err != nil {
-			return err
-		}
-		if !w.wentOn(history, k) {
-			continue
-		}
-		w.Log.Info("letting go of what was kept of a session that went on elsewhere, or was removed there", "session", k.Name.String(), "uid", uid, "epoch", k.Epoch)
-		if err := d.Release(ctx, driver.Fence{UID: uid, Name: k.Name, Epoch: k.Epoch}); err != nil {
-			return fmt.Errorf("let go of what was kept of session %s: %w", k.Name, err)
-		}
-		w.forgetKept(rec.Name(), uid)
 	}
+}
+
+func (w *Worker) releaseOne(ctx context.Context, rec statekv.Versioned, uid schemas.UID) error {
+	d, k, err := w.keeps(uid)
+	if err != nil {
+		return err
+	}
+	if d == nil {
+		w.forgetKept(rec.Name(), uid)
+		return nil
+	}
+	if k.Foreign && uid == rec.UID && rec.State != schemas.Deleted {
+		return nil // kept as long as that lives
+	}
+	history, err := w.Records.History(ctx, rec.Name())
+	if err != nil || !w.wentOn(history, k) {
+		return err
+	}
+	w.Log.Info("letting go of what was kept of a session that went on elsewhere, or was removed there", "session", k.Name.String(), "uid", uid, "epoch", k.Epoch)
+	if err := d.Release(ctx, driver.Fence{UID: uid, Name: k.Name, Epoch: k.Epoch}); err != nil {
+		return err
+	}
+	w.forgetKept(rec.Name(), uid)
 	return nil
 }
 
@@ -115,14 +125,21 @@ func (w *Worker) keeps(uid schemas.UID) (driver.Keeper, driver.Kept, error) {
 func (w *Worker) forgetKept(n schemas.Name, uid schemas.UID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.dropKept(n, uid)
+}
+
+// dropKept does it for callers that hold mu.
+func (w *Worker) dropKept(n schemas.Name, uid schemas.UID) {
 	if w.keptOf[n] = slices.DeleteFunc(w.keptOf[n], func(u schemas.UID) bool { return u == uid }); len(w.keptOf[n]) == 0 {
 		delete(w.keptOf, n)
 	}
 }
 
 // wentOn reports whether what is kept of a session can't be what it goes on from: it was
-// removed, or has run elsewhere since. What was there before a session is kept as long as
-// that lives. An answer from the past, or one that lacks the session, says nothing.
+// removed, or has gone on elsewhere since from a snapshot. What was there before a session is
+// kept as long as that lives, and so is what it had when it was begun anew elsewhere, for its
+// host was away: no snapshot has it, and nobody said that it may go. An answer from the past,
+// or one that lacks the session, says nothing.
 func (w *Worker) wentOn(history []statekv.Versioned, k driver.Kept) bool {
 	known := false
 	for _, v := range history {
@@ -137,13 +154,20 @@ func (w *Worker) wentOn(history []statekv.Versioned, k driver.Kept) bool {
 			return true
 		default:
 			known = true
-			if !k.Foreign && v.Host != w.Host && begun(v.SessionRecord) {
+			if k.Foreign || v.Host == w.Host || !begun(v.SessionRecord) {
+				continue
+			}
+			if v.Boot != bootClean {
 				return true
 			}
+			k.Foreign = true
 		}
 	}
 	return false
 }
+
+// bootClean is how a session came to run that was begun anew.
+const bootClean = string(driver.BootClean)
 
 // begun reports whether a record says that the session's command was begun, and isn't on
 // trial.
