@@ -17,24 +17,24 @@ import (
 
 func TestMain(m *testing.M) { dockertest.Main(m) }
 
-// changing changes its files in every way that a layer can say, and its volume; begun anew
-// it tells what it finds.
+// changing changes its files in every way that a layer can say, and its volume, if it has one;
+// begun anew it tells what it finds.
 const changing = `
 if [ -e /data/kept ]; then
 	echo "again: $(cat /etc/lower 2>&1) $(ls /home) $(cat /tmp/mine) $(stat -c %u:%a /data/kept) $(cat /data/kept) $KEY"
 	sleep 100000
 fi
-rm /etc/lower; rm -r /home; mkdir /home; echo new >/home/new; echo mine >/tmp/mine
+mkdir -p /data; rm /etc/lower; rm -r /home; mkdir /home; echo new >/home/new; echo mine >/tmp/mine
 echo volume >/data/kept; chmod 640 /data/kept; chown 7 /data/kept
 echo changed; sleep 100000`
 
 // startContainer starts a container, waits until it has changed its files, and suspends it. Its
 // image is nowhere else then.
-func (f *fixture) startContainer(t *testing.T, name string) {
+func (f *fixture) startContainer(t *testing.T, name string, more ...string) {
 	t.Helper()
 	base := f.engine.Busybox(t)
-	if _, err := f.Must("run", "--name", name, "--image", base, "--container-name", name, "--idle", "never", "--network", "none",
-		"-v", "diary:/data", "-e", "KEY=value", "--", "sh", "-c", changing); err != nil {
+	args := append([]string{"run", "--name", name, "--image", base, "--container-name", name, "--idle", "never", "--network", "none", "-e", "KEY=value"}, more...)
+	if _, err := f.Must(append(args, "--", "sh", "-c", changing)...); err != nil {
 		t.Fatal(err)
 	}
 	f.until(t, name+" has changed its files", func() bool { return strings.Contains(f.Do("logs", name).Out, "changed") })
@@ -48,7 +48,7 @@ func (f *fixture) startContainer(t *testing.T, name string) {
 
 // recoverContainer brings a container back, as the document says.
 func (f *fixture) recoverContainer(t *testing.T, name, lineage string) {
-	work := filepath.Join(f.dir, "work")
+	work := filepath.Join(f.dir, name)
 	if err := os.Mkdir(work, 0o700); err != nil {
 		t.Fatal(err)
 	}

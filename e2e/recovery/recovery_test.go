@@ -58,11 +58,12 @@ func TestRecovery(t *testing.T) {
 	} {
 		f.start(t, c.name, c.least, c.run)
 	}
-	f.startContainer(t, "container")
-	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container") {
+	f.startContainer(t, "container", "-v", "diary:/data")
+	f.startContainer(t, "bare")
+	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container", "bare") {
 		t.Run(name, func(t *testing.T) {
-			if name == "container" {
-				f.recoverContainer(t, "back", lineage)
+			if name == "container" || name == "bare" {
+				f.recoverContainer(t, name+"-back", lineage)
 			} else {
 				f.recover(t, lineage)
 			}
