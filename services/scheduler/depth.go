@@ -22,7 +22,7 @@ func (s *Scheduler) Depth(ctx context.Context) (d Depth, err error) {
 	err = s.ask(ctx, func(l *loop) {
 		d = Depth{Sessions: len(l.sessions), Fresh: len(l.fresh), Timed: len(l.queue), Behind: l.behind()}
 		for tenant := range l.lines {
-			d.Waking += len(l.tenancies[tenant].line)
+			d.Waking += len(l.tenancies[tenant].inLine)
 		}
 		for _, h := range l.homes {
 			d.Waiting += len(h.waiting)

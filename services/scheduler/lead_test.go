@@ -23,9 +23,14 @@ type another struct {
 // beside runs a scheduler with an office, or without one if lead is nil.
 func (b *bench) beside(actor string, lead scheduler.Lead) another {
 	b.t.Helper()
-	s := scheduler.New(scheduler.Options{
-		JS: b.js, Names: stream.NamesWith(""), Records: b.records, Actor: actor, Lead: lead, Log: slog.New(slog.NewTextHandler(b.logged, nil)),
-	})
+	return b.besideOf(scheduler.Options{Actor: actor, Lead: lead})
+}
+
+// besideOf is beside for one that is otherwise as said.
+func (b *bench) besideOf(o scheduler.Options) another {
+	b.t.Helper()
+	o.JS, o.Names, o.Records, o.Log = b.js, stream.NamesWith(""), b.records, slog.New(slog.NewTextHandler(b.logged, nil))
+	s := scheduler.New(o)
 	ctx, cancel := context.WithCancel(b.ctx)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -37,14 +42,14 @@ func (b *bench) beside(actor string, lead scheduler.Lead) another {
 		ended = true
 		cancel()
 		if err := <-done; err != nil {
-			b.t.Errorf("%s ended with %v", actor, err)
+			b.t.Errorf("%s ended with %v", o.Actor, err)
 		}
 	}}
 	b.t.Cleanup(a.stop)
 	select {
 	case <-s.Ready():
 	case <-time.After(limit):
-		b.t.Fatalf("%s isn't ready", actor)
+		b.t.Fatalf("%s isn't ready", o.Actor)
 	}
 	return a
 }

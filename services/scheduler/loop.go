@@ -235,6 +235,7 @@ func (l *loop) stranger(n schemas.Name) {
 func (l *loop) forget(t *tracked) {
 	l.queue.drop(t)
 	l.leave(t)
+	l.outOfLine(t)
 	l.uncountRunning(t)
 	delete(l.sessions, t.key)
 }
@@ -252,13 +253,19 @@ func (l *loop) see(g *statekv.Glance) {
 	t.view.Pack(&v, l.base)
 	t.rev = g.Rev
 	l.read = max(l.read, g.Rev.Seq())
+	was := t.home
 	l.leave(t)
 	if g.Record.State == schemas.Deleted && g.Record.Op == nil {
 		l.forget(t)
 		return
 	}
-	l.enter(t)
+	if l.enter(t); t.home != was && t.home != nil { // else it has had its place
+		l.arrived(t)
+	}
 	l.countRunning(t)
+	if g.Record.State != schemas.Suspended && len(l.lines) > 0 {
+		l.outOfLine(t)
+	}
 	l.touch(t)
 }
 
@@ -277,6 +284,7 @@ func (l *loop) done(a acted) {
 	gone, changed := l.sessions[a.t.key] != a.t, a.t.rev != a.rev
 	if h := l.tenancies[a.t.tenant()]; h != nil && (gone || changed || !a.done) {
 		l.shown(h, a.t) // else it counts until its record is seen
+		l.idle(a.t.tenant(), h)
 	}
 	if gone {
 		return

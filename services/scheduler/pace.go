@@ -94,7 +94,6 @@ func (l *loop) enter(t *tracked) {
 	if t.home.report.Slots > 0 {
 		l.suspect(t.home)
 	}
-	l.arrived(t)
 	t.seat = int32(len(t.home.seats))
 	t.home.seats = append(t.home.seats, t)
 	if op != nil && op.Idle && (reaping || state == schemas.Suspending) {

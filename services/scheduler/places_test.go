@@ -1,8 +1,10 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -117,5 +119,37 @@ func TestPlacesWithoutABucket(t *testing.T) {
 	release(statekv.Revision{})
 	if b.logged.with("the same place of a host") != 1 {
 		t.Error("nobody is told")
+	}
+}
+
+// unsure are places that can't be followed at first, as of a bucket without a leader.
+type unsure struct {
+	*bench
+	fails atomic.Int32
+}
+
+func (u *unsure) Place(ctx context.Context, p schemas.Place) error {
+	return stream.Publisher{JS: u.js}.Place(ctx, stream.NamesWith(""), p)
+}
+
+func (u *unsure) Places(ctx context.Context, fn func(schemas.Place)) error {
+	if u.fails.Add(-1) >= 0 {
+		return context.DeadlineExceeded
+	}
+	return stream.Places(ctx, u.js, stream.NamesWith(""), fn)
+}
+
+// What can't be read of places for a moment is waited for by who asks for one: deciding goes on.
+func TestPlacesThatCantBeFollowedAtFirst(t *testing.T) {
+	b := newBench(t)
+	b.host(1)
+	places := &unsure{bench: b}
+	places.fails.Store(2)
+	one := b.besideOf(scheduler.Options{Actor: "one", Places: places})
+	_, release, err := one.MakeRoom(b.ctx, "h", work)
+	b.must(err)
+	release(statekv.Revision{})
+	if n := b.logged.with("can't be followed"); n != 1 {
+		t.Errorf("it was said %d times", n)
 	}
 }

@@ -22,9 +22,9 @@ type tenancy struct {
 	running []*tracked            // its sessions that count against its quota of running ones
 	waking  map[*tracked]struct{} // wakes under way, of sessions whose record doesn't show it yet
 	line    []wish                // woken, and the quota is full: first come, first served
-	inLine  map[*tracked]struct{}
-	stirred bool          // there may be room now
-	look    time.Duration // not before that it is looked again whether room can be made
+	inLine  map[*tracked]struct{} // those of the line that are still to be woken, as far as is known
+	stirred bool                  // there may be room now
+	look    time.Duration         // not before that it is looked again whether room can be made
 }
 
 // wish is a session that is to be resumed.
@@ -200,21 +200,32 @@ func (l *loop) wakes(t *tracked) (session.Decision, bool) {
 // makeWay has as many sessions suspended as have to be, if they may, and says of those in
 // line for whom there are none that they wait.
 func (l *loop) makeWay(ctx context.Context, tenant schemas.Tenant, h *tenancy, most int) {
-	need := len(h.line) - h.free(most) - leaving(h.running)
+	seats := l.reachable(h)
+	need := len(h.inLine) - h.free(most) - leaving(seats)
 	for n := 0; need > 0; n, need = n+1, need-1 {
 		if n == wayAtOnce {
 			return // more of them in a while
 		}
-		t, d, ok := l.least(h.running, h.line[0].since.Add(patience))
+		t, d, ok := l.least(seats, h.line[0].since.Add(patience))
 		if !ok {
 			break
 		}
 		l.press(ctx, t, d, fmt.Sprintf("tenant %s makes room for %s, %s", tenant, h.line[0].t.name(), h.full(most)))
 	}
 	why := sync.OnceValue(func() string { return l.inTheWay(tenant, h, most) })
-	for i := max(len(h.line)-need, 0); need > 0 && i < len(h.line); i++ {
-		l.sayWaiting(ctx, &h.line[i], why)
+	for i := len(h.line) - 1; need > 0 && i >= 0; i-- {
+		if w := &h.line[i]; h.waits(w.t) {
+			l.sayWaiting(ctx, w, why)
+			need--
+		}
 	}
+}
+
+// reachable are a tenant's sessions that run, but for those of hosts that are most likely gone:
+// they leave for nobody.
+func (l *loop) reachable(h *tenancy) []*tracked {
+	l.pace.unstick(l.now())
+	return slices.DeleteFunc(slices.Clone(h.running), func(t *tracked) bool { return t.home == nil || t.home.stuck })
 }
 
 // wayAtOnce is how many sessions of one tenant have to make room at a time.
@@ -265,6 +276,13 @@ func (l *loop) awaits(t *tracked) (what string, ok bool) {
 		return "", false
 	}
 	return l.inTheWay(t.tenant(), h, most), true
+}
+
+// outOfLine has nobody make room for a session any more. Its wish goes when its turn comes.
+func (l *loop) outOfLine(t *tracked) {
+	if h := l.tenancies[t.tenant()]; h != nil && len(h.line) > 0 {
+		delete(h.inLine, t)
+	}
 }
 
 // disband forgets who is in line: another scheduler decides now.

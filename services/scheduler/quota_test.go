@@ -150,6 +150,47 @@ func TestWakesWaitForTheirQuota(t *testing.T) {
 	})
 }
 
+// Nobody makes room for those in line that are wanted no more, or are gone.
+func TestNoRoomIsMadeForWhoIsGone(t *testing.T) {
+	inTenant(t, 2, func(t *testing.T, c *crowd, r *rationed, h *hails) {
+		c.run("a", "agent")
+		c.run("b", "agent")
+		for _, id := range []string{"x", "y", "z"} {
+			c.sleeps(id)
+			c.say(id, schemas.KindInput, "", 0)
+		}
+		for id, s := range map[string]schemas.State{"y": schemas.Exited, "z": schemas.Deleted} {
+			v, _ := c.paper.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
+			v.State, v.Rev = s, statekv.RevisionAt(7000)
+			c.paper.put(v)
+		}
+		time.Sleep(2 * yield)
+		c.gone()
+		c.states(map[string]schemas.State{"x": schemas.Resuming})
+		time.Sleep(10 * time.Minute)
+		if got := c.gone(); len(got) != 2 { // one makes room, and x is woken
+			t.Errorf("for one session that is wanted: %q", got)
+		}
+	})
+}
+
+// A host that is gone makes no room: what was to leave it keeps nobody from being woken.
+func TestAHostThatIsGoneMakesNoRoom(t *testing.T) {
+	inTenant(t, 2, func(t *testing.T, c *crowd, r *rationed, h *hails) {
+		c.run("a", "agent")
+		v, _ := c.paper.Get(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
+		v.Host, v.Rev = "gone", statekv.RevisionAt(2)
+		c.paper.put(v)
+		c.run("b", "person")
+		c.sleeps("x")
+		c.say("x", schemas.KindInput, "", 0)
+		time.Sleep(stuckAfter)
+		c.states(map[string]schemas.State{"a": schemas.Suspending, "b": schemas.Running, "x": schemas.Suspended})
+		time.Sleep(stuckAfter)
+		c.states(map[string]schemas.State{"a": schemas.Suspending, "b": schemas.Suspending, "x": schemas.Suspended})
+	})
+}
+
 // A burst for all the sessions of a tenant wakes no more of them than its quota has room for,
 // and one without a quota has none of that.
 func TestABurstKeepsToTheQuota(t *testing.T) {

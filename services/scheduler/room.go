@@ -156,23 +156,34 @@ func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 	return s.ask(ctx, func(l *loop) { l.placed(p) })
 }
 
-// followPlaces takes in what is said of places, once one is asked for here. The bucket of them may be lacking, if what
-// makes the streams is of an older version.
+// placesAgain is how soon places that couldn't be followed are tried again.
+const placesAgain = time.Second
+
+// followPlaces takes in what is said of places, once one is asked for here. The bucket of
+// them may be lacking, if what makes the streams is of an older version. Whatever else is
+// wrong with it holds up who asks for a place, and nobody else.
 func (s *Scheduler) followPlaces(ctx context.Context) error {
 	select {
 	case <-s.placing:
 	case <-ctx.Done():
 		return nil
 	}
-	err := s.Places.Places(ctx, func(p schemas.Place) {
-		send(ctx, s.asks, func(l *loop) { l.placed(p) })
-	})
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s.apart.Store(true)
-		s.Log.Warn("of several `diapause up` two may give the same place of a host away; one of this version that may make streams mends that", "err", err)
-		return nil
+	for said := false; ; said = true {
+		err := s.Places.Places(ctx, func(p schemas.Place) {
+			send(ctx, s.asks, func(l *loop) { l.placed(p) })
+		})
+		switch {
+		case errors.Is(err, jetstream.ErrStreamNotFound):
+			s.apart.Store(true)
+			s.Log.Warn("of several `diapause up` two may give the same place of a host away; one of this version that may make streams mends that", "err", err)
+			return nil
+		case err != nil && !said:
+			s.Log.Warn("places of hosts that are asked for can't be followed: sessions that need one wait; trying again", "err", err)
+		}
+		if pause(ctx, placesAgain) != nil {
+			return nil
+		}
 	}
-	return err
 }
 
 // placed takes in what is said of a place.

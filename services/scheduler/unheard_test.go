@@ -106,3 +106,25 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 		places(0, 1)
 	})
 }
+
+// A name that is free again may have a place asked for before all is read of the session that
+// had it: that hasn't taken the place.
+func TestAnEarlierSessionTakesNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(New(Options{Bus: talk{}}))
+		l.hear(&stream.Heard{CaughtUp: true})
+		l.report(schemas.Host{Host: "a", Slots: 2})
+		see := func(rev uint64, uid schemas.UID, state schemas.State, op *schemas.Op, promises int) {
+			t.Helper()
+			l.see(&statekv.Glance{Rev: statekv.RevisionAt(rev), Record: schemas.SessionRecord{UID: uid, Tenant: "acme", Session: "work", State: state, Op: op, Host: "a"}})
+			if n := len(l.homeOf("a").promises); n != promises {
+				t.Errorf("at revision %d %d places are asked for, not %d", rev, n, promises)
+			}
+		}
+		see(1, "u", schemas.Running, nil, 0)
+		l.placed(schemas.Place{ID: "1", Host: "a", Session: "acme/work"})
+		see(2, "u", schemas.Running, &schemas.Op{Kind: schemas.OpRemove}, 1)
+		see(3, "u", schemas.Deleted, nil, 1)
+		see(4, "v", schemas.Starting, &schemas.Op{Kind: schemas.OpStart}, 0)
+	})
+}
