@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -28,9 +29,9 @@ const stuckGoal = time.Second
 type reach struct {
 	mu       sync.Mutex // held while fn is called: what is told comes in order
 	fn       func(Heard)
+	stream   jetstream.Stream
 	consumer jetstream.Consumer // that is read from; nil while there is none
 	seq      uint64             // of the stream, of what was given last
-	given    uint64             // messages of the consumer
 	goal     uint64             // what the stream had at a time, and hasn't been given; 0 if all has
 	at       time.Time
 }
@@ -40,7 +41,7 @@ func (r *reach) hear(h Heard, meta *jetstream.MsgMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fn(h)
-	r.seq, r.given = meta.Sequence.Stream, meta.Sequence.Consumer
+	r.seq = meta.Sequence.Stream
 	if r.goal > 0 && r.seq >= r.goal {
 		r.reached()
 	}
@@ -63,7 +64,7 @@ func (r *reach) reached() {
 func (r *reach) opened(c jetstream.Consumer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.consumer, r.given = c, 0
+	r.consumer = c
 }
 
 // sound looks how far the stream is, again and again until ctx ends.
@@ -114,21 +115,27 @@ func (r *reach) aim(last uint64, at time.Time) {
 	}
 }
 
-// settle asks the consumer whether there is anything to come: if all that it sent has been
-// given, and it has no more, then so has all that the stream has.
+// settle looks whether there is anything to come, where all of the stream is: what the
+// consumer reads from may be a replica that is behind, and know of nothing.
 func (r *reach) settle(ctx context.Context) {
 	r.mu.Lock()
-	c := r.consumer
+	c, seq := r.consumer, r.seq
 	r.mu.Unlock()
 	if c == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, soundWait)
+	defer cancel()
 	at := time.Now()
-	info, err := look(ctx, c)
+	next, err := r.stream.GetMsg(ctx, seq+1, jetstream.WithGetMsgSubject(">"))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && r.consumer == c && r.goal > 0 && info.NumPending == 0 && info.Delivered.Consumer <= r.given {
+	switch {
+	case r.consumer != c || r.goal == 0:
+	case errors.Is(err, jetstream.ErrMsgNotFound):
 		r.at, r.seq = at, max(r.seq, r.goal)
+		r.reached()
+	case err == nil && next.Sequence > r.goal:
 		r.reached()
 	}
 }

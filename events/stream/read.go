@@ -48,7 +48,7 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
 	ahead := aheadOf(s)
-	at := &reach{fn: fn}
+	at := &reach{fn: fn, stream: s}
 	r := reader{js: js, stream: s, cfg: consumerConfig(cfg), batch: LargeBatch, turned: at.opened}
 	r.fn = func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		h := heard(msg, meta)
