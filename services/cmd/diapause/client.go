@@ -66,6 +66,7 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 // answer finds only the connection that the question came by.
 var (
 	errDenied       = errors.New("the server doesn't let this client ask: name a file of credentials that may with --creds or DIAPAUSE_CREDS, or, for a `diapause up` of this machine, its data directory with --data or DIAPAUSE_DATA in place of --url")
+	errNobody       = errors.New("is `diapause up` still starting?")
 	errDisconnected = errors.New("the connection to Diapause was lost; what was begun goes on when it is up again, see `diapause show`")
 )
 
@@ -123,7 +124,7 @@ func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req sch
 	msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("nobody answers %q at %s: is `diapause up` still starting?", verb, nc.ConnectedUrl())
+		return fmt.Errorf("nobody answers %q at %s: %w", verb, nc.ConnectedUrl(), errNobody)
 	case errors.Is(context.Cause(ctx), errDenied), errors.Is(context.Cause(ctx), errDisconnected):
 		return context.Cause(ctx)
 	case errors.Is(err, context.Canceled):

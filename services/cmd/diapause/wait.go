@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,8 +18,8 @@ import (
 const waitHelp = `Wait until a session has ended by itself or failed, or is in the --state that is asked
 for, and print how it is then. Waiting is looking: it keeps nothing awake.
 
-Without --timeout it waits for as long as that takes; exit code 5 says that the time
-was too short, 3 that the session was removed meanwhile.`
+Without --timeout it waits for as long as that takes, restarts of Diapause included; exit
+code 5 says that the time was too short, 3 that the session was removed meanwhile.`
 
 func waitCommand(c *client) *cobra.Command {
 	var wanted []string
@@ -44,54 +45,91 @@ func waitCommand(c *client) *cobra.Command {
 }
 
 // lookAgain is how soon a session is looked at again without news of it: those may be lost.
-const lookAgain = 5 * time.Second
+// backAgain is how soon it is looked whether a server that went away is back.
+const (
+	lookAgain = 5 * time.Second
+	backAgain = 500 * time.Millisecond
+)
 
-// until waits for a session to be in one of the states.
-func (c *client) until(ctx context.Context, name string, wanted []string) (v schemas.View, err error) {
+// watch waits for a session to be in one of some states.
+type watch struct {
+	*client
+	name   schemas.Name
+	wanted []string
+	seen   func() // is called when the session was
+	v      schemas.View
+}
+
+// until waits for a session to be in one of the states. Once it was seen, a server that goes
+// away is waited for, too, wherever it comes back.
+func (c *client) until(ctx context.Context, name string, wanted []string) (schemas.View, error) {
 	n, err := schemas.ParseName(name)
 	if err != nil {
-		return v, usageError{err}
+		return schemas.View{}, usageError{err}
 	}
-	limit := c.timeout
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	w, limit, known, said := watch{client: c, name: n, wanted: wanted}, c.timeout, false, false
 	c.timeout = 0 // that of each look is another
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+	w.seen = func() {
+		if !known && limit > 0 { // however long that took, there is something to tell now
+			time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
+		}
+		known = true
 	}
-	nc, err := c.connect(ctx)
+	for {
+		away, err := w.follow(ctx)
+		switch {
+		case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+			return w.v, &schemas.APIError{Code: schemas.CodeTimeout, Text: fmt.Sprintf("session %s is %s and not %s after %s", name, w.v.State, strings.Join(wanted, " or "), limit)}
+		case ctx.Err() != nil:
+			return w.v, errInterrupted
+		case err == nil || !away || !known:
+			return w.v, err
+		}
+		if !said {
+			fmt.Fprintln(os.Stderr, "diapause: waiting for Diapause to come back: "+err.Error())
+			said = true
+		}
+		w.idle(ctx, nil, backAgain)
+	}
+}
+
+// follow looks until the session is in one of the states, or the server is away.
+func (w *watch) follow(ctx context.Context) (away bool, err error) {
+	nc, err := w.connect(ctx)
 	if err != nil {
-		return v, err
+		return true, err
 	}
 	defer nc.Close()
 	news := make(chan *nats.Msg, 1)
-	sub, err := nc.Subscribe(schemas.SubjectSession+"."+n.Key(), func(m *nats.Msg) {
+	sub, err := nc.Subscribe(schemas.SubjectSession+"."+w.name.Key(), func(m *nats.Msg) {
 		select {
 		case news <- m:
 		default: // the next look sees what this one would
 		}
 	})
 	if err != nil {
-		return v, fmt.Errorf("follow session %s: %w", n, err)
+		return false, fmt.Errorf("follow session %s: %w", w.name, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection closes next
-	for {
-		if err := c.callOn(ctx, nc, "show", schemas.Request{Name: name}, &v); err != nil && ctx.Err() == nil {
-			return v, err
+	for ctx.Err() == nil {
+		if err := w.callOn(ctx, nc, "show", schemas.Request{Name: w.name.String()}, &w.v); err != nil {
+			return errors.Is(err, errDisconnected) || errors.Is(err, errNobody), err
 		}
-		if ctx.Err() == nil && slices.Contains(wanted, string(v.State)) {
-			return v, nil
+		if w.seen(); slices.Contains(w.wanted, string(w.v.State)) {
+			return false, nil
 		}
-		select {
-		case <-news:
-		case <-time.After(lookAgain):
-		case <-ctx.Done():
-		}
-		switch {
-		case errors.Is(ctx.Err(), context.DeadlineExceeded):
-			return v, &schemas.APIError{Code: schemas.CodeTimeout, Text: fmt.Sprintf("session %s is %s and not %s after %s", name, v.State, strings.Join(wanted, " or "), limit)}
-		case ctx.Err() != nil:
-			return v, errInterrupted
-		}
+		w.idle(ctx, news, lookAgain)
+	}
+	return false, nil
+}
+
+// idle waits for news, if there is any, for a time.
+func (w *watch) idle(ctx context.Context, news <-chan *nats.Msg, d time.Duration) {
+	select {
+	case <-news:
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
