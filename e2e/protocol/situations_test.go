@@ -403,6 +403,9 @@ func TestStoppedWhenCaptureFailsThreeTimes(t *testing.T) {
 	if ok, err := stored(h, got.Head.Name); err != nil || !ok {
 		t.Errorf("its snapshot is in the store: %v, %v", ok, err)
 	}
+	if said := h.events("breaker_open"); len(said) != 1 || !strings.Contains(said[0], "it is stopped as soon as") {
+		t.Errorf("what is said of it: %v", said)
+	}
 	h.audited()
 }
 

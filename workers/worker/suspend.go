@@ -245,8 +245,11 @@ func (w *Worker) whyNot(ctx context.Context, rec statekv.Versioned, cause error)
 func (w *Worker) alert(ctx context.Context, before, after schemas.SessionRecord) {
 	f, was := after.Failure, before.Failure
 	if f != nil && f.Open && (was == nil || !was.Open) {
-		w.event(ctx, after, "breaker_open",
-			"%d suspends in a row failed; it runs on, and isn't suspended for idleness before `diapause suspend` works, or `suspend --reset`: %s", f.Count, f.Text)
+		what := "it runs on, and isn't suspended for idleness before `diapause suspend` works, or `suspend --reset`"
+		if w.onBreaker(after) == schemas.BreakerStop {
+			what = "it is stopped as soon as it isn't in use, as --on-suspend-failure or its policy says"
+		}
+		w.event(ctx, after, "breaker_open", "%d suspends in a row failed; %s: %s", f.Count, what, f.Text)
 	}
 }
 
