@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,12 +17,12 @@ import (
 func downCommand(c *client) *cobra.Command {
 	var suspend, kill bool
 	cmd := &cobra.Command{
-		Use: "down [--suspend | --kill]", Short: "Stop the local `diapause up`", Args: cobra.NoArgs,
-		Long: "Stop the local `diapause up`. Sessions that run go on under their shims, and the\nnext `diapause up` finds them; --suspend suspends them first, --kill ends them.",
+		Use: "down [--suspend | --kill]", Short: "Stop the `diapause up` of a data directory", Args: cobra.NoArgs,
+		Long: "Stop the `diapause up` of the data directory (--data). Sessions that run go on under\ntheir shims, and the next `diapause up` finds them; --suspend suspends those on its host\nfirst, --kill ends them. Those of other hosts aren't touched.",
 		RunE: func(cmd *cobra.Command, _ []string) error { return down(cmd.Context(), c, suspend, kill) },
 	}
-	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs first")
-	cmd.Flags().BoolVar(&kill, "kill", false, "end what runs first")
+	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs on this host first")
+	cmd.Flags().BoolVar(&kill, "kill", false, "end what runs on this host first")
 	cmd.MarkFlagsMutuallyExclusive("suspend", "kill")
 	return cmd
 }
@@ -38,7 +39,9 @@ func down(ctx context.Context, c *client, suspend, kill bool) error {
 		verb = "kill"
 	}
 	if verb != "" {
-		if err := c.each(ctx, verb); err != nil {
+		its := *c
+		its.url, its.creds = up.URL, cmp.Or(up.ClientCreds, c.creds) // and no other, whatever is set
+		if err := its.each(ctx, verb, up.Host); err != nil {
 			return fmt.Errorf("%w; `diapause up` was not stopped", err)
 		}
 	}
@@ -58,15 +61,15 @@ func down(ctx context.Context, c *client, suspend, kill bool) error {
 	return nil
 }
 
-// each asks a verb of every session that runs.
-func (c *client) each(ctx context.Context, verb string) error {
+// each asks a verb of every session that runs on a host.
+func (c *client) each(ctx context.Context, verb string, host schemas.HostID) error {
 	var all []schemas.View
 	if err := c.call(ctx, "list", schemas.Request{}, &all); err != nil {
 		return err
 	}
 	var failed error
 	for _, v := range all {
-		if v.State != schemas.Running && v.State != schemas.Suspending {
+		if v.Host != host || v.State != schemas.Running && v.State != schemas.Suspending {
 			continue
 		}
 		var out schemas.View
