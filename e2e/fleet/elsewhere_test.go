@@ -328,3 +328,47 @@ func TestRollbackOfAnEndedSession(t *testing.T) {
 	h.wentBackOnce(w)
 	h.audit()
 }
+
+// Nobody is suspended for room on a host while another has some, though what hosts say of
+// their places is seconds old; and `down --kill` ends what runs on the host that stops, and
+// nothing else of the fleet.
+func TestRoomIsElsewhere(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t, "--slots", "2")
+	a := h.add("a").start()
+	on := map[schemas.HostID][]string{}
+	for _, name := range []string{"s1", "s2", "s3", "s4"} {
+		if out := h.must("run", "--name", name, "--", "sleep", "1000"); strings.Contains(out, "make room") {
+			t.Errorf("run of %s: %s", name, out)
+		}
+	}
+	var all []schemas.View
+	for _, name := range []string{"s1", "s2", "s3", "s4"} {
+		v := h.view(name)
+		if v.State != schemas.Running {
+			t.Errorf("session %s is %s: %s", name, v.State, v.LastTransition.Reason)
+		}
+		all, on[v.Host] = append(all, v), append(on[v.Host], name)
+	}
+	if len(on) != 2 || len(on[a.id]) != 2 {
+		t.Fatalf("they are on %v", on)
+	}
+	h.must("down", "--kill")
+	for _, v := range all {
+		want := 0
+		if v.Host == a.id {
+			want = 1
+		}
+		h.awaitTrees(v, want)
+	}
+	a.end(syscall.SIGTERM)
+	h.startUp("--slots", "2")
+	a.url = h.up.URL
+	a.start()
+	for _, v := range all {
+		if now := h.view(v.Name); (now.State == schemas.Running) != (v.Host == a.id) {
+			t.Errorf("session %s on host %s is %s: %s", v.Name, v.Host, now.State, now.LastTransition.Reason)
+		}
+	}
+	h.audit()
+}

@@ -52,7 +52,7 @@ type hosts struct {
 	cables []*cable
 }
 
-func newHosts(t *testing.T) *hosts {
+func newHosts(t *testing.T, args ...string) *hosts {
 	t.Helper()
 	dir, err := os.MkdirTemp(built.dir, "fleet-")
 	if err != nil {
@@ -63,10 +63,16 @@ func newHosts(t *testing.T) *hosts {
 		t.Fatal(err)
 	}
 	t.Cleanup(h.close)
-	if err := h.up.Up("--store", h.store, "--lease", term); err != nil {
-		t.Fatal(err)
-	}
+	h.startUp(args...)
 	return h
+}
+
+// startUp starts the up.
+func (h *hosts) startUp(args ...string) {
+	h.t.Helper()
+	if err := h.up.Up(append([]string{"--store", h.store, "--lease", term}, args...)...); err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // host is one worker.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -13,6 +14,8 @@ import (
 
 // RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
 type RoomMaker interface {
+	// HasRoom reports whether a host has a free place, as far as is known here.
+	HasRoom(ctx context.Context, h schemas.HostID) (bool, error)
 	MakeRoom(ctx context.Context, h schemas.HostID, who schemas.Name) (suspended []schemas.Name, release func(taken statekv.Revision), err error)
 }
 
@@ -81,10 +84,20 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 // can be made.
 func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, from *schemas.Head, req schemas.Request) (room, error) {
 	maker, makes := s.Scheduler.(RoomMaker)
-	var tried []schemas.HostID
+	var tried, full []schemas.HostID
 	var first error
+	if makes {
+		var err error
+		if full, err = s.fullOnes(ctx, maker, driver, n, from, req); err != nil {
+			return room{}, err
+		}
+	}
 	for {
-		host, d, err := s.place(ctx, driver, n, from, req, tried)
+		host, d, err := s.place(ctx, driver, n, from, req, slices.Concat(tried, full))
+		if err != nil && len(full) > 0 {
+			full = nil // then room is made on one of these
+			continue
+		}
 		if err != nil {
 			return room{}, cmp.Or(first, err)
 		}
@@ -104,5 +117,20 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 		var once sync.Once
 		at.release = func(taken statekv.Revision) { once.Do(func() { release(taken) }) }
 		return at, err
+	}
+}
+
+// fullOnes gives the hosts that would be chosen before one with a free place, and have none:
+// what hosts say of that themselves is of a moment ago.
+func (s *Server) fullOnes(ctx context.Context, maker RoomMaker, driver string, n schemas.Name, from *schemas.Head, req schemas.Request) (full []schemas.HostID, err error) {
+	for {
+		host, _, err := s.place(ctx, driver, n, from, req, full)
+		if err != nil {
+			return full, nil // there is no other
+		}
+		if has, err := maker.HasRoom(ctx, host); err != nil || has {
+			return full, err
+		}
+		full = append(full, host)
 	}
 }

@@ -80,6 +80,17 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 	return suspended, release, nil
 }
 
+// HasRoom reports whether a host has a free place, as far as is known here: one that said of
+// no slots has room.
+func (s *Scheduler) HasRoom(ctx context.Context, h schemas.HostID) (has bool, err error) {
+	err = s.ask(ctx, func(l *loop) {
+		at := l.homeOf(h)
+		l.settle(at)
+		has = at.report.Slots == 0 || len(at.seats)+len(at.promises) < at.report.Slots
+	})
+	return has, err
+}
+
 // reportWait is how long it is waited for the first word of a host that sessions are placed
 // on: it has said one, which may not have been read yet.
 const reportWait = 2 * time.Second
