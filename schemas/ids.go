@@ -47,6 +47,9 @@ func ParseName(s string) (Name, error) {
 	n := Name{Tenant: DefaultTenant, Session: SessionID(s)}
 	if tenant, id, ok := strings.Cut(s, "/"); ok {
 		n = Name{Tenant: Tenant(tenant), Session: SessionID(id)}
+		if err := n.Validate(); err != nil {
+			return Name{}, fmt.Errorf("%q, read as TENANT/ID: %w", s, err)
+		}
 	}
 	if err := n.Validate(); err != nil {
 		return Name{}, err

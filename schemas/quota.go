@@ -22,6 +22,14 @@ type Held struct {
 	Stored   Bytes `json:"stored"`
 }
 
+// CountSessions writes how many sessions there are, "1 session" or "2 sessions".
+func CountSessions(n int) string {
+	if n == 1 {
+		return "1 session"
+	}
+	return fmt.Sprintf("%d sessions", n)
+}
+
 func (q *Quota) validate(scope PolicyScope) error {
 	if q == nil {
 		return nil

@@ -149,7 +149,7 @@ func (r SessionRecord) Underway() string {
 	}
 	until := Duration(within).String() + " from its start"
 	if !r.Since.IsZero() {
-		until = "until " + r.Since.Add(within).UTC().Format(time.RFC3339)
+		until = "until " + r.Since.Add(within).UTC().Format(time.RFC3339) + " (" + Duration(within).String() + " anew if its host's Diapause is restarted)"
 	}
 	return fmt.Sprintf("%s took its place and has %s to get well, else snapshot %s comes back", which, until, path.Base(r.Op.Fallback.Name))
 }

@@ -111,7 +111,7 @@ func TestExamples(t *testing.T) {
 
 func (b bench) shell() {
 	b.t.Helper()
-	address := "NATS_ADDRESS=" + strings.TrimPrefix(b.URL, "nats://")
+	address := "NATS_URL=" + b.URL
 	script := filepath.Join(top, "shell", "activity.sh")
 	b.ended(b.start(address, "", nil, script, "work.hold.deploy", `{"ttl":"10m","reason":"deploys"}`))
 	b.ended(b.start(address, "", nil, script, "work.input"))

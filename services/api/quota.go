@@ -72,10 +72,10 @@ func (b *board) claim(q schemas.Quota, c *claim) error {
 // within refuses what would be more than a quota.
 func within(t schemas.Tenant, q schemas.Quota, h schemas.Held, sessions, running int) error {
 	if most := atMost(q.Sessions); sessions > 0 && most > 0 && h.Sessions+sessions > most {
-		return refused("tenant %s has %d sessions, its quota is %d: remove one (`diapause rm`), or raise it (`diapause policy set tenant:%s quota=sessions:%d`)", t, h.Sessions, most, t, h.Sessions+sessions)
+		return refused("tenant %s has %s, its quota is %d: remove one (`diapause rm`), or raise it (`diapause policy set tenant:%s quota=sessions:%d`)", t, schemas.CountSessions(h.Sessions), most, t, h.Sessions+sessions)
 	}
 	if most := atMost(q.Running); running > 0 && most > 0 && h.Running+running > most {
-		return refused("tenant %s has %d sessions running, its quota is %d: suspend one (`diapause suspend`), or raise it (`diapause policy set tenant:%s quota=running:%d`)", t, h.Running, most, t, h.Running+running)
+		return refused("tenant %s has %s running, its quota is %d: suspend one (`diapause suspend`), or raise it (`diapause policy set tenant:%s quota=running:%d`)", t, schemas.CountSessions(h.Running), most, t, h.Running+running)
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ func (l *loop) over(at *home) (n int, why string) {
 	if r.Slots > 0 && m.Sessions > 0 {
 		most := int(math.Ceil(float64(r.Slots)*m.Sessions - 1e-9))
 		if n := len(at.seats) - leaving - most; n > 0 {
-			return n, fmt.Sprintf("host %s has %d sessions, %d of its %d slots are to be taken", r.Host, len(at.seats), most, r.Slots)
+			return n, fmt.Sprintf("host %s has %s, %d of its %d slots are to be taken", r.Host, schemas.CountSessions(len(at.seats)), most, r.Slots)
 		}
 	}
 	if r.Load == nil || leaving > 0 || l.now()-at.reported > reportFor || at.relieved > at.reported {

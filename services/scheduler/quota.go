@@ -237,7 +237,7 @@ func (h *tenancy) waits(t *tracked) bool {
 }
 
 func (h *tenancy) full(most int) string {
-	return fmt.Sprintf("it has %d sessions running, its quota is %d", len(h.running)+len(h.waking), most)
+	return fmt.Sprintf("it has %s running, its quota is %d", schemas.CountSessions(len(h.running)+len(h.waking)), most)
 }
 
 // sayWaiting publishes, once, that a session is to be resumed and has to wait.

@@ -237,7 +237,7 @@ func TestLinesAreMadeAnew(t *testing.T) {
 		t.Error("it rests, and sessions are in line")
 	}
 	l.listen(&session.Message{Source: schemas.Source{Name: two.name(), Kind: schemas.KindInput}, Seq: 7, At: time.Now()})
-	if e := l.explain(two, time.Now()); !strings.Contains(e.Text, "and waits: of tenant acme, it has 1 sessions running, its quota is 1 (acme/one: ") {
+	if e := l.explain(two, time.Now()); !strings.Contains(e.Text, "and waits: of tenant acme, it has 1 session running, its quota is 1 (acme/one: ") {
 		t.Errorf("who stands by explains it by %q", e.Text)
 	}
 	l.deciding = true

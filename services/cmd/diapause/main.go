@@ -124,8 +124,8 @@ NAME is [tenant/]id, the tenant "default" if not given. Clients talk to --url
 --data (DIAPAUSE_DATA, by default /var/lib/diapause).
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 no such session, 4 refused because of
-the session's state, 5 timed out, 130 interrupted (what was asked for goes on). exec
-and busy exit with the status of their command.`
+the session's state, 5 timed out, 130 interrupted (what was asked for goes on). exec,
+busy and attach exit with the status of their command.`
 
 func newRoot() *cobra.Command {
 	c := &client{}

@@ -88,7 +88,7 @@ func count[N int | int64 | uint64](n N, what string) string {
 	case n == 1:
 	case strings.HasSuffix(what, "ss"):
 		what += "es"
-	case y:
+	case y && !strings.ContainsAny(stem[max(len(stem)-1, 0):], "aeiou"): // "keys"
 		what = stem + "ies"
 	default:
 		what += "s"
