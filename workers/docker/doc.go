@@ -12,6 +12,7 @@
 // it is started again (again.go) or the session is removed. still.go is about containers that
 // don't run, copy.go and attach.go about what dial.go carries. note.go is what the driver
 // remembers of each session over crashes: its epoch, its container and how far a step had come.
+// By claim.go the drivers that use one engine know each other's containers.
 //
 // It talks to the engine through its API, and reads and writes layers and volumes
 // directly where the engine keeps them in directories of this host. Where it doesn't

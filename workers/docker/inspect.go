@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -59,7 +60,7 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 	}
 	c = &got.Container
 	if describe(&i, n, c.State); i.State == driver.Exited {
-		i.Lost, i.Exit.Reason = true, "the Docker engine was stopped, and its container with it, which is kept (`diapause resume --clean` starts it as it is)"
+		i.Lost, i.Exit.Reason = true, "the Docker engine was stopped, and its container with it, which is kept for `diapause resume --clean`"
 	} else {
 		i.Exit = nil
 	}
@@ -108,11 +109,18 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 		return nil, err
 	}
 	if err := d.reach(ctx); err != nil {
-		if driver.KindOf(err) != driver.Transient {
+		if driver.KindOf(err) != driver.Transient || ctx.Err() != nil {
 			return nil, err
 		}
 		d.options.Log.Warn("the Docker engine is away: its sessions are taken to be as they were", "err", err)
 		return asNoted(all), nil
+	}
+	if slices.ContainsFunc(all, func(n note) bool { return n.Adopted && n.Phase != gone }) {
+		unlock, err := d.register(ctx)
+		if err != nil {
+			return nil, err
+		}
+		unlock()
 	}
 	var out []driver.Instance
 	for _, n := range all {

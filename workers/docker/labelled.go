@@ -64,19 +64,22 @@ func (d *Driver) lookForLabels(ctx context.Context, out chan<- Labelled) {
 	}
 }
 
-// offer delivers a container unless it is a session already.
+// offer delivers a container unless it is a session already, here or of another driver.
 func (d *Driver) offer(ctx context.Context, c container.Summary, out chan<- Labelled) error {
 	all, err := d.notes.all()
 	if err != nil {
 		return err
 	}
 	for _, n := range all {
-		if n.Phase != gone && (n.Container == c.ID || n.Old == c.ID) {
+		if n.claims(c.ID, c.Labels) {
 			return nil
 		}
 	}
 	if c.Labels[labelUID] != "" || len(c.Names) == 0 {
 		return nil
+	}
+	if by, _, err := d.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
+		return nil // what can't be told is told to whoever tries to take it
 	}
 	l := Labelled{
 		ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Label: labelAdopt, Session: c.Labels[labelAdopt], Class: c.Labels[labelClass], Remove: c.Labels[labelRemove] == "true",

@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -99,6 +100,11 @@ func TestEngineAway(t *testing.T) {
 	all := must[[]driver.Instance](t)(x.d.Recover(t.Context()))
 	if len(all) != 1 || all[0].UID != "a" || all[0].State != driver.Running {
 		t.Errorf("while the engine is away there is %+v", all)
+	}
+	over, end := context.WithCancelCause(t.Context())
+	end(errors.New("the disk is full"))
+	if all, err := x.d.Recover(over); err == nil {
+		t.Errorf("asked by what ends, the engine is taken to be away: %+v", all)
 	}
 	if err := x.e.Run(); err != nil {
 		t.Fatal(err)

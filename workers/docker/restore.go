@@ -49,6 +49,13 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
 	}
 	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // the engine does it, then
+	if fresh.Adopted {
+		unlock, err := d.register(ctx)
+		if err != nil {
+			return driver.Instance{}, err
+		}
+		unlock()
+	}
 	i, err := d.launch(ctx, f, &fresh, func(ctx context.Context) error { return r.remake(ctx, &fresh) }, begin, func(ctx context.Context) error { return r.takePlace(ctx, &fresh) })
 	if err != nil || !m.Paused {
 		return i, err

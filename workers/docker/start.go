@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -324,18 +323,14 @@ func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec driver.
 	if !c.State.Running && quiet == nil {
 		return driver.Instance{}, refuse("container %s is %s: only one that is created, runs, is paused or has ended can become a session", o.Container, c.State.Status)
 	}
-	if err := d.unowned(c); err != nil {
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, Still: quiet}
+	if n.Began, err = time.Parse(time.RFC3339Nano, c.State.StartedAt); err != nil {
+		return driver.Instance{}, fmt.Errorf("learn when container %s was started: %w", c.Name[1:], err)
+	}
+	if err := d.claim(ctx, c, n); err != nil {
 		return driver.Instance{}, err
 	}
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, Still: quiet}
-	n.Began, err = time.Parse(time.RFC3339Nano, c.State.StartedAt)
-	if err == nil {
-		err = d.notes.write(n)
-	}
-	if err == nil {
-		err = begin(ctx)
-	}
-	if err != nil {
+	if err := begin(ctx); err != nil {
 		n.Phase, n.Container = gone, ""
 		return driver.Instance{}, errors.Join(err, d.notes.write(n))
 	}
@@ -344,21 +339,4 @@ func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec driver.
 		return driver.Instance{}, err
 	}
 	return d.Inspect(ctx, f.UID)
-}
-
-// unowned refuses a container that is a session already.
-func (d *Driver) unowned(c *container.InspectResponse) error {
-	all, err := d.notes.all()
-	if err != nil {
-		return err
-	}
-	for _, n := range all {
-		if n.Phase != gone && (n.Container == c.ID || n.Old == c.ID) {
-			return refuse("container %s is session %s already", c.Name[1:], n.Name)
-		}
-	}
-	if uid := c.Config.Labels[labelUID]; uid != "" && c.Config.Labels[labelHost] != d.options.Instance {
-		return refuse("container %s is session %s of another worker", c.Name[1:], schemas.UID(uid))
-	}
-	return nil
 }
