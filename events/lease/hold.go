@@ -30,11 +30,21 @@ type Holder struct {
 	held Versioned // of Serve and Take alone
 
 	renewals, misses atomic.Uint64
+	rev              atomic.Uint64 // of the last renewal
 }
 
 // Renewals counts those that are known to be stored, and those that were tried and
 // aren't.
 func (h *Holder) Renewals() (stored, missed uint64) { return h.renewals.Load(), h.misses.Load() }
+
+// WentBack reports whether the bucket of leases, as its leader has it, ends before the last
+// renewal that was stored: then none is taken any more. A leader that was deposed says so for
+// a moment, too.
+func (h *Holder) WentBack(ctx context.Context) (bool, error) {
+	held := h.rev.Load()
+	end, err := h.Store.end(ctx)
+	return err == nil && end < held, err
+}
 
 // Last gives the last renewal; the zero one before the first.
 func (h *Holder) Last() Renewal {
@@ -115,6 +125,7 @@ func (h *Holder) write(ctx context.Context, prev Versioned, next schemas.HostLea
 	}
 	r := Renewal{Incarnation: now.Incarnation, Until: sent.Add(FenceAfter(h.term())), Within: h.term() / 4}
 	h.held = now
+	h.rev.Store(now.Rev)
 	h.renewals.Add(1)
 	h.mu.Lock()
 	h.last = r

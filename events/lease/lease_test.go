@@ -117,3 +117,30 @@ func TestObserver(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A bucket that was put back ends before the renewal that its holder knows to be stored; one
+// that goes on doesn't.
+func TestWentBack(t *testing.T) {
+	js := natstest.Streams(t)
+	names := stream.NamesWith("")
+	s, err := lease.Open(t.Context(), js, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := holder(s, time.Minute, nil)
+	if err := h.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := h.WentBack(t.Context()); back || err != nil {
+		t.Errorf("after it was taken: %v, %v", back, err)
+	}
+	if err := js.DeleteKeyValue(t.Context(), names.Leases()); err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Ensure(t.Context(), js, names, 1); err != nil {
+		t.Fatal(err)
+	}
+	if back, err := h.WentBack(t.Context()); !back || err != nil {
+		t.Errorf("after the bucket was lost: %v, %v", back, err)
+	}
+}

@@ -85,6 +85,15 @@ func (s *Store) All(ctx context.Context) ([]Versioned, error) {
 	return out, nil
 }
 
+// end is the last revision of any lease.
+func (s *Store) end(ctx context.Context) (uint64, error) {
+	info, err := s.writer.Stream.Info(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("look how far the leases are: %w", err)
+	}
+	return info.State.LastSeq, nil
+}
+
 // swap writes next if prev is still the last revision. Its errors are those of
 // package cas.
 func (s *Store) swap(ctx context.Context, prev Versioned, next schemas.HostLease) (Versioned, error) {

@@ -13,6 +13,8 @@ import (
 type horizon struct {
 	mu   sync.Mutex
 	revs map[schemas.Name]uint64
+	top  uint64 // the newest of all
+	id   string // of its transition
 }
 
 func newHorizon() *horizon { return &horizon{revs: map[schemas.Name]uint64{}} }
@@ -28,6 +30,9 @@ func (h *horizon) at(n schemas.Name) uint64 {
 func (h *horizon) reach(v Versioned) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if v.Rev.seq > h.top {
+		h.top, h.id = v.Rev.seq, v.Transition.ID
+	}
 	switch n := v.Name(); {
 	case v.Rev.seq < h.revs[n]:
 	case v.State == schemas.Deleted && v.Op == nil:
@@ -41,4 +46,11 @@ func (h *horizon) clear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	clear(h.revs)
+	h.top, h.id = 0, ""
+}
+
+func (h *horizon) newest() (seq uint64, id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.top, h.id
 }

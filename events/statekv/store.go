@@ -217,6 +217,11 @@ func (s *Store) HistorySince(ctx context.Context, n schemas.Name, after Revision
 	}
 }
 
+// Reached is the newest entry of the log that this store wrote, or read by Get, and the id of
+// its transition: a log that ends before it, or has another one there, has lost something,
+// if that lasts.
+func (s *Store) Reached() (seq uint64, id string) { return s.seen.newest() }
+
 // Forget drops what the store knows of newer revisions: for a log that was
 // restored from a backup, which may only be read from again when that is known.
 func (s *Store) Forget() { s.seen.clear() }

@@ -48,4 +48,13 @@ func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, her
 	return signs
 }
 
+// Replaced says so if the log has another entry in the place of one that was seen: it went
+// back, and has gone on since. id is of the one that it has; empty if it has none to show.
+func Replaced(saw Mark, id string) (signs []string) {
+	if saw.ID == "" || id == "" || saw.ID == id {
+		return nil
+	}
+	return []string{fmt.Sprintf("entry %d of the log of sessions is another one: transition %s, not %s", saw.Seq, id, saw.ID)}
+}
+
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

@@ -22,6 +22,8 @@ const deletedFor = 60 * 24 * time.Hour
 type Mark struct {
 	Created time.Time `json:"created"` // when the log was made: another time is another log
 	Seq     uint64    `json:"seq"`     // its last entry
+	// ID is of that entry's transition: another one is another entry. Empty if it isn't known.
+	ID string `json:"id,omitempty"`
 }
 
 // Ledger is what one host remembers of its sessions' records, over restarts: for each

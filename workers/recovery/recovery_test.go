@@ -224,3 +224,21 @@ func TestLedger(t *testing.T) {
 		t.Errorf("damaged still: %v", damaged)
 	}
 }
+
+// An entry is another one if its transition is; nothing is said of one that isn't known,
+// there or here.
+func TestReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		saw, is string
+		want    bool
+	}{
+		"the same":                    {"a", "a", false},
+		"a replica hasn't it yet":     {"a", "", false},
+		"noted by an earlier version": {"", "a", false},
+		"another one":                 {"a", "b", true},
+	} {
+		if got := recovery.Replaced(recovery.Mark{Seq: 6, ID: c.saw}, c.is); (len(got) > 0) != c.want {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}

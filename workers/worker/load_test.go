@@ -1,9 +1,14 @@
 package worker
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 func TestParseLoad(t *testing.T) {
@@ -43,5 +48,32 @@ func TestDiffers(t *testing.T) {
 		if got := differs(was, now); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+type unable struct{ driver.Driver }
+
+func (unable) Fingerprint(context.Context) (schemas.Fingerprint, error) {
+	return schemas.Fingerprint{}, errors.New("cut short")
+}
+
+type nobody struct{ Bus }
+
+func (nobody) Announce(context.Context, schemas.Host) error { return nil }
+
+// What a driver says when Diapause ends is no word of whether it works here.
+func TestCutShort(t *testing.T) {
+	var said strings.Builder
+	w := &Worker{Options: Options{
+		Host: "h", Bus: nobody{}, Drivers: map[string]driver.Driver{"unable": unable{}}, Log: slog.New(slog.NewTextHandler(&said, nil)),
+	}}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := w.announce(ctx, 0); err != nil || !strings.Contains(said.String(), "can't work here") {
+		t.Errorf("a driver that fails: %v, said %q", err, said.String())
+	}
+	said.Reset()
+	cancel()
+	if err := w.announce(ctx, 0); err == nil || said.Len() > 0 {
+		t.Errorf("one that was cut short: %v, said %q", err, said.String())
 	}
 }

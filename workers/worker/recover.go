@@ -302,7 +302,7 @@ func (w *Worker) gone(ctx context.Context, rec *statekv.Versioned, text string) 
 	if rec.Head != nil && rec.Size != nil {
 		text += "; `diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)
 	} else {
-		text += "; it was never captured; `diapause resume --clean` starts it anew"
+		text += "; it was never captured: only `diapause resume --clean` starts it again"
 	}
 	if err := w.lost(ctx, *rec, &driver.Error{Kind: driver.Broken, Text: text}); err != nil {
 		return err

@@ -68,7 +68,7 @@ func (w *Worker) Regain(ctx context.Context, force bool, without []schemas.HostI
 	if err := w.assemble(ctx, others, waiting); err != nil {
 		return out, err
 	}
-	if is, err = w.logEnd(ctx); err != nil {
+	if is, err = w.logEnd(ctx, recovery.Mark{}); err != nil {
 		return out, err
 	}
 	return out, w.Ledger.Reach(is.Mark)
@@ -82,7 +82,8 @@ const patience = 15
 // compare reads the log and looks for signs that it lost something.
 func (w *Worker) compare(ctx context.Context, kept map[schemas.Name]schemas.SessionRecord, out *Regained) (log map[schemas.Name]statekv.Versioned, is logEnd, err error) {
 	for look := 0; ; look++ {
-		if is, err = w.logEnd(ctx); err != nil {
+		saw := w.Ledger.Mark()
+		if is, err = w.logEnd(ctx, saw); err != nil {
 			return nil, is, err
 		}
 		if log, err = w.allRecords(ctx); err != nil {
@@ -92,7 +93,7 @@ func (w *Worker) compare(ctx context.Context, kept map[schemas.Name]schemas.Sess
 		for n, v := range log {
 			logged[n] = v.SessionRecord
 		}
-		out.Signs = recovery.Compare(w.Ledger.Mark(), is.Mark, logged, kept, w.here())
+		out.Signs = append(is.replaced, recovery.Compare(saw, is.Mark, logged, kept, w.here())...)
 		if len(out.Signs) == 0 || !is.cluster || look >= patience {
 			return log, is, nil
 		}
@@ -235,21 +236,6 @@ func (w *Worker) signedImages(ctx context.Context) (map[schemas.Name][]recovery.
 	return out, nil
 }
 
-// logEnd is how far the log of sessions is.
-type logEnd struct {
-	recovery.Mark
-	cluster bool // several servers have it, and one may answer with the past
-}
-
-func (w *Worker) logEnd(ctx context.Context) (logEnd, error) {
-	s, err := w.JS.Stream(ctx, w.Names.SessionStream())
-	if err != nil {
-		return logEnd{}, fmt.Errorf("find the log of sessions: %w", err)
-	}
-	info := s.CachedInfo()
-	return logEnd{recovery.Mark{Created: info.Created.UTC(), Seq: info.State.LastSeq}, info.Config.Replicas > 1}, nil
-}
-
 // keep has the host remember a record.
 func (w *Worker) keep(r schemas.SessionRecord) {
 	if w.Ledger == nil {
@@ -257,59 +243,5 @@ func (w *Worker) keep(r schemas.SessionRecord) {
 	}
 	if err := w.Ledger.Keep(r); err != nil {
 		w.Log.Warn("a record isn't remembered: should NATS lose it, it is lost", "session", r.Name().String(), "err", err)
-	}
-}
-
-// remember follows the records of all sessions for the ledger.
-func (w *Worker) remember(ctx context.Context) error {
-	return w.Records.Watch(ctx, func(v statekv.Versioned) { w.keep(v.SessionRecord) }, func() {})
-}
-
-// followEvery is how often the end of the log is looked at.
-const followEvery = time.Second
-
-// lookWait bounds one look: a question that is lost with its server has no answer.
-const lookWait = 10 * time.Second
-
-// look gives how far the log is, and whether other hosts have begun to recover.
-func (w *Worker) look(ctx context.Context) (is logEnd, others bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, lookWait)
-	defer cancel()
-	is, err = w.logEnd(ctx)
-	return is, err == nil && w.recovering(ctx), err
-}
-
-// followLog notes how far the log is, and ends with ErrWentBack if that is less far
-// than it was, or another log. While NATS doesn't answer it waits.
-func (w *Worker) followLog(ctx context.Context) error {
-	bad := 0
-	for tick := time.NewTicker(followEvery); ; {
-		select {
-		case <-ctx.Done():
-			tick.Stop()
-			return nil
-		case <-tick.C:
-		}
-		is, others, err := w.look(ctx)
-		if err != nil {
-			continue // the next look tells
-		}
-		if others {
-			tick.Stop()
-			return fmt.Errorf("%w: another host has begun to recover", ErrWentBack)
-		}
-		signs := recovery.Compare(w.Ledger.Mark(), is.Mark, nil, nil, nil)
-		switch {
-		case len(signs) == 0:
-			bad = 0
-			if err := w.Ledger.Reach(is.Mark); err != nil {
-				w.Log.Warn("how far the log is isn't remembered", "err", err)
-			}
-		case is.cluster && bad < patience:
-			bad++
-		default:
-			tick.Stop()
-			return fmt.Errorf("%w: %s", ErrWentBack, strings.Join(signs, "; "))
-		}
 	}
 }

@@ -54,13 +54,19 @@ type bench struct {
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
+	return benchOn(t, startServer(t))
+}
+
+// benchOn is newBench with a server of the test's own.
+func benchOn(t *testing.T, url string) *bench {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	t.Cleanup(cancel)
 	b := &bench{
 		t: t, ctx: ctx, name: schemas.Name{Tenant: "default", Session: "work"}, names: stream.NamesWith(""), fake: fake.New(), sweep: time.Hour,
 	}
 	var err error
-	b.nc, err = nats.Connect(startServer(t), nats.MaxReconnects(-1))
+	b.nc, err = nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	b.must(err)
 	t.Cleanup(b.nc.Close)
 	b.js, err = jetstream.New(b.nc)

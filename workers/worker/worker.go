@@ -99,6 +99,7 @@ type Worker struct {
 	found    []found // when the worker began
 	searched bool    // found is complete
 
+	witnesses  witnesses
 	generation string // the last recovery of the fleet that this host had a part in
 
 	mu       sync.Mutex
@@ -208,6 +209,9 @@ func (w *Worker) announce(ctx context.Context, sessions int) error {
 	for _, name := range slices.Sorted(maps.Keys(w.Drivers)) { // the first that can is taken where none is asked for
 		d := w.Drivers[name]
 		fp, err := d.Fingerprint(ctx)
+		if err != nil && ctx.Err() != nil {
+			return err // it was cut short: that says nothing of the driver
+		}
 		if err != nil {
 			w.Log.Warn("driver can't work here", "driver", name, "err", err)
 			h.Lacks[name] = lackOf(err)
