@@ -24,6 +24,7 @@ type processes struct {
 	unclaimed map[int]uint32   // reports on pids that nobody waits for yet
 	order     []int            // of unclaimed, oldest first
 	leaderHas *uint32          // wait status of the leader, once reported
+	over      bool             // nothing of the session runs any more
 
 	done chan struct{} // closed when init has been reaped
 	wait unix.WaitStatus
@@ -83,17 +84,39 @@ func (t *processes) report(s tiny.Status) {
 	}
 }
 
-// follow makes c end when its process is reported, which may be already.
+// follow makes c end when its process is reported, which may be already, or with the session,
+// which may be over.
 func (t *processes) follow(c *command) {
 	t.mu.Lock()
 	status, ended := t.unclaimed[c.pid]
 	delete(t.unclaimed, c.pid)
-	if !ended {
+	over := t.over
+	if !ended && !over {
 		t.waiting[c.pid] = c
 	}
 	t.mu.Unlock()
-	if ended {
+	switch {
+	case ended:
 		c.ended(exitOf(unix.WaitStatus(status)))
+	case over:
+		c.ended(withSession)
+	}
+}
+
+// withSession is how a command ended that ran until its session was over.
+var withSession = driver.Exit{Code: 137, Signal: 9, Reason: "the session ended"}
+
+// finish ends the commands that are followed, now that init is gone.
+func (t *processes) finish() {
+	t.mu.Lock()
+	t.over = true
+	left := t.waiting
+	t.waiting = map[int]*command{}
+	t.mu.Unlock()
+	for _, c := range left {
+		if c.exec {
+			c.ended(withSession)
+		}
 	}
 }
 

@@ -172,9 +172,7 @@ func (s *session) end() {
 	if _, killed := s.guard.state(); killed {
 		exit.Reason = "its host's lease had run out, and it couldn't be frozen in time"
 	}
-	for _, c := range s.tree.execs() {
-		c.ended(driver.Exit{Code: 137, Signal: 9, Reason: "the session ended"})
-	}
+	s.tree.finish()
 	s.main.ended(exit)
 	s.gate.end()
 	s.mu.Lock()

@@ -1,0 +1,31 @@
+package shim
+
+import (
+	"testing"
+
+	"github.com/diapause/diapause/workers/shim/backlog"
+)
+
+// A command that was begun when its session was about to end has ended with it, whichever of
+// the two is noticed first: its client would wait for ever.
+func TestCommandEndsWithItsSession(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		all := newProcesses()
+		c := newCommand(backlog.New(outputKept), true)
+		if c.pid = 7; !late {
+			all.follow(c)
+		}
+		all.finish()
+		if late {
+			all.follow(c)
+		}
+		select {
+		case <-c.done:
+		default:
+			t.Fatalf("late %v: the session is over, and its command goes on", late)
+		}
+		if c.exit.Signal != 9 {
+			t.Errorf("late %v: it ended with %+v", late, c.exit)
+		}
+	}
+}
