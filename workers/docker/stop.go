@@ -101,7 +101,17 @@ func (d *Driver) leave(ctx context.Context, was, next note) error {
 
 // removed waits until the engine has removed a container.
 func (d *Driver) removed(ctx context.Context, id string) error {
-	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionRemoved})
+	return d.await(ctx, id, container.WaitConditionRemoved, "remove a container")
+}
+
+// stopped waits until a container doesn't run any more.
+func (d *Driver) stopped(ctx context.Context, id string) error {
+	return d.await(ctx, id, container.WaitConditionNotRunning, "wait for the end of a container")
+}
+
+// await waits until a container is as asked, or gone.
+func (d *Driver) await(ctx context.Context, id string, is container.WaitCondition, what string) error {
+	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: is})
 	select {
 	case <-w.Result:
 		return nil
@@ -109,7 +119,7 @@ func (d *Driver) removed(ctx context.Context, id string) error {
 		if missing(err) {
 			return nil
 		}
-		return d.asked("remove a container", err)
+		return d.asked(what, err)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -184,22 +194,6 @@ func (d *Driver) Kept() (out []driver.Kept, err error) {
 		}
 	}
 	return out, err
-}
-
-// stopped waits until a container doesn't run any more.
-func (d *Driver) stopped(ctx context.Context, id string) error {
-	w := d.engine.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	select {
-	case <-w.Result:
-		return nil
-	case err := <-w.Error:
-		if missing(err) {
-			return nil
-		}
-		return d.asked("wait for the end of a container", err)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // unmake removes all that was made for a session on this host, and leaves the held
