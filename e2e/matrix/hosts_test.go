@@ -129,7 +129,7 @@ func (s shims) Renew(_ context.Context, f driver.Fence) error {
 }
 
 // Start implements driver.Driver.
-func (s shims) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (s shims) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	s.m.step()
 	i, err := s.Guard.Start(ctx, f, spec, s.begins(f, begin))
 	s.m.step()
@@ -137,7 +137,7 @@ func (s shims) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begi
 }
 
 // Restore implements driver.Driver.
-func (s shims) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (s shims) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	s.m.step()
 	i, err := s.Guard.Restore(ctx, f, spec, src, boot, s.begins(f, begin))
 	s.m.step()

@@ -346,7 +346,7 @@ func (l *lane) do(verb string, req schemas.Request) error {
 }
 
 func runRequest(name string) schemas.Request {
-	spec, err := json.Marshal(driver.Spec{Command: []string{"count"}})
+	spec, err := json.Marshal(schemas.Spec{Command: []string{"count"}})
 	if err != nil {
 		panic(err) // of strings: it can't be
 	}

@@ -174,7 +174,7 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	}()
 	s, err := w.client("client").Session("acme/web")
 	w.must(err)
-	spec, err := json.Marshal(driver.Spec{Command: []string{"count"}})
+	spec, err := json.Marshal(schemas.Spec{Command: []string{"count"}})
 	w.must(err)
 	w.ask("run", schemas.Request{Name: "acme/web", Run: &schemas.RunRequest{Driver: "fake", Program: "count", Spec: spec, Idle: &schemas.Idle{Grace: time.Second.Milliseconds()}}})
 	w.is(s, schemas.Suspended) // idle

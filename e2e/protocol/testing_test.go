@@ -270,7 +270,7 @@ func code(err error) string {
 }
 
 func runRequest(name string, command ...string) schemas.Request {
-	spec, err := json.Marshal(driver.Spec{Command: command})
+	spec, err := json.Marshal(schemas.Spec{Command: command})
 	if err != nil {
 		panic(err) // of strings: it can't be
 	}

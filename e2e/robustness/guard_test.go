@@ -32,12 +32,12 @@ func (f *machines) complain(format string, args ...any) {
 }
 
 // Start implements driver.Driver.
-func (g *guard) Start(ctx context.Context, fe driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (g *guard) Start(ctx context.Context, fe driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	return g.Driver.Start(ctx, fe, spec, g.alone(fe, begin))
 }
 
 // Restore implements driver.Driver.
-func (g *guard) Restore(ctx context.Context, fe driver.Fence, spec driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (g *guard) Restore(ctx context.Context, fe driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	return g.Driver.Restore(ctx, fe, spec, src, boot, g.alone(fe, begin))
 }
 

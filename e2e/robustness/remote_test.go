@@ -26,7 +26,7 @@ type call struct {
 	UID    schemas.UID
 	Name   schemas.Name
 	Epoch  uint64
-	Spec   driver.Spec
+	Spec   schemas.Spec
 	Boot   driver.Boot
 	Memory []byte // of Restore: what the image has
 }
@@ -129,11 +129,11 @@ func (r remote) one(c call, f driver.Fence, asked func(answer) error) (driver.In
 	return a.Instances[0], err
 }
 
-func (r remote) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (r remote) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	return r.one(call{Method: "Start", Spec: spec}, f, func(answer) error { return begin(ctx) })
 }
 
-func (r remote) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (r remote) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	file, err := src.Open(memory)
 	if err != nil {
 		return driver.Instance{}, err

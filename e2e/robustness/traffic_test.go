@@ -18,7 +18,6 @@ import (
 
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/driver"
 )
 
 // patience is how long a client waits for an answer.
@@ -196,7 +195,7 @@ func (c *client) ask(in input, out any) error {
 	case opClean:
 		verb, req.Clean = opResume, true
 	case opRun:
-		spec, err := json.Marshal(driver.Spec{Command: []string{"count"}})
+		spec, err := json.Marshal(schemas.Spec{Command: []string{"count"}})
 		if err != nil {
 			return err
 		}

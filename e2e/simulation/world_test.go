@@ -37,7 +37,7 @@ func makeKeys(t *testing.T) keys {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec, err := json.Marshal(driver.Spec{Command: []string{"count"}})
+	spec, err := json.Marshal(schemas.Spec{Command: []string{"count"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,8 +62,8 @@ func Run(ctx context.Context, d Driver, o Options) (Report, error) {
 	}
 }
 
-func (o Options) spec() (driver.Spec, error) {
-	spec := driver.Spec{Env: []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}, TTY: true, Cols: 500}
+func (o Options) spec() (schemas.Spec, error) {
+	spec := schemas.Spec{Env: []string{"PATH=/usr/bin:/bin", "GOMAXPROCS=2"}, TTY: true, Cols: 500}
 	path := reachable()
 	if path == "" {
 		if o.Root == "" {
@@ -84,7 +84,7 @@ func (o Options) spec() (driver.Spec, error) {
 // run is one attempt.
 type run struct {
 	driver Driver
-	spec   driver.Spec
+	spec   schemas.Spec
 	fence  driver.Fence
 	report Report
 	asked  int // how often the program has answered

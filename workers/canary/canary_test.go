@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
@@ -116,7 +117,7 @@ func (f failing) Capture(ctx context.Context, fence driver.Fence, sink driver.Si
 	return c, errors.Join(err, f.capture)
 }
 
-func (f failing) Restore(ctx context.Context, fence driver.Fence, spec driver.Spec, s driver.Source, b driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (f failing) Restore(ctx context.Context, fence driver.Fence, spec schemas.Spec, s driver.Source, b driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if f.restore != nil {
 		return driver.Instance{}, f.restore
 	}

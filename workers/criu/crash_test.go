@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
@@ -309,7 +310,7 @@ func TestConnectionsWithTheOutside(t *testing.T) {
 func TestInbound(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: []string{"/usr/bin/perl", "-e", `use IO::Socket::INET; $| = 1;
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", `use IO::Socket::INET; $| = 1;
 		my $l = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 5) or die; print "port ", $l->sockport, " end\n";
 		my @c; while (my $c = $l->accept) { push @c, $c; print "accepted\n" }`}})
 	s.want("end")

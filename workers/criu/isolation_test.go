@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -79,7 +80,7 @@ func TestNothingOfASessionIsOnDisk(t *testing.T) {
 	data := t.TempDir()
 	d := open(t, data)
 	secrets := []string{"secret-in-env-8471", "secret-in-args-1174", "secret-in-output-5525", "secret-in-memory-0387"}
-	s := begin(t, d, "s", driver.Spec{
+	s := begin(t, d, "s", schemas.Spec{
 		Env: []string{"TOKEN=" + secrets[0]},
 		Command: []string{"/bin/sh", "-c",
 			`x=secret-in-; y=memory-0387; z=$x$y; echo secret-in-output-5525; echo up; while :; do sleep 0.1; done`, secrets[1]},
@@ -180,7 +181,7 @@ func TestLimits(t *testing.T) {
 	ctx, cancel := context.WithCancel(limited(t))
 	defer cancel()
 	exits := d.Exits(ctx)
-	hungry := driver.Spec{Command: []string{"/usr/bin/perl", "-e", `my $x = "x" x (200 << 20); sleep 1000`}, Memory: 64 << 20}
+	hungry := schemas.Spec{Command: []string{"/usr/bin/perl", "-e", `my $x = "x" x (200 << 20); sleep 1000`}, Memory: 64 << 20}
 	begin(t, d, "hungry", hungry)
 	select {
 	case i := <-exits:
@@ -202,7 +203,7 @@ func TestRestoredTreeRunsNoInstruction(t *testing.T) {
 	}
 	defer host.Close()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`use IO::Socket::INET;
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`use IO::Socket::INET;
 		my $s = IO::Socket::INET->new(Proto => "udp", PeerAddr => "127.0.0.1", PeerPort => %d) or die;
 		while (1) { $s->send("step"); select(undef, undef, undef, 0.001) }`, host.LocalAddr().(*net.UDPAddr).Port)}})
 	step := func(wait time.Duration) bool {

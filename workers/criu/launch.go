@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
@@ -19,7 +20,7 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*control.Conn, error) {
+func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot driver.Boot) (*control.Conn, error) {
 	if err := d.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (d *Driver) launch(f driver.Fence, spec driver.Spec, boot driver.Boot) (*co
 // makeGroups makes the cgroups. What the shim needs in the session before it runs
 // would not fit into all of its limits: the number of processes is limited when
 // it runs, and after a restore all of them are.
-func (d *Driver) makeGroups(f driver.Fence, spec driver.Spec, boot driver.Boot) error {
+func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot driver.Boot) error {
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs}
 	if boot != driver.BootClean {
 		limits = cgroup.Limits{}

@@ -80,7 +80,7 @@ func openWay(t *testing.T, data string, way driver.Way, room int64) *Driver {
 }
 
 // counting is a session that counts, with a word to end it: a file.
-var counting = driver.Spec{Command: []string{"/bin/sh", "-c", "i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.01; done; exit 7"}}
+var counting = schemas.Spec{Command: []string{"/bin/sh", "-c", "i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.01; done; exit 7"}}
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func host(open func(t *testing.T, data string) *Driver) func(t *testing.T) drive
 		return drivertest.Host{
 			Open:     func(t *testing.T) driver.Driver { return open(t, data) },
 			Counting: counting,
-			Missing:  driver.Spec{Command: []string{"/no/such/command"}},
+			Missing:  schemas.Spec{Command: []string{"/no/such/command"}},
 			Count:    func(t *testing.T, d driver.Driver, uid schemas.UID) int { return count(t, d.(*Driver), uid) },
 			End:      func(t *testing.T, d driver.Driver, uid schemas.UID) { end(t, d.(*Driver), uid) },
 		}
@@ -117,7 +117,7 @@ func end(t *testing.T, d *Driver, uid schemas.UID) {
 }
 
 // request sends one request to a session and returns what it wrote.
-func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin string) (string, driver.Exit) {
+func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin string) (string, schemas.ExitStatus) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 )
 
 // Restore brings a session back from source.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if err := d.pass(f); err != nil {
 		return driver.Instance{}, err
 	}
@@ -57,7 +57,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 	}
 }
 
-func (d *Driver) restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
+func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	conn, err := d.launch(f, spec, boot)
 	if err != nil {
 		return nil, "", err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -15,7 +16,7 @@ import (
 func TestEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: []string{"/bin/sh", "-c",
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/bin/sh", "-c",
 		`while read -r x < /run/diapause/generation; do case $x in *resume*) exit 3;; esac; done; exit 4`}})
 	img := s.suspend()
 	for range 5 {
@@ -44,7 +45,7 @@ func TestEndsAtOnce(t *testing.T) {
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: []string{"/usr/bin/perl", "-e", `use IO::Socket::INET; $| = 1;
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", `use IO::Socket::INET; $| = 1;
 		my $l = IO::Socket::INET->new(LocalAddr => "127.0.0.1", Listen => 5) or die; print "port ", $l->sockport, " end\n"; sleep 1 while 1`}})
 	s.want("end")
 	_, port, _ := strings.Cut(output(t, d, s.uid), "port ")

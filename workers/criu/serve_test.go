@@ -60,7 +60,7 @@ var lost = answering(`open(my $f, "+>", "/tmp/gone") or die; unlink "/tmp/gone";
 // for another time.
 func TestDamageInMidRestore(t *testing.T) {
 	t.Parallel()
-	for name, spec := range map[string]driver.Spec{"in pages": holding(16), "in a file": lost} {
+	for name, spec := range map[string]schemas.Spec{"in pages": holding(16), "in a file": lost} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := begin(t, streaming(t, t.TempDir()), "s", spec)

@@ -19,7 +19,7 @@ type session struct {
 	t     *testing.T
 	d     *Driver
 	uid   schemas.UID
-	spec  driver.Spec
+	spec  schemas.Spec
 	epoch uint64
 }
 
@@ -35,7 +35,7 @@ func limited(t *testing.T) context.Context {
 }
 
 // begin starts a session, which is stopped at the end of the test.
-func begin(t *testing.T, d *Driver, name string, spec driver.Spec) *session {
+func begin(t *testing.T, d *Driver, name string, spec schemas.Spec) *session {
 	t.Helper()
 	s := &session{t: t, d: d, uid: schemas.UID(name), spec: spec}
 	if _, err := d.Start(limited(t), s.next(), spec, drivertest.Begin); err != nil {
@@ -114,8 +114,8 @@ func (s *session) want(text string) {
 
 // answering is a perl program that, after its set-up, answers each line of the
 // file /tmp/ask with a line of its output: what the code gives for it.
-func answering(setup, answer string) driver.Spec {
-	return driver.Spec{Command: []string{"/usr/bin/perl", "-e", `
+func answering(setup, answer string) schemas.Spec {
+	return schemas.Spec{Command: []string{"/usr/bin/perl", "-e", `
 		use strict; use warnings; use IO::Handle; $| = 1;
 		` + setup + `
 		system("mkfifo", "/tmp/ask");
@@ -289,7 +289,7 @@ func TestHooks(t *testing.T) {
 	d := open(t, t.TempDir())
 	spec := counting
 	spec.Command = []string{"/bin/sh", "-c", "while :; do sleep 1; done"}
-	spec.Hooks = driver.Hooks{
+	spec.Hooks = schemas.Hooks{
 		OnSuspend: "echo suspend >> /tmp/hooks", OnResume: "echo resume >> /tmp/hooks; echo broken >&2; exit 3",
 		OnFork: "echo fork >> /tmp/hooks", Timeout: 10 * time.Second,
 	}
@@ -299,7 +299,7 @@ func TestHooks(t *testing.T) {
 	if got := s.sh("cat /tmp/hooks"); got != "suspend\nresume" {
 		t.Errorf("the hooks wrote %q", got)
 	}
-	s.spec.Hooks = driver.Hooks{OnSuspend: "sleep 1000", Timeout: time.Second}
+	s.spec.Hooks = schemas.Hooks{OnSuspend: "sleep 1000", Timeout: time.Second}
 	img := s.suspend()
 	s.resume(img, driver.BootResume)
 	_, c := s.capture()
@@ -320,20 +320,20 @@ func TestCommandsThatCantRun(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		spec driver.Spec
+		spec schemas.Spec
 		want string
 	}{
-		{driver.Spec{Command: []string{"no-such-command"}}, `command "no-such-command" not found in /usr/local/sbin`},
-		{driver.Spec{Command: []string{"/no/such"}}, `command "/no/such" not found`},
-		{driver.Spec{Command: []string{"/etc"}}, `/etc is a directory`},
-		{driver.Spec{Command: []string{"/etc/passwd"}}, `has no execute permission`},
-		{driver.Spec{Command: []string{"/plain"}, Root: root}, `is not a program for this machine`},
-		{driver.Spec{Command: []string{"/script"}, Root: root}, `the interpreter`},
-		{driver.Spec{Command: []string{"sh"}, Dir: "/no/dir"}, `the working directory /no/dir doesn't exist`},
-		{driver.Spec{Command: []string{"sh"}, User: "nobody-here"}, `there is no user "nobody-here"`},
-		{driver.Spec{Command: []string{"sh"}, Root: "/no/root"}, `the root /no/root is not a directory`},
-		{driver.Spec{Command: []string{"sh"}, Network: "bridge"}, `the network "bridge"`},
-		{driver.Spec{}, `there is no command`},
+		{schemas.Spec{Command: []string{"no-such-command"}}, `command "no-such-command" not found in /usr/local/sbin`},
+		{schemas.Spec{Command: []string{"/no/such"}}, `command "/no/such" not found`},
+		{schemas.Spec{Command: []string{"/etc"}}, `/etc is a directory`},
+		{schemas.Spec{Command: []string{"/etc/passwd"}}, `has no execute permission`},
+		{schemas.Spec{Command: []string{"/plain"}, Root: root}, `is not a program for this machine`},
+		{schemas.Spec{Command: []string{"/script"}, Root: root}, `the interpreter`},
+		{schemas.Spec{Command: []string{"sh"}, Dir: "/no/dir"}, `the working directory /no/dir doesn't exist`},
+		{schemas.Spec{Command: []string{"sh"}, User: "nobody-here"}, `there is no user "nobody-here"`},
+		{schemas.Spec{Command: []string{"sh"}, Root: "/no/root"}, `the root /no/root is not a directory`},
+		{schemas.Spec{Command: []string{"sh"}, Network: "bridge"}, `the network "bridge"`},
+		{schemas.Spec{}, `there is no command`},
 	} {
 		_, err := d.Start(limited(t), drivertest.Fence("s", 1), c.spec, func(context.Context) error {
 			t.Errorf("begin was called for %v", c.spec)
@@ -351,7 +351,7 @@ func TestCommandsThatCantRun(t *testing.T) {
 func TestExec(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: counting.Command, Env: []string{"GREETING=hello"}, Dir: "/usr"})
+	s := begin(t, d, "s", schemas.Spec{Command: counting.Command, Env: []string{"GREETING=hello"}, Dir: "/usr"})
 	if got := s.sh(`echo $GREETING $PWD $DIAPAUSE_SESSION; exec 2>&1; ps -o pid=,args= -p 1`); !strings.HasPrefix(got, "hello /usr s\n") || !strings.Contains(got, "init") {
 		t.Errorf("a command finds %q", got)
 	}

@@ -336,7 +336,7 @@ func (d *Driver) bury(ctx context.Context, uid schemas.UID) (driver.Instance, er
 // buried is the state of a session whose shim is dead: it ended with it.
 func buried(s shim.State) shim.State {
 	if s.Exit == nil {
-		s.Exit = &driver.Exit{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}
+		s.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}
 		s.PID, s.Lost = 0, true
 	}
 	return s

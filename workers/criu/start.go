@@ -7,12 +7,13 @@ import (
 	"io/fs"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 )
 
 // Start runs a new session.
-func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	if err := d.pass(f); err != nil {
 		return driver.Instance{}, err
 	}
@@ -30,7 +31,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, be
 	return instanceOf(*state, false), nil
 }
 
-func (d *Driver) start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (*shim.State, error) {
+func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
 	conn, err := d.launch(f, spec, driver.BootClean)
 	if err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (d *Driver) undone(ctx context.Context, f driver.Fence, cause error) error 
 }
 
 // checkSpec refuses what can't work before anything is made.
-func checkSpec(s driver.Spec) error {
+func checkSpec(s schemas.Spec) error {
 	switch {
 	case len(s.Command) == 0:
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}

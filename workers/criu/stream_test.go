@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -27,7 +28,7 @@ func TestConformanceStreamed(t *testing.T) {
 
 // holding is a session that has so many MiB of memory that no compression and no
 // other page is like, and answers with what it holds: a digest.
-func holding(mib int) driver.Spec {
+func holding(mib int) schemas.Spec {
 	return answering(fmt.Sprintf(`use Digest::MD5 "md5_hex"; open(my $r, "<", "/dev/urandom") or die; read($r, my $b, %d << 20);`, mib), `md5_hex($b)`)
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
@@ -55,7 +56,7 @@ func (k *keyboard) lost() {
 
 func shell(t *testing.T, d *Driver) *session {
 	t.Helper()
-	return begin(t, d, "s", driver.Spec{
+	return begin(t, d, "s", schemas.Spec{
 		Command: []string{"/bin/bash", "--norc", "--noprofile", "-i"}, TTY: true,
 		Env: []string{"PS1=$ ", "TERM=dumb"},
 	})
@@ -139,7 +140,7 @@ func foreground(t *testing.T, s *session, name string) {
 func TestTypedAndNotRead(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
+	s := begin(t, d, "s", schemas.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
 		`stty -echo; echo up; while ! [ -e /tmp/read ]; do sleep 0.01; done; stty echo; read a; echo "a=$a."; read b; echo "b=$b."; sleep 1000`}})
 	s.want("up")
 	k := attach(t, d, s, shim.Size{})
@@ -179,7 +180,7 @@ func queued(t *testing.T, d *Driver, s *session) {
 func TestTerminalsInside(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{TTY: true, Command: []string{"/usr/bin/script", "-qf", "-c",
+	s := begin(t, d, "s", schemas.Spec{TTY: true, Command: []string{"/usr/bin/script", "-qf", "-c",
 		`sh -c 'tty; i=0; while read x; do echo "inner $x"; done'`, "/tmp/typescript"}})
 	s.want("/dev/pts/1")
 	s.cycle()
@@ -242,7 +243,7 @@ func TestTwoClients(t *testing.T) {
 func TestDevTTY(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{Command: []string{"/bin/sh", "-i"}, TTY: true, Env: []string{"PS1=$ "}})
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/bin/sh", "-i"}, TTY: true, Env: []string{"PS1=$ "}})
 	k := attach(t, d, s, shim.Size{})
 	k.press("exec 9<>/dev/tty; echo one-$((1+1)) >&9\n")
 	s.want("one-2")

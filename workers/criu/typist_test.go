@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
@@ -24,7 +25,7 @@ func TestPasteOverSuspends(t *testing.T) {
 		paste = append(strconv.AppendInt(paste, int64(i), 10), '\n')
 	}
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", driver.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
+	s := begin(t, d, "s", schemas.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
 		`stty raw -echo; echo up; until [ -e /tmp/read ]; do sleep 0.01; done; head -c ` + strconv.Itoa(len(paste)) + ` | md5sum; head -c 4; echo .; sleep 1000`}})
 	s.want("up")
 	keys, w := io.Pipe()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -57,7 +58,7 @@ func benchWay(b *testing.B, mib int, way driver.Way) {
 			b.Error(err)
 		}
 	}()
-	spec := driver.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`my $b = ""; open(my $r, "<", "/dev/urandom") or die;
+	spec := schemas.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`my $b = ""; open(my $r, "<", "/dev/urandom") or die;
 		for (1..%d) { read($r, my $c, 1 << 19); $b .= unpack("H*", $c); } open(my $f, ">", "/ready") or die; close $f; sleep 1000000;`, mib)}}
 	if _, err := d.Start(b.Context(), next(), spec, drivertest.Begin); err != nil {
 		b.Fatal(err)
@@ -89,7 +90,7 @@ func benchWay(b *testing.B, mib int, way driver.Way) {
 	}
 }
 
-func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec driver.Spec, store *dir.Store, head image.Head, o image.ReadOptions, mib int) {
+func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, store *dir.Store, head image.Head, o image.ReadOptions, mib int) {
 	peak := watchMemory()
 	began := time.Now()
 	img, err := image.Open(b.Context(), store, head, o)

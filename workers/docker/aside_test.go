@@ -25,7 +25,7 @@ import (
 // setBack is a session that has ended, and has a snapshot of before.
 type setBack struct {
 	*tester
-	spec  driver.Spec
+	spec  schemas.Spec
 	img   *drivertest.Image
 	bind  string
 	dirs  []string
@@ -36,9 +36,9 @@ type setBack struct {
 func newSetBack(t *testing.T) *setBack {
 	x := &setBack{tester: newTester(t), bind: filepath.Join(t.TempDir(), "bind")}
 	port := freePort(t)
-	x.spec = driver.Spec{Command: []string{"sh", "-c", "while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}, Docker: &driver.Docker{
+	x.spec = schemas.Spec{Command: []string{"sh", "-c", "while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}, Docker: &schemas.Docker{
 		Name: "back", Binds: true, Volumes: []string{"mine:/mine", "theirs:/theirs", "mine:/again", x.bind + ":/bind"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}}}
-	x.start("other", withDocker(driver.Docker{Volumes: []string{"theirs:/theirs"}}))
+	x.start("other", withDocker(schemas.Docker{Volumes: []string{"theirs:/theirs"}}))
 	x.spec.Docker.SharedVolumes = true
 	x.start("a", x.spec)
 	x.sh("a", "for d in /mine /theirs /bind; do echo then >$d/f; mkdir $d/dir; echo then >$d/dir/g; done; chmod 751 /mine")

@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -23,11 +24,11 @@ import (
 func TestEngineWentWhileNobodyLooked(t *testing.T) {
 	x := testerOn(t, dockertest.New(t))
 	const script = "trap 'exit 143' TERM; while ! [ -e /end ]; do sleep 0.01; done; exit 7" // what a signal ends has this status
-	with := func(o driver.Docker) driver.Spec {
-		return driver.Spec{Command: []string{"sh", "-c", script}, Docker: &o}
+	with := func(o schemas.Docker) schemas.Spec {
+		return schemas.Spec{Command: []string{"sh", "-c", script}, Docker: &o}
 	}
-	plain, ends, unless := with(driver.Docker{}), with(driver.Docker{}), with(driver.Docker{Restart: "unless-stopped"})
-	for name, spec := range map[string]driver.Spec{"stopped": plain, "ended": ends, "begun": unless, "told": unless} {
+	plain, ends, unless := with(schemas.Docker{}), with(schemas.Docker{}), with(schemas.Docker{Restart: "unless-stopped"})
+	for name, spec := range map[string]schemas.Spec{"stopped": plain, "ended": ends, "begun": unless, "told": unless} {
 		x.start(name, spec)
 	}
 	id := func(name string) string {

@@ -17,6 +17,7 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -88,9 +89,9 @@ func TestConfigurationComesBack(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("of the host"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spec := driver.Spec{
+	spec := schemas.Spec{
 		Command: []string{"1000000"}, Env: []string{"A=b c", "SECRET=x"}, Dir: "/home", User: "nobody", Memory: 64 << 20, CPUs: 0.5, Pids: 50, TTY: true,
-		Docker: &driver.Docker{
+		Docker: &schemas.Docker{
 			Entrypoint: []string{"sleep"}, Volumes: []string{dir + ":/host:ro", "vol:/v", "/anonymous"}, Tmpfs: []string{"/mem:size=1m"},
 			Networks: []string{"front", "back"}, Aliases: []string{"db", "cache"}, Restart: "on-failure:3",
 			Labels: map[string]string{"com.example.a": "b", "com.docker.compose.project": "p"}, Ulimits: []string{"nofile=100:200"},
@@ -122,7 +123,7 @@ func TestNetworkIsMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := withDocker(driver.Docker{Networks: []string{"own"}, Aliases: []string{"me"}})
+	spec := withDocker(schemas.Docker{Networks: []string{"own"}, Aliases: []string{"me"}})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	if _, err := x.e.Client.NetworkRemove(t.Context(), "own", client.NetworkRemoveOptions{}); err != nil {
@@ -145,7 +146,7 @@ func TestPortInUse(t *testing.T) {
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	spec := withDocker(driver.Docker{Networks: []string{"n"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}})
+	spec := withDocker(schemas.Docker{Networks: []string{"n"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	l = must[net.Listener](t)(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
@@ -185,7 +186,7 @@ func TestBindMounts(t *testing.T) {
 		}
 	}
 	fill()
-	spec := withDocker(driver.Docker{Volumes: []string{dir + ":/host"}})
+	spec := withDocker(schemas.Docker{Volumes: []string{dir + ":/host"}})
 	x.start("a", spec)
 	img, got := x.capture("a", 2)
 	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "the contents of the bind mount /host") {

@@ -11,6 +11,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -36,7 +37,7 @@ func testerOn(t *testing.T, e *dockertest.Engine) *tester {
 }
 
 // start starts a session of busybox and stops it at the end.
-func (x *tester) start(name string, spec driver.Spec) driver.Instance {
+func (x *tester) start(name string, spec schemas.Spec) driver.Instance {
 	x.t.Helper()
 	if spec.Docker.Image == "" && spec.Docker.Container == "" {
 		spec.Docker.Image = "busybox:test"
@@ -74,7 +75,7 @@ func (x *tester) suspend(name string, epoch uint64) *drivertest.Image {
 	return img
 }
 
-func (x *tester) restore(name string, epoch uint64, img *drivertest.Image, spec driver.Spec) driver.Instance {
+func (x *tester) restore(name string, epoch uint64, img *drivertest.Image, spec schemas.Spec) driver.Instance {
 	x.t.Helper()
 	x.t.Cleanup(func() { x.stop(name) })
 	return must[driver.Instance](x.t)(x.d.Restore(x.t.Context(), drivertest.Fence(name, epoch), spec, img, driver.BootResume, drivertest.Begin))
@@ -102,9 +103,9 @@ func (x *tester) dirOf(name, at string) string {
 	return ""
 }
 
-var idle = driver.Spec{Command: []string{"sleep", "1000000"}}
+var idle = schemas.Spec{Command: []string{"sleep", "1000000"}}
 
-func withDocker(d driver.Docker) driver.Spec {
+func withDocker(d schemas.Docker) schemas.Spec {
 	s := idle
 	s.Docker = &d
 	return s
@@ -185,7 +186,7 @@ func same(t *testing.T, what string, before, after []string) {
 // same engine and on another one that knows nothing of it.
 func TestAllFilesComeBack(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(driver.Docker{Volumes: []string{"named:/named", "/anonymous"}, Tmpfs: []string{"/mem"}})
+	spec := withDocker(schemas.Docker{Volumes: []string{"named:/named", "/anonymous"}, Tmpfs: []string{"/mem"}})
 	x.start("a", spec)
 	for _, dir := range []string{"/home", "/named", "/anonymous"} {
 		if out := x.sh("a", `set -- `+dir+`; `+puzzle); out != "" {
@@ -262,7 +263,7 @@ func TestVolumesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.e.Client.VolumeRemove(afterwards(t), "before", client.VolumeRemoveOptions{})
-	spec := withDocker(driver.Docker{Volumes: []string{"before:/b", "made:/m"}})
+	spec := withDocker(schemas.Docker{Volumes: []string{"before:/b", "made:/m"}})
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/b/f; echo 1 >/m/f")
 	img := x.suspend("a", 2)
@@ -283,8 +284,8 @@ func TestVolumesOfOthers(t *testing.T) {
 // A volume that other containers use keeps what it has, unless that is asked for.
 func TestSharedVolume(t *testing.T) {
 	x := newTester(t)
-	x.start("other", withDocker(driver.Docker{Volumes: []string{"shared:/s"}}))
-	spec := withDocker(driver.Docker{Volumes: []string{"shared:/s"}})
+	x.start("other", withDocker(schemas.Docker{Volumes: []string{"shared:/s"}}))
+	spec := withDocker(schemas.Docker{Volumes: []string{"shared:/s"}})
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/s/f")
 	img, got := x.capture("a", 2)

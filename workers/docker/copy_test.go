@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
 )
@@ -25,7 +25,7 @@ func TestCopyAndCapture(t *testing.T) {
 	if err := x.d.options.Failpoints.Arm(failpoint.DockerAhead, 1, func(context.Context) error { close(ahead); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	spec := driver.Spec{Command: []string{"sleep", "1000000"}, Docker: &driver.Docker{}}
+	spec := schemas.Spec{Command: []string{"sleep", "1000000"}, Docker: &schemas.Docker{}}
 	x.start("a", spec)
 	stream, feed := io.Pipe()
 	copied := make(chan error, 1)

@@ -131,7 +131,7 @@ func copyStreams(out, errs io.Writer, r io.Reader, tty bool) error {
 }
 
 func exit(conn io.Writer, code int) error {
-	data, err := json.Marshal(driver.Exit{Code: code})
+	data, err := json.Marshal(schemas.ExitStatus{Code: code})
 	if err != nil {
 		return err
 	}

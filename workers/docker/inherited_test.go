@@ -6,14 +6,14 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 // An image that somebody made of a session's container has its labels, and so have the
 // containers that he makes of it: they are his.
 func TestContainerOfCommittedImageStays(t *testing.T) {
 	x := newTester(t)
-	x.start("a", driver.Spec{Command: []string{"sleep", "1000000"}, Docker: &driver.Docker{}})
+	x.start("a", schemas.Spec{Command: []string{"sleep", "1000000"}, Docker: &schemas.Docker{}})
 	n := must[note](t)(x.d.notes.read("a"))
 	img := must[client.ContainerCommitResult](t)(x.e.Client.ContainerCommit(t.Context(), n.Container, client.ContainerCommitOptions{Reference: "somebody:test"}))
 	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: "somebody:test"}, Name: "his"}))

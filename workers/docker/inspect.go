@@ -35,7 +35,7 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 	i := driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began}
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) || err == nil && takenAway(&got.Container) {
-		i.State, i.Exit = driver.Exited, &driver.Exit{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
+		i.State, i.Exit = driver.Exited, &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
 		if i.Lost = !n.Remove && !n.Ending; i.Lost && !n.Adopted { // the engine may have been told to remove one that was adopted when it ends
 			i.Exit.Reason += " (its volumes are kept until `diapause rm`, or until a snapshot replaces what they hold)"
 		}
@@ -92,7 +92,7 @@ func describe(i *driver.Instance, n note, s *container.State) {
 		i.State = driver.Running
 	default:
 		i.State = driver.Exited
-		i.Exit = &driver.Exit{Code: s.ExitCode}
+		i.Exit = &schemas.ExitStatus{Code: s.ExitCode}
 		if s.ExitCode > 128 && s.ExitCode < 128+65 {
 			i.Exit.Signal = s.ExitCode - 128
 		}

@@ -41,8 +41,8 @@ func conforms(t *testing.T, e *dockertest.Engine) {
 	image := e.Busybox(t)
 	drivertest.Run(t, func(t *testing.T) drivertest.Host {
 		data := t.TempDir()
-		spec := func(command ...string) driver.Spec {
-			return driver.Spec{Command: command, Network: "none", Docker: &driver.Docker{Image: image}}
+		spec := func(command ...string) schemas.Spec {
+			return schemas.Spec{Command: command, Network: "none", Docker: &schemas.Docker{Image: image}}
 		}
 		t.Cleanup(func() { clean(t, e) })
 		t.Cleanup(func() { release(t, open(t, e, data)) })

@@ -21,9 +21,9 @@ func TestObserve(t *testing.T) {
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	x.start("a", driver.Spec{
+	x.start("a", schemas.Spec{
 		Command: []string{"sh", "-c", "sleep 1000000 & httpd -f -p 80"},
-		Docker:  &driver.Docker{Networks: []string{"seen"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}},
+		Docker:  &schemas.Docker{Networks: []string{"seen"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}},
 	})
 	see := func() driver.Observation {
 		t.Helper()

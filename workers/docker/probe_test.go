@@ -7,6 +7,7 @@ import (
 
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -14,9 +15,9 @@ import (
 // A health check doesn't hide the commands that somebody waits for, and isn't one.
 func TestExecBesideHealthCheck(t *testing.T) {
 	x := newTester(t)
-	x.start("a", driver.Spec{
+	x.start("a", schemas.Spec{
 		Command: []string{"sleep", "1000000"},
-		Docker:  &driver.Docker{HealthCmd: "touch /probed; sleep 100", HealthEach: 100 * time.Millisecond},
+		Docker:  &schemas.Docker{HealthCmd: "touch /probed; sleep 100", HealthEach: 100 * time.Millisecond},
 	})
 	n := must[note](t)(x.d.notes.read("a"))
 	look := func() (ids int, o driver.Observation) {

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -21,27 +22,27 @@ type ctx = context.Context
 func TestRefusedSpecs(t *testing.T) {
 	x := newTester(t)
 	for what, c := range map[string]struct {
-		spec driver.Spec
+		spec schemas.Spec
 		says string
 	}{
-		"no image":          {driver.Spec{Docker: &driver.Docker{}}, "needs --image"},
-		"image not there":   {withDocker(driver.Docker{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
-		"no such container": {driver.Spec{Docker: &driver.Docker{Container: "nope"}}, "there is no container nope"},
-		"bad port":          {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
-		"port zero":         {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
-		"bad address":       {withDocker(driver.Docker{Image: "busybox:test", Publish: []string{"1.2.3:80:80"}}), `publish "1.2.3:80:80"`},
-		"bad volume":        {withDocker(driver.Docker{Image: "busybox:test", Volumes: []string{"x"}}), `volume "x"`},
-		"bad tmpfs":         {withDocker(driver.Docker{Image: "busybox:test", Tmpfs: []string{"x"}}), `tmpfs "x"`},
-		"bad restart":       {withDocker(driver.Docker{Image: "busybox:test", Restart: "sometimes"}), `restart "sometimes"`},
-		"bad retries":       {withDocker(driver.Docker{Image: "busybox:test", Restart: "always:3"}), `restart "always:3"`},
-		"bad ulimit":        {withDocker(driver.Docker{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
-		"bad device":        {withDocker(driver.Docker{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
-		"bad network":       {withDocker(driver.Docker{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
-		"bad capability":    {withDocker(driver.Docker{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
-		"root":              {driver.Spec{Root: "/x", Docker: &driver.Docker{Image: "busybox:test"}}, "--root"},
-		"a directory":       {driver.Spec{Command: []string{"/etc"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "is a directory"},
-		"not executable":    {driver.Spec{Command: []string{"/etc/passwd"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "not executable"},
-		"not in the path":   {driver.Spec{Command: []string{"nope"}, Network: "none", Docker: &driver.Docker{Image: "busybox:test"}}, "command not found in image busybox:test: nope"},
+		"no image":          {schemas.Spec{Docker: &schemas.Docker{}}, "needs --image"},
+		"image not there":   {withDocker(schemas.Docker{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
+		"no such container": {schemas.Spec{Docker: &schemas.Docker{Container: "nope"}}, "there is no container nope"},
+		"bad port":          {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
+		"port zero":         {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
+		"bad address":       {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"1.2.3:80:80"}}), `publish "1.2.3:80:80"`},
+		"bad volume":        {withDocker(schemas.Docker{Image: "busybox:test", Volumes: []string{"x"}}), `volume "x"`},
+		"bad tmpfs":         {withDocker(schemas.Docker{Image: "busybox:test", Tmpfs: []string{"x"}}), `tmpfs "x"`},
+		"bad restart":       {withDocker(schemas.Docker{Image: "busybox:test", Restart: "sometimes"}), `restart "sometimes"`},
+		"bad retries":       {withDocker(schemas.Docker{Image: "busybox:test", Restart: "always:3"}), `restart "always:3"`},
+		"bad ulimit":        {withDocker(schemas.Docker{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
+		"bad device":        {withDocker(schemas.Docker{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
+		"bad network":       {withDocker(schemas.Docker{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
+		"bad capability":    {withDocker(schemas.Docker{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
+		"root":              {schemas.Spec{Root: "/x", Docker: &schemas.Docker{Image: "busybox:test"}}, "--root"},
+		"a directory":       {schemas.Spec{Command: []string{"/etc"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "is a directory"},
+		"not executable":    {schemas.Spec{Command: []string{"/etc/passwd"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "not executable"},
+		"not in the path":   {schemas.Spec{Command: []string{"nope"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "command not found in image busybox:test: nope"},
 	} {
 		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), c.spec, func(context.Context) error {
 			t.Errorf("%s: it was recorded to run", what)
@@ -57,9 +58,9 @@ func TestRefusedSpecs(t *testing.T) {
 // A name that is in use is refused, and the container that has it is left alone.
 func TestNameInUse(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(driver.Docker{Name: "taken"})
+	spec := withDocker(schemas.Docker{Name: "taken"})
 	x.start("a", spec)
-	spec.Docker = &driver.Docker{Image: "busybox:test", Name: "taken", Volumes: []string{"vol:/v"}}
+	spec.Docker = &schemas.Docker{Image: "busybox:test", Name: "taken", Volumes: []string{"vol:/v"}}
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("b", 1), spec, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "already in use") {
 		t.Errorf("a name in use: %v", err)
 	}
@@ -74,7 +75,7 @@ func TestNameInUse(t *testing.T) {
 // An engine that is away is said to be, and what is here is what it was when it is back.
 func TestEngineAway(t *testing.T) {
 	x := testerOn(t, dockertest.New(t))
-	spec := withDocker(driver.Docker{Volumes: []string{"vol:/v"}, Restart: "always"})
+	spec := withDocker(schemas.Docker{Volumes: []string{"vol:/v"}, Restart: "always"})
 	x.start("a", spec)
 	if err := x.e.Stop(); err != nil {
 		t.Fatal(err)
@@ -117,7 +118,7 @@ func TestEngineAway(t *testing.T) {
 // Images that this host can't restore.
 func TestRefusedImages(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(driver.Docker{})
+	spec := withDocker(schemas.Docker{})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	for what, c := range map[string]struct {
@@ -165,7 +166,7 @@ func TestRefusedImages(t *testing.T) {
 // A container that is removed under us is over, and says why.
 func TestRemovedUnderUs(t *testing.T) {
 	x := newTester(t)
-	x.start("a", withDocker(driver.Docker{}))
+	x.start("a", withDocker(schemas.Docker{}))
 	if _, err := x.e.Client.ContainerRemove(t.Context(), x.inspect("a").ID, client.ContainerRemoveOptions{Force: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +184,7 @@ func TestGuardIsRefused(t *testing.T) {
 	x := newTester(t)
 	f := drivertest.Fence("a", 1)
 	f.Guard = true
-	if _, err := x.d.Start(t.Context(), f, withDocker(driver.Docker{Image: "busybox:test"}), drivertest.Begin); driver.KindOf(err) != driver.Refused {
+	if _, err := x.d.Start(t.Context(), f, withDocker(schemas.Docker{Image: "busybox:test"}), drivertest.Begin); driver.KindOf(err) != driver.Refused {
 		t.Errorf("with a guard: %v", err)
 	}
 }

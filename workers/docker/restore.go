@@ -14,12 +14,13 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
 // Restore implements driver.Driver. A container that was held stopped is replaced, once
 // the new one is all made.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	n, err := d.vacant(ctx, f)
 	if err != nil {
 		return driver.Instance{}, err
@@ -70,7 +71,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, 
 type restoring struct {
 	*Driver
 	f      driver.Fence
-	spec   driver.Spec
+	spec   schemas.Spec
 	source driver.Source
 	boot   driver.Boot
 	meta   *capture
@@ -155,7 +156,7 @@ func (r *restoring) name() string {
 	case r.boot == driver.BootTrial: // the session's own may be here
 		return "diapause-" + string(r.f.UID)
 	case r.apart():
-		return containerName(r.f, &driver.Docker{})
+		return containerName(r.f, &schemas.Docker{})
 	case r.old != "":
 		return fmt.Sprintf("%s.diapause-%d", r.meta.Name, r.f.Epoch)
 	}

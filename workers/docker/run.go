@@ -11,11 +11,12 @@ import (
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
 // Check refuses a spec that no engine could run, before anything is made.
-func Check(s driver.Spec) error {
+func Check(s schemas.Spec) error {
 	_, err := plan(driver.Fence{}, s)
 	return err
 }
@@ -31,7 +32,7 @@ func refuse(format string, args ...any) error {
 }
 
 // plan turns a spec into what the engine wants to hear.
-func plan(f driver.Fence, s driver.Spec) (planned, error) {
+func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 	d := s.Docker
 	switch {
 	case d == nil || d.Image == "":
@@ -59,7 +60,7 @@ func plan(f driver.Fence, s driver.Spec) (planned, error) {
 	if d.HealthCmd != "" {
 		c.Healthcheck = &container.HealthConfig{Test: []string{"CMD-SHELL", d.HealthCmd}, Interval: d.HealthEach}
 	}
-	for _, set := range []func(*driver.Docker, *container.Config, *container.HostConfig) error{
+	for _, set := range []func(*schemas.Docker, *container.Config, *container.HostConfig) error{
 		setMounts, setPorts, setRestart, setUlimits, setDevices,
 	} {
 		if err := set(d, c, h); err != nil {
@@ -82,14 +83,14 @@ func plan(f driver.Fence, s driver.Spec) (planned, error) {
 }
 
 // containerName is the one asked for, or one that tells which session it is.
-func containerName(f driver.Fence, d *driver.Docker) string {
+func containerName(f driver.Fence, d *schemas.Docker) string {
 	if d.Name != "" {
 		return d.Name
 	}
 	return "diapause-" + string(f.Name.Tenant) + "-" + string(f.Name.Session)
 }
 
-func setMounts(d *driver.Docker, c *container.Config, h *container.HostConfig) error {
+func setMounts(d *schemas.Docker, c *container.Config, h *container.HostConfig) error {
 	for _, v := range d.Volumes {
 		from, at, named := strings.Cut(v, ":")
 		switch {
@@ -114,7 +115,7 @@ func setMounts(d *driver.Docker, c *container.Config, h *container.HostConfig) e
 	return nil
 }
 
-func setPorts(d *driver.Docker, c *container.Config, h *container.HostConfig) error {
+func setPorts(d *schemas.Docker, c *container.Config, h *container.HostConfig) error {
 	for _, p := range d.Publish {
 		port, binding, err := parsePort(p)
 		if err != nil {
@@ -156,7 +157,7 @@ func parsePort(s string) (network.Port, network.PortBinding, error) {
 	return port, b, nil
 }
 
-func setRestart(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+func setRestart(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
 	name, count, limited := strings.Cut(d.Restart, ":")
 	switch name {
 	case "", "no", "always", "unless-stopped", "on-failure":
@@ -175,7 +176,7 @@ func setRestart(d *driver.Docker, _ *container.Config, h *container.HostConfig) 
 	return nil
 }
 
-func setUlimits(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+func setUlimits(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
 	for _, u := range d.Ulimits {
 		got, err := units.ParseUlimit(u)
 		if err != nil {
@@ -186,7 +187,7 @@ func setUlimits(d *driver.Docker, _ *container.Config, h *container.HostConfig) 
 	return nil
 }
 
-func setDevices(d *driver.Docker, _ *container.Config, h *container.HostConfig) error {
+func setDevices(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
 	for _, v := range d.Devices {
 		parts := strings.Split(v, ":")
 		m := container.DeviceMapping{PathOnHost: parts[0], PathInContainer: parts[0], CgroupPermissions: "rwm"}

@@ -15,11 +15,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
 // Start implements driver.Driver.
-func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	n, err := d.vacant(ctx, f)
 	if err != nil {
 		return driver.Instance{}, err
@@ -201,7 +202,7 @@ func with(labels, more map[string]string) map[string]string {
 }
 
 // make makes the container of a new session, with the volumes that it names.
-func (d *Driver) make(ctx context.Context, f driver.Fence, n *note, spec driver.Spec, p planned) error {
+func (d *Driver) make(ctx context.Context, f driver.Fence, n *note, spec schemas.Spec, p planned) error {
 	if _, err := d.engine.ImageInspect(ctx, spec.Docker.Image); missing(err) {
 		if err := d.pull(ctx, spec.Docker.Image); err != nil {
 			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s is not on the engine of this host, and can't be pulled", spec.Docker.Image), Err: err}
@@ -309,7 +310,7 @@ func (d *Driver) volume(ctx context.Context, n *note, o client.VolumeCreateOptio
 }
 
 // adopt makes a session of a container that is there, as it is.
-func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	o := spec.Docker
 	got, err := d.engine.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
 	if missing(err) {

@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -87,7 +88,7 @@ func quiet(t *testing.T, ended, remove bool) {
 	x := newTester(t)
 	quietContainer(t, x.e, "quiet", ended)
 	was := look(t, x.e, "quiet").State
-	spec := driver.Spec{Docker: &driver.Docker{Container: "quiet", Remove: remove}}
+	spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: remove}}
 	x.start("a", spec)
 	x.d = open(t, x.e, x.d.notes.dir) // a worker that begins anew finds it
 	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 1 || all[0].State != driver.Running {
@@ -139,7 +140,7 @@ func TestQuietContainerThatIsRestarted(t *testing.T) {
 			quietContainer(t, x.e, "quiet", true)
 			p := container.RestartPolicy{Name: policy}
 			must[client.ContainerUpdateResult](t)(x.e.Client.ContainerUpdate(t.Context(), "quiet", client.ContainerUpdateOptions{RestartPolicy: &p}))
-			spec := driver.Spec{Docker: &driver.Docker{Container: "quiet", Remove: true}}
+			spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: true}}
 			x.start("a", spec)
 			x.restore("a", 3, x.suspend("a", 2), spec)
 			s := look(t, x.e, "quiet")
@@ -158,7 +159,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "quiet", nil)
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "quiet", client.ContainerStopOptions{Timeout: new(int)}))
-	spec := driver.Spec{Docker: &driver.Docker{Container: "quiet", Remove: true}}
+	spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: true}}
 	x.start("a", spec)
 	x.capture("a", 2)
 	start(t, x.e, "quiet")
@@ -182,8 +183,8 @@ func TestQuietContainerIsStarted(t *testing.T) {
 // and is there when it is begun anew.
 func TestEndedContainerIsKept(t *testing.T) {
 	x := newTester(t)
-	spec := driver.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"},
-		Docker: &driver.Docker{Volumes: []string{"mine:/data", "/anonymous"}}}
+	spec := schemas.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"},
+		Docker: &schemas.Docker{Volumes: []string{"mine:/data", "/anonymous"}}}
 	ended := func(epoch uint64) {
 		t.Helper()
 		id := must[note](t)(x.d.notes.read("a")).Container

@@ -6,7 +6,7 @@ import (
 	"io"
 	"testing"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -55,7 +55,7 @@ func statusIn(t *testing.T, answer io.Reader, said string, want int) {
 	if err != nil || kind != shim.FrameStderr || !bytes.HasPrefix(text, []byte("diapause: ")) {
 		t.Fatalf("%.60q: first %q %q, %v", said, kind, text, err)
 	}
-	var end driver.Exit
+	var end schemas.ExitStatus
 	if kind, text, err = shim.ReadFrame(answer); err != nil || kind != shim.FrameExit {
 		t.Fatalf("%.60q: then %q %q, %v", said, kind, text, err)
 	}

@@ -33,7 +33,7 @@ type Driver interface {
 	// Refused, and leaves nothing behind. begin is called when all is set up
 	// and before the command's first instruction; its error cancels the start,
 	// with nothing left behind.
-	Start(ctx context.Context, f Fence, spec Spec, begin func(context.Context) error) (Instance, error)
+	Start(ctx context.Context, f Fence, spec schemas.Spec, begin func(context.Context) error) (Instance, error)
 
 	// Capture freezes the session and adds its image to sink, which it never
 	// commits. It returns with the session still frozen, after an error too if
@@ -50,7 +50,7 @@ type Driver interface {
 	// restored and before the first instruction of any of its processes; if it
 	// fails, the restored tree is destroyed without having run, and Restore
 	// returns that error. Nothing else of that uid may be on the host.
-	Restore(ctx context.Context, f Fence, spec Spec, source Source, boot Boot, begin func(context.Context) error) (Instance, error)
+	Restore(ctx context.Context, f Fence, spec schemas.Spec, source Source, boot Boot, begin func(context.Context) error) (Instance, error)
 
 	// Stop kills what is left of the session and removes all that it had on
 	// this host. It does nothing to a session that isn't there.
@@ -194,35 +194,6 @@ type Fence struct {
 	Guard bool
 }
 
-// Spec is how a session is to run. It holds secrets (environment, command):
-// no driver writes it to a disk.
-type Spec struct {
-	Command []string          `json:"command"`
-	Env     []string          `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
-	Dir     string            `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
-	User    string            `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
-	Root    string            `json:"root,omitempty"` // a directory on the host in place of its root
-	TTY     bool              `json:"tty,omitempty"`
-	Rows    uint16            `json:"rows,omitempty"`    // of the terminal, 24 if zero
-	Cols    uint16            `json:"cols,omitempty"`    // of the terminal, 80 if zero
-	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
-	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
-	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
-	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
-	Hooks   Hooks             `json:"hooks,omitzero"`
-	Labels  map[string]string `json:"labels,omitempty"`
-	Docker  *Docker           `json:"docker,omitempty"` // for the docker driver alone
-}
-
-// Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
-// A hook that fails or runs out of time is reported and stops nothing.
-type Hooks struct {
-	OnSuspend string        `json:"on_suspend,omitempty"` // before the freeze
-	OnResume  string        `json:"on_resume,omitempty"`  // after a resume or rollback
-	OnFork    string        `json:"on_fork,omitempty"`    // after a fork, in the new session
-	Timeout   time.Duration `json:"timeout,omitempty"`    // 10 s if zero
-}
-
 // Boot says how a session came to run, in its generation file and its record.
 type Boot string
 
@@ -258,19 +229,12 @@ type Instance struct {
 	Name    schemas.Name
 	Epoch   uint64
 	State   State
-	PID     int       // of the leader, as the host sees it; 0 if exited
-	Started time.Time // when this host started or restored it
-	Exit    *Exit     // set when State is Exited
-	Lost    bool      // with Exited: it didn't end by itself, what held it on this host is gone
-	Fenced  bool      // it froze by itself, because the host's lease had run out
-	Way     Way       // set by Restore alone: how its memory came back
-}
-
-// Exit is how a session ended: Code, or 128 + Signal if a signal ended it.
-type Exit struct {
-	Code   int    `json:"code"`
-	Signal int    `json:"signal,omitempty"`
-	Reason string `json:"reason,omitempty"` // "out of memory" and the like
+	PID     int                 // of the leader, as the host sees it; 0 if exited
+	Started time.Time           // when this host started or restored it
+	Exit    *schemas.ExitStatus // set when State is Exited
+	Lost    bool                // with Exited: it didn't end by itself, what held it on this host is gone
+	Fenced  bool                // it froze by itself, because the host's lease had run out
+	Way     Way                 // set by Restore alone: how its memory came back
 }
 
 // Captured says what a capture did.

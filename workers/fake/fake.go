@@ -32,7 +32,7 @@ type tree struct {
 	state   driver.State
 	pid     int
 	started time.Time
-	exit    *driver.Exit
+	exit    *schemas.ExitStatus
 	memory  memory
 	cpu     time.Duration
 	fenced  bool // it froze by itself
@@ -150,7 +150,7 @@ func (d *Driver) Health(ctx context.Context, uid schemas.UID) (driver.Health, er
 }
 
 // Start implements driver.Driver. The command "missing" can't be executed.
-func (d *Driver) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	s, err := d.enter(ctx, "Start", f.UID)
 	if err != nil {
 		return driver.Instance{}, err
@@ -183,7 +183,7 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin fun
 	t := &tree{fence: f, state: driver.Running, pid: d.nextPID, started: time.Now(), memory: m}
 	d.sessions[f.UID] = t
 	if s.Dies != nil {
-		t.state, t.exit = driver.Exited, &driver.Exit{Code: 137, Signal: 9, Reason: s.Dies.Error()}
+		t.state, t.exit = driver.Exited, &schemas.ExitStatus{Code: 137, Signal: 9, Reason: s.Dies.Error()}
 		return driver.Instance{}, s.Dies
 	}
 	return t.instance(), s.After
@@ -255,7 +255,7 @@ func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
 }
 
 // Restore implements driver.Driver.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	s, err := d.enter(ctx, "Restore", f.UID)
 	if err != nil {
 		return driver.Instance{}, err
@@ -384,7 +384,7 @@ func (d *Driver) Exit(uid schemas.UID, code int) {
 	if !ok || t.state == driver.Exited {
 		return
 	}
-	t.state, t.exit = driver.Exited, &driver.Exit{Code: code}
+	t.state, t.exit = driver.Exited, &schemas.ExitStatus{Code: code}
 	select {
 	case d.exits <- t.instance():
 	default: // nobody listens; Recover tells

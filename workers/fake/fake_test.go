@@ -14,7 +14,7 @@ func TestDriver(t *testing.T) {
 		d := fake.New()
 		return drivertest.Host{
 			Open:     func(*testing.T) driver.Driver { return d }, // the host is all that it knows
-			Counting: driver.Spec{Command: []string{"count"}},
+			Counting: schemas.Spec{Command: []string{"count"}},
 			Count: func(t *testing.T, _ driver.Driver, uid schemas.UID) int {
 				n, ok := d.Count(uid)
 				if !ok {
@@ -22,7 +22,7 @@ func TestDriver(t *testing.T) {
 				}
 				return n
 			},
-			Missing: driver.Spec{Command: []string{"missing"}},
+			Missing: schemas.Spec{Command: []string{"missing"}},
 			End:     func(_ *testing.T, _ driver.Driver, uid schemas.UID) { d.Exit(uid, 7) },
 		}
 	})

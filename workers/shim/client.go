@@ -8,7 +8,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 // Streams are a client's ends. A nil writer discards, a nil Stdin sends nothing.
@@ -33,15 +33,15 @@ var ErrLost = errors.New("the connection to the session ended")
 // one, and carries the streams until the command, the copy or the output ends;
 // the Exit is that of the command. It closes conn. Stdin may still be read from
 // when it returns: what was read last is lost.
-func Do(conn net.Conn, r Request, s Streams) (driver.Exit, error) {
+func Do(conn net.Conn, r Request, s Streams) (schemas.ExitStatus, error) {
 	defer conn.Close()
 	w := &frameSender{conn: conn}
 	b, err := json.Marshal(r)
 	if err != nil {
-		return driver.Exit{}, fmt.Errorf("encode the request: %w", err)
+		return schemas.ExitStatus{}, fmt.Errorf("encode the request: %w", err)
 	}
 	if err := w.send(FrameRequest, b); err != nil {
-		return driver.Exit{}, err
+		return schemas.ExitStatus{}, err
 	}
 	done := make(chan struct{})
 	defer close(done)
@@ -107,8 +107,8 @@ func (w *frameSender) sendSizes(sizes <-chan Size, done <-chan struct{}) {
 	}
 }
 
-func receive(conn net.Conn, s Streams, started chan<- struct{}) (driver.Exit, error) {
-	var exit driver.Exit
+func receive(conn net.Conn, s Streams, started chan<- struct{}) (schemas.ExitStatus, error) {
+	var exit schemas.ExitStatus
 	for {
 		kind, payload, err := ReadFrame(conn)
 		if err != nil {

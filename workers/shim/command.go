@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim/backlog"
 )
 
@@ -34,7 +34,7 @@ type command struct {
 	late  []byte // input that was put back and has no room yet; owned by who is inside the gate, or closed it, and holds mu
 
 	done chan struct{} // closed when exit is set
-	exit driver.Exit
+	exit schemas.ExitStatus
 }
 
 func newCommand(log *backlog.Log, exec bool) *command {
@@ -109,7 +109,7 @@ func (c *command) drain() {
 }
 
 // ended notes how the command ended, after its last output.
-func (c *command) ended(e driver.Exit) {
+func (c *command) ended(e schemas.ExitStatus) {
 	c.drain()
 	c.exit = e
 	close(c.done)

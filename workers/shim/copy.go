@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 // put unpacks the tar stream that the client sends below r.Path, if that is a
@@ -52,7 +52,7 @@ func TakeCopy(c io.ReadWriter, root *os.File, name string) error {
 	if err := unpack(dir, as, tar.NewReader(&frameReader{conn: c})); err != nil {
 		return err
 	}
-	return writeJSON(c, FrameExit, driver.Exit{})
+	return writeJSON(c, FrameExit, schemas.ExitStatus{})
 }
 
 // openTarget opens the directory to unpack in: name itself, or else the one that
@@ -196,7 +196,7 @@ func GiveCopy(c io.Writer, root *os.File, name string) error {
 	if err := t.Close(); err != nil {
 		return err
 	}
-	return writeJSON(c, FrameExit, driver.Exit{})
+	return writeJSON(c, FrameExit, schemas.ExitStatus{})
 }
 
 type frameWriter struct{ conn io.Writer }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 func TestFrames(t *testing.T) {
@@ -77,7 +77,7 @@ func TestClient(t *testing.T) {
 		}
 		_ = WriteFrame(c, FrameStdout, []byte("out"))
 		_ = WriteFrame(c, FrameStderr, []byte("err"))
-		_ = writeJSON(c, FrameExit, driver.Exit{Code: 7})
+		_ = writeJSON(c, FrameExit, schemas.ExitStatus{Code: 7})
 	})
 	exit, err := Do(conn, Request{Op: OpExec}, Streams{Stdin: bytes.NewReader([]byte("typed")), Stdout: &out, Stderr: &errs})
 	if err != nil || exit.Code != 7 || out.String() != "out" || errs.String() != "err" {

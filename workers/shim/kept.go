@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim/backlog"
 )
 
@@ -67,5 +67,5 @@ func Replay(w io.Writer, kept []byte) error {
 		}
 		at = next
 	}
-	return writeJSON(w, FrameExit, driver.Exit{})
+	return writeJSON(w, FrameExit, schemas.ExitStatus{})
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/backlog"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -134,7 +135,7 @@ func (s *session) undo(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state.PID, s.state.Lost = 0, true
-	s.state.Exit = &driver.Exit{Code: 137, Signal: 9, Reason: cause.Error()}
+	s.state.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: cause.Error()}
 	_ = s.writeState() // what is there says that it ran
 }
 

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
@@ -104,7 +104,7 @@ func (t *processes) follow(c *command) {
 }
 
 // withSession is how a command ended that ran until its session was over.
-var withSession = driver.Exit{Code: 137, Signal: 9, Reason: "the session ended"}
+var withSession = schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session ended"}
 
 // finish ends the commands that are followed, now that init is gone.
 func (t *processes) finish() {
@@ -157,7 +157,7 @@ func (t *processes) reap() {
 }
 
 // exit says how the session ended. It is valid once done is closed.
-func (t *processes) exit() driver.Exit {
+func (t *processes) exit() schemas.ExitStatus {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.leaderHas != nil {
@@ -168,9 +168,9 @@ func (t *processes) exit() driver.Exit {
 	return e
 }
 
-func exitOf(w unix.WaitStatus) driver.Exit {
+func exitOf(w unix.WaitStatus) schemas.ExitStatus {
 	if w.Signaled() {
-		return driver.Exit{Code: 128 + int(w.Signal()), Signal: int(w.Signal())}
+		return schemas.ExitStatus{Code: 128 + int(w.Signal()), Signal: int(w.Signal())}
 	}
-	return driver.Exit{Code: w.ExitStatus()}
+	return schemas.ExitStatus{Code: w.ExitStatus()}
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/backlog"
 )
@@ -51,7 +52,7 @@ func answerError(c net.Conn, r Request, err error) {
 	var refusal *driver.Error
 	if r.Op == OpExec && errors.As(err, &refusal) && refusal.Status > 0 {
 		if WriteFrame(c, FrameStderr, []byte("diapause: "+err.Error()+"\n")) == nil {
-			_ = writeJSON(c, FrameExit, driver.Exit{Code: refusal.Status})
+			_ = writeJSON(c, FrameExit, schemas.ExitStatus{Code: refusal.Status})
 		}
 		return
 	}
@@ -230,5 +231,5 @@ func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64
 		}
 		from = next
 	}
-	return writeJSON(c, FrameExit, driver.Exit{})
+	return writeJSON(c, FrameExit, schemas.ExitStatus{})
 }

@@ -18,7 +18,7 @@ type Setup struct {
 	UID    schemas.UID  `json:"uid"`
 	Name   schemas.Name `json:"name"`
 	Epoch  uint64       `json:"epoch"`
-	Spec   driver.Spec  `json:"spec"`
+	Spec   schemas.Spec `json:"spec"`
 	Boot   driver.Boot  `json:"boot"` // anything but clean is a restore
 	Data   string       `json:"data"` // hidden inside the session
 	Dir    string       `json:"dir"`  // the session's own directory: upper, work and places to mount
@@ -54,15 +54,15 @@ func StateFile(uid schemas.UID) string     { return string(uid) + ".json" }
 // State is what a state file says: nothing secret. It is written before the
 // tree's first instruction, so without one the tree has not run on this host.
 type State struct {
-	UID     schemas.UID  `json:"uid"`
-	Name    schemas.Name `json:"name"`
-	Epoch   uint64       `json:"epoch"`
-	Boot    driver.Boot  `json:"boot"`
-	Started time.Time    `json:"started"`
-	Shim    int          `json:"shim"` // its pid
-	PID     int          `json:"pid"`  // of the session's leader, on the host
-	Exit    *driver.Exit `json:"exit,omitempty"`
-	Lost    bool         `json:"lost,omitempty"` // with Exit: its shim was gone first
+	UID     schemas.UID         `json:"uid"`
+	Name    schemas.Name        `json:"name"`
+	Epoch   uint64              `json:"epoch"`
+	Boot    driver.Boot         `json:"boot"`
+	Started time.Time           `json:"started"`
+	Shim    int                 `json:"shim"` // its pid
+	PID     int                 `json:"pid"`  // of the session's leader, on the host
+	Exit    *schemas.ExitStatus `json:"exit,omitempty"`
+	Lost    bool                `json:"lost,omitempty"` // with Exit: its shim was gone first
 }
 
 // The phases that a shim reports while it starts or restores a session, and

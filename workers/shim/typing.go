@@ -9,7 +9,7 @@ import (
 	"net"
 	"sync"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 // Typing is what a person types to a session, over as many connections as it takes:
@@ -102,7 +102,7 @@ func (t *Typing) Settle(ctx context.Context) {
 
 // Attach attaches to a session's terminal over conn, as Do does, with this as the
 // input, until the command or the connection ends. It closes conn.
-func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (driver.Exit, error) {
+func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (schemas.ExitStatus, error) {
 	defer conn.Close()
 	t.mu.Lock()
 	r.Op, r.Typist, r.From, r.Seen, r.Again = OpAttach, t.name, t.taken, t.seen, t.again
@@ -110,11 +110,11 @@ func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (driver.Exit, error
 	t.mu.Unlock()
 	b, err := json.Marshal(r)
 	if err != nil {
-		return driver.Exit{}, fmt.Errorf("encode the request: %w", err)
+		return schemas.ExitStatus{}, fmt.Errorf("encode the request: %w", err)
 	}
 	w := &frameSender{conn: conn}
 	if err := w.send(FrameRequest, b); err != nil {
-		return driver.Exit{}, err
+		return schemas.ExitStatus{}, err
 	}
 	done := make(chan struct{})
 	defer close(done)
@@ -124,8 +124,8 @@ func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (driver.Exit, error
 	return t.receive(conn, s, w, done)
 }
 
-func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan struct{}) (driver.Exit, error) {
-	var exit driver.Exit
+func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan struct{}) (schemas.ExitStatus, error) {
+	var exit schemas.ExitStatus
 	for {
 		kind, payload, err := ReadFrame(conn)
 		if err != nil {

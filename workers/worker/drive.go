@@ -166,15 +166,15 @@ func opID(r schemas.SessionRecord) string {
 }
 
 // spec opens the sealed spec of a session.
-func (w *Worker) spec(r schemas.SessionRecord) (driver.Spec, error) {
+func (w *Worker) spec(r schemas.SessionRecord) (schemas.Spec, error) {
 	data, err := seal.Unseal(r.Spec, w.openers()...)
 	if err != nil {
-		return driver.Spec{}, &driver.Error{Kind: driver.Refused,
+		return schemas.Spec{}, &driver.Error{Kind: driver.Refused,
 			Text: fmt.Sprintf("host %s can't open how session %s is to run; has its identity changed?", w.Host, r.Name()), Err: err}
 	}
-	var s driver.Spec
+	var s schemas.Spec
 	if err := json.Unmarshal(data, &s); err != nil {
-		return driver.Spec{}, &driver.Error{Kind: driver.Refused, Text: "the spec of session " + r.Name().String() + " is not one", Err: err}
+		return schemas.Spec{}, &driver.Error{Kind: driver.Refused, Text: "the spec of session " + r.Name().String() + " is not one", Err: err}
 	}
 	return s, nil
 }

@@ -154,13 +154,13 @@ func TestFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	stray := driver.Fence{UID: "stray", Name: schemas.Name{Tenant: "default", Session: "stray"}, Epoch: 4}
-	if _, err := b.fake.Start(b.ctx, stray, driver.Spec{Command: []string{"count"}}, begin); err != nil {
+	if _, err := b.fake.Start(b.ctx, stray, schemas.Spec{Command: []string{"count"}}, begin); err != nil {
 		t.Fatal(err)
 	}
 	older := driver.Fence{UID: "older", Name: b.name, Epoch: v.Epoch}
 	later := driver.Fence{UID: "later", Name: b.name, Epoch: v.Epoch + 1}
 	for _, f := range []driver.Fence{older, later} {
-		if _, err := b.fake.Start(b.ctx, f, driver.Spec{Command: []string{"count"}}, begin); err != nil {
+		if _, err := b.fake.Start(b.ctx, f, schemas.Spec{Command: []string{"count"}}, begin); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -170,7 +170,7 @@ func TestFound(t *testing.T) {
 	b.isOnHost("stray", driver.Running)
 	b.isOnHost("later", driver.Running)
 	b.crash()
-	if _, err := b.fake.Start(b.ctx, older, driver.Spec{Command: []string{"count"}}, begin); err != nil {
+	if _, err := b.fake.Start(b.ctx, older, schemas.Spec{Command: []string{"count"}}, begin); err != nil {
 		t.Fatal(err)
 	}
 	b.fake.Script("Stop", fake.Step{Before: errors.New("it is stuck")})

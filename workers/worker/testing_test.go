@@ -188,7 +188,7 @@ func (b *bench) op(kind string) *schemas.Op {
 // asked makes the record of a session that is to be started.
 func (b *bench) asked(command ...string) statekv.Versioned {
 	b.t.Helper()
-	spec, err := json.Marshal(driver.Spec{Command: command})
+	spec, err := json.Marshal(schemas.Spec{Command: command})
 	b.must(err)
 	sealed, err := seal.Seal(spec, b.key.Recipient())
 	b.must(err)

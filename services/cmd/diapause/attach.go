@@ -15,7 +15,6 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
 )
@@ -91,7 +90,7 @@ func (c *client) orGone(ctx context.Context, name string, lost error) error {
 }
 
 // attachEnded says why the terminal is left.
-func attachEnded(ctx context.Context, name string, typing *shim.Typing, exit driver.Exit, err error) error {
+func attachEnded(ctx context.Context, name string, typing *shim.Typing, exit schemas.ExitStatus, err error) error {
 	owed := typing.Owed()
 	switch {
 	case errors.Is(context.Cause(ctx), errDetached):
@@ -124,7 +123,7 @@ const (
 
 // converseTyped attaches, and attaches again as long as there is something typed that
 // the session doesn't have: that wakes it.
-func (c *client) converseTyped(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (driver.Exit, error) {
+func (c *client) converseTyped(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (schemas.ExitStatus, error) {
 	var since time.Time // when what is owed couldn't be delivered first
 	for {
 		exit, attached, err := c.typeOnce(ctx, name, typing, r, s, connected)
@@ -155,7 +154,7 @@ func definite(err error) bool {
 }
 
 // typeOnce attaches once. attached says that it came to that.
-func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (exit driver.Exit, attached bool, err error) {
+func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return exit, false, err

@@ -19,7 +19,6 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -65,7 +64,7 @@ func withDocker(w *worker.Worker, engine string, data *datadir.Dir, nc *nats.Con
 
 // containerFlags are the flags of run that only containers have.
 type containerFlags struct {
-	driver.Docker
+	schemas.Docker
 	shm, healthEach string
 	entrypoint      string
 	labels          []string
@@ -122,7 +121,7 @@ func (f *containerFlags) addKept(fl *pflag.FlagSet) {
 }
 
 // fill puts what was asked for into the spec of a container.
-func (f *containerFlags) fill(s *driver.Spec, changed func(flag string) bool, env []string) (err error) {
+func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, env []string) (err error) {
 	d := f.Docker
 	if f.entrypoint != "" {
 		d.Entrypoint = []string{f.entrypoint}
@@ -227,8 +226,8 @@ func adoptCommand(c *client) *cobra.Command {
 }
 
 // adopting asks for a session of a container that is there.
-func adopting(r schemas.RunRequest, d driver.Docker) *schemas.RunRequest {
-	data, err := json.Marshal(driver.Spec{Docker: &d})
+func adopting(r schemas.RunRequest, d schemas.Docker) *schemas.RunRequest {
+	data, err := json.Marshal(schemas.Spec{Docker: &d})
 	if err != nil {
 		data = nil // of plain fields: it can't be
 	}
@@ -244,7 +243,7 @@ func adoptLabelled(ctx context.Context, w *worker.Worker, d *docker.Driver, nc *
 	case <-ctx.Done():
 	}
 	for c := range d.Labelled(ctx) {
-		r := adopting(schemas.RunRequest{Class: c.Class, Host: w.Host}, driver.Docker{Container: c.ID, Remove: c.Remove})
+		r := adopting(schemas.RunRequest{Class: c.Class, Host: w.Host}, schemas.Docker{Container: c.ID, Remove: c.Remove})
 		r.Program = c.Name
 		err := askOn(ctx, nc, "run", schemas.Request{
 			Name: c.Session, Run: r, Actor: "docker@" + string(w.Host), Reason: "its label " + c.Label + " asks for it", Wait: schemas.Duration(adoptWait),

@@ -21,7 +21,6 @@ import (
 
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
 )
@@ -52,15 +51,15 @@ func (c *client) dial(ctx context.Context, nc *nats.Conn, hello worker.Hello, en
 }
 
 // converse dials a session and carries one request through.
-func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r shim.Request, s shim.Streams) (driver.Exit, error) {
+func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r shim.Request, s shim.Streams) (schemas.ExitStatus, error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
-		return driver.Exit{}, err
+		return schemas.ExitStatus{}, err
 	}
 	defer nc.Close()
 	conn, err := c.dial(ctx, nc, hello, ensure)
 	if err != nil {
-		return driver.Exit{}, err
+		return schemas.ExitStatus{}, err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()

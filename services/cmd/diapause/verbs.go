@@ -14,7 +14,6 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/driver"
 )
 
 func lifecycleCommands(c *client) []*cobra.Command {
@@ -147,17 +146,17 @@ func run(ctx context.Context, c *client, f runFlags, command []string, changed f
 }
 
 // program is what lists call a session's command.
-func program(command []string, s driver.Spec) string {
+func program(command []string, s schemas.Spec) string {
 	if len(command) > 0 || s.Docker == nil {
 		return command[0]
 	}
 	return s.Docker.Image
 }
 
-func (f runFlags) spec(command []string) (driver.Spec, error) {
-	s := driver.Spec{
+func (f runFlags) spec(command []string) (schemas.Spec, error) {
+	s := schemas.Spec{
 		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network,
-		Hooks: driver.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
+		Hooks: schemas.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
 	}
 	if s.Dir == "" && s.Root == "" {
 		s.Dir, _ = os.Getwd() // "" is the root directory

@@ -17,12 +17,12 @@ type Host struct {
 	// nothing but what the host does, as after a restart of the worker.
 	Open func(t *testing.T) driver.Driver
 	// Counting is a session that counts until it is killed.
-	Counting driver.Spec
+	Counting schemas.Spec
 	// Count gives how far the counter of a running session has come. It waits for
 	// at least one step.
 	Count func(t *testing.T, d driver.Driver, uid schemas.UID) int
 	// Missing is a session whose command doesn't exist.
-	Missing driver.Spec
+	Missing schemas.Spec
 	// End makes a counting session end by itself with code 7.
 	End func(t *testing.T, d driver.Driver, uid schemas.UID)
 }

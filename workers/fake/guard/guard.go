@@ -47,13 +47,13 @@ func (g *Guard) Complaints() []string {
 }
 
 // Start implements driver.Driver.
-func (g *Guard) Start(ctx context.Context, f driver.Fence, spec driver.Spec, begin func(context.Context) error) (driver.Instance, error) {
+func (g *Guard) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
 	g.alone(f, "started")
 	return g.Driver.Start(ctx, f, spec, begin)
 }
 
 // Restore implements driver.Driver.
-func (g *Guard) Restore(ctx context.Context, f driver.Fence, spec driver.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (g *Guard) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	g.alone(f, "restored")
 	return g.Driver.Restore(ctx, f, spec, src, boot, begin)
 }

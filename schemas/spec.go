@@ -1,6 +1,42 @@
-package driver
+package schemas
 
 import "time"
+
+// Spec is how a session is to run. It holds secrets (environment, command):
+// no driver writes it to a disk.
+type Spec struct {
+	Command []string          `json:"command"`
+	Env     []string          `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
+	Dir     string            `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
+	User    string            `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
+	Root    string            `json:"root,omitempty"` // a directory on the host in place of its root
+	TTY     bool              `json:"tty,omitempty"`
+	Rows    uint16            `json:"rows,omitempty"`    // of the terminal, 24 if zero
+	Cols    uint16            `json:"cols,omitempty"`    // of the terminal, 80 if zero
+	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
+	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
+	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
+	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
+	Hooks   Hooks             `json:"hooks,omitzero"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	Docker  *Docker           `json:"docker,omitempty"` // for the docker driver alone
+}
+
+// Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
+// A hook that fails or runs out of time is reported and stops nothing.
+type Hooks struct {
+	OnSuspend string        `json:"on_suspend,omitempty"` // before the freeze
+	OnResume  string        `json:"on_resume,omitempty"`  // after a resume or rollback
+	OnFork    string        `json:"on_fork,omitempty"`    // after a fork, in the new session
+	Timeout   time.Duration `json:"timeout,omitempty"`    // 10 s if zero
+}
+
+// ExitStatus is how a command ended: Code, or 128 + Signal if a signal ended it.
+type ExitStatus struct {
+	Code   int    `json:"code"`
+	Signal int    `json:"signal,omitempty"`
+	Reason string `json:"reason,omitempty"` // "out of memory" and the like
+}
 
 // Docker is how a container is to run, or which one is to be taken over, in the words of
 // `docker run`. Command, environment, directory, user, terminal and limits are in Spec:
