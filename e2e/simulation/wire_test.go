@@ -130,7 +130,7 @@ func (h heard) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	})
 }
 
-func (h heard) Command(ctx context.Context, _ schemas.HostID, n schemas.Name, _ schemas.Command) error {
+func (h heard) Command(ctx context.Context, r schemas.SessionRecord) error {
 	if err := h.l.step(ctx); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (h heard) Command(ctx context.Context, _ schemas.HostID, n schemas.Name, _ 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.commands = append(h.commands, n)
+	h.commands = append(h.commands, r.Name())
 	h.tell()
 	return nil
 }

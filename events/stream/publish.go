@@ -43,10 +43,10 @@ func kept(a schemas.Activity) time.Duration {
 	return schemas.LeaseKept(ttl).Round(time.Second)
 }
 
-// Command wakes the worker of a host for a session.
-func (p Publisher) Command(ctx context.Context, host schemas.HostID, n schemas.Name, c schemas.Command) error {
-	subject := fmt.Sprintf("%s.%s.%s", schemas.SubjectCommand, host, n.Key())
-	return p.publish(ctx, subject, c)
+// Command wakes the worker of a record's host for the record's op.
+func (p Publisher) Command(ctx context.Context, r schemas.SessionRecord) error {
+	subject := fmt.Sprintf("%s.%s.%s", schemas.SubjectCommand, r.Host, r.Name().Key())
+	return p.publish(ctx, subject, schemas.Command{Op: r.Op.ID, Epoch: r.Epoch, At: time.Now().UTC()})
 }
 
 // Event publishes what happened.

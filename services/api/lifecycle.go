@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -17,15 +15,12 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// opDeadline is when the sweep looks after an op that nobody has finished.
-const opDeadline = 10 * time.Minute
-
 func (s *Server) newOp(ctx context.Context, kind string) (*schemas.Op, error) {
 	seq, err := stream.LastActivity(ctx, s.JS, s.Names)
 	if err != nil {
 		return nil, err
 	}
-	return &schemas.Op{ID: nuid.Next(), Kind: kind, Deadline: time.Now().Add(opDeadline).UTC(), Seq: seq}, nil
+	return schemas.NewOp(kind, seq, time.Now()), nil
 }
 
 // ask makes a transition that a client asked for, and wakes the host.
@@ -57,8 +52,7 @@ func (s *Server) ask(ctx context.Context, prev statekv.Versioned, req schemas.Re
 		return next, err
 	}
 	if next.Op != nil && next.Host != "" {
-		c := schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
-		if err := s.publish.Command(ctx, next.Host, next.Name(), c); err != nil {
+		if err := s.publish.Command(ctx, next.SessionRecord); err != nil {
 			s.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
 		}
 	}

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -59,6 +60,7 @@ func (f *Fleet) another(ctx context.Context, v failed) error {
 	if err != nil {
 		return err
 	}
-	op := schemas.Op{Kind: schemas.OpResume, Source: v.op.Source, Boot: v.op.Boot, Seq: v.op.Seq, Tried: v.Failure.Tried}
+	op := schemas.NewOp(schemas.OpResume, v.op.Seq, time.Now())
+	op.Source, op.Boot, op.Tried = v.op.Source, v.op.Boot, v.Failure.Tried
 	return f.move(ctx, v.Versioned, header.Fingerprint, schemas.TResume, "host %s couldn't resume it; trying another", op)
 }

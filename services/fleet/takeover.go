@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -18,9 +16,6 @@ import (
 
 // again is how long what came to nothing is left alone, unless its record changes.
 const again = 10 * time.Second
-
-// opDeadline is when the sweep looks after an op that nobody has finished.
-const opDeadline = 10 * time.Minute
 
 // looked goes through the hosts that are gone.
 func (f *Fleet) looked(ctx context.Context, all []lease.Sighting) {
@@ -117,9 +112,7 @@ func (f *Fleet) begin(ctx context.Context, v statekv.Versioned) error {
 		}
 		need = header.Fingerprint
 	}
-	op := *v.Op
-	op.Claim, op.Attempts = "", 0
-	return f.move(ctx, v, need, schemas.TMoved, "host %s is gone before it could run there", op)
+	return f.move(ctx, v, need, schemas.TMoved, "host %s is gone before it could run there", v.Op.Reissue(time.Now()))
 }
 
 // takeOver resumes a session's last snapshot on another host.
@@ -136,27 +129,26 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 	if err != nil {
 		return err
 	}
-	op := schemas.Op{Kind: schemas.OpResume, Source: from, Boot: "takeover", Seq: seq}
+	op := schemas.NewOp(schemas.OpResume, seq, time.Now())
+	op.Source, op.Boot = from, "takeover"
 	age := time.Since(header.Time).Round(time.Second)
 	return f.move(ctx, v, header.Fingerprint, schemas.TTakenOver, "host %s is gone: it goes on from its last snapshot, which is "+age.String()+" old", op)
 }
 
 // move gives a session to another host. The reason names the lost one.
-func (f *Fleet) move(ctx context.Context, v statekv.Versioned, need schemas.Fingerprint, t schemas.TransitionType, reason string, op schemas.Op) error {
+func (f *Fleet) move(ctx context.Context, v statekv.Versioned, need schemas.Fingerprint, t schemas.TransitionType, reason string, op *schemas.Op) error {
 	to, _, err := f.Place(ctx, Want{Need: need, Not: append([]schemas.HostID{v.Host}, op.Tried...)})
 	if err != nil {
 		return fmt.Errorf("session %s: %w", v.Name(), err)
 	}
-	op.ID, op.Deadline = nuid.Next(), time.Now().Add(opDeadline).UTC()
 	next, err := f.Records.Swap(ctx, v, schemas.Transition{
-		Type: t, Reason: fmt.Sprintf(reason, v.Host), Actor: f.Actor, Op: op.ID, Set: schemas.Set{Host: to, Op: &op},
+		Type: t, Reason: fmt.Sprintf(reason, v.Host), Actor: f.Actor, Op: op.ID, Set: schemas.Set{Host: to, Op: op},
 	})
 	if err != nil {
 		return err
 	}
 	f.Log.Warn("moved", "session", v.Name().String(), "from", v.Host, "to", to, "reason", next.Transition.Reason)
-	c := schemas.Command{Op: op.ID, Epoch: next.Epoch, At: time.Now().UTC()}
-	if err := f.publish.Command(ctx, to, v.Name(), c); err != nil {
+	if err := f.publish.Command(ctx, next.SessionRecord); err != nil {
 		f.Log.Warn("command not published; the host's own watch finds the record", "session", v.Name().String(), "err", err)
 	}
 	return nil
@@ -202,12 +194,11 @@ func (f *Fleet) whole(ctx context.Context, r schemas.SessionRecord, head schemas
 // adopt makes an image that no record names the session's head. Its frozen processes
 // are removed by its host, should that come back.
 func (f *Fleet) adopt(ctx context.Context, v statekv.Versioned, head schemas.Head, h schemas.ImageHeader) error {
-	op := schemas.Op{
-		ID: nuid.Next(), Kind: schemas.OpReap, Seq: v.Op.Seq, Idle: v.Op.Idle, Deadline: time.Now().Add(opDeadline).UTC(), Trigger: v.Op.Trigger,
-	}
+	op := schemas.NewOp(schemas.OpReap, v.Op.Seq, time.Now())
+	op.Idle, op.Trigger = v.Op.Idle, v.Op.Trigger
 	next, err := f.Records.Swap(ctx, v, schemas.Transition{
 		Type: schemas.TAdopted, Reason: fmt.Sprintf("host %s is gone, and its image was durable already", v.Host), Actor: f.Actor, Op: op.ID,
-		Set: schemas.Set{Head: &head, Op: &op, Size: &schemas.Sizes{At: h.Time, Logical: h.LogicalBytes, New: h.NewBytes, Stored: h.StoredBytes}},
+		Set: schemas.Set{Head: &head, Op: op, Size: &schemas.Sizes{At: h.Time, Logical: h.LogicalBytes, New: h.NewBytes, Stored: h.StoredBytes}},
 	})
 	if err == nil {
 		f.Log.Warn("adopted", "session", v.Name().String(), "image", head.Name, "epoch", next.Epoch)

@@ -6,16 +6,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
-
-// opDeadline is when the sweep looks after an op that nobody has finished.
-const opDeadline = 10 * time.Minute
 
 // act decides about sessions that are due, atOnce of them at most.
 func (l *loop) act(ctx context.Context) {
@@ -138,7 +133,7 @@ func (s *Scheduler) record(ctx context.Context, n schemas.Name, rev statekv.Revi
 
 // command wakes the host of a session.
 func (s *Scheduler) command(ctx context.Context, next statekv.Versioned) {
-	err := s.Bus.Command(ctx, next.Host, next.Name(), schemas.Command{Op: next.Op.ID, Epoch: next.Epoch, At: time.Now().UTC()})
+	err := s.Bus.Command(ctx, next.SessionRecord)
 	if err == nil {
 		err = s.Failpoints.At(ctx, failpoint.SchedulerCommanded)
 	}
@@ -148,7 +143,7 @@ func (s *Scheduler) command(ctx context.Context, next statekv.Versioned) {
 }
 
 func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition {
-	op := &schemas.Op{ID: nuid.Next(), Deadline: time.Now().Add(opDeadline).UTC(), Seq: d.Evidence.Seq}
+	op := schemas.NewOp(schemas.OpResume, d.Evidence.Seq, time.Now())
 	t := schemas.Transition{Reason: d.Reason, Evidence: &d.Evidence, Op: op.ID, Set: schemas.Set{Op: op}}
 	if d.Verdict == session.Suspend {
 		t.Type = schemas.TSuspend
@@ -162,7 +157,7 @@ func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition 
 		return t
 	}
 	t.Type = schemas.TResume
-	op.Kind, op.Source, op.Boot = schemas.OpResume, r.Head, session.BootOf(r)
+	op.Source, op.Boot = r.Head, session.BootOf(r)
 	return t
 }
 

@@ -33,7 +33,7 @@ type Bus interface {
 	// could be heard.
 	Activity(ctx context.Context, fn func(stream.Heard)) error
 	// Command wakes the worker of a host for a session.
-	Command(ctx context.Context, host schemas.HostID, n schemas.Name, c schemas.Command) error
+	Command(ctx context.Context, r schemas.SessionRecord) error
 }
 
 // Hosts tell how full they are.

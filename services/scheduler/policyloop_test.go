@@ -111,7 +111,7 @@ func (w *town) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	}
 }
 
-func (w *town) Command(context.Context, schemas.HostID, schemas.Name, schemas.Command) error {
+func (w *town) Command(context.Context, schemas.SessionRecord) error {
 	return nil
 }
 

@@ -104,7 +104,7 @@ func (b talk) Hosts(ctx context.Context, fn func(schemas.Host)) error {
 	}
 }
 
-func (talk) Command(context.Context, schemas.HostID, schemas.Name, schemas.Command) error { return nil }
+func (talk) Command(context.Context, schemas.SessionRecord) error { return nil }
 
 // crowd is a scheduler and one host, in a time of their own.
 type crowd struct {

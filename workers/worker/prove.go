@@ -7,8 +7,6 @@ import (
 	"path"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -150,10 +148,8 @@ func inItsPlace(r schemas.SessionRecord) string {
 func (w *Worker) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
 	was := rec.SessionRecord
 	was.Head = rec.Op.Fallback
-	op := &schemas.Op{
-		ID: nuid.Next(), Kind: schemas.OpResume, Source: rec.Op.Fallback, Boot: session.BootOf(was), Seq: rec.Seq,
-		Deadline: time.Now().Add(againDeadline).UTC(),
-	}
+	op := schemas.NewOp(schemas.OpResume, rec.Seq, time.Now())
+	op.Source, op.Boot = rec.Op.Fallback, session.BootOf(was)
 	w.Log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
 	w.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
 	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place and isn't well: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}

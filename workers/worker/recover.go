@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -261,7 +259,8 @@ func (w *Worker) isUnborn(op string) bool {
 // instruction. What has been asked for since then is not for a session that never
 // was there.
 func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schemas.TransitionType) error {
-	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpStart, Boot: rec.Boot, Seq: rec.Seq, Deadline: time.Now().Add(againDeadline).UTC()}
+	op := schemas.NewOp(schemas.OpStart, rec.Seq, time.Now())
+	op.Boot = rec.Boot
 	t := schemas.Transition{
 		Type: schemas.TStartAgain, Reason: "the worker stopped before the first instruction", Op: op.ID, Set: schemas.Set{Op: op},
 	}
@@ -283,9 +282,6 @@ func (w *Worker) again(ctx context.Context, rec *statekv.Versioned, begun schema
 	*rec = next
 	return nil
 }
-
-// againDeadline is when the sweep looks after an op that recovery made.
-const againDeadline = 10 * time.Minute
 
 // missing decides what becomes of a session that should be on this host and isn't.
 func (w *Worker) missing(ctx context.Context, rec *statekv.Versioned) error {

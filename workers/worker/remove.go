@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/nats-io/nuid"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
@@ -140,8 +139,8 @@ func (w *Worker) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) 
 			return nil
 		}
 	}
-	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpKill, Deadline: time.Now().Add(againDeadline).UTC(),
-		Description: fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)}
+	op := schemas.NewOp(schemas.OpKill, 0, time.Now())
+	op.Description = fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)
 	next, err := w.swapOwned(ctx, *rec, schemas.Transition{Type: schemas.TKill, Reason: op.Description, Set: schemas.Set{Op: op}})
 	if err == nil {
 		*rec = next

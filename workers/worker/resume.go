@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nuid"
-
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -72,7 +70,7 @@ func neverBegun(rec statekv.Versioned) bool {
 // dropOrphan removes a fork that has nothing to begin from: its origin was deleted while it
 // was made, and whoever asked for it was stopped before he could look.
 func (w *Worker) dropOrphan(ctx context.Context, rec statekv.Versioned) error {
-	op := &schemas.Op{ID: nuid.Next(), Kind: schemas.OpRemove, Seq: rec.Seq, Deadline: time.Now().Add(againDeadline).UTC()}
+	op := schemas.NewOp(schemas.OpRemove, rec.Seq, time.Now())
 	w.Log.Warn("removing a fork whose origin is gone", "session", rec.Name().String())
 	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}})
 	return err
