@@ -7,7 +7,7 @@
 // port; seal encrypts short secrets to age recipients.
 //
 // The port never changes an object: what is stored under a name stays as it is
-// until it is deleted, and nobody can store a second object over it. It knows
+// until it is deleted, and a second object of that name is refused. It knows
 // nothing of encryption; what is put into it must already be fit for a disk that
 // others may read.
 package objectstore

@@ -22,7 +22,7 @@ func CheckName(name string) error {
 	}
 	for element := range strings.SplitSeq(name, "/") {
 		if element == "" || element[0] == '.' || len(element) > MaxElement {
-			return fmt.Errorf("%w: %q has an element that is empty, too long or starts with a dot", ErrName, name)
+			return fmt.Errorf("%w: %q has an empty, hidden or overlong element", ErrName, name)
 		}
 		if strings.ContainsFunc(element, notNameRune) {
 			return fmt.Errorf("%w: %q has a character outside A-Z a-z 0-9 . _ -", ErrName, name)

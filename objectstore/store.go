@@ -17,7 +17,7 @@ var (
 	// stored; the same Put may succeed once there is room.
 	ErrFull = errors.New("object store is full")
 	// ErrDenied: the store doesn't know the credentials, or they may not do this.
-	// It stays so until somebody changes them.
+	// It lasts until one of them is changed.
 	ErrDenied = errors.New("object store denies access")
 	// ErrSize: the reader gave more or fewer bytes than Put was told. Nothing
 	// was stored.
@@ -38,7 +38,7 @@ var (
 //
 // An error other than the ones named leaves the outcome of Put and Delete
 // unknown: the object may or may not be there. Callers that need to know choose
-// names that nobody else uses, and try again with a new one.
+// names of their own, and try again with a new one.
 type Store interface {
 	// Put stores the size bytes that r gives under a name that must be free.
 	// It reads r to its end. If r fails, or ctx ends first, nothing is stored and

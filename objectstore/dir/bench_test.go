@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// BenchmarkPut stores 4 KiB durably, on whatever the temporary directory is on.
+// BenchmarkPut stores 4 KiB durably, on the file system of the temporary directory.
 func BenchmarkPut(b *testing.B) {
 	s, err := Open(b.TempDir())
 	if err != nil {

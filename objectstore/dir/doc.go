@@ -10,5 +10,5 @@
 //
 // Directories have mode 0700, files 0600. The package never follows a name out
 // of its directory, never changes a file that has its final name, and never
-// removes an unfinished file whose writer still lives, in whatever process.
+// removes an unfinished file while its writer lives, in any process.
 package dir

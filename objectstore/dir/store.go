@@ -97,7 +97,7 @@ func (s *Store) room(size int64) error {
 	}
 	reserve := min(maxReserve, int64(fs.Blocks)*fs.Bsize/50)
 	if free := int64(fs.Bavail) * fs.Bsize; size+reserve > free {
-		return fmt.Errorf("%w: %d bytes, with %d free and %d of these kept for others", objectstore.ErrFull, size, free, reserve)
+		return fmt.Errorf("%w: %d bytes, %d free, %d of these reserved", objectstore.ErrFull, size, free, reserve)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (s *Store) publish(t *temp, name string) error {
 }
 
 // mkdirs makes a directory below the root, with its parents. All are synced even
-// if they exist: whoever made them may not have come to it yet.
+// if they exist: the process that made them may not have synced them yet.
 func (s *Store) mkdirs(dir string) error {
 	if dir == s.root {
 		return nil

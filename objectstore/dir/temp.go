@@ -138,7 +138,7 @@ func (s *Store) probe() error {
 	}
 	defer b.discard()
 	if err := renameNew(a.file.Name(), b.file.Name()); !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("this file system can't rename without replacing (%v): keep objects on ext4, xfs, btrfs or tmpfs", err)
+		return fmt.Errorf("rename without replacing fails here (%v): use ext4, xfs, btrfs or tmpfs", err)
 	}
 	return nil
 }

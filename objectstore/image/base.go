@@ -154,7 +154,7 @@ func (b *Base) load(ctx context.Context, r *Reader, p basePack, first bool) erro
 		b.hash = key
 	}
 	if key != b.hash {
-		return fmt.Errorf("%w: %s: its ids are keyed otherwise than those of the pack before", ErrCorrupt, r.place.ids(p.Name))
+		return fmt.Errorf("%w: %s: ids have another hash key than the pack before", ErrCorrupt, r.place.ids(p.Name))
 	}
 	for i := range uint32(p.Pages) {
 		b.ids.add(pageID(ids[int(i)*len(pageID{}):]))

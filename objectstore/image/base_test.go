@@ -117,7 +117,7 @@ func TestBaseDropsDeadPacks(t *testing.T) {
 	if stats.MatchedPages == 0 || len(w.header.Packs) != 2 {
 		t.Fatalf("stats %+v, packs %d", stats, len(w.header.Packs))
 	}
-	// … and then written anew.
+	// … and then written again.
 	w, head, stats = f.write(f.next(head, w.Base()), items)
 	f.check(head, items)
 	if len(w.header.Packs) != 2 || stats.NewBytes == 0 || stats.NewBytes > 4<<20/9 {
@@ -256,7 +256,7 @@ func TestPostQuantum(t *testing.T) {
 }
 
 // Chains of snapshots of random content, cut in small frames and packs: each
-// reads back as it was written, whatever base it was matched against.
+// reads back as it was written, with any base.
 func TestChainsOfSnapshots(t *testing.T) {
 	pool := make([][]byte, 12)
 	for i := range pool {

@@ -127,7 +127,7 @@ func (s *simulation) kept() int {
 	return int(sum * 100 / s.full)
 }
 
-// Whatever part of a session changes between its suspends, what its image needs
+// For every share of a session that changes between its suspends, what its image needs
 // stays within twice a full one, and a resume has a bounded number of packs to open.
 func TestBudgetHolds(t *testing.T) {
 	for what, share := range map[string]float64{"a hundredth": 0.01, "a tenth": 0.1} {

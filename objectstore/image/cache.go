@@ -45,8 +45,8 @@ func (c *cache[K]) claim(key K) (s *slot[K], mine bool) {
 	return s, true
 }
 
-// own is claim for whoever needs the value: where somebody else has it, it waits. What the
-// store didn't give to somebody else it may give now, so that slot isn't the answer.
+// own is claim for a caller that needs the value: it waits for another goroutine that
+// makes it, and claims the slot again if the store failed that goroutine.
 func (c *cache[K]) own(key K) (s *slot[K], data []byte, err error) {
 	for {
 		s, mine := c.claim(key)
@@ -79,7 +79,7 @@ func (c *cache[K]) finish(s *slot[K], data []byte, err error) {
 	}
 }
 
-// wait returns the value. Nobody may change it.
+// wait returns the value. The caller must not change it.
 func (s *slot[K]) wait() ([]byte, error) {
 	<-s.done
 	return s.data, s.err

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Who waited for what the store didn't give to somebody else tries by himself.
+// A goroutine that waited for a failed fetch of another tries again itself.
 func TestCacheOwn(t *testing.T) {
 	c := newCache[int](100)
 	failed := fmt.Errorf("%w: connection lost", errStore)

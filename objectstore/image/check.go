@@ -106,7 +106,7 @@ type checker struct {
 	objects map[string]int64
 	kids    map[string]bool
 	read    map[string]bool // packs that were
-	mute    int             // packs in a row that the store gave nothing of
+	stalled int             // packs in a row of which the store gave nothing
 }
 
 func (c *checker) check() (err error) {
@@ -164,7 +164,7 @@ func (c *checker) snapshot(s Listed) error {
 		have, there := c.objects[name]
 		switch {
 		case size < 0 && !c.kids[c.place.kidOf(name)]:
-			wrong = append(wrong, name+" is missing: nobody can read what is encrypted to it")
+			wrong = append(wrong, name+" is missing: what is encrypted to it is lost")
 		case size >= 0 && !there:
 			wrong = append(wrong, name+" is missing")
 		case size >= 0 && have != size:
@@ -207,7 +207,7 @@ func (c *checker) pack(p schemas.ImagePack) (wrong string, err error) {
 	n, intact, err := c.compare(name, p)
 	c.survey.Read += n
 	switch {
-	case errors.Is(err, errMute):
+	case errors.Is(err, errStalled):
 		return fmt.Sprintf("%s can't be read: %v", name, err), nil
 	case errors.Is(err, objectstore.ErrNotFound):
 		return name + " is missing", nil
@@ -219,26 +219,26 @@ func (c *checker) pack(p schemas.ImagePack) (wrong string, err error) {
 	return "", nil
 }
 
-// errMute is why the reading of a pack was given up.
-var errMute = errors.New("the store gives nothing of it")
+// errStalled is why the reading of a pack was given up.
+var errStalled = errors.New("the store gives nothing of it")
 
-// compare is comparePack with a patience of its own, which begins anew with every byte.
+// compare is comparePack with a timeout that is reset by every byte.
 func (c *checker) compare(name string, p schemas.ImagePack) (n int64, intact bool, err error) {
 	patience := c.options.Patience
 	if patience == 0 {
 		patience = 30 * time.Second
 	}
-	patience >>= min(c.mute, 5)
+	patience >>= min(c.stalled, 5)
 	ctx, cancel := context.WithCancelCause(c.ctx)
 	defer cancel(nil)
-	over := time.AfterFunc(patience, func() { cancel(errMute) })
+	over := time.AfterFunc(patience, func() { cancel(errStalled) })
 	defer over.Stop()
 	n, intact, err = comparePack(ctx, patient{c.store, func() { over.Reset(patience) }}, name, p)
-	if err != nil && errors.Is(context.Cause(ctx), errMute) {
-		c.mute++
-		return n, false, fmt.Errorf("%w: %w", errMute, err)
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+		c.stalled++
+		return n, false, fmt.Errorf("%w: %w", errStalled, err)
 	}
-	c.mute = 0
+	c.stalled = 0
 	return n, intact, err
 }
 

@@ -118,8 +118,8 @@ func storeNow(ctx context.Context, store objectstore.Store, l lineage) (now time
 // collection is what is to be done to a lineage.
 type collection struct{ mark, unmark, delete []string }
 
-// snapshotMark is how long a mark of a snapshot may stay: whoever set it deletes the
-// snapshot at once, or crashed.
+// snapshotMark is how long a mark of a snapshot may stay: the process that set it
+// deletes the snapshot at once, or crashed.
 const snapshotMark = time.Hour
 
 // planCollect decides. An object that is named is never deleted, and what isn't

@@ -126,7 +126,7 @@ func TestSnapshotInUseStays(t *testing.T) {
 	}
 }
 
-// Whatever the objects, marks, names and times: what is named stays, what isn't is
+// For all objects, marks, names and times: what is named stays, what isn't is
 // deleted only after it was marked for the wait, and marks don't pile up.
 func TestPlanCollect(t *testing.T) {
 	l := lineage{"acme", "lin1"}

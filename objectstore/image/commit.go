@@ -11,9 +11,9 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Commit makes the image durable and returns where it is: packs first, then the
-// lineage key if it is new, and the header with the index last, so that whatever
-// is named is there. Nothing counts as committed until the caller has recorded
+// Commit makes the image durable and returns its head. It stores the packs first, then
+// the lineage key if it is new, and the header with the index last, so that an object
+// exists before it is named. The image counts as committed when the caller has recorded
 // the head.
 //
 // After an error the caller aborts. ErrExists means that another snapshot has the

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// cores knows whether the machine's cores have had time to spare of late. Whoever
-// has them may be anyone, the store's own server on the same machine included: what
-// an image's writer waits for is no sign of it.
+// cores tells whether the machine's cores were idle recently. It asks the kernel, since
+// any process may use them (the store's server, if it is on this machine): how long a
+// writer waits says nothing about them.
 type cores struct {
 	mu          sync.Mutex
 	at          time.Time

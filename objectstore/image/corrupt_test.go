@@ -76,7 +76,7 @@ func (f *fixture) chain() (Head, []item) {
 	return head, items
 }
 
-// Whatever is changed in any object that the image consists of: it is found out,
+// Any change in any object that the image consists of is detected,
 // and named, before anything of it is handed out.
 func TestEveryDamageIsRefused(t *testing.T) {
 	f := newFixtureAt(t, shmDir(t, "damage"))
@@ -98,7 +98,7 @@ func TestEveryDamageIsRefused(t *testing.T) {
 		}
 		os.Remove(f.path(name))
 		if !strings.Contains(name, "/snaps/") {
-			named, _, _ := strings.Cut(name, "-") // of a key its id, whatever its wraps are called
+			named, _, _ := strings.Cut(name, "-") // of a key its id, without the names of its wraps
 			f.wantRefused(head, items, named, "missing")
 		}
 		replace(t, f.path(name), good)
@@ -207,7 +207,7 @@ func TestEncryptedBySomeoneElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		replace(t, f.path(name), append(bytes.Clone(good[:clear]), again...))
-		f.wantRefused(head, items, name, "encrypted anew")
+		f.wantRefused(head, items, name, "encrypted again")
 		if r, err := Open(t.Context(), f.store, head, f.readOptions()); err == nil && name == r.place.pack(pack) {
 			if data, err := readEntry(r, items[0].Name); err == nil {
 				t.Errorf("%s: %d bytes were handed out", name, len(data))
@@ -297,7 +297,7 @@ func TestUntrustedWriters(t *testing.T) {
 	ro.Trusted = nil
 	_, head, _ = f.write(f.options(), nil)
 	if _, err := Open(t.Context(), f.store, head, ro); !errors.Is(err, ErrForged) {
-		t.Errorf("nobody trusted: error %v, want ErrForged", err)
+		t.Errorf("no writer trusted: error %v, want ErrForged", err)
 	}
 	unsigned, digest := f.unsign(head)
 	replace(t, f.path(head.Name), unsigned)
@@ -351,7 +351,7 @@ func TestWrongKey(t *testing.T) {
 	}
 	f.check(head, items)
 
-	// A key that somebody else made, wrapped to us, in the place of the lineage's.
+	// A key of an attacker, wrapped to us, in the place of the lineage's.
 	_, wraps, err := newKey(f.readers(f.identity.Recipient()))
 	if err != nil {
 		t.Fatal(err)

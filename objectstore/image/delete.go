@@ -14,9 +14,9 @@ var ErrInUse = errors.New("snapshot is in use")
 
 // DeleteSnapshot deletes a snapshot, and the packs that no other snapshot of its
 // lineage names. The header goes first: what a crash leaves behind is unused
-// packs. While another header of the lineage can't be read, nobody knows what it
-// needs, so all packs stay and the error says so, wrapping ErrCorrupt or ErrForged;
-// the snapshot itself is deleted all the same.
+// packs. While another header of the lineage can't be read, what it needs is unknown:
+// all packs stay and the error says so, wrapping ErrCorrupt or ErrForged; the snapshot
+// itself is deleted all the same.
 //
 // The snapshot is marked before unused is asked, once, whether no session's record
 // points at it: who takes it for a session writes that down first and looks for
@@ -60,7 +60,7 @@ func deleteMarked(ctx context.Context, store objectstore.Store, l lineage, name 
 	if err == nil {
 		err = store.Delete(ctx, name)
 	}
-	// Also after a failure: with the mark nobody could use what stays.
+	// Also after a failure: the mark would keep the snapshot from being used.
 	return errors.Join(err, unmark(context.WithoutCancel(ctx), store, l, name))
 }
 

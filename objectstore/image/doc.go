@@ -12,8 +12,8 @@
 // key, keywrap.go says how it is wrapped to its readers, Rewrap changes who they are,
 // and TrustedWhen who may have written. List, DeleteSnapshot,
 // DeleteLineage and Collect keep house, the first three without any secret.
-// A host may keep a Base, sealed to itself (kept.go): with it it matches without being
-// able to read anything.
+// A host may keep a Base on its disk, encrypted to itself (basefile.go): it matches pages
+// against it without being able to read an image.
 // FORMAT.md describes the format well enough to read images without this package.
 //
 // Reading, hashing, compressing, encrypting and storing go on at the same time on all
@@ -27,5 +27,5 @@
 // It never puts plaintext anywhere but into the memory of the process, never
 // changes an object, never hands out a byte that hasn't been verified against
 // the head, and never decides which snapshot is a session's head or which may be
-// deleted: that is the session record's, and its keepers'.
+// deleted: the session record and retention decide that.
 package image

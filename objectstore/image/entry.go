@@ -55,7 +55,7 @@ func checkEntryName(name string) error {
 	}
 	for element := range strings.SplitSeq(name, "/") {
 		if element == "" || element == "." || element == ".." {
-			return fmt.Errorf("entry name %q: want a relative path without empty, . or .. elements", name)
+			return fmt.Errorf("entry name %q: not a clean relative path", name)
 		}
 	}
 	return nil
@@ -104,7 +104,7 @@ func checkTree(entries []Entry) error {
 			return fmt.Errorf("entry %q comes twice", e.Name)
 		}
 		if target := types[e.Link]; e.Type == TypeHardlink && (target == "" || target == TypeDir || target == TypeHardlink) {
-			return fmt.Errorf("entry %q: hardlink to %q, which is not an earlier entry that can be linked to", e.Name, e.Link)
+			return fmt.Errorf("entry %q: hardlink to %q, which is no earlier file", e.Name, e.Link)
 		}
 		types[e.Name] = e.Type
 	}

@@ -57,7 +57,7 @@ func FuzzWrap(f *testing.F) {
 	})
 }
 
-// FuzzFrame has the content of a decrypted pack: whatever it is, a frame has as
+// FuzzFrame takes any bytes for the content of a decrypted pack: a frame has as
 // many pages as the index says, or is refused.
 func FuzzFrame(f *testing.F) {
 	enc, err := zstd.NewWriter(nil)

@@ -13,7 +13,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 // goldenKey signs the golden files. It is no secret.
 func goldenKey() ed25519.PrivateKey {

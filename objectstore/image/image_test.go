@@ -120,7 +120,7 @@ func (f *fixture) open(head Head) *Reader {
 	return r
 }
 
-// check opens an image anew and compares all of it.
+// check opens an image again and compares all of it.
 func (f *fixture) check(head Head, items []item) {
 	f.Helper()
 	r := f.open(head)

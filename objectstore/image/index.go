@@ -175,7 +175,7 @@ func (p indexPack) check(ref schemas.ImagePack) error {
 		stored, count = stored+f[0], count+f[1]
 	}
 	if stored > ref.Size || count != ref.Pages {
-		return fmt.Errorf("frames of %d bytes and %d pages, but the pack has %d and %d", stored, count, ref.Size, ref.Pages)
+		return fmt.Errorf("frames of %d bytes and %d pages, want %d and %d", stored, count, ref.Size, ref.Pages)
 	}
 	if int64(len(p.Spans)) != (ref.Size+spanSize-1)/spanSize {
 		return fmt.Errorf("%d digests for %d bytes", len(p.Spans), ref.Size)

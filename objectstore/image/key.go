@@ -14,7 +14,7 @@ import (
 )
 
 // LineageKey is the public half of the key that a lineage is encrypted to. It is
-// no secret, but must come from where nobody can exchange it: a verified header,
+// no secret, but must come from a source that can't be tampered with: a verified header,
 // or a Writer.
 type LineageKey struct {
 	KID       string // names the key: kidOf(Recipient)
@@ -36,8 +36,8 @@ func (k LineageKey) recipient() (age.Recipient, error) {
 	return list[0], nil
 }
 
-// newKey makes a lineage key. It is post-quantum if all its readers are: one
-// classic wrap would give it away to whoever breaks that.
+// newKey makes a lineage key. It is post-quantum if all its readers are: an
+// attacker who breaks one classic wrap has the key.
 func newKey(readers wrapSet) (LineageKey, []wrap, error) {
 	if len(readers.groups) == 0 {
 		return LineageKey{}, nil, errors.New("make lineage key: no recipients to wrap it to")
@@ -99,7 +99,7 @@ func unwrapAny(ctx context.Context, store objectstore.Store, l lineage, kid stri
 	}
 	names = slices.DeleteFunc(names, func(name string) bool { return l.kidOf(name) != kid })
 	if len(names) == 0 {
-		return nil, fmt.Errorf("%w: %s is gone: the lineage was shredded, or its keys/ is lost", ErrNoKey, l.key(kid))
+		return nil, fmt.Errorf("%w: %s is gone (lineage shredded, or keys/ lost)", ErrNoKey, l.key(kid))
 	}
 	var why error
 	for _, name := range names {

@@ -13,13 +13,12 @@ type parentKey struct {
 }
 
 // rotates reports whether the image needs another key than its parent has: one of
-// the parent's readers was removed since, or somebody asked for a new key.
+// the parent's readers was removed since, or a new key was requested.
 func (o WriteOptions) rotates(p parentKey) bool { return p.generation < o.KeyGeneration }
 
-// beginsAnew reports whether the image may refer to nothing that was written
-// before, so that a reader who was removed is left with nothing once the older
-// snapshots are gone.
-func (o WriteOptions) beginsAnew(p parentKey) bool { return p.generation < o.FullSince }
+// mustBeFull reports whether the image may refer to no earlier pack, so that a
+// removed reader can read nothing once the older snapshots are gone.
+func (o WriteOptions) mustBeFull(p parentKey) bool { return p.generation < o.FullSince }
 
 // readParent reads the key from the parent's header. The head's digest vouches for
 // it. A parent that is gone, damaged or shredded is no reason to lose the session:

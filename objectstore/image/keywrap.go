@@ -124,7 +124,7 @@ type wrapsOf []string
 // standing is what the wraps of a key are, seen from a set of readers.
 type standing struct {
 	done  bool     // it is wrapped to them, and nothing older is left
-	put   bool     // it has to be wrapped to them anew
+	put   bool     // it has to be wrapped to them again
 	from  uint64   // the version to rely on, once all of it is there
 	older []string // what may go then: wraps of a lower version
 }
@@ -132,11 +132,10 @@ type standing struct {
 // plan decides what has to be done for a key to be wrapped to a set of readers,
 // and to none who came before.
 //
-// What may go is only ever what has a lower version than a complete set that is
-// there: of two who work on the same key with different readers in mind, the one
-// whose view is older deletes nothing of the other's, so that at any moment the
-// key is wrapped to somebody. Whoever finds newer wraps than his own view leaves
-// everything as it is.
+// It removes only wraps of a lower version than a complete set that is there. Of two
+// hosts that wrap the same key to different readers, the one with the older view
+// deletes nothing of the other's, so that the key is wrapped to a reader at any
+// moment. A host that finds newer wraps than its own view changes nothing.
 func (w wrapsOf) plan(s wrapSet) standing {
 	kinds := map[uint64]int{} // of the set's digest, by version
 	var highest uint64        // of wraps to others

@@ -66,7 +66,7 @@ func FuzzWrapName(f *testing.F) {
 	})
 }
 
-// Whatever lies in a key object: it is the key that its name says, or an error.
+// A key object with any content yields the key that its name says, or an error.
 func FuzzKeyObject(f *testing.F) {
 	id, err := age.GenerateX25519Identity()
 	if err != nil {

@@ -93,14 +93,14 @@ func TestDeleteSnapshotBesideUnreadable(t *testing.T) {
 	items := []item{fileItem("criu/a", text(1<<20))}
 	w, head1, _ := f.write(f.options(), items)
 	_, head2, _ := f.write(f.next(head1, w.Base()), items)
-	nobody := func(string, string) []ed25519.PublicKey { return nil }
+	noKeys := func(string, string) []ed25519.PublicKey { return nil }
 	_, head3, _ := f.write(f.options(), items)
 	flip(t, f.path(head2.Name), 100)
 	err := DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head1.Name, f.trusted, always)
 	if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrForged) {
 		t.Errorf("error %v, want it to say that a header can't be read", err)
 	}
-	err = DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head3.Name, nobody, always)
+	err = DeleteSnapshot(t.Context(), f.store, "acme", "lin1", head3.Name, noKeys, always)
 	if !errors.Is(err, ErrForged) {
 		t.Errorf("unknown writer: error %v, want ErrForged", err)
 	}

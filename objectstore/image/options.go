@@ -26,8 +26,8 @@ type WriteOptions struct {
 	// same lineage, its key is used on.
 	Parent *Head
 	// Base, if given, holds the pages of Parent to match against; without it
-	// every page is written anew. A Base may serve several writers in turn, not
-	// at the same time.
+	// every page is written again. A Base may serve several writers one after the
+	// other, not concurrently.
 	Base *Base
 
 	// Key is the lineage key to encrypt to, its public half alone. Without it the
@@ -82,7 +82,7 @@ const (
 // is zero is as in DefaultBudget.
 type Budget struct {
 	// MinLive is the share of a pack, from 0 to 1, that the parent must still
-	// refer to for its pages to be matched. Pages of others are written anew, so
+	// refer to for its pages to be matched. Pages of others are written again, so
 	// that the pack falls out of the lineage. More of it writes more, less of it
 	// keeps more garbage: beside those of the last suspend, the packs of one image
 	// take at most 1/MinLive of its size.

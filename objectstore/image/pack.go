@@ -29,7 +29,7 @@ type packReader struct {
 	spans  []string // BLAKE3 of each MiB
 	frames []frame
 	ahead  atomic.Bool // it is being read from end to end
-	begun  atomic.Bool // somebody has come to it
+	wanted atomic.Bool // a frame before it was read: it is being fetched
 	next   *packReader // which the image needs after this one, if any
 
 	mu    sync.Mutex
@@ -243,9 +243,9 @@ func (r *Reader) fill(s *slot[frameID]) {
 func (r *Reader) frameAhead(id frameID) ([]byte, error) {
 	p := r.packs[id.pack]
 	p.ahead.Store(true)
-	if p.next != nil && !p.begun.Swap(true) {
+	if p.next != nil && !p.wanted.Swap(true) {
 		p.next.ahead.Store(true)
-		r.background(func() { p.next.open() }) // whoever needs it meets its error
+		r.background(func() { p.next.open() }) // its error is returned to the reader that needs it
 	}
 	s, mine := r.frames.claim(id)
 	at := int(r.spot[id])

@@ -360,7 +360,7 @@ func (p *packer) putIDs(pack *packOut) error {
 	return p.put(p.place.ids(pack.Name), data)
 }
 
-// put stores one object and remembers its name, whatever comes of it.
+// put stores one object and remembers its name, even if it fails.
 func (p *packer) put(name string, data []byte) error {
 	p.mu.Lock()
 	p.names = append(p.names, name)

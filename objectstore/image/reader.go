@@ -167,8 +167,8 @@ func (r *Reader) Header() schemas.ImageHeader { return r.header }
 // Head returns what was opened.
 func (r *Reader) Head() Head { return r.head }
 
-// Entries returns the entries in the order in which they were added. Nobody may
-// change them.
+// Entries returns the entries in the order in which they were added. The caller
+// must not change them.
 func (r *Reader) Entries() []Entry { return r.index.entries }
 
 // Close stops what goes on in the background. Files that are still open fail.

@@ -75,7 +75,7 @@ func TestAddReader(t *testing.T) {
 			t.Errorf("again: %+v, error %v", got, err)
 		}
 	}
-	// Whoever knows less than what is there changes nothing.
+	// A host with an older view changes nothing.
 	if got, err = f.rewrap(f.store, f.identity, to(0, f.identity.Recipient())); err != nil || got.Stored+got.Deleted != 0 {
 		t.Errorf("a stale view: %+v, error %v", got, err)
 	}
@@ -112,7 +112,7 @@ func TestRemoveReader(t *testing.T) {
 	if w2.header.KeyGeneration != 1 {
 		t.Errorf("the header says generation %d", w2.header.KeyGeneration)
 	}
-	// The one after it keeps that key, and whoever has no base too.
+	// The one after it keeps that key, also without a base.
 	for _, base := range []*Base{w2.Base(), nil} {
 		o = f.next(second, base)
 		o.KeyVersion, o.KeyGeneration = 1, 1
@@ -131,7 +131,7 @@ func TestRemoveReader(t *testing.T) {
 }
 
 // Classic and post-quantum readers have wraps of their own; the key is
-// post-quantum only if nobody classic can read it.
+// post-quantum only if no classic reader can read it.
 func TestBothKinds(t *testing.T) {
 	f := newFixture(t)
 	_, head, _ := f.write(f.options(), []item{fileItem("criu/a", text(1000))})
@@ -257,7 +257,7 @@ func TestRewrapStoppedAnywhere(t *testing.T) {
 			}
 			for _, head := range []Head{first, second} {
 				if old, now := f.opens(head, f.identity), f.opens(head, later); old != nil && now != nil {
-					t.Fatalf("stopped at change %d: %s opens for nobody: %v, %v", n, head.Name, old, now)
+					t.Fatalf("stopped at change %d: %s opens for no reader: %v, %v", n, head.Name, old, now)
 				}
 			}
 			if _, err := Rewrap(t.Context(), f.store, "acme", "lin1", []age.Identity{f.identity, later}, readers); err != nil {
@@ -316,7 +316,7 @@ func TestRewrapsBesideEachOther(t *testing.T) {
 			running[i][0]()
 			running[i] = running[i][1:]
 			if !anyComplete(list(), sets) {
-				rt.Fatalf("nobody opens %v", list())
+				rt.Fatalf("no reader opens %v", list())
 			}
 		}
 		for range 2 {

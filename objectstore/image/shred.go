@@ -13,16 +13,15 @@ import (
 // moment of it can't be read any more, then what is encrypted to its readers
 // themselves, its snapshots, and the rest. It can be repeated until it succeeds.
 //
-// What Delete of the store removes for good includes its older versions; what
-// somebody copied elsewhere, a backup of the store or of a key object, is out of
-// its reach.
+// The store's Delete removes older versions as well. Copies elsewhere, such as a
+// backup of the store or of a key object, are out of its reach.
 func DeleteLineage(ctx context.Context, store objectstore.Store, tenant schemas.Tenant, lineageID string) error {
 	l, err := newLineage(tenant, lineageID)
 	if err != nil {
 		return fmt.Errorf("delete lineage: %w", err)
 	}
-	// Keys once more in the end, with all else: another host may have wrapped one
-	// anew after they were listed.
+	// The last prefix has the keys again: another host may have wrapped one
+	// after they were listed.
 	for _, prefix := range []string{l.keys(), l.outputs(), l.snaps(), l.prefix()} {
 		names, err := listNames(ctx, store, prefix)
 		if err != nil {

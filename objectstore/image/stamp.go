@@ -116,9 +116,9 @@ func (w *Writer) AddAhead(stamp string, size int64, open func() (io.ReadCloser, 
 	return true, nil
 }
 
-// shortened has a file that can't be read to its end end there, and one that grows
-// end where it did: nobody refers to what was read of it unless it proves to be the
-// same later.
+// shortened ends a file where it can't be read any further, and one that grows where
+// it ended at first. What was read is used only if the file proves to be the same
+// later.
 type shortened struct {
 	r    io.Reader
 	left int64

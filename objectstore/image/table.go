@@ -41,8 +41,8 @@ func (t *pageTable) insert(n uint32) {
 	}
 }
 
-// slot is where an id is, or would be. Ids are keyed hashes, so that nobody can
-// choose them to fall together.
+// slot is where an id is, or would be. Ids are keyed hashes, so an attacker can't
+// choose colliding ones.
 func (t *pageTable) slot(id pageID) (i uint64, found bool) {
 	mask := uint64(len(t.slots) - 1)
 	for i = binary.LittleEndian.Uint64(id[:]) & mask; ; i = (i + 1) & mask {

@@ -20,7 +20,7 @@ type WriterKey struct {
 // revoked only after a snapshot had been recorded as the head of its session.
 // recorded tells that moment, by the clock of the log, and is asked only if it
 // matters; zero means never. What isn't in the log may have been made with a
-// stolen key at any time, whatever it says.
+// stolen key at any time; the time in its header proves nothing.
 func TrustedWhen(writers func(tenant, signer string) []WriterKey, recorded func() time.Time) Trusted {
 	return func(tenant, signer string) []ed25519.PublicKey {
 		var keys []ed25519.PublicKey

@@ -10,7 +10,7 @@ import (
 )
 
 // A writer that is revoked: what had been recorded before is as good as ever, and
-// nothing else is, whatever time it claims.
+// nothing else is, even if it claims an earlier time.
 func TestRevokedWriter(t *testing.T) {
 	f := newFixture(t)
 	items := []item{fileItem("criu/a", text(1000))}
@@ -44,7 +44,7 @@ func TestRevokedWriter(t *testing.T) {
 		"never recorded":          func() time.Time { return recorded[after] },
 		"recorded after":          func() time.Time { return revoked.Add(time.Second) },
 		"recorded in that moment": func() time.Time { return revoked },
-		"nobody knows":            nil,
+		"unknown":                 nil,
 	} {
 		if err := open(after, at); !errors.Is(err, ErrForged) {
 			t.Errorf("%s: error %v, want ErrForged", what, err)

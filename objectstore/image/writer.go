@@ -15,11 +15,10 @@ import (
 
 // Writer writes one image. Its methods are for one goroutine.
 //
-// It holds at most some 55 MiB of content on two cores, whatever the size of the
-// image (three packs of 13 MiB, 2 MiB for each of 2·cores+1 frames, and cores+2
-// chunks of a MiB), and besides 21 to 27 bytes for each distinct page that is not
-// zero. A process that wrote 4 GB of pages that were all new had 146 MB at the
-// most. Nothing but ciphertext leaves the process.
+// It holds at most about 55 MiB of content on two cores, for images of any size
+// (three packs of 13 MiB, 2 MiB for each of 2·cores+1 frames, and cores+2 chunks of
+// a MiB), and 21 to 27 bytes for each distinct page that is not zero. A process that
+// wrote 4 GB of new pages had 146 MB at most. Only ciphertext leaves the process.
 type Writer struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -147,7 +146,7 @@ func (w *Writer) listKeys(ctx context.Context) error {
 // chooseBase takes the base if it fits and all of it is still in the store.
 func (w *Writer) chooseBase(ctx context.Context) error {
 	b, parent := w.opts.Base, w.opts.Parent
-	if b == nil || parent == nil || b.head != *parent || b.place != w.place || b.exceeds(w.opts.Budget) || !w.kids[b.key.KID] || w.opts.beginsAnew(w.parent) {
+	if b == nil || parent == nil || b.head != *parent || b.place != w.place || b.exceeds(w.opts.Budget) || !w.kids[b.key.KID] || w.opts.mustBeFull(w.parent) {
 		return nil
 	}
 	for _, p := range b.packs {
@@ -195,7 +194,7 @@ func (w *Writer) chooseKey(ctx context.Context) (err error) {
 	case w.opts.Key != nil:
 		w.key = *w.opts.Key
 		if !w.kids[w.key.KID] {
-			return fmt.Errorf("%w: %s isn't there, nobody could read the image", ErrNoKey, w.place.key(w.key.KID))
+			return fmt.Errorf("%w: %s isn't in the store", ErrNoKey, w.place.key(w.key.KID))
 		}
 		return nil
 	case w.base != nil && !w.opts.rotates(w.parent):

@@ -97,7 +97,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// Whatever fails a few times is done in the end, and done once.
+// An operation that fails a few times succeeds in the end, and happens once.
 func TestAwayForAWhile(t *testing.T) {
 	heard := 0
 	s, r := bench(t, retry.Options{Notify: func(error, time.Duration) { heard++ }})
@@ -131,8 +131,8 @@ func TestAwayForAWhile(t *testing.T) {
 	}
 }
 
-// A name that somebody else took while the outcome was unknown is reported.
-func TestSomebodyElsesObject(t *testing.T) {
+// A name that another writer took while the outcome was unknown is reported.
+func TestObjectOfAnotherWriter(t *testing.T) {
 	s, r := bench(t, retry.Options{})
 	if err := s.Store.Put(t.Context(), "a", strings.NewReader("theirs"), 6); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@
 // server honours If-None-Match, which is tried out with racing writers each time
 // the store is opened, of several writers of one name exactly one succeeds. Where it
 // doesn't, a name that is taken is refused, but two writers of a free name at the
-// same moment may both believe that they wrote it; nobody who uses names of his own
-// notices. Delete removes every version of an object in a bucket that keeps
+// same moment may both believe that they wrote it, which is harmless for callers with names of
+// their own. Delete removes every version of an object in a bucket that keeps
 // versions, since what was deleted must not come back.
 //
 // It never retries (package retry does), never creates a bucket, and never lists or

@@ -34,7 +34,7 @@ func kind(err error) error {
 	case slices.Contains(fullCodes, r.Code) || r.StatusCode == http.StatusInsufficientStorage:
 		return fmt.Errorf("%w: %s", objectstore.ErrFull, r.Message)
 	case slices.Contains(deniedCodes, r.Code) || r.StatusCode == http.StatusForbidden || r.StatusCode == http.StatusUnauthorized:
-		return fmt.Errorf("%w: %s (%s): check the access key, its secret and what its policy allows", objectstore.ErrDenied, r.Message, r.Code)
+		return fmt.Errorf("%w: %s (%s): check the access key and its policy", objectstore.ErrDenied, r.Message, r.Code)
 	}
 	return err
 }

@@ -93,7 +93,7 @@ func credentialsOf(o Options) *credentials.Credentials {
 	})
 }
 
-// roleWait bounds the look for a role: off the clouds nobody answers.
+// roleWait bounds the look for a role: outside a cloud there is no answer.
 const roleWait = 3 * time.Second
 
 // The patience with one server. An upload or download may take as long as it

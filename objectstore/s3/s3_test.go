@@ -101,7 +101,7 @@ func TestDeleteTakesAllVersions(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Somebody deletes and writes it past us, which leaves versions and a mark.
+	// Another client deletes and writes it, which leaves versions and a mark.
 	if err := c.RemoveObject(t.Context(), server.Bucket, "p/keys/a", minio.RemoveObjectOptions{}); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 )
 
-// Whatever is named as a store: what is taken has a bucket, a server and a prefix that
+// For any URL of a store: what is taken has a bucket, a server and a prefix that
 // objects may have, and no error repeats what may be a password.
 func FuzzParse(f *testing.F) {
 	const secret = "s3cret-of-the-bucket"

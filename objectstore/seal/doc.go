@@ -4,6 +4,6 @@
 // The way through it: Seal to what ParseRecipient reads, and Unseal with one of the
 // identities.
 //
-// It says nothing of who sealed: anyone can who knows a recipient. What must also
-// come from somebody in particular is to be signed, or kept where only they write.
+// A sealed text doesn't prove who sealed it: anyone who knows a recipient can. Sign a
+// secret whose origin matters, or keep it where only its author can write.
 package seal

@@ -8,7 +8,7 @@ import (
 	"filippo.io/age"
 )
 
-// Whatever stands where a sealed text should: all of what was sealed comes out of it, or
+// Any text in the place of a sealed one: all of what was sealed comes out of it, or
 // one of the two errors says why not.
 func FuzzUnseal(f *testing.F) {
 	classic, err1 := age.GenerateX25519Identity()
@@ -38,8 +38,8 @@ func FuzzUnseal(f *testing.F) {
 	})
 }
 
-// What is taken for a public key is one, written the same again; a secret key that somebody
-// gave in its place isn't repeated in the answer.
+// What is taken for a public key is one, written the same again; a secret key that was
+// given in its place isn't repeated in the answer.
 func FuzzParseRecipient(f *testing.F) {
 	classic, err1 := age.GenerateX25519Identity()
 	hybrid, err2 := age.GenerateHybridIdentity()

@@ -12,7 +12,7 @@ import (
 // was given in its place isn't repeated in the error.
 func ParseRecipient(text string) (age.Recipient, error) {
 	if strings.Contains(strings.ToUpper(text), "AGE-SECRET-KEY-") {
-		return nil, errors.New("this is a secret key: give its public half (age1…), and make a new one, since this one is in your shell's history now")
+		return nil, errors.New("this is a secret key, now exposed: replace it, give its public half")
 	}
 	if strings.HasPrefix(text, "age1pq1") {
 		if r, err := age.ParseHybridRecipient(text); err == nil {
@@ -21,5 +21,5 @@ func ParseRecipient(text string) (age.Recipient, error) {
 	} else if r, err := age.ParseX25519Recipient(text); err == nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("%.80q is not a public key of age: want age1… or, post-quantum, age1pq1…", text)
+	return nil, fmt.Errorf("%.80q is not a public key of age (age1… or age1pq1…)", text)
 }

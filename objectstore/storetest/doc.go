@@ -1,5 +1,5 @@
 // Package storetest is the conformance suite of the object store port: what
-// every adapter must do, whatever it keeps its objects in.
+// every adapter must do, on any storage.
 //
 // The way through it: an adapter's test calls Run with a function that opens a
 // store; each case works under a prefix of its own, so that a store that can't be

@@ -12,13 +12,13 @@ import (
 	"github.com/diapause/diapause/objectstore"
 )
 
-// mute answers for one object as a busy store does, for ever.
-type mute struct {
+// stalled is a store that never gives one of its objects, as a busy server does.
+type stalled struct {
 	objectstore.Store
 	name string
 }
 
-func (m mute) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+func (m stalled) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	if name != m.name {
 		return m.Store.Get(ctx, name, offset, length)
 	}
@@ -42,7 +42,7 @@ func TestCheckGoesOnBeyondAPackThatIsNotGiven(t *testing.T) {
 		t.Fatalf("there are the packs %v, want two", packs)
 	}
 	whole := f.survey()
-	s, err := Check(f.Context(), mute{f.store, packs[0]}, Place{"acme", "lin1"}, CheckOptions{
+	s, err := Check(f.Context(), stalled{f.store, packs[0]}, Place{"acme", "lin1"}, CheckOptions{
 		Trusted: f.trusted, Read: func(string) bool { return true }, Patience: 200 * time.Millisecond,
 	})
 	if err != nil {
