@@ -1,66 +1,18 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/worker"
 )
-
-// usualEngine is where Docker's engine listens if nobody says otherwise.
-const usualEngine = "unix:///var/run/docker.sock"
-
-func dockerFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "docker", os.Getenv("DIAPAUSE_DOCKER"),
-		"the Docker engine whose containers can be sessions, unix:///path/of/its/socket, or none (default: "+usualEngine+", if that is there) (DIAPAUSE_DOCKER)")
-}
-
-// engineAt gives the engine that is to be used; "" is none, and why.
-func engineAt(asked string) (engine, why string) {
-	if asked == "none" {
-		return "", "`--docker none` was asked for"
-	}
-	if asked != "" {
-		return asked, ""
-	}
-	if _, err := os.Stat(strings.TrimPrefix(usualEngine, "unix://")); err != nil {
-		return "", "no Docker engine was at " + usualEngine + " (`--docker` names another)"
-	}
-	return usualEngine, ""
-}
-
-// withDocker gives the worker the docker driver, if this host has an engine, and what
-// makes sessions of the containers that ask for it.
-func withDocker(w *worker.Worker, engine string, data *datadir.Dir, nc *nats.Conn, log *slog.Logger) (func(context.Context) error, error) {
-	engine, why := engineAt(engine)
-	if engine == "" {
-		w.Lacks = map[string]string{docker.Name: why}
-		return nil, nil
-	}
-	d, err := docker.New(docker.Options{
-		Engine: engine, Data: filepath.Join(data.Path(), "docker"), Instance: string(data.Host()), Log: log, Failpoints: w.Failpoints,
-	})
-	if err != nil {
-		return nil, usagef("--docker: %v", err)
-	}
-	w.Drivers[docker.Name] = d
-	return func(ctx context.Context) error { return adoptLabelled(ctx, w, d, nc, log) }, nil
-}
 
 // containerFlags are the flags of run that only containers have.
 type containerFlags struct {
@@ -207,7 +159,7 @@ func adoptCommand(c *client) *cobra.Command {
 				return err
 			}
 			var v schemas.View
-			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: adopting(r, f.Docker)}, &v); err != nil {
+			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: run.Adopt(r, f.Docker)}, &v); err != nil {
 				return err
 			}
 			return printOutcome(v, asJSON)
@@ -223,64 +175,4 @@ func adoptCommand(c *client) *cobra.Command {
 	fl.BoolVar(&asJSON, "json", false, "print the session as JSON")
 	f.addKept(fl)
 	return cmd
-}
-
-// adopting asks for a session of a container that is there.
-func adopting(r schemas.RunRequest, d schemas.Docker) *schemas.RunRequest {
-	data, err := json.Marshal(schemas.Spec{Docker: &d})
-	if err != nil {
-		data = nil // of plain fields: it can't be
-	}
-	r.Driver, r.Program, r.Spec = docker.Name, d.Container, data
-	return &r
-}
-
-// adoptLabelled makes sessions of the containers that ask for it by their labels, until
-// ctx ends.
-func adoptLabelled(ctx context.Context, w *worker.Worker, d *docker.Driver, nc *nats.Conn, log *slog.Logger) error {
-	select {
-	case <-w.Ready():
-	case <-ctx.Done():
-	}
-	for c := range d.Labelled(ctx) {
-		r := adopting(schemas.RunRequest{Class: c.Class, Host: w.Host}, schemas.Docker{Container: c.ID, Remove: c.Remove})
-		r.Program = c.Name
-		err := askOn(ctx, nc, "run", schemas.Request{
-			Name: c.Session, Run: r, Actor: "docker@" + string(w.Host), Reason: "its label " + c.Label + " asks for it", Wait: schemas.Duration(adoptWait),
-		})
-		if err != nil && ctx.Err() == nil {
-			log.Warn("a container that asks for it by its label is not made a session", "container", c.Name, "session", c.Session, "err", err)
-		}
-	}
-	return nil
-}
-
-// adoptWait is how long making a session of a container may take.
-const adoptWait = time.Minute
-
-// askOn asks the API, and waits for it to be there.
-func askOn(ctx context.Context, nc *nats.Conn, verb string, req schemas.Request) error {
-	data, err := json.Marshal(req)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, adoptWait)
-	defer cancel()
-	for {
-		msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
-		if errors.Is(err, nats.ErrNoResponders) { // it is starting
-			select {
-			case <-time.After(time.Second):
-				continue
-			case <-ctx.Done():
-			}
-		}
-		if err != nil {
-			return fmt.Errorf("ask %q: %w", verb, err)
-		}
-		if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-			return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-		}
-		return nil
-	}
 }

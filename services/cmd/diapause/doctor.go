@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/services/doctor"
+	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/canary"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu"
@@ -68,11 +69,11 @@ func examine(ctx context.Context, c *client, f doctorFlags) (err error) {
 	defer func() { err = errors.Join(err, scratch.Close()) }()
 	store := doctor.Store(c.data, scratch)
 	if f.store != "" {
-		at, err := placeOf(f.store, c.data, slog.New(slog.DiscardHandler))
+		at, err := run.Locate(f.store, c.data, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
-		store = doctor.NamedStore(at.name, at.open)
+		store = doctor.NamedStore(at.Name, at.Open)
 	}
 	checks := doctorChecks(c, f, scratch, store)
 	tell := func(doctor.Finding) {}
@@ -177,7 +178,7 @@ func checkDocker(asked string, scratch *doctor.Scratch) doctor.Check {
 	return doctor.Check{
 		Name: "docker", What: "the Docker engine whose containers can be sessions answers", Needs: []string{doctor.NameScratch},
 		Run: func(ctx context.Context) doctor.Result {
-			engine, why := engineAt(asked)
+			engine, why := run.Engine(asked)
 			if engine == "" {
 				return doctor.Result{Status: doctor.OK, Detail: "no containers here: " + why}
 			}

@@ -3,7 +3,7 @@
 //
 // It is every part of the system and its own client: `diapause up` runs all of
 // it in one process (up.go), the other verbs ask a running one (verbs.go,
-// read.go, terminal.go). This package alone puts concrete adapters together.
+// read.go, terminal.go). What runs until it is interrupted is built by package run.
 package main
 
 import (
@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/shim"
 )
 
 // version of the program; releases set it when they are linked.
@@ -51,6 +52,15 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(execute(ctx, os.Args[1:]))
+}
+
+// hidden runs the parts of the program that are no command of a person: the
+// shim that holds a session.
+func hidden(args []string) (code int, ok bool) {
+	if len(args) > 0 && args[0] == "shim" {
+		return shim.Main(args[1:]), true
+	}
+	return canaryProgram(args)
 }
 
 func execute(ctx context.Context, args []string) int {

@@ -4,32 +4,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 	_ "time/tzdata" // of quiet hours, where the host has none
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
-	"github.com/diapause/diapause/events/policykv"
-	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/services/janitor"
-	"github.com/diapause/diapause/services/scheduler"
 )
-
-// policiesOf gives what sessions are held to, as far as it is set.
-func policiesOf(ctx context.Context, js jetstream.JetStream, names stream.Names, log *slog.Logger) (*policykv.Cache, error) {
-	store, err := policykv.Open(ctx, js, names)
-	if err != nil {
-		return nil, err
-	}
-	c := policykv.NewCache(store, log)
-	return c, c.Load(ctx)
-}
 
 const policyHelp = `Say when sessions are suspended: a policy for all, for a class, or for one session,
 each above the one before; what it leaves out is as the one below says. A change holds
@@ -138,22 +122,6 @@ func originOf(v schemas.PolicyView, key string) string {
 		return "(of all)"
 	default:
 		return "(" + from + ")"
-	}
-}
-
-// defaultsOf are what a scheduler and a janitor go by where no policy says otherwise.
-func defaultsOf(keep janitor.Policy) func(class string) schemas.Policy {
-	return func(class string) schemas.Policy {
-		w := scheduler.DefaultWatermarks()
-		age, ok := keep.ClassAge[class]
-		if !ok {
-			age = keep.Age
-		}
-		of := func(d time.Duration) *schemas.Duration { return new(schemas.Duration(d)) }
-		return schemas.Policy{
-			Keep:       &schemas.Keep{Age: of(age), Count: &keep.Count, Expire: of(keep.Expire)},
-			Watermarks: &schemas.Watermarks{Sessions: &w.Sessions, Memory: &w.Memory, Pressure: &w.Pressure},
-		}
 	}
 }
 

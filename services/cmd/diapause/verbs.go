@@ -63,7 +63,7 @@ func runCommand(c *client) *cobra.Command {
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return run(cmd.Context(), c, f, args, cmd.Flags().Changed)
+			return runSession(cmd.Context(), c, f, args, cmd.Flags().Changed)
 		},
 	}
 	fl := cmd.Flags()
@@ -95,7 +95,7 @@ func runCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-func run(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
+func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
 		return usagef("run: give the session a name with --name, before the command")
 	}

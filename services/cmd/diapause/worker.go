@@ -2,17 +2,14 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"fmt"
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/events/lease"
-	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -27,7 +24,7 @@ or suspended, and those that run and were made with "run --on-host-loss resume".
 latter freeze by themselves before that, at two thirds of the lease.`
 
 func workerCommand(c *client) *cobra.Command {
-	f := upFlags{alone: true}
+	var f upFlags
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Run the sessions of one more host", Long: workerHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -37,7 +34,13 @@ func workerCommand(c *client) *cobra.Command {
 			if f.store == "" {
 				return usagef("worker: name the store that the other hosts use with --store")
 			}
-			return watched(cmd.Context(), f.metrics, func(ctx context.Context, m gauges) error { return up(ctx, c, f, m) })
+			all, err := f.config(c)
+			if err != nil {
+				return err
+			}
+			return run.Worker(cmd.Context(), run.WorkerConfig{
+				Process: all.Process, Data: all.Data, NATS: all.NATS, Keys: all.Keys, Images: all.Images, Host: all.Host,
+			})
 		},
 	}
 	fl := cmd.Flags()
@@ -81,19 +84,4 @@ func checkLease(term time.Duration) error {
 		return usageError{errors.New("--lease: want 1s to 1h")}
 	}
 	return nil
-}
-
-// prepare makes the streams and buckets, or only finds them if others made them, and
-// gives the leases.
-func prepare(ctx context.Context, js jetstream.JetStream, names stream.Names, alone bool) (*lease.Store, error) {
-	if !alone {
-		if err := stream.Ensure(ctx, js, names, 1); err != nil {
-			return nil, err
-		}
-	}
-	leases, err := lease.Open(ctx, js, names)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("%w: a `diapause up` on this NATS server makes it: start one first", err)
-	}
-	return leases, err
 }

@@ -1,14 +1,12 @@
-package main
+package run
 
 import (
 	"context"
 	"fmt"
 	"math"
-	"os"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/lease"
@@ -16,13 +14,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/metrics"
 	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/workers/worker"
 )
-
-// metricsFlag is for every part that runs until it is interrupted.
-func metricsFlag(cmd *cobra.Command, address *string) {
-	cmd.Flags().StringVar(address, "metrics", os.Getenv("DIAPAUSE_METRICS"),
-		"serve /metrics, /healthz and /readyz over HTTP at this address, e.g. 127.0.0.1:9419; nowhere if empty (DIAPAUSE_METRICS)")
-}
 
 // gauges are what a process counts and how its parts are.
 type gauges struct {
@@ -30,23 +23,21 @@ type gauges struct {
 	health *metrics.Health
 }
 
-func newGauges() gauges { return gauges{metrics.New(version), metrics.NewHealth()} }
-
 // watched runs a part with its metrics served beside it: from before it begins, so that
 // one that doesn't get ready can say why.
-func watched(ctx context.Context, address string, part func(context.Context, gauges) error) error {
-	m := newGauges()
+func watched(ctx context.Context, p Process, part func(context.Context, gauges) error) error {
+	m := gauges{metrics.New(p.Version), metrics.NewHealth()}
 	m.health.Set("start", func(context.Context) string {
 		return "it is being started, or recovers the records of sessions: what it prints says which"
 	})
-	if address == "" {
+	if p.Metrics == "" {
 		return part(ctx, m)
 	}
-	srv, err := metrics.Listen(ctx, address, m.Meter, m.health, version)
+	srv, err := metrics.Listen(ctx, p.Metrics, m.Meter, m.health, p.Version)
 	if err != nil {
-		return usageError{err}
+		return usagef("%v", err)
 	}
-	fmt.Printf("metrics: %s/metrics, /healthz, /readyz\n", srv.URL())
+	fmt.Fprintf(p.Out, "metrics: %s/metrics, /healthz, /readyz\n", srv.URL())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, serving := errgroup.WithContext(ctx)
@@ -146,20 +137,27 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 		}
 		return d.Behind.Seconds()
 	})
+	m.Gauge("scheduler_active", "Whether the scheduler of this process is the one that acts; the others stand by.", func() float64 {
+		if s.Active() {
+			return 1
+		}
+		return 0
+	})
+	m.Intake(s.Intake)
+	m.health.Begun("scheduler", s.Ready(), "it is reading what was said of the sessions")
 }
 
-// of shows what the parts of a process know themselves.
-func (m gauges) of(p parts) {
-	m.Gauge("host_working_sessions", "Sessions that this host is doing something to just now.", func() float64 { return float64(p.worker.Counts().Working) })
-	m.HostSessions(func() map[schemas.State]int { return p.worker.Counts().Hosted })
-	m.lease(p.worker.Lease)
-	m.health.Begun("worker", p.worker.Ready(), "it is finding its sessions again")
-	if p.alone {
-		return
-	}
-	m.Sessions(func() map[schemas.State]int { return p.api.Census().States })
-	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(p.api.Census().Breakers) })
-	m.Intake(p.scheduler.Intake)
-	m.health.Begun("scheduler", p.scheduler.Ready(), "it is reading what was said of the sessions")
-	m.health.Begun("api", p.api.Ready(), "it is reading the sessions' records")
+// ofWorker shows what a worker knows itself.
+func (m gauges) ofWorker(w *worker.Worker) {
+	m.Gauge("host_working_sessions", "Sessions that this host is doing something to just now.", func() float64 { return float64(w.Counts().Working) })
+	m.HostSessions(func() map[schemas.State]int { return w.Counts().Hosted })
+	m.lease(w.Lease)
+	m.health.Begun("worker", w.Ready(), "it is finding its sessions again")
+}
+
+// ofControl shows what the parts know that decide and answer.
+func (m gauges) ofControl(c control) {
+	m.Sessions(func() map[schemas.State]int { return c.api.Census().States })
+	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(c.api.Census().Breakers) })
+	m.health.Begun("api", c.api.Ready(), "it is reading the sessions' records")
 }

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"context"
@@ -15,38 +15,36 @@ import (
 	"github.com/diapause/diapause/services/datadir"
 )
 
-const storeHelp = "where images go: s3://BUCKET/PREFIX?endpoint=https://HOST, dir:///PATH, or nothing for the data directory (DIAPAUSE_STORE)"
-
-// place is an object store that was named, not opened yet.
-type place struct {
-	name string // the same for the same store, without credentials
-	open func(ctx context.Context) (objectstore.Store, error)
+// Place is an object store that was named and isn't opened yet.
+type Place struct {
+	Name string // the same for the same store, without credentials
+	Open func(ctx context.Context) (objectstore.Store, error)
 }
 
-// placeOf reads the name of a store; data is the data directory, where images go
-// if no store is named.
-func placeOf(text, data string, log *slog.Logger) (place, error) {
+// Locate reads the name of a store: s3://BUCKET/PREFIX?endpoint=https://HOST,
+// dir:///PATH, or nothing for the one in the data directory.
+func Locate(text, data string, log *slog.Logger) (Place, error) {
 	switch {
 	case text == "":
 		return directory(datadir.OwnObjects, filepath.Join(data, datadir.OwnObjects)), nil
 	case strings.HasPrefix(text, "dir://"):
 		path := strings.TrimPrefix(text, "dir://")
 		if !filepath.IsAbs(path) {
-			return place{}, usagef("store %q: want dir:///absolute/path", text)
+			return Place{}, usagef("store %q: want dir:///absolute/path", text)
 		}
 		return directory("dir://"+filepath.Clean(path), path), nil
 	case strings.HasPrefix(text, "s3:"):
 		o, err := s3.Parse(text)
 		if err != nil {
-			return place{}, usageError{err}
+			return Place{}, usagef("%v", err)
 		}
 		return bucket(o, log), nil
 	}
-	return place{}, usagef("store %q: want s3://BUCKET/PREFIX?endpoint=https://HOST or dir:///PATH", text)
+	return Place{}, usagef("store %q: want s3://BUCKET/PREFIX?endpoint=https://HOST or dir:///PATH", text)
 }
 
-func directory(name, path string) place {
-	return place{name, func(context.Context) (objectstore.Store, error) {
+func directory(name, path string) Place {
+	return Place{name, func(context.Context) (objectstore.Store, error) {
 		s, err := dir.Open(path)
 		if err != nil {
 			return nil, err // not a nil *dir.Store
@@ -55,10 +53,10 @@ func directory(name, path string) place {
 	}}
 }
 
-func bucket(o s3.Options, log *slog.Logger) place {
+func bucket(o s3.Options, log *slog.Logger) Place {
 	// The way to it may change, the bucket not.
 	name := "s3://" + strings.TrimSuffix(o.Bucket+"/"+o.Prefix, "/")
-	return place{name, func(ctx context.Context) (objectstore.Store, error) {
+	return Place{name, func(ctx context.Context) (objectstore.Store, error) {
 		s, err := s3.Open(ctx, o)
 		if err != nil {
 			return nil, err
@@ -72,16 +70,20 @@ func bucket(o s3.Options, log *slog.Logger) place {
 	}}
 }
 
-// openStore opens the store that up was told to use.
-func openStore(ctx context.Context, p place) (objectstore.Store, error) {
+// storeWait bounds the wait for a store at the start.
+const storeWait = time.Minute
+
+// open opens the store, which has to be the one that the data directory has used before.
+func (c Images) open(ctx context.Context, data *datadir.Dir, log *slog.Logger) (objectstore.Store, error) {
+	at, err := Locate(c.Store, data.Path(), log)
+	if err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	s, err := p.open(ctx)
+	s, err := at.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("use the store of images: %w", err)
 	}
-	return s, nil
+	return s, data.UseStore(at.Name, c.Moved)
 }
-
-// storeWait bounds the wait for a store at the start.
-const storeWait = time.Minute

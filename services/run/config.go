@@ -1,0 +1,91 @@
+package run
+
+import (
+	"io"
+	"log/slog"
+	"time"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/janitor"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Process is what every process has that runs until it is interrupted.
+type Process struct {
+	Version string    // of the program: semantic
+	Metrics string    // address that metrics and health are served at; nowhere if empty
+	Out     io.Writer // notices for the person who started it
+	Log     *slog.Logger
+}
+
+// NATS says which server a process uses.
+type NATS struct {
+	URL    string // the server; one in this process if empty
+	Creds  string // file of credentials for URL
+	Listen string // host:port of the one in this process; port 0 takes a free one
+}
+
+// Keys says who reads images besides the host's own key.
+type Keys struct {
+	IdentityFiles []string // further age identities that open images
+	Recipients    []string // further age recipients of new images
+	SuspendOnly   bool     // the host's own key opens no image
+}
+
+// Images says where images are stored.
+type Images struct {
+	Store string // the name of a store, as Locate reads it
+	Moved bool   // the images were copied there from the store of before
+}
+
+// Host is how this host runs sessions.
+type Host struct {
+	Capture driver.Way // how memory goes into an image and back
+	Budget  image.Budget
+	Dense   bool          // first images are made small rather than fast
+	Lease   time.Duration // how long the host counts as there after its last renewal
+	Slots   int           // sessions it has room for; no limit if 0
+	Docker  string        // the engine's address, as Engine reads it
+}
+
+// Recovery says how lost records of sessions are made again.
+type Recovery struct {
+	Force   bool             // without a sign that some were lost
+	Without []schemas.HostID // hosts that are gone for good: what they know isn't waited for
+}
+
+// Control is how the parts behave that decide about sessions and answer clients.
+type Control struct {
+	Retention janitor.Policy
+	Usage     time.Duration // between two events of what sessions used; never if 0
+}
+
+// UpConfig is all that Up needs.
+type UpConfig struct {
+	Process
+	Data     string // the data directory
+	NATS     NATS
+	Keys     Keys
+	Images   Images
+	Host     Host
+	Recovery Recovery
+	Control  Control
+}
+
+// WorkerConfig is all that Worker needs. Its NATS server is another process's.
+type WorkerConfig struct {
+	Process
+	Data   string
+	NATS   NATS
+	Keys   Keys
+	Images Images
+	Host   Host
+}
+
+// SchedulerConfig is all that Scheduler needs. Its NATS server is another process's.
+type SchedulerConfig struct {
+	Process
+	NATS NATS
+	Name string // among the schedulers; one that no other has if empty
+}

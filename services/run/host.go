@@ -1,0 +1,51 @@
+package run
+
+import (
+	"log/slog"
+
+	"filippo.io/age"
+
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/services/datadir"
+	keyring "github.com/diapause/diapause/services/keys"
+	"github.com/diapause/diapause/workers/recovery"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+// machine is what the parts of this host share.
+type machine struct {
+	link
+	data   *datadir.Dir
+	keys   hostKeys
+	images objectstore.Store
+	keeper *keyring.Keeper
+}
+
+// worker makes the worker of this host.
+func (h hostProcess) worker(m machine, d drivers) (*worker.Worker, error) {
+	ledger, err := ledgerOf(m.data, h.Log)
+	if err != nil {
+		return nil, err
+	}
+	return worker.New(worker.Options{
+		Host: m.data.Host(), NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images,
+		Drivers: d.byName, Lacks: d.lacking, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
+		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
+		Pages: m.data.Join("pages"), Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
+		Lease: &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
+		Slots: h.Host.Slots, Load: worker.MachineLoad, Budget: h.Host.Budget, Dense: h.Host.Dense,
+	}), nil
+}
+
+// ledgerOf opens the host's own memory of its sessions.
+func ledgerOf(data *datadir.Dir, log *slog.Logger) (*recovery.Ledger, error) {
+	l, damaged, err := recovery.Open(data.Join("ledger"), data.Host())
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range damaged {
+		log.Warn("the host's memory of a session was damaged, and is gone", "file", file)
+	}
+	return l, nil
+}

@@ -1,0 +1,142 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/policykv"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/services/embedded"
+)
+
+// server is where the parts and their clients find NATS.
+type server struct {
+	url, system, clients string       // the address, and files of credentials
+	broken               <-chan error // nil for a server that isn't ours
+	stop                 func()
+}
+
+// reach starts the embedded server, or takes the one that was named.
+func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (server, error) {
+	if c.URL != "" {
+		return server{url: c.URL, system: c.Creds, clients: c.Creds, stop: func() {}}, nil
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return server{}, usagef("--listen %q: want host:port", c.Listen)
+	}
+	number, err := strconv.Atoi(port)
+	if err != nil || number < 0 || number > 65535 {
+		return server{}, usagef("--listen %q: want a port from 0 to 65535", c.Listen)
+	}
+	creds := data.Join("creds")
+	srv, err := embedded.Start(ctx, embedded.Options{StoreDir: data.Join("nats"), CredsDir: creds, Host: host, Port: number, Log: log})
+	if err != nil {
+		return server{}, err
+	}
+	return server{
+		url: srv.URL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
+		broken: srv.Broken(), stop: srv.Shutdown,
+	}, nil
+}
+
+// link is the connection of a process, and what its parts share on it.
+type link struct {
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	names    stream.Names
+	leases   *lease.Store
+	records  *statekv.Store
+	policies *policykv.Cache
+	points   *failpoint.Set
+}
+
+// link makes the streams and buckets, or finds them if another process has to make them.
+func (h hostProcess) link(ctx context.Context, nc *nats.Conn) (l link, err error) {
+	if l, err = newLink(nc); err != nil {
+		return l, err
+	}
+	if !h.alone {
+		if err := stream.Ensure(ctx, l.js, l.names, 1); err != nil {
+			return l, err
+		}
+	}
+	if l.points, err = failpoints(h.Log); err != nil {
+		return l, err
+	}
+	return l, l.open(ctx, h.gauges, h.Log)
+}
+
+func newLink(nc *nats.Conn) (link, error) {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return link{}, fmt.Errorf("use JetStream: %w", err)
+	}
+	return link{nc: nc, js: js, names: stream.NamesWith("")}, nil
+}
+
+// open opens what is on the connection; its swaps are counted.
+func (l *link) open(ctx context.Context, m gauges, log *slog.Logger) (err error) {
+	if l.leases == nil {
+		if err := l.find(ctx); err != nil {
+			return err
+		}
+	}
+	if l.records, err = statekv.Open(ctx, l.js, l.names); err != nil {
+		return err
+	}
+	l.records.Swapped = m.Swapped
+	policies, err := policykv.Open(ctx, l.js, l.names)
+	if err != nil {
+		return err
+	}
+	l.policies = policykv.NewCache(policies, log)
+	return l.policies.Load(ctx)
+}
+
+// find gives the leases of hosts, which are there where a `diapause up` has made all.
+func (l *link) find(ctx context.Context) (err error) {
+	l.leases, err = lease.Open(ctx, l.js, l.names)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return fmt.Errorf("%w: a `diapause up` on this NATS server makes it: start one first", err)
+	}
+	return err
+}
+
+// addresses are where programs in sessions find NATS: with no secret in them.
+func addresses(nc *nats.Conn) string {
+	var out []string
+	for _, server := range nc.Opts.Servers {
+		if u, err := url.Parse(server); err == nil && u.Host != "" {
+			out = append(out, u.Scheme+"://"+u.Host)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// failpoints reads what is to go wrong, in a test of the whole, and logs it.
+func failpoints(log *slog.Logger) (*failpoint.Set, error) {
+	text := os.Getenv(failpoint.Variable)
+	points, err := failpoint.Parse(text)
+	if err != nil {
+		return nil, usagef("%s: %v", failpoint.Variable, err)
+	}
+	if points != nil {
+		log.Warn("FAILPOINTS ARE ON: this process fails on purpose; unset "+failpoint.Variable+" unless it is a test", "failpoints", text)
+	}
+	return points, nil
+}

@@ -1,0 +1,177 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+// Up runs everything in this process until ctx ends. Sessions outlive it.
+func Up(ctx context.Context, c UpConfig) error {
+	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error {
+		return hostProcess{UpConfig: c, gauges: m}.serve(ctx)
+	})
+}
+
+// Worker runs the sessions of this host until ctx ends. They outlive it.
+func Worker(ctx context.Context, c WorkerConfig) error {
+	all := UpConfig{Process: c.Process, Data: c.Data, NATS: c.NATS, Keys: c.Keys, Images: c.Images, Host: c.Host}
+	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error {
+		return hostProcess{UpConfig: all, gauges: m, alone: true}.serve(ctx)
+	})
+}
+
+// hostProcess is a process that runs sessions.
+type hostProcess struct {
+	UpConfig
+	gauges
+	alone bool // without what decides about sessions and answers clients
+}
+
+// part says what this is, and user as which one of `diapause nats-config` it may run.
+func (h hostProcess) part(data *datadir.Dir) (part, user string) {
+	if h.alone {
+		return "a worker", "worker-" + string(data.Host())
+	}
+	return "`diapause up`", "system"
+}
+
+func (h hostProcess) serve(ctx context.Context) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("running sessions needs root to freeze, capture and restore processes: run it with sudo")
+	}
+	data, err := datadir.Open(h.Data)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, data.Close()) }()
+	keys, err := data.Keys(h.Keys.IdentityFiles, h.Keys.Recipients)
+	if err != nil {
+		return err
+	}
+	images, err := h.Images.open(ctx, data, h.Log)
+	if err != nil {
+		return err
+	}
+	at, err := h.NATS.reach(ctx, data, h.Log)
+	if err != nil {
+		return err
+	}
+	defer at.stop()
+	part, user := h.part(data)
+	ctx, g := guarded(ctx, part, user, at.system, h.Log)
+	defer func() { err = g.why(ctx, err) }()
+	nc, err := natsconn.Connect(ctx, at.url, at.system, "diapause up", nats.MaxReconnects(-1), g.option())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	h.nats(nc)
+	m := machine{data: data, keys: hostKeys{keys, h.Keys}, images: h.store(images)}
+	if m.link, err = h.link(ctx, nc); err != nil {
+		return err
+	}
+	p, err := h.parts(ctx, m)
+	defer p.drivers.close(h.Log)
+	if err != nil {
+		return err
+	}
+	return wentBack(p.serve(ctx, at.broken, func() error {
+		if err := data.Serving(at.url, at.clients); err != nil {
+			return err
+		}
+		g.through()
+		h.started()
+		h.announce(data, keys, at.url)
+		return nil
+	}))
+}
+
+func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string) {
+	if data.Made() {
+		fmt.Fprintf(h.Out, "made the keys of this data directory: %s and %s\nback them up: without them no image in it can be read again\n", keys.IdentityFile, keys.SigningFile)
+	}
+	fmt.Fprintf(h.Out, "ready: host %s, %s, data in %s (%s)\n", data.Host(), url, data.Path(), time.Now().Format(time.RFC3339))
+}
+
+// parts are what runs in a process that runs sessions.
+type parts struct {
+	drivers drivers
+	serving []func(context.Context) error
+	begun   []<-chan struct{} // closed when a part can work
+}
+
+// parts makes all of them, and makes lost records again.
+func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) {
+	if p.drivers, err = h.Host.drivers(m, h.Log); err != nil {
+		return p, err
+	}
+	if m.keeper, err = m.register(ctx, h.Log); err != nil {
+		return p, err
+	}
+	w, err := h.worker(m, p.drivers)
+	if err != nil {
+		return p, err
+	}
+	h.ofWorker(w)
+	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}
+	p.begun = []<-chan struct{}{w.Ready()}
+	if p.drivers.labelled != nil {
+		p.serving = append(p.serving, func(ctx context.Context) error {
+			return adoptLabelled(ctx, w, p.drivers.labelled, m.nc, h.Log)
+		})
+	}
+	if !h.alone {
+		c, err := h.control(ctx, m, w)
+		if err != nil {
+			return p, err
+		}
+		h.ofControl(c)
+		p.serving, p.begun = append(p.serving, c.serving()...), append(p.begun, c.scheduler.Ready(), c.api.Ready())
+	}
+	return p, h.Recovery.regain(ctx, w, h.Out)
+}
+
+// serve runs the parts until ctx ends; ready is called when all of them can work.
+func (p parts) serve(ctx context.Context, broken <-chan error, ready func() error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		select {
+		case err := <-broken:
+			return fmt.Errorf("stopped, sessions run on: make room and start `diapause up` again: %w", err)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	for _, part := range p.serving {
+		g.Go(func() error { return part(ctx) })
+	}
+	g.Go(func() error {
+		for _, part := range p.begun {
+			select {
+			case <-part:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		return ready()
+	})
+	return g.Wait()
+}
+
+// wentBack says what to do when the records went back while they were served.
+func wentBack(err error) error {
+	if errors.Is(err, worker.ErrWentBack) {
+		return fmt.Errorf("stopped, sessions run on: start `diapause up` again, it recovers their records: %w", err)
+	}
+	return err
+}
