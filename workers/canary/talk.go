@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // talkWait bounds the wait for one answer of a program that runs.
@@ -30,9 +30,9 @@ func openTerminal(ctx context.Context, d Driver, uid schemas.UID) (*terminal, er
 	if err != nil {
 		return nil, err
 	}
-	request, err := json.Marshal(shim.Request{Op: shim.OpAttach, Stdin: true, Tail: -1})
+	request, err := json.Marshal(attach.Request{Op: attach.OpAttach, Stdin: true, Tail: -1})
 	if err == nil {
-		err = shim.WriteFrame(conn, shim.FrameRequest, request)
+		err = attach.WriteFrame(conn, attach.FrameRequest, request)
 	}
 	if err != nil {
 		conn.Close()
@@ -42,7 +42,7 @@ func openTerminal(ctx context.Context, d Driver, uid schemas.UID) (*terminal, er
 }
 
 func (t *terminal) enter(line string) error {
-	return shim.WriteFrame(t.conn, shim.FrameStdin, []byte(line+"\n"))
+	return attach.WriteFrame(t.conn, attach.FrameStdin, []byte(line+"\n"))
 }
 
 // await reads lines until one begins with words, and gives the rest of it.
@@ -56,16 +56,16 @@ func (t *terminal) await(words string) (rest string, err error) {
 			}
 			continue
 		}
-		kind, payload, err := shim.ReadFrame(t.conn)
+		kind, payload, err := attach.ReadFrame(t.conn)
 		if err != nil {
 			return "", err
 		}
 		switch kind {
-		case shim.FrameStdout, shim.FrameStderr:
+		case attach.FrameStdout, attach.FrameStderr:
 			t.text += string(payload)
-		case shim.FrameExit:
+		case attach.FrameExit:
 			return "", fmt.Errorf("its program ended, with %s on its terminal at last, and %s", strconv.Quote(last(t.text)), payload)
-		case shim.FrameError:
+		case attach.FrameError:
 			return "", errors.New(string(payload))
 		}
 	}

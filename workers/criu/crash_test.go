@@ -18,11 +18,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // TestCommandSpansASuspend has a command beside the leader, with a pipe and with
@@ -39,15 +39,15 @@ func TestCommandSpansASuspend(t *testing.T) {
 			}
 			lost := make(chan error, 1)
 			go func() {
-				r := shim.Request{Op: shim.OpExec, TTY: tty, Stdin: true, Argv: []string{"/bin/sh", "-c",
+				r := attach.Request{Op: attach.OpExec, TTY: tty, Stdin: true, Argv: []string{"/bin/sh", "-c",
 					`fill=$(printf %08000d 0); touch /tmp/began; i=0; while ! [ -e /tmp/finish ]; do i=$((i+1)); echo $i $fill; echo $i > /tmp/steps; sleep 0.01; done; echo done; touch /tmp/finished`}}
 				stdin, _ := io.Pipe()
-				_, err := shim.Do(conn, r, shim.Streams{Stdin: stdin})
+				_, err := attach.Do(conn, r, attach.Streams{Stdin: stdin})
 				lost <- err
 			}()
 			s.sh("until [ -e /tmp/began ]; do sleep 0.01; done")
 			img := s.suspend()
-			if err := <-lost; !errors.Is(err, shim.ErrLost) {
+			if err := <-lost; !errors.Is(err, attach.ErrLost) {
 				t.Errorf("the client of a command hears %v", err)
 			}
 			s.resume(img, driver.BootResume)
@@ -354,11 +354,11 @@ func TestCopy(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	request(t, d, "s", shim.Request{Op: shim.OpPut, Path: "/tmp"}, in.String())
+	request(t, d, "s", attach.Request{Op: attach.OpPut, Path: "/tmp"}, in.String())
 	if got := s.sh("stat -c '%a %u:%g %Y %s' /tmp/dir/big; readlink /tmp/dir/link"); got != "640 12:34 981173106 3200000\nbig" {
 		t.Errorf("what was copied in is %q", got)
 	}
-	out, _ := request(t, d, "s", shim.Request{Op: shim.OpGet, Path: "/tmp/dir"}, "")
+	out, _ := request(t, d, "s", attach.Request{Op: attach.OpGet, Path: "/tmp/dir"}, "")
 	r := tar.NewReader(strings.NewReader(out))
 	names := ""
 	for {
@@ -391,7 +391,7 @@ func TestCopy(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got bytes.Buffer
-		if _, err := shim.Do(conn, shim.Request{Op: shim.OpGet, Path: path}, shim.Streams{Stdout: &got}); err == nil && strings.Contains(got.String(), "fences/s") {
+		if _, err := attach.Do(conn, attach.Request{Op: attach.OpGet, Path: path}, attach.Streams{Stdout: &got}); err == nil && strings.Contains(got.String(), "fences/s") {
 			t.Errorf("%s was copied out of the session", path)
 		}
 	}

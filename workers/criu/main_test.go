@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -111,13 +112,13 @@ func end(t *testing.T, d *Driver, uid schemas.UID) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := shim.Do(conn, shim.Request{Op: shim.OpExec, Argv: []string{"touch", "/tmp/end"}}, shim.Streams{}); err != nil {
+	if _, err := attach.Do(conn, attach.Request{Op: attach.OpExec, Argv: []string{"touch", "/tmp/end"}}, attach.Streams{}); err != nil {
 		t.Logf("the session ended under its last command: %v", err)
 	}
 }
 
 // request sends one request to a session and returns what it wrote.
-func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin string) (string, schemas.ExitStatus) {
+func request(t *testing.T, d *Driver, uid schemas.UID, r attach.Request, stdin string) (string, schemas.ExitStatus) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
 	defer cancel()
@@ -128,11 +129,11 @@ func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin str
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	var out bytes.Buffer
-	s := shim.Streams{Stdout: &out, Stderr: &out}
+	s := attach.Streams{Stdout: &out, Stderr: &out}
 	if stdin != "" {
 		r.Stdin, s.Stdin = true, strings.NewReader(stdin)
 	}
-	exit, err := shim.Do(conn, r, s)
+	exit, err := attach.Do(conn, r, s)
 	if err != nil {
 		t.Fatalf("%s in session %s: %v\n%s", r.Op, uid, err, out.String())
 	}
@@ -142,7 +143,7 @@ func request(t *testing.T, d *Driver, uid schemas.UID, r shim.Request, stdin str
 // run runs a command in a session and returns its output; it must succeed.
 func run(t *testing.T, d *Driver, uid schemas.UID, argv ...string) string {
 	t.Helper()
-	out, exit := request(t, d, uid, shim.Request{Op: shim.OpExec, Argv: argv}, "")
+	out, exit := request(t, d, uid, attach.Request{Op: attach.OpExec, Argv: argv}, "")
 	if exit.Code != 0 {
 		t.Fatalf("%v in session %s: exit %+v\n%s", argv, uid, exit, out)
 	}
@@ -152,7 +153,7 @@ func run(t *testing.T, d *Driver, uid schemas.UID, argv ...string) string {
 // output is all that a session's main command wrote, as far as it is kept.
 func output(t *testing.T, d *Driver, uid schemas.UID) string {
 	t.Helper()
-	out, _ := request(t, d, uid, shim.Request{Op: shim.OpOutput, Tail: -1}, "")
+	out, _ := request(t, d, uid, attach.Request{Op: attach.OpOutput, Tail: -1}, "")
 	return out
 }
 

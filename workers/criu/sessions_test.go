@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // session is one that a test has started.
@@ -23,8 +23,8 @@ type session struct {
 	epoch uint64
 }
 
-func shimExec(argv ...string) shim.Request {
-	return shim.Request{Op: shim.OpExec, Argv: argv}
+func shimExec(argv ...string) attach.Request {
+	return attach.Request{Op: attach.OpExec, Argv: argv}
 }
 
 func limited(t *testing.T) context.Context {
@@ -355,20 +355,20 @@ func TestExec(t *testing.T) {
 	if got := s.sh(`echo $GREETING $PWD $DIAPAUSE_SESSION; exec 2>&1; ps -o pid=,args= -p 1`); !strings.HasPrefix(got, "hello /usr s\n") || !strings.Contains(got, "init") {
 		t.Errorf("a command finds %q", got)
 	}
-	out, exit := request(t, d, "s", shim.Request{Op: shim.OpExec, Argv: []string{"sh", "-c", "cat; echo err >&2; exit 5"}}, strings.Repeat("input\n", 100000))
+	out, exit := request(t, d, "s", attach.Request{Op: attach.OpExec, Argv: []string{"sh", "-c", "cat; echo err >&2; exit 5"}}, strings.Repeat("input\n", 100000))
 	if exit.Code != 5 || strings.Replace(out, "err\n", "", 1) != strings.Repeat("input\n", 100000) {
 		t.Errorf("a command with input gives %d bytes and exit %+v", len(out), exit)
 	}
-	_, exit = request(t, d, "s", shim.Request{Op: shim.OpExec, Argv: []string{"sh", "-c", "kill -9 $$"}}, "")
+	_, exit = request(t, d, "s", attach.Request{Op: attach.OpExec, Argv: []string{"sh", "-c", "kill -9 $$"}}, "")
 	if exit.Code != 137 || exit.Signal != 9 {
 		t.Errorf("a command that was killed gives %+v", exit)
 	}
-	out, _ = request(t, d, "s", shim.Request{Op: shim.OpExec, Argv: []string{"sh", "-c", "tty; stty size"}, TTY: true, Rows: 33, Cols: 99}, "")
+	out, _ = request(t, d, "s", attach.Request{Op: attach.OpExec, Argv: []string{"sh", "-c", "tty; stty size"}, TTY: true, Rows: 33, Cols: 99}, "")
 	if out != "/dev/pts/0\r\n33 99\r\n" {
 		t.Errorf("a command with a terminal gives %q", out)
 	}
 	// More than is kept, to a reader that takes it.
-	out, _ = request(t, d, "s", shim.Request{Op: shim.OpExec, Argv: []string{"sh", "-c", "head -c 5000000 /dev/zero"}}, "")
+	out, _ = request(t, d, "s", attach.Request{Op: attach.OpExec, Argv: []string{"sh", "-c", "head -c 5000000 /dev/zero"}}, "")
 	if len(out) != 5000000 {
 		t.Errorf("5000000 bytes of output became %d", len(out))
 	}

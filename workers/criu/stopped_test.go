@@ -3,7 +3,7 @@ package criu
 import (
 	"testing"
 
-	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/events/attach"
 )
 
 // A job that was stopped by Ctrl-Z survives captures that run on, and ones that
@@ -11,7 +11,7 @@ import (
 func TestStoppedJob(t *testing.T) {
 	d := open(t, t.TempDir())
 	s := shell(t, d)
-	k := attach(t, d, s, shim.Size{})
+	k := attachTo(t, d, s, attach.Size{})
 	k.press("cat\n")
 	foreground(t, s, "cat")
 	k.press("\x1a")
@@ -24,7 +24,7 @@ func TestStoppedJob(t *testing.T) {
 	s.want("jobs:1:2")
 	s.suspend2(k)
 	s.cycle()
-	k = attach(t, d, s, shim.Size{})
+	k = attachTo(t, d, s, attach.Size{})
 	k.press("echo jobs:$(jobs -s | wc -l):$((1+2))\n")
 	s.want("jobs:1:3")
 	k.press("fg\n")

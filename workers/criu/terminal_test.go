@@ -8,10 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // keyboard is a client that types into a session's terminal.
@@ -21,7 +21,7 @@ type keyboard struct {
 	done chan error
 }
 
-func attach(t *testing.T, d *Driver, s *session, size shim.Size) *keyboard {
+func attachTo(t *testing.T, d *Driver, s *session, size attach.Size) *keyboard {
 	t.Helper()
 	conn, err := d.Dial(limited(t), s.uid)
 	if err != nil {
@@ -30,7 +30,7 @@ func attach(t *testing.T, d *Driver, s *session, size shim.Size) *keyboard {
 	r, w := io.Pipe()
 	k := &keyboard{t: t, keys: w, done: make(chan error, 1)}
 	go func() {
-		_, err := shim.Do(conn, shim.Request{Op: shim.OpAttach, Rows: size.Rows, Cols: size.Cols}, shim.Streams{Stdin: r})
+		_, err := attach.Do(conn, attach.Request{Op: attach.OpAttach, Rows: size.Rows, Cols: size.Cols}, attach.Streams{Stdin: r})
 		k.done <- err
 	}()
 	t.Cleanup(func() { w.Close() })
@@ -66,14 +66,14 @@ func TestTerminal(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := shell(t, d)
-	k := attach(t, d, s, shim.Size{Rows: 40, Cols: 120})
+	k := attachTo(t, d, s, attach.Size{Rows: 40, Cols: 120})
 	k.press("tty; stty size; a=remembered; sleep 1000 & echo first-$((1+1))\n")
 	s.want("first-2")
 	if out := output(t, d, s.uid); !strings.Contains(out, "/dev/pts/0") || !strings.Contains(out, "40 120") {
 		t.Errorf("the terminal is %q", out)
 	}
 	s.suspend2(k)
-	k = attach(t, d, s, shim.Size{})
+	k = attachTo(t, d, s, attach.Size{})
 	k.press("echo $a; jobs; stty size; tty; readlink /proc/self/fd/0; echo second-$((1+1))\n")
 	s.want("second-2")
 	out := output(t, d, s.uid)
@@ -87,7 +87,7 @@ func TestTerminal(t *testing.T) {
 	k.press("sleep 2000\n")
 	foreground(t, s, "sleep")
 	s.suspend2(k)
-	k = attach(t, d, s, shim.Size{})
+	k = attachTo(t, d, s, attach.Size{})
 	foreground(t, s, "sleep")
 	k.press("\x1a")
 	s.want("Stopped")
@@ -143,7 +143,7 @@ func TestTypedAndNotRead(t *testing.T) {
 	s := begin(t, d, "s", schemas.Spec{TTY: true, Command: []string{"/bin/sh", "-c",
 		`stty -echo; echo up; while ! [ -e /tmp/read ]; do sleep 0.01; done; stty echo; read a; echo "a=$a."; read b; echo "b=$b."; sleep 1000`}})
 	s.want("up")
-	k := attach(t, d, s, shim.Size{})
+	k := attachTo(t, d, s, attach.Size{})
 	k.press("whole line\npart")
 	queued(t, d, s)
 	if _, err := d.Capture(limited(t), s.next(), &drivertest.Image{}); err != nil {
@@ -158,7 +158,7 @@ func TestTypedAndNotRead(t *testing.T) {
 	}
 	s.sh("touch /tmp/read")
 	s.want("a=whole line.")
-	k = attach(t, d, s, shim.Size{})
+	k = attachTo(t, d, s, attach.Size{})
 	k.press("ial\n")
 	s.want("b=partial.")
 }
@@ -184,7 +184,7 @@ func TestTerminalsInside(t *testing.T) {
 		`sh -c 'tty; i=0; while read x; do echo "inner $x"; done'`, "/tmp/typescript"}})
 	s.want("/dev/pts/1")
 	s.cycle()
-	k := attach(t, d, s, shim.Size{})
+	k := attachTo(t, d, s, attach.Size{})
 	k.press("word\n")
 	s.want("inner word")
 	k.lost2()
@@ -220,11 +220,11 @@ func TestTwoClients(t *testing.T) {
 			_, _ = io.Copy(io.Discard, r)
 		}()
 		go func() {
-			_, _ = shim.Do(conn, shim.Request{Op: shim.OpAttach, Tail: -1}, shim.Streams{Stdout: w})
+			_, _ = attach.Do(conn, attach.Request{Op: attach.OpAttach, Tail: -1}, attach.Streams{Stdout: w})
 			w.Close()
 		}()
 	}
-	k := attach(t, d, s, shim.Size{})
+	k := attachTo(t, d, s, attach.Size{})
 	k.press("echo hello-$((1+1))\n")
 	for range 2 {
 		select {
@@ -244,7 +244,7 @@ func TestDevTTY(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", schemas.Spec{Command: []string{"/bin/sh", "-i"}, TTY: true, Env: []string{"PS1=$ "}})
-	k := attach(t, d, s, shim.Size{})
+	k := attachTo(t, d, s, attach.Size{})
 	k.press("exec 9<>/dev/tty; echo one-$((1+1)) >&9\n")
 	s.want("one-2")
 	conn, err := d.Dial(limited(t), s.uid)
@@ -253,7 +253,7 @@ func TestDevTTY(t *testing.T) {
 	}
 	defer conn.Close()
 	go func() {
-		_, _ = shim.Do(conn, shim.Request{Op: shim.OpExec, TTY: true, Argv: []string{"/bin/sh", "-c", "exec 9<>/dev/tty; touch /tmp/open; until [ -e /tmp/close ]; do sleep 0.01; done"}}, shim.Streams{})
+		_, _ = attach.Do(conn, attach.Request{Op: attach.OpExec, TTY: true, Argv: []string{"/bin/sh", "-c", "exec 9<>/dev/tty; touch /tmp/open; until [ -e /tmp/close ]; do sleep 0.01; done"}}, attach.Streams{})
 	}()
 	s.sh("until [ -e /tmp/open ]; do sleep 0.01; done")
 	_, err = d.Capture(limited(t), s.next(), &drivertest.Image{})
@@ -270,7 +270,7 @@ func TestDevTTY(t *testing.T) {
 	}
 	for _, word := range []string{"two", "three"} {
 		s.suspend2(k)
-		k = attach(t, d, s, shim.Size{})
+		k = attachTo(t, d, s, attach.Size{})
 		k.press("sleep 1000\n")
 		foreground(t, s, "sleep")
 		k.press("\x03")

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // A paste that is larger than what a terminal takes, while the program doesn't read:
@@ -30,7 +30,7 @@ func TestPasteOverSuspends(t *testing.T) {
 	s.want("up")
 	keys, w := io.Pipe()
 	t.Cleanup(func() { w.Close() })
-	typing := shim.NewTyping("somebody", keys)
+	typing := attach.NewTyping("somebody", keys)
 	lost := attachTyping(t, d, s, typing)
 	go func() { _, _ = w.Write(paste) }()
 	awaitTaken(t, typing, 4096)
@@ -42,7 +42,7 @@ func TestPasteOverSuspends(t *testing.T) {
 	}
 	for range 2 {
 		img := s.suspend()
-		if err := <-lost; !errors.Is(err, shim.ErrLost) || typing.Owed() == 0 {
+		if err := <-lost; !errors.Is(err, attach.ErrLost) || typing.Owed() == 0 {
 			t.Errorf("the connection ends with %v, %d bytes are owed", err, typing.Owed())
 		}
 		s.resume(img, driver.BootResume)
@@ -56,7 +56,7 @@ func TestPasteOverSuspends(t *testing.T) {
 	s.want("last.")
 }
 
-func attachTyping(t *testing.T, d *Driver, s *session, typing *shim.Typing) <-chan error {
+func attachTyping(t *testing.T, d *Driver, s *session, typing *attach.Typing) <-chan error {
 	t.Helper()
 	conn, err := d.Dial(limited(t), s.uid)
 	if err != nil {
@@ -64,13 +64,13 @@ func attachTyping(t *testing.T, d *Driver, s *session, typing *shim.Typing) <-ch
 	}
 	lost := make(chan error, 1)
 	go func() {
-		_, err := typing.Attach(conn, shim.Request{}, shim.Streams{})
+		_, err := typing.Attach(conn, attach.Request{}, attach.Streams{})
 		lost <- err
 	}()
 	return lost
 }
 
-func awaitTaken(t *testing.T, typing *shim.Typing, n int64) {
+func awaitTaken(t *testing.T, typing *attach.Typing, n int64) {
 	t.Helper()
 	for end := time.Now().Add(drivertest.Limit); typing.Taken() < n; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(end) {

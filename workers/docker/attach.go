@@ -8,7 +8,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
-	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/events/attach"
 )
 
 // detachKeys end an attachment at the engine. It is the key that clients keep for
@@ -17,7 +17,7 @@ const detachKeys = "ctrl-]"
 
 // attach carries what the container's terminal shows and what is typed to it, until either
 // side ends. What the container had printed comes first, as much of it as was asked for.
-func (d *Driver) attach(ctx context.Context, stop func(), n note, r shim.Request, conn io.ReadWriter) error {
+func (d *Driver) attach(ctx context.Context, stop func(), n note, r attach.Request, conn io.ReadWriter) error {
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return nil // it is suspended or removed: the connection ends without a word
@@ -34,7 +34,7 @@ func (d *Driver) attach(ctx context.Context, stop func(), n note, r shim.Request
 		return d.asked("attach to the container of session "+n.Name.String(), err)
 	}
 	defer at.Close()
-	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
+	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
 		return err
 	}
 	if err := d.showTail(ctx, n, r.Tail, conn); err != nil {
@@ -95,6 +95,6 @@ func (d *Driver) showTail(ctx context.Context, n note, size int64, conn io.Write
 	if size > 0 && int64(len(said)) > size {
 		said = said[int64(len(said))-size:]
 	}
-	_, err = frames{conn, shim.FrameStdout}.Write(said)
+	_, err = frames{conn, attach.FrameStdout}.Write(said)
 	return err
 }

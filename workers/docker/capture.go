@@ -13,12 +13,12 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // Capture implements driver.Driver. What can be stored while the container runs is
@@ -321,7 +321,7 @@ func (d *Driver) addOutput(ctx context.Context, sink driver.Sink, n note) error 
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	out, err := shim.FetchOutput(conn)
+	out, err := attach.FetchOutput(conn)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -329,7 +329,7 @@ func (d *Driver) addOutput(ctx context.Context, sink driver.Sink, n note) error 
 		d.options.Log.Info("the output isn't in the snapshot", "session", n.Name.String(), "err", err) // some engines keep none
 		return nil
 	}
-	e := entryFile(shim.OutputEntry)
+	e := entryFile(attach.OutputEntry)
 	e.Size = int64(len(out))
 	return sink.Add(e, bytes.NewReader(out))
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/treecopy"
 )
 
 // gates keep what is copied into containers and their captures apart, by session: what has
@@ -84,13 +85,13 @@ func (d *Driver) enter(ctx context.Context, uid schemas.UID) (leave func(), err 
 }
 
 // get sends a file or a directory of the container.
-func (d *Driver) get(ctx context.Context, n note, r shim.Request, conn io.Writer) error {
+func (d *Driver) get(ctx context.Context, n note, r attach.Request, conn io.Writer) error {
 	root, err := d.rootOf(ctx, n)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	if err := shim.GiveCopy(conn, root, r.Path); err != nil {
+	if err := treecopy.Send(conn, root, r.Path); err != nil {
 		return fmt.Errorf("copy out of session %s: %w", n.Name, err)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (d *Driver) get(ctx context.Context, n note, r shim.Request, conn io.Writer
 // put unpacks what the client sends in the container. It doesn't go through the engine, which
 // answers nothing about a container while something is copied into it, however long the
 // client takes.
-func (d *Driver) put(ctx context.Context, n note, r shim.Request, conn io.ReadWriter) error {
+func (d *Driver) put(ctx context.Context, n note, r attach.Request, conn io.ReadWriter) error {
 	leave, err := d.enter(ctx, n.UID)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func (d *Driver) put(ctx context.Context, n note, r shim.Request, conn io.ReadWr
 		return err
 	}
 	defer root.Close()
-	if err := shim.TakeCopy(conn, root, r.Path); err != nil {
+	if err := treecopy.Receive(conn, root, r.Path); err != nil {
 		return fmt.Errorf("copy into session %s: %w", n.Name, err)
 	}
 	return nil

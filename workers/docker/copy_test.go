@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver/drivertest"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // A copy and a capture keep out of each other's way: what has been copied is in the image,
@@ -73,7 +73,7 @@ func (x *tester) put(name, to string, stream io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = shim.Do(conn, shim.Request{Op: shim.OpPut, Path: to, Stdin: true}, shim.Streams{Stdin: stream})
+	_, err = attach.Do(conn, attach.Request{Op: attach.OpPut, Path: to, Stdin: true}, attach.Streams{Stdin: stream})
 	return err
 }
 

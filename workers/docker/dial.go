@@ -14,9 +14,9 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // linesKept bounds how many lines of a container's output are asked for.
@@ -33,7 +33,7 @@ func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
 	go func() { // it ends with the connection
 		defer ours.Close()
 		if err := d.converse(n, ours); err != nil {
-			_ = shim.WriteError(ours, err.Error()) // whoever asked is gone, then
+			_ = attach.WriteError(ours, err.Error()) // whoever asked is gone, then
 		}
 	}()
 	return theirs, nil
@@ -69,23 +69,23 @@ func (d *Driver) begun(ctx context.Context, uid schemas.UID) (note, error) {
 
 // converse answers the one request of a connection.
 func (d *Driver) converse(n note, conn net.Conn) error {
-	r, err := shim.ReadRequest(conn)
+	r, err := attach.ReadRequest(conn)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	switch r.Op {
-	case shim.OpOutput:
+	case attach.OpOutput:
 		go watchEnd(conn, stop)
 		return d.output(ctx, n, r, conn)
-	case shim.OpExec:
+	case attach.OpExec:
 		return d.exec(ctx, stop, n, r, conn)
-	case shim.OpAttach:
+	case attach.OpAttach:
 		return d.attach(ctx, stop, n, r, conn)
-	case shim.OpPut:
+	case attach.OpPut:
 		return d.put(ctx, n, r, conn)
-	case shim.OpGet:
+	case attach.OpGet:
 		go watchEnd(conn, stop)
 		return d.get(ctx, n, r, conn)
 	}
@@ -106,8 +106,8 @@ type frames struct {
 
 func (f frames) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
-		n := min(len(rest), shim.MaxFrame)
-		if err := shim.WriteFrame(f.conn, f.kind, rest[:n]); err != nil {
+		n := min(len(rest), attach.MaxFrame)
+		if err := attach.WriteFrame(f.conn, f.kind, rest[:n]); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]
@@ -117,7 +117,7 @@ func (f frames) Write(p []byte) (int, error) {
 
 // copyOutput sends what a container prints, of which a terminal makes one stream.
 func copyOutput(conn io.Writer, r io.Reader, tty bool) error {
-	return copyStreams(frames{conn, shim.FrameStdout}, frames{conn, shim.FrameStderr}, r, tty)
+	return copyStreams(frames{conn, attach.FrameStdout}, frames{conn, attach.FrameStderr}, r, tty)
 }
 
 func copyStreams(out, errs io.Writer, r io.Reader, tty bool) error {
@@ -135,11 +135,11 @@ func exit(conn io.Writer, code int) error {
 	if err != nil {
 		return err
 	}
-	return shim.WriteFrame(conn, shim.FrameExit, data)
+	return attach.WriteFrame(conn, attach.FrameExit, data)
 }
 
 // output sends what the container has printed since it was made here.
-func (d *Driver) output(ctx context.Context, n note, r shim.Request, conn net.Conn) error {
+func (d *Driver) output(ctx context.Context, n note, r attach.Request, conn net.Conn) error {
 	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return nil // the connection ends without a word: its output is elsewhere by now, whoever asks again finds it
@@ -159,7 +159,7 @@ func (d *Driver) output(ctx context.Context, n note, r shim.Request, conn net.Co
 		return d.asked("read the output of the container of session "+n.Name.String(), err)
 	}
 	defer logs.Close()
-	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
+	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
 		return err
 	}
 	if err := copyOutput(conn, logs, got.Container.Config.Tty); err != nil {
@@ -169,7 +169,7 @@ func (d *Driver) output(ctx context.Context, n note, r shim.Request, conn net.Co
 }
 
 // exec runs a command in the container, and carries its streams.
-func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, conn net.Conn) error {
+func (d *Driver) exec(ctx context.Context, stop func(), n note, r attach.Request, conn net.Conn) error {
 	size := client.ConsoleSize{}
 	if r.TTY {
 		size = client.ConsoleSize{Height: uint(max(r.Rows, 1)), Width: uint(max(r.Cols, 1))}
@@ -185,7 +185,7 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 		return d.asked("run a command in the container of session "+n.Name.String(), err)
 	}
 	defer got.Close()
-	if err := shim.WriteFrame(conn, shim.FrameStarted, nil); err != nil {
+	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
 		return err
 	}
 	resize := func(s client.ConsoleSize) {
@@ -199,8 +199,8 @@ func (d *Driver) exec(ctx context.Context, stop func(), n note, r shim.Request, 
 		stop()
 		got.Close() // the client is gone
 	}()
-	out := &excuse{to: frames{conn, shim.FrameStdout}}
-	if err := copyStreams(out, frames{conn, shim.FrameStderr}, got.Reader, r.TTY); err != nil {
+	out := &excuse{to: frames{conn, attach.FrameStdout}}
+	if err := copyStreams(out, frames{conn, attach.FrameStderr}, got.Reader, r.TTY); err != nil {
 		return err
 	}
 	end, err := d.engine.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
@@ -240,17 +240,17 @@ func (d *Driver) noCommand(ctx context.Context, n note, cause error) error {
 // passInput gives a command what the client sends, until the connection ends.
 func passInput(conn io.Reader, to client.HijackedResponse, resize func(client.ConsoleSize)) {
 	for {
-		kind, payload, err := shim.ReadFrame(conn)
+		kind, payload, err := attach.ReadFrame(conn)
 		if err != nil {
 			return
 		}
 		switch kind {
-		case shim.FrameStdin:
+		case attach.FrameStdin:
 			_, _ = to.Conn.Write(payload) // a command that takes no more has its last words to say
-		case shim.FrameStdinEOF:
+		case attach.FrameStdinEOF:
 			_ = to.CloseWrite() // likewise
-		case shim.FrameResize:
-			var s shim.Size
+		case attach.FrameResize:
+			var s attach.Size
 			if json.Unmarshal(payload, &s) == nil {
 				resize(client.ConsoleSize{Height: uint(s.Rows), Width: uint(s.Cols)})
 			}

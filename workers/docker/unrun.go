@@ -5,8 +5,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // runtimeSays is how the engine's runtime begins what it says in the place of the output of a
@@ -58,7 +58,7 @@ func (e *excuse) excused(conn io.Writer, pid int, name string) (ok bool, err err
 	if strings.Contains(text, "executable file not found") || strings.Contains(text, "exec: \""+name+"\": stat ") && strings.Contains(text, "no such file or directory") {
 		status = driver.NotFound
 	}
-	if err := shim.WriteFrame(conn, shim.FrameStderr, []byte("diapause: no command could be run in the container: "+text+"\n")); err != nil {
+	if err := attach.WriteFrame(conn, attach.FrameStderr, []byte("diapause: no command could be run in the container: "+text+"\n")); err != nil {
 		return true, err
 	}
 	return true, exit(conn, status)

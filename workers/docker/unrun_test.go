@@ -6,8 +6,8 @@ import (
 	"io"
 	"testing"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // What the engine says in the place of a command's output is told as an error with the status
@@ -51,12 +51,12 @@ func TestExcuse(t *testing.T) {
 // statusIn compares the status that an answer has after its text.
 func statusIn(t *testing.T, answer io.Reader, said string, want int) {
 	t.Helper()
-	kind, text, err := shim.ReadFrame(answer)
-	if err != nil || kind != shim.FrameStderr || !bytes.HasPrefix(text, []byte("diapause: ")) {
+	kind, text, err := attach.ReadFrame(answer)
+	if err != nil || kind != attach.FrameStderr || !bytes.HasPrefix(text, []byte("diapause: ")) {
 		t.Fatalf("%.60q: first %q %q, %v", said, kind, text, err)
 	}
 	var end schemas.ExitStatus
-	if kind, text, err = shim.ReadFrame(answer); err != nil || kind != shim.FrameExit {
+	if kind, text, err = attach.ReadFrame(answer); err != nil || kind != attach.FrameExit {
 		t.Fatalf("%.60q: then %q %q, %v", said, kind, text, err)
 	}
 	if err := json.Unmarshal(text, &end); err != nil || end.Code != want {

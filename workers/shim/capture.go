@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/workers/criu/restart"
-	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/restart"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/tree"
 )
 

@@ -9,13 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/shim/backlog"
 )
-
-// outputKept is how much of a command's output is kept in memory, and so in its
-// image, in bytes.
-const outputKept = 1 << 20
 
 // command is a program that the shim started in the session, as it sees it: its
 // output and how it ended. The leader is one, each exec another.

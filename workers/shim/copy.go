@@ -1,27 +1,31 @@
 package shim
 
 import (
-	"archive/tar"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"net"
 	"os"
-	"path"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/workers/treecopy"
 )
+
+// sessionRoot opens the root directory of a session, as its own processes see
+// it. Every path below is resolved within it, whatever symlinks say.
+func sessionRoot(init int) (*os.File, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", init), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the session's root: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "root"), nil
+}
 
 // put unpacks the tar stream that the client sends below r.Path, if that is a
 // directory inside the session, or as r.Path. Whatever symlinks say, nothing
 // outside that directory is reached.
-func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) put(ctx context.Context, c net.Conn, r attach.Request) error {
 	if err := s.gate.enter(ctx); err != nil {
 		return err
 	}
@@ -31,142 +35,14 @@ func (s *session) put(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer root.Close()
-	if err := TakeCopy(c, root, r.Path); err != nil {
+	if err := treecopy.Receive(c, root, r.Path); err != nil {
 		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
 	}
 	return nil
 }
 
-// TakeCopy unpacks the tar stream that a client sends below a path, as it is seen from root,
-// if that is a directory, or as that path, and says when it is done. Whatever symlinks say,
-// nothing outside of root is reached.
-func TakeCopy(c io.ReadWriter, root *os.File, name string) error {
-	dir, as, err := openTarget(root, path.Clean("/"+name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	if err := WriteFrame(c, FrameStarted, nil); err != nil {
-		return nil // the client is gone
-	}
-	if err := unpack(dir, as, tar.NewReader(&frameReader{conn: c})); err != nil {
-		return err
-	}
-	return writeJSON(c, FrameExit, schemas.ExitStatus{})
-}
-
-// openTarget opens the directory to unpack in: name itself, or else the one that
-// name lies in, with the name that what comes gets there.
-func openTarget(root *os.File, name string) (dir *os.File, as string, err error) {
-	dir, err = openIn(root, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
-		return dir, "", err
-	}
-	dir, err = openIn(root, path.Dir(name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	return dir, path.Base(name), err
-}
-
-// frameReader reads the client's input as a plain stream.
-type frameReader struct {
-	conn io.Reader
-	left []byte
-}
-
-func (f *frameReader) Read(p []byte) (int, error) {
-	for len(f.left) == 0 {
-		kind, payload, err := ReadFrame(f.conn)
-		switch {
-		case err != nil:
-			return 0, fmt.Errorf("the client is gone: %w", err)
-		case kind == FrameStdinEOF:
-			return 0, io.EOF
-		case kind == FrameStdin:
-			f.left = payload
-		}
-	}
-	n := copy(p, f.left)
-	f.left = f.left[n:]
-	return n, nil
-}
-
-func unpack(dir *os.File, as string, t *tar.Reader) error {
-	for {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if err := unpackOne(dir, target(h.Name, as), h, t); err != nil {
-			return fmt.Errorf("%s: %w", h.Name, err)
-		}
-	}
-}
-
-// target is the path of an entry: its own, with as in place of its first
-// element if that is given.
-func target(name, as string) string {
-	name = path.Clean("/" + name)[1:]
-	if as == "" {
-		return name
-	}
-	_, rest, _ := strings.Cut(name, "/")
-	return path.Join(as, rest)
-}
-
-func unpackOne(dir *os.File, name string, h *tar.Header, content io.Reader) error {
-	if name == "" {
-		return nil
-	}
-	parent, err := openIn(dir, path.Dir(name), unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer parent.Close()
-	base, at, mode := path.Base(name), int(parent.Fd()), uint32(h.Mode&0o7777)
-	switch h.Typeflag {
-	case tar.TypeDir:
-		if err := unix.Mkdirat(at, base, mode); err != nil && !errors.Is(err, unix.EEXIST) {
-			return err
-		}
-	case tar.TypeSymlink:
-		if err := unix.Unlinkat(at, base, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
-		}
-		if err := unix.Symlinkat(h.Linkname, at, base); err != nil {
-			return err
-		}
-	case tar.TypeReg:
-		if err := writeNew(at, base, mode, content); err != nil {
-			return err
-		}
-	default:
-		return errors.New("only files, directories and symlinks are copied")
-	}
-	if err := unix.Fchownat(at, base, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-		return err
-	}
-	when := unix.NsecToTimespec(h.ModTime.UnixNano())
-	return unix.UtimesNanoAt(at, base, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// writeNew makes a new file in the place of whatever has that name.
-func writeNew(at int, base string, mode uint32, content io.Reader) error {
-	if err := unix.Unlinkat(at, base, 0); err != nil && !errors.Is(err, unix.ENOENT) {
-		return err
-	}
-	fd, err := unix.Openat(at, base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
-	if err != nil {
-		return err
-	}
-	f := os.NewFile(uintptr(fd), base)
-	_, err = io.Copy(f, content)
-	return errors.Join(err, unix.Fchmod(int(f.Fd()), mode), f.Close())
-}
-
 // get sends r.Path as a tar stream whose names begin with its last element.
-func (s *session) get(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) get(ctx context.Context, c net.Conn, r attach.Request) error {
 	if err := s.gate.enter(ctx); err != nil {
 		return err
 	}
@@ -176,116 +52,8 @@ func (s *session) get(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer root.Close()
-	if err := GiveCopy(c, root, r.Path); err != nil {
+	if err := treecopy.Send(c, root, r.Path); err != nil {
 		return fmt.Errorf("copy out of session %s: %w", s.setup.Name, err)
 	}
 	return nil
-}
-
-// GiveCopy sends what is at a path, as it is seen from root, as a tar stream whose names begin
-// with its last element, and says when it is done.
-func GiveCopy(c io.Writer, root *os.File, name string) error {
-	if err := WriteFrame(c, FrameStarted, nil); err != nil {
-		return nil // the client is gone
-	}
-	t := tar.NewWriter(frameWriter{c})
-	name = path.Clean("/" + name)
-	if err := pack(t, root, name, path.Base(name)); err != nil {
-		return err
-	}
-	if err := t.Close(); err != nil {
-		return err
-	}
-	return writeJSON(c, FrameExit, schemas.ExitStatus{})
-}
-
-type frameWriter struct{ conn io.Writer }
-
-func (f frameWriter) Write(p []byte) (int, error) {
-	done := 0
-	for len(p) > done {
-		part := p[done:min(len(p), done+MaxFrame)]
-		if err := WriteFrame(f.conn, FrameStdout, part); err != nil {
-			return done, err
-		}
-		done += len(part)
-	}
-	return done, nil
-}
-
-// pack writes what is at name, and below it, under the name as.
-func pack(t *tar.Writer, root *os.File, name, as string) error {
-	f, err := openIn(root, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var st unix.Stat_t
-	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return err
-	}
-	h := &tar.Header{
-		Name: strings.TrimPrefix(as, "/"), Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid),
-		ModTime: time.Unix(st.Mtim.Unix()), Format: tar.FormatPAX,
-	}
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		return packDir(t, root, name, h)
-	case unix.S_IFREG:
-		return packFile(t, root, name, h, st.Size)
-	case unix.S_IFLNK:
-		buf := make([]byte, 4096)
-		n, err := unix.Readlinkat(int(f.Fd()), "", buf)
-		if err != nil {
-			return err
-		}
-		h.Typeflag, h.Linkname = tar.TypeSymlink, string(buf[:n])
-		return t.WriteHeader(h)
-	}
-	return nil // sockets, pipes and devices have no content
-}
-
-func packDir(t *tar.Writer, root *os.File, name string, h *tar.Header) error {
-	if h.Name == "" {
-		h.Name = "."
-	}
-	h.Typeflag = tar.TypeDir
-	as := h.Name
-	h.Name += "/"
-	if err := t.WriteHeader(h); err != nil {
-		return err
-	}
-	d, err := openIn(root, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	names, err := d.Readdirnames(-1)
-	d.Close()
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		err := pack(t, root, path.Join(name, n), path.Join(as, n))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // gone meanwhile
-			return err
-		}
-	}
-	return nil
-}
-
-func packFile(t *tar.Writer, root *os.File, name string, h *tar.Header, size int64) error {
-	f, err := openIn(root, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	h.Typeflag, h.Size = tar.TypeReg, size
-	if err := t.WriteHeader(h); err != nil {
-		return err
-	}
-	n, err := io.Copy(t, io.LimitReader(f, size))
-	if err == nil && n < size {
-		err = fmt.Errorf("%s became shorter while it was copied", name)
-	}
-	return err
 }

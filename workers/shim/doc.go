@@ -10,7 +10,7 @@
 // word to go and only then lets the first instruction run. From then on it
 // serves two sockets in the run directory: orders of a worker (orders.go:
 // capture, thaw, stop, observe) and connections of clients (serve.go: attach,
-// exec, copy, output), whose protocol frame.go describes and client.go speaks.
+// exec, copy, output), whose protocol is package attach.
 // way.go decides whether an image is made in memory or streamed: then the shim is
 // criu's streamer (stream.go), keeps the small images and passes the pipes of
 // the large ones to the worker.

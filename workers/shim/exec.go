@@ -9,7 +9,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/diapause/diapause/workers/shim/backlog"
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
@@ -17,7 +18,7 @@ import (
 // exec starts one more command in the session. It waits while the session is
 // captured, and no capture begins before the command is a child of init. The
 // caller reads its log; when it has ended, close.
-func (s *session) exec(ctx context.Context, r Request) (*command, error) {
+func (s *session) exec(ctx context.Context, r attach.Request) (*command, error) {
 	if err := s.gate.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -26,8 +27,8 @@ func (s *session) exec(ctx context.Context, r Request) (*command, error) {
 }
 
 // execInside is exec for who has shut the gate, or is inside it.
-func (s *session) execInside(r Request) (*command, error) {
-	c := newCommand(backlog.New(outputKept), true)
+func (s *session) execInside(r attach.Request) (*command, error) {
+	c := newCommand(backlog.New(attach.OutputKept), true)
 	theirs, err := s.connect(c, r)
 	defer closeFiles(theirs)
 	if err != nil {
@@ -50,7 +51,7 @@ func (s *session) execInside(r Request) (*command, error) {
 	return c, nil
 }
 
-func (s *session) connect(c *command, r Request) ([]*os.File, error) {
+func (s *session) connect(c *command, r attach.Request) ([]*os.File, error) {
 	if !r.TTY {
 		return c.usePipes(r.Stdin)
 	}
@@ -66,7 +67,7 @@ func (s *session) connect(c *command, r Request) ([]*os.File, error) {
 }
 
 // commandOf fills in what a request leaves to the session.
-func (s *session) commandOf(c *command, r Request) stage.Command {
+func (s *session) commandOf(c *command, r attach.Request) stage.Command {
 	spec := s.setup.Spec
 	cmd := stage.Command{Argv: r.Argv, Env: r.Env, Dir: r.Dir, User: r.User, Stdin: !r.TTY && r.Stdin}
 	if len(cmd.Env) == 0 {
@@ -140,7 +141,7 @@ func (s *session) hook(ctx context.Context, script string) (warnings []string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c, err := s.exec(ctx, Request{Argv: []string{"/bin/sh", "-c", script}})
+	c, err := s.exec(ctx, attach.Request{Argv: []string{"/bin/sh", "-c", script}})
 	if err != nil {
 		return []string{fmt.Sprintf("hook %q didn't start: %v", script, err)}
 	}

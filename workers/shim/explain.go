@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
 )
 
 // criuErrors gives the lines of criu's log that say what went wrong, without

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim/backlog"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )

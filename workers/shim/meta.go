@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/diapause/diapause/workers/shim/backlog"
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 )
 
 // The names of criu's external resources and of the files beside its images.
@@ -120,7 +121,7 @@ func (saved savedCommand) load(dir string, exec bool) (*command, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read saved output: %w", err)
 	}
-	log, err := backlog.Decode(b, outputKept)
+	log, err := backlog.Decode(b, attach.OutputKept)
 	if err != nil {
 		return nil, err
 	}

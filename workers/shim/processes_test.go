@@ -3,7 +3,8 @@ package shim
 import (
 	"testing"
 
-	"github.com/diapause/diapause/workers/shim/backlog"
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 )
 
 // A command that was begun when its session was about to end has ended with it, whichever of
@@ -11,7 +12,7 @@ import (
 func TestCommandEndsWithItsSession(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		all := newProcesses()
-		c := newCommand(backlog.New(outputKept), true)
+		c := newCommand(backlog.New(attach.OutputKept), true)
 		if c.pid = 7; !late {
 			all.follow(c)
 		}

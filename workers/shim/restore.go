@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/workers/criu/rpc"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
+	"github.com/diapause/diapause/workers/treecopy"
 )
 
 // restore brings the tree back from what the worker puts into memory, up to its
@@ -325,7 +326,7 @@ func (s *session) writeGeneration() error {
 		return err
 	}
 	defer root.Close()
-	if err := replaceFile(root, stage.GenerationPath, content); err != nil {
+	if err := treecopy.ReplaceFile(root, stage.GenerationPath, content); err != nil {
 		return fmt.Errorf("write the generation file of session %s: %w", s.setup.Name, err)
 	}
 	return nil

@@ -9,33 +9,31 @@ import (
 	"net"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim/backlog"
 )
-
-// requestWait bounds the wait for a client's first frame.
-const requestWait = 10 * time.Second
 
 // attend serves one client.
 func (s *session) attend(c *net.UnixConn) {
 	defer c.Close()
 	s.clients.Add(1)
 	defer s.clients.Add(-1)
-	r, err := readRequest(c)
+	r, err := attach.ReadRequest(c)
 	if err == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		switch r.Op {
-		case OpAttach:
+		case attach.OpAttach:
 			err = s.attach(ctx, c, r)
-		case OpExec:
+		case attach.OpExec:
 			err = s.serveExec(ctx, c, r)
-		case OpOutput:
+		case attach.OpOutput:
 			err = s.output(ctx, c, r)
-		case OpPut:
+		case attach.OpPut:
 			err = s.put(ctx, c, r)
-		case OpGet:
+		case attach.OpGet:
 			err = s.get(ctx, c, r)
 		default:
 			err = fmt.Errorf("the shim knows no request %q", r.Op)
@@ -48,45 +46,27 @@ func (s *session) attend(c *net.UnixConn) {
 
 // answerError tells a client why nothing came of its request. A command that can't be run
 // ends with a status, as it would in a shell. A client that is gone needs no answer.
-func answerError(c net.Conn, r Request, err error) {
+func answerError(c net.Conn, r attach.Request, err error) {
 	var refusal *driver.Error
-	if r.Op == OpExec && errors.As(err, &refusal) && refusal.Status > 0 {
-		if WriteFrame(c, FrameStderr, []byte("diapause: "+err.Error()+"\n")) == nil {
-			_ = writeJSON(c, FrameExit, schemas.ExitStatus{Code: refusal.Status})
+	if r.Op == attach.OpExec && errors.As(err, &refusal) && refusal.Status > 0 {
+		if attach.WriteFrame(c, attach.FrameStderr, []byte("diapause: "+err.Error()+"\n")) == nil {
+			_ = attach.WriteJSON(c, attach.FrameExit, schemas.ExitStatus{Code: refusal.Status})
 		}
 		return
 	}
-	_ = WriteFrame(c, FrameError, []byte(err.Error()))
+	_ = attach.WriteError(c, err.Error())
 }
 
-func readRequest(c net.Conn) (Request, error) {
-	var r Request
-	if err := c.SetReadDeadline(time.Now().Add(requestWait)); err != nil {
-		return r, err
-	}
-	kind, payload, err := ReadFrame(c)
-	if err != nil {
-		return r, fmt.Errorf("read the request: %w", err)
-	}
-	if kind != FrameRequest {
-		return r, fmt.Errorf("the first frame is %q, not a request", kind)
-	}
-	if err := json.Unmarshal(payload, &r); err != nil {
-		return r, fmt.Errorf("read the request: %w", err)
-	}
-	return r, c.SetReadDeadline(time.Time{})
-}
-
-func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) attach(ctx context.Context, c net.Conn, r attach.Request) error {
 	if r.Typist != "" {
 		return s.converseTyped(ctx, c, r)
 	}
-	if err := WriteFrame(c, FrameStarted, nil); err != nil {
+	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil
 	}
 	from := s.main.log.Tail(tail(r.Tail))
 	if s.main.tty != nil {
-		if err := s.main.tty.resize(Size{r.Rows, r.Cols}); err != nil {
+		if err := s.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 			return err
 		}
 	}
@@ -97,7 +77,7 @@ func (s *session) attach(ctx context.Context, c net.Conn, r Request) error {
 // may be gone by then, so it is short.
 const execWait = 10 * time.Second
 
-func (s *session) serveExec(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) serveExec(ctx context.Context, c net.Conn, r attach.Request) error {
 	within, cancel := context.WithTimeout(ctx, execWait)
 	cmd, err := s.exec(within, r)
 	cancel()
@@ -108,7 +88,7 @@ func (s *session) serveExec(ctx context.Context, c net.Conn, r Request) error {
 		return err
 	}
 	defer s.release(cmd)
-	if err := WriteFrame(c, FrameStarted, nil); err != nil {
+	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil // it runs on without its client
 	}
 	cmd.log.Hold(0)
@@ -137,7 +117,7 @@ func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from i
 	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || s.killed.Load() {
 		return nil // the end of what was killed here is not its own: the client hears nothing
 	}
-	return writeJSON(c, FrameExit, cmd.exit)
+	return attach.WriteJSON(c, attach.FrameExit, cmd.exit)
 }
 
 // sendOutput returns nil when the log has ended and all of it is sent.
@@ -150,11 +130,7 @@ func sendOutput(ctx context.Context, c net.Conn, log *backlog.Log, from int64, h
 		if err != nil {
 			return err
 		}
-		kind := FrameStdout
-		if stream == backlog.Err {
-			kind = FrameStderr
-		}
-		if err := WriteFrame(c, kind, b); err != nil {
+		if err := attach.WriteOutput(c, stream, b); err != nil {
 			return err
 		}
 		if from = next; hold {
@@ -166,17 +142,17 @@ func sendOutput(ctx context.Context, c net.Conn, log *backlog.Log, from int64, h
 // receiveInput returns when the client is gone.
 func (s *session) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool) {
 	for {
-		kind, payload, err := ReadFrame(c)
+		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
 			return
 		}
 		switch {
-		case kind == FrameStdin && input:
+		case kind == attach.FrameStdin && input:
 			err = cmd.write(ctx, s.gate, payload)
-		case kind == FrameStdinEOF && input && cmd.exec:
+		case kind == attach.FrameStdinEOF && input && cmd.exec:
 			err = cmd.closeInput(ctx, s.gate)
-		case kind == FrameResize && cmd.tty != nil:
-			var size Size
+		case kind == attach.FrameResize && cmd.tty != nil:
+			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
 				err = cmd.tty.resize(size)
 			}
@@ -191,13 +167,13 @@ func (s *session) receiveInput(ctx context.Context, c net.Conn, cmd *command, in
 
 func tail(n int64) int64 {
 	if n < 0 {
-		return outputKept * 2
+		return attach.OutputKept * 2
 	}
 	return n
 }
 
 // output sends what the main command wrote, and goes on if asked to.
-func (s *session) output(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) output(ctx context.Context, c net.Conn, r attach.Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	from := s.main.log.Tail(tail(r.Tail))
@@ -208,12 +184,12 @@ func (s *session) output(ctx context.Context, c net.Conn, r Request) error {
 	go func() {
 		defer cancel()
 		// The client sends nothing: what ends this read is its going.
-		_, _, _ = ReadFrame(c)
+		_, _, _ = attach.ReadFrame(c)
 	}()
 	if err := sendOutput(ctx, c, s.main.log, from, false); err != nil || s.killed.Load() {
 		return nil
 	}
-	return writeJSON(c, FrameExit, s.main.exit)
+	return attach.WriteJSON(c, attach.FrameExit, s.main.exit)
 }
 
 func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64) error {
@@ -222,14 +198,10 @@ func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64
 		if err != nil {
 			break
 		}
-		kind := FrameStdout
-		if stream == backlog.Err {
-			kind = FrameStderr
-		}
-		if err := WriteFrame(c, kind, b); err != nil {
+		if err := attach.WriteOutput(c, stream, b); err != nil {
 			return nil
 		}
 		from = next
 	}
-	return writeJSON(c, FrameExit, schemas.ExitStatus{})
+	return attach.WriteJSON(c, attach.FrameExit, schemas.ExitStatus{})
 }

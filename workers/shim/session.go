@@ -11,10 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim/backlog"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
 
@@ -77,7 +78,7 @@ func newSession(setup Setup) (*session, error) {
 	}
 	s := &session{
 		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, beside: beside, program: b,
-		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(outputKept), false),
+		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(attach.OutputKept), false),
 		epoch: setup.Epoch, stopped: make(chan struct{}),
 	}
 	s.points = &points{}

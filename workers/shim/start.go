@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
@@ -124,14 +125,14 @@ func (s *session) mainFiles() (files []*os.File, err error) {
 	return append(files, pipes...), err
 }
 
-func windowOf(rows, cols uint16) Size {
+func windowOf(rows, cols uint16) attach.Size {
 	if rows == 0 {
 		rows = 24
 	}
 	if cols == 0 {
 		cols = 80
 	}
-	return Size{rows, cols}
+	return attach.Size{Rows: rows, Cols: cols}
 }
 
 // launch starts the first stage, in the session's cgroup, waiting for its Config.

@@ -14,9 +14,9 @@ import (
 	"sync/atomic"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/workers/criu/rpc"
-	"github.com/diapause/diapause/workers/criu/streamer"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
+	"github.com/diapause/diapause/workers/shim/criu/streamer"
 )
 
 // Large reports whether an image of criu's may be as large as the session: its

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/events/attach"
 )
 
 // terminal is one pseudo terminal of the session's own devpts instance, held by
@@ -105,7 +107,7 @@ func (t *terminal) key() (string, error) {
 	return fmt.Sprintf("tty[%x:%x]", st.Rdev, st.Dev), nil
 }
 
-func (t *terminal) resize(s Size) error {
+func (t *terminal) resize(s attach.Size) error {
 	if s.Rows == 0 || s.Cols == 0 {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/events/attach"
 )
 
 // typist is a client that types into the main command over as many connections as it
@@ -40,13 +42,6 @@ var (
 		"look what of it is there, and attach anew")
 	errCrowded = fmt.Errorf("%d terminals are attached, which is as many as there may be: detach one, or follow it with `diapause logs -f`", typistsKept)
 )
-
-// Taken is what a shim says to a typist: how many bytes of its input the session has
-// taken, all connections together. What a session has taken is in its image.
-type Taken struct {
-	Taken int64 `json:"taken"`
-	At    int64 `json:"at,omitempty"` // in FrameStarted: the position of the first byte of output that follows
-}
 
 // come makes c the one connection of a typist, which has forgotten what it typed
 // before from. It may have typed before if it comes again.
@@ -152,27 +147,27 @@ func (t *typists) load(all []typist, forgot bool) {
 
 // welcome answers a typist's request: what of its input is here, and where the output
 // begins that it gets.
-func (s *session) welcome(c net.Conn, r Request, taken int64) (from int64, err error) {
+func (s *session) welcome(c net.Conn, r attach.Request, taken int64) (from int64, err error) {
 	start, end := s.main.log.Span()
 	from = s.main.log.Tail(tail(r.Tail))
 	if r.Seen > 0 {
 		from = min(max(start, r.Seen), end)
 	}
-	return from, writeJSON(c, FrameStarted, Taken{Taken: taken, At: from})
+	return from, attach.WriteJSON(c, attach.FrameStarted, attach.Taken{Taken: taken, At: from})
 }
 
 // receiveTyped is receiveInput for a typist, who is told of what is taken.
 func (s *session) receiveTyped(ctx context.Context, c net.Conn, id string) {
 	for {
-		kind, payload, err := ReadFrame(c)
+		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
 			return
 		}
 		switch {
-		case kind == FrameStdin:
+		case kind == attach.FrameStdin:
 			err = s.passTyped(ctx, c, id, payload)
-		case kind == FrameResize:
-			var size Size
+		case kind == attach.FrameResize:
+			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
 				err = s.main.tty.resize(size)
 			}
@@ -192,7 +187,7 @@ func (s *session) passTyped(ctx context.Context, c net.Conn, id string, b []byte
 		if err != nil {
 			return err
 		}
-		if err := writeJSON(c, FrameTaken, Taken{Taken: s.typists.taken(id)}); err != nil {
+		if err := attach.WriteJSON(c, attach.FrameTaken, attach.Taken{Taken: s.typists.taken(id)}); err != nil {
 			return err
 		}
 	}
@@ -200,7 +195,7 @@ func (s *session) passTyped(ctx context.Context, c net.Conn, id string, b []byte
 }
 
 // converseTyped is converse for a typist.
-func (s *session) converseTyped(ctx context.Context, c net.Conn, r Request) error {
+func (s *session) converseTyped(ctx context.Context, c net.Conn, r attach.Request) error {
 	if s.main.tty == nil {
 		return fmt.Errorf("session %s has no terminal", s.setup.Name)
 	}
@@ -213,7 +208,7 @@ func (s *session) converseTyped(ctx context.Context, c net.Conn, r Request) erro
 	if err != nil {
 		return nil // the client is gone
 	}
-	if err := s.main.tty.resize(Size{r.Rows, r.Cols}); err != nil {
+	if err := s.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 		return err
 	}
 	return s.converse(ctx, c, s.main, from, func(ctx context.Context) { s.receiveTyped(ctx, c, r.Typist) })

@@ -15,12 +15,12 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim"
 )
 
 // Hello is what a client says when it dials a session through its host: which
@@ -106,7 +106,7 @@ func (w *Worker) serveConn(ctx context.Context, conn *tunnel.Conn) {
 		return
 	}
 	if err := w.connect(ctx, conn, hello); err != nil {
-		_ = shim.WriteError(conn, err.Error()) // whoever asked is gone, then
+		_ = attach.WriteError(conn, err.Error()) // whoever asked is gone, then
 	}
 }
 
@@ -265,18 +265,18 @@ func (w *Worker) present(ctx context.Context, n schemas.Name) (leave func()) {
 // serveKept answers for a session that isn't here now: its output is in its
 // image, or was kept when it ended.
 func (w *Worker) serveKept(ctx context.Context, conn net.Conn, r schemas.SessionRecord) error {
-	req, err := shim.ReadRequest(conn)
+	req, err := attach.ReadRequest(conn)
 	if err != nil {
 		return err
 	}
-	if req.Op != shim.OpOutput {
+	if req.Op != attach.OpOutput {
 		return fmt.Errorf("session %s is %s: nothing can be reached in it", r.Name(), r.State)
 	}
 	data, err := w.keptOutput(ctx, r)
 	if err != nil {
 		return err
 	}
-	return shim.Replay(conn, data)
+	return attach.Replay(conn, data)
 }
 
 func (w *Worker) keptOutput(ctx context.Context, r schemas.SessionRecord) ([]byte, error) {
@@ -300,7 +300,7 @@ func (w *Worker) keptOutput(ctx context.Context, r schemas.SessionRecord) ([]byt
 		return nil, err
 	}
 	defer img.Close()
-	in, err := img.Open(shim.OutputEntry)
+	in, err := img.Open(attach.OutputEntry)
 	if err != nil {
 		return nil, fmt.Errorf("read the output of session %s: %w", r.Name(), err)
 	}
@@ -318,7 +318,7 @@ func (w *Worker) keepOutput(ctx context.Context, d driver.Driver, r schemas.Sess
 	if err != nil {
 		return err
 	}
-	out, err := shim.FetchOutput(conn)
+	out, err := attach.FetchOutput(conn)
 	if err != nil {
 		return err
 	}

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -48,10 +48,10 @@ func (c *client) attach(ctx context.Context, name string) error {
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
 		return fmt.Errorf("session %s has no terminal, it was run without --tty; `diapause logs -f %s` shows what it prints", v.Name, v.Name)
 	}
-	r := shim.Request{Op: shim.OpAttach, Stdin: true, Tail: 4096}
+	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096}
 	ctx, detach := context.WithCancelCause(ctx)
 	defer detach(nil)
-	s := shim.Streams{Stdout: os.Stdout, Stderr: os.Stderr}
+	s := attach.Streams{Stdout: os.Stdout, Stderr: os.Stderr}
 	restore, err := rawTerminal(ctx, &r, &s)
 	if err != nil {
 		return err
@@ -59,7 +59,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 	out := &quietly{Writer: os.Stdout, begun: make(chan struct{})}
 	s.Stdout = out
 	in := &untilDetached{Reader: os.Stdin, detached: make(chan struct{}), ended: make(chan struct{})}
-	typing := shim.NewTyping(rand.Text(), in)
+	typing := attach.NewTyping(rand.Text(), in)
 	go func() {
 		select {
 		case <-in.detached:
@@ -79,7 +79,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 // orGone says of a session whose terminal was lost that there is no such session any more.
 func (c *client) orGone(ctx context.Context, name string, lost error) error {
 	var api *schemas.APIError
-	if !errors.Is(lost, shim.ErrLost) || ctx.Err() != nil {
+	if !errors.Is(lost, attach.ErrLost) || ctx.Err() != nil {
 		return lost
 	}
 	err := c.call(ctx, "show", schemas.Request{Name: name}, &schemas.View{})
@@ -90,7 +90,7 @@ func (c *client) orGone(ctx context.Context, name string, lost error) error {
 }
 
 // attachEnded says why the terminal is left.
-func attachEnded(ctx context.Context, name string, typing *shim.Typing, exit schemas.ExitStatus, err error) error {
+func attachEnded(ctx context.Context, name string, typing *attach.Typing, exit schemas.ExitStatus, err error) error {
 	owed := typing.Owed()
 	switch {
 	case errors.Is(context.Cause(ctx), errDetached):
@@ -101,7 +101,7 @@ func attachEnded(ctx context.Context, name string, typing *shim.Typing, exit sch
 		return nil
 	case errors.Is(context.Cause(ctx), errInputEnded):
 		return fmt.Errorf("the last %d bytes of the input have not arrived in session %s; is its host well? see `diapause show %s`", owed, name, name)
-	case errors.Is(err, shim.ErrLost) && owed == 0:
+	case errors.Is(err, attach.ErrLost) && owed == 0:
 		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
 		return nil
 	case err != nil && owed > 0:
@@ -123,7 +123,7 @@ const (
 
 // converseTyped attaches, and attaches again as long as there is something typed that
 // the session doesn't have: that wakes it.
-func (c *client) converseTyped(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (schemas.ExitStatus, error) {
+func (c *client) converseTyped(ctx context.Context, name string, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (schemas.ExitStatus, error) {
 	var since time.Time // when what is owed couldn't be delivered first
 	for {
 		exit, attached, err := c.typeOnce(ctx, name, typing, r, s, connected)
@@ -154,7 +154,7 @@ func definite(err error) bool {
 }
 
 // typeOnce attaches once. attached says that it came to that.
-func (c *client) typeOnce(ctx context.Context, name string, typing *shim.Typing, r shim.Request, s shim.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
+func (c *client) typeOnce(ctx context.Context, name string, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return exit, false, err
@@ -183,7 +183,7 @@ var (
 // arriveLimit is how long what was typed before the detach key may take to arrive.
 const arriveLimit = 2 * time.Second
 
-func letArrive(ctx context.Context, typing *shim.Typing, limit time.Duration) {
+func letArrive(ctx context.Context, typing *attach.Typing, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	typing.Settle(ctx)
@@ -240,7 +240,7 @@ func (q *quietly) Write(p []byte) (int, error) {
 
 // wait returns when all that was typed has arrived, and what came of it was printed, or
 // when that takes too long.
-func (q *quietly) wait(ctx context.Context, typing *shim.Typing) {
+func (q *quietly) wait(ctx context.Context, typing *attach.Typing) {
 	select {
 	case <-q.begun:
 	case <-ctx.Done():

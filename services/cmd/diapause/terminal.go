@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -51,7 +51,7 @@ func (c *client) dial(ctx context.Context, nc *nats.Conn, hello worker.Hello, en
 }
 
 // converse dials a session and carries one request through.
-func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r shim.Request, s shim.Streams) (schemas.ExitStatus, error) {
+func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r attach.Request, s attach.Streams) (schemas.ExitStatus, error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return schemas.ExitStatus{}, err
@@ -63,7 +63,7 @@ func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, 
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	exit, err := shim.Do(conn, r, s)
+	exit, err := attach.Do(conn, r, s)
 	if ctx.Err() != nil {
 		err = errInterrupted
 	}
@@ -90,11 +90,11 @@ func (c *client) logs(ctx context.Context, name string, follow bool) error {
 	for range tries {
 		out, errs := &counted{Writer: os.Stdout}, &counted{Writer: os.Stderr}
 		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
-			shim.Request{Op: shim.OpOutput, Tail: -1, Follow: follow}, shim.Streams{Stdout: out, Stderr: errs})
+			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow}, attach.Streams{Stdout: out, Stderr: errs})
 		if errors.Is(err, errInterrupted) {
 			return exitStatus(exitInterrupted) // that is how a look at it ends
 		}
-		if !errors.Is(err, shim.ErrLost) {
+		if !errors.Is(err, attach.ErrLost) {
 			return err
 		}
 		if out.n+errs.n > 0 {
@@ -153,8 +153,8 @@ func execCommand(c *client) *cobra.Command {
 		},
 		Annotations: map[string]string{ownStatus: "125"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := shim.Request{Op: shim.OpExec, Argv: words[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
-			s := shim.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+			r := attach.Request{Op: attach.OpExec, Argv: words[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
+			s := attach.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 			restore := func() {}
 			if tty {
 				var err error
@@ -183,7 +183,7 @@ func execCommand(c *client) *cobra.Command {
 
 // rawTerminal hands every key of a terminal on, and tells of its sizes. Input
 // that is no terminal is passed on as it is.
-func rawTerminal(ctx context.Context, r *shim.Request, s *shim.Streams) (restore func(), err error) {
+func rawTerminal(ctx context.Context, r *attach.Request, s *attach.Streams) (restore func(), err error) {
 	fd := int(os.Stdin.Fd())
 	if !term.IsTerminal(fd) {
 		return func() {}, nil
@@ -195,7 +195,7 @@ func rawTerminal(ctx context.Context, r *shim.Request, s *shim.Streams) (restore
 	if err != nil {
 		return nil, fmt.Errorf("use the terminal: %w", err)
 	}
-	resized := make(chan shim.Size)
+	resized := make(chan attach.Size)
 	changes := make(chan os.Signal, 1)
 	signal.Notify(changes, syscall.SIGWINCH)
 	ctx, stop := context.WithCancel(ctx)
@@ -208,7 +208,7 @@ func rawTerminal(ctx context.Context, r *shim.Request, s *shim.Streams) (restore
 			}
 			if cols, rows, err := term.GetSize(fd); err == nil {
 				select {
-				case resized <- shim.Size{Rows: uint16(rows), Cols: uint16(cols)}:
+				case resized <- attach.Size{Rows: uint16(rows), Cols: uint16(cols)}:
 				case <-ctx.Done():
 					return
 				}
@@ -252,7 +252,7 @@ func (c *client) copyOut(ctx context.Context, name, from, to string) error {
 		pr.CloseWithError(err)
 		done <- err
 	}()
-	_, err := c.converse(ctx, worker.Hello{Name: name}, true, shim.Request{Op: shim.OpGet, Path: from}, shim.Streams{Stdout: pw})
+	_, err := c.converse(ctx, worker.Hello{Name: name}, true, attach.Request{Op: attach.OpGet, Path: from}, attach.Streams{Stdout: pw})
 	pw.CloseWithError(err) // nil closes it with io.EOF
 	unpacked := <-done
 	switch { // each end of the pipe hands the other its error
@@ -274,7 +274,7 @@ func (c *client) copyIn(ctx context.Context, from, name, to string) error {
 	pr, pw := io.Pipe()
 	go func() { pw.CloseWithError(pack(pw, from)) }()
 	defer pr.Close()
-	_, err := c.converse(ctx, worker.Hello{Name: name, Input: true}, true, shim.Request{Op: shim.OpPut, Path: to, Stdin: true}, shim.Streams{Stdin: pr})
+	_, err := c.converse(ctx, worker.Hello{Name: name, Input: true}, true, attach.Request{Op: attach.OpPut, Path: to, Stdin: true}, attach.Streams{Stdin: pr})
 	return err
 }
 

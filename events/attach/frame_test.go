@@ -1,13 +1,11 @@
-package shim
+package attach
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"io"
 	"net"
 	"testing"
-	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -77,7 +75,7 @@ func TestClient(t *testing.T) {
 		}
 		_ = WriteFrame(c, FrameStdout, []byte("out"))
 		_ = WriteFrame(c, FrameStderr, []byte("err"))
-		_ = writeJSON(c, FrameExit, schemas.ExitStatus{Code: 7})
+		_ = WriteJSON(c, FrameExit, schemas.ExitStatus{Code: 7})
 	})
 	exit, err := Do(conn, Request{Op: OpExec}, Streams{Stdin: bytes.NewReader([]byte("typed")), Stdout: &out, Stderr: &errs})
 	if err != nil || exit.Code != 7 || out.String() != "out" || errs.String() != "err" {
@@ -94,45 +92,5 @@ func TestClientHearsWhy(t *testing.T) {
 	conn = shimEnd(t, func(c net.Conn) { _ = WriteFrame(c, FrameStarted, nil) })
 	if _, err := Do(conn, Request{Op: OpExec}, Streams{}); !errors.Is(err, ErrLost) {
 		t.Errorf("a client whose session goes hears %v", err)
-	}
-}
-
-func TestGate(t *testing.T) {
-	g := newGate()
-	ctx := context.Background()
-	if err := g.enter(ctx); err != nil {
-		t.Fatal(err)
-	}
-	closed := make(chan error, 1)
-	go func() { closed <- g.close(ctx) }()
-	// Whoever comes once it is shut waits, and who is inside is waited for.
-	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
-	for g.enter(soon) == nil {
-		g.leave()
-	}
-	select {
-	case <-closed:
-		t.Error("the gate is closed with someone inside")
-	default:
-	}
-	g.leave()
-	if err := <-closed; err != nil {
-		t.Fatal(err)
-	}
-	entered := make(chan error, 2)
-	go func() { entered <- g.enter(ctx) }()
-	g.open()
-	if err := <-entered; err != nil {
-		t.Error(err)
-	}
-	g.leave()
-	if err := g.close(ctx); err != nil {
-		t.Fatal(err)
-	}
-	go func() { entered <- g.enter(ctx) }()
-	g.end()
-	if err := <-entered; !errors.Is(err, errEnded) {
-		t.Errorf("at the end a waiting one gets %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package shim
+package attach
 
 import (
 	"encoding/binary"
@@ -18,7 +18,7 @@ const (
 	FrameStderr   = byte('e')
 	FrameStarted  = byte('s') // the command has been executed, the copy is ready; JSON for a typist: Taken
 	FrameTaken    = byte('t') // JSON: Taken; to a typist, whenever the session has taken input
-	FrameExit     = byte('x') // JSON: driver.Exit; the last frame
+	FrameExit     = byte('x') // JSON: schemas.ExitStatus; the last frame
 	FrameError    = byte('!') // text for a person; the last frame
 )
 
@@ -66,6 +66,13 @@ type Size struct {
 	Cols uint16 `json:"cols"`
 }
 
+// Taken is what a shim says to a typist: how many bytes of its input the session has
+// taken, all connections together. What a session has taken is in its image.
+type Taken struct {
+	Taken int64 `json:"taken"`
+	At    int64 `json:"at,omitempty"` // in FrameStarted: the position of the first byte of output that follows
+}
+
 // WriteFrame writes one frame with a single Write, so that frames of several
 // goroutines don't mix if w serialises writes, as net.Conn does.
 func WriteFrame(w io.Writer, kind byte, payload []byte) error {
@@ -81,7 +88,8 @@ func WriteFrame(w io.Writer, kind byte, payload []byte) error {
 	return nil
 }
 
-func writeJSON(w io.Writer, kind byte, v any) error {
+// WriteJSON writes one frame whose payload is v as JSON.
+func WriteJSON(w io.Writer, kind byte, v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode frame: %w", err)

@@ -1,8 +1,7 @@
-package shim
+package treecopy
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path"
 	"strings"
@@ -10,18 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sessionRoot opens the root directory of a session, as its own processes see
-// it. Every path below is resolved within it, whatever symlinks say.
-func sessionRoot(init int) (*os.File, error) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", init), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open the session's root: %w", err)
-	}
-	return os.NewFile(uintptr(fd), "root"), nil
-}
-
-// openIn opens path as if root were the root directory.
-func openIn(root *os.File, name string, flags int, mode uint32) (*os.File, error) {
+// Open opens name as if root were the root directory.
+func Open(root *os.File, name string, flags int, mode uint32) (*os.File, error) {
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC), Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}
 	if flags&unix.O_CREAT != 0 {
 		how.Mode = uint64(mode)
@@ -38,10 +27,10 @@ func openIn(root *os.File, name string, flags int, mode uint32) (*os.File, error
 	}
 }
 
-// replaceFile puts a new file in the place of the one at name, whose directory
+// ReplaceFile puts a new file in the place of the one at name, whose directory
 // must exist.
-func replaceFile(root *os.File, name string, content []byte) error {
-	dir, err := openIn(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
+func ReplaceFile(root *os.File, name string, content []byte) error {
+	dir, err := Open(root, path.Dir(name), unix.O_PATH|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return err
 	}

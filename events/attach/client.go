@@ -1,4 +1,4 @@
-package shim
+package attach
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package shim
+package attach
 
 import (
 	"context"
@@ -6,24 +6,22 @@ import (
 	"io"
 	"net"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/shim/backlog"
 )
 
 // OutputEntry is where an image has the main command's output, in the form that
 // Replay reads.
 const OutputEntry = "meta/output.0"
 
-// ReadRequest reads the request that a client's connection begins with.
-func ReadRequest(c net.Conn) (Request, error) { return readRequest(c) }
-
-// WriteError tells the client in one last frame why there is nothing more.
-func WriteError(w io.Writer, text string) error { return WriteFrame(w, FrameError, []byte(text)) }
+// OutputKept is how much of a command's output is kept in memory, and so in an
+// image, in bytes.
+const OutputKept = 1 << 20
 
 // FetchOutput reads what is kept of the main command's output over a connection
 // that a driver's Dial gave, in the form that Replay reads. It closes conn.
 func FetchOutput(conn net.Conn) ([]byte, error) {
-	log := backlog.New(outputKept)
+	log := backlog.New(OutputKept)
 	_, err := Do(conn, Request{Op: OpOutput, Tail: -1}, Streams{
 		Stdout: appender{log, backlog.Out}, Stderr: appender{log, backlog.Err},
 	})
@@ -45,7 +43,7 @@ func (a appender) Write(p []byte) (int, error) {
 
 // Replay answers an output request with output that was kept.
 func Replay(w io.Writer, kept []byte) error {
-	log, err := backlog.Decode(kept, outputKept)
+	log, err := backlog.Decode(kept, OutputKept)
 	if err != nil {
 		return err
 	}
@@ -58,14 +56,10 @@ func Replay(w io.Writer, kept []byte) error {
 		if err != nil {
 			return err
 		}
-		kind := FrameStdout
-		if s == backlog.Err {
-			kind = FrameStderr
-		}
-		if err := WriteFrame(w, kind, p); err != nil {
+		if err := WriteOutput(w, s, p); err != nil {
 			return err
 		}
 		at = next
 	}
-	return writeJSON(w, FrameExit, schemas.ExitStatus{})
+	return WriteJSON(w, FrameExit, schemas.ExitStatus{})
 }

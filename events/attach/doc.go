@@ -1,0 +1,13 @@
+// Package attach is the protocol of a connection to a session: a client follows
+// the session's output, types to it, runs one more command in it, or copies files.
+// Drivers serve it, the worker relays it, and command lines and gateways speak it.
+//
+// A client calls Do with a Request and its Streams; for a terminal whose connection
+// may be lost and made again it keeps one Typing. A server calls ReadRequest, answers
+// with WriteFrame, and ends with FrameExit or WriteError. The output of a command is
+// kept in a backlog.Log: FetchOutput reads it in the form that goes into an image,
+// Replay answers a client from that form while the session is suspended.
+//
+// The package never dials: a driver's Dial or a tunnel gives the connection. It
+// knows no driver and no session, and writes nothing to a disk.
+package attach
