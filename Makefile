@@ -9,6 +9,7 @@ BIN        := bin/diapause
 VERSION    ?= 0.1.0-dev
 MODULES    := schemas events objectstore workers services e2e
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: build demo test test-long robustness setup setup-test verify lint vuln bench bench-million compat clean help
@@ -46,8 +47,10 @@ robustness: ## histories of clients and faults, checked against a model (TIME=10
 verify: ## modules stand alone and are tidy, formatted and vetted
 	@e2e/setup/verify.sh $(MODULES)
 
-lint: ## staticcheck
+lint: ## staticcheck, and functions that nothing calls, or tests alone
 	$(GO) run $(STATICCHECK) $(MODULES:%=./%/...)
+	@unused=$$($(GO) run $(DEADCODE) -test $(MODULES:%=./%/...) && cd services && $(GO) run $(DEADCODE) ./cmd/diapause) || exit; \
+		[ -z "$$unused" ] || { echo "$$unused"; exit 1; }
 
 vuln: ## govulncheck, where its database can be reached
 	$(GO) run $(GOVULNCHECK) $(MODULES:%=./%/...)

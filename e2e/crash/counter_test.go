@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -98,5 +97,3 @@ func (c *counter) alone(t *testing.T, s *stack.Stack) {
 	}
 	c.uid = v.UID
 }
-
-func (c *counter) String() string { return fmt.Sprintf("%s at %d", c.name, c.durable) }

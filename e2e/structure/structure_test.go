@@ -85,9 +85,15 @@ func parse(path, module string) (source, error) {
 	if err != nil {
 		return source{}, err
 	}
-	s := source{path: filepath.ToSlash(rel), module: module, fset: token.NewFileSet()}
+	return parseText(filepath.ToSlash(rel), module, string(text))
+}
+
+// parseText parses a file's text, as that of a file at path.
+func parseText(path, module, text string) (source, error) {
+	s := source{path: path, module: module, fset: token.NewFileSet()}
 	s.test = strings.HasSuffix(path, "_test.go")
-	s.lines = strings.Count(string(text), "\n")
+	s.lines = strings.Count(text, "\n")
+	var err error
 	s.file, err = parser.ParseFile(s.fset, path, text, parser.ParseComments)
 	return s, err
 }

@@ -38,9 +38,6 @@ func New(version string) *Meter {
 	return m
 }
 
-// Registry is where the counts are registered, for who adds some.
-func (m *Meter) Registry() *prometheus.Registry { return m.registry }
-
 // counter makes a registered counter with one label for each name.
 func (m *Meter) counter(name, help string, labels ...string) *prometheus.CounterVec {
 	c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: space, Name: name, Help: help}, labels)

@@ -27,9 +27,6 @@ func (a Amount) Plus(b Amount) Amount {
 	}
 }
 
-// Total is all the time that was counted.
-func (a Amount) Total() time.Duration { return a.Running + a.Suspended + a.Other }
-
 // Wire gives the amount as it travels.
 func (a Amount) Wire() schemas.Amount {
 	return schemas.Amount{

@@ -72,9 +72,6 @@ func (d *Daemon) ready(ctx context.Context) error {
 	return nil
 }
 
-// PID is the daemon's process.
-func (d *Daemon) PID() int { return d.up.Process.Pid }
-
 // Output is what the daemon has printed.
 func (d *Daemon) Output() string { return d.out.String() }
 

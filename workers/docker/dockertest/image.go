@@ -98,24 +98,6 @@ func (e *Engine) Import(t testing.TB, name string, r io.Reader, changes ...strin
 	}
 }
 
-// Copy makes an image of another engine one of this engine's, too.
-func (e *Engine) Copy(t testing.TB, from *Engine, name string) {
-	t.Helper()
-	r, err := from.Client.ImageSave(t.Context(), []string{name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Close()
-	got, err := e.Client.ImageLoad(t.Context(), r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Close()
-	if _, err := io.Copy(io.Discard, got); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Leftovers lists what is on the engine besides images that tests made and the networks
 // that each engine has.
 func (e *Engine) Leftovers(ctx context.Context) (out []string, err error) {
