@@ -1,6 +1,15 @@
 package schemas
 
-import "time"
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+)
 
 // Spec is how a session is to run. It holds secrets (environment, command):
 // no driver writes it to a disk.
@@ -19,7 +28,10 @@ type Spec struct {
 	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
 	Hooks   Hooks             `json:"hooks,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`
-	Docker  *Docker           `json:"docker,omitempty"` // for the docker driver alone
+
+	// Options are what one driver alone understands, by the driver's name. In JSON each is
+	// a member of that name beside the fields above. A driver ignores those of others.
+	Options map[string]json.RawMessage `json:"-"`
 }
 
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
@@ -38,42 +50,90 @@ type ExitStatus struct {
 	Reason string `json:"reason,omitempty"` // "out of memory" and the like
 }
 
-// Docker is how a container is to run, or which one is to be taken over, in the words of
-// `docker run`. Command, environment, directory, user, terminal and limits are in Spec:
-// what is empty there is the image's.
-type Docker struct {
-	Image string `json:"image,omitempty"`
+// plainSpec is a Spec without the options of drivers.
+type plainSpec Spec
 
-	// Container is the name or id of a container that is there already, and becomes the
-	// session as it is. Nothing else is given then but Remove, Binds and SharedVolumes.
-	Container string `json:"container,omitempty"`
-	// Remove has such a container removed when it is suspended, rather than held stopped.
-	Remove bool `json:"remove,omitempty"`
+// specFields are the names of the members of a Spec that are no driver's options.
+var specFields = func() (names []string) {
+	for f := range reflect.TypeFor[Spec]().Fields() {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
+}()
 
-	Name       string            `json:"name,omitempty"`       // of the container; made of the session's if empty
-	Entrypoint []string          `json:"entrypoint,omitempty"` // the image's if empty
-	Volumes    []string          `json:"volumes,omitempty"`    // NAME:/path[:ro], /host/path:/path[:ro], or /path
-	Tmpfs      []string          `json:"tmpfs,omitempty"`      // /path[:options]
-	Publish    []string          `json:"publish,omitempty"`    // [[ip:]port:]port[/proto]
-	Networks   []string          `json:"networks,omitempty"`   // the engine's default if empty
-	Aliases    []string          `json:"aliases,omitempty"`    // in all of them
-	Restart    string            `json:"restart,omitempty"`    // no, always, unless-stopped, on-failure[:n]
-	Labels     map[string]string `json:"labels,omitempty"`
-	Ulimits    []string          `json:"ulimits,omitempty"` // name=soft[:hard]
-	CapAdd     []string          `json:"cap_add,omitempty"`
-	CapDrop    []string          `json:"cap_drop,omitempty"`
-	Devices    []string          `json:"devices,omitempty"` // /dev/x[:/dev/y[:rwm]]
-	ExtraHosts []string          `json:"extra_hosts,omitempty"`
-	Hostname   string            `json:"hostname,omitempty"`
-	ReadOnly   bool              `json:"read_only,omitempty"`
-	Init       bool              `json:"init,omitempty"`
-	ShmSize    int64             `json:"shm_size,omitempty"`   // bytes
-	HealthCmd  string            `json:"health_cmd,omitempty"` // run by the container's shell
-	HealthEach time.Duration     `json:"health_each,omitempty"`
+// isSpecField reports whether a member of a Spec's JSON is one of its fields, however it is
+// capitalised.
+func isSpecField(name string) bool {
+	return slices.ContainsFunc(specFields, func(f string) bool { return strings.EqualFold(f, name) })
+}
 
-	// Binds has the contents of bind mounts captured, and not their configuration alone.
-	Binds bool `json:"binds,omitempty"`
-	// SharedVolumes has the contents of volumes that other containers use, too, replaced
-	// when the session goes on from a snapshot.
-	SharedVolumes bool `json:"shared_volumes,omitempty"`
+// MarshalJSON implements json.Marshaler.
+func (s Spec) MarshalJSON() ([]byte, error) {
+	data, err := json.Marshal(plainSpec(s))
+	if err != nil {
+		return nil, err
+	}
+	out := bytes.NewBuffer(bytes.TrimSuffix(data, []byte("}"))) // there is always a command before
+	for _, name := range slices.Sorted(maps.Keys(s.Options)) {
+		key, err := json.Marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		if isSpecField(name) {
+			return nil, fmt.Errorf("encode the options of driver %q: a spec has a field of that name", name)
+		}
+		fmt.Fprintf(out, ",%s:%s", key, s.Options[name])
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (s *Spec) UnmarshalJSON(data []byte) error {
+	var p plainSpec
+	if err := json.Unmarshal(data, &p); err != nil {
+		return err
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(data, &members); err != nil {
+		return err
+	}
+	for name, value := range members {
+		if isSpecField(name) || string(value) == "null" {
+			continue
+		}
+		if p.Options == nil {
+			p.Options = map[string]json.RawMessage{}
+		}
+		p.Options[name] = value
+	}
+	*s = Spec(p)
+	return nil
+}
+
+// SetOptions encodes a driver's options.
+func (s *Spec) SetOptions(driver string, options any) error {
+	data, err := json.Marshal(options)
+	if err != nil {
+		return fmt.Errorf("encode the options of driver %s: %w", driver, err)
+	}
+	s.Options = maps.Clone(s.Options) // the spec may be a copy
+	if s.Options == nil {
+		s.Options = map[string]json.RawMessage{}
+	}
+	s.Options[driver] = data
+	return nil
+}
+
+// GetOptions decodes a driver's options. It reports whether there are any.
+func (s Spec) GetOptions(driver string, to any) (ok bool, err error) {
+	data, ok := s.Options[driver]
+	if !ok {
+		return false, nil
+	}
+	if err := json.Unmarshal(data, to); err != nil {
+		return true, fmt.Errorf("decode the options of driver %s: %w", driver, err)
+	}
+	return true, nil
 }

@@ -12,13 +12,14 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/worker"
 )
 
 // Adopt fills in what asks for a session of a container that is there.
-func Adopt(r schemas.RunRequest, d schemas.Docker) *schemas.RunRequest {
-	data, err := json.Marshal(schemas.Spec{Docker: &d})
+func Adopt(r schemas.RunRequest, d dockerspec.Options) *schemas.RunRequest {
+	data, err := json.Marshal(dockerspec.With(schemas.Spec{}, d))
 	if err != nil {
 		data = nil // of plain fields: it can't be
 	}
@@ -34,7 +35,7 @@ func adoptLabelled(ctx context.Context, w *worker.Worker, d *docker.Driver, nc *
 	case <-ctx.Done():
 	}
 	for c := range d.Labelled(ctx) {
-		r := Adopt(schemas.RunRequest{Class: c.Class, Host: w.Host}, schemas.Docker{Container: c.ID, Remove: c.Remove})
+		r := Adopt(schemas.RunRequest{Class: c.Class, Host: w.Host}, dockerspec.Options{Container: c.ID, Remove: c.Remove})
 		r.Program = c.Name
 		err := askOn(ctx, nc, "run", schemas.Request{
 			Name: c.Session, Run: r, Actor: "docker@" + string(w.Host), Reason: "its label " + c.Label + " asks for it", Wait: schemas.Duration(adoptWait),

@@ -10,6 +10,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -50,7 +51,7 @@ func look(t *testing.T, e *dockertest.Engine, name string) container.InspectResp
 func TestAdopted(t *testing.T) {
 	x := newTester(t)
 	id := foreignContainer(t, x.e, "theirs", map[string]string{"k": "v"})
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs"}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	refused := func(context.Context) error { return context.Canceled }
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, refused); err == nil {
 		t.Error("it was adopted though nobody recorded it")
@@ -103,7 +104,7 @@ func TestAdopted(t *testing.T) {
 func TestHeldIsStarted(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs"}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
@@ -130,7 +131,7 @@ func TestHeldIsStarted(t *testing.T) {
 func TestAdoptedAndRemoved(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs", Remove: true}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs", Remove: true})
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/data/f; echo 1 >/f")
 	img := x.suspend("a", 2)
@@ -147,7 +148,7 @@ func TestAdoptedAndRemoved(t *testing.T) {
 func TestPausedByOthers(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs"}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	x.start("a", spec)
 	must[client.ContainerPauseResult](t)(x.e.Client.ContainerPause(t.Context(), "theirs", client.ContainerPauseOptions{}))
 	x.seenAs("a", "paused")
@@ -181,7 +182,7 @@ func TestLabelled(t *testing.T) {
 	if got.Name != "first" || got.Session != "acme/first" || got.Class != "terminal" || !got.Remove {
 		t.Errorf("it asks for %+v", got)
 	}
-	x.start("a", schemas.Spec{Docker: &schemas.Docker{Container: got.ID, Remove: true}})
+	x.start("a", dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: got.ID, Remove: true}))
 	foreignContainer(t, x.e, "second", map[string]string{labelAdopt: "two"})
 	if got = <-asking; got.Name != "second" || got.Session != "two" {
 		t.Errorf("the second asks for %+v", got)

@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -36,10 +37,10 @@ type setBack struct {
 func newSetBack(t *testing.T) *setBack {
 	x := &setBack{tester: newTester(t), bind: filepath.Join(t.TempDir(), "bind")}
 	port := freePort(t)
-	x.spec = schemas.Spec{Command: []string{"sh", "-c", "while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}, Docker: &schemas.Docker{
-		Name: "back", Binds: true, Volumes: []string{"mine:/mine", "theirs:/theirs", "mine:/again", x.bind + ":/bind"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}}}
-	x.start("other", withDocker(schemas.Docker{Volumes: []string{"theirs:/theirs"}}))
-	x.spec.Docker.SharedVolumes = true
+	x.spec = dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", "while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}}, dockerspec.Options{
+		Name: "back", Binds: true, Volumes: []string{"mine:/mine", "theirs:/theirs", "mine:/again", x.bind + ":/bind"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}})
+	x.start("other", withDocker(dockerspec.Options{Volumes: []string{"theirs:/theirs"}}))
+	x.spec = changed(t, x.spec, func(o *dockerspec.Options) { o.SharedVolumes = true })
 	x.start("a", x.spec)
 	x.sh("a", "for d in /mine /theirs /bind; do echo then >$d/f; mkdir $d/dir; echo then >$d/dir/g; done; chmod 751 /mine")
 	x.img, _ = x.capture("a", 2)
@@ -135,7 +136,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 	}
 	x.unchanged("not recorded")
 
-	l, err := net.Listen("tcp", strings.TrimSuffix(x.spec.Docker.Publish[0], ":80"))
+	l, err := net.Listen("tcp", strings.TrimSuffix(askedOf(t, x.spec).Publish[0], ":80"))
 	if err != nil {
 		t.Fatal(err)
 	}

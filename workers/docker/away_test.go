@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -24,10 +25,10 @@ import (
 func TestEngineWentWhileNobodyLooked(t *testing.T) {
 	x := testerOn(t, dockertest.New(t))
 	const script = "trap 'exit 143' TERM; while ! [ -e /end ]; do sleep 0.01; done; exit 7" // what a signal ends has this status
-	with := func(o schemas.Docker) schemas.Spec {
-		return schemas.Spec{Command: []string{"sh", "-c", script}, Docker: &o}
+	with := func(o dockerspec.Options) schemas.Spec {
+		return dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", script}}, o)
 	}
-	plain, ends, unless := with(schemas.Docker{}), with(schemas.Docker{}), with(schemas.Docker{Restart: "unless-stopped"})
+	plain, ends, unless := with(dockerspec.Options{}), with(dockerspec.Options{}), with(dockerspec.Options{Restart: "unless-stopped"})
 	for name, spec := range map[string]schemas.Spec{"stopped": plain, "ended": ends, "begun": unless, "told": unless} {
 		x.start(name, spec)
 	}

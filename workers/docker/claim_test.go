@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -28,7 +29,7 @@ func (x *tester) another(instance string) *tester {
 // refuses makes sure that a container can't be made a session, and that it is said whose it is.
 func (x *tester) refuses(container string, says ...string) {
 	x.t.Helper()
-	_, err := x.d.Start(x.t.Context(), drivertest.Fence("b", 1), schemas.Spec{Docker: &schemas.Docker{Container: container}}, func(context.Context) error {
+	_, err := x.d.Start(x.t.Context(), drivertest.Fence("b", 1), dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: container}), func(context.Context) error {
 		x.t.Errorf("%s was recorded to be a session", container)
 		return context.Canceled
 	})
@@ -60,7 +61,7 @@ func TestAnothersContainer(t *testing.T) {
 	foreignContainer(t, x.e, "theirs", map[string]string{labelAdopt: "a"})
 	other := x.another("second")
 	other.asks("theirs")
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs"}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	x.start("a", spec)
 	other.asks("free")
 	other.refuses("theirs", "is session "+drivertest.Fence("a", 1).Name.String()+" of another Diapause", "host is test", x.d.notes.dir)
@@ -96,7 +97,7 @@ func TestAnotherIsGone(t *testing.T) {
 	x := testerOn(t, dockertest.Shared(t))
 	foreignContainer(t, x.e, "theirs", nil)
 	other := x.another("second")
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "theirs"}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	must[driver.Instance](t)(other.d.Start(t.Context(), drivertest.Fence("a", 1), spec, drivertest.Begin))
 	dir := must[string](t)(x.d.claimsAt(t.Context()))
 	if err := os.RemoveAll(dir); err != nil { // as an earlier version left it

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -89,16 +90,15 @@ func TestConfigurationComesBack(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("of the host"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	spec := schemas.Spec{
+	spec := dockerspec.With(schemas.Spec{
 		Command: []string{"1000000"}, Env: []string{"A=b c", "SECRET=x"}, Dir: "/home", User: "nobody", Memory: 64 << 20, CPUs: 0.5, Pids: 50, TTY: true,
-		Docker: &schemas.Docker{
-			Entrypoint: []string{"sleep"}, Volumes: []string{dir + ":/host:ro", "vol:/v", "/anonymous"}, Tmpfs: []string{"/mem:size=1m"},
-			Networks: []string{"front", "back"}, Aliases: []string{"db", "cache"}, Restart: "on-failure:3",
-			Labels: map[string]string{"com.example.a": "b", "com.docker.compose.project": "p"}, Ulimits: []string{"nofile=100:200"},
-			CapAdd: []string{"NET_ADMIN"}, CapDrop: []string{"MKNOD"}, Devices: []string{"/dev/zero:/dev/nought:r"}, ExtraHosts: []string{"there:10.0.0.9"},
-			Hostname: "box", Init: false, ShmSize: 8 << 20, HealthCmd: "true", HealthEach: 3600e9,
-		},
-	}
+	}, dockerspec.Options{
+		Entrypoint: []string{"sleep"}, Volumes: []string{dir + ":/host:ro", "vol:/v", "/anonymous"}, Tmpfs: []string{"/mem:size=1m"},
+		Networks: []string{"front", "back"}, Aliases: []string{"db", "cache"}, Restart: "on-failure:3",
+		Labels: map[string]string{"com.example.a": "b", "com.docker.compose.project": "p"}, Ulimits: []string{"nofile=100:200"},
+		CapAdd: []string{"NET_ADMIN"}, CapDrop: []string{"MKNOD"}, Devices: []string{"/dev/zero:/dev/nought:r"}, ExtraHosts: []string{"there:10.0.0.9"},
+		Hostname: "box", Init: false, ShmSize: 8 << 20, HealthCmd: "true", HealthEach: 3600e9,
+	})
 	x.start("a", spec)
 	before := settings(t, x.inspect("a"))
 	old := x.inspect("a").ID
@@ -123,7 +123,7 @@ func TestNetworkIsMadeAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := withDocker(schemas.Docker{Networks: []string{"own"}, Aliases: []string{"me"}})
+	spec := withDocker(dockerspec.Options{Networks: []string{"own"}, Aliases: []string{"me"}})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	if _, err := x.e.Client.NetworkRemove(t.Context(), "own", client.NetworkRemoveOptions{}); err != nil {
@@ -146,7 +146,7 @@ func TestPortInUse(t *testing.T) {
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	spec := withDocker(schemas.Docker{Networks: []string{"n"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}})
+	spec := withDocker(dockerspec.Options{Networks: []string{"n"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	l = must[net.Listener](t)(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
@@ -186,7 +186,7 @@ func TestBindMounts(t *testing.T) {
 		}
 	}
 	fill()
-	spec := withDocker(schemas.Docker{Volumes: []string{dir + ":/host"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{dir + ":/host"}})
 	x.start("a", spec)
 	img, got := x.capture("a", 2)
 	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "the contents of the bind mount /host") {
@@ -202,7 +202,7 @@ func TestBindMounts(t *testing.T) {
 		t.Errorf("without what is mounted: %v", err)
 	}
 	fill()
-	spec.Docker.Binds = true
+	spec = changed(t, spec, func(o *dockerspec.Options) { o.Binds = true })
 	x.restore("a", 4, img, spec)
 	img = x.suspend("a", 5)
 	if err := os.RemoveAll(dir); err != nil {

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -70,7 +70,7 @@ func TestContainerdDoesNotSay(t *testing.T) {
 	for what, code := range map[string]codes.Code{"an error": codes.Internal, "nobody there": codes.OK} {
 		t.Run(what, func(t *testing.T) {
 			x, s := withContainerd(t, code)
-			x.start("a", withDocker(schemas.Docker{}))
+			x.start("a", withDocker(dockerspec.Options{}))
 			if code == codes.OK {
 				s.Stop()
 			}
@@ -88,7 +88,7 @@ func TestContainerdDoesNotSay(t *testing.T) {
 // One that doesn't know is asked for nothing more.
 func TestContainerdDoesNotKnow(t *testing.T) {
 	x, _ := withContainerd(t, codes.Unimplemented)
-	x.start("a", withDocker(schemas.Docker{}))
+	x.start("a", withDocker(dockerspec.Options{}))
 	if _, got := x.capture("a", 2); len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "all of the file system is in the snapshot") {
 		t.Errorf("the warnings are %q", got.Warnings)
 	}

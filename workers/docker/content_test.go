@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -39,12 +40,14 @@ func testerOn(t *testing.T, e *dockertest.Engine) *tester {
 // start starts a session of busybox and stops it at the end.
 func (x *tester) start(name string, spec schemas.Spec) driver.Instance {
 	x.t.Helper()
-	if spec.Docker.Image == "" && spec.Docker.Container == "" {
-		spec.Docker.Image = "busybox:test"
+	o := askedOf(x.t, spec)
+	if o.Image == "" && o.Container == "" {
+		o.Image = "busybox:test"
 	}
-	if spec.Network == "" && len(spec.Docker.Networks) == 0 && spec.Docker.Container == "" {
+	if spec.Network == "" && len(o.Networks) == 0 && o.Container == "" {
 		spec.Network = "none"
 	}
+	spec = dockerspec.With(spec, o)
 	x.t.Cleanup(func() { x.stop(name) })
 	return must[driver.Instance](x.t)(x.d.Start(x.t.Context(), drivertest.Fence(name, 1), spec, drivertest.Begin))
 }
@@ -103,11 +106,28 @@ func (x *tester) dirOf(name, at string) string {
 	return ""
 }
 
+// askedOf gives the docker driver's options of a spec.
+func askedOf(t *testing.T, s schemas.Spec) dockerspec.Options {
+	t.Helper()
+	o, _, err := dockerspec.Of(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// changed gives a spec with other options.
+func changed(t *testing.T, s schemas.Spec, change func(*dockerspec.Options)) schemas.Spec {
+	t.Helper()
+	o := askedOf(t, s)
+	change(&o)
+	return dockerspec.With(s, o)
+}
+
 var idle = schemas.Spec{Command: []string{"sleep", "1000000"}}
 
-func withDocker(d schemas.Docker) schemas.Spec {
-	s := idle
-	s.Docker = &d
+func withDocker(d dockerspec.Options) schemas.Spec {
+	s := dockerspec.With(idle, d)
 	return s
 }
 
@@ -186,7 +206,7 @@ func same(t *testing.T, what string, before, after []string) {
 // same engine and on another one that knows nothing of it.
 func TestAllFilesComeBack(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{Volumes: []string{"named:/named", "/anonymous"}, Tmpfs: []string{"/mem"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"named:/named", "/anonymous"}, Tmpfs: []string{"/mem"}})
 	x.start("a", spec)
 	for _, dir := range []string{"/home", "/named", "/anonymous"} {
 		if out := x.sh("a", `set -- `+dir+`; `+puzzle); out != "" {
@@ -263,7 +283,7 @@ func TestVolumesOfOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.e.Client.VolumeRemove(afterwards(t), "before", client.VolumeRemoveOptions{})
-	spec := withDocker(schemas.Docker{Volumes: []string{"before:/b", "made:/m"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"before:/b", "made:/m"}})
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/b/f; echo 1 >/m/f")
 	img := x.suspend("a", 2)
@@ -284,8 +304,8 @@ func TestVolumesOfOthers(t *testing.T) {
 // A volume that other containers use keeps what it has, unless that is asked for.
 func TestSharedVolume(t *testing.T) {
 	x := newTester(t)
-	x.start("other", withDocker(schemas.Docker{Volumes: []string{"shared:/s"}}))
-	spec := withDocker(schemas.Docker{Volumes: []string{"shared:/s"}})
+	x.start("other", withDocker(dockerspec.Options{Volumes: []string{"shared:/s"}}))
+	spec := withDocker(dockerspec.Options{Volumes: []string{"shared:/s"}})
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/s/f")
 	img, got := x.capture("a", 2)
@@ -303,7 +323,7 @@ func TestSharedVolume(t *testing.T) {
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 4)); err != nil {
 		t.Fatal(err)
 	}
-	spec.Docker.SharedVolumes = true
+	spec = changed(t, spec, func(o *dockerspec.Options) { o.SharedVolumes = true })
 	x.restore("a", 5, img, spec)
 	if out := x.sh("other", "cat /s/f"); out != "1" {
 		t.Errorf("a shared volume that was to be replaced has %q", out)

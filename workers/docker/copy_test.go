@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
@@ -25,7 +26,7 @@ func TestCopyAndCapture(t *testing.T) {
 	if err := x.d.options.Failpoints.Arm(failpoint.DockerAhead, 1, func(context.Context) error { close(ahead); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	spec := schemas.Spec{Command: []string{"sleep", "1000000"}, Docker: &schemas.Docker{}}
+	spec := dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{})
 	x.start("a", spec)
 	stream, feed := io.Pipe()
 	copied := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -53,7 +53,7 @@ func wanders(t *testing.T, engines map[dockertest.Kind]*dockertest.Engine, ref s
 		kept[k] = keptOn(t, e)
 	}
 	x := on[way[0]]
-	spec := withDocker(schemas.Docker{Image: ref, Volumes: []string{"vol:/vol"}})
+	spec := withDocker(dockerspec.Options{Image: ref, Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
 	x.sh("a", "rm /etc/lower; rm -r /data; mkdir /data; echo 0 >/data/f; echo v >/vol/f")
 	for i, to := range way {

@@ -7,13 +7,14 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 )
 
 // An image that somebody made of a session's container has its labels, and so have the
 // containers that he makes of it: they are his.
 func TestContainerOfCommittedImageStays(t *testing.T) {
 	x := newTester(t)
-	x.start("a", schemas.Spec{Command: []string{"sleep", "1000000"}, Docker: &schemas.Docker{}})
+	x.start("a", dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{}))
 	n := must[note](t)(x.d.notes.read("a"))
 	img := must[client.ContainerCommitResult](t)(x.e.Client.ContainerCommit(t.Context(), n.Container, client.ContainerCommitOptions{Reference: "somebody:test"}))
 	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: "somebody:test"}, Name: "his"}))

@@ -14,6 +14,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -42,7 +43,7 @@ func conforms(t *testing.T, e *dockertest.Engine) {
 	drivertest.Run(t, func(t *testing.T) drivertest.Host {
 		data := t.TempDir()
 		spec := func(command ...string) schemas.Spec {
-			return schemas.Spec{Command: command, Network: "none", Docker: &schemas.Docker{Image: image}}
+			return dockerspec.With(schemas.Spec{Command: command, Network: "none"}, dockerspec.Options{Image: image})
 		}
 		t.Cleanup(func() { clean(t, e) })
 		t.Cleanup(func() { release(t, open(t, e, data)) })

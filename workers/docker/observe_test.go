@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -21,10 +22,9 @@ func TestObserve(t *testing.T) {
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	x.start("a", schemas.Spec{
+	x.start("a", dockerspec.With(schemas.Spec{
 		Command: []string{"sh", "-c", "sleep 1000000 & httpd -f -p 80"},
-		Docker:  &schemas.Docker{Networks: []string{"seen"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}},
-	})
+	}, dockerspec.Options{Networks: []string{"seen"}, Publish: []string{fmt.Sprintf("127.0.0.1:%d:80", port)}}))
 	see := func() driver.Observation {
 		t.Helper()
 		return must[driver.Observation](t)(x.d.Observe(t.Context(), "a"))

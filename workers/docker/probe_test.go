@@ -8,6 +8,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -15,10 +16,9 @@ import (
 // A health check doesn't hide the commands that somebody waits for, and isn't one.
 func TestExecBesideHealthCheck(t *testing.T) {
 	x := newTester(t)
-	x.start("a", schemas.Spec{
+	x.start("a", dockerspec.With(schemas.Spec{
 		Command: []string{"sleep", "1000000"},
-		Docker:  &schemas.Docker{HealthCmd: "touch /probed; sleep 100", HealthEach: 100 * time.Millisecond},
-	})
+	}, dockerspec.Options{HealthCmd: "touch /probed; sleep 100", HealthEach: 100 * time.Millisecond}))
 	n := must[note](t)(x.d.notes.read("a"))
 	look := func() (ids int, o driver.Observation) {
 		t.Helper()

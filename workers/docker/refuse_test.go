@@ -11,6 +11,7 @@ import (
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -25,24 +26,24 @@ func TestRefusedSpecs(t *testing.T) {
 		spec schemas.Spec
 		says string
 	}{
-		"no image":          {schemas.Spec{Docker: &schemas.Docker{}}, "needs --image"},
-		"image not there":   {withDocker(schemas.Docker{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
-		"no such container": {schemas.Spec{Docker: &schemas.Docker{Container: "nope"}}, "there is no container nope"},
-		"bad port":          {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
-		"port zero":         {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
-		"bad address":       {withDocker(schemas.Docker{Image: "busybox:test", Publish: []string{"1.2.3:80:80"}}), `publish "1.2.3:80:80"`},
-		"bad volume":        {withDocker(schemas.Docker{Image: "busybox:test", Volumes: []string{"x"}}), `volume "x"`},
-		"bad tmpfs":         {withDocker(schemas.Docker{Image: "busybox:test", Tmpfs: []string{"x"}}), `tmpfs "x"`},
-		"bad restart":       {withDocker(schemas.Docker{Image: "busybox:test", Restart: "sometimes"}), `restart "sometimes"`},
-		"bad retries":       {withDocker(schemas.Docker{Image: "busybox:test", Restart: "always:3"}), `restart "always:3"`},
-		"bad ulimit":        {withDocker(schemas.Docker{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
-		"bad device":        {withDocker(schemas.Docker{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
-		"bad network":       {withDocker(schemas.Docker{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
-		"bad capability":    {withDocker(schemas.Docker{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
-		"root":              {schemas.Spec{Root: "/x", Docker: &schemas.Docker{Image: "busybox:test"}}, "--root"},
-		"a directory":       {schemas.Spec{Command: []string{"/etc"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "is a directory"},
-		"not executable":    {schemas.Spec{Command: []string{"/etc/passwd"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "not executable"},
-		"not in the path":   {schemas.Spec{Command: []string{"nope"}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}}, "command not found in image busybox:test: nope"},
+		"no image":          {dockerspec.With(schemas.Spec{}, dockerspec.Options{}), "needs --image"},
+		"image not there":   {withDocker(dockerspec.Options{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
+		"no such container": {dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "nope"}), "there is no container nope"},
+		"bad port":          {withDocker(dockerspec.Options{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
+		"port zero":         {withDocker(dockerspec.Options{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
+		"bad address":       {withDocker(dockerspec.Options{Image: "busybox:test", Publish: []string{"1.2.3:80:80"}}), `publish "1.2.3:80:80"`},
+		"bad volume":        {withDocker(dockerspec.Options{Image: "busybox:test", Volumes: []string{"x"}}), `volume "x"`},
+		"bad tmpfs":         {withDocker(dockerspec.Options{Image: "busybox:test", Tmpfs: []string{"x"}}), `tmpfs "x"`},
+		"bad restart":       {withDocker(dockerspec.Options{Image: "busybox:test", Restart: "sometimes"}), `restart "sometimes"`},
+		"bad retries":       {withDocker(dockerspec.Options{Image: "busybox:test", Restart: "always:3"}), `restart "always:3"`},
+		"bad ulimit":        {withDocker(dockerspec.Options{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
+		"bad device":        {withDocker(dockerspec.Options{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
+		"bad network":       {withDocker(dockerspec.Options{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
+		"bad capability":    {withDocker(dockerspec.Options{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
+		"root":              {dockerspec.With(schemas.Spec{Root: "/x"}, dockerspec.Options{Image: "busybox:test"}), "--root"},
+		"a directory":       {dockerspec.With(schemas.Spec{Command: []string{"/etc"}, Network: "none"}, dockerspec.Options{Image: "busybox:test"}), "is a directory"},
+		"not executable":    {dockerspec.With(schemas.Spec{Command: []string{"/etc/passwd"}, Network: "none"}, dockerspec.Options{Image: "busybox:test"}), "not executable"},
+		"not in the path":   {dockerspec.With(schemas.Spec{Command: []string{"nope"}, Network: "none"}, dockerspec.Options{Image: "busybox:test"}), "command not found in image busybox:test: nope"},
 	} {
 		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), c.spec, func(context.Context) error {
 			t.Errorf("%s: it was recorded to run", what)
@@ -58,9 +59,9 @@ func TestRefusedSpecs(t *testing.T) {
 // A name that is in use is refused, and the container that has it is left alone.
 func TestNameInUse(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{Name: "taken"})
+	spec := withDocker(dockerspec.Options{Name: "taken"})
 	x.start("a", spec)
-	spec.Docker = &schemas.Docker{Image: "busybox:test", Name: "taken", Volumes: []string{"vol:/v"}}
+	spec = dockerspec.With(spec, dockerspec.Options{Image: "busybox:test", Name: "taken", Volumes: []string{"vol:/v"}})
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("b", 1), spec, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "already in use") {
 		t.Errorf("a name in use: %v", err)
 	}
@@ -75,7 +76,7 @@ func TestNameInUse(t *testing.T) {
 // An engine that is away is said to be, and what is here is what it was when it is back.
 func TestEngineAway(t *testing.T) {
 	x := testerOn(t, dockertest.New(t))
-	spec := withDocker(schemas.Docker{Volumes: []string{"vol:/v"}, Restart: "always"})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/v"}, Restart: "always"})
 	x.start("a", spec)
 	if err := x.e.Stop(); err != nil {
 		t.Fatal(err)
@@ -118,7 +119,7 @@ func TestEngineAway(t *testing.T) {
 // Images that this host can't restore.
 func TestRefusedImages(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{})
+	spec := withDocker(dockerspec.Options{})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	for what, c := range map[string]struct {
@@ -166,7 +167,7 @@ func TestRefusedImages(t *testing.T) {
 // A container that is removed under us is over, and says why.
 func TestRemovedUnderUs(t *testing.T) {
 	x := newTester(t)
-	x.start("a", withDocker(schemas.Docker{}))
+	x.start("a", withDocker(dockerspec.Options{}))
 	if _, err := x.e.Client.ContainerRemove(t.Context(), x.inspect("a").ID, client.ContainerRemoveOptions{Force: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +185,7 @@ func TestGuardIsRefused(t *testing.T) {
 	x := newTester(t)
 	f := drivertest.Fence("a", 1)
 	f.Guard = true
-	if _, err := x.d.Start(t.Context(), f, withDocker(schemas.Docker{Image: "busybox:test"}), drivertest.Begin); driver.KindOf(err) != driver.Refused {
+	if _, err := x.d.Start(t.Context(), f, withDocker(dockerspec.Options{Image: "busybox:test"}), drivertest.Begin); driver.KindOf(err) != driver.Refused {
 		t.Errorf("with a guard: %v", err)
 	}
 }

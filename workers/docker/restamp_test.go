@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/objectstore/image"
-	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -46,8 +46,8 @@ func (r *restamped) AddStamped(e image.Entry, stamp string, open func() (io.Read
 // and in its volumes, but for those of a volume that others use as well.
 func TestResumedFilesAreKnown(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{Volumes: []string{"mine:/mine", "shared:/shared"}, SharedVolumes: true})
-	x.start("other", withDocker(schemas.Docker{Volumes: []string{"shared:/shared"}}))
+	spec := withDocker(dockerspec.Options{Volumes: []string{"mine:/mine", "shared:/shared"}, SharedVolumes: true})
+	x.start("other", withDocker(dockerspec.Options{Volumes: []string{"shared:/shared"}}))
 	x.start("a", spec)
 	x.sh("a", "for d in /home /mine /shared; do echo same >$d/same; echo changed >$d/changed; ln $d/same $d/second; done")
 	img := &restamped{stamps: map[string]string{}}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -46,7 +47,11 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 		fresh.Kept, fresh.Image, fresh.Nameless = true, n.Image, n.Nameless
 	}
 	fresh.Still = m.Still
-	if o := spec.Docker; o != nil {
+	o, ok, err := optionsOf(spec)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if ok {
 		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
 	}
 	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // the engine does it, then
@@ -156,7 +161,7 @@ func (r *restoring) name() string {
 	case r.boot == driver.BootTrial: // the session's own may be here
 		return "diapause-" + string(r.f.UID)
 	case r.apart():
-		return containerName(r.f, &schemas.Docker{})
+		return containerName(r.f, dockerspec.Options{})
 	case r.old != "":
 		return fmt.Sprintf("%s.diapause-%d", r.meta.Name, r.f.Epoch)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -23,6 +24,7 @@ func Check(s schemas.Spec) error {
 
 // planned is a container that is to be made.
 type planned struct {
+	asked   dockerspec.Options
 	options client.ContainerCreateOptions
 	volumes []string // named ones
 }
@@ -31,18 +33,28 @@ func refuse(format string, args ...any) error {
 	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
+// optionsOf gives the options that a spec has for this driver.
+func optionsOf(s schemas.Spec) (o dockerspec.Options, ok bool, err error) {
+	if o, ok, err = dockerspec.Of(s); err != nil {
+		err = &driver.Error{Kind: driver.Refused, Text: "the container's options can't be read", Err: err}
+	}
+	return o, ok, err
+}
+
 // plan turns a spec into what the engine wants to hear.
 func plan(f driver.Fence, s schemas.Spec) (planned, error) {
-	d := s.Docker
+	d, _, err := optionsOf(s)
 	switch {
-	case d == nil || d.Image == "":
+	case err != nil:
+		return planned{}, err
+	case d.Image == "":
 		return planned{}, refuse("a session of the docker driver needs --image")
 	case s.Root != "":
 		return planned{}, refuse("--root is for process trees; a container has its image's")
 	case s.Hooks.OnSuspend != "" || s.Hooks.OnResume != "" || s.Hooks.OnFork != "":
 		return planned{}, refuse("hooks are for process trees; a container's own command begins anew with each resume")
 	}
-	var p planned
+	p := planned{asked: d}
 	c := &container.Config{
 		Image: d.Image, Cmd: s.Command, Entrypoint: d.Entrypoint, Env: s.Env, WorkingDir: s.Dir, User: s.User,
 		Tty: s.TTY, OpenStdin: s.TTY, Hostname: d.Hostname, Labels: map[string]string{}, ExposedPorts: network.PortSet{}, Volumes: map[string]struct{}{},
@@ -60,7 +72,7 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 	if d.HealthCmd != "" {
 		c.Healthcheck = &container.HealthConfig{Test: []string{"CMD-SHELL", d.HealthCmd}, Interval: d.HealthEach}
 	}
-	for _, set := range []func(*schemas.Docker, *container.Config, *container.HostConfig) error{
+	for _, set := range []func(dockerspec.Options, *container.Config, *container.HostConfig) error{
 		setMounts, setPorts, setRestart, setUlimits, setDevices,
 	} {
 		if err := set(d, c, h); err != nil {
@@ -83,14 +95,14 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 }
 
 // containerName is the one asked for, or one that tells which session it is.
-func containerName(f driver.Fence, d *schemas.Docker) string {
+func containerName(f driver.Fence, d dockerspec.Options) string {
 	if d.Name != "" {
 		return d.Name
 	}
 	return "diapause-" + string(f.Name.Tenant) + "-" + string(f.Name.Session)
 }
 
-func setMounts(d *schemas.Docker, c *container.Config, h *container.HostConfig) error {
+func setMounts(d dockerspec.Options, c *container.Config, h *container.HostConfig) error {
 	for _, v := range d.Volumes {
 		from, at, named := strings.Cut(v, ":")
 		switch {
@@ -115,7 +127,7 @@ func setMounts(d *schemas.Docker, c *container.Config, h *container.HostConfig) 
 	return nil
 }
 
-func setPorts(d *schemas.Docker, c *container.Config, h *container.HostConfig) error {
+func setPorts(d dockerspec.Options, c *container.Config, h *container.HostConfig) error {
 	for _, p := range d.Publish {
 		port, binding, err := parsePort(p)
 		if err != nil {
@@ -157,7 +169,7 @@ func parsePort(s string) (network.Port, network.PortBinding, error) {
 	return port, b, nil
 }
 
-func setRestart(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
+func setRestart(d dockerspec.Options, _ *container.Config, h *container.HostConfig) error {
 	name, count, limited := strings.Cut(d.Restart, ":")
 	switch name {
 	case "", "no", "always", "unless-stopped", "on-failure":
@@ -176,7 +188,7 @@ func setRestart(d *schemas.Docker, _ *container.Config, h *container.HostConfig)
 	return nil
 }
 
-func setUlimits(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
+func setUlimits(d dockerspec.Options, _ *container.Config, h *container.HostConfig) error {
 	for _, u := range d.Ulimits {
 		got, err := units.ParseUlimit(u)
 		if err != nil {
@@ -187,7 +199,7 @@ func setUlimits(d *schemas.Docker, _ *container.Config, h *container.HostConfig)
 	return nil
 }
 
-func setDevices(d *schemas.Docker, _ *container.Config, h *container.HostConfig) error {
+func setDevices(d dockerspec.Options, _ *container.Config, h *container.HostConfig) error {
 	for _, v := range d.Devices {
 		parts := strings.Split(v, ":")
 		m := container.DeviceMapping{PathOnHost: parts[0], PathInContainer: parts[0], CgroupPermissions: "rwm"}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -28,15 +29,19 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 	if again, i, err := d.startAgain(ctx, f, n, begin); again {
 		return i, err
 	}
-	if spec.Docker != nil && spec.Docker.Container != "" {
-		return d.adopt(ctx, f, n, spec, begin)
+	o, _, err := optionsOf(spec)
+	if err != nil {
+		return driver.Instance{}, err
+	}
+	if o.Container != "" {
+		return d.adopt(ctx, f, n, o, begin)
 	}
 	p, err := plan(f, spec)
 	if err != nil {
 		return driver.Instance{}, err
 	}
 	kept := n.Phase == held && !n.Adopted // without a container: that one has been removed
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Nameless: n.Nameless, Binds: spec.Docker.Binds, Shared: spec.Docker.SharedVolumes}
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Nameless: n.Nameless, Binds: o.Binds, Shared: o.SharedVolumes}
 	i, err := d.launch(ctx, f, &n, func(ctx context.Context) error { return d.make(ctx, f, &n, spec, p) }, begin, nil)
 	return i, err
 }
@@ -203,12 +208,12 @@ func with(labels, more map[string]string) map[string]string {
 
 // make makes the container of a new session, with the volumes that it names.
 func (d *Driver) make(ctx context.Context, f driver.Fence, n *note, spec schemas.Spec, p planned) error {
-	if _, err := d.engine.ImageInspect(ctx, spec.Docker.Image); missing(err) {
-		if err := d.pull(ctx, spec.Docker.Image); err != nil {
-			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s is not on the engine of this host, and can't be pulled", spec.Docker.Image), Err: err}
+	if _, err := d.engine.ImageInspect(ctx, p.asked.Image); missing(err) {
+		if err := d.pull(ctx, p.asked.Image); err != nil {
+			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s is not on the engine of this host, and can't be pulled", p.asked.Image), Err: err}
 		}
 	} else if err != nil {
-		return d.asked("look for image "+spec.Docker.Image, err)
+		return d.asked("look for image "+p.asked.Image, err)
 	}
 	for _, v := range p.volumes {
 		if _, err := d.volume(ctx, n, client.VolumeCreateOptions{Name: v}); err != nil {
@@ -216,7 +221,7 @@ func (d *Driver) make(ctx context.Context, f driver.Fence, n *note, spec schemas
 		}
 	}
 	var places []endpoint
-	names := spec.Docker.Networks
+	names := p.asked.Networks
 	if len(names) == 0 && spec.Network != "" {
 		names = []string{spec.Network}
 	}
@@ -225,8 +230,8 @@ func (d *Driver) make(ctx context.Context, f driver.Fence, n *note, spec schemas
 			return d.asked("find network "+name, err)
 		}
 		e := endpoint{Network: name, Settings: &network.EndpointSettings{}}
-		if len(spec.Docker.Networks) > 0 && !isEnginesOwn(name) {
-			e.Settings.Aliases = spec.Docker.Aliases
+		if len(p.asked.Networks) > 0 && !isEnginesOwn(name) {
+			e.Settings.Aliases = p.asked.Aliases
 		}
 		places = append(places, e)
 	}
@@ -310,8 +315,7 @@ func (d *Driver) volume(ctx context.Context, n *note, o client.VolumeCreateOptio
 }
 
 // adopt makes a session of a container that is there, as it is.
-func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
-	o := spec.Docker
+func (d *Driver) adopt(ctx context.Context, f driver.Fence, n note, o dockerspec.Options, begin func(context.Context) error) (driver.Instance, error) {
 	got, err := d.engine.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return driver.Instance{}, refuse("there is no container %s on the engine of this host", o.Container)

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -88,7 +89,7 @@ func quiet(t *testing.T, ended, remove bool) {
 	x := newTester(t)
 	quietContainer(t, x.e, "quiet", ended)
 	was := look(t, x.e, "quiet").State
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: remove}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "quiet", Remove: remove})
 	x.start("a", spec)
 	x.d = open(t, x.e, x.d.notes.dir) // a worker that begins anew finds it
 	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 1 || all[0].State != driver.Running {
@@ -140,7 +141,7 @@ func TestQuietContainerThatIsRestarted(t *testing.T) {
 			quietContainer(t, x.e, "quiet", true)
 			p := container.RestartPolicy{Name: policy}
 			must[client.ContainerUpdateResult](t)(x.e.Client.ContainerUpdate(t.Context(), "quiet", client.ContainerUpdateOptions{RestartPolicy: &p}))
-			spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: true}}
+			spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "quiet", Remove: true})
 			x.start("a", spec)
 			x.restore("a", 3, x.suspend("a", 2), spec)
 			s := look(t, x.e, "quiet")
@@ -159,7 +160,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "quiet", nil)
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "quiet", client.ContainerStopOptions{Timeout: new(int)}))
-	spec := schemas.Spec{Docker: &schemas.Docker{Container: "quiet", Remove: true}}
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "quiet", Remove: true})
 	x.start("a", spec)
 	x.capture("a", 2)
 	start(t, x.e, "quiet")
@@ -183,8 +184,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 // and is there when it is begun anew.
 func TestEndedContainerIsKept(t *testing.T) {
 	x := newTester(t)
-	spec := schemas.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"},
-		Docker: &schemas.Docker{Volumes: []string{"mine:/data", "/anonymous"}}}
+	spec := dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}}, dockerspec.Options{Volumes: []string{"mine:/data", "/anonymous"}})
 	ended := func(epoch uint64) {
 		t.Helper()
 		id := must[note](t)(x.d.notes.read("a")).Container

@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -88,7 +89,7 @@ func TestTouchedDuringCapture(t *testing.T) {
 			return err
 		}, "was let go on by somebody else", driver.Transient, driver.Running},
 	} {
-		x.start("a", withDocker(schemas.Docker{Volumes: []string{"vol:/vol"}}))
+		x.start("a", withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}}))
 		x.sh("a", "echo 1 >/home/f; echo 2 >/vol/f")
 		id := x.inspect("a").ID
 		img := at("volumes/0", func() error { return c.do(id) })
@@ -111,7 +112,7 @@ func TestTouchedDuringCapture(t *testing.T) {
 // fails for now, the session is what it was, and the same works afterwards.
 func TestEngineRestarts(t *testing.T) {
 	x := testerOn(t, dockertest.New(t, "--live-restore"))
-	spec := withDocker(schemas.Docker{Volumes: []string{"vol:/vol"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 	i := x.start("a", spec)
 	x.sh("a", "echo 1 >/home/f; echo 2 >/vol/f")
 	_, err := x.d.Capture(t.Context(), drivertest.Fence("a", 2), at("volumes/0", x.e.Stop))
@@ -159,7 +160,7 @@ func TestEngineRestarts(t *testing.T) {
 // An engine without room says so, whatever it was for, and nothing stays of what was begun.
 func TestEngineIsFull(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{Volumes: []string{"vol:/vol"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
 	x.sh("a", "dd if=/dev/urandom of=/home/f bs=1M count=12; dd if=/dev/urandom of=/vol/f bs=1M count=12")
 	img := x.suspend("a", 2)
@@ -207,7 +208,7 @@ func TestEngineIsFull(t *testing.T) {
 // A name that somebody took while the session slept is not taken from him.
 func TestNameTakenMeanwhile(t *testing.T) {
 	x := newTester(t)
-	spec := withDocker(schemas.Docker{Name: "wanted", Volumes: []string{"vol:/vol"}})
+	spec := withDocker(dockerspec.Options{Name: "wanted", Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: "wanted", Config: &container.Config{Image: "busybox:test", Cmd: []string{"true"}}}))
@@ -228,7 +229,7 @@ func TestOtherEngines(t *testing.T) {
 	e := dockertest.Shared(t)
 	t.Run("old", func(t *testing.T) {
 		x := testerOn(t, otherEngine(t, e, func(_ string, h http.Header, _ map[string]any) { h.Set("Api-Version", "1.40") }))
-		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), withDocker(schemas.Docker{Image: "busybox:test"}), drivertest.Begin)
+		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), withDocker(dockerspec.Options{Image: "busybox:test"}), drivertest.Begin)
 		refused(t, "API 1.40", err, "speaks API 1.40", "1.41 (Docker 20.10) or later is needed")
 		_, err = x.d.Recover(t.Context())
 		refused(t, "API 1.40", err, "speaks API 1.40")
@@ -248,7 +249,7 @@ func TestOtherEngines(t *testing.T) {
 				body["Driver"] = "somewhere"
 			}
 		}))
-		x.start("a", withDocker(schemas.Docker{Volumes: []string{"far:/far"}}))
+		x.start("a", withDocker(dockerspec.Options{Volumes: []string{"far:/far"}}))
 		_, err := x.d.Capture(t.Context(), drivertest.Fence("a", 2), &drivertest.Image{})
 		refused(t, "a volume driver", err, "volume far at /far", "volume driver somewhere", "local driver")
 		if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Running {
@@ -265,7 +266,7 @@ func TestOtherEngines(t *testing.T) {
 			}
 			delete(body, "Containerd")
 		}))
-		spec := withDocker(schemas.Docker{Volumes: []string{"vol:/vol"}})
+		spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 		x.start("a", spec)
 		x.sh("a", "echo 1 >/home/f; echo 2 >/vol/f; rm /etc/lower")
 		img, got := x.capture("a", 2)
@@ -298,7 +299,7 @@ func TestRemovedWhileItsStartFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { x.stop("a") })
-	spec := schemas.Spec{Command: []string{"sleep", "1000"}, Network: "none", Docker: &schemas.Docker{Name: "gone", Image: "busybox:test"}}
+	spec := dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000"}, Network: "none"}, dockerspec.Options{Name: "gone", Image: "busybox:test"})
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, drivertest.Begin); !errors.Is(err, cut) {
 		t.Fatal(err)
 	}

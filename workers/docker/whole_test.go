@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -24,7 +25,7 @@ func TestWithoutOverlay(t *testing.T) {
 // It gives the whole file system.
 func wholeFileSystem(t *testing.T, e *dockertest.Engine) {
 	x := testerOn(t, e)
-	spec := withDocker(schemas.Docker{Volumes: []string{"vol:/vol"}})
+	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
 	if out := x.sh("a", `set -- /home; `+puzzle+`; cd /; rm /etc/lower; echo 1 >/vol/f; mkdir /home/d/deep; ln -s /etc /home/link`); out != "" {
 		t.Fatal(out)
@@ -73,7 +74,7 @@ func wholeConformance(t *testing.T, e *dockertest.Engine) {
 		t.Cleanup(func() { clean(t, e) })
 		return drivertest.Host{
 			Open:     func(t *testing.T) driver.Driver { return open(t, e, data) },
-			Counting: schemas.Spec{Command: []string{"sh", "-c", counting}, Network: "none", Docker: &schemas.Docker{Image: "busybox:test"}},
+			Counting: dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", counting}, Network: "none"}, dockerspec.Options{Image: "busybox:test"}),
 			Count:    func(t *testing.T, d driver.Driver, uid schemas.UID) int { return count(t, d.(*Driver), uid) },
 		}
 	}, "capture and restore", "begin fails at restore")

@@ -10,13 +10,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/docker"
 )
 
 // containerFlags are the flags of run that only containers have.
 type containerFlags struct {
-	schemas.Docker
+	dockerspec.Options
 	shm, healthEach string
 	entrypoint      string
 	labels          []string
@@ -43,7 +44,7 @@ func (f *containerFlags) refuse() (err error) {
 
 func (f *containerFlags) define(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Image, "image", "", "run it as a container of this `IMAGE`, by the docker driver; many of the flags here are those of docker run")
-	fl.StringVar(&f.Docker.Name, "container-name", "", "what the container is called (default: diapause-TENANT-ID)")
+	fl.StringVar(&f.Options.Name, "container-name", "", "what the container is called (default: diapause-TENANT-ID)")
 	fl.StringVar(&f.entrypoint, "entrypoint", "", "in place of the image's")
 	fl.StringArrayVarP(&f.Volumes, "volume", "v", nil, "NAME:/path[:ro], /host/path:/path[:ro], or /path")
 	fl.StringArrayVar(&f.Tmpfs, "tmpfs", nil, "/path[:options]; its contents are lost with each suspend")
@@ -74,7 +75,7 @@ func (f *containerFlags) addKept(fl *pflag.FlagSet) {
 
 // fill puts what was asked for into the spec of a container.
 func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, env []string) (err error) {
-	d := f.Docker
+	d := f.Options
 	if f.entrypoint != "" {
 		d.Entrypoint = []string{f.entrypoint}
 	}
@@ -93,7 +94,7 @@ func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, e
 		}
 		d.Labels[k] = v
 	}
-	s.Docker = &d
+	*s = dockerspec.With(*s, d)
 	// The image says what nobody asked for.
 	s.Env, err = given(env)
 	if !changed("cwd") {
@@ -159,7 +160,7 @@ func adoptCommand(c *client) *cobra.Command {
 				return err
 			}
 			var v schemas.View
-			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: run.Adopt(r, f.Docker)}, &v); err != nil {
+			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: run.Adopt(r, f.Options)}, &v); err != nil {
 				return err
 			}
 			return printOutcome(v, asJSON)

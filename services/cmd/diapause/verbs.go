@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker"
 )
 
@@ -147,10 +148,11 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 
 // program is what lists call a session's command.
 func program(command []string, s schemas.Spec) string {
-	if len(command) > 0 || s.Docker == nil {
+	if len(command) > 0 {
 		return command[0]
 	}
-	return s.Docker.Image
+	o, _, _ := dockerspec.Of(s) // the command line wrote them
+	return o.Image
 }
 
 func (f runFlags) spec(command []string) (schemas.Spec, error) {
