@@ -12,18 +12,18 @@ type View struct {
 	Status         string         `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word
 	Since          time.Time      `json:"since"`
 	Class          string         `json:"class"`
-	Driver         string         `json:"driver"`
+	Driver         DriverName     `json:"driver"`
 	Host           HostID         `json:"host"`
 	Program        string         `json:"program"`
-	MadeBy         string         `json:"made_by"`
+	MadeBy         MadeBy         `json:"made_by"`
 	TTY            bool           `json:"tty"`
-	OnLoss         string         `json:"on_host_loss,omitempty"`
+	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
 	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
 	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs
 	RSSBytes       int64          `json:"rss_bytes"`           // of all its processes; 0 unless it runs
 	Processes      int            `json:"processes"`           // 0 unless it runs
 	IdleSeconds    float64        `json:"idle_seconds"`        // since activity that counts; 0 unless it runs
-	Boot           string         `json:"boot"`
+	Boot           Boot           `json:"boot"`
 	Generation     uint64         `json:"generation"`
 	Epoch          uint64         `json:"epoch"`
 	Version        uint64         `json:"version"`
@@ -134,16 +134,16 @@ type Request struct {
 // RunRequest is how a session is to run. It holds secrets and travels only on
 // the connection; the record keeps it sealed.
 type RunRequest struct {
-	Class     string `json:"class,omitempty"`
-	Driver    string `json:"driver,omitempty"`
-	MadeBy    string `json:"made_by,omitempty"`
-	Idle      *Idle  `json:"idle,omitempty"`
-	TTY       bool   `json:"tty,omitempty"`
-	OnLoss    string `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
-	OnBreaker string `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
-	Host      HostID `json:"host,omitempty"`               // where to begin; any that can if empty
-	Program   string `json:"program"`
-	Spec      []byte `json:"spec"` // of the driver, JSON
+	Class     string     `json:"class,omitempty"`
+	Driver    DriverName `json:"driver,omitempty"`
+	MadeBy    MadeBy     `json:"made_by,omitempty"`
+	Idle      *Idle      `json:"idle,omitempty"`
+	TTY       bool       `json:"tty,omitempty"`
+	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
+	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	Host      HostID     `json:"host,omitempty"`               // where to begin; any that can if empty
+	Program   string     `json:"program"`
+	Spec      []byte     `json:"spec"` // of the driver, JSON
 }
 
 // The codes of errors that the API answers, and the exit code that the client

@@ -40,7 +40,7 @@ type Host struct {
 	Slots        int           `json:"slots,omitempty"` // sessions that it has room for; no limit if 0
 	Load         *HostLoad     `json:"load,omitempty"`
 	// Lacks says by name of the drivers that it has no fingerprint of, but could, why.
-	Lacks map[string]string `json:"lacks,omitempty"`
+	Lacks map[DriverName]string `json:"lacks,omitempty"`
 }
 
 // HostLoad is how full a host is.

@@ -8,10 +8,13 @@ const (
 	LeaseExpired = "expired" // an observer said so: the holder has to take a new one
 )
 
-// The policies of a session whose host is lost.
+// OnHostLoss says what happens to a session whose host is lost.
+type OnHostLoss string
+
+// The answers to the loss of a host; none is LossWait.
 const (
-	LossWait   = "wait"   // it stays that host's
-	LossResume = "resume" // another host resumes its last snapshot
+	LossWait   OnHostLoss = "wait"   // it stays that host's
+	LossResume OnHostLoss = "resume" // another host resumes its last snapshot
 )
 
 // HostLease says that a host is there. The holder renews it, an observer that

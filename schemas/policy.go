@@ -41,7 +41,7 @@ type Policy struct {
 	Backoff *Duration `json:"backoff,omitempty"`
 	// OnBreaker is what becomes of a session whose breaker opened, where it was not
 	// said when it was run: keep or stop.
-	OnBreaker string `json:"on_suspend_failure,omitempty"`
+	OnBreaker OnBreaker `json:"on_suspend_failure,omitempty"`
 	// Score is what makes a session matter where there is no room for all.
 	Score *Score `json:"score,omitempty"`
 	// Keep is which snapshots are kept, in place of what the janitor was started with.

@@ -35,22 +35,22 @@ type SessionRecord struct {
 	Created time.Time `json:"created"`
 	Born    uint64    `json:"born_seq"` // the activity stream's last message then: older ones spoke of another session
 
-	Class     string `json:"class"`
-	Driver    string `json:"driver"`
-	Host      HostID `json:"host"`
-	MadeBy    string `json:"made_by"`           // "person" or "agent"
-	Program   string `json:"program"`           // the command's first word, for lists
-	Spec      string `json:"spec,omitempty"`    // how to run it, sealed for the hosts: it holds secrets
-	Lineage   string `json:"lineage,omitempty"` // where its snapshots go
-	Idle      *Idle  `json:"idle,omitempty"`    // the session's own rule in place of its class's
-	TTY       bool   `json:"tty,omitempty"`
-	OnLoss    string `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
-	OnBreaker string `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	Class     string     `json:"class"`
+	Driver    DriverName `json:"driver"`
+	Host      HostID     `json:"host"`
+	MadeBy    MadeBy     `json:"made_by"`           // "person" or "agent"
+	Program   string     `json:"program"`           // the command's first word, for lists
+	Spec      string     `json:"spec,omitempty"`    // how to run it, sealed for the hosts: it holds secrets
+	Lineage   string     `json:"lineage,omitempty"` // where its snapshots go
+	Idle      *Idle      `json:"idle,omitempty"`    // the session's own rule in place of its class's
+	TTY       bool       `json:"tty,omitempty"`
+	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
+	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
 	Op         *Op      `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head    `json:"head,omitempty"` // the snapshot that the session goes on from
 	Size       *Sizes   `json:"size,omitempty"` // of Head
-	Boot       string   `json:"boot,omitempty"` // how it came to run: clean, resume, restart (files kept, memory not), fork, rollback, takeover
+	Boot       Boot     `json:"boot,omitempty"` // how it came to run: clean, resume, restart (files kept, memory not), fork, rollback, takeover
 	Generation uint64   `json:"generation"`     // how often it was started, resumed, forked or rolled back
 	Failure    *Failure `json:"failure,omitempty"`
 	Exit       *Exit    `json:"exit,omitempty"`
@@ -118,7 +118,7 @@ type Op struct {
 	Idle        bool      `json:"idle,omitempty"`   // decided for want of activity: anything that counts undoes it
 	Seq         uint64    `json:"activity_seq"`     // the last activity that the decision knew
 	Source      *Head     `json:"source,omitempty"` // the snapshot to restore
-	Boot        string    `json:"boot,omitempty"`   // what the restore will be reported as
+	Boot        Boot      `json:"boot,omitempty"`   // what the restore will be reported as
 	Description string    `json:"description,omitempty"`
 	RunID       string    `json:"run_id,omitempty"`
 	Trigger     string    `json:"trigger,omitempty"`
@@ -162,10 +162,13 @@ type Sizes struct {
 	Stored  int64     `json:"stored_bytes"`  // what that took in the store
 }
 
-// What becomes of a session whose breaker opened.
+// OnBreaker says what happens to a session whose breaker opened.
+type OnBreaker string
+
+// The answers to an open breaker; none is BreakerKeep, or what the policy says.
 const (
-	BreakerKeep = "keep" // it runs on
-	BreakerStop = "stop" // it is killed: what it had since its last snapshot is lost
+	BreakerKeep OnBreaker = "keep" // it runs on
+	BreakerStop OnBreaker = "stop" // it is killed: what it had since its last snapshot is lost
 )
 
 // Failure is the last thing that went wrong, kept until it goes right.
@@ -274,19 +277,19 @@ type Set struct {
 
 // NewSession is what a session is made with.
 type NewSession struct {
-	UID       UID       `json:"uid"`
-	Tenant    Tenant    `json:"tenant"`
-	Session   SessionID `json:"session"`
-	Class     string    `json:"class"`
-	Driver    string    `json:"driver"`
-	MadeBy    string    `json:"made_by"`
-	Program   string    `json:"program"`
-	Spec      string    `json:"spec,omitempty"`
-	Lineage   string    `json:"lineage"`
-	TTY       bool      `json:"tty,omitempty"`
-	OnLoss    string    `json:"on_host_loss,omitempty"`
-	OnBreaker string    `json:"on_suspend_failure,omitempty"`
-	Born      uint64    `json:"born_seq"`
+	UID       UID        `json:"uid"`
+	Tenant    Tenant     `json:"tenant"`
+	Session   SessionID  `json:"session"`
+	Class     string     `json:"class"`
+	Driver    DriverName `json:"driver"`
+	MadeBy    MadeBy     `json:"made_by"`
+	Program   string     `json:"program"`
+	Spec      string     `json:"spec,omitempty"`
+	Lineage   string     `json:"lineage"`
+	TTY       bool       `json:"tty,omitempty"`
+	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
+	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
+	Born      uint64     `json:"born_seq"`
 }
 
 // Evidence is what a decision was made on.

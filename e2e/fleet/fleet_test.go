@@ -101,7 +101,7 @@ func TestStoppedWorkerIsTakenOver(t *testing.T) {
 }
 
 // awaitMoved waits until another host than w runs a session, and that it came there by boot.
-func (h *hosts) awaitMoved(name string, w *host, boot string) schemas.View {
+func (h *hosts) awaitMoved(name string, w *host, boot schemas.Boot) schemas.View {
 	h.t.Helper()
 	var v schemas.View
 	eventually(h.t, "session "+name+" is on another host", func() error {

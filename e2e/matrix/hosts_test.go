@@ -137,7 +137,7 @@ func (s shims) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, beg
 }
 
 // Restore implements driver.Driver.
-func (s shims) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (s shims) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	s.m.step()
 	i, err := s.Guard.Restore(ctx, f, spec, src, boot, s.begins(f, begin))
 	s.m.step()

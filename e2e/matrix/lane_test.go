@@ -268,7 +268,7 @@ func (l *lane) beginWorker() {
 	l.begin(partWorker, func(p *life, js jetstream.JetStream) (func(context.Context) error, <-chan struct{}) {
 		w := worker.New(worker.Options{
 			Host: "h", NC: p.nc, JS: js, Names: l.names, Records: records{l.open(js), p}, Images: goods{l.disk, p},
-			Drivers: map[string]driver.Driver{"fake": hands{l.guard, p}}, Identities: l.identities(),
+			Drivers: map[schemas.DriverName]driver.Driver{"fake": hands{l.guard, p}}, Identities: l.identities(),
 			Recipients: []age.Recipient{l.key.Recipient()}, Signer: l.signer, Trusted: l.trusted, Log: l.log(partWorker),
 			Observe: time.Hour, Sweep: 300 * time.Millisecond, Failpoints: l.points,
 		})

@@ -141,7 +141,7 @@ func (h hands) Thaw(ctx context.Context, f driver.Fence) error {
 	return h.Guard.Thaw(ctx, f)
 }
 
-func (h hands) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (h hands) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if err := h.l.alive(nil); err != nil {
 		return driver.Instance{}, err
 	}

@@ -105,7 +105,7 @@ func (p *pair) work(ctx context.Context, g *errgroup.Group, m *machine) {
 	w := worker.New(worker.Options{
 		Lease: &lease.Holder{Store: leases, Host: m.id, Term: term, Log: p.log(string(m.id))},
 		Host:  m.id, NC: m.nc, JS: js, Names: p.names, Records: p.open(js), Images: p.disk,
-		Drivers: map[string]driver.Driver{"fake": shims{m.guard, m}}, Identities: p.identities(),
+		Drivers: map[schemas.DriverName]driver.Driver{"fake": shims{m.guard, m}}, Identities: p.identities(),
 		Recipients: []age.Recipient{p.key.Recipient()}, Signer: p.signer, Trusted: p.trusted, Log: p.log(string(m.id)),
 		Observe: time.Hour, Sweep: 300 * time.Millisecond, Failpoints: p.points,
 	})

@@ -51,7 +51,7 @@ func lifeOf(i int, now time.Time, seq uint64) ([]schemas.SessionRecord, error) {
 	steps := []schemas.Transition{{Type: schemas.TRun, Reason: "asked to run python3", Actor: "someone", Set: schemas.Set{
 		Host: schemas.HostID(fmt.Sprintf("host-%03d", i%hosts)), Op: op(schemas.OpStart), Idle: rule,
 		New: &schemas.NewSession{UID: schemas.UID(uid), Tenant: n.Tenant, Session: n.Session, Class: session.Classes()[i%3], Driver: "criu",
-			MadeBy: []string{"person", "agent"}[i%2], Program: "python3", Spec: sealed, Lineage: uid},
+			MadeBy: []schemas.MadeBy{schemas.MadeByPerson, schemas.MadeByAgent}[i%2], Program: "python3", Spec: sealed, Lineage: uid},
 	}}, {Type: schemas.TStarted, Reason: "it runs", Actor: "worker@host"}}
 	if !runs(i) {
 		steps = append(steps, schemas.Transition{Type: schemas.TSuspend, Reason: "idle for 5m0.1s, grace 5m0s", Actor: "scheduler@host", Evidence: &schemas.Evidence{Seq: seq}, Set: schemas.Set{Op: op(schemas.OpSuspend)}},

@@ -90,7 +90,7 @@ func (w *whole) worker() (serve []func(context.Context) error, ready <-chan stru
 	keeper := w.keeper(js, records, "h1", own, signer)
 	p := worker.New(worker.Options{
 		Host: "h1", NC: nc, JS: js, Names: w.names, Records: records, Images: w.images,
-		Drivers: map[string]driver.Driver{"fake": w.fake}, Identities: []age.Identity{own}, Own: []age.Identity{own},
+		Drivers: map[schemas.DriverName]driver.Driver{"fake": w.fake}, Identities: []age.Identity{own}, Own: []age.Identity{own},
 		Signer: signer, Trusted: keeper.Trusted, Keyring: keeper, Log: w.log,
 		Lease: &lease.Holder{Store: leases, Host: "h1", Log: w.log, Term: 3 * time.Second},
 	})

@@ -201,7 +201,7 @@ func (h *host) beginWorker() {
 	h.t.Helper()
 	w := worker.New(worker.Options{
 		Host: "h", NC: h.nc, JS: h.js, Names: h.names, Records: h.records, Images: h.images,
-		Drivers: map[string]driver.Driver{"fake": h.driver}, Identities: []age.Identity{h.key},
+		Drivers: map[schemas.DriverName]driver.Driver{"fake": h.driver}, Identities: []age.Identity{h.key},
 		Recipients: []age.Recipient{h.key.Recipient()}, Signer: h.signer, Trusted: h.trusted, Log: h.log,
 		Observe: 100 * time.Millisecond, Sweep: 200 * time.Millisecond,
 	})

@@ -262,10 +262,11 @@ func TestEnsureDuringSuspend(t *testing.T) {
 // Ensure, resume and a clean start that come before the kill of a suspend.
 func TestWokenBeforeTheKill(t *testing.T) {
 	for _, c := range []struct {
-		verb, boot string
-		clean      bool
+		verb  string
+		boot  schemas.Boot
+		clean bool
 	}{{verb: "ensure"}, {verb: "resume", boot: "resume"}, {verb: "resume", boot: "clean", clean: true}} {
-		t.Run(c.verb+" "+c.boot, func(t *testing.T) {
+		t.Run(c.verb+" "+string(c.boot), func(t *testing.T) {
 			t.Parallel()
 			h := start(t)
 			v := h.run("work")

@@ -37,7 +37,7 @@ func (g *guard) Start(ctx context.Context, fe driver.Fence, spec schemas.Spec, b
 }
 
 // Restore implements driver.Driver.
-func (g *guard) Restore(ctx context.Context, fe driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (g *guard) Restore(ctx context.Context, fe driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	return g.Driver.Restore(ctx, fe, spec, src, boot, g.alone(fe, begin))
 }
 

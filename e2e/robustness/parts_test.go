@@ -217,7 +217,7 @@ func (f *machines) work(ctx context.Context, nc *nats.Conn, at schemas.HostID, d
 	return worker.New(worker.Options{
 		Lease: &lease.Holder{Store: leases, Host: at, Term: term, Log: f.log},
 		Host:  at, NC: nc, JS: js, Names: f.names, Records: records, Images: f.store,
-		Drivers:    map[string]driver.Driver{"fake": d},
+		Drivers:    map[schemas.DriverName]driver.Driver{"fake": d},
 		Identities: []age.Identity{f.key}, Recipients: []age.Recipient{f.key.Recipient()}, Signer: f.signer, Trusted: f.trusted,
 		Log: f.log.With("host", at), Observe: 100 * time.Millisecond, Sweep: 300 * time.Millisecond,
 	}).Serve(ctx)

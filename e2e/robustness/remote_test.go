@@ -27,7 +27,7 @@ type call struct {
 	Name   schemas.Name
 	Epoch  uint64
 	Spec   schemas.Spec
-	Boot   driver.Boot
+	Boot   schemas.Boot
 	Memory []byte // of Restore: what the image has
 }
 
@@ -133,7 +133,7 @@ func (r remote) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, be
 	return r.one(call{Method: "Start", Spec: spec}, f, func(answer) error { return begin(ctx) })
 }
 
-func (r remote) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (r remote) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	file, err := src.Open(memory)
 	if err != nil {
 		return driver.Instance{}, err

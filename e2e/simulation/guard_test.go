@@ -96,7 +96,7 @@ func (g hands) note(f driver.Fence, capturing bool) {
 	}
 }
 
-func (g hands) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (g hands) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if err := g.l.step(ctx); err != nil {
 		return driver.Instance{}, err
 	}

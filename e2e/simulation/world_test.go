@@ -116,7 +116,7 @@ func (w *world) beginWorker() {
 	w.worker = w.begin(func(_ context.Context, l *life) (func(context.Context) error, <-chan struct{}) {
 		p := worker.New(worker.Options{
 			Host: "h", Records: records{w.ledger, l}, Bus: bus{w.wire, l}, Images: goods{w.shop, l},
-			Drivers:    map[string]driver.Driver{"fake": hands{w.host, l}},
+			Drivers:    map[schemas.DriverName]driver.Driver{"fake": hands{w.host, l}},
 			Identities: w.keys.identities(), Recipients: []age.Recipient{w.keys.own}, Signer: w.keys.signer, Trusted: w.keys.trusted,
 			Observe: 5 * time.Minute, Sweep: 30 * time.Second,
 		})

@@ -169,7 +169,7 @@ func setClaim(r *schemas.SessionRecord, t schemas.Transition) {
 }
 
 func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
-	r.Boot = "clean"
+	r.Boot = schemas.BootClean
 	if r.Op != nil && r.Op.Boot != "" {
 		r.Boot = r.Op.Boot
 	}
@@ -242,12 +242,12 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 // BootOf says what going on from the record's head will be: a fork, until the
 // session has a snapshot in its own lineage; else a resume, or a restart where the
 // driver keeps files and no memory: a cold start is never called a resume.
-func BootOf(r schemas.SessionRecord) string {
+func BootOf(r schemas.SessionRecord) schemas.Boot {
 	switch {
 	case r.Head != nil && !strings.HasPrefix(r.Head.Name, string(r.Tenant)+"/"+r.Lineage+"/"):
-		return "fork"
+		return schemas.BootFork
 	case r.Driver == "docker":
-		return "restart"
+		return schemas.BootRestart
 	}
-	return "resume"
+	return schemas.BootResume
 }

@@ -114,10 +114,10 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 // What comes back without its memory is not called a resume.
 func TestBootOf(t *testing.T) {
 	head := &schemas.Head{Name: "acme/lin1/snaps/1-1"}
-	for want, r := range map[string]schemas.SessionRecord{
-		"resume":  {Tenant: "acme", Lineage: "lin1", Driver: "criu", Head: head},
-		"restart": {Tenant: "acme", Lineage: "lin1", Driver: "docker", Head: head},
-		"fork":    {Tenant: "acme", Lineage: "lin2", Driver: "criu", Head: head},
+	for want, r := range map[schemas.Boot]schemas.SessionRecord{
+		schemas.BootResume:  {Tenant: "acme", Lineage: "lin1", Driver: "criu", Head: head},
+		schemas.BootRestart: {Tenant: "acme", Lineage: "lin1", Driver: "docker", Head: head},
+		schemas.BootFork:    {Tenant: "acme", Lineage: "lin2", Driver: "criu", Head: head},
 	} {
 		if got := session.BootOf(r); got != want {
 			t.Errorf("%s session of lineage %s: %q, want %q", r.Driver, r.Lineage, got, want)

@@ -186,7 +186,7 @@ func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	if until, what := v.unused(p); until.After(now) {
 		block(until, "%s", what)
 	}
-	if resumed := v.Record.Boot != "" && v.Record.Boot != "clean"; resumed && v.since.Add(p.Awake).After(now) {
+	if resumed := v.Record.Boot != "" && v.Record.Boot != schemas.BootClean; resumed && v.since.Add(p.Awake).After(now) {
 		block(v.since.Add(p.Awake), "it came back %s ago and stays for %s at least", now.Sub(v.since).Round(time.Second), p.Awake)
 	}
 	for _, hours := range p.Quiet {

@@ -36,11 +36,15 @@ type Packed struct {
 
 // traits are what many sessions have in common.
 type traits struct {
-	state                                  schemas.State
-	class, driver, madeBy, onBreaker, boot string
-	host                                   schemas.HostID
-	ruled                                  bool
-	idle                                   schemas.Idle
+	state     schemas.State
+	class     string
+	driver    schemas.DriverName
+	madeBy    schemas.MadeBy
+	onBreaker schemas.OnBreaker
+	boot      schemas.Boot
+	host      schemas.HostID
+	ruled     bool
+	idle      schemas.Idle
 }
 
 // rare is what few sessions have.

@@ -30,7 +30,7 @@ type Policy struct {
 	Backoff time.Duration
 	// OnBreaker is what becomes of a session whose breaker opened, where its record
 	// doesn't say.
-	OnBreaker string
+	OnBreaker schemas.OnBreaker
 	// Score says which session makes room first where there is none.
 	Score Weights
 	// Checkpoints are the triggers that make one.

@@ -41,7 +41,7 @@ func TestPolicyParts(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		policy  []string
-		boot    string
+		boot    schemas.Boot
 		history []session.Message
 		want    float64
 		told    []float64

@@ -104,7 +104,7 @@ func drawHistory(t *rapid.T) []session.Message {
 // alive is a view of a session that runs, resumed or not.
 func alive(t *rapid.T) *session.View {
 	v := &session.View{HeardSince: at(-float64(rapid.IntRange(0, 100).Draw(t, "heard for")))}
-	boot := rapid.SampledFrom([]string{"clean", "resume"}).Draw(t, "boot")
+	boot := rapid.SampledFrom([]schemas.Boot{schemas.BootClean, schemas.BootResume}).Draw(t, "boot")
 	since := at(-float64(rapid.IntRange(0, 300).Draw(t, "runs for")))
 	v.See(schemas.SessionRecord{UID: "u", Tenant: "default", Session: "work", State: schemas.Running, Class: "web", Boot: boot, Since: since}, t0)
 	return v

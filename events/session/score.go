@@ -1,6 +1,10 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
 
 // Weights say what a session's score is made of: which of those on a full host is
 // suspended first.
@@ -23,7 +27,7 @@ func DefaultWeights() Weights {
 // reader began to hear, since the stream keeps the last of each kind alone.
 func (v *View) Score(w Weights, now time.Time) float64 {
 	s := w.Base - w.IdleHour*max(now.Sub(v.IdleSince()), 0).Hours() + w.Command*float64(min(int(v.commands), w.Commands))
-	if v.Record.MadeBy == "person" {
+	if v.Record.MadeBy == schemas.MadeByPerson {
 		s += w.ByPerson
 	}
 	return max(s, 0)

@@ -104,15 +104,15 @@ func field(r *schemas.SessionRecord, key, raw []byte, shared words) bool {
 	case "class":
 		return shared.text(raw, &r.Class)
 	case "driver":
-		return shared.text(raw, &r.Driver)
+		return shared.text(raw, (*string)(&r.Driver))
 	case "host":
 		return shared.text(raw, (*string)(&r.Host))
 	case "made_by":
-		return shared.text(raw, &r.MadeBy)
+		return shared.text(raw, (*string)(&r.MadeBy))
 	case "on_suspend_failure":
-		return shared.text(raw, &r.OnBreaker)
+		return shared.text(raw, (*string)(&r.OnBreaker))
 	case "boot":
-		return shared.text(raw, &r.Boot)
+		return shared.text(raw, (*string)(&r.Boot))
 	case "version":
 		return number(raw, &r.Version)
 	case "epoch":

@@ -25,7 +25,7 @@ func anyRecord(t *rapid.T) schemas.SessionRecord {
 		Version: n.Draw(t, "version"), Epoch: n.Draw(t, "epoch"), Born: n.Draw(t, "born"), Seq: n.Draw(t, "seq"), Generation: n.Draw(t, "generation"),
 		State: rapid.SampledFrom([]schemas.State{"", schemas.Running, schemas.Suspended, schemas.Deleted, schemas.Resuming}).Draw(t, "state"),
 		Since: when("since"), Created: when("created"), Class: word.Draw(t, "class"), Host: schemas.HostID(word.Draw(t, "host")),
-		MadeBy: word.Draw(t, "made by"), Program: word.Draw(t, "program"), Spec: word.Draw(t, "spec"), OnBreaker: word.Draw(t, "on breaker"), Boot: word.Draw(t, "boot"),
+		MadeBy: schemas.MadeBy(word.Draw(t, "made by")), Program: word.Draw(t, "program"), Spec: word.Draw(t, "spec"), OnBreaker: schemas.OnBreaker(word.Draw(t, "on breaker")), Boot: schemas.Boot(word.Draw(t, "boot")),
 	}
 	if rapid.Bool().Draw(t, "has an op") {
 		r.Op = &schemas.Op{ID: word.Draw(t, "op"), Kind: word.Draw(t, "kind"), Idle: rapid.Bool().Draw(t, "idle"), Description: word.Draw(t, "description")}

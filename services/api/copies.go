@@ -45,7 +45,7 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	op.Source, op.Boot = v.Head, "fork"
+	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker,
 	}
@@ -146,7 +146,7 @@ func (s *Server) rollback(ctx context.Context, req schemas.Request) (any, error)
 	}
 	ch, stop := s.board.follow(n)
 	defer stop()
-	v, err = s.askResume(ctx, v, req, target.Head, "rollback", ch)
+	v, err = s.askResume(ctx, v, req, target.Head, schemas.BootRollback, ch)
 	return schemas.ViewOf(v.SessionRecord), err
 }
 

@@ -24,7 +24,7 @@ var _ RoomMaker = (*scheduler.Scheduler)(nil)
 // room is a place for one more session.
 type room struct {
 	host   schemas.HostID
-	driver string
+	driver schemas.DriverName
 	made   []string // the sessions that were suspended for it
 	// release is called once it is taken, by the record of the revision, or isn't needed.
 	release func(taken statekv.Revision)
@@ -82,7 +82,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 
 // roomFor finds a place for a new session: on a host that has room, or else where some
 // can be made.
-func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, from *schemas.Head, req schemas.Request) (room, error) {
+func (s *Server) roomFor(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request) (room, error) {
 	maker, makes := s.Scheduler.(RoomMaker)
 	var tried, full []schemas.HostID
 	var first error
@@ -122,7 +122,7 @@ func (s *Server) roomFor(ctx context.Context, driver string, n schemas.Name, fro
 
 // fullOnes gives the hosts that would be chosen before one with a free place, and have none:
 // what hosts say of that themselves is of a moment ago.
-func (s *Server) fullOnes(ctx context.Context, maker RoomMaker, driver string, n schemas.Name, from *schemas.Head, req schemas.Request) (full []schemas.HostID, err error) {
+func (s *Server) fullOnes(ctx context.Context, maker RoomMaker, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request) (full []schemas.HostID, err error) {
 	for {
 		host, _, err := s.place(ctx, driver, n, from, req, full)
 		if err != nil {

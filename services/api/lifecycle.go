@@ -84,9 +84,9 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, usage("on host loss %q: want wait or resume", r.OnLoss)
 	}
 	if r.MadeBy == "" {
-		r.MadeBy = "person"
+		r.MadeBy = schemas.MadeByPerson
 	}
-	if r.MadeBy != "person" && r.MadeBy != "agent" {
+	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
 		return nil, usage("made by %q: want person or agent", r.MadeBy)
 	}
 	sealed, err := s.seal(ctx, n.Tenant, r.Spec)
@@ -131,7 +131,7 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 		case schemas.Running:
 			return when(!begins(v)), nil
 		case schemas.Exited:
-			if v.Boot == "clean" && v.UID == asked.UID && asked.State == schemas.Starting {
+			if v.Boot == schemas.BootClean && v.UID == asked.UID && asked.State == schemas.Starting {
 				return done, nil // it ran, and is over already
 			}
 			if v.Transition.Type == schemas.TResumeFailed && v.Failure != nil {
@@ -289,7 +289,7 @@ func (s *Server) resume(ctx context.Context, req schemas.Request) (any, error) {
 
 // goesOn gives what a session that is being resumed goes on from if that can't be done: the
 // same elsewhere, or what it was, in whose place something else was to come.
-func goesOn(r schemas.SessionRecord) (from schemas.Head, boot string) {
+func goesOn(r schemas.SessionRecord) (from schemas.Head, boot schemas.Boot) {
 	if r.Op.Fallback == nil {
 		return *r.Op.Source, r.Op.Boot
 	}
@@ -379,7 +379,7 @@ func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Reques
 	if err != nil {
 		return nil, err
 	}
-	op.Boot = "clean"
+	op.Boot = schemas.BootClean
 	host, err := s.home(ctx, v, nil, nil)
 	if err != nil {
 		return nil, err

@@ -14,13 +14,13 @@ import (
 
 // Fleet knows the hosts. *fleet.Fleet is one.
 type Fleet interface {
-	Place(ctx context.Context, w fleet.Want) (schemas.HostID, string, error)
+	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.DriverName, error)
 	Gone(h schemas.HostID) (since time.Time, gone bool)
 }
 
 // place chooses the host of a new session, and its driver if none is asked for. One that
 // begins from a snapshot needs a host that can take that.
-func (s *Server) place(ctx context.Context, driver string, n schemas.Name, from *schemas.Head, req schemas.Request, tried []schemas.HostID) (schemas.HostID, string, error) {
+func (s *Server) place(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request, tried []schemas.HostID) (schemas.HostID, schemas.DriverName, error) {
 	w := fleet.Want{Need: schemas.Fingerprint{Driver: driver}, Prefer: s.Host, Not: tried}
 	if from != nil {
 		var err error
@@ -106,7 +106,7 @@ func (s *Server) lost(v statekv.Versioned) bool {
 
 // askResume has a session go on from a snapshot, on one host after the other as long as
 // there is another one, and waits until it runs. The error is that of the first.
-func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned) (statekv.Versioned, error) {
+func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot schemas.Boot, ch <-chan statekv.Versioned) (statekv.Versioned, error) {
 	got, err := s.resumeOnce(ctx, v, req, from, boot, ch, nil)
 	return s.elsewhere(ctx, got, req, from, boot, ch, err)
 }
@@ -114,7 +114,7 @@ func (s *Server) askResume(ctx context.Context, v statekv.Versioned, req schemas
 // elsewhere has the hosts that are left try what one couldn't, as err says; any other
 // outcome it gives back as it is. Whoever watches the hosts does so too, for sessions
 // that nobody waits for: either may be the quicker.
-func (s *Server) elsewhere(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned, err error) (statekv.Versioned, error) {
+func (s *Server) elsewhere(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot schemas.Boot, ch <-chan statekv.Versioned, err error) (statekv.Versioned, error) {
 	first := err
 	for couldNot(v, err) {
 		var got statekv.Versioned
@@ -140,7 +140,7 @@ func couldNot(v statekv.Versioned, err error) bool {
 	return errors.As(err, &refusal) && back && v.Failure != nil && v.Failure.Op == schemas.OpResume
 }
 
-func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot string, ch <-chan statekv.Versioned, tried []schemas.HostID) (statekv.Versioned, error) {
+func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schemas.Request, from schemas.Head, boot schemas.Boot, ch <-chan statekv.Versioned, tried []schemas.HostID) (statekv.Versioned, error) {
 	host, err := s.home(ctx, v, &from, tried)
 	if err != nil {
 		return statekv.Versioned{}, err

@@ -49,7 +49,7 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	op.Source, op.Boot, op.Fallback, op.WithinMS = &target, "rollback", v.Head, within.Milliseconds()
+	op.Source, op.Boot, op.Fallback, op.WithinMS = &target, schemas.BootRollback, v.Head, within.Milliseconds()
 	asked, err := s.ask(ctx, v, req, schemas.Transition{
 		Type: schemas.TResume, Reason: req.Reason, Set: schemas.Set{Op: op, Host: host},
 	})

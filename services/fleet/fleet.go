@@ -143,7 +143,7 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 }
 
 // Place chooses a host.
-func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, string, error) {
+func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.DriverName, error) {
 	hosts, err := f.Hosts(ctx)
 	if err != nil {
 		return "", "", err

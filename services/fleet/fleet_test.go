@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "host gone: its lease has run out") || !strings.Contains(err.Error(), "host deaf: it can run no sessions") {
 		t.Errorf("none left: error %v", err)
 	}
-	deaf.Lacks = map[string]string{"docker": "the engine is away"}
+	deaf.Lacks = map[schemas.DriverName]string{"docker": "the engine is away"}
 	if _, _, err := Choose([]Host{deaf, all[0]}, Want{Need: schemas.Fingerprint{Driver: "docker"}}); err == nil || !strings.Contains(err.Error(), "host deaf: the engine is away; host busy: it has no driver \"docker\"") {
 		t.Errorf("without an engine: error %v", err)
 	}

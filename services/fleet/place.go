@@ -83,9 +83,9 @@ type Want struct {
 // Choose picks a host, and the driver there: one with room rather than one without, the
 // preferred one, else the one with the fewest sessions. The error says of each host why
 // not. On a host without room somebody has to make some.
-func Choose(hosts []Host, w Want) (schemas.HostID, string, error) {
+func Choose(hosts []Host, w Want) (schemas.HostID, schemas.DriverName, error) {
 	var best *Host
-	var driver string
+	var driver schemas.DriverName
 	var why []string
 	for _, h := range hosts {
 		if w.Only != "" && w.Only != h.Host.Host {
@@ -112,7 +112,7 @@ func Choose(hosts []Host, w Want) (schemas.HostID, string, error) {
 	return "", "", fmt.Errorf("no host can take it (%s); `diapause doctor` on a host says what it lacks", strings.Join(why, "; "))
 }
 
-func canTake(h Host, w Want) (driver, why string) {
+func canTake(h Host, w Want) (driver schemas.DriverName, why string) {
 	switch {
 	case h.Gone:
 		return "", "its lease has run out"

@@ -130,7 +130,7 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 		return err
 	}
 	op := schemas.NewOp(schemas.OpResume, seq, time.Now())
-	op.Source, op.Boot = from, "takeover"
+	op.Source, op.Boot = from, schemas.BootTakeover
 	age := time.Since(header.Time).Round(time.Second)
 	return f.move(ctx, v, header.Fingerprint, schemas.TTakenOver, "host %s is gone: it goes on from its last snapshot, which is "+age.String()+" old", op)
 }

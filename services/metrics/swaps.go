@@ -117,7 +117,7 @@ func (c swapCounts) resumed(before, after schemas.SessionRecord) {
 	for _, s := range after.Transition.Stages {
 		took := (time.Duration(s.MS) * time.Millisecond).Seconds()
 		if s.Name == "restore" {
-			c.resume.WithLabelValues(word(after.Boot)).Observe(took)
+			c.resume.WithLabelValues(word(string(after.Boot))).Observe(took)
 			continue
 		}
 		c.stage.WithLabelValues(schemas.OpResume, word(s.Name)).Observe(took)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
@@ -13,16 +14,16 @@ import (
 
 // drivers are how sessions run on this host.
 type drivers struct {
-	byName   map[string]driver.Driver
-	lacking  map[string]string // why this host has no driver of a name
-	labelled *docker.Driver    // whose containers may ask to be sessions
+	byName   map[schemas.DriverName]driver.Driver
+	lacking  map[schemas.DriverName]string // why this host has no driver of a name
+	labelled *docker.Driver                // whose containers may ask to be sessions
 	criu     *criu.Driver
 }
 
 // drivers makes all that this host can have. A driver is registered here and nowhere
 // else.
 func (c Host) drivers(m machine, log *slog.Logger) (d drivers, err error) {
-	d = drivers{byName: map[string]driver.Driver{}, lacking: map[string]string{}}
+	d = drivers{byName: map[schemas.DriverName]driver.Driver{}, lacking: map[schemas.DriverName]string{}}
 	d.criu, err = criu.New(criu.Options{
 		Data: m.data.Path(), Instance: string(m.data.Host()), Way: c.Capture, Failpoints: m.points, URL: addresses(m.nc),
 	})

@@ -12,7 +12,7 @@ import (
 )
 
 // seen has a loop see a session.
-func seen(l *loop, host schemas.HostID, id string, state schemas.State, op *schemas.Op, madeBy string) *tracked {
+func seen(l *loop, host schemas.HostID, id string, state schemas.State, op *schemas.Op, madeBy schemas.MadeBy) *tracked {
 	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
 	l.see(&statekv.Glance{Record: schemas.SessionRecord{
 		UID: schemas.UID("uid-" + id), Tenant: n.Tenant, Session: n.Session, State: state, Class: "web", Host: host, Op: op, MadeBy: madeBy,
@@ -32,10 +32,10 @@ func due(l *loop, t *tracked) {
 func TestPace(t *testing.T) {
 	l := newLoop(New(Options{}))
 	for i := range suspendsAtOnce + 2 {
-		due(l, seen(l, "a", fmt.Sprint("s", i), schemas.Running, nil, []string{"person", "agent"}[i%2]))
+		due(l, seen(l, "a", fmt.Sprint("s", i), schemas.Running, nil, []schemas.MadeBy{schemas.MadeByPerson, schemas.MadeByAgent}[i%2]))
 	}
 	due(l, seen(l, "b", "other", schemas.Running, nil, "person"))
-	var order []string
+	var order []schemas.MadeBy
 	for at := l.pick(); at != nil; at = l.pick() {
 		l.count(at)
 		v := l.view(at)

@@ -139,7 +139,7 @@ func inCrowdOf(t *testing.T, made func(*crowd) Options, do func(t *testing.T, c 
 }
 
 // run makes a session that runs on the host, of a class with an hour's grace.
-func (c *crowd) run(id, madeBy string) {
+func (c *crowd) run(id string, madeBy schemas.MadeBy) {
 	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
 	v := statekv.Versioned{Rev: statekv.RevisionAt(1), SessionRecord: schemas.SessionRecord{
 		UID: schemas.UID("uid" + id), Tenant: n.Tenant, Session: n.Session, State: schemas.Running, Class: "web", Host: "h", MadeBy: madeBy,

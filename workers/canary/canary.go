@@ -167,7 +167,7 @@ func (r *run) capture(ctx context.Context, img *memoryImage) error {
 
 func (r *run) restore(ctx context.Context, img *memoryImage) error {
 	began := time.Now()
-	_, err := r.driver.Restore(ctx, r.fence, r.spec, img, driver.BootResume, nothing)
+	_, err := r.driver.Restore(ctx, r.fence, r.spec, img, schemas.BootResume, nothing)
 	r.report.Restore = time.Since(began)
 	return err
 }

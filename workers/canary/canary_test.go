@@ -117,7 +117,7 @@ func (f failing) Capture(ctx context.Context, fence driver.Fence, sink driver.Si
 	return c, errors.Join(err, f.capture)
 }
 
-func (f failing) Restore(ctx context.Context, fence driver.Fence, spec schemas.Spec, s driver.Source, b driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (f failing) Restore(ctx context.Context, fence driver.Fence, spec schemas.Spec, s driver.Source, b schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if f.restore != nil {
 		return driver.Instance{}, f.restore
 	}

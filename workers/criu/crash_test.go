@@ -50,7 +50,7 @@ func TestCommandSpansASuspend(t *testing.T) {
 			if err := <-lost; !errors.Is(err, attach.ErrLost) {
 				t.Errorf("the client of a command hears %v", err)
 			}
-			s.resume(img, driver.BootResume)
+			s.resume(img, schemas.BootResume)
 			if o, err := d.Observe(limited(t), "s"); err != nil || o.Execs != 1 {
 				t.Errorf("after a resume %d commands run beside the leader, %v", o.Execs, err)
 			}
@@ -180,7 +180,7 @@ func init() {
 		if err := d.Stop(t.ctx, drivertest.Fence("s", 2)); err != nil {
 			return err
 		}
-		_, err := d.Restore(t.ctx, drivertest.Fence("s", 3), counting, img, driver.BootResume, dying)
+		_, err := d.Restore(t.ctx, drivertest.Fence("s", 3), counting, img, schemas.BootResume, dying)
 		return err
 	}
 }
@@ -295,7 +295,7 @@ func TestConnectionsWithTheOutside(t *testing.T) {
 	if err := d.Stop(limited(t), s.next()); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	if got := s.ask("1", "x"); got != "closed" {
 		t.Errorf("after a resume the connection is %s", got)
 	}

@@ -134,7 +134,7 @@ func TestNothingOfASessionIsOnDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	look("stopped")
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	look("resumed")
 }
 
@@ -220,7 +220,7 @@ func TestRestoredTreeRunsNoInstruction(t *testing.T) {
 	for step(10 * time.Millisecond) { // what was under way
 	}
 	no := errors.New("no")
-	_, err = d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, func(context.Context) error {
+	_, err = d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, func(context.Context) error {
 		if step(300 * time.Millisecond) {
 			t.Error("the session made a step before it was allowed to")
 		}
@@ -232,7 +232,7 @@ func TestRestoredTreeRunsNoInstruction(t *testing.T) {
 	if step(300 * time.Millisecond) {
 		t.Error("the session made a step though it was not allowed to")
 	}
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	if !step(drivertest.Limit) {
 		t.Error("the session makes no step after its restore")
 	}
@@ -263,7 +263,7 @@ func TestOtherUsers(t *testing.T) {
 		if err := d.Stop(limited(t), s.next()); err != nil {
 			t.Fatal(err)
 		}
-		s.resume(img, driver.BootResume)
+		s.resume(img, schemas.BootResume)
 	}
 	if n := count(t, d, "s"); n <= before {
 		t.Errorf("the session counts %d, %d before", n, before)

@@ -20,7 +20,7 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot driver.Boot) (*control.Conn, error) {
+func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*control.Conn, error) {
 	if err := d.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
@@ -46,9 +46,9 @@ func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot driver.Boot) (*c
 // makeGroups makes the cgroups. What the shim needs in the session before it runs
 // would not fit into all of its limits: the number of processes is limited when
 // it runs, and after a restore all of them are.
-func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot driver.Boot) error {
+func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot schemas.Boot) error {
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs}
-	if boot != driver.BootClean {
+	if boot != schemas.BootClean {
 		limits = cgroup.Limits{}
 	}
 	if _, err := d.hierarchy.Create(shim.SessionGroup(f.UID), limits); err != nil {
@@ -62,7 +62,7 @@ func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot driver.Boot)
 
 // spawn starts a shim in its own cgroup, mount namespace and session, so that
 // nothing that ends the worker ends it.
-func (d *Driver) spawn(f driver.Fence, boot driver.Boot) (*control.Conn, error) {
+func (d *Driver) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (d *Driver) spawn(f driver.Fence, boot driver.Boot) (*control.Conn, error) 
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{theirs}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
-	if boot == driver.BootTrial {
+	if boot == schemas.BootTrial {
 		// Ports that the session itself, or another, has here are no matter then.
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
 	}

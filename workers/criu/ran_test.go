@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -37,7 +38,7 @@ func TestWhatMayHaveRunStaysNoted(t *testing.T) {
 				img := s.suspend()
 				f = s.next()
 				raise = func(f driver.Fence) error {
-					_, err := d.Restore(limited(t), f, counting, img, driver.BootResume, drivertest.Begin)
+					_, err := d.Restore(limited(t), f, counting, img, schemas.BootResume, drivertest.Begin)
 					return err
 				}
 			}

@@ -18,14 +18,14 @@ import (
 )
 
 // Restore brings a session back from source.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	if err := d.pass(f); err != nil {
 		return driver.Instance{}, err
 	}
 	if err := checkSpec(spec); err != nil {
 		return driver.Instance{}, err
 	}
-	if boot == driver.BootClean || boot == "" {
+	if boot == schemas.BootClean || boot == "" {
 		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
 	}
 	if err := d.vacant(f); err != nil {
@@ -57,7 +57,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 }
 
-func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
+func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	conn, err := d.launch(f, spec, boot)
 	if err != nil {
 		return nil, "", err

@@ -20,7 +20,7 @@ func TestEndsAtOnce(t *testing.T) {
 		`while read -r x < /run/diapause/generation; do case $x in *resume*) exit 3;; esac; done; exit 4`}})
 	img := s.suspend()
 	for range 5 {
-		s.resume(img, driver.BootResume)
+		s.resume(img, schemas.BootResume)
 		for ctx := limited(t); ; {
 			i, err := d.Inspect(ctx, s.uid)
 			if err != nil {
@@ -55,10 +55,10 @@ func TestPortTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, drivertest.Begin)
+	_, err = d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, drivertest.Begin)
 	if err == nil || !strings.Contains(fmt.Sprint(err), "in use on this host") {
 		t.Errorf("a resume with its port taken gives %v", err)
 	}
 	l.Close()
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 }

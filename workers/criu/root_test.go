@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/schemas"
 )
 
 // miniRoot makes a root directory with a shell, and what it needs.
@@ -96,7 +96,7 @@ func TestRootReplacedWhileSuspended(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "bin/sh")); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	count(t, d, "s")
 	if got := s.sh("cat /etc/motd"); got != "of this root" {
 		t.Errorf("after an upgrade below it the session reads %q", got)

@@ -73,7 +73,7 @@ func TestDamageInMidRestore(t *testing.T) {
 					t.Error("of an image known to be damaged something was read")
 				}
 			}
-			s.resume(img, driver.BootResume)
+			s.resume(img, schemas.BootResume)
 			if after := s.ask("2", "digest"); after != before {
 				t.Errorf("it has the digest %s, and had %s", after, before)
 			}
@@ -84,7 +84,7 @@ func TestDamageInMidRestore(t *testing.T) {
 // refuses expects that a source can't be restored, and that nothing is left of it.
 func (s *session) refuses(source driver.Source) {
 	s.t.Helper()
-	_, err := s.d.Restore(limited(s.t), s.next(), s.spec, source, driver.BootResume, func(context.Context) error {
+	_, err := s.d.Restore(limited(s.t), s.next(), s.spec, source, schemas.BootResume, func(context.Context) error {
 		s.t.Error("it was about to run")
 		return nil
 	})
@@ -112,7 +112,7 @@ func init() {
 		if err := d.Stop(t.ctx, drivertest.Fence("s", 2)); err != nil {
 			return err
 		}
-		_, err := d.Restore(t.ctx, drivertest.Fence("s", 3), lost, &dying{img}, driver.BootResume, drivertest.Begin)
+		_, err := d.Restore(t.ctx, drivertest.Fence("s", 3), lost, &dying{img}, schemas.BootResume, drivertest.Begin)
 		return err
 	}
 }
@@ -180,7 +180,7 @@ func TestRealImageStreamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer img.Close()
-	_, err = s.d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, func(context.Context) error {
+	_, err = s.d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, func(context.Context) error {
 		t.Error("it was about to run")
 		return nil
 	})
@@ -188,7 +188,7 @@ func TestRealImageStreamed(t *testing.T) {
 		t.Errorf("Restore gives %v", err)
 	}
 	flipLast(t, pack)
-	if _, err := s.d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, drivertest.Begin); err != nil {
+	if _, err := s.d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 		t.Fatal(err)
 	}
 	if after := s.ask("2", "digest"); after != before {

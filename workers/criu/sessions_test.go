@@ -80,7 +80,7 @@ func (s *session) capture() (*drivertest.Image, driver.Captured) {
 	return img, c
 }
 
-func (s *session) resume(img *drivertest.Image, boot driver.Boot) {
+func (s *session) resume(img *drivertest.Image, boot schemas.Boot) {
 	s.t.Helper()
 	if _, err := s.d.Restore(limited(s.t), s.next(), s.spec, img, boot, drivertest.Begin); err != nil {
 		s.t.Fatalf("restore session %s: %v", s.uid, err)
@@ -91,7 +91,7 @@ func (s *session) resume(img *drivertest.Image, boot driver.Boot) {
 func (s *session) cycle() *drivertest.Image {
 	s.t.Helper()
 	img := s.suspend()
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	return img
 }
 
@@ -239,12 +239,12 @@ func TestSessionsBesideEachOther(t *testing.T) {
 	}
 	b := &session{t: t, d: d, uid: "b", spec: counting}
 	b.stopLater()
-	b.resume(img, driver.BootFork)
+	b.resume(img, schemas.BootFork)
 	a.sh("echo a >> /tmp/file")
 	b.sh("echo b >> /tmp/file")
 	ia, ib := a.suspend(), b.suspend()
-	a.resume(ia, driver.BootResume)
-	b.resume(ib, driver.BootResume)
+	a.resume(ia, schemas.BootResume)
+	b.resume(ib, schemas.BootResume)
 	if got := a.sh("cat /tmp/file"); got != "common\na" {
 		t.Errorf("the origin's file is %q", got)
 	}
@@ -280,7 +280,7 @@ func TestGeneration(t *testing.T) {
 	}
 	b := &session{t: t, d: d, uid: "b", spec: counting}
 	b.stopLater()
-	b.resume(img, driver.BootFork)
+	b.resume(img, schemas.BootFork)
 	check(b, `"generation":2`, `"boot":"fork"`, `"name":"b"`, `"uid":"b"`)
 }
 
@@ -301,7 +301,7 @@ func TestHooks(t *testing.T) {
 	}
 	s.spec.Hooks = schemas.Hooks{OnSuspend: "sleep 1000", Timeout: time.Second}
 	img := s.suspend()
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	_, c := s.capture()
 	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "longer than 1s") {
 		t.Errorf("a hook that doesn't end gives the warnings %q", c.Warnings)

@@ -32,7 +32,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 }
 
 func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
-	conn, err := d.launch(f, spec, driver.BootClean)
+	conn, err := d.launch(f, spec, schemas.BootClean)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestSessionLargerThanTheRoom(t *testing.T) {
 	if err := s.d.Stop(limited(t), s.next()); err != nil {
 		t.Fatal(err)
 	}
-	i, err := s.d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, drivertest.Begin)
+	i, err := s.d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, drivertest.Begin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestImageThatDoesNotFitAfterAll(t *testing.T) {
 	if err := s.d.Stop(limited(t), s.next()); err != nil {
 		t.Fatal(err)
 	}
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 	if after := s.ask("2", "digest"); after != before {
 		t.Errorf("its file has the digest %s, and had %s", after, before)
 	}
@@ -115,7 +115,7 @@ func TestWayIsForced(t *testing.T) {
 		if err := s.d.Stop(limited(t), s.next()); err != nil {
 			t.Fatal(err)
 		}
-		i, err := s.d.Restore(limited(t), s.next(), s.spec, img, driver.BootResume, drivertest.Begin)
+		i, err := s.d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, drivertest.Begin)
 		back := c.want
 		if back == driver.WayBuffered {
 			back = driver.WayMemory

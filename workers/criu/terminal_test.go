@@ -117,7 +117,7 @@ func (s *session) suspend2(k *keyboard) {
 	s.t.Helper()
 	img := s.suspend()
 	k.lost()
-	s.resume(img, driver.BootResume)
+	s.resume(img, schemas.BootResume)
 }
 
 // foreground waits until the job in the foreground has that name.

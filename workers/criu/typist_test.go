@@ -11,7 +11,6 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
@@ -45,7 +44,7 @@ func TestPasteOverSuspends(t *testing.T) {
 		if err := <-lost; !errors.Is(err, attach.ErrLost) || typing.Owed() == 0 {
 			t.Errorf("the connection ends with %v, %d bytes are owed", err, typing.Owed())
 		}
-		s.resume(img, driver.BootResume)
+		s.resume(img, schemas.BootResume)
 		lost = attachTyping(t, d, s, typing)
 	}
 	s.sh("touch /tmp/read")

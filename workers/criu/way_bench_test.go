@@ -105,7 +105,7 @@ func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, st
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "check-ms")
 		began = time.Now() // the driver does it once more
 	}
-	if _, err := d.Restore(b.Context(), f, spec, img, driver.BootResume, drivertest.Begin); err != nil {
+	if _, err := d.Restore(b.Context(), f, spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(began).Milliseconds()), "restore-ms")

@@ -110,7 +110,7 @@ func TestHeldIsStarted(t *testing.T) {
 	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by somebody else") {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by somebody else") {
 		t.Errorf("over a container that runs: %v", err)
 	}
 	if s := look(t, x.e, "theirs"); !s.State.Running {
@@ -118,7 +118,7 @@ func TestHeldIsStarted(t *testing.T) {
 	}
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "theirs", client.ContainerStopOptions{Timeout: new(int)}))
 	// A resume that isn't recorded leaves the held one as it was.
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 4), spec, img, driver.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 4), spec, img, schemas.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
 		t.Error("it was restored though nobody recorded it")
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 2 || !strings.HasPrefix(left[0], "container /theirs (Exited") {

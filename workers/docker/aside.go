@@ -17,6 +17,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
 )
@@ -79,7 +80,7 @@ func (r *restoring) fillMount(ctx context.Context, n *note, m mounted, p contain
 
 // fillBind fills a directory of this host that is empty, or isn't there.
 func (r *restoring) fillBind(ctx context.Context, n *note, m mounted, dir string) error {
-	if r.boot == driver.BootTrial { // it is the session's own, too
+	if r.boot == schemas.BootTrial { // it is the session's own, too
 		return nil
 	}
 	full, err := hasFiles(dir)

@@ -84,7 +84,7 @@ func (x *setBack) left() (out []string) {
 var ago = regexp.MustCompile(`((?:Exited|Up)).*`)
 
 func (x *setBack) back(epoch uint64, source driver.Source, begin func(context.Context) error) error {
-	_, err := x.d.Restore(context.Background(), drivertest.Fence("a", epoch), x.spec, source, driver.BootRollback, begin)
+	_, err := x.d.Restore(context.Background(), drivertest.Fence("a", epoch), x.spec, source, schemas.BootRollback, begin)
 	return err
 }
 

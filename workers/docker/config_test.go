@@ -152,7 +152,7 @@ func TestPortInUse(t *testing.T) {
 	l = must[net.Listener](t)(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
 	defer l.Close()
 	begun := false
-	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, func(ctx ctx) error { begun = true; return nil })
+	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, func(ctx ctx) error { begun = true; return nil })
 	if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "is in use") || begun {
 		t.Errorf("on a port in use: %v, recorded: %t", err, begun)
 	}
@@ -163,7 +163,7 @@ func TestPortInUse(t *testing.T) {
 	x.restore("a", 4, img, spec)
 	// A fork takes a port of the engine's choice.
 	x.t.Cleanup(func() { x.stop("b") })
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("b", 1), spec, img, driver.BootFork, drivertest.Begin); err != nil {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("b", 1), spec, img, schemas.BootFork, drivertest.Begin); err != nil {
 		t.Fatal(err)
 	}
 	for p, b := range x.inspect("b").HostConfig.PortBindings {
@@ -198,7 +198,7 @@ func TestBindMounts(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin); err == nil || !strings.Contains(err.Error(), dir+", which is not on this host") {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); err == nil || !strings.Contains(err.Error(), dir+", which is not on this host") {
 		t.Errorf("without what is mounted: %v", err)
 	}
 	fill()
@@ -209,7 +209,7 @@ func TestBindMounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	only := errors.New("only tried")
-	_, err := x.d.Restore(t.Context(), drivertest.Fence("trial", 1), spec, img, driver.BootTrial, func(ctx) error { return only })
+	_, err := x.d.Restore(t.Context(), drivertest.Fence("trial", 1), spec, img, schemas.BootTrial, func(ctx) error { return only })
 	if _, there := os.Stat(filepath.Join(dir, "f")); !errors.Is(err, only) || !errors.Is(there, fs.ErrNotExist) { // the host's are the session's own
 		t.Errorf("a trial: %v; the file in what is mounted: %v", err, there)
 	}

@@ -81,7 +81,7 @@ func (x *tester) suspend(name string, epoch uint64) *drivertest.Image {
 func (x *tester) restore(name string, epoch uint64, img *drivertest.Image, spec schemas.Spec) driver.Instance {
 	x.t.Helper()
 	x.t.Cleanup(func() { x.stop(name) })
-	return must[driver.Instance](x.t)(x.d.Restore(x.t.Context(), drivertest.Fence(name, epoch), spec, img, driver.BootResume, drivertest.Begin))
+	return must[driver.Instance](x.t)(x.d.Restore(x.t.Context(), drivertest.Fence(name, epoch), spec, img, schemas.BootResume, drivertest.Begin))
 }
 
 func (x *tester) sh(name, script string) string {

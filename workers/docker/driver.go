@@ -21,7 +21,7 @@ import (
 )
 
 // Name is what sessions call this driver.
-const Name = "docker"
+const Name schemas.DriverName = "docker"
 
 // Options say how the driver runs here.
 type Options struct {

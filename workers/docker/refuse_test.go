@@ -149,7 +149,7 @@ func TestRefusedImages(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, changed, driver.BootResume, drivertest.Begin)
+		_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, changed, schemas.BootResume, drivertest.Begin)
 		if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -159,7 +159,7 @@ func TestRefusedImages(t *testing.T) {
 	if err := other.Add(image.Entry{Name: "criu/x", Type: image.TypeDir}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, other, driver.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Refused {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, other, schemas.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Refused {
 		t.Errorf("an image of a process tree: %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -56,7 +57,7 @@ func TestResumedFilesAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	img.stamps = map[string]string{}
-	must[driver.Instance](t)(x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin))
+	must[driver.Instance](t)(x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin))
 	x.sh("a", "for d in /home /mine /shared; do echo changeD >$d/changed; done")
 	for name := range img.stamps {
 		if !strings.HasPrefix(name, "upper/") && !strings.HasPrefix(name, "volumes/0/") {

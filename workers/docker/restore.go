@@ -21,12 +21,12 @@ import (
 
 // Restore implements driver.Driver. A container that was held stopped is replaced, once
 // the new one is all made.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	n, err := d.vacant(ctx, f)
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	if boot == driver.BootClean || boot == "" {
+	if boot == schemas.BootClean || boot == "" {
 		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
 	}
 	m, err := readMeta(source)
@@ -78,7 +78,7 @@ type restoring struct {
 	f      driver.Fence
 	spec   schemas.Spec
 	source driver.Source
-	boot   driver.Boot
+	boot   schemas.Boot
 	meta   *capture
 	old    string          // the held container
 	shared map[string]bool // volumes that others use
@@ -88,7 +88,7 @@ type restoring struct {
 // apart reports whether the container goes beside the one that was captured: nothing that
 // can only be had once may be taken from that.
 func (r *restoring) apart() bool {
-	return r.boot == driver.BootFork || r.boot == driver.BootTrial
+	return r.boot == schemas.BootFork || r.boot == schemas.BootTrial
 }
 
 // replaceable gives the held container of a session, "" if there is none.
@@ -158,7 +158,7 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 // name is what the container is called until it takes its place.
 func (r *restoring) name() string {
 	switch {
-	case r.boot == driver.BootTrial: // the session's own may be here
+	case r.boot == schemas.BootTrial: // the session's own may be here
 		return "diapause-" + string(r.f.UID)
 	case r.apart():
 		return containerName(r.f, dockerspec.Options{})

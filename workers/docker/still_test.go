@@ -230,7 +230,7 @@ func TestEndedContainerIsKept(t *testing.T) {
 	}
 	ended(6)
 	// Going back to a snapshot replaces it; if nobody records that, it stays.
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 7), spec, img, driver.BootRollback, func(context.Context) error { return context.Canceled }); err == nil {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 7), spec, img, schemas.BootRollback, func(context.Context) error { return context.Canceled }); err == nil {
 		t.Error("it was restored though nobody recorded it")
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 3 || !strings.Contains(left[0], "(Exited") {

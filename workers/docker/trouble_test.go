@@ -136,7 +136,7 @@ func TestEngineRestarts(t *testing.T) {
 	clean(t, x.e)
 
 	source := &troubled{img, "volumes/0/f", x.e.Stop}
-	_, err = x.d.Restore(t.Context(), drivertest.Fence("a", 5), spec, source, driver.BootResume, func(ctx) error {
+	_, err = x.d.Restore(t.Context(), drivertest.Fence("a", 5), spec, source, schemas.BootResume, func(ctx) error {
 		t.Error("it was recorded to run")
 		return nil
 	})
@@ -188,7 +188,7 @@ func TestEngineIsFull(t *testing.T) {
 		if err := os.WriteFile(fill, make([]byte, int64(st.Bavail)*st.Bsize-left), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := y.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin)
+		_, err := y.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin)
 		refused(t, "no room for "+what, err, "no room left", "make some and try again")
 		clean(t, e)
 		if images := must[client.ImageListResult](t)(e.Client.ImageList(t.Context(), client.ImageListOptions{All: true})); len(images.Items) != 0 {
@@ -212,7 +212,7 @@ func TestNameTakenMeanwhile(t *testing.T) {
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Name: "wanted", Config: &container.Config{Image: "busybox:test", Cmd: []string{"true"}}}))
-	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, driver.BootResume, drivertest.Begin)
+	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin)
 	refused(t, "a name in use", err, "wanted", "already in use")
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); !slices.Equal(left, []string{"container /wanted (Created)"}) {
 		t.Errorf("there is %q", left)

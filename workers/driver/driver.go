@@ -50,7 +50,7 @@ type Driver interface {
 	// restored and before the first instruction of any of its processes; if it
 	// fails, the restored tree is destroyed without having run, and Restore
 	// returns that error. Nothing else of that uid may be on the host.
-	Restore(ctx context.Context, f Fence, spec schemas.Spec, source Source, boot Boot, begin func(context.Context) error) (Instance, error)
+	Restore(ctx context.Context, f Fence, spec schemas.Spec, source Source, boot schemas.Boot, begin func(context.Context) error) (Instance, error)
 
 	// Stop kills what is left of the session and removes all that it had on
 	// this host. It does nothing to a session that isn't there.
@@ -193,25 +193,6 @@ type Fence struct {
 	// Guard has the session freeze by itself when that is over, if the driver is a Guarder.
 	Guard bool
 }
-
-// Boot says how a session came to run, in its generation file and its record.
-type Boot string
-
-// The ways a session comes to run.
-const (
-	BootClean    Boot = "clean"
-	BootResume   Boot = "resume"
-	BootFork     Boot = "fork"
-	BootRollback Boot = "rollback"
-	// BootRestart has the files come back, and the processes begin anew: of a driver that
-	// keeps no memory.
-	BootRestart Boot = "restart"
-	// BootTakeover goes on from the last snapshot, because the host was lost.
-	BootTakeover Boot = "takeover"
-	// BootTrial restores in quarantine: without a network but a loopback of its
-	// own, for a begin that always fails, so that no instruction is executed.
-	BootTrial Boot = "trial"
-)
 
 // State of an instance on its host.
 type State string

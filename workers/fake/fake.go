@@ -158,7 +158,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 	if len(spec.Command) == 0 || spec.Command[0] == "missing" {
 		return driver.Instance{}, &driver.Error{Kind: driver.Refused, Text: "command not found: " + strings.Join(spec.Command, " ")}
 	}
-	return d.launch(ctx, f, memory{Command: spec.Command, Boot: "clean"}, begin, s)
+	return d.launch(ctx, f, memory{Command: spec.Command, Boot: string(schemas.BootClean)}, begin, s)
 }
 
 func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin func(context.Context) error, s Step) (driver.Instance, error) {
@@ -255,7 +255,7 @@ func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
 }
 
 // Restore implements driver.Driver.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, _ schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	s, err := d.enter(ctx, "Restore", f.UID)
 	if err != nil {
 		return driver.Instance{}, err

@@ -11,7 +11,7 @@ import (
 
 // Here is a session's processes as this host has them.
 type Here struct {
-	Driver string
+	Driver schemas.DriverName
 	UID    schemas.UID
 	Name   schemas.Name
 	Epoch  uint64 // the highest that its shim was given

@@ -86,7 +86,7 @@ func (e Evidence) fromHere(base *schemas.SessionRecord) Verdict {
 	i := e.Here
 	r := schemas.SessionRecord{
 		UID: i.UID, Tenant: i.Name.Tenant, Session: i.Name.Session, Driver: i.Driver,
-		Class: "web", MadeBy: "person", Program: "?", Lineage: string(i.UID),
+		Class: "web", MadeBy: schemas.MadeByPerson, Program: "?", Lineage: string(i.UID),
 		// Without a spec it can't be resumed: it must not be suspended for idleness.
 		Idle: &schemas.Idle{Never: true},
 	}
@@ -110,7 +110,7 @@ func (e Evidence) fromImage(img Image) Verdict {
 	h := img.Header
 	r := schemas.SessionRecord{
 		UID: h.UID, Tenant: h.Tenant, Session: h.Session, Driver: h.Fingerprint.Driver, Host: e.Host,
-		Class: "web", MadeBy: "person", Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
+		Class: "web", MadeBy: schemas.MadeByPerson, Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
 	}
 	setImage(&r, img)
 	return Verdict{

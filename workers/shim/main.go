@@ -74,7 +74,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	s.lock = lock
 	servers, err := listen(s)
 	if err == nil {
-		if setup.Boot == driver.BootClean {
+		if setup.Boot == schemas.BootClean {
 			err = s.start(worker)
 		} else {
 			err = s.restore(worker)
@@ -105,9 +105,9 @@ func (s *session) ranFirst(err error) error {
 func (s *session) resumed() {
 	script := ""
 	switch s.setup.Boot {
-	case driver.BootResume, driver.BootRollback, driver.BootTakeover:
+	case schemas.BootResume, schemas.BootRollback, schemas.BootTakeover:
 		script = s.setup.Spec.Hooks.OnResume
-	case driver.BootFork:
+	case schemas.BootFork:
 		script = s.setup.Spec.Hooks.OnFork
 	}
 	for _, w := range s.hook(context.Background(), script) {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
@@ -26,7 +27,7 @@ func (s *session) restore(worker *control.Conn) error {
 		return err
 	}
 	defer drop(s.place.scratch())
-	if s.setup.Boot == driver.BootTrial {
+	if s.setup.Boot == schemas.BootTrial {
 		if err := stage.LoopbackUp(); err != nil {
 			return err
 		}

@@ -186,12 +186,12 @@ func (s *session) end() {
 
 // generationFile is what programs inside read.
 type generationFile struct {
-	Generation uint64      `json:"generation"`
-	Boot       driver.Boot `json:"boot"`
-	Name       string      `json:"name"`
-	UID        schemas.UID `json:"uid"`
-	At         time.Time   `json:"at"`
-	URL        string      `json:"url,omitempty"`
+	Generation uint64       `json:"generation"`
+	Boot       schemas.Boot `json:"boot"`
+	Name       string       `json:"name"`
+	UID        schemas.UID  `json:"uid"`
+	At         time.Time    `json:"at"`
+	URL        string       `json:"url,omitempty"`
 }
 
 func (s *session) generationContent() ([]byte, error) {

@@ -19,7 +19,7 @@ type Setup struct {
 	Name   schemas.Name `json:"name"`
 	Epoch  uint64       `json:"epoch"`
 	Spec   schemas.Spec `json:"spec"`
-	Boot   driver.Boot  `json:"boot"` // anything but clean is a restore
+	Boot   schemas.Boot `json:"boot"` // anything but clean is a restore
 	Data   string       `json:"data"` // hidden inside the session
 	Dir    string       `json:"dir"`  // the session's own directory: upper, work and places to mount
 	Run    string       `json:"run"`  // where sockets, locks and state files are
@@ -57,7 +57,7 @@ type State struct {
 	UID     schemas.UID         `json:"uid"`
 	Name    schemas.Name        `json:"name"`
 	Epoch   uint64              `json:"epoch"`
-	Boot    driver.Boot         `json:"boot"`
+	Boot    schemas.Boot        `json:"boot"`
 	Started time.Time           `json:"started"`
 	Shim    int                 `json:"shim"` // its pid
 	PID     int                 `json:"pid"`  // of the session's leader, on the host

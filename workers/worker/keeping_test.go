@@ -48,7 +48,7 @@ func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 			b := newBench(t)
 			k := &keeping{Driver: b.fake, released: make(chan driver.Fence, 10)}
 			o := b.options()
-			o.Drivers = map[string]driver.Driver{"fake": k}
+			o.Drivers = map[schemas.DriverName]driver.Driver{"fake": k}
 			b.workWith(o)
 			b.asked("count")
 			v := b.until("running", running)
@@ -87,7 +87,7 @@ func TestKeptOfAnEarlierSessionIsInNobodysWay(t *testing.T) {
 	k := &keeping{Driver: b.fake, released: make(chan driver.Fence, 10), refuses: errors.New("the engine is away")}
 	o := b.options()
 	o.Sweep = 10 * time.Millisecond
-	o.Drivers = map[string]driver.Driver{"fake": k}
+	o.Drivers = map[schemas.DriverName]driver.Driver{"fake": k}
 	b.work()
 	b.asked("count")
 	old := b.until("running", running)

@@ -157,7 +157,7 @@ func (w *Worker) wentOn(history []statekv.Versioned, k driver.Kept) bool {
 			if k.Foreign || v.Host == w.Host || !begun(v.SessionRecord) {
 				continue
 			}
-			if v.Boot != bootClean {
+			if v.Boot != schemas.BootClean {
 				return true
 			}
 			k.Foreign = true
@@ -165,9 +165,6 @@ func (w *Worker) wentOn(history []statekv.Versioned, k driver.Kept) bool {
 	}
 	return false
 }
-
-// bootClean is how a session came to run that was begun anew.
-const bootClean = string(driver.BootClean)
 
 // begun reports whether a record says that the session's command was begun, and isn't on
 // trial.

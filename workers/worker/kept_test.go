@@ -59,7 +59,7 @@ func (keeper) Release(context.Context, driver.Fence) error { return nil }
 
 // A host remembers no session that was removed on it.
 func TestFollowKept(t *testing.T) {
-	w := New(Options{Host: "here", Drivers: map[string]driver.Driver{"d": keeper{}}})
+	w := New(Options{Host: "here", Drivers: map[schemas.DriverName]driver.Driver{"d": keeper{}}})
 	v := statekv.Versioned{SessionRecord: schemas.SessionRecord{Tenant: "t", Session: "s", UID: "u", Host: "here", Driver: "d", State: schemas.Running}}
 	w.followKept(v)
 	if got := w.keptOf[v.Name()]; len(got) != 1 {

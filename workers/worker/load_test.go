@@ -65,7 +65,7 @@ func (nobody) Announce(context.Context, schemas.Host) error { return nil }
 func TestCutShort(t *testing.T) {
 	var said strings.Builder
 	w := &Worker{Options: Options{
-		Host: "h", Bus: nobody{}, Drivers: map[string]driver.Driver{"unable": unable{}}, Log: slog.New(slog.NewTextHandler(&said, nil)),
+		Host: "h", Bus: nobody{}, Drivers: map[schemas.DriverName]driver.Driver{"unable": unable{}}, Log: slog.New(slog.NewTextHandler(&said, nil)),
 	}}
 	ctx, cancel := context.WithCancel(t.Context())
 	if err := w.announce(ctx, 0); err != nil || !strings.Contains(said.String(), "can't work here") {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -44,7 +45,7 @@ func (w *Worker) watchRecords(ctx context.Context) error {
 	}, func() {})
 }
 
-func (w *Worker) watchExits(ctx context.Context, name string, d driver.Watcher) error {
+func (w *Worker) watchExits(ctx context.Context, name schemas.DriverName, d driver.Watcher) error {
 	exits := d.Exits(ctx)
 	for {
 		select {

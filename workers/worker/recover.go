@@ -35,7 +35,7 @@ func (w *Worker) recover(ctx context.Context) error {
 type found struct {
 	driver.Instance
 	driver driver.Driver
-	name   string // of the driver
+	name   schemas.DriverName
 }
 
 // find has each driver look, once, for what is on the host.

@@ -138,7 +138,7 @@ func TestHostsRecoverTogether(t *testing.T) {
 		o := b.options()
 		o.Host, o.Ledger = host, l
 		if host != "h" {
-			o.Drivers = map[string]driver.Driver{"fake": fake.New()}
+			o.Drivers = map[schemas.DriverName]driver.Driver{"fake": fake.New()}
 		}
 		return worker.New(o)
 	}

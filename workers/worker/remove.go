@@ -118,7 +118,7 @@ func (w *Worker) kill(ctx context.Context, rec statekv.Versioned) error {
 
 // onBreaker is what becomes of a session whose breaker opened: what was said when it was
 // made, else what its policy says.
-func (w *Worker) onBreaker(r schemas.SessionRecord) string {
+func (w *Worker) onBreaker(r schemas.SessionRecord) schemas.OnBreaker {
 	return cmp.Or(r.OnBreaker, w.policyOf(r).OnBreaker, schemas.BreakerKeep)
 }
 

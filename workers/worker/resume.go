@@ -64,7 +64,7 @@ func (w *Worker) resume(ctx context.Context, rec statekv.Versioned) error {
 
 // neverBegun reports whether a session is a fork that has not run yet.
 func neverBegun(rec statekv.Versioned) bool {
-	return rec.Generation == 0 && rec.Op.Boot == string(driver.BootFork)
+	return rec.Generation == 0 && rec.Op.Boot == schemas.BootFork
 }
 
 // dropOrphan removes a fork that has nothing to begin from: its origin was deleted while it
@@ -116,9 +116,9 @@ func (w *Worker) restore(ctx context.Context, rec statekv.Versioned, d driver.Dr
 		return rec, err
 	}
 	stop := w.progresses(rec.SessionRecord, began, "restore", img.Given, header.LogicalBytes)
-	boot := driver.Boot(rec.Op.Boot)
+	boot := rec.Op.Boot
 	if boot == "" {
-		boot = driver.BootResume
+		boot = schemas.BootResume
 	}
 	out := rec
 	restored, err := d.Restore(ctx, w.fence(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {

@@ -114,7 +114,7 @@ func (b *bench) must(err error) {
 func (b *bench) options() worker.Options {
 	return worker.Options{
 		Host: "h", NC: b.nc, JS: b.js, Names: b.names, Records: b.records, Images: b.images,
-		Drivers: map[string]driver.Driver{"fake": b.fake}, Identities: []age.Identity{b.key},
+		Drivers: map[schemas.DriverName]driver.Driver{"fake": b.fake}, Identities: []age.Identity{b.key},
 		Recipients: []age.Recipient{b.key.Recipient()}, Signer: b.signer,
 		Trusted: func(string, string) []ed25519.PublicKey {
 			return []ed25519.PublicKey{b.signer.Public().(ed25519.PublicKey)}

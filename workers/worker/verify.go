@@ -35,7 +35,7 @@ func (w *Worker) TryImage(ctx context.Context, r schemas.SessionRecord, img *ima
 	}
 	f := driver.Fence{UID: schemas.UID("trial-" + strings.ToLower(rand.Text()[:22])), Name: r.Name(), Epoch: 1}
 	restored := false
-	_, err = d.Restore(ctx, f, spec, img, driver.BootTrial, func(context.Context) error {
+	_, err = d.Restore(ctx, f, spec, img, schemas.BootTrial, func(context.Context) error {
 		restored = true
 		return errTrial
 	})

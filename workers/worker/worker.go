@@ -39,7 +39,7 @@ type Options struct {
 	Records Records
 	Bus     Bus // that of JS, NC and Names if nil
 	Images  objectstore.Store
-	Drivers map[string]driver.Driver
+	Drivers map[schemas.DriverName]driver.Driver
 
 	Identities []age.Identity     // open the sealed spec of sessions and their images
 	Recipients []age.Recipient    // whom new lineage keys are wrapped to
@@ -73,7 +73,7 @@ type Options struct {
 	Policy func(schemas.SessionRecord) session.Policy
 
 	// Lacks says of drivers that this host could have why it hasn't, by name.
-	Lacks map[string]string
+	Lacks map[schemas.DriverName]string
 
 	// Slots is how many sessions this host has room for; no limit if 0. Load, if given,
 	// says how full it is: MachineLoad.
@@ -196,7 +196,7 @@ func (w *Worker) serve(ctx context.Context) error {
 
 // announce tells the fleet about this host.
 func (w *Worker) announce(ctx context.Context, sessions int) error {
-	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots, Lacks: map[string]string{}}
+	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots, Lacks: map[schemas.DriverName]string{}}
 	maps.Copy(h.Lacks, w.Lacks)
 	if w.Load != nil {
 		if load, err := w.Load(); err == nil {

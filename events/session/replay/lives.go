@@ -39,7 +39,7 @@ func FromSilences(r schemas.SessionRecord, from, to time.Time, silences []schema
 
 // newLife begins a life awake, whatever the record says of the end of its time.
 func newLife(r schemas.SessionRecord, from, to time.Time) Life {
-	r.State, r.Since, r.Boot = schemas.Running, from, "clean"
+	r.State, r.Since, r.Boot = schemas.Running, from, schemas.BootClean
 	r.Born, r.Seq, r.Op, r.Failure = 0, 0, nil, nil
 	return Life{Record: r, From: from, To: to}
 }

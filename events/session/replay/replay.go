@@ -118,7 +118,7 @@ func (r *run) undone(m session.Message) bool {
 }
 
 // wakes has the session run again.
-func (r *run) wakes(boot string) {
+func (r *run) wakes(boot schemas.Boot) {
 	r.nap = Nap{}
 	rec := r.view.Record
 	rec.State, rec.Boot, rec.Since, rec.Seq = schemas.Running, boot, r.now, r.view.Seq()
@@ -142,7 +142,7 @@ func (r *run) decide() {
 		r.nap.To, r.nap.Woken = r.now, true
 		r.naps = append(r.naps, r.nap)
 		r.now = r.now.Add(r.costs.Resume)
-		r.wakes("resume")
+		r.wakes(schemas.BootResume)
 	}
 }
 

@@ -39,9 +39,9 @@ func outcomeLine(v schemas.View) string {
 	line := "session " + v.Name + " is " + string(v.State)
 	switch v.State {
 	case schemas.Running:
-		line += " on host " + string(v.Host) + ", boot " + v.Boot
+		line += " on host " + string(v.Host) + ", boot " + string(v.Boot)
 		last := v.LastTransition.Type
-		if v.Snapshot != nil && v.Boot != "clean" && (last == schemas.TResumed || last == schemas.TProved) { // else there may be a newer one
+		if v.Snapshot != nil && v.Boot != schemas.BootClean && (last == schemas.TResumed || last == schemas.TProved) { // else there may be a newer one
 			line += " from " + v.Snapshot.ID
 		}
 		if last == schemas.TCheckpointed {

@@ -26,17 +26,20 @@ func lifecycleCommands(c *client) []*cobra.Command {
 
 // runFlags are the flags of run.
 type runFlags struct {
-	host                             string
-	onLoss, onBreaker                string
-	name, class, idle, by            string
-	driver, dir, user, root, network string
-	env                              []string
-	memory, hookTimeout              string
-	cpus                             float64
-	pids                             int64
-	tty, attach, asJSON              bool
-	onSuspend, onResume, onFork      string
-	container                        containerFlags
+	host                        string
+	driver                      schemas.DriverName
+	by                          schemas.MadeBy
+	onLoss                      schemas.OnHostLoss
+	onBreaker                   schemas.OnBreaker
+	name, class, idle           string
+	dir, user, root, network    string
+	env                         []string
+	memory, hookTimeout         string
+	cpus                        float64
+	pids                        int64
+	tty, attach, asJSON         bool
+	onSuspend, onResume, onFork string
+	container                   containerFlags
 }
 
 const runHelp = `Start a session: a process tree with a private copy of the root file system, its
@@ -72,7 +75,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
 	fl.StringVar(&f.class, "class", "", "web, terminal, automation, slack or desktop (default web, terminal with --tty)")
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
-	fl.StringVar(&f.by, "by", "person", "person or agent")
+	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
@@ -83,10 +86,10 @@ func runCommand(c *client) *cobra.Command {
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "host or none")
-	fl.StringVar(&f.driver, "driver", "", "how it runs and is captured (default: what the host has)")
+	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
-	fl.StringVar(&f.onBreaker, "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
-	fl.StringVar(&f.onLoss, "on-host-loss", schemas.LossWait, "when its host is gone: wait for it, or resume its last snapshot elsewhere")
+	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
+	fl.StringVar((*string)(&f.onLoss), "on-host-loss", string(schemas.LossWait), "when its host is gone: wait for it, or resume its last snapshot elsewhere")
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
 	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")

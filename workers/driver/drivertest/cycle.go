@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -65,7 +66,7 @@ func testCaptureAndRestore(b *bench) {
 	b.stop(Fence("a", 2))
 	b.gone("a")
 	begun := false
-	i, err := b.d.Restore(b.ctx, Fence("a", 3), b.Counting, img, driver.BootResume, func(context.Context) error {
+	i, err := b.d.Restore(b.ctx, Fence("a", 3), b.Counting, img, schemas.BootResume, func(context.Context) error {
 		begun = true
 		return nil
 	})
@@ -91,7 +92,7 @@ func testManyCycles(b *bench) {
 		last = n
 		img := b.capture(Fence("a", epoch))
 		b.stop(Fence("a", epoch))
-		b.restore(Fence("a", epoch+1), img, driver.BootResume)
+		b.restore(Fence("a", epoch+1), img, schemas.BootResume)
 	}
 }
 
@@ -103,7 +104,7 @@ func testFork(b *bench) {
 		b.t.Fatalf("Thaw: %v", err)
 	}
 	b.stopLater("b")
-	b.restore(Fence("b", 1), img, driver.BootFork)
+	b.restore(Fence("b", 1), img, schemas.BootFork)
 	if n := b.count("a"); n <= before {
 		b.t.Errorf("the origin counts %d, %d before", n, before)
 	}
@@ -117,11 +118,11 @@ func testBeginFailsAtRestore(b *bench) {
 	before := b.count("a")
 	img := b.capture(Fence("a", 2))
 	b.stop(Fence("a", 2))
-	if _, err := b.d.Restore(b.ctx, Fence("a", 3), b.Counting, img, driver.BootResume, refuse); !errors.Is(err, errBegin) {
+	if _, err := b.d.Restore(b.ctx, Fence("a", 3), b.Counting, img, schemas.BootResume, refuse); !errors.Is(err, errBegin) {
 		b.t.Errorf("Restore gives %v, want what begin said", err)
 	}
 	b.gone("a")
-	b.restore(Fence("a", 4), img, driver.BootResume)
+	b.restore(Fence("a", 4), img, schemas.BootResume)
 	if n := b.count("a"); n <= before {
 		b.t.Errorf("the session counts %d, %d before", n, before)
 	}
@@ -149,7 +150,7 @@ func testCaptureAgain(b *bench) {
 	b.capture(Fence("a", 2))
 	img := b.capture(Fence("a", 3)) // as after a worker that died with the first
 	b.stop(Fence("a", 3))
-	b.restore(Fence("a", 4), img, driver.BootResume)
+	b.restore(Fence("a", 4), img, schemas.BootResume)
 	if n := b.count("a"); n <= before {
 		b.t.Errorf("the session counts %d, %d before", n, before)
 	}
@@ -175,11 +176,11 @@ func testContextEnds(b *bench) {
 	}
 	img := b.capture(Fence("a", 3))
 	b.stop(Fence("a", 3))
-	if _, err := b.d.Restore(over, Fence("a", 4), b.Counting, img, driver.BootResume, Begin); err == nil {
+	if _, err := b.d.Restore(over, Fence("a", 4), b.Counting, img, schemas.BootResume, Begin); err == nil {
 		b.t.Error("Restore succeeds though its context had ended")
 	}
 	b.gone("a")
-	b.restore(Fence("a", 5), img, driver.BootResume)
+	b.restore(Fence("a", 5), img, schemas.BootResume)
 	b.count("a")
 }
 

@@ -14,7 +14,7 @@ func (b *bench) stale(d driver.Driver, f driver.Fence) {
 	img := &Image{}
 	_, start := d.Start(b.ctx, f, b.Counting, Begin)
 	_, capture := d.Capture(b.ctx, f, img)
-	_, restore := d.Restore(b.ctx, f, b.Counting, img, driver.BootResume, Begin)
+	_, restore := d.Restore(b.ctx, f, b.Counting, img, schemas.BootResume, Begin)
 	for call, err := range map[string]error{
 		"Start": start, "Capture": capture, "Restore": restore,
 		"Thaw": d.Thaw(b.ctx, f), "Stop": d.Stop(b.ctx, f),

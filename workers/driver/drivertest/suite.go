@@ -143,7 +143,7 @@ func (b *bench) stop(f driver.Fence) {
 	}
 }
 
-func (b *bench) restore(f driver.Fence, img *Image, boot driver.Boot) driver.Instance {
+func (b *bench) restore(f driver.Fence, img *Image, boot schemas.Boot) driver.Instance {
 	b.t.Helper()
 	i, err := b.d.Restore(b.ctx, f, b.Counting, img, boot, Begin)
 	if err != nil {

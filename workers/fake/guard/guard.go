@@ -53,7 +53,7 @@ func (g *Guard) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, be
 }
 
 // Restore implements driver.Driver.
-func (g *Guard) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot driver.Boot, begin func(context.Context) error) (driver.Instance, error) {
+func (g *Guard) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, src driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	g.alone(f, "restored")
 	return g.Driver.Restore(ctx, f, spec, src, boot, begin)
 }
