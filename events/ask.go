@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -71,13 +70,7 @@ func (s Session) ask(ctx context.Context, verb string, req schemas.Request) (v s
 	case err != nil:
 		return v, fmt.Errorf("%s session %s: %w", verb, s.name, err)
 	}
-	if code := answer.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return v, &schemas.APIError{Code: code, Text: answer.Header.Get(micro.ErrorHeader)}
-	}
-	if err := json.Unmarshal(answer.Data, &v); err != nil {
-		return v, fmt.Errorf("read the answer to %s of session %s: %w", verb, s.name, err)
-	}
-	return v, nil
+	return v, ReadAnswer(answer, &v)
 }
 
 // unlessDenied is a context with a deadline that ends when the server refuses to

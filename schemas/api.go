@@ -145,21 +145,3 @@ type RunRequest struct {
 	Program   string     `json:"program"`
 	Spec      []byte     `json:"spec"` // of the driver, JSON
 }
-
-// The codes of errors that the API answers, and the exit code that the client
-// gives each.
-const (
-	CodeFailed    = "failed"     // 1
-	CodeUsage     = "usage"      // 2
-	CodeNoSession = "no_session" // 3
-	CodeState     = "state"      // 4: refused because of the session's state
-	CodeTimeout   = "timeout"    // 5
-)
-
-// APIError is an error that the API answered.
-type APIError struct {
-	Code string `json:"code"`
-	Text string `json:"text"`
-}
-
-func (e *APIError) Error() string { return e.Text }

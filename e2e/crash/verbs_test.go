@@ -117,7 +117,7 @@ func freed(t *testing.T, s *stack.Stack, name string) {
 			}
 			return
 		}
-		if !strings.Contains(r.Err, "still being removed") {
+		if !strings.Contains(r.Err, "is being removed") {
 			break
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -318,10 +318,7 @@ func (l *lane) ask(ctx context.Context, verb string, req schemas.Request, out an
 	if err != nil {
 		return err
 	}
-	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-	}
-	return json.Unmarshal(msg.Data, out)
+	return events.ReadAnswer(msg, out)
 }
 
 // do asks for a verb that has to work. The API may not be back yet, and what was

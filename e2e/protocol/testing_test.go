@@ -16,8 +16,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -241,10 +241,7 @@ func (h *host) ask(verb string, req schemas.Request, out any) error {
 	if err != nil {
 		return err
 	}
-	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-	}
-	return json.Unmarshal(msg.Data, out)
+	return events.ReadAnswer(msg, out)
 }
 
 // do asks for a verb that has to work.

@@ -14,8 +14,8 @@ import (
 	"github.com/anishathalye/porcupine"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -210,10 +210,7 @@ func (c *client) ask(in input, out any) error {
 	if err != nil {
 		return err
 	}
-	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-	}
-	return json.Unmarshal(msg.Data, out)
+	return events.ReadAnswer(msg, out)
 }
 
 // changes reports whether a verb changes what a session counts to: what isn't
@@ -230,28 +227,22 @@ func judge(in input, err error) string {
 		return refused
 	case !errors.As(err, &e):
 		return unknown
-	case strings.HasPrefix(e.Text, "read record of "), strings.HasPrefix(e.Text, "list the hosts: "):
-		return refused // every verb reads before it writes
 	case e.Code == schemas.CodeNoSession:
 		return gone
-	case e.Code == schemas.CodeUsage:
-		return refused
-	case in.Verb == opRun && strings.Contains(e.Text, "exists and is"):
+	case in.Verb == opRun && e.Reason == schemas.ReasonExists:
 		return exists
-	case !changes(in.Verb), e.Code == schemas.CodeState && in.Verb == opRun && strings.Contains(e.Text, "still being removed"):
+	case !changes(in.Verb), e.Code == schemas.CodeUsage, changedNothing[e.Reason]:
 		return refused
-	case e.Code == schemas.CodeState && in.Verb == opRun && strings.Contains(e.Text, "made by someone else"):
-		return refused
-	case e.Code == schemas.CodeState && in.Verb == opClean && strings.Contains(e.Text, "suspend it before"):
-		return refused
-	case e.Code == schemas.CodeState && strings.Contains(e.Text, "changed by someone else"):
-		return refused
-	case e.Code == schemas.CodeState && strings.Contains(e.Text, "the session's state doesn't allow that"):
-		return refused
-	case in.Verb == opRollback && (strings.Contains(e.Text, "runs on: ") || strings.Contains(e.Text, "ended by itself; ")):
-		return refused // there was nothing to roll back
+	case in.Verb == opRollback && e.Reason == schemas.ReasonRunsOn:
+		return refused // it wasn't suspended, so nothing was rolled back
 	}
 	return unknown
+}
+
+// changedNothing are the reasons of errors that a verb gives before it writes.
+var changedNothing = map[schemas.Reason]bool{
+	schemas.ReasonUnread: true, schemas.ReasonNoHost: true, schemas.ReasonNoRoom: true, schemas.ReasonQuota: true,
+	schemas.ReasonBusy: true, schemas.ReasonConflict: true, schemas.ReasonWrongState: true,
 }
 
 // keep adds an operation to the history. One whose outcome isn't known has no end,

@@ -53,7 +53,7 @@ var channels = []channel{
 	{"command", schemas.SubjectCommand + ".{host}.{tenant}.{session}",
 		"Wakes the worker of a host for a session, whose record says what to do.", true, []string{"command"}, nil},
 	{"api", schemas.SubjectAPI + ".{verb}",
-		"Requests of clients, the endpoints of the NATS micro service diapause. An error has the headers Nats-Service-Error-Code and Nats-Service-Error and no payload.", false,
+		"Requests of clients, the endpoints of the NATS micro service diapause. An error has the headers Nats-Service-Error-Code and Nats-Service-Error, and says the same in its payload.", false,
 		[]string{"request"}, []string{
 			"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
 			"policy_simulation", "store_check", "store_stats", "store_prune", "verified", "error",
@@ -121,7 +121,13 @@ var special = object{
 			"Nats-Service-Error-Code": object{"enum": list{schemas.CodeFailed, schemas.CodeUsage, schemas.CodeNoSession, schemas.CodeState, schemas.CodeTimeout}},
 			"Nats-Service-Error":      object{"type": "string"},
 		}},
-		"payload": object{"type": "null"},
+		"payload": object{"type": "object", "required": list{"code", "error"}, "properties": object{
+			"code":    object{"description": "As in the header.", "type": "string"},
+			"reason":  object{"description": "Tells errors of one code apart, where a client can act on the difference.", "type": "string"},
+			"error":   object{"description": "What is wrong, for a person.", "type": "string"},
+			"hint":    object{"description": "What to do about it, for a person.", "type": "string"},
+			"session": object{"description": "That it is about.", "type": "string"},
+		}},
 	},
 }
 

@@ -28,6 +28,17 @@ var (
 	ErrPast = errors.New("the server answers with the past")
 )
 
+// ReadError is the answer to a read that failed: nothing is known of the record.
+type ReadError struct {
+	Name schemas.Name
+	Err  error
+}
+
+func (e *ReadError) Error() string { return fmt.Sprintf("read record of %s: %v", e.Name, e.Err) }
+
+// Unwrap gives the cause.
+func (e *ReadError) Unwrap() error { return e.Err }
+
 // Revision is an opaque token of one revision of a record; zero stands for a
 // key that was never written.
 type Revision struct{ seq uint64 }
@@ -78,7 +89,7 @@ func (s *Store) Get(ctx context.Context, n schemas.Name) (Versioned, error) {
 	for deadline := time.Now().Add(s.Attempt); ; {
 		v, err := s.get(ctx, n)
 		if known := s.seen.at(n); v.Rev.seq < known && (err == nil || errors.Is(err, ErrNoSession)) {
-			err = fmt.Errorf("read record of %s: %w: revision %d, after %d", n, ErrPast, v.Rev.seq, known)
+			err = &ReadError{Name: n, Err: fmt.Errorf("%w: revision %d, after %d", ErrPast, v.Rev.seq, known)}
 		}
 		if err == nil {
 			s.seen.reach(v)
@@ -100,7 +111,7 @@ func (s *Store) get(ctx context.Context, n schemas.Name) (Versioned, error) {
 		return Versioned{}, fmt.Errorf("session %s: %w", n, ErrNoSession)
 	}
 	if err != nil {
-		return Versioned{}, fmt.Errorf("read record of %s: %w", n, err)
+		return Versioned{}, &ReadError{Name: n, Err: err}
 	}
 	return decodeAt(raw.Data, raw.Sequence, raw.Time)
 }

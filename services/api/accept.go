@@ -75,9 +75,9 @@ func (s *Server) onTrial(ctx context.Context, n schemas.Name) (statekv.Versioned
 	case err != nil:
 		return v, err
 	case v.State == schemas.Resuming && v.Op != nil && v.Op.Fallback != nil:
-		return v, refused("session %s: what is to take its place isn't restored yet; try again when `diapause show` says that it runs", n)
+		return v, schemas.StateError(schemas.ReasonBusy, "session %s is resuming", n).WithHint("try again when `diapause show %s` says that it runs", n)
 	case v.State != schemas.Running || v.Op == nil || v.Op.Kind != schemas.OpProve || v.Op.Fallback == nil || v.Head == nil:
-		return v, refused("session %s is %s: nothing that took its place is waiting to get well", n, v.State)
+		return v, schemas.StateError(schemas.ReasonWrongState, "session %s is %s and no replacement is on trial", n, v.State)
 	}
 	return v, nil
 }

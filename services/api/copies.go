@@ -26,10 +26,10 @@ func (s *Server) fork(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, err
 	}
 	if to.Tenant != n.Tenant {
-		return nil, usage("fork %s to %s: a fork stays with its tenant", n, to)
+		return nil, schemas.UsageError("fork session %s to %s: the tenants differ", n, to)
 	}
 	if to == n {
-		return nil, refused("session %s can't be copied to its own name: give the copy another name", n)
+		return nil, schemas.StateError(schemas.ReasonExists, "fork session %s: the copy has the same name", n).WithHint("give the copy another name")
 	}
 	if err := s.free(ctx, to); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func (s *Server) free(ctx context.Context, n schemas.Name) error {
 	if err != nil {
 		return err
 	}
-	return refused("session %s exists and is %s: give the copy another name, or remove that one with `diapause rm %s`", n, v.State, n)
+	return schemas.StateError(schemas.ReasonExists, "session %s exists and is %s", n, v.State).WithHint("give the copy another name, or remove that one with `diapause rm %s`", n)
 }
 
 // captured gives the record of a session whose head is as it is now: a running
@@ -79,7 +79,7 @@ func (s *Server) captured(ctx context.Context, n schemas.Name, req schemas.Reque
 		return s.checkpointed(ctx, n, req, "fork")
 	}
 	if v.State != schemas.Suspended || v.Head == nil {
-		return v, refused("session %s is %s: only a running or suspended one can be forked", n, v.State)
+		return v, schemas.StateError(schemas.ReasonWrongState, "fork session %s: it is %s, neither running nor suspended", n, v.State)
 	}
 	return v, nil
 }
@@ -95,10 +95,10 @@ func (s *Server) stillThere(ctx context.Context, req schemas.Request, origin, fo
 	if err == nil && now.UID == origin.UID {
 		gone, err = image.Marked(ctx, s.Images, *fork.Head)
 	} else if err == nil {
-		err = refused("session %s was deleted and made anew while it was forked", origin.Name())
+		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: it was deleted and made again meanwhile", origin.Name())
 	}
 	if gone {
-		err = refused("the snapshot of session %s that was to be forked was deleted in the same moment; try again", origin.Name())
+		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: its snapshot was deleted meanwhile", origin.Name()).WithHint("try again")
 	}
 	if err == nil {
 		return nil
@@ -168,11 +168,11 @@ func (s *Server) find(ctx context.Context, v statekv.Versioned, id string) (imag
 			continue
 		}
 		if l.Err != nil {
-			return l, failed("snapshot %s of session %s can't be used: %v", id, v.Name(), l.Err)
+			return l, schemas.FailedError(schemas.ReasonUnreadable, "use snapshot %s of session %s: %v", id, v.Name(), l.Err)
 		}
 		return l, nil
 	}
-	return image.Listed{}, usage("session %s has no snapshot %q; `diapause snapshots %s` lists them", v.Name(), id, v.Name())
+	return image.Listed{}, schemas.UsageError("session %s has no snapshot %q", v.Name(), id).WithHint("`diapause snapshots %s` lists them", v.Name())
 }
 
 func (s *Server) snapshots(ctx context.Context, req schemas.Request) (any, error) {
@@ -218,7 +218,7 @@ func (s *Server) snapshotRemove(ctx context.Context, req schemas.Request) (any, 
 		return s.unused(ctx, v.UID, l.Head)
 	})
 	if errors.Is(err, image.ErrInUse) {
-		return nil, refused("snapshot %s of session %s is in use: a session goes on from it, or something is being done to this one", req.Snapshot, n)
+		return nil, schemas.StateError(schemas.ReasonInUse, "snapshot %s of session %s is in use", req.Snapshot, n).WithHint("a session goes on from it, or an operation of session %s is under way", n)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("delete snapshot %s of session %s: %w", req.Snapshot, n, err)

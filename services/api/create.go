@@ -38,10 +38,10 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 		return nil, err
 	}
 	if err == nil && prev.State != schemas.Deleted {
-		return nil, refused("session %s exists and is %s; `diapause rm %s` removes it", n, prev.State, n)
+		return nil, schemas.StateError(schemas.ReasonExists, "session %s exists and is %s", n, prev.State).WithHint("`diapause rm %s` removes it", n)
 	}
 	if prev.Op != nil {
-		return nil, refused("the last session of the name %s is still being removed: %s; try again later", n, prev.Transition.Reason)
+		return nil, schemas.StateError(schemas.ReasonBusy, "the last session named %s is being removed: %s", n, prev.Transition.Reason).WithHint("try again later")
 	}
 	if err := s.mayBegin(ctx, n.Tenant); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 		at.release(v.Rev)
 	}
 	if errors.Is(err, statekv.ErrConflict) {
-		return nil, refused("session %s was made by someone else just now", n)
+		return nil, schemas.StateError(schemas.ReasonConflict, "session %s was made by another request just now", n)
 	}
 	if err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func (s *Server) roomFor(ctx context.Context, driver schemas.DriverName, n schem
 		}
 		var none *scheduler.NoRoom
 		if errors.As(err, &none) {
-			first, tried = cmp.Or(first, refused("%v", err)), append(tried, host)
+			first, tried = cmp.Or[error](first, schemas.StateError(schemas.ReasonNoRoom, "%v", err)), append(tried, host)
 			continue
 		}
 		var once sync.Once

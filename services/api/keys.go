@@ -35,7 +35,7 @@ func (s *Server) keyVerbs() map[string]handler {
 // tenantOf reads whose keys a request is about; every tenant's if it is empty.
 func tenantOf(req schemas.Request) (schemas.Tenant, error) {
 	if req.Tenant != "" && !schemas.ValidToken(string(req.Tenant)) {
-		return "", usage("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", req.Tenant)
+		return "", schemas.UsageError("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", req.Tenant)
 	}
 	return req.Tenant, nil
 }
@@ -59,14 +59,14 @@ func (s *Server) keyChange(change keyChange, say func(schemas.KeysView, schemas.
 			return nil, err
 		}
 		if req.Key == nil {
-			return nil, usage("the request says nothing of a key")
+			return nil, schemas.UsageError("the request says nothing of a key")
 		}
 		if err := change(ctx, t, *req.Key, orDefault(req.Actor, "client")); err != nil {
 			return nil, err
 		}
 		r, err := s.followKeys(ctx, t)
 		if err != nil {
-			return nil, failed("it is decided, and the keys of the images follow later: %v", err)
+			return nil, schemas.FailedError("", "rewrite the keys of images: %v", err).WithHint("the change is recorded; the keys of the images follow later")
 		}
 		v, err := s.Keys.View(ctx, t)
 		if err != nil {
@@ -176,7 +176,7 @@ func (s *Server) mayShred(ctx context.Context, req schemas.Request) error {
 		if other.State != schemas.Running {
 			how = fmt.Sprintf("`diapause ensure %s`, then `diapause checkpoint %s`, gives it an image of its own", other.Name(), other.Name())
 		}
-		return refused("session %s goes on from an image of session %s, and would be lost with it: %s; or remove it first", other.Name(), n, how)
+		return schemas.StateError(schemas.ReasonInUse, "session %s goes on from an image of session %s", other.Name(), n).WithHint("it would be lost with it: %s; or remove it first", how)
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 	}
 	r := req.Run
 	if r == nil || r.Program == "" {
-		return nil, usage("run: no command given")
+		return nil, schemas.UsageError("run: no command given")
 	}
 	if r.Class == "" {
 		r.Class = "web"
@@ -75,23 +75,23 @@ func (s *Server) run(ctx context.Context, req schemas.Request) (any, error) {
 		}
 	}
 	if _, ok := session.PolicyFor(r.Class, nil); !ok {
-		return nil, usage("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
+		return nil, schemas.UsageError("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
 	}
 	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
-		return nil, usage("on suspend failure %q: want keep or stop", r.OnBreaker)
+		return nil, schemas.UsageError("on suspend failure %q: want keep or stop", r.OnBreaker)
 	}
 	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
-		return nil, usage("on host loss %q: want wait or resume", r.OnLoss)
+		return nil, schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)
 	}
 	if r.MadeBy == "" {
 		r.MadeBy = schemas.MadeByPerson
 	}
 	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
-		return nil, usage("made by %q: want person or agent", r.MadeBy)
+		return nil, schemas.UsageError("made by %q: want person or agent", r.MadeBy)
 	}
 	sealed, err := s.seal(ctx, n.Tenant, r.Spec)
 	if err != nil {
-		return nil, failed("seal the environment of session %s: %v", n, err)
+		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
 	}
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
@@ -135,19 +135,19 @@ func (s *Server) untilRunning(asked statekv.Versioned) func(statekv.Versioned) (
 				return done, nil // it ran, and is over already
 			}
 			if v.Transition.Type == schemas.TResumeFailed && v.Failure != nil {
-				return done, failed("session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.FailedError("", "session %s: %s", v.Name(), v.Failure.Text)
 			}
-			return done, refused("session %s ended by itself with status %d", v.Name(), v.Exit.Code)
+			return done, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", v.Name(), v.Exit.Code)
 		case schemas.Failed, schemas.Suspended:
 			if v.Failure != nil && v.Failure.Kind == schemas.FailureTaken {
-				return done, refused("session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.StateError(schemas.ReasonTaken, "session %s: %s", v.Name(), v.Failure.Text)
 			}
 			if v.Failure != nil {
-				return done, failed("session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.FailedError("", "session %s: %s", v.Name(), v.Failure.Text)
 			}
-			return done, refused("session %s is %s again: %s", v.Name(), v.State, v.Transition.Reason)
+			return done, schemas.StateError(reasonAfter(v.State), "session %s is %s again: %s", v.Name(), v.State, v.Transition.Reason)
 		case schemas.Deleted:
-			return done, refused("session %s was deleted meanwhile", v.Name())
+			return done, schemas.StateError(schemas.ReasonDeleted, "session %s was deleted meanwhile", v.Name())
 		}
 		return pending, nil
 	}
@@ -219,7 +219,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 			}
 			return awaitFrom(ctx, v, ch, s.untilSuspended(v))
 		case v.State == schemas.Exited, v.State == schemas.Failed:
-			return v, refused("session %s is %s: there is nothing to suspend", n, v.State)
+			return v, schemas.StateError(reasonIn(v.State), "session %s is %s: there is nothing to suspend", n, v.State)
 		}
 		// It starts, resumes or takes a checkpoint: look again when that is over.
 		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
@@ -248,11 +248,11 @@ func (s *Server) untilSuspended(asked statekv.Versioned) func(statekv.Versioned)
 			return when(v.Op == nil || s.lost(v)), nil
 		case schemas.Running:
 			if v.Transition.Type == schemas.TSuspendFailed {
-				return done, failed("session %s runs on: %s", v.Name(), v.Transition.Reason)
+				return done, schemas.FailedError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), v.Transition.Reason)
 			}
-			return done, refused("session %s runs on: %s", v.Name(), v.Transition.Reason)
+			return done, schemas.StateError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), v.Transition.Reason)
 		}
-		return done, refused("session %s is %s: %s", v.Name(), v.State, v.Transition.Reason)
+		return done, schemas.StateError(reasonAfter(v.State), "session %s is %s: %s", v.Name(), v.State, v.Transition.Reason)
 	}
 }
 
@@ -326,7 +326,7 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 			return schemas.ViewOf(got.SessionRecord), err
 		case slices.Contains(from, v.State):
 			if v.Head == nil {
-				return nil, refused("session %s is %s and has no snapshot to go on from; `diapause resume --clean %s` starts it anew", n, v.State, n)
+				return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is %s and has no snapshot", n, v.State).WithHint("%s", startAgain(n))
 			}
 			got, err := s.askResume(ctx, v, req, *v.Head, session.BootOf(v.SessionRecord), ch)
 			if errors.Is(err, statekv.ErrConflict) {
@@ -338,9 +338,9 @@ func (s *Server) awake(ctx context.Context, n schemas.Name, req schemas.Request,
 				return nil, err
 			}
 		case v.State == schemas.Exited:
-			return nil, refused("session %s ended by itself with status %d; `diapause resume --clean %s` starts it anew", n, v.Exit.Code, n)
+			return nil, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", n, v.Exit.Code).WithHint("%s", startAgain(n))
 		default:
-			return nil, refused("session %s is %s: %s; %s", n, v.State, reasonOf(v), wayOn(v))
+			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: %s", n, v.State, reasonOf(v)).WithHint("%s", wayOn(v))
 		}
 		lost := s.lost(v)
 		if _, err := awaitFrom(ctx, v, ch, func(w statekv.Versioned) (outcome, error) {
@@ -373,7 +373,7 @@ func (s *Server) restart(ctx context.Context, n schemas.Name, req schemas.Reques
 		return nil, err
 	}
 	if !session.Can(v.State, schemas.TRestart) || v.Op != nil {
-		return nil, refused("session %s is %s: suspend it before you start it anew", n, v.State)
+		return nil, schemas.StateError(schemas.ReasonWrongState, "session %s is %s", n, v.State).WithHint("suspend it before you start it again")
 	}
 	op, err := s.newOp(ctx, schemas.OpStart)
 	if err != nil {
@@ -409,10 +409,10 @@ func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.R
 		return v, err
 	}
 	if v.State != schemas.Running {
-		return v, refused("session %s is %s: only a running session has a checkpoint to take", n, v.State)
+		return v, schemas.StateError(reasonIn(v.State), "checkpoint session %s: it is %s, not running", n, v.State)
 	}
 	if v.Op != nil {
-		return v, refused("session %s: %s", n, v.Underway())
+		return v, schemas.StateError(schemas.ReasonBusy, "session %s: %s", n, v.Underway())
 	}
 	op, err := s.newOp(ctx, schemas.OpCheckpoint)
 	if err != nil {
@@ -433,9 +433,9 @@ func (s *Server) checkpointed(ctx context.Context, n schemas.Name, req schemas.R
 		case w.Transition.Type == schemas.TCheckpointed && w.Transition.Op == op.ID:
 			return done, nil
 		case w.Transition.Type == schemas.TCheckpointFailed:
-			return done, failed("no checkpoint of session %s, which runs on: %s", n, w.Transition.Reason)
+			return done, schemas.FailedError("", "checkpoint session %s, which runs on: %s", n, w.Transition.Reason)
 		}
-		return done, refused("session %s is %s: %s", n, w.State, w.Transition.Reason)
+		return done, schemas.StateError(reasonAfter(w.State), "session %s is %s: %s", n, w.State, w.Transition.Reason)
 	})
 }
 
@@ -482,8 +482,7 @@ func (s *Server) end(ctx context.Context, req schemas.Request, kind string, t sc
 			return when(w.Version > v.Version && (w.Op == nil || w.Transition.Type == schemas.TDeferred)), nil
 		})
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, &schemas.APIError{Code: schemas.CodeTimeout,
-				Text: fmt.Sprintf("session %s is %s, its host hasn't finished with it yet", n, v.State)}
+			return nil, timeout(fmt.Sprintf("session %s is %s, its host hasn't finished with it yet", n, v.State))
 		}
 		return schemas.ViewOf(w.SessionRecord), err
 	}

@@ -33,7 +33,7 @@ func (s *Server) place(ctx context.Context, driver schemas.DriverName, n schemas
 	}
 	host, d, err := s.Fleet.Place(ctx, w)
 	if err != nil {
-		return "", "", failed("session %s: %v", n, err)
+		return "", "", schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err)
 	}
 	return host, d, nil
 }
@@ -55,16 +55,19 @@ func (s *Server) home(ctx context.Context, v statekv.Versioned, from *schemas.He
 	}
 	host, _, err := s.Fleet.Place(ctx, fleet.Want{Need: need, Not: tried})
 	if err != nil && gone {
-		return "", failed("host %s of session %s is gone since %s: %v", v.Host, v.Name(), since.Format(time.RFC3339), err)
+		return "", schemas.FailedError(schemas.ReasonHostGone, "host %s of session %s is gone since %s: %v", v.Host, v.Name(), since.Format(time.RFC3339), err)
 	}
-	return host, err
+	if err != nil {
+		return "", schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", v.Name(), err)
+	}
+	return host, nil
 }
 
 // needOf gives what a host needs to go on from a snapshot.
 func (s *Server) needOf(ctx context.Context, n schemas.Name, from schemas.Head) (schemas.Fingerprint, error) {
 	h, err := image.Inspect(ctx, s.Images, from, image.ReadOptions{Trusted: s.Trusted, Expect: image.Expect{Tenant: n.Tenant}})
 	if err != nil {
-		return schemas.Fingerprint{}, failed("look at the snapshot of session %s: %v", n, err)
+		return schemas.Fingerprint{}, schemas.FailedError(schemas.ReasonUnreadable, "inspect the snapshot of session %s: %v", n, err)
 	}
 	return h.Fingerprint, nil
 }
@@ -95,7 +98,7 @@ func (s *Server) stranded(v statekv.Versioned) error {
 	if v.OnLoss == schemas.LossResume {
 		what = "it was never captured, so no other host can resume it"
 	}
-	return refused("session %s is %s on host %s, which is gone since %s: %s", v.Name(), v.State, v.Host, since.Format(time.RFC3339), what)
+	return schemas.StateError(schemas.ReasonHostGone, "session %s is %s on host %s, which is gone since %s: %s", v.Name(), v.State, v.Host, since.Format(time.RFC3339), what)
 }
 
 // lost reports whether a session's host is gone.
@@ -164,7 +167,12 @@ func (s *Server) resumeOnce(ctx context.Context, v statekv.Versioned, req schema
 // wayOn says what may be done with a session that failed.
 func wayOn(v statekv.Versioned) string {
 	if v.Head == nil {
-		return fmt.Sprintf("it has no snapshot; `diapause resume --clean %s` starts it anew", v.Name())
+		return startAgain(v.Name())
 	}
 	return fmt.Sprintf("`diapause resume %s` tries its last snapshot again", v.Name())
+}
+
+// startAgain says how a session is started from its command.
+func startAgain(n schemas.Name) string {
+	return fmt.Sprintf("`diapause resume --clean %s` starts its command again", n)
 }

@@ -27,11 +27,11 @@ func (s *Server) policyVerbs() map[string]handler {
 // scoped reads whose policy a request is about, and the record if that is one session.
 func (s *Server) scoped(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.SessionRecord, error) {
 	if req.Policy == nil || req.Policy.Scope == "" {
-		return "", schemas.SessionRecord{}, usage("policy of whom? Want all, class:NAME, tenant:NAME or session:NAME")
+		return "", schemas.SessionRecord{}, schemas.UsageError("the policy names no scope").WithHint("want all, class:NAME, tenant:NAME or session:NAME")
 	}
 	scope, err := schemas.ParsePolicyScope(req.Policy.Scope, session.Classes())
 	if err != nil {
-		return "", schemas.SessionRecord{}, usage("%v", err)
+		return "", schemas.SessionRecord{}, schemas.UsageError("%v", err)
 	}
 	n, ok := scope.Session()
 	if !ok {
@@ -94,23 +94,23 @@ func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error
 		return nil, err
 	}
 	if req.Policy.Policy == nil {
-		return nil, usage("policy of %s: nothing to set", scope)
+		return nil, schemas.UsageError("policy of %s: nothing to set", scope)
 	}
 	if err := req.Policy.Policy.Validate(scope); err != nil {
-		return nil, usage("policy of %s: %v", scope, err)
+		return nil, schemas.UsageError("policy of %s: %v", scope, err)
 	}
 	prev, err := s.Policies.Get(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
 	if want := req.Policy.Version; want != nil && *want != prev.Version {
-		return nil, refused("the policy of %s has version %d now, not %d: somebody changed it; look at it again", scope, prev.Version, *want)
+		return nil, schemas.StateError(schemas.ReasonConflict, "the policy of %s has version %d now, not %d", scope, prev.Version, *want).WithHint("it was changed meanwhile: read it again")
 	}
 	doc := schemas.PolicyDocument{Scope: scope, UID: r.UID, Policy: *req.Policy.Policy,
 		Change: schemas.PolicyChange{By: orDefault(req.Actor, "client"), Reason: req.Reason}}
 	v, err := s.Policies.Set(ctx, prev, doc)
 	if errors.Is(err, policykv.ErrVersion) {
-		return nil, refused("%v; look at it again", err)
+		return nil, schemas.StateError(schemas.ReasonConflict, "%v", err).WithHint("read it again")
 	}
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (s *Server) policyTest(ctx context.Context, req schemas.Request) (any, erro
 	}
 	t, ok := s.Scheduler.(tester)
 	if !ok {
-		return nil, failed("no scheduler runs here that could try a policy")
+		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that could try a policy")
 	}
 	ruled := 0
 	out, err := t.Try(ctx, func(r schemas.SessionRecord) bool {
@@ -161,7 +161,7 @@ func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.Policy
 		return "", schemas.Policy{}, nil, err
 	}
 	if t := scope.Tenant(); t != "" {
-		return "", schemas.Policy{}, nil, usage("the policy of tenant %s is a quota, which says nothing of when sessions are suspended: there is nothing to try", t)
+		return "", schemas.Policy{}, nil, schemas.UsageError("the policy of tenant %s is a quota: there is nothing to try", t)
 	}
 	p := req.Policy.Policy
 	if p == nil {
@@ -172,7 +172,7 @@ func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.Policy
 		p = &v.Policy
 	}
 	if err := p.Validate(scope); err != nil {
-		return "", schemas.Policy{}, nil, usage("policy of %s: %v", scope, err)
+		return "", schemas.Policy{}, nil, schemas.UsageError("policy of %s: %v", scope, err)
 	}
 	return scope, *p, s.Policies.Trial(scope, *p), nil
 }

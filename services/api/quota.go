@@ -72,10 +72,12 @@ func (b *board) claim(q schemas.Quota, c *claim) error {
 // within refuses what would be more than a quota.
 func within(t schemas.Tenant, q schemas.Quota, h schemas.Held, sessions, running int) error {
 	if most := atMost(q.Sessions); sessions > 0 && most > 0 && h.Sessions+sessions > most {
-		return refused("tenant %s has %s, its quota is %d: remove one (`diapause rm`), or raise it (`diapause policy set tenant:%s quota=sessions:%d`)", t, schemas.CountSessions(h.Sessions), most, t, h.Sessions+sessions)
+		return schemas.StateError(schemas.ReasonQuota, "tenant %s has %s, its quota is %d", t, schemas.CountSessions(h.Sessions), most).
+			WithHint("remove one (`diapause rm`), or raise it (`diapause policy set tenant:%s quota=sessions:%d`)", t, h.Sessions+sessions)
 	}
 	if most := atMost(q.Running); running > 0 && most > 0 && h.Running+running > most {
-		return refused("tenant %s has %s running, its quota is %d: suspend one (`diapause suspend`), or raise it (`diapause policy set tenant:%s quota=running:%d`)", t, schemas.CountSessions(h.Running), most, t, h.Running+running)
+		return schemas.StateError(schemas.ReasonQuota, "tenant %s has %s running, its quota is %d", t, schemas.CountSessions(h.Running), most).
+			WithHint("suspend one (`diapause suspend`), or raise it (`diapause policy set tenant:%s quota=running:%d`)", t, h.Running+running)
 	}
 	return nil
 }
@@ -124,7 +126,8 @@ func (s *Server) mayBegin(ctx context.Context, t schemas.Tenant) error {
 		return err
 	}
 	if stored >= *q.Stored {
-		return refused("the images of tenant %s take %d bytes, its quota is %s: remove snapshots (`diapause snapshots rm`) or sessions, or raise it (`diapause policy set tenant:%s quota=stored:…`)", t, int64(stored), *q.Stored, t)
+		return schemas.StateError(schemas.ReasonQuota, "the images of tenant %s take %d bytes, its quota is %s", t, int64(stored), *q.Stored).
+			WithHint("remove snapshots (`diapause snapshots rm`) or sessions, or raise it (`diapause policy set tenant:%s quota=stored:…`)", t)
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func TestQuotaPlacesAreGivenOnce(t *testing.T) {
 	refusedWith := func(what string, err error) {
 		t.Helper()
 		var answer *schemas.APIError
-		if !errors.As(err, &answer) || answer.Code != schemas.CodeState || !strings.Contains(answer.Text, what) {
+		if !errors.As(err, &answer) || answer.Code != schemas.CodeState || !strings.Contains(answer.Text+"; "+answer.Hint, what) {
 			t.Errorf("%v; want a refusal with %q", err, what)
 		}
 	}

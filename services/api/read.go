@@ -112,7 +112,7 @@ func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) 
 		return nil, err
 	}
 	if !ok {
-		return nil, failed("the scheduler doesn't know session %s yet; try again in a moment", n)
+		return nil, schemas.FailedError("", "the scheduler doesn't know session %s yet", n).WithHint("try again in a moment")
 	}
 	e.Policies = s.policiesOf(v.SessionRecord)
 	if e.Decided, err = s.decided(ctx, v); err != nil {

@@ -26,7 +26,7 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 	n := v.Name()
 	within := cmp.Or(time.Duration(req.Within), wellWithin)
 	if within < time.Millisecond || within > schemas.MaxWithin {
-		return nil, usage("replace session %s: it can't be given %s to get well: want %s at most", n, within, schemas.Duration(schemas.MaxWithin))
+		return nil, schemas.UsageError("replace session %s: a trial of %s, want %s at most", n, within, schemas.Duration(schemas.MaxWithin))
 	}
 	target, err := s.replacement(ctx, v, req.Snapshot)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 		return nil, err
 	}
 	if *v.Head == target {
-		return nil, refused("session %s is suspended at that snapshot: resume it without --replace", n)
+		return nil, schemas.StateError(schemas.ReasonWrongState, "session %s is suspended at that snapshot", n).WithHint("resume it without --replace")
 	}
 	ch, stop := s.board.follow(n)
 	defer stop()
@@ -66,14 +66,14 @@ func (s *Server) replacement(ctx context.Context, v statekv.Versioned, id string
 	n := v.Name()
 	switch {
 	case v.State == schemas.Exited || v.State == schemas.Failed:
-		return schemas.Head{}, refused("session %s is %s: there is nothing to replace; `diapause rollback %s SNAPSHOT` goes on from a snapshot", n, v.State, n)
+		return schemas.Head{}, schemas.StateError(schemas.ReasonWrongState, "session %s is %s: there is nothing to replace", n, v.State).WithHint("`diapause rollback %s SNAPSHOT` goes on from a snapshot", n)
 	case id != "":
 		l, err := s.find(ctx, v, id)
 		return l.Head, err
 	case v.State == schemas.Suspending || v.State == schemas.Suspended:
-		return schemas.Head{}, refused("session %s is %s: name the snapshot that is to take its place with --snapshot, or resume it without --replace", n, v.State)
+		return schemas.Head{}, schemas.StateError(schemas.ReasonWrongState, "session %s is %s: no snapshot is named to replace it", n, v.State).WithHint("name one with --snapshot, or resume it without --replace")
 	case v.Head == nil:
-		return schemas.Head{}, refused("session %s has no snapshot that could take its place", n)
+		return schemas.Head{}, schemas.StateError(schemas.ReasonNoSnapshot, "session %s has no snapshot that could take its place", n)
 	}
 	return *v.Head, nil
 }
@@ -91,9 +91,9 @@ func (s *Server) untilProved(asked statekv.Versioned) func(statekv.Versioned) (o
 			return got, err
 		}
 		if v.Failure == nil || v.Failure.Op != schemas.OpProve {
-			return done, failed("session %s runs as it was: snapshot %s, which took its place, isn't well", v.Name(), snapshotID(*asked.Op.Source))
+			return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was: snapshot %s, which took its place, isn't well", v.Name(), snapshotID(*asked.Op.Source))
 		}
-		return done, failed("session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), v.Failure.Text)
+		return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), v.Failure.Text)
 	}
 }
 
@@ -102,5 +102,5 @@ func notBegun(v statekv.Versioned, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || v.Op == nil {
 		return err
 	}
-	return &schemas.APIError{Code: schemas.CodeTimeout, Text: fmt.Sprintf("session %s: %s; what was asked for is not begun", v.Name(), v.Underway())}
+	return timeout(fmt.Sprintf("session %s: %s; what was asked for has not started", v.Name(), v.Underway()))
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/policykv"
-	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -187,7 +185,7 @@ const (
 func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Request) {
 	var req schemas.Request
 	if err := json.Unmarshal(r.Data(), &req); err != nil {
-		s.fail(r, usage("the request is not one: %v", err))
+		s.fail(r, schemas.UsageError("the request is not one: %v", err))
 		return
 	}
 	wait := time.Duration(req.Wait)
@@ -199,7 +197,7 @@ func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Req
 	out, err := h(ctx, req)
 	if err != nil {
 		s.Log.Debug("request refused", "verb", verb, "session", req.Name, "err", err)
-		s.fail(r, err)
+		s.fail(r, about(err, req.Name))
 		return
 	}
 	data, err := json.Marshal(out)
@@ -211,8 +209,12 @@ func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Req
 }
 
 func (s *Server) fail(r micro.Request, err error) {
-	e := coded(err)
-	s.reply(r, &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {e.Code}, micro.ErrorHeader: {e.Text}}})
+	answer, err := encodeError(coded(err))
+	if err != nil {
+		s.Log.Error("error not encoded", "err", err)
+		return
+	}
+	s.reply(r, answer)
 }
 
 // reply answers a request from another goroutine than its handler's, which the
@@ -226,43 +228,11 @@ func (s *Server) reply(r micro.Request, answer *nats.Msg) {
 	}
 }
 
-// coded gives an error the code that the client acts on.
-func coded(err error) *schemas.APIError {
-	var e *schemas.APIError
-	switch {
-	case errors.As(err, &e):
-		return e
-	case errors.Is(err, statekv.ErrNoSession):
-		return &schemas.APIError{Code: schemas.CodeNoSession, Text: err.Error()}
-	case errors.Is(err, session.ErrIllegal):
-		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error()}
-	case errors.Is(err, statekv.ErrConflict):
-		return &schemas.APIError{Code: schemas.CodeState, Text: err.Error() + " in the same moment; try again"}
-	case errors.Is(err, context.Canceled):
-		return &schemas.APIError{Code: schemas.CodeFailed, Text: "Diapause is being stopped; what was begun goes on when it is up again"}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &schemas.APIError{Code: schemas.CodeTimeout, Text: "it takes longer than it was given; what was begun goes on, see `diapause show`"}
-	}
-	return &schemas.APIError{Code: schemas.CodeFailed, Text: err.Error()}
-}
-
-func usage(format string, args ...any) error {
-	return &schemas.APIError{Code: schemas.CodeUsage, Text: fmt.Sprintf(format, args...)}
-}
-
-func refused(format string, args ...any) error {
-	return &schemas.APIError{Code: schemas.CodeState, Text: fmt.Sprintf(format, args...)}
-}
-
-func failed(format string, args ...any) error {
-	return &schemas.APIError{Code: schemas.CodeFailed, Text: fmt.Sprintf(format, args...)}
-}
-
 // name reads the session that a request is about.
 func name(s string) (schemas.Name, error) {
 	n, err := schemas.ParseName(s)
 	if err != nil {
-		return n, usage("%v", err)
+		return n, schemas.UsageError("%v", err)
 	}
 	return n, nil
 }

@@ -33,7 +33,7 @@ func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, 
 	}
 	quiet, ok := s.Scheduler.(silent)
 	if !ok {
-		return nil, failed("no scheduler runs here that keeps a diary")
+		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that keeps a diary")
 	}
 	since := time.Duration(req.Policy.Since)
 	if since <= 0 {
@@ -46,9 +46,9 @@ func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, 
 	}
 	switch {
 	case past.first.IsZero() && past.byKind:
-		return nil, refused("the diary doesn't say by what sessions were used in the last %s, so counts, wakes and ignore can't be tried on it: it is written while a scheduler runs, for 14 days at most", since)
+		return nil, schemas.StateError(schemas.ReasonNoDiary, "the diary of the last %s doesn't tell kinds of activity", since).WithHint("counts, wakes and ignore can't be tried on it; it is written while a scheduler runs, for 14 days at most")
 	case past.first.IsZero():
-		return nil, refused("the diary says nothing of the last %s: it is written while a scheduler runs, for 14 days at most", since)
+		return nil, schemas.StateError(schemas.ReasonNoDiary, "the diary says nothing of the last %s", since).WithHint("it is written while a scheduler runs, for 14 days at most")
 	}
 	out := past.simulate(s.Policies.For, trial)
 	out.Notes = append(append(out.Notes, untried(p)...), overruled(scope, p, past.ruled)...)

@@ -32,7 +32,7 @@ func (s *Server) storeCheck(ctx context.Context, req schemas.Request) (any, erro
 	case o.Subset != "":
 		var err error
 		if read, err = janitor.Subset(o.Subset); err != nil {
-			return nil, usage("%v", err)
+			return nil, schemas.UsageError("%v", err)
 		}
 	case o.ReadData:
 		read = func(string) bool { return true }
@@ -64,7 +64,7 @@ func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
 		head = &l.Head
 	}
 	if head == nil {
-		return nil, refused("session %s has no snapshot yet", v.Name())
+		return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s has no snapshot yet", v.Name())
 	}
 	began := time.Now()
 	img, err := s.Reader.OpenImage(ctx, v.SessionRecord, *head)
@@ -73,12 +73,12 @@ func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
 	}
 	defer img.Close()
 	if err := img.Verify(ctx); err != nil {
-		return nil, failed("snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
+		return nil, schemas.FailedError(schemas.ReasonUnreadable, "verify snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
 	}
 	restore := req.Store != nil && req.Store.Restore
 	if restore {
 		if err := s.Reader.TryImage(ctx, v.SessionRecord, img); err != nil {
-			return nil, failed("snapshot %s: %v", snapshotID(*head), err)
+			return nil, schemas.FailedError(schemas.ReasonUnreadable, "restore snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
 		}
 	}
 	h := img.Header()

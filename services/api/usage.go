@@ -22,7 +22,7 @@ func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
 		w.Tenant, w.Session = n.Tenant, n.Session
 	}
 	if w.Tenant != "" && !schemas.ValidToken(string(w.Tenant)) {
-		return nil, usage("tenant %q: want 1 to 64 letters, digits, - or _", w.Tenant)
+		return nil, schemas.UsageError("tenant %q: want 1 to 64 letters, digits, - or _", w.Tenant)
 	}
 	if u := req.Usage; u != nil {
 		if !u.To.IsZero() {
@@ -34,7 +34,7 @@ func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
 		}
 	}
 	if !w.From.Before(w.To) {
-		return nil, usage("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
+		return nil, schemas.UsageError("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
 	}
 	report, err := metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, w)
 	if err == nil && w.Session != "" && len(report.Sessions) == 0 {

@@ -33,7 +33,7 @@ func begin(k *schemas.TenantKeys, floor uint64, rewrite bool) {
 func add(req schemas.KeyRequest, actor string) edit {
 	return func(k *schemas.TenantKeys, now time.Time) (bool, error) {
 		if _, err := seal.ParseRecipient(req.Recipient); err != nil {
-			return false, usage("%v", err)
+			return false, schemas.UsageError("%v", err)
 		}
 		r := schemas.KeyReader{Recipient: req.Recipient, Name: req.Name, Use: schemas.UseRead, Added: now, By: actor}
 		if req.Escrow {
@@ -71,11 +71,11 @@ const maxName = 64
 
 func nameIsFree(k schemas.TenantKeys, r schemas.KeyReader) error {
 	if len(r.Name) > maxName || strings.ContainsFunc(r.Name, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-		return usage("name %.80q: want at most %d bytes, without control characters", r.Name, maxName)
+		return schemas.UsageError("name %.80q: want at most %d bytes, without control characters", r.Name, maxName)
 	}
 	for _, o := range k.Readers {
 		if o.Removed.IsZero() && o.Name == r.Name && o.Recipient != r.Recipient {
-			return usage("the name %q is that of another reader, %s", r.Name, o.Recipient)
+			return schemas.UsageError("the name %q is that of another reader, %s", r.Name, o.Recipient)
 		}
 	}
 	return nil
@@ -108,10 +108,10 @@ func remove(req schemas.KeyRequest, actor string, e elsewhere) edit {
 			}
 		}
 		if len(found) == 0 {
-			return false, usage("no reader is called %q here; `diapause key ls` lists them, --tenant says whose to change", req.Recipient)
+			return false, schemas.UsageError("no reader is called %q here", req.Recipient).WithHint("`diapause key ls` lists them, --tenant says whose to change")
 		}
 		if len(found) > 1 {
-			return false, usage("%d readers are called %q: give the recipient (age1…) of one", len(found), req.Recipient)
+			return false, schemas.UsageError("%d readers are called %q", len(found), req.Recipient).WithHint("give the recipient (age1…) of one")
 		}
 		found[0].Removed = now
 		if err := e.mayBeGone(*k, req.Force); err != nil {
@@ -136,11 +136,11 @@ func (e elsewhere) mayBeGone(k schemas.TenantKeys, force bool) error {
 		}
 	}
 	if left == 0 {
-		return refused("that is the last reader: nobody could read an image any more; add another one first")
+		return schemas.StateError(schemas.ReasonKey, "that is the last reader: no image could be read any more").WithHint("add another one first")
 	}
 	if ours == 0 && len(e.ours) > 0 && !force {
-		return refused("no identity of this host would open images any more, and nothing could be resumed here: " +
-			"start `diapause up` with an --identity-file of one who stays, or say --force if that is what you want")
+		return schemas.StateError(schemas.ReasonKey, "no identity of this host would open images any more").
+			WithHint("nothing could be resumed here: start `diapause up` with an --identity-file of a reader that stays, or give --force")
 	}
 	return nil
 }
@@ -158,10 +158,10 @@ func rotate(req schemas.KeyRequest, actor string, floor uint64) edit {
 func trust(req schemas.KeyRequest, actor string) edit {
 	return func(k *schemas.TenantKeys, now time.Time) (bool, error) {
 		if !schemas.ValidToken(string(req.Host)) {
-			return false, usage("host %q: want 1 to 64 of A-Z a-z 0-9 _ -", req.Host)
+			return false, schemas.UsageError("host %q: want 1 to 64 of A-Z a-z 0-9 _ -", req.Host)
 		}
 		if key, err := base64.StdEncoding.DecodeString(req.Key); err != nil || len(key) != ed25519.PublicKeySize {
-			return false, usage("key %.60q: want an Ed25519 public key, 32 bytes in base64, as `diapause key ls` shows them", req.Key)
+			return false, schemas.UsageError("key %.60q: want an Ed25519 public key, 32 bytes in base64, as `diapause key ls` shows them", req.Key)
 		}
 		change(k, "trusted", actor, "host %s may sign images with %s", req.Host, req.Key)
 		for i, w := range k.Writers {
@@ -194,7 +194,7 @@ func revoke(req schemas.KeyRequest, actor string, e elsewhere) edit {
 			}
 		}
 		if !known {
-			return false, usage("host %q has no such key; `diapause key ls` lists them", req.Host)
+			return false, schemas.UsageError("host %q has no such key", req.Host).WithHint("`diapause key ls` lists them")
 		}
 		change(k, "revoked", actor, "what host %s signs and is recorded from now on is refused", req.Host)
 		return changed, nil

@@ -70,8 +70,8 @@ func (r Registration) editSigning(k *schemas.TenantKeys, now time.Time) (bool, e
 			continue
 		}
 		if !w.Revoked.IsZero() {
-			return false, refused("the signing key of host %s was revoked at %s (by %s): nothing that it writes would be believed; "+
-				"`diapause key trust %s %s` on another host takes that back", r.Host, w.Revoked.Format(time.RFC3339), w.By, r.Host, key)
+			return false, schemas.StateError(schemas.ReasonKey, "the signing key of host %s was revoked at %s (by %s)", r.Host, w.Revoked.Format(time.RFC3339), w.By).
+				WithHint("no image that it writes would be accepted; `diapause key trust %s %s` on another host takes that back", r.Host, key)
 		}
 		return false, nil
 	}
@@ -82,7 +82,7 @@ func (r Registration) editSigning(k *schemas.TenantKeys, now time.Time) (bool, e
 func (r Registration) editFurther(k *schemas.TenantKeys, recipient string, now time.Time) (bool, error) {
 	if old := find(*k, recipient); old != nil {
 		if !old.Removed.IsZero() {
-			return false, refused("--recipient %s: it was removed at %s; leave it out, or `diapause key add` it again", recipient, old.Removed.Format(time.RFC3339))
+			return false, schemas.StateError(schemas.ReasonKey, "--recipient %s: it was removed at %s", recipient, old.Removed.Format(time.RFC3339)).WithHint("leave it out, or `diapause key add` it again")
 		}
 		return false, nil
 	}
@@ -114,7 +114,7 @@ func (r Registration) editOwn(k *schemas.TenantKeys, now time.Time) (bool, error
 	}
 	if r.SuspendOnly {
 		if err := (elsewhere{}).mayBeGone(*k, true); err != nil {
-			return false, refused("--suspend-only: there is nobody to write images for: name a recipient with --recipient age1…")
+			return false, schemas.StateError(schemas.ReasonKey, "--suspend-only: no recipient to write images for").WithHint("name one with --recipient age1…")
 		}
 	}
 	return true, nil
@@ -136,6 +136,6 @@ func (r Registration) hasAnother(k schemas.TenantKeys, old schemas.KeyReader) er
 			return nil
 		}
 	}
-	return refused("the key of host %s was removed from the readers at %s: it could open no image; start it with an --identity-file of a reader, "+
-		"with --suspend-only, or `diapause key add %s` again on another host", r.Host, old.Removed.Format(time.RFC3339), r.Recipient)
+	return schemas.StateError(schemas.ReasonKey, "the key of host %s was removed from the readers at %s", r.Host, old.Removed.Format(time.RFC3339)).
+		WithHint("it could open no image: start it with an --identity-file of a reader, with --suspend-only, or `diapause key add %s` again on another host", r.Recipient)
 }

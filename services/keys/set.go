@@ -125,11 +125,3 @@ func (s Set) WriterKeys(signer string) (keys []image.WriterKey) {
 	}
 	return keys
 }
-
-func usage(format string, args ...any) error {
-	return &schemas.APIError{Code: schemas.CodeUsage, Text: fmt.Sprintf(format, args...)}
-}
-
-func refused(format string, args ...any) error {
-	return &schemas.APIError{Code: schemas.CodeState, Text: fmt.Sprintf(format, args...)}
-}

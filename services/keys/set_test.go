@@ -48,7 +48,7 @@ func denied(t *testing.T, k schemas.TenantKeys, e edit, code, says string) {
 	k = clone(k)
 	_, err := e(&k, now)
 	var api *schemas.APIError
-	if !errors.As(err, &api) || api.Code != code || !strings.Contains(api.Text, says) {
+	if !errors.As(err, &api) || api.Code != code || !strings.Contains(api.Text+"; "+api.Hint, says) {
 		t.Errorf("error %v, want %s with %q", err, code, says)
 	}
 }
@@ -140,7 +140,7 @@ func TestRegister(t *testing.T) {
 	}
 	// To suspend only, there has to be somebody else; and back.
 	r.SuspendOnly = true
-	denied(t, k, r.edit, schemas.CodeState, "nobody to write images for")
+	denied(t, k, r.edit, schemas.CodeState, "no recipient to write images for")
 	r.Further = []string{further}
 	apply(t, &k, r.edit)
 	if s := SetOf(k, schemas.TenantKeys{}); s.Generation != 1 {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker"
@@ -70,9 +70,6 @@ func askOn(ctx context.Context, nc *nats.Conn, verb string, req schemas.Request)
 		if err != nil {
 			return fmt.Errorf("ask %q: %w", verb, err)
 		}
-		if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-			return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-		}
-		return nil
+		return events.ReadAnswer(msg, &schemas.View{})
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/term"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
@@ -132,13 +132,7 @@ func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req sch
 	case err != nil:
 		return fmt.Errorf("ask %q: %w", verb, err)
 	}
-	if code := msg.Header.Get(micro.ErrorCodeHeader); code != "" {
-		return &schemas.APIError{Code: code, Text: msg.Header.Get(micro.ErrorHeader)}
-	}
-	if err := json.Unmarshal(msg.Data, out); err != nil {
-		return fmt.Errorf("read the answer to %q: %w", verb, err)
-	}
-	return nil
+	return events.ReadAnswer(msg, out)
 }
 
 // showProgress prints the steps of a session's operation on a terminal, and

@@ -75,6 +75,9 @@ func execute(ctx context.Context, args []string) int {
 		return int(status)
 	}
 	fmt.Fprintln(os.Stderr, "diapause: "+err.Error())
+	if e := (*schemas.APIError)(nil); errors.As(err, &e) && e.Hint != "" {
+		fmt.Fprintln(os.Stderr, "hint: "+e.Hint)
+	}
 	code := exitCode(err)
 	if own := cmd.Annotations[ownStatus]; own != "" && code != exitInterrupted {
 		code, _ = strconv.Atoi(own) // it is ours
