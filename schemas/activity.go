@@ -226,8 +226,8 @@ func validKey(key string) bool {
 	return len(key) <= maxKey
 }
 
-// Duration is a time.Duration that JSON writes as "20s" and reads as that or as
-// a number of seconds.
+// Duration is a time.Duration that JSON writes as "20s" and reads as
+// ParseDuration does, or as a number of seconds.
 type Duration time.Duration
 
 // MarshalText implements encoding.TextMarshaler.
@@ -247,9 +247,9 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("duration %s: want \"20s\" or a number of seconds", data)
 	}
-	v, err := time.ParseDuration(s)
+	v, err := ParseDuration(s)
 	if err != nil {
-		return fmt.Errorf("duration %q: want the form \"20s\" or \"1h30m\"", s)
+		return fmt.Errorf("duration %w", err)
 	}
 	*d = Duration(v)
 	return nil

@@ -65,7 +65,7 @@ func TestPolicyErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"grace":                         "KEY=VALUE",
 		"graze=1m":                      "want one of ask, awake",
-		"grace=soon":                    `want the form "20s"`,
+		"grace=soon":                    `want a duration such as`,
 		"grace=10ms":                    "want from 100ms",
 		"grace=1":                       "grace: 1 of what? Want a unit: 1s, 1m or 1h",
 		"ask=for:30,defer:1m":           "ask: for: 30 of what?",

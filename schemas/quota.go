@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 )
 
 // Quota is how much a tenant may have; 0 is no limit, and so is what nobody says.
@@ -46,8 +45,6 @@ func (q *Quota) validate(scope PolicyScope) error {
 // steps of 1024.
 type Bytes int64
 
-var byteUnits = map[string]int{"K": 10, "M": 20, "G": 30, "T": 40}
-
 // UnmarshalJSON implements json.Unmarshaler.
 func (b *Bytes) UnmarshalJSON(data []byte) error {
 	var n int64
@@ -59,21 +56,11 @@ func (b *Bytes) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &s); err != nil {
 		return fmt.Errorf("size %s: want \"10G\" or a number of bytes", data)
 	}
-	number, shift := s, 0
-	for unit, by := range byteUnits {
-		if rest, ok := strings.CutSuffix(strings.ToUpper(s), unit); ok {
-			number, shift = rest, by
-		}
+	parsed, err := ParseBytes(s)
+	if err != nil {
+		return fmt.Errorf("size %w", err)
 	}
-	if n, err := strconv.ParseInt(number, 10, 64); err == nil && n >= 0 && n <= math.MaxInt64>>shift {
-		*b = Bytes(n << shift) // which a fraction might not be exact for
-		return nil
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if f *= float64(int64(1) << shift); err != nil || !(f >= 0 && f < math.MaxInt64) {
-		return fmt.Errorf("size %q: want for example 500M or 10G", s)
-	}
-	*b = Bytes(f)
+	*b = parsed
 	return nil
 }
 
