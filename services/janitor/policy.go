@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // Policy is what is kept. A zero limit is none.
@@ -62,7 +64,7 @@ func (p *Policy) set(key, value string) (err error) {
 	case key == "overall":
 		p.Overall, err = number(value)
 	case key == "bytes":
-		p.Bytes, err = bytes(value)
+		p.Bytes, err = size(value)
 	case key == "first" && slices.Contains([]string{"oldest", "largest"}, value):
 		p.Largest = value == "largest"
 	case key == "first":
@@ -77,23 +79,12 @@ func (p *Policy) set(key, value string) (err error) {
 	return err
 }
 
-// duration reads Go's durations, and days.
 func duration(s string) (time.Duration, error) {
-	if days, ok := strings.CutSuffix(s, "d"); ok {
-		n, err := strconv.ParseFloat(days, 64)
-		if err != nil || n < 0 || n > 100_000 {
-			return 0, fmt.Errorf("%q is no number of days", s)
-		}
-		return time.Duration(n * float64(day)), nil
+	d, err := schemas.ParseDuration(s)
+	if err == nil && d < 0 {
+		err = fmt.Errorf("%q: want a time that isn't negative", s)
 	}
-	if s == "0" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(s)
-	if err != nil || d < 0 {
-		return 0, fmt.Errorf("%q is no time: want for example 24h or 7d", s)
-	}
-	return d, nil
+	return d, err
 }
 
 func number(s string) (int, error) {
@@ -104,17 +95,7 @@ func number(s string) (int, error) {
 	return n, nil
 }
 
-// bytes reads a number of bytes; K, M, G and T are powers of 1024.
-func bytes(s string) (int64, error) {
-	text, shift := s, 0
-	if s != "" {
-		if i := strings.IndexByte("KMGT", s[len(s)-1]); i >= 0 {
-			text, shift = s[:len(s)-1], 10*(i+1)
-		}
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > 1<<62>>shift {
-		return 0, fmt.Errorf("%q is no size: want for example 500M or 10G", s)
-	}
-	return n << shift, nil
+func size(s string) (int64, error) {
+	n, err := schemas.ParseBytes(s)
+	return int64(n), err
 }

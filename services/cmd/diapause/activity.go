@@ -61,7 +61,7 @@ func holdCommand(c *client) *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().DurationVar(&length, "for", 0, "how long, e.g. 2h")
+	durationVar(cmd.Flags(), &length, "for", 0, "how long, e.g. 2h or 7d")
 	cmd.Flags().StringVar(&reason, "reason", "", "why: `TEXT` that diapause explain shows")
 	return cmd
 }

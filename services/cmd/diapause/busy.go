@@ -67,7 +67,7 @@ func busyCommand(c *client) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.operation, "operation", "", "the lease's key, so that a later one takes its place; one of its own if empty")
 	fl.StringVar(&f.reason, "reason", "", "`TEXT` that diapause explain shows; the command's first word if empty")
-	fl.DurationVar(&f.ttl, "ttl", schemas.DefaultLease, "how long the lease lives without being renewed")
+	durationVar(fl, &f.ttl, "ttl", schemas.DefaultLease, "how long the lease lives without being renewed")
 	return cmd
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -18,9 +17,8 @@ import (
 // containerFlags are the flags of run that only containers have.
 type containerFlags struct {
 	dockerspec.Options
-	shm, healthEach string
-	entrypoint      string
-	labels          []string
+	entrypoint string
+	labels     []string
 
 	own *pflag.FlagSet
 }
@@ -61,9 +59,9 @@ func (f *containerFlags) define(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Hostname, "hostname", "", "inside the container")
 	fl.BoolVar(&f.ReadOnly, "read-only", false, "its own file system can't be written to")
 	fl.BoolVar(&f.Init, "init", false, "an init process reaps children")
-	fl.StringVar(&f.shm, "shm-size", "", "of /dev/shm, e.g. 64M")
+	sizeVar(fl, &f.ShmSize, "shm-size", "of /dev/shm, e.g. 64M")
 	fl.StringVar(&f.HealthCmd, "health-cmd", "", "command that says whether it is well")
-	fl.StringVar(&f.healthEach, "health-interval", "", "time between two of these, e.g. 30s")
+	durationVar(fl, &f.HealthEach, "health-interval", 0, "time between two of these, e.g. 30s")
 	f.addKept(fl)
 }
 
@@ -78,14 +76,6 @@ func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, e
 	d := f.Options
 	if f.entrypoint != "" {
 		d.Entrypoint = []string{f.entrypoint}
-	}
-	if d.ShmSize, err = parseSize(f.shm); err != nil {
-		return usagef("--shm-size: %v", err)
-	}
-	if f.healthEach != "" {
-		if d.HealthEach, err = time.ParseDuration(f.healthEach); err != nil {
-			return usagef("--health-interval %q: want a duration such as 30s", f.healthEach)
-		}
 	}
 	for _, l := range f.labels {
 		k, v, _ := strings.Cut(l, "=")

@@ -296,7 +296,7 @@ func policySimulateCommand(c *client) *cobra.Command {
 		},
 	}
 	e.flags(cmd)
-	cmd.Flags().DurationVar(&since, "since", since, "how far to go back")
+	durationVar(cmd.Flags(), &since, "since", since, "how far to go back, e.g. 12h or 7d")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -3,9 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,31 +106,6 @@ func size(n int64) string {
 		return fmt.Sprintf("%d B", n)
 	}
 	return fmt.Sprintf("%.1f %s", f, units[u])
-}
-
-// parseSize reads "512M", "2G" or a number of bytes; the units are powers of
-// 1024, as memory limits are.
-func parseSize(s string) (int64, error) {
-	if s == "" {
-		return 0, nil
-	}
-	number, shift := s, 0
-	switch s[len(s)-1] {
-	case 'k', 'K':
-		shift = 10
-	case 'm', 'M':
-		shift = 20
-	case 'g', 'G':
-		shift = 30
-	}
-	if shift > 0 {
-		number = s[:len(s)-1]
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || f <= 0 || f > math.MaxInt64/float64(int64(2)<<shift) {
-		return 0, fmt.Errorf("%q is no size: want for example 512M or 2G", s)
-	}
-	return int64(f * float64(int64(1)<<shift)), nil
 }
 
 // ago writes how long ago something was.

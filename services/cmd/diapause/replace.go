@@ -13,14 +13,14 @@ import (
 type replaceFlags struct {
 	replace  bool
 	snapshot string
-	within   string
+	within   time.Duration
 }
 
 func (f *replaceFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.BoolVar(&f.replace, "replace", false, "stop what it is now, which becomes a snapshot, and put that back unless what is resumed gets well")
 	fl.StringVar(&f.snapshot, "snapshot", "", "with --replace: the snapshot that takes its place (default: its last one)")
-	fl.StringVar(&f.within, "healthy-within", "1m", "with --replace: how long its health check may take to pass; without one it has to run for that long, 10s at most")
+	durationVar(fl, &f.within, "healthy-within", time.Minute, "with --replace: how long its health check may take to pass; without one it has to run for that long, 10s at most")
 }
 
 // check refuses flags that don't go together.
@@ -35,17 +35,16 @@ func (f *replaceFlags) check(cmd *cobra.Command, other bool) error {
 }
 
 func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
-	within, err := time.ParseDuration(f.within)
-	if err != nil || within < time.Millisecond || within > schemas.MaxWithin {
-		return usagef("--healthy-within %q: want a duration such as 30s, %s at most", f.within, schemas.Duration(schemas.MaxWithin))
+	if f.within < time.Millisecond || f.within > schemas.MaxWithin {
+		return usagef("--healthy-within %s: want a duration such as 30s, %s at most", f.within, schemas.Duration(schemas.MaxWithin))
 	}
 	flag := func(name string) string { return cmd.Flag(name).Value.String() }
 	if c.timeout <= 0 { // beside that, it may take what the rest takes
-		c.timeout = within + 2*time.Minute
+		c.timeout = f.within + 2*time.Minute
 	}
 	var v schemas.View
-	err = c.call(cmd.Context(), "replace", schemas.Request{
-		Name: name, Snapshot: f.snapshot, Within: schemas.Duration(within), Reason: flag("reason"),
+	err := c.call(cmd.Context(), "replace", schemas.Request{
+		Name: name, Snapshot: f.snapshot, Within: schemas.Duration(f.within), Reason: flag("reason"),
 	}, &v)
 	if err != nil {
 		return err

@@ -133,7 +133,7 @@ func metricsFlag(cmd *cobra.Command, address *string) {
 }
 
 func usageFlag(cmd *cobra.Command, every *time.Duration) {
-	cmd.Flags().DurationVar(every, "usage-every", time.Hour, "how often to publish what each session used, on diapause.v1.event.<tenant>.<session>.usage; 0 for never")
+	durationVar(cmd.Flags(), every, "usage-every", time.Hour, "how often to publish what each session used, on diapause.v1.event.<tenant>.<session>.usage; 0 for never")
 }
 
 func dockerFlag(cmd *cobra.Command, to *string) {

@@ -49,7 +49,7 @@ func usageCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&tenant, "tenant", "", "of this tenant alone")
-	fl.DurationVar(&since, "since", 0, "of the last time alone, e.g. 24h")
+	durationVar(fl, &since, "since", 0, "of the last time alone, e.g. 24h or 7d")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

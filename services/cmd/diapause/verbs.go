@@ -34,7 +34,8 @@ type runFlags struct {
 	name, class, idle           string
 	dir, user, root, network    string
 	env                         []string
-	memory, hookTimeout         string
+	memory                      int64
+	hookTimeout                 time.Duration
 	cpus                        float64
 	pids                        int64
 	tty, attach, asJSON         bool
@@ -82,7 +83,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
 	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
 	fl.StringVar(&f.root, "root", "", "a directory to use as its root, in place of the host's")
-	fl.StringVar(&f.memory, "memory", "", "limit, e.g. 512M or 2G")
+	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "host or none")
@@ -93,7 +94,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
 	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")
-	fl.StringVar(&f.hookTimeout, "hook-timeout", "10s", "time limit of each of these")
+	durationVar(fl, &f.hookTimeout, "hook-timeout", 10*time.Second, "time limit of each of these")
 	f.container.add(fl)
 	fl.BoolVar(&f.asJSON, "json", false, "print the session as JSON")
 	return cmd
@@ -173,12 +174,10 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		return s, usagef("--cpus and --pids take positive numbers")
 	}
 	var err error
-	if s.Memory, err = parseSize(f.memory); err != nil {
-		return s, usagef("--memory: %v", err)
+	if f.hookTimeout <= 0 {
+		return s, usagef("--hook-timeout %s: want a duration above 0, such as 10s", f.hookTimeout)
 	}
-	if s.Hooks.Timeout, err = time.ParseDuration(f.hookTimeout); err != nil || s.Hooks.Timeout <= 0 {
-		return s, usagef("--hook-timeout %q: want a duration such as 10s", f.hookTimeout)
-	}
+	s.Memory, s.Hooks.Timeout = f.memory, f.hookTimeout
 	if s.Env, err = environment(f.env); err != nil {
 		return s, err
 	}
@@ -223,9 +222,9 @@ func parseIdle(s string) (*schemas.Idle, error) {
 	case "never":
 		return &schemas.Idle{Never: true}, nil
 	}
-	d, err := time.ParseDuration(s)
+	d, err := schemas.ParseDuration(s)
 	if err != nil || d < time.Millisecond {
-		return nil, usagef("--idle %q: want a duration such as 20s, or never", s)
+		return nil, usagef("--idle %q: want a duration such as 20s or 7d, or never", s)
 	}
 	return &schemas.Idle{Grace: d.Milliseconds()}, nil
 }

@@ -62,7 +62,7 @@ func workerCommand(c *client) *cobra.Command {
 }
 
 func leaseFlag(cmd *cobra.Command, f *upFlags) {
-	cmd.Flags().DurationVar(&f.lease, "lease", lease.DefaultTerm, "how long this host counts as there after it was heard of last")
+	durationVar(cmd.Flags(), &f.lease, "lease", lease.DefaultTerm, "how long this host counts as there after it was heard of last")
 }
 
 func slotsFlag(cmd *cobra.Command, slots *int) {
