@@ -210,6 +210,15 @@ func (c *command) close() {
 	}
 }
 
+// closeAtEnd closes the command when it has ended; its client doesn't have to
+// wait for that.
+func (c *command) closeAtEnd() {
+	go func() {
+		<-c.done
+		c.close()
+	}()
+}
+
 // holds reports whether link, as /proc/PID/fd has it, is one of the command's
 // pipes or its terminal.
 func (c *command) holds(link string) bool {

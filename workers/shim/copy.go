@@ -25,35 +25,35 @@ func sessionRoot(init int) (*os.File, error) {
 // put unpacks the tar stream that the client sends below r.Path, if that is a
 // directory inside the session, or as r.Path. Whatever symlinks say, nothing
 // outside that directory is reached.
-func (s *session) put(ctx context.Context, c net.Conn, r attach.Request) error {
-	if err := s.gate.enter(ctx); err != nil {
+func (v *clients) put(ctx context.Context, c net.Conn, r attach.Request) error {
+	if err := v.gate.enter(ctx); err != nil {
 		return err
 	}
-	defer s.gate.leave()
-	root, err := sessionRoot(s.tree.init)
+	defer v.gate.leave()
+	root, err := sessionRoot(v.tree.init)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	if err := treecopy.Receive(c, root, r.Path); err != nil {
-		return fmt.Errorf("copy into session %s: %w", s.setup.Name, err)
+		return fmt.Errorf("copy into session %s: %w", v.name, err)
 	}
 	return nil
 }
 
 // get sends r.Path as a tar stream whose names begin with its last element.
-func (s *session) get(ctx context.Context, c net.Conn, r attach.Request) error {
-	if err := s.gate.enter(ctx); err != nil {
+func (v *clients) get(ctx context.Context, c net.Conn, r attach.Request) error {
+	if err := v.gate.enter(ctx); err != nil {
 		return err
 	}
-	defer s.gate.leave()
-	root, err := sessionRoot(s.tree.init)
+	defer v.gate.leave()
+	root, err := sessionRoot(v.tree.init)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	if err := treecopy.Send(c, root, r.Path); err != nil {
-		return fmt.Errorf("copy out of session %s: %w", s.setup.Name, err)
+		return fmt.Errorf("copy out of session %s: %w", v.name, err)
 	}
 	return nil
 }

@@ -22,14 +22,14 @@ import (
 // controlling tells what /dev/tty is in the session: criu's name of it, and whose
 // terminal it is; none if nobody has it open, or only programs below terminals
 // that the session made itself. Who can't be captured together is refused.
-func (s *session) controlling(pids []int) (key string, owner *command, err error) {
+func (t *processes) controlling(pids []int) (key string, owner *command, err error) {
 	users, key, err := cttyUsers(pids)
 	if err != nil || len(users) == 0 {
 		return "", nil, err
 	}
 	var others []cttyUser
 	for _, u := range users {
-		c := s.withTerminal(u.terminal)
+		c := t.withTerminal(u.terminal)
 		switch {
 		case c == nil || owner != nil && c != owner:
 			others = append(others, u)
@@ -43,7 +43,7 @@ func (s *session) controlling(pids []int) (key string, owner *command, err error
 	if len(others) == 0 {
 		return key, owner, nil
 	}
-	refused := &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s can't be captured", s.setup.Name)}
+	refused := &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s can't be captured", t.name)}
 	for _, u := range others {
 		refused.Blockers = append(refused.Blockers, driver.Blocker{
 			PID: within(u.pid), Program: comm(u.pid), What: "/dev/tty",
@@ -55,8 +55,8 @@ func (s *session) controlling(pids []int) (key string, owner *command, err error
 }
 
 // withTerminal finds the command whose terminal has that index.
-func (s *session) withTerminal(index int) *command {
-	for _, c := range s.commands() {
+func (t *processes) withTerminal(index int) *command {
+	for _, c := range t.commands() {
 		if c.tty != nil && c.tty.index == index {
 			return c
 		}

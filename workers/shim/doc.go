@@ -3,14 +3,20 @@
 // restores it with criu, and knows how it ended; it outlives the worker, which
 // can be killed and started again at any time.
 //
-// The way through it: a worker's driver starts its own binary with Main and
-// sends a Setup over the control socket it handed down (setup.go, main.go). The
-// shim mounts what the session needs in a mount namespace of its own (place.go),
-// starts or restores the tree (start.go, restore.go), asks the worker for the
-// word to go and only then lets the first instruction run. From then on it
-// serves two sockets in the run directory: orders of a worker (orders.go:
-// capture, thaw, stop, observe) and connections of clients (serve.go: attach,
-// exec, copy, output), whose protocol is package attach.
+// A worker's driver starts its own binary with Main and sends a Setup over the
+// control socket it handed down (setup.go, main.go). The shim mounts what the
+// session needs in a mount namespace of its own (place.go), starts or restores the
+// tree (start.go, restore.go; boot.go is what both share), asks the worker for the
+// word to go and only then lets the first instruction run. From then on it serves
+// two sockets in the run directory: orders of a worker (orders.go) and connections
+// of clients (serve.go), whose protocol is package attach.
+//
+// session (session.go) supervises: it carries out orders and notes the end. Its
+// parts have one job each: stateFile is the state on disk and the fence of epochs,
+// guard freezes the session when its host's lease runs out, processes are its tree,
+// dumper captures and thaws it (capture.go, freeze.go), clients serve the terminal
+// and what is typed into it (serve.go, typing.go, typists.go), runner starts more
+// commands (exec.go), gate keeps input and new commands out while it is captured.
 // way.go decides whether an image is made in memory or streamed: then the shim is
 // criu's streamer (stream.go), keeps the small images and passes the pipes of
 // the large ones to the worker.

@@ -5,31 +5,46 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
 
+// runner starts more commands in the session, beside its leader.
+type runner struct {
+	name      schemas.Name
+	spec      schemas.Spec
+	self      []string // as in Setup
+	terminals string   // the session's devpts
+	program   *program
+	gate      *gate
+	tree      *processes
+
+	joining sync.Mutex // one command joins the session at a time
+}
+
 // exec starts one more command in the session. It waits while the session is
 // captured, and no capture begins before the command is a child of init. The
 // caller reads its log; when it has ended, close.
-func (s *session) exec(ctx context.Context, r attach.Request) (*command, error) {
-	if err := s.gate.enter(ctx); err != nil {
+func (r *runner) exec(ctx context.Context, req attach.Request) (*command, error) {
+	if err := r.gate.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.gate.leave()
-	return s.execInside(r)
+	defer r.gate.leave()
+	return r.execInside(req)
 }
 
 // execInside is exec for who has shut the gate, or is inside it.
-func (s *session) execInside(r attach.Request) (*command, error) {
+func (r *runner) execInside(req attach.Request) (*command, error) {
 	c := newCommand(backlog.New(attach.OutputKept), true)
-	theirs, err := s.connect(c, r)
+	theirs, err := r.connect(c, req)
 	defer closeFiles(theirs)
 	if err != nil {
 		c.close()
@@ -37,25 +52,25 @@ func (s *session) execInside(r attach.Request) (*command, error) {
 	}
 	// Reports on older processes with the same pid are of no interest from here,
 	// and those on other new commands must not get lost: one at a time.
-	s.joining.Lock()
-	defer s.joining.Unlock()
-	s.tree.forget()
-	report, err := s.join(s.commandOf(c, r), theirs)
+	r.joining.Lock()
+	defer r.joining.Unlock()
+	r.tree.forget()
+	report, err := r.join(r.commandOf(c, req), theirs)
 	if err != nil {
 		c.close()
 		return nil, err
 	}
 	c.pid = report.PID
-	c.run(&s.pumps)
-	s.tree.follow(c)
+	c.run(&r.tree.pumps)
+	r.tree.follow(c)
 	return c, nil
 }
 
-func (s *session) connect(c *command, r attach.Request) ([]*os.File, error) {
-	if !r.TTY {
-		return c.usePipes(r.Stdin)
+func (r *runner) connect(c *command, req attach.Request) ([]*os.File, error) {
+	if !req.TTY {
+		return c.usePipes(req.Stdin)
 	}
-	t, err := openTerminal(s.place.terminals())
+	t, err := openTerminal(r.terminals)
 	if err != nil {
 		return nil, err
 	}
@@ -63,15 +78,15 @@ func (s *session) connect(c *command, r attach.Request) ([]*os.File, error) {
 		t.close()
 		return nil, err
 	}
-	return nil, t.resize(windowOf(r.Rows, r.Cols))
+	return nil, t.resize(windowOf(req.Rows, req.Cols))
 }
 
 // commandOf fills in what a request leaves to the session.
-func (s *session) commandOf(c *command, r attach.Request) stage.Command {
-	spec := s.setup.Spec
-	cmd := stage.Command{Argv: r.Argv, Env: r.Env, Dir: r.Dir, User: r.User, Stdin: !r.TTY && r.Stdin}
+func (r *runner) commandOf(c *command, req attach.Request) stage.Command {
+	spec := r.spec
+	cmd := stage.Command{Argv: req.Argv, Env: req.Env, Dir: req.Dir, User: req.User, Stdin: !req.TTY && req.Stdin}
 	if len(cmd.Env) == 0 {
-		cmd.Env = append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.setup.Name.String())
+		cmd.Env = append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+r.name.String())
 	}
 	if cmd.Dir == "" {
 		cmd.Dir = spec.Dir
@@ -87,33 +102,33 @@ func (s *session) commandOf(c *command, r attach.Request) stage.Command {
 
 // join brings a command into the session by way of a stage, which ends before
 // join returns: the command is then a child of init.
-func (s *session) join(c stage.Command, files []*os.File) (stage.Report, error) {
+func (r *runner) join(c stage.Command, files []*os.File) (stage.Report, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return stage.Report{}, err
 	}
 	defer ours.Close()
-	fd, err := unix.PidfdOpen(s.tree.init, 0)
+	fd, err := unix.PidfdOpen(r.tree.init, 0)
 	if err != nil {
 		theirs.Close()
-		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
 	door := os.NewFile(uintptr(fd), "session")
 	waiting, gate, err := os.Pipe()
 	if err != nil {
 		theirs.Close()
 		door.Close()
-		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
-	cmd := s.program.join(s.setup.Self, waiting, append([]*os.File{theirs, door}, files...))
+	cmd := r.program.join(r.self, waiting, append([]*os.File{theirs, door}, files...))
 	err = cmd.Start()
 	closeFiles([]*os.File{theirs, door, waiting})
 	if err != nil {
 		gate.Close()
-		return stage.Report{}, fmt.Errorf("enter session %s: %w", s.setup.Name, err)
+		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
 	var report stage.Report
-	if err = s.group.Add(cmd.Process.Pid); err == nil {
+	if err = r.tree.group.Add(cmd.Process.Pid); err == nil {
 		if _, err = gate.Write([]byte{1}); err == nil {
 			report, err = converse(ours, stage.Config{Command: c})
 		}
@@ -121,7 +136,7 @@ func (s *session) join(c stage.Command, files []*os.File) (stage.Report, error) 
 	gate.Close()
 	ours.Close()
 	if waitErr := cmd.Wait(); err == nil && waitErr != nil {
-		err = fmt.Errorf("enter session %s: %w", s.setup.Name, waitErr)
+		err = fmt.Errorf("enter session %s: %w", r.name, waitErr)
 	}
 	return report, err
 }
@@ -131,17 +146,17 @@ const hookWait = 10 * time.Second
 
 // hook runs a command of the session's own before or after a suspend. Its
 // failure is a warning and stops nothing.
-func (s *session) hook(ctx context.Context, script string) (warnings []string) {
+func (r *runner) hook(ctx context.Context, script string) (warnings []string) {
 	if script == "" {
 		return nil
 	}
-	limit := s.setup.Spec.Hooks.Timeout
+	limit := r.spec.Hooks.Timeout
 	if limit <= 0 {
 		limit = hookWait
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	c, err := s.exec(ctx, attach.Request{Argv: []string{"/bin/sh", "-c", script}})
+	c, err := r.exec(ctx, attach.Request{Argv: []string{"/bin/sh", "-c", script}})
 	if err != nil {
 		return []string{fmt.Sprintf("hook %q didn't start: %v", script, err)}
 	}
@@ -153,7 +168,7 @@ func (s *session) hook(ctx context.Context, script string) (warnings []string) {
 		}
 		return nil
 	case <-ctx.Done():
-		s.killCommand(c)
+		r.killCommand(c)
 		return []string{fmt.Sprintf("hook %q took longer than %s and was ended", script, limit)}
 	}
 }
@@ -174,8 +189,8 @@ func (c *command) lastLine() string {
 }
 
 // killCommand ends a command, and returns when it has.
-func (s *session) killCommand(c *command) {
-	pid, err := hostPID(s.tree.init, c.pid)
+func (r *runner) killCommand(c *command) {
+	pid, err := hostPID(r.tree.init, c.pid)
 	if err != nil {
 		return // it ended
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 )
@@ -68,19 +69,15 @@ var causes = []cause{
 	{"Cannot allocate memory", "there is not enough memory", "free memory on this host, or raise the session's limit"},
 }
 
-func (s *session) explainDump(err error) error { return s.explain("captured", err) }
-
-func (s *session) explainRestore(err error) error { return s.explain("restored", err) }
-
 // explain puts a failure of criu into words. What its own callback refused is
 // returned as it is.
-func (s *session) explain(verb string, err error) error {
+func explain(images string, name schemas.Name, verb string, err error) error {
 	var f *rpc.Failure
 	if errors.As(err, &f) && f.Caller != nil {
 		return f.Caller
 	}
-	lines := criuErrors(s.place.images())
-	text := fmt.Sprintf("session %s can't be %s", s.setup.Name, verb)
+	lines := criuErrors(images)
+	text := fmt.Sprintf("session %s can't be %s", name, verb)
 	all := strings.Join(lines, "; ")
 	for _, c := range causes {
 		if strings.Contains(all, c.sign) {
@@ -90,7 +87,7 @@ func (s *session) explain(verb string, err error) error {
 	if all == "" {
 		return fmt.Errorf("%s: %w", text, err)
 	}
-	if passing(s.place.images()) {
+	if passing(images) {
 		return fmt.Errorf("%s: criu says: %s: %w", text, all, ErrPassing)
 	}
 	return fmt.Errorf("%s: criu says: %s", text, all)

@@ -19,17 +19,17 @@ const (
 
 // freeze stops the session's processes, at a moment at which they can be dumped,
 // and takes in what is on its way.
-func (s *session) freeze(ctx context.Context, d *Dump) error {
+func (d *dumper) freeze(ctx context.Context, dump *Dump) error {
 	start := time.Now()
-	if err := s.freezeBetween(ctx); err != nil {
+	if err := d.freezeBetween(ctx); err != nil {
 		return err
 	}
-	d.Frozen = time.Now()
-	d.FreezeTook = d.Frozen.Sub(start)
+	dump.Frozen = time.Now()
+	dump.FreezeTook = dump.Frozen.Sub(start)
 	// Nobody writes any more. What is on its way out of the session is taken in,
 	// what is on its way into it is taken back.
-	s.tree.status.drain()
-	for _, c := range s.commands() {
+	d.tree.status.drain()
+	for _, c := range d.tree.commands() {
 		c.drain()
 		if err := c.takeInput(); err != nil {
 			return err
@@ -41,24 +41,24 @@ func (s *session) freeze(ctx context.Context, d *Dump) error {
 // freezeBetween freezes while no process waits for the child that it has just
 // made to execute its program (vfork, posix_spawn): such a one can be stopped
 // for a dump only after its child went on.
-func (s *session) freezeBetween(ctx context.Context) error {
+func (d *dumper) freezeBetween(ctx context.Context) error {
 	deadline := time.Now().Add(spawnLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		once, cancel := context.WithTimeout(ctx, freezeLimit)
-		err := s.group.Freeze(once)
+		err := d.group.Freeze(once)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("freeze session %s: %w", s.setup.Name, err)
+			return fmt.Errorf("freeze session %s: %w", d.name, err)
 		}
-		busy, err := s.spawning()
+		busy, err := d.tree.spawning()
 		if err != nil || busy == "" {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s is starting a program all the time", s.setup.Name, busy)}
+			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s is starting a program all the time", d.name, busy)}
 		}
-		if err := s.guard.release(false); err != nil {
-			return fmt.Errorf("thaw session %s: %w", s.setup.Name, err)
+		if err := d.guard.release(false); err != nil {
+			return fmt.Errorf("thaw session %s: %w", d.name, err)
 		}
 		select {
 		case <-time.After(pause):
@@ -70,18 +70,18 @@ func (s *session) freezeBetween(ctx context.Context) error {
 
 // spawning names a process of the frozen session that waits in vfork or the
 // like; "" if none does.
-func (s *session) spawning() (string, error) {
-	pids, err := s.group.Pids()
+func (t *processes) spawning() (string, error) {
+	pids, err := t.pids()
 	if err != nil {
-		return "", fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+		return "", err
 	}
 	for _, pid := range pids {
 		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
 			continue // it ended before it could be frozen
 		}
-		for _, t := range tasks {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, t.Name()))
+		for _, task := range tasks {
+			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, task.Name()))
 			if err == nil && makesProcess(string(b)) {
 				return fmt.Sprintf("process %d (%s)", within(pid), comm(pid)), nil
 			}

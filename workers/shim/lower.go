@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/tree"
 )
 
@@ -21,12 +22,12 @@ type LowerFile struct {
 }
 
 // lowerFiles lists what the processes have open or mapped or are in.
-func (s *session) lowerFiles(pids []int) ([]LowerFile, error) {
+func lowerFiles(name schemas.Name, upperDir string, pids []int) ([]LowerFile, error) {
 	files, err := tree.Files(pids, "")
 	if err != nil {
-		return nil, fmt.Errorf("list the files that session %s uses: %w", s.setup.Name, err)
+		return nil, fmt.Errorf("list the files that session %s uses: %w", name, err)
 	}
-	upper, err := os.Open(s.place.upper())
+	upper, err := os.Open(upperDir)
 	if err != nil {
 		return nil, fmt.Errorf("open the session's upper layer: %w", err)
 	}

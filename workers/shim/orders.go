@@ -26,8 +26,8 @@ func SocketPath(dirFD uintptr, name string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dirFD, name)
 }
 
-func listen(s *session) (*servers, error) {
-	dir, err := unix.Open(s.setup.Run, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+func listen(setup Setup) (*servers, error) {
+	dir, err := unix.Open(setup.Run, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("open the run directory: %w", err)
 	}
@@ -38,16 +38,16 @@ func listen(s *session) (*servers, error) {
 		}
 		l, err := net.ListenUnix(network, &net.UnixAddr{Net: network, Name: SocketPath(uintptr(dir), name)})
 		if err != nil {
-			return nil, fmt.Errorf("listen on %s: %w", filepath.Join(s.setup.Run, name), err)
+			return nil, fmt.Errorf("listen on %s: %w", filepath.Join(setup.Run, name), err)
 		}
 		l.SetUnlinkOnClose(false) // the worker removes it
 		return l, nil
 	}
-	orders, err := open("unixpacket", ControlSocket(s.setup.UID))
+	orders, err := open("unixpacket", ControlSocket(setup.UID))
 	if err != nil {
 		return nil, err
 	}
-	streams, err := open("unix", StreamSocket(s.setup.UID))
+	streams, err := open("unix", StreamSocket(setup.UID))
 	if err != nil {
 		orders.Close()
 		return nil, err
@@ -58,7 +58,7 @@ func listen(s *session) (*servers, error) {
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
 	go accept(v.orders, func(c *net.UnixConn) { s.obey(control.FromConn(c)) })
-	go accept(v.streams, s.attend)
+	go accept(v.streams, s.clients.attend)
 }
 
 // acceptPause is how long accept waits when the process has too many files open.
@@ -108,20 +108,20 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	case OrderStatus:
 		return s.status()
 	case OrderWait:
-		<-s.main.done
+		<-s.tree.main.done
 		return s.status()
 	case OrderPreflight:
 		s.work.Lock()
 		defer s.work.Unlock()
-		return s.blockers(ctx)
+		return s.dumper.blockers(ctx)
 	case OrderObserve:
-		seen, err := s.observe()
+		seen, err := s.tree.observe()
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	}
 	if o.Op == OrderRenew { // of the host, whoever owns the session
 		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)
 	}
-	if err := s.fence(o.Epoch); err != nil {
+	if err := s.state.fence(o.Epoch); err != nil {
 		return Message{}, err
 	}
 	if err := s.points.at(failpoint.ShimOrdered); err != nil {
@@ -129,7 +129,9 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	}
 	switch o.Op {
 	case OrderCapture:
-		dump, err := s.capture(ctx, c, o)
+		s.work.Lock()
+		defer s.work.Unlock()
+		dump, err := s.dumper.capture(ctx, c, o)
 		return Message{Phase: PhaseDone, Dump: dump}, err
 	case OrderThaw:
 		if err := s.guard.hear(o.Lease); err != nil {
@@ -137,20 +139,20 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		}
 		s.work.Lock()
 		defer s.work.Unlock()
-		return Message{Phase: PhaseDone}, s.thaw(true)
+		return Message{Phase: PhaseDone}, s.dumper.thaw(true)
 	case OrderStop:
-		s.lastWords()
+		s.clients.awaitLastWords()
 		return Message{Phase: PhaseDone}, s.stop()
 	}
 	return Message{}, fmt.Errorf("the shim knows no order %q", o.Op)
 }
 
 func (s *session) status() (Message, error) {
-	state := s.snapshot()
+	state := s.state.read()
 	frozen := false
 	if state.Exit == nil {
 		var err error
-		if frozen, err = s.group.State(); err != nil {
+		if frozen, err = s.tree.group.State(); err != nil {
 			return Message{}, fmt.Errorf("read the state of session %s: %w", s.setup.Name, err)
 		}
 	}
@@ -158,37 +160,18 @@ func (s *session) status() (Message, error) {
 	return Message{Phase: PhaseDone, State: &state, Frozen: frozen, Fenced: fenced}, nil
 }
 
-// The clients of a session that ended by itself get its last words and its
-// status: nobody tells when they have, and one that reads slowly isn't waited
-// for.
-const (
-	lastWordsWait = 2 * time.Second
-	lastWordsPoll = 2 * time.Millisecond
-)
-
-func (s *session) lastWords() {
-	select {
-	case <-s.main.done:
-	default:
-		return // it is killed now: there are none
-	}
-	for end := time.Now().Add(lastWordsWait); s.clients.Load() > 0 && time.Now().Before(end); {
-		time.Sleep(lastWordsPoll)
-	}
-}
-
 func (s *session) stop() error {
 	// Not under criu: a capture that is under way, for a worker that is gone, is
 	// about to end.
 	s.work.Lock()
 	defer s.work.Unlock()
-	s.killed.Store(true)
+	s.clients.silent.Store(true)
 	if err := s.points.at(failpoint.ShimKills); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
-	if err := s.kill(ctx); err != nil {
+	if err := s.tree.kill(ctx); err != nil {
 		return err
 	}
 	return s.points.at(failpoint.ShimKilled)

@@ -1,23 +1,35 @@
 package shim
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/tiny"
+	"github.com/diapause/diapause/workers/tree"
 )
 
 // processes are the session's processes as a whole: its init, whose end is the end of
 // all, and the reports of init on who ended.
 type processes struct {
+	name  schemas.Name
+	group *cgroup.Group
+
 	init   int // pid of init, on the host
 	leader int // pid of the leader, within the session
 
-	status *pump // init's reports; nil before the session has a status pipe
+	main   *command // the leader, as the shim sees it
+	status *pump    // init's reports; nil before the session has a status pipe
+	pumps  sync.WaitGroup
 
 	mu        sync.Mutex
 	waiting   map[int]*command // commands that run, by their pid within the session
@@ -30,8 +42,11 @@ type processes struct {
 	wait unix.WaitStatus
 }
 
-func newProcesses() *processes {
-	return &processes{waiting: make(map[int]*command), unclaimed: make(map[int]uint32), done: make(chan struct{})}
+func newProcesses(name schemas.Name, group *cgroup.Group) *processes {
+	return &processes{
+		name: name, group: group, main: newCommand(backlog.New(attach.OutputKept), false),
+		waiting: make(map[int]*command), unclaimed: make(map[int]uint32), done: make(chan struct{}),
+	}
 }
 
 // statusPipe makes the pipe for init's reports and returns the end for init.
@@ -173,4 +188,86 @@ func exitOf(w unix.WaitStatus) schemas.ExitStatus {
 		return schemas.ExitStatus{Code: 128 + int(w.Signal()), Signal: int(w.Signal())}
 	}
 	return schemas.ExitStatus{Code: w.ExitStatus()}
+}
+
+// pids lists the processes of the session, as the host sees them.
+func (t *processes) pids() ([]int, error) {
+	pids, err := t.group.Pids()
+	if err != nil {
+		return nil, fmt.Errorf("list the processes of session %s: %w", t.name, err)
+	}
+	return pids, nil
+}
+
+// kill ends all processes of the session. It can't be given up: a caller that
+// doesn't wait any longer leaves it to finish.
+func (t *processes) kill(ctx context.Context) error {
+	if err := t.group.Kill(ctx); err != nil {
+		return fmt.Errorf("kill session %s: %w", t.name, err)
+	}
+	if t.init == 0 {
+		return nil
+	}
+	select {
+	case <-t.main.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// watch takes in the output of what the shim started, and init's reports, in
+// goroutines that end with the session.
+func (t *processes) watch() {
+	t.pumps.Go(t.status.run)
+	t.main.run(&t.pumps)
+	for _, c := range t.execs() { // of a session that was restored
+		c.run(&t.pumps)
+		c.closeAtEnd()
+	}
+}
+
+// commands lists all that the shim started and that still runs.
+func (t *processes) commands() []*command {
+	return append([]*command{t.main}, t.execs()...)
+}
+
+// holds reports whether the shim has the other end of what link names.
+func (t *processes) holds(link string) bool {
+	for _, c := range t.commands() {
+		if c.holds(link) {
+			return true
+		}
+	}
+	key, err := pipeKey(t.status.file)
+	return err == nil && key == link
+}
+
+func (t *processes) alive() error {
+	select {
+	case <-t.main.done:
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s has ended by itself", t.name)}
+	default:
+		return nil
+	}
+}
+
+// watched lists the paths that programs watch by inotify and that criu can't
+// find by itself, before anything is frozen, for the search may take its time.
+func (t *processes) watched(ctx context.Context) ([]string, error) {
+	pids, err := t.pids()
+	if err != nil {
+		return nil, err
+	}
+	watches, err := tree.Watches(ctx, pids)
+	if err != nil {
+		return nil, fmt.Errorf("find what session %s watches: %w", t.name, err)
+	}
+	var paths []string
+	for _, w := range watches {
+		if w.Named && w.Path != "" && !slices.Contains(paths, w.Path) {
+			paths = append(paths, w.Path)
+		}
+	}
+	return paths, nil
 }

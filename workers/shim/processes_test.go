@@ -5,13 +5,14 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/schemas"
 )
 
 // A command that was begun when its session was about to end has ended with it, whichever of
 // the two is noticed first: its client would wait for ever.
 func TestCommandEndsWithItsSession(t *testing.T) {
 	for _, late := range []bool{false, true} {
-		all := newProcesses()
+		all := newProcesses(schemas.Name{}, nil)
 		c := newCommand(backlog.New(attach.OutputKept), true)
 		if c.pid = 7; !late {
 			all.follow(c)

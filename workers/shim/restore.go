@@ -13,77 +13,84 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
 	"github.com/diapause/diapause/workers/treecopy"
 )
 
+// restorer restores a session from an image.
+type restorer struct {
+	boot    *boot
+	facts   factsCache
+	gate    *gate
+	typists *typists
+}
+
 // restore brings the tree back from what the worker puts into memory, up to its
 // next instruction, and lets it run once the worker has said so.
-func (s *session) restore(worker *control.Conn) error {
-	served, err := s.receiveImage(worker)
+func (r *restorer) restore() error {
+	served, err := r.receiveImage()
 	if err != nil {
 		return err
 	}
-	defer drop(s.place.scratch())
-	if s.setup.Boot == schemas.BootTrial {
+	defer drop(r.boot.place.scratch())
+	if r.boot.setup.Boot == schemas.BootTrial {
 		if err := stage.LoopbackUp(); err != nil {
 			return err
 		}
 	}
-	m, err := readMeta(s.place.meta())
+	m, err := readMeta(r.boot.place.meta())
 	if err != nil {
 		return err
 	}
-	s.generation = m.Generation + 1
-	s.typists.load(m.Typists, m.Forgot)
-	if err := s.place.mountRoot(); err != nil {
+	r.boot.generation = m.Generation + 1
+	r.typists.load(m.Typists, m.Forgot)
+	if err := r.boot.place.mountRoot(); err != nil {
 		return err
 	}
-	drop(s.place.middle()) // the overlay holds it
+	drop(r.boot.place.middle()) // the overlay holds it
 	// Kept: without it the terminals would lose their names.
-	if s.terminals, err = s.place.mountTerminals(); err != nil {
+	if r.boot.terminals, err = r.boot.place.mountTerminals(); err != nil {
 		return err
 	}
-	in := &inheritance{terminals: s.terminals}
+	in := &inheritance{terminals: r.boot.terminals}
 	defer in.close()
-	if err := s.reconnect(m, in); err != nil {
+	if err := r.reconnect(m, in); err != nil {
 		return err
 	}
-	if err := s.points.at(failpoint.ShimFilled); err != nil {
+	if err := r.boot.points.at(failpoint.ShimFilled); err != nil {
 		return err
 	}
-	return s.runRestore(worker, m, in, served)
+	return r.runRestore(m, in, served)
 }
 
 // receiveImage waits until the worker has filled the image's directory and that
 // of the middle layer, both in memory. served are criu's images that the worker
 // keeps, to give them out when criu asks.
-func (s *session) receiveImage(worker *control.Conn) (served []string, err error) {
-	if err := s.place.mountScratch(0); err != nil {
+func (r *restorer) receiveImage() (served []string, err error) {
+	if err := r.boot.place.mountScratch(0); err != nil {
 		return nil, err
 	}
-	if err := mountMemory(s.place.middle(), 0); err != nil {
+	if err := mountMemory(r.boot.place.middle(), 0); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(s.place.middle(), 0o755); err != nil {
+	if err := os.Chmod(r.boot.place.middle(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the middle layer: %w", err)
 	}
 	var files []*os.File
 	defer func() { closeFiles(files) }()
-	for _, dir := range []string{s.place.scratch(), s.place.middle()} {
+	for _, dir := range []string{r.boot.place.scratch(), r.boot.place.middle()} {
 		f, err := os.Open(dir)
 		if err != nil {
 			return nil, fmt.Errorf("open scratch memory: %w", err)
 		}
 		files = append(files, f)
 	}
-	if err := worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
+	if err := r.boot.worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
 		return nil, err
 	}
 	var a Answer
-	if _, err := worker.Receive(&a); err != nil {
+	if _, err := r.boot.worker.Receive(&a); err != nil {
 		return nil, fmt.Errorf("the worker is gone: %w", err)
 	}
 	if !a.Go {
@@ -112,25 +119,25 @@ func (in *inheritance) add(key string, f *os.File) {
 func (in *inheritance) close() { closeFiles(in.files) }
 
 // reconnect makes the shim's side of everything anew.
-func (s *session) reconnect(m meta, in *inheritance) error {
-	status, err := s.tree.statusPipe()
+func (r *restorer) reconnect(m meta, in *inheritance) error {
+	status, err := r.boot.tree.statusPipe()
 	if err != nil {
 		return err
 	}
 	in.add(m.Status, status)
-	s.tree.leader = m.Leader
+	r.boot.tree.leader = m.Leader
 	var indices []int
 	for _, c := range m.Commands {
 		if c.Terminal != nil {
 			indices = append(indices, c.Terminal.Index)
 		}
 	}
-	terminals, err := openTerminals(s.place.terminals(), indices)
+	terminals, err := openTerminals(r.boot.place.terminals(), indices)
 	if err != nil {
 		return err
 	}
 	for i, saved := range m.Commands {
-		c, err := saved.load(s.place.meta(), i > 0)
+		c, err := saved.load(r.boot.place.meta(), i > 0)
 		if err != nil {
 			return err
 		}
@@ -138,9 +145,9 @@ func (s *session) reconnect(m meta, in *inheritance) error {
 			return err
 		}
 		if i == 0 {
-			s.main = c
+			r.boot.tree.main = c
 		} else {
-			s.tree.follow(c)
+			r.boot.tree.follow(c)
 		}
 	}
 	return nil
@@ -179,7 +186,7 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 	return nil
 }
 
-func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, served []string) error {
+func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 	ended := make(chan struct{})
 	defer close(ended)
 	begun := false
@@ -190,38 +197,42 @@ func (s *session) runRestore(worker *control.Conn, m meta, in *inheritance, serv
 				return loopbackOf(n.PID)
 			}
 		case rpc.PostRestore:
-			s.tree.init = n.PID
-			if err := s.resume(worker); err != nil {
+			r.boot.tree.init = n.PID
+			if err := r.resume(); err != nil {
 				return err
 			}
-			begun, s.ran = true, true
+			begun, r.boot.ran = true, true
 			go endHanging(p, n.PID, ended)
 		}
 		return nil
 	}
-	err := s.guard.hold(func() error {
+	err := r.boot.guard.hold(func() error {
 		if len(served) > 0 {
-			return s.restoreStreamed(worker, s.restoreOptions(m, in), in.files, served, steps)
+			return r.restoreStreamed(r.restoreOptions(m, in), in.files, served, steps)
 		}
-		return s.restoreFromMemory(s.restoreOptions(m, in), in.files, steps)
+		return r.restoreFromMemory(r.restoreOptions(m, in), in.files, steps)
 	})
 	switch {
 	case err == nil:
-		s.facts.save()
-	case begun && zombie(s.tree.init):
+		r.facts.save()
+	case begun && zombie(r.boot.tree.init):
 		// It ran to its end while criu was letting go of it.
 	case begun:
 		return &driver.Error{
-			Kind: driver.Broken, Err: s.explainRestore(err),
-			Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", s.setup.Name),
+			Kind: driver.Broken, Err: r.explain(err),
+			Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", r.boot.setup.Name),
 		}
 	default:
-		return s.explainRestore(err)
+		return r.explain(err)
 	}
-	if err := s.limit(); err != nil {
+	if err := r.boot.limit(); err != nil {
 		return err
 	}
-	return s.points.at(failpoint.ShimRuns)
+	return r.boot.points.at(failpoint.ShimRuns)
+}
+
+func (r *restorer) explain(err error) error {
+	return explain(r.boot.place.images(), r.boot.setup.Name, "restored", err)
 }
 
 // killer is a criu that restores.
@@ -229,8 +240,8 @@ type killer interface{ KillRestore() }
 
 // restoreFromMemory runs criu in the session's cgroups: what it forks is born
 // there and stays.
-func (s *session) restoreFromMemory(o rpc.Options, files []*os.File, steps func(killer, rpc.Notice) error) error {
-	p, err := rpc.Start(s.setup.Criu, s.group.Add, files...)
+func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func(killer, rpc.Notice) error) error {
+	p, err := rpc.Start(r.boot.setup.Criu, r.boot.tree.group.Add, files...)
 	if err != nil {
 		return err
 	}
@@ -238,14 +249,14 @@ func (s *session) restoreFromMemory(o rpc.Options, files []*os.File, steps func(
 	return err
 }
 
-func (s *session) restoreOptions(m meta, in *inheritance) rpc.Options {
+func (r *restorer) restoreOptions(m meta, in *inheritance) rpc.Options {
 	return rpc.Options{
-		ImagesDir: s.place.images(), LogLevel: 2, LogFile: logName,
-		Root: s.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
+		ImagesDir: r.boot.place.images(), LogLevel: 2, LogFile: logName,
+		Root: r.boot.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
 		TCPEstablished: m.TCPEstablished, TCPClose: !m.TCPEstablished, EmptyNetwork: m.EmptyNetwork,
 		External: []string{
-			"mnt[" + rootKey + "]:" + s.place.root(),
-			"mnt[" + terminalsKey + "]:" + s.place.terminals(),
+			"mnt[" + rootKey + "]:" + r.boot.place.root(),
+			"mnt[" + terminalsKey + "]:" + r.boot.place.terminals(),
 		},
 		Inherit: in.list,
 	}
@@ -284,51 +295,51 @@ func zombie(pid int) bool {
 
 // resume is called when all is restored and nothing has run: its error makes
 // criu destroy what it restored.
-func (s *session) resume(worker *control.Conn) error {
-	if err := s.writeGeneration(); err != nil {
+func (r *restorer) resume() error {
+	if err := r.writeGeneration(); err != nil {
 		return err
 	}
-	for _, c := range s.commands() {
+	for _, c := range r.boot.tree.commands() {
 		if err := c.putInput(); err != nil {
 			return err
 		}
 	}
-	if err := s.points.at(failpoint.ShimRestored); err != nil {
+	if err := r.boot.points.at(failpoint.ShimRestored); err != nil {
 		return err
 	}
-	if err := s.ask(worker); err != nil {
+	if err := r.boot.ask(); err != nil {
 		return err
 	}
-	if err := s.points.at(failpoint.ShimBegins); err != nil {
+	if err := r.boot.points.at(failpoint.ShimBegins); err != nil {
 		return err
 	}
 	// Not being found is no reason to fail: it is only shown.
-	host, _ := hostPID(s.tree.init, s.tree.leader)
-	for _, c := range s.commands() {
-		c.pushLate(s.gate)
+	host, _ := hostPID(r.boot.tree.init, r.boot.tree.leader)
+	for _, c := range r.boot.tree.commands() {
+		c.pushLate(r.gate)
 	}
-	if err := s.begin(host); err != nil {
+	if err := r.boot.state.begin(host); err != nil {
 		return err
 	}
-	if err := s.points.at(failpoint.ShimNoted); err != nil {
+	if err := r.boot.points.at(failpoint.ShimNoted); err != nil {
 		return err
 	}
-	return s.guard.live()
+	return r.boot.guard.live()
 }
 
 // writeGeneration replaces the generation file inside the session.
-func (s *session) writeGeneration() error {
-	content, err := s.generationContent()
+func (r *restorer) writeGeneration() error {
+	content, err := r.boot.generationContent()
 	if err != nil {
 		return err
 	}
-	root, err := sessionRoot(s.tree.init)
+	root, err := sessionRoot(r.boot.tree.init)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	if err := treecopy.ReplaceFile(root, stage.GenerationPath, content); err != nil {
-		return fmt.Errorf("write the generation file of session %s: %w", s.setup.Name, err)
+		return fmt.Errorf("write the generation file of session %s: %w", r.boot.setup.Name, err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
@@ -15,26 +16,39 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
+// clients serves the clients of the session: its terminal and output, more commands
+// and copies.
+type clients struct {
+	name    schemas.Name
+	gate    *gate
+	tree    *processes
+	runner  *runner
+	typists *typists // to the main command
+
+	count  atomic.Int64 // being served
+	silent atomic.Bool  // the session is killed: its end isn't told
+}
+
 // attend serves one client.
-func (s *session) attend(c *net.UnixConn) {
+func (v *clients) attend(c *net.UnixConn) {
 	defer c.Close()
-	s.clients.Add(1)
-	defer s.clients.Add(-1)
+	v.count.Add(1)
+	defer v.count.Add(-1)
 	r, err := attach.ReadRequest(c)
 	if err == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		defer cancel()
 		switch r.Op {
 		case attach.OpAttach:
-			err = s.attach(ctx, c, r)
+			err = v.attach(ctx, c, r)
 		case attach.OpExec:
-			err = s.serveExec(ctx, c, r)
+			err = v.serveExec(ctx, c, r)
 		case attach.OpOutput:
-			err = s.output(ctx, c, r)
+			err = v.output(ctx, c, r)
 		case attach.OpPut:
-			err = s.put(ctx, c, r)
+			err = v.put(ctx, c, r)
 		case attach.OpGet:
-			err = s.get(ctx, c, r)
+			err = v.get(ctx, c, r)
 		default:
 			err = fmt.Errorf("the shim knows no request %q", r.Op)
 		}
@@ -57,64 +71,55 @@ func answerError(c net.Conn, r attach.Request, err error) {
 	_ = attach.WriteError(c, err.Error())
 }
 
-func (s *session) attach(ctx context.Context, c net.Conn, r attach.Request) error {
+func (v *clients) attach(ctx context.Context, c net.Conn, r attach.Request) error {
 	if r.Typist != "" {
-		return s.converseTyped(ctx, c, r)
+		return v.converseTyped(ctx, c, r)
 	}
 	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil
 	}
-	from := s.main.log.Tail(tail(r.Tail))
-	if s.main.tty != nil {
-		if err := s.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
+	from := v.tree.main.log.Tail(tail(r.Tail))
+	if v.tree.main.tty != nil {
+		if err := v.tree.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 			return err
 		}
 	}
-	return s.converse(ctx, c, s.main, from, func(ctx context.Context) { s.receiveInput(ctx, c, s.main, s.main.tty != nil) })
+	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveInput(ctx, c, v.tree.main, v.tree.main.tty != nil) })
 }
 
 // execWait is how long a new command waits for the end of a capture. Its client
 // may be gone by then, so it is short.
 const execWait = 10 * time.Second
 
-func (s *session) serveExec(ctx context.Context, c net.Conn, r attach.Request) error {
+func (v *clients) serveExec(ctx context.Context, c net.Conn, r attach.Request) error {
 	within, cancel := context.WithTimeout(ctx, execWait)
-	cmd, err := s.exec(within, r)
+	cmd, err := v.runner.exec(within, r)
 	cancel()
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("session %s is being captured: try again", s.setup.Name)
+		return fmt.Errorf("session %s is being captured: try again", v.name)
 	}
 	if err != nil {
 		return err
 	}
-	defer s.release(cmd)
+	defer cmd.closeAtEnd()
 	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil // it runs on without its client
 	}
 	cmd.log.Hold(0)
 	defer cmd.log.Release()
-	return s.converse(ctx, c, cmd, 0, func(ctx context.Context) { s.receiveInput(ctx, c, cmd, r.TTY || r.Stdin) })
-}
-
-// release lets go of a command when it has ended; its client doesn't have to
-// wait for that.
-func (s *session) release(c *command) {
-	go func() {
-		<-c.done
-		c.close()
-	}()
+	return v.converse(ctx, c, cmd, 0, func(ctx context.Context) { v.receiveInput(ctx, c, cmd, r.TTY || r.Stdin) })
 }
 
 // converse carries a command's output to a client until the command or the
 // client ends, and has receive carry the client's input to the command.
-func (s *session) converse(ctx context.Context, c net.Conn, cmd *command, from int64, receive func(context.Context)) error {
+func (v *clients) converse(ctx context.Context, c net.Conn, cmd *command, from int64, receive func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel() // the client is gone
 		receive(ctx)
 	}()
-	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || s.killed.Load() {
+	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || v.silent.Load() {
 		return nil // the end of what was killed here is not its own: the client hears nothing
 	}
 	return attach.WriteJSON(c, attach.FrameExit, cmd.exit)
@@ -140,7 +145,7 @@ func sendOutput(ctx context.Context, c net.Conn, log *backlog.Log, from int64, h
 }
 
 // receiveInput returns when the client is gone.
-func (s *session) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool) {
+func (v *clients) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool) {
 	for {
 		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
@@ -148,9 +153,9 @@ func (s *session) receiveInput(ctx context.Context, c net.Conn, cmd *command, in
 		}
 		switch {
 		case kind == attach.FrameStdin && input:
-			err = cmd.write(ctx, s.gate, payload)
+			err = cmd.write(ctx, v.gate, payload)
 		case kind == attach.FrameStdinEOF && input && cmd.exec:
-			err = cmd.closeInput(ctx, s.gate)
+			err = cmd.closeInput(ctx, v.gate)
 		case kind == attach.FrameResize && cmd.tty != nil:
 			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
@@ -173,23 +178,23 @@ func tail(n int64) int64 {
 }
 
 // output sends what the main command wrote, and goes on if asked to.
-func (s *session) output(ctx context.Context, c net.Conn, r attach.Request) error {
+func (v *clients) output(ctx context.Context, c net.Conn, r attach.Request) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	from := s.main.log.Tail(tail(r.Tail))
+	from := v.tree.main.log.Tail(tail(r.Tail))
 	if !r.Follow {
-		_, end := s.main.log.Span()
-		return sendSpan(ctx, c, s.main.log, from, end)
+		_, end := v.tree.main.log.Span()
+		return sendSpan(ctx, c, v.tree.main.log, from, end)
 	}
 	go func() {
 		defer cancel()
 		// The client sends nothing: what ends this read is its going.
 		_, _, _ = attach.ReadFrame(c)
 	}()
-	if err := sendOutput(ctx, c, s.main.log, from, false); err != nil || s.killed.Load() {
+	if err := sendOutput(ctx, c, v.tree.main.log, from, false); err != nil || v.silent.Load() {
 		return nil
 	}
-	return attach.WriteJSON(c, attach.FrameExit, s.main.exit)
+	return attach.WriteJSON(c, attach.FrameExit, v.tree.main.exit)
 }
 
 func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64) error {
@@ -204,4 +209,25 @@ func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64
 		from = next
 	}
 	return attach.WriteJSON(c, attach.FrameExit, schemas.ExitStatus{})
+}
+
+// The clients of a session that ended by itself get its last words and its
+// status: nobody tells when they have, and one that reads slowly isn't waited
+// for.
+const (
+	lastWordsWait = 2 * time.Second
+	lastWordsPoll = 2 * time.Millisecond
+)
+
+// awaitLastWords waits until the clients of a session that ended by itself have
+// been served, but not for long.
+func (v *clients) awaitLastWords() {
+	select {
+	case <-v.tree.main.done:
+	default:
+		return // it is killed now: there are none
+	}
+	for end := time.Now().Add(lastWordsWait); v.count.Load() > 0 && time.Now().Before(end); {
+		time.Sleep(lastWordsPoll)
+	}
 }

@@ -2,219 +2,164 @@ package shim
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
-	"sync/atomic"
-	"time"
 
-	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
-	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
 
-// session is what the shim is there for.
+// session supervises the one session that the shim is there for: it brings it up,
+// carries out the orders of workers and notes its end. What it does to the session
+// is done by its parts, each of which holds what it needs and no more.
 type session struct {
-	setup    Setup
-	place    place
-	facts    factsCache
-	resolver []byte        // the host's resolv.conf, if the session can't see it
-	group    *cgroup.Group // of the session's processes
-	beside   *cgroup.Group // the shim's own, which is never frozen
-	program  *program
-	gate     *gate
-	guard    *guard
-	points   *points
-	tree     *processes
-	main     *command
-	typists  typists // to main
+	setup   Setup
+	points  *points
+	lock    *os.File // held as long as the shim lives
+	state   *stateFile
+	guard   *guard
+	tree    *processes
+	gate    *gate
+	runner  *runner
+	clients *clients
+	dumper  *dumper
 
-	lock      *os.File   // held as long as the shim lives
-	terminals *os.File   // what mountTerminals gave, of a session that was restored
-	joining   sync.Mutex // one command joins the session at a time
+	// terminals keeps the terminals' names of a session that was restored.
+	terminals *os.File
 
-	// work is held by whoever captures, thaws, stops or observes.
-	work sync.Mutex
-
-	mu    sync.Mutex // guards what follows
-	epoch uint64
-	state State
-
-	ran        bool // of who raises it: it was let go, and may have executed something
-	generation uint64
-	pumps      sync.WaitGroup
-	clients    atomic.Int64  // being served
-	killed     atomic.Bool   // ordered to stop
-	stopped    chan struct{} // closed when all is dead after that
+	// work is held by who captures, thaws, stops or looks for blockers.
+	work    sync.Mutex
+	stopped chan struct{} // closed when all is dead after an order to stop
 }
 
-func newSession(setup Setup) (*session, error) {
-	h, err := cgroup.Open(setup.Cgroup)
+// newSession makes the parts of a session, and gives the boot that it is to come
+// up by, which bringUp carries out.
+func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp func() error, err error) {
+	group, beside, err := groups(setup)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	group, ok := h.Group(string(SessionGroup(setup.UID)))
-	if !ok {
-		return nil, fmt.Errorf("the cgroup of session %s is gone", setup.Name)
-	}
-	beside, ok := h.Group(string(ShimGroup(setup.UID)))
-	if !ok {
-		return nil, fmt.Errorf("the cgroup of session %s's shim is gone", setup.Name)
-	}
-	b, err := openProgram()
+	program, err := openProgram()
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	resolver := stage.Resolver()
-	p, err := newPlace(setup)
+	place, err := newPlace(setup)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	facts := openFacts(setup)
+	points := &points{}
+	if err := points.hear(setup.Failpoints); err != nil {
+		return nil, nil, nil, err
+	}
+	tree, gate, typists := newProcesses(setup.Name, group), newGate(), &typists{}
+	run := &runner{
+		name: setup.Name, spec: setup.Spec, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
+	}
+	guard := &guard{freeze: group.Freeze, thaw: group.Thaw, kill: tree.kill, points: points}
+	s = &session{
+		setup: setup, points: points, state: newStateFile(setup), guard: guard, tree: tree, gate: gate, runner: run,
+		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists},
+		dumper: &dumper{
+			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(),
+			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
+		},
+		stopped: make(chan struct{}),
+	}
+	b = &boot{setup: setup, worker: worker, place: place, tree: tree, guard: guard, points: points, state: s.state}
+	if setup.Boot == schemas.BootClean {
+		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil
+	}
+	return s, b, (&restorer{boot: b, facts: facts, gate: gate, typists: typists}).restore, nil
+}
+
+// raise brings the session up. After an error nothing of it is left but its
+// directory and its cgroups, which the worker removes, and the note that it ran, if it did.
+func raise(setup Setup, worker *control.Conn) (*session, error) {
+	shield()
+	lock, err := Lock(setup.Run, LockFile(setup.UID))
 	if err != nil {
 		return nil, err
 	}
-	s := &session{
-		setup: setup, place: p, resolver: resolver, facts: openFacts(setup), group: group, beside: beside, program: b,
-		gate: newGate(), tree: newProcesses(), main: newCommand(backlog.New(attach.OutputKept), false),
-		epoch: setup.Epoch, stopped: make(chan struct{}),
-	}
-	s.points = &points{}
-	s.guard = &guard{freeze: group.Freeze, thaw: group.Thaw, kill: s.kill, points: s.points}
-	return s, s.points.hear(setup.Failpoints)
-}
-
-// fence notes the epoch of an order, or refuses it.
-func (s *session) fence(epoch uint64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if epoch < s.epoch {
-		return driver.ErrStale
-	}
-	if epoch > s.epoch {
-		s.epoch = epoch
-		s.state.Epoch = epoch
-		return s.writeState()
-	}
-	return nil
-}
-
-// begin writes down that the session runs, before it does.
-func (s *session) begin(pid int) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state = State{
-		UID: s.setup.UID, Name: s.setup.Name, Epoch: s.epoch, Boot: s.setup.Boot,
-		Started: time.Now(), Shim: os.Getpid(), PID: pid,
-	}
-	return s.writeState()
-}
-
-// writeState is called with mu held. It returns when the state would outlive a
-// crash of the host: without a state the session has never run, with one it may
-// have.
-func (s *session) writeState() error {
-	b, err := json.Marshal(s.state)
+	s, b, bringUp, err := newSession(setup, worker)
 	if err != nil {
-		return fmt.Errorf("encode the session's state: %w", err)
+		lock.Close()
+		return nil, err
 	}
-	path := filepath.Join(s.setup.Run, StateFile(s.setup.UID))
-	if err := replaceSynced(path, b); err != nil {
-		return fmt.Errorf("write down the session's state: %w", err)
+	s.lock = lock
+	servers, err := listen(setup)
+	if err == nil {
+		err = bringUp()
 	}
-	return nil
-}
-
-func replaceSynced(path string, content []byte) error {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		err = b.ranFirst(err)
+		b.undo(err)
+		return nil, err
 	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
-}
-
-func (s *session) snapshot() State {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.state
-}
-
-// watch starts what goes on for as long as the session lives.
-func (s *session) watch() {
-	s.pumps.Go(s.tree.status.run)
-	s.main.run(&s.pumps)
-	for _, c := range s.tree.execs() { // of a session that was restored
-		c.run(&s.pumps)
-		s.release(c)
-	}
+	s.dumper.generation, s.terminals = b.generation, b.terminals
+	s.tree.watch()
 	go s.end()
+	servers.serve(s)
+	go s.resumed()
+	return s, nil
+}
+
+// shield asks the out-of-memory killer to look elsewhere. It needs a capability
+// that not every machine gives.
+func shield() {
+	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0)
+}
+
+// groups finds the session's cgroup and the shim's own, which is never frozen.
+func groups(setup Setup) (group, beside *cgroup.Group, err error) {
+	h, err := cgroup.Open(setup.Cgroup)
+	if err != nil {
+		return nil, nil, err
+	}
+	group, ok := h.Group(SessionGroup(setup.UID))
+	if !ok {
+		return nil, nil, fmt.Errorf("open the cgroup of session %s: it is gone", setup.Name)
+	}
+	beside, ok = h.Group(ShimGroup(setup.UID))
+	if !ok {
+		return nil, nil, fmt.Errorf("open the cgroup of session %s's shim: it is gone", setup.Name)
+	}
+	return group, beside, nil
+}
+
+// resumed runs the hook for how the session came back. What goes wrong with it is
+// told where the session's own words are.
+func (s *session) resumed() {
+	script := ""
+	switch s.setup.Boot {
+	case schemas.BootResume, schemas.BootRollback, schemas.BootTakeover:
+		script = s.setup.Spec.Hooks.OnResume
+	case schemas.BootFork:
+		script = s.setup.Spec.Hooks.OnFork
+	}
+	for _, w := range s.runner.hook(context.Background(), script) {
+		s.tree.main.log.Append(backlog.Err, []byte("diapause: "+w+"\n"))
+	}
 }
 
 // end waits for the session's end and writes down how it was.
 func (s *session) end() {
 	s.tree.reap()
 	exit := s.tree.exit()
-	if kills, err := s.group.OOMKills(); err == nil && kills > 0 && exit.Signal == 9 {
+	if kills, err := s.tree.group.OOMKills(); err == nil && kills > 0 && exit.Signal == 9 {
 		exit.Reason = "out of memory"
 	}
 	if _, killed := s.guard.state(); killed {
 		exit.Reason = "its host's lease had run out, and it couldn't be frozen in time"
 	}
 	s.tree.finish()
-	s.main.ended(exit)
+	s.tree.main.ended(exit)
 	s.gate.end()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state.Exit = &exit
-	s.state.PID = 0
 	// If it can't be written, the worker still hears of it by its wait.
-	_ = s.writeState()
-}
-
-// generationFile is what programs inside read.
-type generationFile struct {
-	Generation uint64       `json:"generation"`
-	Boot       schemas.Boot `json:"boot"`
-	Name       string       `json:"name"`
-	UID        schemas.UID  `json:"uid"`
-	At         time.Time    `json:"at"`
-	URL        string       `json:"url,omitempty"`
-}
-
-func (s *session) generationContent() ([]byte, error) {
-	b, err := json.Marshal(generationFile{s.generation, s.setup.Boot, s.setup.Name.String(), s.setup.UID, time.Now().UTC(), s.setup.URL})
-	if err != nil {
-		return nil, fmt.Errorf("encode the generation: %w", err)
-	}
-	return append(b, '\n'), nil
-}
-
-// kill ends all processes of the session. It can't be given up: a caller that
-// doesn't wait any longer leaves it to finish.
-func (s *session) kill(ctx context.Context) error {
-	if err := s.group.Kill(ctx); err != nil {
-		return fmt.Errorf("kill session %s: %w", s.setup.Name, err)
-	}
-	if s.tree.init == 0 {
-		return nil
-	}
-	select {
-	case <-s.main.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	_ = s.state.end(exit, false)
 }

@@ -41,6 +41,8 @@ func (s Setup) Base() string {
 	return s.Spec.Root
 }
 
+func (s Setup) emptyNetwork() bool { return s.Spec.Network == "none" }
+
 // The names of a session's cgroups below the parent.
 func SessionGroup(uid schemas.UID) string { return "s-" + string(uid) }
 func ShimGroup(uid schemas.UID) string    { return "m-" + string(uid) }

@@ -12,20 +12,28 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
 
 const namespaces = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
+// starter starts a new session.
+type starter struct {
+	boot     *boot
+	program  *program
+	resolver []byte // the host's resolv.conf, if the session can't see it
+}
+
 // start makes the session's tree, up to its first instruction, and lets it run
 // once the worker has said so.
-func (s *session) start(worker *control.Conn) error {
-	s.generation = 1
-	if err := s.place.mountRoot(); err != nil {
+func (s *starter) start() error {
+	s.boot.generation = 1
+	if err := s.boot.place.mountRoot(); err != nil {
 		return err
 	}
-	terminals, err := s.place.mountTerminals()
+	terminals, err := s.boot.place.mountTerminals()
 	if err != nil {
 		return err
 	}
@@ -40,88 +48,69 @@ func (s *session) start(worker *control.Conn) error {
 		return err
 	}
 	defer first.Close()
-	s.tree.init = pid
+	s.boot.tree.init = pid
 	if err := s.prepare(first); err != nil {
 		return err
 	}
-	if err := s.guard.hold(func() error { return s.letRun(worker, first) }); err != nil {
+	if err := s.boot.guard.hold(func() error { return s.letRun(first) }); err != nil {
 		return err
 	}
-	if err := s.limit(); err != nil {
+	if err := s.boot.limit(); err != nil {
 		return err
 	}
-	return s.points.at(failpoint.ShimStarted)
+	return s.boot.points.at(failpoint.ShimStarted)
 }
 
 // letRun has the command begin once the worker has said so.
-func (s *session) letRun(worker, first *control.Conn) error {
-	if err := s.points.at(failpoint.ShimMade); err != nil {
+func (s *starter) letRun(first *control.Conn) error {
+	if err := s.boot.points.at(failpoint.ShimMade); err != nil {
 		return err
 	}
-	if err := s.ask(worker); err != nil {
+	if err := s.boot.ask(); err != nil {
 		return err
 	}
-	if err := s.points.at(failpoint.ShimStarts); err != nil {
+	if err := s.boot.points.at(failpoint.ShimStarts); err != nil {
 		return err
 	}
-	host, err := hostPID(s.tree.init, s.tree.leader)
+	host, err := hostPID(s.boot.tree.init, s.boot.tree.leader)
 	if err != nil {
 		return err
 	}
-	if err := s.begin(host); err != nil {
+	if err := s.boot.state.begin(host); err != nil {
 		return err
 	}
-	if err := s.points.at(failpoint.ShimWritten); err != nil {
+	if err := s.boot.points.at(failpoint.ShimWritten); err != nil {
 		return err
 	}
-	if err := s.guard.live(); err != nil {
+	if err := s.boot.guard.live(); err != nil {
 		return err
 	}
-	s.ran = true
+	s.boot.ran = true
 	if err := first.Send(stage.Go{}); err != nil {
 		return err
 	}
-	return s.awaitInit(first, host)
-}
-
-// awaitInit returns when the session's init has taken the place of the first
-// stage and has let the leader go: not before can the session be captured.
-func (s *session) awaitInit(first *control.Conn, leader int) error {
-	var report stage.Report
-	if _, err := first.Receive(&report); !errors.Is(err, io.EOF) {
-		return errors.Join(report.Err(), err)
-	}
-	const pause, limit = 100 * time.Microsecond, 10 * time.Second
-	for deadline := time.Now().Add(limit); ; time.Sleep(pause) {
-		// None if it has ended already.
-		if tracer := strings.TrimSpace(statusLine(leader, "TracerPid:")); tracer == "0" || tracer == "" {
-			return nil
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("the init of session %s doesn't let its command run", s.setup.Name)
-		}
-	}
+	return awaitInit(s.boot.setup.Name, first, host)
 }
 
 // mainFiles makes the leader's standard descriptors and init's status pipe, in
 // the order that a stage wants.
-func (s *session) mainFiles() (files []*os.File, err error) {
-	status, err := s.tree.statusPipe()
+func (s *starter) mainFiles() (files []*os.File, err error) {
+	status, err := s.boot.tree.statusPipe()
 	if err != nil {
 		return nil, err
 	}
 	files = append(files, status)
-	if s.setup.Spec.TTY {
-		t, err := openTerminal(s.place.terminals())
+	if s.boot.setup.Spec.TTY {
+		t, err := openTerminal(s.boot.place.terminals())
 		if err != nil {
 			return files, err
 		}
-		if err := s.main.useTerminal(t); err != nil {
+		if err := s.boot.tree.main.useTerminal(t); err != nil {
 			return files, err
 		}
-		return files, t.resize(windowOf(s.setup.Spec.Rows, s.setup.Spec.Cols))
+		return files, t.resize(windowOf(s.boot.setup.Spec.Rows, s.boot.setup.Spec.Cols))
 	}
-	pipes, err := s.main.usePipes(false)
+	pipes, err := s.boot.tree.main.usePipes(false)
 	return append(files, pipes...), err
 }
 
@@ -136,17 +125,17 @@ func windowOf(rows, cols uint16) attach.Size {
 }
 
 // launch starts the first stage, in the session's cgroup, waiting for its Config.
-func (s *session) launch(files []*os.File) (*control.Conn, int, error) {
+func (s *starter) launch(files []*os.File) (*control.Conn, int, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer theirs.Close()
 	flags := uintptr(namespaces)
-	if s.emptyNetwork() {
+	if s.boot.setup.emptyNetwork() {
 		flags |= unix.CLONE_NEWNET
 	}
-	cmd := s.program.first(s.setup.Self, flags, append([]*os.File{theirs}, files...))
+	cmd := s.program.first(s.boot.setup.Self, flags, append([]*os.File{theirs}, files...))
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
@@ -157,39 +146,37 @@ func (s *session) launch(files []*os.File) (*control.Conn, int, error) {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
 	}
-	s.tree.init = pid
-	if err := s.group.Add(pid); err != nil {
+	s.boot.tree.init = pid
+	if err := s.boot.tree.group.Add(pid); err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("put the session into its cgroup: %w", err)
 	}
 	return ours, pid, nil
 }
 
-func (s *session) emptyNetwork() bool { return s.setup.Spec.Network == "none" }
-
 // prepare has the first stage make everything and start the leader, stopped.
-func (s *session) prepare(first *control.Conn) error {
-	generation, err := s.generationContent()
+func (s *starter) prepare(first *control.Conn) error {
+	generation, err := s.boot.generationContent()
 	if err != nil {
 		return err
 	}
-	spec := s.setup.Spec
+	spec := s.boot.setup.Spec
 	config := stage.Config{
 		Command: stage.Command{
 			Argv: spec.Command, Dir: spec.Dir, User: spec.User,
-			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.setup.Name.String()),
+			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.boot.setup.Name.String()),
 		},
-		Root: s.place.root(), Terminals: s.place.terminals(), Masks: masks(s.setup),
-		Loopback: s.emptyNetwork(), Generation: generation, Resolver: s.resolver,
+		Root: s.boot.place.root(), Terminals: s.boot.place.terminals(), Masks: masks(s.boot.setup),
+		Loopback: s.boot.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver,
 	}
-	if s.main.tty != nil {
-		config.Command.Terminal = s.main.tty.path()
+	if s.boot.tree.main.tty != nil {
+		config.Command.Terminal = s.boot.tree.main.tty.path()
 	}
 	report, err := converse(first, config)
 	if err != nil {
 		return err
 	}
-	s.tree.leader, s.main.pid = report.PID, report.PID
+	s.boot.tree.leader, s.boot.tree.main.pid = report.PID, report.PID
 	return nil
 }
 
@@ -205,19 +192,21 @@ func converse(c *control.Conn, config stage.Config) (stage.Report, error) {
 	return report, report.Err()
 }
 
-var errNoGo = errors.New("the worker gave no word to go")
-
-// ask tells the worker that all is ready and waits for its word.
-func (s *session) ask(worker *control.Conn) error {
-	if err := worker.Send(Message{Phase: PhaseReady}); err != nil {
-		return err
+// awaitInit returns when the session's init has taken the place of the first
+// stage and has let the leader go: not before can the session be captured.
+func awaitInit(name schemas.Name, first *control.Conn, leader int) error {
+	var report stage.Report
+	if _, err := first.Receive(&report); !errors.Is(err, io.EOF) {
+		return errors.Join(report.Err(), err)
 	}
-	var a Answer
-	if _, err := worker.Receive(&a); err != nil {
-		return fmt.Errorf("the worker is gone: %w", err)
+	const pause, limit = 100 * time.Microsecond, 10 * time.Second
+	for deadline := time.Now().Add(limit); ; time.Sleep(pause) {
+		// None if it has ended already.
+		if tracer := strings.TrimSpace(statusLine(leader, "TracerPid:")); tracer == "0" || tracer == "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the init of session %s doesn't let its command run", name)
+		}
 	}
-	if !a.Go {
-		return errNoGo
-	}
-	return s.guard.hear(a.Lease)
 }

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
 )
 
 // helpAttach lets criu attach to the processes that a signal has stopped, which
@@ -15,22 +18,22 @@ import (
 // out of the freezer when criu waits for it, and not before: criu wants to find
 // it there. All who could continue it are frozen. The function that it gives
 // moves them back.
-func (s *session) helpAttach() (restore func() error, err error) {
-	stopped, err := s.group.Stopped()
+func helpAttach(name schemas.Name, group, beside *cgroup.Group) (restore func() error, err error) {
+	stopped, err := group.Stopped()
 	if err != nil {
-		return nil, fmt.Errorf("find the stopped processes of session %s: %w", s.setup.Name, err)
+		return nil, fmt.Errorf("find the stopped processes of session %s: %w", name, err)
 	}
 	if len(stopped) == 0 {
 		return func() error { return nil }, nil
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.moveAttached(ctx, stopped) }()
+	go func() { done <- moveAttached(ctx, beside, stopped) }()
 	return func() error {
 		stop()
 		errs := []error{<-done}
 		for _, pid := range stopped {
-			errs = append(errs, s.group.AddToFreezer(pid))
+			errs = append(errs, group.AddToFreezer(pid))
 		}
 		return errors.Join(errs...)
 	}, nil
@@ -41,7 +44,7 @@ const attachPoll = time.Millisecond
 
 // moveAttached moves each process when somebody has attached to it, until ctx
 // ends.
-func (s *session) moveAttached(ctx context.Context, pids []int) error {
+func moveAttached(ctx context.Context, beside *cgroup.Group, pids []int) error {
 	for left := pids; ; {
 		var next []int
 		for _, pid := range left {
@@ -49,7 +52,7 @@ func (s *session) moveAttached(ctx context.Context, pids []int) error {
 				next = append(next, pid)
 				continue
 			}
-			if err := s.beside.AddToFreezer(pid); err != nil {
+			if err := beside.AddToFreezer(pid); err != nil {
 				return err
 			}
 		}

@@ -206,14 +206,14 @@ func (s *stream) close() error {
 
 // dumpStreamed runs criu with its images going to the worker. passed says how
 // many have, whatever came after.
-func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
-	of := newImages(s.place.images(), worker)
-	of.ahead, of.points = ahead, s.points
-	st, err := openStream(s.place.images(), streamer.CaptureSocket, of, captured{of})
+func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
+	of := newImages(d.place.images(), worker)
+	of.ahead, of.points = ahead, d.points
+	st, err := openStream(d.place.images(), streamer.CaptureSocket, of, captured{of})
 	if err != nil {
 		return 0, err
 	}
-	p, err := rpc.StartStreamed(s.setup.Criu, rpc.DumpVerb, o, func(int) error { return nil })
+	p, err := rpc.StartStreamed(d.criu, rpc.DumpVerb, o, func(int) error { return nil })
 	if err == nil {
 		err = p.Wait(func(n rpc.Notice) error {
 			if n.Step != rpc.PostDump {
@@ -232,16 +232,16 @@ func (s *session) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64,
 }
 
 // restoreStreamed runs criu with its large images coming from the worker.
-func (s *session) restoreStreamed(worker *control.Conn, o rpc.Options, files []*os.File, served []string, steps func(killer, rpc.Notice) error) error {
-	from := newImages(s.place.images(), worker)
+func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []string, steps func(killer, rpc.Notice) error) error {
+	from := newImages(r.boot.place.images(), r.boot.worker)
 	from.served = served
-	st, err := openStream(s.place.images(), streamer.ServeSocket, from, restored{from})
+	st, err := openStream(r.boot.place.images(), streamer.ServeSocket, from, restored{from})
 	if err != nil {
 		return err
 	}
-	p, err := rpc.StartStreamed(s.setup.Criu, rpc.RestoreVerb, o, s.group.Add, files...)
+	p, err := rpc.StartStreamed(r.boot.setup.Criu, rpc.RestoreVerb, o, r.boot.tree.group.Add, files...)
 	if err == nil {
-		release := s.endWithWorker(worker)
+		release := r.endWithWorker()
 		err = p.Wait(func(n rpc.Notice) error {
 			if n.Step == rpc.PostRestore {
 				release()
@@ -252,7 +252,7 @@ func (s *session) restoreStreamed(worker *control.Conn, o rpc.Options, files []*
 	}
 	if err != nil {
 		// What criu left of the tree may hold the stream open.
-		s.endTree()
+		r.endTree()
 	}
 	if streamErr := st.close(); err != nil && streamErr != nil {
 		err = &rpc.Failure{Caller: streamErr}
@@ -261,20 +261,20 @@ func (s *session) restoreStreamed(worker *control.Conn, o rpc.Options, files []*
 }
 
 // endTree ends what is being restored, and criu with it.
-func (s *session) endTree() {
+func (r *restorer) endTree() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
-	_ = s.group.Kill(ctx) // it is tried again by who removes the session
+	_ = r.boot.tree.group.Kill(ctx) // it is tried again by who removes the session
 }
 
 // endWithWorker ends a restore if the worker goes, until release is called: pipes
 // that end too early don't end every criu.
-func (s *session) endWithWorker(worker *control.Conn) (release func()) {
+func (r *restorer) endWithWorker() (release func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if gone, err := worker.AwaitHangup(done); gone || err != nil {
-			s.endTree()
+		if gone, err := r.boot.worker.AwaitHangup(done); gone || err != nil {
+			r.endTree()
 		}
 	}()
 	return sync.OnceFunc(func() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -244,4 +245,30 @@ func (c *command) pushLate(g *gate) {
 		// What isn't put in when it fails went with the session.
 		_ = c.enter(context.Background(), g, func(int) error { return c.putLate() })
 	}()
+}
+
+// drainPipe takes out what is queued in the pipe whose write end f is.
+func drainPipe(f *os.File) ([]byte, error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var all []byte
+	ctlErr := raw.Control(func(fd uintptr) {
+		var r int
+		r, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return
+		}
+		defer unix.Close(r)
+		buf := make([]byte, 64<<10)
+		for {
+			n, readErr := unix.Read(r, buf)
+			if n <= 0 && readErr != unix.EINTR {
+				return
+			}
+			all = append(all, buf[:max(n, 0)]...)
+		}
+	})
+	return all, errors.Join(err, ctlErr)
 }

@@ -1,8 +1,6 @@
 package shim
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -10,8 +8,6 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/diapause/diapause/events/attach"
 )
 
 // typist is a client that types into the main command over as many connections as it
@@ -143,73 +139,4 @@ func (t *typists) load(all []typist, forgot bool) {
 	for _, p := range all {
 		t.all = append(t.all, &typist{ID: p.ID, Taken: p.Taken})
 	}
-}
-
-// welcome answers a typist's request: what of its input is here, and where the output
-// begins that it gets.
-func (s *session) welcome(c net.Conn, r attach.Request, taken int64) (from int64, err error) {
-	start, end := s.main.log.Span()
-	from = s.main.log.Tail(tail(r.Tail))
-	if r.Seen > 0 {
-		from = min(max(start, r.Seen), end)
-	}
-	return from, attach.WriteJSON(c, attach.FrameStarted, attach.Taken{Taken: taken, At: from})
-}
-
-// receiveTyped is receiveInput for a typist, who is told of what is taken.
-func (s *session) receiveTyped(ctx context.Context, c net.Conn, id string) {
-	for {
-		kind, payload, err := attach.ReadFrame(c)
-		if err != nil {
-			return
-		}
-		switch {
-		case kind == attach.FrameStdin:
-			err = s.passTyped(ctx, c, id, payload)
-		case kind == attach.FrameResize:
-			var size attach.Size
-			if err = json.Unmarshal(payload, &size); err == nil {
-				err = s.main.tty.resize(size)
-			}
-		}
-		if err != nil {
-			return // it has ended, or the client is gone, or came again
-		}
-	}
-}
-
-// toldOf is how many bytes are taken at most before the typist is told.
-const toldOf = 4096
-
-func (s *session) passTyped(ctx context.Context, c net.Conn, id string, b []byte) error {
-	for part := range slices.Chunk(b, toldOf) {
-		err := s.main.pass(ctx, s.gate, part, func(fd int, b []byte) (int, error) { return s.typists.take(id, c, fd, b) })
-		if err != nil {
-			return err
-		}
-		if err := attach.WriteJSON(c, attach.FrameTaken, attach.Taken{Taken: s.typists.taken(id)}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// converseTyped is converse for a typist.
-func (s *session) converseTyped(ctx context.Context, c net.Conn, r attach.Request) error {
-	if s.main.tty == nil {
-		return fmt.Errorf("session %s has no terminal", s.setup.Name)
-	}
-	taken, err := s.typists.come(r.Typist, r.From, r.Again || r.From > 0 || r.Seen > 0, c)
-	if err != nil {
-		return fmt.Errorf("session %s: %w", s.setup.Name, err)
-	}
-	defer s.typists.leave(r.Typist, c)
-	from, err := s.welcome(c, r, taken)
-	if err != nil {
-		return nil // the client is gone
-	}
-	if err := s.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
-		return err
-	}
-	return s.converse(ctx, c, s.main, from, func(ctx context.Context) { s.receiveTyped(ctx, c, r.Typist) })
 }

@@ -47,20 +47,20 @@ func Plan(forced driver.Way, need, free int64) (way driver.Way, limit int64, why
 }
 
 // way decides how this session is captured.
-func (s *session) way(o Order) (way driver.Way, limit int64, why string, err error) {
-	free, err := Free(s.beside, o.Room)
+func (d *dumper) way(o Order) (way driver.Way, limit int64, why string, err error) {
+	free, err := Free(d.beside, o.Room)
 	if err != nil {
 		return "", 0, "", err
 	}
-	pids, err := s.group.Pids()
+	pids, err := d.tree.pids()
 	if err != nil {
-		return "", 0, "", fmt.Errorf("list the processes of session %s: %w", s.setup.Name, err)
+		return "", 0, "", err
 	}
 	need, err := tree.Dumpable(pids)
 	if err != nil {
 		return "", 0, "", err
 	}
-	files, err := memoryFiles(s.tree.init)
+	files, err := memoryFiles(d.tree.init)
 	if err != nil {
 		return "", 0, "", err
 	}

@@ -1,0 +1,120 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/control"
+)
+
+// boot is one start or restore of the session: what both share, up to the word to
+// run and the limits that hold from then on.
+type boot struct {
+	setup  Setup
+	worker *control.Conn // that asked for it
+	place  place
+	tree   *processes
+	guard  *guard
+	points *points
+	state  *stateFile
+
+	generation uint64
+	terminals  *os.File // what mountTerminals gave, of a restore
+	ran        bool     // the session was let run, and may have executed something
+}
+
+var errNoGo = errors.New("the worker gave no word to go")
+
+// ask tells the worker that all is ready and waits for its word.
+func (b *boot) ask() error {
+	if err := b.worker.Send(Message{Phase: PhaseReady}); err != nil {
+		return err
+	}
+	var a Answer
+	if _, err := b.worker.Receive(&a); err != nil {
+		return fmt.Errorf("the worker is gone: %w", err)
+	}
+	if !a.Go {
+		return errNoGo
+	}
+	return b.guard.hear(a.Lease)
+}
+
+// limitWait bounds the wait for memory that the kernel can still reclaim.
+const limitWait = 5 * time.Second
+
+// limit puts the session's limits in place: what starts or restores it doesn't
+// fit into them.
+func (b *boot) limit() error {
+	spec := b.setup.Spec
+	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids}
+	if limits == (cgroup.Limits{}) {
+		return nil
+	}
+	err := b.tree.group.SetLimits(limits)
+	for deadline := time.Now().Add(limitWait); errors.Is(err, unix.EBUSY) && time.Now().Before(deadline); {
+		time.Sleep(limitWait / 100)
+		err = b.tree.group.SetLimits(limits)
+	}
+	if err != nil && b.tree.alive() == nil && !zombie(b.tree.init) {
+		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was started, and ended again since its limits can't be set", b.setup.Name)}
+	}
+	return nil
+}
+
+// ranFirst has the error of a start or a restore say that the session may have executed
+// something before it: it mustn't be begun again from the same image as if it hadn't.
+func (b *boot) ranFirst(err error) error {
+	if !b.ran || driver.KindOf(err) == driver.Broken {
+		return err
+	}
+	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s had begun to run, and was ended again", b.setup.Name), Err: err}
+}
+
+// undoWait bounds the wait for killed processes to be gone.
+const undoWait = 30 * time.Second
+
+// undo removes a tree that has not run, or not in full. That it may have executed
+// something stays noted, with its end: the worker may be gone, and the next one must know.
+func (b *boot) undo(cause error) {
+	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
+	defer cancel()
+	// What is left after this is found by the worker, by its cgroup.
+	_ = b.tree.group.Kill(ctx)
+	if b.tree.init != 0 {
+		_, _ = unix.Wait4(b.tree.init, nil, 0, nil)
+	}
+	if !b.ran {
+		_ = b.state.remove()
+		return
+	}
+	exit := schemas.ExitStatus{Code: 137, Signal: 9, Reason: cause.Error()}
+	_ = b.state.end(exit, true) // the file says already that it ran
+}
+
+// generationFile is what programs inside read.
+type generationFile struct {
+	Generation uint64       `json:"generation"`
+	Boot       schemas.Boot `json:"boot"`
+	Name       string       `json:"name"`
+	UID        schemas.UID  `json:"uid"`
+	At         time.Time    `json:"at"`
+	URL        string       `json:"url,omitempty"`
+}
+
+func (b *boot) generationContent() ([]byte, error) {
+	content, err := json.Marshal(generationFile{b.generation, b.setup.Boot, b.setup.Name.String(), b.setup.UID, time.Now().UTC(), b.setup.URL})
+	if err != nil {
+		return nil, fmt.Errorf("encode the generation: %w", err)
+	}
+	return append(content, '\n'), nil
+}

@@ -1,0 +1,29 @@
+package shim
+
+import (
+	"fmt"
+
+	"github.com/diapause/diapause/workers/tree"
+)
+
+// closedOnResume says which connections won't survive, a line for each. criu can
+// keep all of them or none: connections within the session are kept where there
+// are no others.
+func closedOnResume(all []tree.Connection) []string {
+	var lines []string
+	inside := 0
+	for _, c := range all {
+		switch {
+		case c.Pending:
+			// Never accepted: its client sees a reset, the session nothing.
+		case c.Inside:
+			inside++
+		default:
+			lines = append(lines, fmt.Sprintf("the TCP connection %s is with the outside and will be closed on resume", c))
+		}
+	}
+	if len(lines) > 0 && inside > 0 {
+		lines = append(lines, fmt.Sprintf("%d ends of TCP connections within the session will be closed too, since there are connections with the outside", inside))
+	}
+	return lines
+}

@@ -1,0 +1,80 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+
+	"github.com/diapause/diapause/events/attach"
+)
+
+// welcome answers a typist's request: what of its input is here, and where the output
+// begins that it gets.
+func (v *clients) welcome(c net.Conn, r attach.Request, taken int64) (from int64, err error) {
+	start, end := v.tree.main.log.Span()
+	from = v.tree.main.log.Tail(tail(r.Tail))
+	if r.Seen > 0 {
+		from = min(max(start, r.Seen), end)
+	}
+	return from, attach.WriteJSON(c, attach.FrameStarted, attach.Taken{Taken: taken, At: from})
+}
+
+// receiveTyped is receiveInput for a typist, who is told of what is taken.
+func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
+	for {
+		kind, payload, err := attach.ReadFrame(c)
+		if err != nil {
+			return
+		}
+		switch {
+		case kind == attach.FrameStdin:
+			err = v.passTyped(ctx, c, id, payload)
+		case kind == attach.FrameResize:
+			var size attach.Size
+			if err = json.Unmarshal(payload, &size); err == nil {
+				err = v.tree.main.tty.resize(size)
+			}
+		}
+		if err != nil {
+			return // it has ended, or the client is gone, or came again
+		}
+	}
+}
+
+// toldOf is how many bytes are taken at most before the typist is told.
+const toldOf = 4096
+
+func (v *clients) passTyped(ctx context.Context, c net.Conn, id string, b []byte) error {
+	for part := range slices.Chunk(b, toldOf) {
+		err := v.tree.main.pass(ctx, v.gate, part, func(fd int, b []byte) (int, error) { return v.typists.take(id, c, fd, b) })
+		if err != nil {
+			return err
+		}
+		if err := attach.WriteJSON(c, attach.FrameTaken, attach.Taken{Taken: v.typists.taken(id)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converseTyped is converse for a typist.
+func (v *clients) converseTyped(ctx context.Context, c net.Conn, r attach.Request) error {
+	if v.tree.main.tty == nil {
+		return fmt.Errorf("session %s has no terminal", v.name)
+	}
+	taken, err := v.typists.come(r.Typist, r.From, r.Again || r.From > 0 || r.Seen > 0, c)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", v.name, err)
+	}
+	defer v.typists.leave(r.Typist, c)
+	from, err := v.welcome(c, r, taken)
+	if err != nil {
+		return nil // the client is gone
+	}
+	if err := v.tree.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
+		return err
+	}
+	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveTyped(ctx, c, r.Typist) })
+}
