@@ -58,7 +58,7 @@ func newSetBack(t *testing.T) *setBack {
 	x.sh("a", "rm -r /bind/*; chmod 711 /bind")
 	id := must[note](t)(x.d.notes.read("a")).Container
 	x.sh("a", "touch /end")
-	if err := x.d.stopped(t.Context(), id); err != nil {
+	if err := x.d.engine.awaitStopped(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 3)); err != nil {
@@ -113,7 +113,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 	epoch := uint64(4)
 	moments := []failpoint.Name{failpoint.DockerMade, failpoint.DockerAside, failpoint.DockerFilled, failpoint.DockerSwapped, failpoint.DockerStarts}
 	for _, at := range moments {
-		x.arm(at, func() error { return broken })
+		x.arm(at, func(context.Context) error { return broken })
 		if err := x.back(epoch, x.img, drivertest.Begin); !errors.Is(err, broken) {
 			t.Fatalf("%s: %v", at, err)
 		}
@@ -140,7 +140,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.arm(failpoint.DockerAside, func() error { t.Error("a volume was touched though a port is in use"); return nil })
+	x.arm(failpoint.DockerAside, func(context.Context) error { t.Error("a volume was touched though a port is in use"); return nil })
 	refused(t, "a port in use", x.back(epoch+1, x.img, drivertest.Begin), "is in use")
 	l.Close()
 	x.unchanged("a port in use")
@@ -170,20 +170,11 @@ func (x *setBack) part(at string) string {
 	return ""
 }
 
-// arm has something happen the first time that a moment comes from now on.
-func (x *setBack) arm(at failpoint.Name, do func() error) {
-	x.t.Helper()
-	x.d.options.Failpoints = failpoint.New()
-	if err := x.d.options.Failpoints.Arm(at, 1, func(context.Context) error { return do() }); err != nil {
-		x.t.Fatal(err)
-	}
-}
-
 // crash has the driver's process end at a moment of a restore, and a new one begin.
 func (x *setBack) crash(epoch uint64, at failpoint.Name) {
 	x.t.Helper()
 	over := make(chan struct{})
-	x.arm(at, func() error { runtime.Goexit(); return nil })
+	x.arm(at, func(context.Context) error { runtime.Goexit(); return nil })
 	go func() {
 		defer close(over)
 		x.t.Errorf("it doesn't come to %s: %v", at, x.back(epoch, x.img, drivertest.Begin))
@@ -254,7 +245,7 @@ func TestPutBackIsCutOff(t *testing.T) {
 	} {
 		n := note{UID: "cut", Phase: making, Asides: []aside{{Dir: dir, At: at, Looks: must[image.Entry](t)(looks(dir))}}}
 		cut(&n.Asides[0])
-		if err := x.d.putBack(&n); err != nil {
+		if err := x.d.remover.putBack(&n); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		x.unchanged(what)
@@ -280,7 +271,7 @@ func TestPutBackIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	immutable(t, filepath.Dir(stays), 0x10) // FS_IMMUTABLE_FL
-	err := x.d.putBack(&n)
+	err := x.d.remover.putBack(&n)
 	immutable(t, filepath.Dir(stays), 0)
 	if !errors.Is(err, unix.EPERM) {
 		t.Fatalf("put back over a directory that can't be moved: %v", err)
@@ -289,7 +280,7 @@ func TestPutBackIsTriedAgain(t *testing.T) {
 	if len(n.Asides) != 1 {
 		t.Fatalf("it is noted as %+v", n)
 	}
-	if err := x.d.putBack(&n); err != nil {
+	if err := x.d.remover.putBack(&n); err != nil {
 		t.Error(err)
 	}
 	x.unchanged("put back again")
@@ -327,7 +318,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 	}
 	x.crash(4, failpoint.DockerSwapped)
 	n := must[note](t)(x.d.notes.read("a"))
-	if err := x.d.removeContainer(t.Context(), n.Container); err != nil {
+	if err := x.d.engine.removeContainer(t.Context(), n.Container); err != nil {
 		t.Fatal(err)
 	}
 	other := foreignContainer(t, x.e, "back", nil) // somebody has the name by now
@@ -339,7 +330,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 		t.Errorf("it is noted as %+v", now)
 	}
 	refused(t, "its name is another's", x.back(5, x.img, drivertest.Begin), "call the container back")
-	if err := x.d.removeContainer(t.Context(), other); err != nil {
+	if err := x.d.engine.removeContainer(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
 

@@ -17,31 +17,31 @@ const detachKeys = "ctrl-]"
 
 // attach carries what the container's terminal shows and what is typed to it, until either
 // side ends. What the container had printed comes first, as much of it as was asked for.
-func (d *Driver) attach(ctx context.Context, stop func(), n note, r attach.Request, conn io.ReadWriter) error {
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+func (t *talker) attach(ctx context.Context, stop func(), n note, r attach.Request, conn io.ReadWriter) error {
+	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return nil // it is suspended or removed: the connection ends without a word
 	}
 	if err != nil {
-		return d.asked("look at the container of session "+n.Name.String(), err)
+		return t.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
 	if !c.Config.Tty {
 		return refuse("session %[1]s has no terminal: its container was made without one; `diapause logs -f %[1]s` shows what it prints, and `diapause exec --tty %[1]s -- sh` opens a shell in it", n.Name)
 	}
-	at, err := d.engine.ContainerAttach(ctx, n.Container, client.ContainerAttachOptions{Stream: true, Stdin: r.Stdin, Stdout: true, DetachKeys: detachKeys})
+	at, err := t.engine.ContainerAttach(ctx, n.Container, client.ContainerAttachOptions{Stream: true, Stdin: r.Stdin, Stdout: true, DetachKeys: detachKeys})
 	if err != nil {
-		return d.asked("attach to the container of session "+n.Name.String(), err)
+		return t.engine.failed("attach to the container of session "+n.Name.String(), err)
 	}
 	defer at.Close()
 	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
 		return err
 	}
-	if err := d.showTail(ctx, n, r.Tail, conn); err != nil {
+	if err := t.showTail(ctx, n, r.Tail, conn); err != nil {
 		return err
 	}
 	resize := func(s client.ConsoleSize) {
-		_, _ = d.engine.ContainerResize(ctx, n.Container, client.ContainerResizeOptions(s)) // the next one tells
+		_, _ = t.engine.ContainerResize(ctx, n.Container, client.ContainerResizeOptions(s)) // the next one tells
 	}
 	if r.Rows > 0 && r.Cols > 0 {
 		resize(client.ConsoleSize{Height: uint(r.Rows), Width: uint(r.Cols)})
@@ -54,17 +54,17 @@ func (d *Driver) attach(ctx context.Context, stop func(), n note, r attach.Reque
 	if err := copyOutput(conn, at.Reader, true); err != nil {
 		return err
 	}
-	return d.tellEnd(ctx, n, conn)
+	return t.tellEnd(ctx, n, conn)
 }
 
 // tellEnd says how a container ended, if it did so by itself: of one that was suspended or
 // removed whoever asks again hears more.
-func (d *Driver) tellEnd(ctx context.Context, n note, conn io.Writer) error {
-	now, err := d.notes.read(n.UID)
+func (t *talker) tellEnd(ctx context.Context, n note, conn io.Writer) error {
+	now, err := t.notes.read(n.UID)
 	if err != nil || now.Phase == frozen || now.Container != n.Container {
 		return err
 	}
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil || got.Container.State.Status != container.StateExited {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (d *Driver) tellEnd(ctx context.Context, n note, conn io.Writer) error {
 const tailLines = 200
 
 // showTail sends the last bytes of what a container with a terminal has printed.
-func (d *Driver) showTail(ctx context.Context, n note, size int64, conn io.Writer) error {
+func (t *talker) showTail(ctx context.Context, n note, size int64, conn io.Writer) error {
 	if size == 0 {
 		return nil
 	}
@@ -83,7 +83,7 @@ func (d *Driver) showTail(ctx context.Context, n note, size int64, conn io.Write
 	if size > 0 {
 		lines = strconv.Itoa(tailLines)
 	}
-	logs, err := d.engine.ContainerLogs(ctx, n.Container, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: lines})
+	logs, err := t.engine.ContainerLogs(ctx, n.Container, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: lines})
 	if err != nil {
 		return nil // some engines keep none
 	}

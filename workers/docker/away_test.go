@@ -36,7 +36,7 @@ func TestEngineWentWhileNobodyLooked(t *testing.T) {
 		return must[note](t)(x.d.notes.read(drivertest.Fence(name, 1).UID)).Container
 	}
 	x.sh("ended", "touch /end")
-	if err := x.d.stopped(t.Context(), id("ended")); err != nil {
+	if err := x.d.engine.awaitStopped(t.Context(), id("ended")); err != nil {
 		t.Fatal(err)
 	}
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), id("told"), client.ContainerStopOptions{Timeout: new(int)}))
@@ -102,7 +102,7 @@ func TestEndsAfterTheClockWasSet(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &container.State{StartedAt: now.Add(-c.began).Format(time.RFC3339Nano), ExitCode: c.code}
-		if got := d.beforeEngine(&container.InspectResponse{State: s, HostConfig: &container.HostConfig{}}, now); got != c.want {
+		if got := d.states.beforeEngine(&container.InspectResponse{State: s, HostConfig: &container.HostConfig{}}, now); got != c.want {
 			t.Errorf("%s: it ended with an engine before: %t", what, got)
 		}
 	}

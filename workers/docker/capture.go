@@ -7,39 +7,55 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/events/lease/term"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
 )
 
-// Capture implements driver.Driver. What can be stored while the container runs is
+// capturer takes the images of sessions.
+type capturer struct {
+	engine     *engine
+	notes      *notes
+	states     *states
+	pauser     *pauser
+	describe   *describer
+	remover    *remover
+	dial       func(context.Context, schemas.UID) (net.Conn, error) // the session's connection, for its output
+	log        *slog.Logger
+	failpoints *failpoint.Set
+}
+
+// capture implements driver.Driver. What can be stored while the container runs is
 // stored before it is paused.
-func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
-	n, err := d.notes.pass(f)
+func (cp *capturer) capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
+	n, err := cp.notes.pass(f)
 	if err != nil {
 		return driver.Captured{}, err
 	}
-	c, err := d.find(ctx, n)
+	c, err := cp.states.find(ctx, n)
 	if err == nil {
-		err = d.settle(ctx, &n)
+		err = cp.remover.settle(ctx, &n)
 	}
 	if err != nil {
 		return driver.Captured{}, err
 	}
-	fp, err := d.Fingerprint(ctx)
+	fp, err := cp.engine.fingerprint(ctx)
 	if err != nil {
 		return driver.Captured{}, err
 	}
-	m, err := d.describeContainer(ctx, n, c)
+	m, err := cp.describe.container(ctx, n, c)
 	if err != nil {
 		return driver.Captured{}, err
 	}
@@ -47,21 +63,21 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 		return driver.Captured{}, &driver.Error{Kind: driver.Refused, Text: "the container can't be captured", Blockers: blockers}
 	}
 	fp.Arch = archOf(m, fp.Arch)
-	if err := d.addBase(ctx, sink, m); err != nil {
+	if err := cp.addBase(ctx, sink, m); err != nil {
 		return driver.Captured{}, err
 	}
-	if err := d.addOutput(ctx, sink, n); err != nil {
+	if err := cp.addOutput(ctx, sink, n); err != nil {
 		return driver.Captured{}, err
 	}
 	if n.Phase != frozen {
-		if err := d.ahead(ctx, sink, m, c); err != nil {
+		if err := cp.ahead(ctx, sink, m, c); err != nil {
 			return driver.Captured{}, err
 		}
 	}
-	if err := d.options.Failpoints.At(ctx, failpoint.DockerAhead); err != nil {
+	if err := cp.failpoints.At(ctx, failpoint.DockerAhead); err != nil {
 		return driver.Captured{}, err
 	}
-	out, err := d.take(ctx, &n, m, c, sink)
+	out, err := cp.take(ctx, &n, m, c, sink)
 	out.Fingerprint = fp
 	return out, err
 }
@@ -75,27 +91,27 @@ func archOf(m *capture, host string) string {
 }
 
 // take pauses the container and adds all of it to the sink. It runs on after an error.
-func (d *Driver) take(ctx context.Context, n *note, m *capture, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
+func (cp *capturer) take(ctx context.Context, n *note, m *capture, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
 	asked := time.Now()
-	if err := d.pause(ctx, n, c); err != nil {
+	if err := cp.pauser.pause(ctx, n, c); err != nil {
 		return driver.Captured{}, err
 	}
 	began := time.Now()
 	var warnings []string
-	err := d.options.Failpoints.At(ctx, failpoint.DockerPaused)
+	err := cp.failpoints.At(ctx, failpoint.DockerPaused)
 	if err == nil {
-		warnings, err = d.add(ctx, m, c, sink)
+		warnings, err = cp.add(ctx, m, c, sink)
 	}
 	if err == nil {
-		err = d.undisturbed(ctx, n, c)
+		err = cp.undisturbed(ctx, n, c)
 	}
 	if err == nil {
-		err = d.options.Failpoints.At(ctx, failpoint.DockerAdded)
+		err = cp.failpoints.At(ctx, failpoint.DockerAdded)
 	}
 	if err != nil {
 		ctx, done := undoing(ctx)
 		defer done()
-		return driver.Captured{}, errors.Join(err, d.unpause(ctx, *n))
+		return driver.Captured{}, errors.Join(err, cp.pauser.unpause(ctx, *n))
 	}
 	return driver.Captured{
 		Frozen: began, FreezeTook: began.Sub(asked), CaptureTook: time.Since(began), Warnings: append(warnings, warningsOf(m)...),
@@ -104,13 +120,13 @@ func (d *Driver) take(ctx context.Context, n *note, m *capture, c *container.Ins
 
 // undisturbed makes sure that the container stood still for as long as it was read: of one
 // that was removed meanwhile, files are simply missing.
-func (d *Driver) undisturbed(ctx context.Context, n *note, c *container.InspectResponse) error {
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+func (cp *capturer) undisturbed(ctx context.Context, n *note, c *container.InspectResponse) error {
+	got, err := cp.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the container of session %s was removed by somebody else while it was captured: the snapshot that was being made is not kept", n.Name), Err: driver.ErrNotHere}
 	}
 	if err != nil {
-		return d.asked("look at the container of session "+n.Name.String(), err)
+		return cp.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	if n.isStill(got.Container.State) {
 		return nil
@@ -125,103 +141,8 @@ func (d *Driver) undisturbed(ctx context.Context, n *note, c *container.InspectR
 	return nil
 }
 
-// pause freezes the container, and notes before that it is we who do.
-func (d *Driver) pause(ctx context.Context, n *note, c *container.InspectResponse) error {
-	if n.Phase == frozen && c.State.Paused {
-		return nil
-	}
-	gate := d.gates.gate(n.UID)
-	if err := pass(ctx, gate.TryLock); err != nil { // what is being copied into it comes first
-		return err
-	}
-	defer gate.Unlock()
-	n.Phase, n.Paused = frozen, c.State.Paused
-	if !n.isStill(c.State) { // somebody has started it
-		n.Still = nil
-	}
-	if err := d.notes.write(*n); err != nil {
-		return err
-	}
-	if n.Paused || n.isStill(c.State) {
-		return nil
-	}
-	if err := d.betweenProbes(ctx, n.Container); err != nil {
-		undo, done := undoing(ctx)
-		defer done()
-		return errors.Join(err, d.unpause(undo, *n))
-	}
-	if err := d.freeze(ctx, n.Container); err != nil {
-		undo, done := undoing(ctx)
-		defer done()
-		return errors.Join(d.asked("pause the container of session "+n.Name.String(), err), d.unpause(undo, *n))
-	}
-	return nil
-}
-
-// freezes is how often a container is tried to be paused: processes that begin others all
-// the time can be too quick for the engine, which then leaves them running.
-const freezes = 10
-
-func (d *Driver) freeze(ctx context.Context, id string) error {
-	for i := 1; ; i++ {
-		_, err := d.engine.ContainerPause(ctx, id, client.ContainerPauseOptions{})
-		if err == nil || i == freezes || !strings.Contains(err.Error(), "unable to freeze") {
-			return err
-		}
-		select {
-		case <-time.After(time.Duration(i) * 20 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// unpause lets the container run on, unless somebody else had paused it.
-func (d *Driver) unpause(ctx context.Context, n note) error {
-	if !n.Paused {
-		got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-		if err == nil && got.Container.State.Paused {
-			_, err = d.engine.ContainerUnpause(ctx, n.Container, client.ContainerUnpauseOptions{})
-		}
-		if err != nil && !missing(err) {
-			return d.asked("let the container of session "+n.Name.String()+" go on", err)
-		}
-	}
-	n.Phase, n.Paused = here, false
-	return d.notes.write(n)
-}
-
-// Thaw implements driver.Driver.
-func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
-	n, err := d.notes.pass(f)
-	if err != nil {
-		return err
-	}
-	if _, err := d.find(ctx, n); err != nil {
-		return err
-	}
-	if n.Phase != frozen {
-		return nil
-	}
-	if err := leased(f); err != nil {
-		return err
-	}
-	return d.unpause(ctx, n)
-}
-
-// leased refuses to let a session run when its host may have lost it to another.
-func leased(f driver.Fence) error {
-	if f.Lease == nil {
-		return nil
-	}
-	if over := term.Now().Sub(f.Lease().Until); over >= 0 {
-		return fmt.Errorf("session %s: %w: it was to be renewed %v ago", f.Name, driver.ErrNoLease, over.Round(time.Millisecond))
-	}
-	return nil
-}
-
 // add adds the paused container to the sink.
-func (d *Driver) add(ctx context.Context, m *capture, c *container.InspectResponse, sink driver.Sink) (warnings []string, err error) {
+func (cp *capturer) add(ctx context.Context, m *capture, c *container.InspectResponse, sink driver.Sink) (warnings []string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -239,7 +160,7 @@ func (d *Driver) add(ctx context.Context, m *capture, c *container.InspectRespon
 	if m.Files == partUpper {
 		warnings, err = addDir(ctx, sink, m.upper, partUpper, stamps)
 	} else {
-		err = d.addWhole(ctx, sink, c.ID, m)
+		err = cp.addExport(ctx, sink, c.ID, m)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("add the files of container %s to the image: %w", m.Name, err)
@@ -257,12 +178,9 @@ func (d *Driver) add(ctx context.Context, m *capture, c *container.InspectRespon
 	return warnings, nil
 }
 
-// StoresEarly implements driver.Early.
-func (d *Driver) StoresEarly() bool { return true }
-
 // ahead stores the contents of files while the container runs, so that the pause is as
 // short as what changes meanwhile allows.
-func (d *Driver) ahead(ctx context.Context, sink driver.Sink, m *capture, c *container.InspectResponse) error {
+func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *capture, c *container.InspectResponse) error {
 	to, ok := sink.(layer.Storer)
 	if !ok {
 		return nil
@@ -289,14 +207,14 @@ func (d *Driver) ahead(ctx context.Context, sink driver.Sink, m *capture, c *con
 }
 
 // addBase adds the image below the container, where it can't be had again elsewhere.
-func (d *Driver) addBase(ctx context.Context, sink driver.Sink, m *capture) error {
+func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *capture) error {
 	if !m.Image.Stored {
 		return nil
 	}
 	open := func() (io.ReadCloser, error) {
-		r, err := d.engine.ImageSave(ctx, []string{m.Image.ID})
+		r, err := cp.engine.ImageSave(ctx, []string{m.Image.ID})
 		if err != nil {
-			return nil, d.asked("save image "+m.Image.Name, err)
+			return nil, cp.engine.failed("save image "+m.Image.Name, err)
 		}
 		return r, nil
 	}
@@ -314,8 +232,8 @@ func (d *Driver) addBase(ctx context.Context, sink driver.Sink, m *capture) erro
 
 // addOutput adds what the container has printed, as far as the engine keeps it, so that it
 // can be read while the session sleeps.
-func (d *Driver) addOutput(ctx context.Context, sink driver.Sink, n note) error {
-	conn, err := d.Dial(ctx, n.UID)
+func (cp *capturer) addOutput(ctx context.Context, sink driver.Sink, n note) error {
+	conn, err := cp.dial(ctx, n.UID)
 	if err != nil {
 		return err
 	}
@@ -326,7 +244,7 @@ func (d *Driver) addOutput(ctx context.Context, sink driver.Sink, n note) error 
 		return ctx.Err()
 	}
 	if err != nil {
-		d.options.Log.Info("the output isn't in the snapshot", "session", n.Name.String(), "err", err) // some engines keep none
+		cp.log.Info("the output isn't in the snapshot", "session", n.Name.String(), "err", err) // some engines keep none
 		return nil
 	}
 	e := entryFile(attach.OutputEntry)
@@ -334,19 +252,63 @@ func (d *Driver) addOutput(ctx context.Context, sink driver.Sink, n note) error 
 	return sink.Add(e, bytes.NewReader(out))
 }
 
-// Preflight implements driver.Preflighter.
-func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
-	n, err := d.notes.read(uid)
+// preflight implements driver.Preflighter.
+func (cp *capturer) preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
+	n, err := cp.notes.read(uid)
 	if err != nil {
 		return nil, err
 	}
-	c, err := d.find(ctx, n)
+	c, err := cp.states.find(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	m, err := d.describeContainer(ctx, n, c)
+	m, err := cp.describe.container(ctx, n, c)
 	if err != nil {
 		return nil, err
 	}
 	return blocks(m, c), nil
+}
+
+// blocks says what of a container can't be captured.
+func blocks(m *capture, c *container.InspectResponse) (out []driver.Blocker) {
+	say := func(what, why, fix string) {
+		out = append(out, driver.Blocker{PID: c.State.Pid, Program: "container " + m.Name, What: what, Why: why, Fix: fix})
+	}
+	if c.State.Restarting {
+		say("restarting", "the engine starts it again and again", "see `docker logs "+m.Name+"`")
+	}
+	for _, v := range m.Mounts {
+		if v.Type == mount.TypeVolume && v.Driver != "local" {
+			say("volume "+v.Name+" at "+v.At, "it is kept by the volume driver "+v.Driver+", elsewhere than on this host", "use a volume of the local driver")
+		}
+		if v.Part != "" {
+			if st, err := os.Stat(v.path); err != nil || !st.IsDir() {
+				say("what is mounted at "+v.At, v.path+" can't be read as a directory here", "run the worker where the engine is; don't capture the contents of single files")
+			}
+		}
+	}
+	return out
+}
+
+// warningsOf says what is not in the snapshot although the container has it.
+func warningsOf(m *capture) (out []string) {
+	for _, v := range m.Mounts {
+		switch {
+		case v.Type == mount.TypeTmpfs:
+			out = append(out, "tmpfs "+v.At+" is lost: it is memory")
+		case v.Type == mount.TypeBind && v.Part == "":
+			out = append(out, fmt.Sprintf("the contents of the bind mount %s (%s on this host) are not in the snapshot: another host must have them at the same place (or capture them with --bind)", v.At, v.Source))
+		case v.Type == mount.TypeVolume && v.Part == "":
+			out = append(out, fmt.Sprintf("the contents of volume %s at %s are not in the snapshot: they are of type %s, kept elsewhere", v.Name, v.At, kindOfVolume(v.Options)))
+		case len(v.Shared) > 0:
+			out = append(out, fmt.Sprintf("volume %s at %s is also used by %s, which wasn't paused: what it wrote meanwhile may be half in the snapshot", v.Name, v.At, strings.Join(v.Shared, ", ")))
+		}
+	}
+	for at := range m.HostConfig.Tmpfs {
+		out = append(out, "tmpfs "+at+" is lost: it is memory")
+	}
+	if m.Files == partRoot {
+		out = append(out, "the engine doesn't keep layers in directories of this host (overlay2 does, and the containerd image store whose containerd can be asked): all of the file system is in the snapshot")
+	}
+	return out
 }

@@ -68,7 +68,7 @@ func TestAnothersContainer(t *testing.T) {
 
 	img := x.suspend("a", 2)
 	other.refuses("theirs", x.d.notes.dir)
-	if err := os.RemoveAll(must[string](t)(x.d.claimsAt(t.Context()))); err != nil { // as on a host that it comes to
+	if err := os.RemoveAll(must[string](t)(x.d.claims.directory(t.Context()))); err != nil { // as on a host that it comes to
 		t.Fatal(err)
 	}
 	x.restore("a", 3, img, spec) // in another container
@@ -99,7 +99,7 @@ func TestAnotherIsGone(t *testing.T) {
 	other := x.another("second")
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	must[driver.Instance](t)(other.d.Start(t.Context(), drivertest.Fence("a", 1), spec, drivertest.Begin))
-	dir := must[string](t)(x.d.claimsAt(t.Context()))
+	dir := must[string](t)(x.d.claims.directory(t.Context()))
 	if err := os.RemoveAll(dir); err != nil { // as an earlier version left it
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestOneOfMany(t *testing.T) {
 		var wg sync.WaitGroup
 		errs := make([]error, len(all))
 		for i, d := range all {
-			wg.Go(func() { errs[i] = d.claim(t.Context(), &theirs, n) })
+			wg.Go(func() { errs[i] = d.claims.claim(t.Context(), &theirs, n) })
 		}
 		wg.Wait()
 		took := 0

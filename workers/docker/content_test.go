@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/moby/moby/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
@@ -35,6 +37,16 @@ func testerOn(t *testing.T, e *dockertest.Engine) *tester {
 	e.Busybox(t)
 	t.Cleanup(func() { clean(t, e) })
 	return &tester{t, e, open(t, e, t.TempDir())}
+}
+
+// arm replaces the driver by one that does something when it first reaches a failpoint.
+func (x *tester) arm(at failpoint.Name, do func(context.Context) error) {
+	x.t.Helper()
+	points := failpoint.New()
+	if err := points.Arm(at, 1, do); err != nil {
+		x.t.Fatal(err)
+	}
+	x.d = openArmed(x.t, x.e, x.d.notes.dir, points)
 }
 
 // start starts a session of busybox and stops it at the end.
@@ -95,7 +107,7 @@ func (x *tester) dirOf(name, at string) string {
 	n := must[note](x.t)(x.d.notes.read(drivertest.Fence(name, 1).UID))
 	got := must[client.ContainerInspectResult](x.t)(x.d.engine.ContainerInspect(x.t.Context(), n.Container, client.ContainerInspectOptions{}))
 	if at == "" {
-		return must[string](x.t)(x.d.upperOf(x.t.Context(), &got.Container))
+		return must[string](x.t)(x.d.storage.upper(x.t.Context(), &got.Container))
 	}
 	for _, m := range got.Container.Mounts {
 		if m.Destination == at {

@@ -56,16 +56,16 @@ func pass(ctx context.Context, try func() bool) error {
 const copyWait = 10 * time.Second
 
 // enter waits until a session isn't being captured, and keeps it so until leave is called.
-func (d *Driver) enter(ctx context.Context, uid schemas.UID) (leave func(), err error) {
+func (t *talker) enter(ctx context.Context, uid schemas.UID) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyWait)
 	defer cancel()
-	gate := d.gates.gate(uid)
+	gate := t.gates.gate(uid)
 	var n note
 	free := func() bool {
 		if !gate.TryRLock() {
 			return false
 		}
-		if n, err = d.notes.read(uid); err == nil && n.Phase == frozen {
+		if n, err = t.notes.read(uid); err == nil && n.Phase == frozen {
 			gate.RUnlock()
 			return false
 		}
@@ -85,8 +85,8 @@ func (d *Driver) enter(ctx context.Context, uid schemas.UID) (leave func(), err 
 }
 
 // get sends a file or a directory of the container.
-func (d *Driver) get(ctx context.Context, n note, r attach.Request, conn io.Writer) error {
-	root, err := d.rootOf(ctx, n)
+func (t *talker) get(ctx context.Context, n note, r attach.Request, conn io.Writer) error {
+	root, err := t.rootOf(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -100,13 +100,13 @@ func (d *Driver) get(ctx context.Context, n note, r attach.Request, conn io.Writ
 // put unpacks what the client sends in the container. It doesn't go through the engine, which
 // answers nothing about a container while something is copied into it, however long the
 // client takes.
-func (d *Driver) put(ctx context.Context, n note, r attach.Request, conn io.ReadWriter) error {
-	leave, err := d.enter(ctx, n.UID)
+func (t *talker) put(ctx context.Context, n note, r attach.Request, conn io.ReadWriter) error {
+	leave, err := t.enter(ctx, n.UID)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	root, err := d.rootOf(ctx, n)
+	root, err := t.rootOf(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -119,8 +119,8 @@ func (d *Driver) put(ctx context.Context, n note, r attach.Request, conn io.Read
 
 // rootOf opens the root directory of a container as its first process sees it, with all that
 // is mounted.
-func (d *Driver) rootOf(ctx context.Context, n note) (*os.File, error) {
-	pid, err := d.firstOf(ctx, n)
+func (t *talker) rootOf(ctx context.Context, n note) (*os.File, error) {
+	pid, err := t.firstPID(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -129,17 +129,17 @@ func (d *Driver) rootOf(ctx context.Context, n note) (*os.File, error) {
 		return nil, fmt.Errorf("open the root of the container of session %s: %w", n.Name, err)
 	}
 	root := os.NewFile(uintptr(fd), "root")
-	if again, err := d.firstOf(ctx, n); err != nil || again != pid { // the number may be another process's by now
+	if again, err := t.firstPID(ctx, n); err != nil || again != pid { // the number may be another process's by now
 		root.Close()
 		return nil, errors.Join(fmt.Errorf("the container of session %s was stopped or begun anew: try again", n.Name), err)
 	}
 	return root, nil
 }
 
-func (d *Driver) firstOf(ctx context.Context, n note) (pid int, err error) {
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+func (t *talker) firstPID(ctx context.Context, n note) (pid int, err error) {
+	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return 0, d.asked("look at the container of session "+n.Name.String(), err)
+		return 0, t.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	if pid = got.Container.State.Pid; pid == 0 {
 		return 0, refuse("container %s of session %s doesn't run: `docker cp` copies then, too", got.Container.Name[1:], n.Name)

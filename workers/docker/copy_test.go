@@ -22,10 +22,7 @@ import (
 func TestCopyAndCapture(t *testing.T) {
 	x := newTester(t)
 	ahead := make(chan struct{})
-	x.d.options.Failpoints = failpoint.New()
-	if err := x.d.options.Failpoints.Arm(failpoint.DockerAhead, 1, func(context.Context) error { close(ahead); return nil }); err != nil {
-		t.Fatal(err)
-	}
+	x.arm(failpoint.DockerAhead, func(context.Context) error { close(ahead); return nil })
 	spec := dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{})
 	x.start("a", spec)
 	stream, feed := io.Pipe()
@@ -56,7 +53,7 @@ func TestCopyAndCapture(t *testing.T) {
 	img := <-taken
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := x.d.enter(ctx, "a"); err == nil || !strings.Contains(err.Error(), "is being captured") {
+	if _, err := x.d.talker.enter(ctx, "a"); err == nil || !strings.Contains(err.Error(), "is being captured") {
 		t.Errorf("a copy into what is captured: %v", err)
 	}
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err != nil {

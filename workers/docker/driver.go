@@ -5,20 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
-	"runtime"
-	"strconv"
+	"slices"
 	"strings"
 
-	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
+
+// StoresEarly implements driver.Early.
+func (d *Driver) StoresEarly() bool { return true }
 
 // Name is what sessions call this driver.
 const Name schemas.DriverName = "docker"
@@ -39,11 +40,22 @@ type Options struct {
 
 // Driver is the driver. Its methods may be called from several goroutines.
 type Driver struct {
-	options Options
-	engine  *client.Client
-	notes   notes
-	gates   gates
-	absence absence
+	engine   *engine
+	notes    *notes
+	storage  *storage
+	claims   *claims
+	adoption *adoption
+	states   *states
+	watcher  *watcher
+	observer *observer
+	pauser   *pauser
+	capturer *capturer
+	remover  *remover
+	starter  *starter
+	restorer *restorer
+	stopper  *stopper
+	talker   *talker
+	log      *slog.Logger
 }
 
 var (
@@ -56,18 +68,6 @@ var (
 	_ driver.Early       = (*Driver)(nil)
 	_ driver.Prober      = (*Driver)(nil)
 	_ driver.Late        = (*Driver)(nil)
-)
-
-// The labels of what the driver makes.
-const (
-	labelHost    = "diapause.host"         // the instance
-	labelUID     = "diapause.uid"          // of the session
-	labelSession = "diapause.made-for"     // its name, for people
-	labelFor     = "diapause.restored-for" // the uid, on a container that was there before the session and was made anew
-	labelAdopt   = "diapause.session"      // of a container that wants to become a session: [tenant/]id
-	labelClass   = "diapause.class"        // likewise, the session's class
-	minimumAPI   = "1.41"                  // Docker 20.10
-	imagePrefix  = "diapause.local/made/"  // of names of images that the driver makes
 )
 
 // New makes the driver. It doesn't ask the engine, which may be away for now.
@@ -91,100 +91,171 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("use the engine at %s: %w", o.Engine, err)
 	}
-	return &Driver{options: o, engine: c, notes: notes{dir: o.Data}}, nil
+	return assemble(o, &engine{Client: c, address: o.Engine}), nil
 }
 
-// Close lets go of the engine. Containers go on.
+// assemble makes the parts of a driver.
+func assemble(o Options, e *engine) *Driver {
+	d := &Driver{engine: e, notes: &notes{dir: o.Data}, storage: &storage{e}, log: o.Log}
+	absence, gates := &absence{}, &gates{}
+	describe, build := &describer{e, d.storage}, &builder{e, d.notes, o.Instance}
+	d.claims = &claims{e, d.notes, o.Instance, o.Log}
+	d.adoption = &adoption{e, d.notes, d.claims}
+	d.states = &states{e, d.notes, absence}
+	d.watcher = &watcher{e, d.notes, d.states, absence}
+	d.observer = &observer{e, d.notes, d.states}
+	d.pauser = &pauser{e, d.notes, d.states, gates}
+	d.talker = &talker{e, d.notes, d.states, gates}
+	d.remover = &remover{e, d.notes, o.Instance, o.Log, o.Failpoints}
+	d.capturer = &capturer{e, d.notes, d.states, d.pauser, describe, d.remover, d.talker.dial, o.Log, o.Failpoints}
+	d.starter = &starter{e, d.notes, d.states, d.claims, build, d.remover, o.Log, o.Failpoints}
+	d.restorer = &restorer{e, d.notes, d.storage, d.claims, d.starter, build, o.Log, o.Failpoints}
+	d.stopper = &stopper{e, d.notes, d.states, d.remover, o.Log, o.Failpoints}
+	return d
+}
+
+// Close closes the connection to the engine. Containers go on.
 func (d *Driver) Close() error { return d.engine.Close() }
 
-// Fingerprint implements driver.Driver. It is an error if the engine is away or too old.
+// Fingerprint implements driver.Driver. It fails if the engine doesn't answer or is too old.
 func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
-	if err := d.reach(ctx); err != nil {
-		return schemas.Fingerprint{}, err
-	}
-	v, err := d.engine.ServerVersion(ctx, client.ServerVersionOptions{})
+	return d.engine.fingerprint(ctx)
+}
+
+// Start implements driver.Driver.
+func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (driver.Instance, error) {
+	return d.starter.start(ctx, f, spec, begin)
+}
+
+// Capture implements driver.Driver.
+func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
+	return d.capturer.capture(ctx, f, sink)
+}
+
+// Thaw implements driver.Driver.
+func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error { return d.pauser.thaw(ctx, f) }
+
+// Restore implements driver.Driver.
+func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
+	return d.restorer.restore(ctx, f, spec, source, boot, begin)
+}
+
+// Stop implements driver.Driver.
+func (d *Driver) Stop(ctx context.Context, f driver.Fence) error { return d.stopper.stop(ctx, f) }
+
+// Release implements driver.Releaser.
+func (d *Driver) Release(ctx context.Context, f driver.Fence) error { return d.stopper.release(ctx, f) }
+
+// Kept implements driver.Keeper.
+func (d *Driver) Kept() ([]driver.Kept, error) { return d.stopper.kept() }
+
+// Inspect implements driver.Driver.
+func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+	return d.states.inspect(ctx, uid)
+}
+
+// Exits implements driver.Watcher.
+func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance { return d.watcher.exits(ctx) }
+
+// Preflight implements driver.Preflighter.
+func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
+	return d.capturer.preflight(ctx, uid)
+}
+
+// Observe implements driver.Observer.
+func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
+	return d.observer.observe(ctx, uid)
+}
+
+// Health implements driver.Prober with the container's own health check, if it has one.
+func (d *Driver) Health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
+	return d.observer.health(ctx, uid)
+}
+
+// Dial implements driver.Dialer: the connection reads output, uses the container's terminal,
+// runs commands in it and copies files.
+func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
+	return d.talker.dial(ctx, uid)
+}
+
+// Labelled delivers the running containers whose label diapause.session asks for a session
+// and that are none yet, until ctx ends; the channel is closed then.
+func (d *Driver) Labelled(ctx context.Context) <-chan Labelled { return d.adoption.labelled(ctx) }
+
+// Storage says, for a person, how the engine keeps the files of containers, and what follows
+// for snapshots.
+func (d *Driver) Storage(ctx context.Context) (string, error) { return d.storage.describe(ctx) }
+
+// Recover implements driver.Driver.
+func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
+	all, err := d.notes.all()
 	if err != nil {
-		return schemas.Fingerprint{}, d.asked("ask for its version", err)
+		return nil, err
 	}
-	for _, c := range v.Components { // its networks, for one, have other names
-		if strings.HasPrefix(c.Name, "Podman") {
-			return schemas.Fingerprint{}, refuse("what answers at %s is Podman %s, which speaks Docker's API otherwise than Docker does: only containers of Docker's own engine can be sessions", d.options.Engine, c.Version)
+	if err := d.engine.reach(ctx); err != nil {
+		if driver.KindOf(err) != driver.Transient || ctx.Err() != nil {
+			return nil, err
+		}
+		d.log.Warn("the Docker engine is away: its sessions are taken to be as they were", "err", err)
+		return asNoted(all), nil
+	}
+	if slices.ContainsFunc(all, func(n note) bool { return n.Adopted && n.Phase != gone }) {
+		unlock, err := d.claims.register(ctx)
+		if err != nil {
+			return nil, err
+		}
+		unlock()
+	}
+	var out []driver.Instance
+	for _, n := range all {
+		i, err := d.recoverOne(ctx, n)
+		if errors.Is(err, driver.ErrNotHere) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, i)
+	}
+	return out, d.remover.sweep(ctx)
+}
+
+// asNoted gives the sessions that should be on this host, while nobody can be asked.
+func asNoted(all []note) (out []driver.Instance) {
+	for _, n := range all {
+		switch n.Phase {
+		case here:
+			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Running})
+		case frozen:
+			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Frozen})
 		}
 	}
-	// Neither the kernel nor the engine has to be as new as the one that captured: what is
-	// restored are files and a configuration.
-	return schemas.Fingerprint{Arch: runtime.GOARCH, Driver: Name, Engine: "docker-" + v.Version}, nil
+	return out
 }
 
-// reach makes sure that the engine is there and is one that can be used.
-func (d *Driver) reach(ctx context.Context) error {
-	p, err := d.engine.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
-	if err != nil {
-		return d.asked("reach it", err)
+// recoverOne removes what a crash left half made of a session, or says how it is. What can't be
+// removed keeps no other session waiting: whatever is done with this one next does it first.
+func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error) {
+	if n.Phase == gone || n.Phase == held {
+		return driver.Instance{}, driver.ErrNotHere
 	}
-	if p.OSType != "" && p.OSType != "linux" {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s runs %s containers; only those of Linux can be sessions", d.options.Engine, p.OSType)}
-	}
-	if olderAPI(p.APIVersion, minimumAPI) {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s speaks API %s; %s (Docker 20.10) or later is needed: update it", d.options.Engine, p.APIVersion, minimumAPI)}
-	}
-	return nil
-}
-
-// olderAPI compares two versions of the API.
-func olderAPI(a, b string) bool {
-	major, minor := apiVersion(a)
-	wantMajor, wantMinor := apiVersion(b)
-	return major < wantMajor || major == wantMajor && minor < wantMinor
-}
-
-func apiVersion(s string) (major, minor int) {
-	a, b, _ := strings.Cut(s, ".")
-	major, _ = strconv.Atoi(a) // what is no number is old
-	minor, _ = strconv.Atoi(b)
-	return major, minor
-}
-
-// asked tells of an engine that didn't do what was asked of it, and whether trying again
-// may help.
-func (d *Driver) asked(what string, err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	kind := driver.Refused
-	var text string
+	i, _, err := d.states.instance(ctx, n)
+	var left error
 	switch {
-	case client.IsErrConnectionFailed(err):
-		kind, text = driver.Transient, fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't %s", d.options.Engine, what)
-	case strings.Contains(err.Error(), unix.ENOSPC.Error()):
-		return d.noRoom(what, err)
-	case cerrdefs.IsInternal(err), cerrdefs.IsUnavailable(err):
-		kind = driver.Transient
-		fallthrough
-	default:
-		text = "the Docker engine couldn't " + what
+	case err == nil:
+		left = d.remover.settle(ctx, &n)
+	case errors.Is(err, driver.ErrNotHere):
+		left = d.remover.unmake(ctx, n)
 	}
-	return &driver.Error{Kind: kind, Text: text, Err: err}
-}
-
-// written tells of files that couldn't be written where the engine keeps them.
-func (d *Driver) written(what string, err error) error {
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return d.noRoom(what, err)
+	if left != nil && ctx.Err() != nil {
+		return i, left
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	if left != nil {
+		d.log.Error("what a restore, or an end, has left of a session is still there", "session", n.Name.String(), "err", left)
+	}
+	return i, err
 }
 
-func (d *Driver) noRoom(what string, err error) error {
-	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s has no room left: make some and try again; couldn't %s", d.options.Engine, what), Err: err}
-}
-
-// ownLabels are those that the driver gives, and no part of a container's configuration.
-var ownLabels = []string{labelHost, labelUID, labelSession, labelFor}
-
-func missing(err error) bool { return cerrdefs.IsNotFound(err) }
-
-// undoing gives the context for putting things back after ctx has ended.
-func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-}
+// BeginsLate implements driver.Late: the engine looks for users, devices and the like only
+// when it starts a container.
+func (d *Driver) BeginsLate() bool { return true }

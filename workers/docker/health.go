@@ -12,13 +12,13 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// Health implements driver.Prober: by the container's own health check, if it has one.
-func (d *Driver) Health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
-	n, err := d.notes.read(uid)
+// health implements driver.Prober: by the container's own health check, if it has one.
+func (o *observer) health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
+	n, err := o.notes.read(uid)
 	if err != nil {
 		return driver.Health{}, err
 	}
-	i, c, err := d.instance(ctx, n)
+	i, c, err := o.states.instance(ctx, n)
 	switch {
 	case err != nil:
 		return driver.Health{}, err

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker/dockertest"
@@ -25,7 +26,12 @@ func TestMain(m *testing.M) { dockertest.Main(m) }
 // open makes a driver on a data directory.
 func open(t *testing.T, e *dockertest.Engine, data string) *Driver {
 	t.Helper()
-	d, err := New(Options{Engine: e.URL, Data: data, Instance: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return openArmed(t, e, data, nil)
+}
+
+func openArmed(t *testing.T, e *dockertest.Engine, data string, points *failpoint.Set) *Driver {
+	t.Helper()
+	d, err := New(Options{Engine: e.URL, Data: data, Instance: "test", Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Failpoints: points})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +94,7 @@ func inContainer(t *testing.T, d *Driver, uid schemas.UID, command ...string) st
 	if err != nil {
 		t.Fatal(err)
 	}
-	return execIn(t, d.engine, n.Container, command...)
+	return execIn(t, d.engine.Client, n.Container, command...)
 }
 
 func execIn(t *testing.T, c *client.Client, container string, command ...string) string {

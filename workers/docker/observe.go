@@ -20,13 +20,20 @@ import (
 	"github.com/diapause/diapause/workers/tree"
 )
 
-// Observe implements driver.Observer.
-func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
-	n, err := d.notes.read(uid)
+// observer measures what sessions do.
+type observer struct {
+	engine *engine
+	notes  *notes
+	states *states
+}
+
+// observe implements driver.Observer.
+func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
+	n, err := o.notes.read(uid)
 	if err != nil {
 		return driver.Observation{}, err
 	}
-	c, err := d.find(ctx, n)
+	c, err := o.states.find(ctx, n)
 	if err != nil {
 		return driver.Observation{}, err
 	}
@@ -34,24 +41,24 @@ func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observati
 	if !c.State.Running {
 		return driver.Observation{Status: status}, nil
 	}
-	s, err := d.stats(ctx, n.Container)
+	s, err := o.engine.stats(ctx, n.Container)
 	if err != nil {
 		return driver.Observation{}, err
 	}
-	o := driver.Observation{
+	out := driver.Observation{
 		Status: status, RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
 	}
-	o.Execs = d.execs(ctx, c)
+	out.Execs = o.execs(ctx, c)
 	connections, err := tree.Connections(processes(c.State.Pid))
 	if err != nil {
 		return driver.Observation{}, fmt.Errorf("look at the connections of container %s: %w", c.Name, err)
 	}
 	for _, c := range connections {
 		if c.Inbound && c.Established {
-			o.Inbound++
+			out.Inbound++
 		}
 	}
-	return o, nil
+	return out, nil
 }
 
 // statusOf says what a container is that counts as running and isn't simply that.
@@ -98,11 +105,11 @@ func members(file string) (pids []int) {
 	return pids
 }
 
-func (d *Driver) stats(ctx context.Context, id string) (container.StatsResponse, error) {
+func (e *engine) stats(ctx context.Context, id string) (container.StatsResponse, error) {
 	var s container.StatsResponse
-	got, err := d.engine.ContainerStats(ctx, id, client.ContainerStatsOptions{})
+	got, err := e.ContainerStats(ctx, id, client.ContainerStatsOptions{})
 	if err != nil {
-		return s, d.asked("measure a container", err)
+		return s, e.failed("measure a container", err)
 	}
 	defer got.Body.Close()
 	if err := json.NewDecoder(got.Body).Decode(&s); err != nil {
@@ -123,10 +130,10 @@ func fileCache(stats map[string]uint64) uint64 {
 
 // execs counts the commands that were started in the container beside its own. A health
 // check isn't one that anybody waits for.
-func (d *Driver) execs(ctx context.Context, c *container.InspectResponse) (n int) {
+func (o *observer) execs(ctx context.Context, c *container.InspectResponse) (n int) {
 	longest := probing(c)
 	for _, id := range c.ExecIDs {
-		got, err := d.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
+		got, err := o.engine.ExecInspect(ctx, id, client.ExecInspectOptions{})
 		if err == nil && got.Running && (longest == 0 || waitedFor(got.PID, longest)) {
 			n++
 		}

@@ -3,7 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
-	"maps"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,10 +19,22 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// Restore implements driver.Driver. A container that was held stopped is replaced, once
+// restorer brings sessions back from images.
+type restorer struct {
+	engine     *engine
+	notes      *notes
+	storage    *storage
+	claims     *claims
+	starter    *starter
+	builder    *builder
+	log        *slog.Logger
+	failpoints *failpoint.Set
+}
+
+// restore implements driver.Driver. A container that was held stopped is replaced, once
 // the new one is all made.
-func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
-	n, err := d.vacant(ctx, f)
+func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
+	n, err := rs.starter.vacant(ctx, f)
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -36,8 +48,11 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if m.Image.Arch != "" && m.Image.Arch != runtime.GOARCH {
 		return driver.Instance{}, refuse("container %s has programs for %s; this host is %s", m.Name, m.Image.Arch, runtime.GOARCH)
 	}
-	r := &restoring{Driver: d, f: f, spec: spec, source: source, boot: boot, meta: m, shared: map[string]bool{}, fresh: map[string]bool{}}
-	if r.old, err = d.replaceable(ctx, n); err != nil {
+	r := &restoring{
+		restorer: rs, images: &baseImages{rs.engine, rs.notes, m, source}, f: f, source: source, boot: boot, meta: m,
+		shared: map[string]bool{}, fresh: map[string]bool{},
+	}
+	if r.old, err = rs.starter.held(ctx, n); err != nil {
 		return driver.Instance{}, err
 	}
 	fresh := note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Adopted: m.Adopted && !r.apart(), Old: r.old}
@@ -56,27 +71,27 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // the engine does it, then
 	if fresh.Adopted {
-		unlock, err := d.register(ctx)
+		unlock, err := rs.claims.register(ctx)
 		if err != nil {
 			return driver.Instance{}, err
 		}
 		unlock()
 	}
-	i, err := d.launch(ctx, f, &fresh, func(ctx context.Context) error { return r.remake(ctx, &fresh) }, begin, func(ctx context.Context) error { return r.takePlace(ctx, &fresh) })
+	i, err := rs.starter.launch(ctx, f, &fresh, func(ctx context.Context) error { return r.remake(ctx, &fresh) }, begin, func(ctx context.Context) error { return r.takePlace(ctx, &fresh) })
 	if err != nil || !m.Paused {
 		return i, err
 	}
-	if _, err := d.engine.ContainerPause(ctx, fresh.Container, client.ContainerPauseOptions{}); err != nil {
-		d.options.Log.Warn("a container that was paused runs", "session", f.Name.String(), "err", err)
+	if _, err := rs.engine.ContainerPause(ctx, fresh.Container, client.ContainerPauseOptions{}); err != nil {
+		rs.log.Warn("a container that was paused runs", "session", f.Name.String(), "err", err)
 	}
 	return i, nil
 }
 
 // restoring is one restore under way.
 type restoring struct {
-	*Driver
+	*restorer
+	images *baseImages
 	f      driver.Fence
-	spec   schemas.Spec
 	source driver.Source
 	boot   schemas.Boot
 	meta   *capture
@@ -91,17 +106,17 @@ func (r *restoring) apart() bool {
 	return r.boot == schemas.BootFork || r.boot == schemas.BootTrial
 }
 
-// replaceable gives the held container of a session, "" if there is none.
-func (d *Driver) replaceable(ctx context.Context, n note) (string, error) {
+// held gives the held container of a session, "" if there is none.
+func (s *starter) held(ctx context.Context, n note) (string, error) {
 	if n.Phase != held || n.Container == "" {
 		return "", nil
 	}
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return "", nil
 	}
 	if err != nil {
-		return "", d.asked("look at the held container of session "+n.Name.String(), err)
+		return "", s.engine.failed("look at the held container of session "+n.Name.String(), err)
 	}
 	if got.Container.State.Running {
 		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by somebody else while its session %s was suspended: what it did since would be lost; stop it if that may be", got.Container.Name[1:], n.Name)}
@@ -111,7 +126,7 @@ func (d *Driver) replaceable(ctx context.Context, n note) (string, error) {
 
 // remake makes the container with all that it had, up to its start.
 func (r *restoring) remake(ctx context.Context, n *note) error {
-	ref, err := r.base(ctx, n)
+	ref, err := r.images.ensure(ctx, n)
 	if err != nil {
 		return err
 	}
@@ -129,13 +144,13 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	if err := r.bindsThere(o.HostConfig); err != nil {
 		return err
 	}
-	if err := r.create(ctx, n, o, places); err != nil {
+	if err := r.builder.create(ctx, n, o, places); err != nil {
 		return err
 	}
-	if err := r.options.Failpoints.At(ctx, failpoint.DockerMade); err != nil {
+	if err := r.failpoints.At(ctx, failpoint.DockerMade); err != nil {
 		return err
 	}
-	if err := r.endAsBefore(ctx, n); err != nil {
+	if err := r.restoreExitStatus(ctx, n); err != nil {
 		return err
 	}
 	c, err := r.fill(ctx, n)
@@ -143,7 +158,7 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 		return err
 	}
 	// What can be known to fail does so before anything that was there is touched.
-	if err := r.startable(ctx, *n); err != nil {
+	if err := r.builder.startable(ctx, *n); err != nil {
 		return err
 	}
 	if err := leased(r.f); err != nil {
@@ -152,7 +167,7 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	if err := r.fillMounts(ctx, n, c, kept); err != nil {
 		return err
 	}
-	return r.options.Failpoints.At(ctx, failpoint.DockerFilled)
+	return r.failpoints.At(ctx, failpoint.DockerFilled)
 }
 
 // name is what the container is called until it takes its place.
@@ -248,11 +263,11 @@ func (r *restoring) networks(ctx context.Context, n *note) ([]endpoint, error) {
 			continue
 		}
 		if !missing(err) {
-			return nil, r.asked("look for network "+e.Network, err)
+			return nil, r.engine.failed("look for network "+e.Network, err)
 		}
 		labels := e.Made.Labels
 		if !n.Adopted {
-			labels = r.mark(labels, n)
+			labels = r.builder.mark(labels, n)
 		} else {
 			n.Networks = append(n.Networks, e.Network)
 			if err := r.notes.write(*n); err != nil {
@@ -265,7 +280,7 @@ func (r *restoring) networks(ctx context.Context, n *note) ([]endpoint, error) {
 			Attachable: e.Made.Attachable, EnableIPv6: &e.Made.IPv6, Options: e.Made.Options, Labels: labels,
 		})
 		if err != nil {
-			return nil, r.asked("make network "+e.Network+", which the container was in", err)
+			return nil, r.engine.failed("make network "+e.Network+", which the container was in", err)
 		}
 	}
 	return places, nil
@@ -284,7 +299,7 @@ func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]stri
 			name = fmt.Sprintf("%s-%s", m.Name, r.f.UID)
 			names[m.Name] = name
 		}
-		made, err := r.volume(ctx, n, client.VolumeCreateOptions{Name: name, Driver: m.Driver, DriverOpts: m.Options, Labels: m.Labels})
+		made, err := r.builder.volume(ctx, n, client.VolumeCreateOptions{Name: name, Driver: m.Driver, DriverOpts: m.Options, Labels: m.Labels})
 		if err != nil {
 			return nil, nil, err
 		}
@@ -292,13 +307,13 @@ func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]stri
 			r.fresh[name] = true
 			continue
 		}
-		by, err := r.others(ctx, name, r.old)
+		by, err := r.engine.usersOf(ctx, name, r.old)
 		if err != nil {
 			return nil, nil, err
 		}
 		if r.shared[name] = len(by) > 0; len(by) > 0 && !n.Shared {
 			kept[name] = true
-			r.options.Log.Warn("a volume keeps what it has: other containers use it, and --shared-volumes was not asked for",
+			r.log.Warn("a volume keeps what it has: other containers use it, and --shared-volumes was not asked for",
 				"session", r.f.Name.String(), "volume", name, "used by", strings.Join(by, ", "))
 		}
 	}
@@ -328,7 +343,7 @@ func (r *restoring) bindsThere(*container.HostConfig) error {
 func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectResponse, error) {
 	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return nil, r.asked("look at the container that it made", err)
+		return nil, r.engine.failed("look at the container that it made", err)
 	}
 	c := &got.Container
 	if c, ok := r.source.(driver.Checker); ok { // before anything is touched
@@ -337,7 +352,7 @@ func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectRespon
 		}
 	}
 	if r.meta.Files == partUpper {
-		upper, err := r.upperOf(ctx, c)
+		upper, err := r.storage.upper(ctx, c)
 		if err != nil {
 			return nil, err
 		}
@@ -345,15 +360,8 @@ func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectRespon
 			return nil, refuse("the image holds what changed in a container, as overlay2 keeps it, and the engine of this host keeps no such directories: resume it where there is overlay2, or a containerd image store whose containerd can be asked")
 		}
 		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
-			return nil, r.written("fill the file system of container "+r.meta.Name, err)
+			return nil, r.engine.writeFailed("fill the file system of container "+r.meta.Name, err)
 		}
 	}
 	return c, nil
 }
-
-// labelsOf are those of what the driver makes for a session, as the engine filters by them.
-func (d *Driver) labelsOf(n note) client.Filters {
-	return client.Filters{}.Add("label", labelHost+"="+d.options.Instance, labelUID+"="+string(n.UID))
-}
-
-func sortedNames[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

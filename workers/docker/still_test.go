@@ -115,7 +115,7 @@ func quiet(t *testing.T, ended, remove bool) {
 		t.Errorf("it was %s (%d), and comes back %s (%d)", was.Status, was.ExitCode, now.Status, now.ExitCode)
 	}
 	start(t, x.e, "quiet")
-	if err := x.d.stopped(t.Context(), "quiet"); err != nil {
+	if err := x.d.engine.awaitStopped(t.Context(), "quiet"); err != nil {
 		t.Fatal(err)
 	}
 	ran := "ran\n"
@@ -189,7 +189,7 @@ func TestEndedContainerIsKept(t *testing.T) {
 		t.Helper()
 		id := must[note](t)(x.d.notes.read("a")).Container
 		x.sh("a", "touch /end")
-		if err := x.d.stopped(t.Context(), id); err != nil {
+		if err := x.d.engine.awaitStopped(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Exited || i.Exit.Code != 7 {

@@ -289,15 +289,12 @@ func TestOtherEngines(t *testing.T) {
 // again, from an image that knows nothing of it.
 func TestRemovedWhileItsStartFails(t *testing.T) {
 	x := newTester(t)
-	x.d.options.Failpoints = failpoint.New()
 	cut := errors.New("no answer")
-	if err := x.d.options.Failpoints.Arm(failpoint.DockerBegun, 1, func(ctx context.Context) error {
+	x.arm(failpoint.DockerBegun, func(ctx context.Context) error {
 		id := must[note](t)(x.d.notes.read("a")).Container
 		_, err := x.d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
 		return errors.Join(cut, err)
-	}); err != nil {
-		t.Fatal(err)
-	}
+	})
 	t.Cleanup(func() { x.stop("a") })
 	spec := dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000"}, Network: "none"}, dockerspec.Options{Name: "gone", Image: "busybox:test"})
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, drivertest.Begin); !errors.Is(err, cut) {

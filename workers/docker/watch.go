@@ -11,16 +11,24 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
+// watcher reports sessions that end by themselves.
+type watcher struct {
+	engine  *engine
+	notes   *notes
+	states  *states
+	absence *absence
+}
+
 // watchPause is how long is waited before the engine is asked again after it was away.
 const watchPause = time.Second
 
-// Exits implements driver.Watcher.
-func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
+// exits implements driver.Watcher.
+func (w *watcher) exits(ctx context.Context) <-chan driver.Instance {
 	out := make(chan driver.Instance)
 	go func() {
 		defer close(out)
 		for ctx.Err() == nil {
-			d.watchOnce(ctx, out)
+			w.watchOnce(ctx, out)
 			select {
 			case <-time.After(watchPause):
 			case <-ctx.Done():
@@ -32,29 +40,29 @@ func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
 
 // watchOnce tells of the sessions that have ended, and that end, until the engine goes
 // away.
-func (d *Driver) watchOnce(ctx context.Context, out chan<- driver.Instance) {
+func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	if err := d.answers(ctx); err != nil {
+	if err := w.engine.ping(ctx); err != nil {
 		if ctx.Err() == nil {
-			d.absence.begin(time.Now())
+			w.absence.begin(time.Now())
 		}
 		return
 	}
 	now := time.Now()
-	d.absence.end(now, now)
-	seen := d.engine.Events(ctx, client.EventsListOptions{
+	w.absence.end(now, now)
+	seen := w.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
 	})
 	containers := make(chan said, eventsAhead)
-	go d.hear(ctx, seen, containers)
-	if d.tellEnded(ctx, "", out) != nil {
+	go w.hear(ctx, seen, containers)
+	if w.tellEnded(ctx, "", out) != nil {
 		return
 	}
 	for c := range containers {
-		if err := d.tellEnded(ctx, c.container, out); err != nil {
+		if err := w.tellEnded(ctx, c.container, out); err != nil {
 			if driver.KindOf(err) == driver.Transient && ctx.Err() == nil { // it was going away by then
-				d.absence.begin(c.at)
+				w.absence.begin(c.at)
 			}
 			return
 		}
@@ -73,7 +81,7 @@ type said struct {
 }
 
 // hear passes on which containers something is said of, until the stream ends.
-func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers chan<- said) {
+func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers chan<- said) {
 	defer close(containers)
 	for {
 		select {
@@ -85,7 +93,7 @@ func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers 
 			}
 		case err := <-seen.Err:
 			if !errors.Is(err, context.Canceled) {
-				d.absence.begin(time.Now())
+				w.absence.begin(time.Now())
 			}
 			return
 		}
@@ -93,8 +101,8 @@ func (d *Driver) hear(ctx context.Context, seen client.EventsResult, containers 
 }
 
 // tellEnded tells of the sessions that have ended: of that container, or all if it is "".
-func (d *Driver) tellEnded(ctx context.Context, container string, out chan<- driver.Instance) error {
-	all, err := d.notes.all()
+func (w *watcher) tellEnded(ctx context.Context, container string, out chan<- driver.Instance) error {
+	all, err := w.notes.all()
 	if err != nil {
 		return err
 	}
@@ -102,7 +110,7 @@ func (d *Driver) tellEnded(ctx context.Context, container string, out chan<- dri
 		if container != "" && n.Container != container || n.Phase != here && n.Phase != frozen {
 			continue
 		}
-		i, _, err := d.instance(ctx, n)
+		i, _, err := w.states.instance(ctx, n)
 		if errors.Is(err, driver.ErrNotHere) || err == nil && i.State != driver.Exited {
 			continue
 		}

@@ -11,10 +11,19 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/driver"
 )
+
+// device gives the number of a device in a tar, as stat has it.
+func device(h *tar.Header) uint64 { return unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)) }
+
+// numbers are the two parts of a device's number.
+func numbers(rdev uint64) (major, minor int64) {
+	return int64(unix.Major(rdev)), int64(unix.Minor(rdev))
+}
 
 // The whole file system of a container through the engine's API, for engines that don't
 // keep layers as directories on this host. Volumes are not in it.
@@ -22,11 +31,11 @@ import (
 // paxXattr is how extended attributes are called in a tar file.
 const paxXattr = "SCHILY.xattr."
 
-// addWhole adds the file system of a container as the engine gives it.
-func (d *Driver) addWhole(ctx context.Context, sink driver.Sink, id string, m *capture) error {
-	r, err := d.engine.ContainerExport(ctx, id, client.ContainerExportOptions{})
+// addExport adds the file system of a container as the engine gives it.
+func (cp *capturer) addExport(ctx context.Context, sink driver.Sink, id string, m *capture) error {
+	r, err := cp.engine.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
-		return d.asked("export the file system of container "+m.Name, err)
+		return cp.engine.failed("export the file system of container "+m.Name, err)
 	}
 	defer r.Close()
 	if err := sink.Add(image.Entry{Name: partRoot, Type: image.TypeDir, Mode: 0o755}, nil); err != nil {
@@ -92,32 +101,32 @@ func entryOfTar(h *tar.Header) (e image.Entry, ok bool) {
 	return e, true
 }
 
-// importWhole makes an image of the file system that a snapshot holds whole.
-func (r *restoring) importWhole(ctx context.Context, n *note) (string, error) {
+// importRoot makes an image of the file system that a snapshot holds whole.
+func (b *baseImages) importRoot(ctx context.Context, n *note) (string, error) {
 	n.Image = fmt.Sprintf("%s%s:%d", imagePrefix, strings.ToLower(string(n.UID)), n.Epoch)
-	if err := r.notes.write(*n); err != nil {
+	if err := b.notes.write(*n); err != nil {
 		return "", err
 	}
 	pr, pw := io.Pipe()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		pw.CloseWithError(writeTar(ctx, pw, r.source))
+		pw.CloseWithError(writeTar(ctx, pw, b.source))
 	}()
 	defer func() { pr.Close(); <-done }()
-	got, err := r.engine.ImageImport(ctx, client.ImageImportSource{Source: pr, SourceName: "-"}, n.Image, client.ImageImportOptions{
+	got, err := b.engine.ImageImport(ctx, client.ImageImportSource{Source: pr, SourceName: "-"}, n.Image, client.ImageImportOptions{
 		Changes: []string{"LABEL " + labelUID + "=" + string(n.UID)},
 	})
 	if err != nil {
-		return "", r.asked("import the file system of container "+r.meta.Name, err)
+		return "", b.engine.failed("import the file system of container "+b.meta.Name, err)
 	}
 	defer got.Close()
 	said, err := io.ReadAll(got)
 	if err != nil {
-		return "", r.asked("import the file system of container "+r.meta.Name, err)
+		return "", b.engine.failed("import the file system of container "+b.meta.Name, err)
 	}
-	if _, err := r.engine.ImageInspect(ctx, n.Image); err != nil {
-		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine couldn't import the file system of container %s: %s", r.meta.Name, strings.TrimSpace(string(said))), Err: err}
+	if _, err := b.engine.ImageInspect(ctx, n.Image); err != nil {
+		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine couldn't import the file system of container %s: %s", b.meta.Name, strings.TrimSpace(string(said))), Err: err}
 	}
 	return n.Image, nil
 }

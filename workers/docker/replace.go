@@ -23,7 +23,7 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 	}
 	got, err := r.engine.ContainerInspect(ctx, r.old, client.ContainerInspectOptions{})
 	if err != nil && !missing(err) {
-		return r.asked("look at the container that is replaced", err)
+		return r.engine.failed("look at the container that is replaced", err)
 	}
 	if err == nil && got.Container.Name == "/"+r.meta.Name {
 		n.Moved = r.meta.Name
@@ -32,44 +32,44 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 		}
 		away := fmt.Sprintf("%s.diapause-%d-before", r.meta.Name, r.f.Epoch)
 		if _, err := r.engine.ContainerRename(ctx, r.old, client.ContainerRenameOptions{NewName: away}); err != nil {
-			return r.asked("give the name of the container that is replaced to another", err)
+			return r.engine.failed("give the name of the container that is replaced to another", err)
 		}
 	}
 	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
-		return r.asked("call the container "+r.meta.Name, err)
+		return r.engine.failed("call the container "+r.meta.Name, err)
 	}
-	return r.options.Failpoints.At(ctx, failpoint.DockerSwapped)
+	return r.failpoints.At(ctx, failpoint.DockerSwapped)
 }
 
 // moveBack gives the held container its name again, unless somebody else has it by now.
-func (d *Driver) moveBack(ctx context.Context, n note) error {
+func (r *remover) moveBack(ctx context.Context, n note) error {
 	if n.Old == "" || n.Moved == "" {
 		return nil
 	}
-	got, err := d.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{})
+	got, err := r.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{})
 	if missing(err) || err == nil && got.Container.Name == "/"+n.Moved {
 		return nil
 	}
 	if err == nil {
-		_, err = d.engine.ContainerRename(ctx, n.Old, client.ContainerRenameOptions{NewName: n.Moved})
+		_, err = r.engine.ContainerRename(ctx, n.Old, client.ContainerRenameOptions{NewName: n.Moved})
 	}
 	if cerrdefs.IsConflict(err) {
-		d.options.Log.Warn("a held container keeps the name that it was given for a restore: another one has its own", "session", n.Name.String(), "name", n.Moved, "called", strings.TrimPrefix(got.Container.Name, "/"))
+		r.log.Warn("a held container keeps the name that it was given for a restore: another one has its own", "session", n.Name.String(), "name", n.Moved, "called", strings.TrimPrefix(got.Container.Name, "/"))
 		return nil
 	}
 	if err != nil {
-		return d.asked("call the held container "+n.Moved+" again", err)
+		return r.engine.failed("call the held container "+n.Moved+" again", err)
 	}
 	return nil
 }
 
 // settle removes what a container that has begun was put in the place of.
-func (d *Driver) settle(ctx context.Context, n *note) error {
+func (r *remover) settle(ctx context.Context, n *note) error {
 	if n.Old == "" && len(n.Asides) == 0 {
 		return nil
 	}
 	if n.Old != "" {
-		if err := d.removeContainer(ctx, n.Old); err != nil {
+		if err := r.engine.removeContainer(ctx, n.Old); err != nil {
 			return err
 		}
 	}
@@ -77,5 +77,5 @@ func (d *Driver) settle(ctx context.Context, n *note) error {
 		return fmt.Errorf("remove what was in the volumes of session %s before: %w", n.Name, err)
 	}
 	n.Old, n.Moved, n.Restart, n.Asides = "", "", nil, nil
-	return d.notes.write(*n)
+	return r.notes.write(*n)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
@@ -14,26 +13,30 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// undoTime bounds what is done to put things back.
-const undoTime = time.Minute
+// states tells how sessions are: what is noted of them, compared with the engine.
+type states struct {
+	engine  *engine
+	notes   *notes
+	absence *absence
+}
 
-// Inspect implements driver.Driver.
-func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
-	n, err := d.notes.read(uid)
+// inspect implements driver.Driver.
+func (s *states) inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+	n, err := s.notes.read(uid)
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	i, _, err := d.instance(ctx, n)
+	i, _, err := s.instance(ctx, n)
 	return i, err
 }
 
 // instance says how a session is, and gives its container if there is one.
-func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *container.InspectResponse, error) {
+func (s *states) instance(ctx context.Context, n note) (driver.Instance, *container.InspectResponse, error) {
 	if n.Phase != here && n.Phase != frozen {
 		return driver.Instance{}, nil, driver.ErrNotHere
 	}
 	i := driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began}
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) || err == nil && takenAway(&got.Container) {
 		i.State, i.Exit = driver.Exited, &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
 		if i.Lost = !n.Remove && !n.Ending; i.Lost && !n.Adopted { // the engine may have been told to remove one that was adopted when it ends
@@ -42,7 +45,7 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 		return i, nil, nil
 	}
 	if err != nil {
-		return i, nil, d.asked("look at the container of session "+n.Name.String(), err)
+		return i, nil, s.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
 	if neverRan(c) && n.Still == nil {
@@ -51,12 +54,12 @@ func (d *Driver) instance(ctx context.Context, n note) (driver.Instance, *contai
 	if describe(&i, n, c.State); i.State != driver.Exited {
 		return i, c, nil
 	}
-	if cut, err := d.cutOff(ctx, c); err != nil || !cut {
+	if cut, err := s.cutOff(ctx, c); err != nil || !cut {
 		return i, c, err
 	}
-	got, err = d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as the engine has it that answers now
+	got, err = s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as the engine has it that answers now
 	if err != nil {
-		return i, nil, d.asked("look at the container of session "+n.Name.String(), err)
+		return i, nil, s.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	c = &got.Container
 	if describe(&i, n, c.State); i.State == driver.Exited {
@@ -102,79 +105,9 @@ func describe(i *driver.Instance, n note, s *container.State) {
 	}
 }
 
-// Recover implements driver.Driver.
-func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
-	all, err := d.notes.all()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.reach(ctx); err != nil {
-		if driver.KindOf(err) != driver.Transient || ctx.Err() != nil {
-			return nil, err
-		}
-		d.options.Log.Warn("the Docker engine is away: its sessions are taken to be as they were", "err", err)
-		return asNoted(all), nil
-	}
-	if slices.ContainsFunc(all, func(n note) bool { return n.Adopted && n.Phase != gone }) {
-		unlock, err := d.register(ctx)
-		if err != nil {
-			return nil, err
-		}
-		unlock()
-	}
-	var out []driver.Instance
-	for _, n := range all {
-		i, err := d.recoverOne(ctx, n)
-		if errors.Is(err, driver.ErrNotHere) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, i)
-	}
-	return out, d.sweep(ctx)
-}
-
-// asNoted gives the sessions that should be on this host, while nobody can be asked.
-func asNoted(all []note) (out []driver.Instance) {
-	for _, n := range all {
-		switch n.Phase {
-		case here:
-			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Running})
-		case frozen:
-			out = append(out, driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began, State: driver.Frozen})
-		}
-	}
-	return out
-}
-
-// recoverOne removes what a crash left half made of a session, or says how it is. What can't be
-// removed keeps no other session waiting: whatever is done with this one next does it first.
-func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error) {
-	if n.Phase == gone || n.Phase == held {
-		return driver.Instance{}, driver.ErrNotHere
-	}
-	i, _, err := d.instance(ctx, n)
-	var left error
-	switch {
-	case err == nil:
-		left = d.settle(ctx, &n)
-	case errors.Is(err, driver.ErrNotHere):
-		left = d.unmake(ctx, n)
-	}
-	if left != nil && ctx.Err() != nil {
-		return i, left
-	}
-	if left != nil {
-		d.options.Log.Error("what a restore, or an end, has left of a session is still there", "session", n.Name.String(), "err", left)
-	}
-	return i, err
-}
-
 // find gives the container of a session that is alive.
-func (d *Driver) find(ctx context.Context, n note) (*container.InspectResponse, error) {
-	i, c, err := d.instance(ctx, n)
+func (s *states) find(ctx context.Context, n note) (*container.InspectResponse, error) {
+	i, c, err := s.instance(ctx, n)
 	if errors.Is(err, driver.ErrNotHere) {
 		return nil, fmt.Errorf("session %s: %w", n.Name, driver.ErrNotHere)
 	}

@@ -61,7 +61,7 @@ func (a *absence) covers(at time.Time) bool {
 // cutOff reports whether a container that has ended did because its engine was stopped. That
 // tells of the end of its containers while it goes, and what becomes of them when it is back
 // is only known then: it is an error until it answers.
-func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool, error) {
+func (s *states) cutOff(ctx context.Context, c *container.InspectResponse) (bool, error) {
 	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
 	if err != nil {
 		return false, nil
@@ -71,20 +71,20 @@ func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool
 	if asked.Sub(ended) > stopTime {
 		recent = asked
 	}
-	if err := d.answers(ctx); err != nil {
+	if err := s.engine.ping(ctx); err != nil {
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		d.absence.begin(recent)
-		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't learn why container %s ended", d.options.Engine, c.Name[1:]), Err: err}
+		s.absence.begin(recent)
+		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't learn why container %s ended", s.engine.address, c.Name[1:]), Err: err}
 	}
-	d.absence.end(asked, recent)
-	if !d.absence.covers(ended) && !d.beforeEngine(c, ended) {
+	s.absence.end(asked, recent)
+	if !s.absence.covers(ended) && !s.beforeEngine(c, ended) {
 		return false, nil
 	}
-	got, err := d.engine.Info(ctx, client.InfoOptions{})
+	got, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return false, d.asked("learn whether its containers end with it", err)
+		return false, s.engine.failed("learn whether its containers end with it", err)
 	}
 	return !got.Info.LiveRestoreEnabled, nil
 }
@@ -92,8 +92,8 @@ func (d *Driver) cutOff(ctx context.Context, c *container.InspectResponse) (bool
 // beforeEngine reports whether a container that has ended did so with an engine before the one
 // that runs now: nobody looked then, and of what the engine stops it says only how that ended.
 // By itself hardly anything ends by the signals that the engine sends.
-func (d *Driver) beforeEngine(c *container.InspectResponse, ended time.Time) bool {
-	since, ok := d.engineSince()
+func (s *states) beforeEngine(c *container.InspectResponse, ended time.Time) bool {
+	since, ok := s.engine.since()
 	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	switch {
 	case !ok, err != nil, !began.Before(since):
@@ -106,11 +106,11 @@ func (d *Driver) beforeEngine(c *container.InspectResponse, ended time.Time) boo
 	return !c.State.OOMKilled && (c.State.ExitCode == 128+int(unix.SIGTERM) || c.State.ExitCode == 128+int(unix.SIGKILL))
 }
 
-// engineSince tells when the engine was started, by what it made then, if that can be learnt: by
+// since tells when the engine was started, by what it made then, if that can be learnt: by
 // the clock of that time, as the engine tells of its containers. Clocks are set, so how long its
 // process has been there says nothing of those.
-func (d *Driver) engineSince() (time.Time, bool) {
-	made := strings.TrimPrefix(d.options.Engine, "unix://")
+func (e *engine) since() (time.Time, bool) {
+	made := strings.TrimPrefix(e.address, "unix://")
 	if listener(made) <= 1 { // it was given its socket by systemd
 		made = filepath.Join(filepath.Dir(made), "docker.pid")
 	}
@@ -138,18 +138,4 @@ func listener(socket string) (pid int) {
 		}
 	})
 	return pid
-}
-
-// answers makes sure that the engine takes new connections: while it stops, it answers on
-// those that it has.
-func (d *Driver) answers(ctx context.Context) error {
-	fresh, err := client.New(client.WithHost(d.options.Engine))
-	if err != nil {
-		return err
-	}
-	defer fresh.Close()
-	ctx, stop := context.WithTimeout(ctx, pingTime)
-	defer stop()
-	_, err = fresh.Ping(ctx, client.PingOptions{})
-	return err
 }

@@ -20,6 +20,12 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
+// describer reads all that a container is, besides its files.
+type describer struct {
+	engine  *engine
+	storage *storage
+}
+
 // The parts of an image, as the first element of its entries' names.
 const (
 	metaEntry = "meta/docker.json"
@@ -91,8 +97,8 @@ type mounted struct {
 	path string // on this host
 }
 
-// describeContainer reads all that a container is from what the engine says of it.
-func (d *Driver) describeContainer(ctx context.Context, n note, c *container.InspectResponse) (*capture, error) {
+// container reads all that a container is from what the engine says of it.
+func (d *describer) container(ctx context.Context, n note, c *container.InspectResponse) (*capture, error) {
 	m := &capture{
 		Version: 1, Name: strings.TrimPrefix(c.Name, "/"), Adopted: n.Adopted, Paused: c.State.Paused && n.Phase != frozen || n.Paused,
 		Config: c.Config, HostConfig: c.HostConfig, Files: partRoot,
@@ -101,7 +107,7 @@ func (d *Driver) describeContainer(ctx context.Context, n note, c *container.Ins
 		m.Still = n.Still
 	}
 	var err error
-	if m.upper, err = d.upperOf(ctx, c); err != nil {
+	if m.upper, err = d.storage.upper(ctx, c); err != nil {
 		return nil, err
 	}
 	if m.upper != "" {
@@ -111,16 +117,16 @@ func (d *Driver) describeContainer(ctx context.Context, n note, c *container.Ins
 	for _, l := range ownLabels {
 		delete(m.Config.Labels, l)
 	}
-	if err := d.describeImage(ctx, m, c); err != nil {
+	if err := d.image(ctx, m, c); err != nil {
 		return nil, err
 	}
-	if err := d.describeMounts(ctx, n, m, c); err != nil {
+	if err := d.mounts(ctx, n, m, c); err != nil {
 		return nil, err
 	}
-	return m, d.describeNetworks(ctx, m, c)
+	return m, d.networks(ctx, m, c)
 }
 
-func (d *Driver) describeImage(ctx context.Context, m *capture, c *container.InspectResponse) error {
+func (d *describer) image(ctx context.Context, m *capture, c *container.InspectResponse) error {
 	m.Image = baseImage{ID: c.Image, Name: c.Config.Image}
 	got, err := d.engine.ImageInspect(ctx, c.Image)
 	if missing(err) && m.Files == partRoot {
@@ -130,28 +136,28 @@ func (d *Driver) describeImage(ctx context.Context, m *capture, c *container.Ins
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the image %s below container %s was removed from the engine, so that it could not be made again: pull or load it", c.Config.Image, m.Name), Err: err}
 	}
 	if err != nil {
-		return d.asked("look at image "+c.Config.Image, err)
+		return d.engine.failed("look at image "+c.Config.Image, err)
 	}
 	m.Image.Digests, m.Image.Arch = got.RepoDigests, got.Architecture
 	m.Image.Layers = got.RootFS.Layers
 	if m.Files == partUpper {
-		pulled, err := d.fromRegistry(ctx, c, &got.InspectResponse)
+		pulled, err := d.storage.fromRegistry(ctx, c, &got.InspectResponse)
 		m.Image.Stored = !pulled
 		return err
 	}
 	return nil
 }
 
-// describeMounts lists the mounts in an order that doesn't change, and gives those whose
+// mounts lists the mounts in an order that doesn't change, and gives those whose
 // contents are captured their parts of the image.
-func (d *Driver) describeMounts(ctx context.Context, n note, m *capture, c *container.InspectResponse) error {
+func (d *describer) mounts(ctx context.Context, n note, m *capture, c *container.InspectResponse) error {
 	all := slices.Clone(c.Mounts)
 	slices.SortFunc(all, func(a, b container.MountPoint) int { return strings.Compare(a.Destination, b.Destination) })
 	for i, p := range all {
 		e := mounted{Type: p.Type, At: p.Destination, Name: p.Name, Source: p.Source, Driver: p.Driver, ReadOnly: !p.RW, path: p.Source}
 		switch p.Type {
 		case mount.TypeVolume:
-			if err := d.describeVolume(ctx, n, &e, c); err != nil {
+			if err := d.volume(ctx, n, &e, c); err != nil {
 				return err
 			}
 			if e.Driver == "local" && kindOfVolume(e.Options) == "" {
@@ -179,10 +185,10 @@ func kindOfVolume(options map[string]string) string {
 	return options["type"]
 }
 
-func (d *Driver) describeVolume(ctx context.Context, n note, e *mounted, c *container.InspectResponse) error {
+func (d *describer) volume(ctx context.Context, n note, e *mounted, c *container.InspectResponse) error {
 	got, err := d.engine.VolumeInspect(ctx, e.Name, client.VolumeInspectOptions{})
 	if err != nil {
-		return d.asked("look at volume "+e.Name, err)
+		return d.engine.failed("look at volume "+e.Name, err)
 	}
 	v := got.Volume
 	e.Driver, e.Options, e.Labels, e.path = v.Driver, v.Options, maps.Clone(v.Labels), v.Mountpoint
@@ -191,7 +197,7 @@ func (d *Driver) describeVolume(ctx context.Context, n note, e *mounted, c *cont
 	for _, l := range ownLabels {
 		delete(e.Labels, l)
 	}
-	e.Shared, err = d.others(ctx, e.Name, c.ID)
+	e.Shared, err = d.engine.usersOf(ctx, e.Name, c.ID)
 	return err
 }
 
@@ -215,11 +221,11 @@ func anonymous(e *mounted, c *container.InspectResponse) bool {
 	return len(e.Name) == 64 && strings.Trim(e.Name, "0123456789abcdef") == ""
 }
 
-// others names the containers that use a volume besides one.
-func (d *Driver) others(ctx context.Context, volume, but string) ([]string, error) {
-	got, err := d.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("volume", volume)})
+// usersOf names the containers that use a volume besides one.
+func (e *engine) usersOf(ctx context.Context, volume, but string) ([]string, error) {
+	got, err := e.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("volume", volume)})
 	if err != nil {
-		return nil, d.asked("look who uses volume "+volume, err)
+		return nil, e.failed("look who uses volume "+volume, err)
 	}
 	var out []string
 	for _, c := range got.Items {
@@ -231,10 +237,7 @@ func (d *Driver) others(ctx context.Context, volume, but string) ([]string, erro
 	return out, nil
 }
 
-// enginesOwn are the networks that are on each engine.
-var enginesOwn = []string{"bridge", "host", "none"}
-
-func (d *Driver) describeNetworks(ctx context.Context, m *capture, c *container.InspectResponse) error {
+func (d *describer) networks(ctx context.Context, m *capture, c *container.InspectResponse) error {
 	if c.NetworkSettings == nil {
 		return nil
 	}
@@ -243,7 +246,7 @@ func (d *Driver) describeNetworks(ctx context.Context, m *capture, c *container.
 		if !slices.Contains(enginesOwn, name) {
 			got, err := d.engine.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
 			if err != nil {
-				return d.asked("look at network "+name, err)
+				return d.engine.failed("look at network "+name, err)
 			}
 			w := got.Network
 			labels := maps.Clone(w.Labels)

@@ -20,6 +20,25 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
+// storage finds out where the engine keeps the files of containers and images.
+type storage struct {
+	engine *engine
+}
+
+// upper gives the directory on this host that holds what changed in the container's
+// file system, "" if the engine keeps it in another way.
+func (s *storage) upper(ctx context.Context, c *container.InspectResponse) (dir string, err error) {
+	if c.GraphDriver != nil && c.GraphDriver.Name == "overlay2" {
+		dir = c.GraphDriver.Data["UpperDir"]
+	} else if dir, err = s.snapshotUpper(ctx, c); err != nil {
+		return "", err
+	}
+	if st, err := os.Stat(dir); dir == "" || err != nil || !st.IsDir() {
+		return "", nil
+	}
+	return dir, nil
+}
+
 // With the containerd image store the engine says neither where a container's layer is nor
 // whether an image came from a registry. Its containerd does.
 
@@ -39,10 +58,10 @@ func snapshotterOf(c *container.InspectResponse) string {
 
 // containerd gives where the engine's containerd is, if it says so and it can be reached
 // from here.
-func (d *Driver) containerd(ctx context.Context) (at containerd, ok bool, err error) {
-	got, err := d.engine.Info(ctx, client.InfoOptions{})
+func (s *storage) containerd(ctx context.Context) (at containerd, ok bool, err error) {
+	got, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return at, false, d.asked("say where its containerd is", err)
+		return at, false, s.engine.failed("say where its containerd is", err)
 	}
 	c := got.Info.Containerd
 	if c == nil || c.Address == "" { // before Docker 27
@@ -57,11 +76,11 @@ func (d *Driver) containerd(ctx context.Context) (at containerd, ok bool, err er
 
 // snapshotUpper gives the directory of what changed in a container's file system, "" if
 // containerd keeps none, or it can't be asked.
-func (d *Driver) snapshotUpper(ctx context.Context, c *container.InspectResponse) (string, error) {
+func (s *storage) snapshotUpper(ctx context.Context, c *container.InspectResponse) (string, error) {
 	if snapshotterOf(c) != snapshotter {
 		return "", nil
 	}
-	at, ok, err := d.containerd(ctx)
+	at, ok, err := s.containerd(ctx)
 	if err != nil || !ok {
 		return "", err
 	}
@@ -97,11 +116,11 @@ const sourceLabel = "containerd.io/distribution.source."
 
 // fromRegistry reports whether an image came from a registry, by what the engine calls it. With
 // the containerd image store each image has such names, also one that was built here.
-func (d *Driver) fromRegistry(ctx context.Context, c *container.InspectResponse, i *image.InspectResponse) (bool, error) {
+func (s *storage) fromRegistry(ctx context.Context, c *container.InspectResponse, i *image.InspectResponse) (bool, error) {
 	if snapshotterOf(c) == "" || len(i.RepoDigests) == 0 {
 		return len(i.RepoDigests) > 0, nil
 	}
-	at, ok, err := d.containerd(ctx)
+	at, ok, err := s.containerd(ctx)
 	if err != nil || !ok {
 		return false, err
 	}
@@ -122,11 +141,11 @@ func (d *Driver) fromRegistry(ctx context.Context, c *container.InspectResponse,
 	return pulled, nil
 }
 
-// Storage tells people how the engine keeps containers' files, and what follows for snapshots.
-func (d *Driver) Storage(ctx context.Context) (string, error) {
-	got, err := d.engine.Info(ctx, client.InfoOptions{})
+// describe tells people how the engine keeps containers' files, and what follows for snapshots.
+func (s *storage) describe(ctx context.Context) (string, error) {
+	got, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return "", d.asked("say how it keeps containers' files", err)
+		return "", s.engine.failed("say how it keeps containers' files", err)
 	}
 	const whole = ": all of a container's file system goes into each snapshot"
 	i := &got.Info
@@ -140,7 +159,7 @@ func (d *Driver) Storage(ctx context.Context) (string, error) {
 	if i.Driver != snapshotter {
 		return store + whole, nil
 	}
-	switch _, ok, err := d.containerd(ctx); {
+	switch _, ok, err := s.containerd(ctx); {
 	case err != nil:
 		return "", err
 	case !ok:

@@ -15,6 +15,12 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
+// claims reports whether a container is the session's. One that replaces another is made
+// before it is noted which one it is.
+func (n note) claims(id string, labels map[string]string) bool {
+	return n.Phase != gone && (n.Container == id || n.Old == id) || n.Phase == making && labels[labelFor] == string(n.UID)
+}
+
 // phase is how far a session has come on this host.
 type phase string
 
@@ -161,4 +167,13 @@ func replaceFile(path string, data []byte) error {
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// keeping is a note of what outlived a container. An image of its own file system goes with it.
+func (n note) keeping(was note) note {
+	if n.Phase, n.Kept = held, true; !strings.HasPrefix(was.Image, imagePrefix) {
+		n.Image = was.Image
+	}
+	n.Nameless = was.Nameless
+	return n
 }

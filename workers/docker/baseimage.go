@@ -15,31 +15,39 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// base makes sure that the image below the container is on the engine, the very same one,
+// baseImages brings the image below a container to the engine.
+type baseImages struct {
+	engine *engine
+	notes  *notes
+	meta   *capture
+	source driver.Source
+}
+
+// ensure makes sure that the image below the container is on the engine, the very same one,
 // and gives what it is called here.
-func (r *restoring) base(ctx context.Context, n *note) (string, error) {
-	if r.meta.Files == partRoot {
-		return r.importWhole(ctx, n)
+func (bi *baseImages) ensure(ctx context.Context, n *note) (string, error) {
+	if bi.meta.Files == partRoot {
+		return bi.importRoot(ctx, n)
 	}
-	b := r.meta.Image
-	ref, err := r.baseHere(ctx, b)
+	b := bi.meta.Image
+	ref, err := bi.find(ctx, b)
 	if err != nil {
 		return "", err
 	}
 	if ref != "" {
-		return ref, r.alsoOurs(ref, n)
+		return ref, bi.share(ref, n)
 	}
 	if !b.Stored {
-		return r.pullBase(ctx, b)
+		return bi.pullOne(ctx, b)
 	}
-	return r.loadBase(ctx, n, b)
+	return bi.load(ctx, n, b)
 }
 
-// baseHere gives what an image is called on this engine, "" if it isn't there. An engine that
+// find gives what an image is called on this engine, "" if it isn't there. An engine that
 // keeps images in another way has it under another id.
-func (r *restoring) baseHere(ctx context.Context, b baseImage) (string, error) {
+func (bi *baseImages) find(ctx context.Context, b baseImage) (string, error) {
 	for _, ref := range slices.Concat([]string{b.ID}, b.Digests, []string{madeName(b)}) {
-		same, err := r.isBase(ctx, ref, b)
+		same, err := bi.is(ctx, ref, b)
 		if err != nil || !same {
 			if err == nil {
 				continue
@@ -47,11 +55,11 @@ func (r *restoring) baseHere(ctx context.Context, b baseImage) (string, error) {
 			return "", err
 		}
 		if ref == b.ID {
-			ref = r.called(ctx, b)
+			ref = bi.called(ctx, b)
 		}
 		return ref, nil
 	}
-	all, err := r.notes.all()
+	all, err := bi.notes.all()
 	if err != nil {
 		return "", err
 	}
@@ -59,21 +67,21 @@ func (r *restoring) baseHere(ctx context.Context, b baseImage) (string, error) {
 		if o.Image != b.Name {
 			continue
 		}
-		if same, err := r.isBase(ctx, b.Name, b); err != nil || same {
+		if same, err := bi.is(ctx, b.Name, b); err != nil || same {
 			return b.Name, err
 		}
 	}
 	return "", nil
 }
 
-// isBase reports whether an image of this engine is the one that was below the container.
-func (r *restoring) isBase(ctx context.Context, ref string, b baseImage) (bool, error) {
-	got, err := r.engine.ImageInspect(ctx, ref)
+// is reports whether an image of this engine is the one that was below the container.
+func (bi *baseImages) is(ctx context.Context, ref string, b baseImage) (bool, error) {
+	got, err := bi.engine.ImageInspect(ctx, ref)
 	if missing(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, r.asked("look for image "+b.Name, err)
+		return false, bi.engine.failed("look for image "+b.Name, err)
 	}
 	layers := got.RootFS.Layers
 	if len(layers) == 0 && slices.Contains(b.Digests, ref) {
@@ -89,36 +97,36 @@ func madeName(b baseImage) string {
 }
 
 // called gives the name that an image had, if it is still its own, or else its id.
-func (r *restoring) called(ctx context.Context, b baseImage) string {
-	if got, err := r.engine.ImageInspect(ctx, b.Name); err == nil && got.ID == b.ID {
+func (bi *baseImages) called(ctx context.Context, b baseImage) string {
+	if got, err := bi.engine.ImageInspect(ctx, b.Name); err == nil && got.ID == b.ID {
 		return b.Name
 	}
 	return b.ID
 }
 
-// alsoOurs notes that an image goes with this session, too, if it was loaded for another:
+// share notes that an image goes with this session, too, if it was loaded for another:
 // the last of them removes it.
-func (r *restoring) alsoOurs(ref string, n *note) error {
-	all, err := r.notes.all()
+func (bi *baseImages) share(ref string, n *note) error {
+	all, err := bi.notes.all()
 	if err != nil {
 		return err
 	}
 	for _, o := range all {
 		if o.Image == ref {
 			n.Image = ref
-			return r.notes.write(*n)
+			return bi.notes.write(*n)
 		}
 	}
 	return nil
 }
 
-func (r *restoring) pullBase(ctx context.Context, b baseImage) (string, error) {
+func (bi *baseImages) pullOne(ctx context.Context, b baseImage) (string, error) {
 	var last error
 	for _, digest := range b.Digests {
-		if last = r.pull(ctx, digest); last != nil {
+		if last = bi.engine.pull(ctx, digest); last != nil {
 			continue
 		}
-		same, err := r.isBase(ctx, digest, b)
+		same, err := bi.is(ctx, digest, b)
 		if err == nil && same {
 			return digest, nil
 		}
@@ -127,45 +135,35 @@ func (r *restoring) pullBase(ctx context.Context, b baseImage) (string, error) {
 	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s (%s) below the container is not on the engine of this host, and can't be pulled: pull or load it", b.Name, b.ID), Err: last}
 }
 
-// pull has the engine fetch an image from its registry.
-func (d *Driver) pull(ctx context.Context, ref string) error {
-	got, err := d.engine.ImagePull(ctx, ref, client.ImagePullOptions{})
-	if err != nil {
-		return err
-	}
-	defer got.Close()
-	return got.Wait(ctx)
-}
-
-// loadBase gives the engine the image that the snapshot holds.
-func (r *restoring) loadBase(ctx context.Context, n *note, b baseImage) (string, error) {
+// load gives the engine the image that the snapshot holds.
+func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, error) {
 	ref := b.Name
-	if _, err := r.engine.ImageInspect(ctx, ref); err == nil || strings.HasPrefix(ref, "sha256:") || strings.Contains(ref, "@") || isHex(ref) {
+	if _, err := bi.engine.ImageInspect(ctx, ref); err == nil || strings.HasPrefix(ref, "sha256:") || strings.Contains(ref, "@") || isHex(ref) {
 		ref = madeName(b)
 	}
 	n.Image = ref // before there is one
-	if err := r.notes.write(*n); err != nil {
+	if err := bi.notes.write(*n); err != nil {
 		return "", err
 	}
-	in, err := r.source.Open(baseEntry)
+	in, err := bi.source.Open(baseEntry)
 	if err != nil {
 		return "", err
 	}
 	defer in.Close()
-	got, err := r.engine.ImageLoad(ctx, in)
+	got, err := bi.engine.ImageLoad(ctx, in)
 	if err != nil {
-		return "", r.asked("load image "+b.Name, err)
+		return "", bi.engine.failed("load image "+b.Name, err)
 	}
 	loaded, err := saidAll(got) // the engine is done when it has said all
 	got.Close()
 	if err != nil {
-		return "", r.asked("load image "+b.Name, err)
+		return "", bi.engine.failed("load image "+b.Name, err)
 	}
 	var last error
 	for _, id := range append(loaded, b.ID) {
-		same, err := r.isBase(ctx, id, b)
+		same, err := bi.is(ctx, id, b)
 		if err == nil && same {
-			_, err = r.engine.ImageTag(ctx, client.ImageTagOptions{Source: id, Target: ref})
+			_, err = bi.engine.ImageTag(ctx, client.ImageTagOptions{Source: id, Target: ref})
 		}
 		if err == nil && same {
 			return ref, nil

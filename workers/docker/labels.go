@@ -10,6 +10,21 @@ import (
 	"github.com/moby/moby/client"
 )
 
+// The labels of what the driver makes.
+const (
+	labelHost    = "diapause.host"         // the instance
+	labelUID     = "diapause.uid"          // of the session
+	labelSession = "diapause.made-for"     // its name, for people
+	labelFor     = "diapause.restored-for" // the uid, on a container that was there before the session and was made anew
+	labelAdopt   = "diapause.session"      // of a container that wants to become a session: [tenant/]id
+	labelClass   = "diapause.class"        // likewise, the session's class
+	minimumAPI   = "1.41"                  // Docker 20.10
+	imagePrefix  = "diapause.local/made/"  // of names of images that the driver makes
+)
+
+// ownLabels are those that the driver gives, and no part of a container's configuration.
+var ownLabels = []string{labelHost, labelUID, labelSession, labelFor}
+
 // Labelled is a running container whose label asks for it to become a session.
 type Labelled struct {
 	ID, Name string
@@ -23,14 +38,21 @@ type Labelled struct {
 // suspended, if it is "true".
 const labelRemove = "diapause.remove"
 
-// Labelled delivers the containers that run, or begin to, with the label
+// adoption finds the containers that ask by their labels to become sessions.
+type adoption struct {
+	engine *engine
+	notes  *notes
+	claims *claims
+}
+
+// labelled delivers the containers that run, or begin to, with the label
 // diapause.session, and are no session yet, until ctx ends; the channel is closed then.
-func (d *Driver) Labelled(ctx context.Context) <-chan Labelled {
+func (a *adoption) labelled(ctx context.Context) <-chan Labelled {
 	out := make(chan Labelled)
 	go func() {
 		defer close(out)
 		for ctx.Err() == nil {
-			d.lookForLabels(ctx, out)
+			a.offerAll(ctx, out)
 			select {
 			case <-time.After(watchPause):
 			case <-ctx.Done():
@@ -40,19 +62,19 @@ func (d *Driver) Labelled(ctx context.Context) <-chan Labelled {
 	return out
 }
 
-func (d *Driver) lookForLabels(ctx context.Context, out chan<- Labelled) {
+func (a *adoption) offerAll(ctx context.Context, out chan<- Labelled) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	begun := d.engine.Events(ctx, client.EventsListOptions{
+	begun := a.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionStart)).Add("label", labelAdopt),
 	})
 	for {
-		all, err := d.engine.ContainerList(ctx, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelAdopt)})
+		all, err := a.engine.ContainerList(ctx, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelAdopt)})
 		if err != nil {
 			return
 		}
 		for _, c := range all.Items {
-			if d.offer(ctx, c, out) != nil {
+			if a.offer(ctx, c, out) != nil {
 				return
 			}
 		}
@@ -65,8 +87,8 @@ func (d *Driver) lookForLabels(ctx context.Context, out chan<- Labelled) {
 }
 
 // offer delivers a container unless it is a session already, here or of another driver.
-func (d *Driver) offer(ctx context.Context, c container.Summary, out chan<- Labelled) error {
-	all, err := d.notes.all()
+func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- Labelled) error {
+	all, err := a.notes.all()
 	if err != nil {
 		return err
 	}
@@ -78,7 +100,7 @@ func (d *Driver) offer(ctx context.Context, c container.Summary, out chan<- Labe
 	if c.Labels[labelUID] != "" || len(c.Names) == 0 {
 		return nil
 	}
-	if by, _, err := d.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
+	if by, _, err := a.claims.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
 		return nil // what can't be told is told to whoever tries to take it
 	}
 	l := Labelled{
@@ -90,4 +112,14 @@ func (d *Driver) offer(ctx context.Context, c container.Summary, out chan<- Labe
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// with adds labels to others, which stay as they are.
+func with(labels, more map[string]string) map[string]string {
+	for k, v := range more {
+		if _, there := labels[k]; !there {
+			labels[k] = v
+		}
+	}
+	return labels
 }

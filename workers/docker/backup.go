@@ -50,7 +50,7 @@ func (r *restoring) fillMounts(ctx context.Context, n *note, c *container.Inspec
 		}
 		filled[p.Source] = true
 		if err := r.fillMount(ctx, n, m, p); err != nil {
-			return r.written(fmt.Sprintf("fill what is mounted at %s of container %s", m.At, r.meta.Name), err)
+			return r.engine.writeFailed(fmt.Sprintf("fill what is mounted at %s of container %s", m.At, r.meta.Name), err)
 		}
 	}
 	return nil
@@ -63,14 +63,14 @@ func (r *restoring) fillMount(ctx context.Context, n *note, m mounted, p contain
 	}
 	got, err := r.engine.VolumeInspect(ctx, p.Name, client.VolumeInspectOptions{})
 	if err != nil {
-		return r.asked("look at volume "+p.Name, err)
+		return r.engine.failed("look at volume "+p.Name, err)
 	}
 	dir := got.Volume.Mountpoint
 	if !r.fresh[p.Name] && !m.Anonymous {
 		if err := r.setAside(ctx, n, dir); err != nil {
 			return err
 		}
-		if err := r.options.Failpoints.At(ctx, failpoint.DockerAside); err != nil {
+		if err := r.failpoints.At(ctx, failpoint.DockerAside); err != nil {
 			return err
 		}
 		return extractDir(ctx, r.source, m.Part, dir, !r.shared[p.Name])
@@ -88,7 +88,7 @@ func (r *restoring) fillBind(ctx context.Context, n *note, m mounted, dir string
 		return err
 	}
 	if full {
-		r.options.Log.Warn("a bind mount keeps what it has on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
+		r.log.Warn("a bind mount keeps what it has on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
 		return nil
 	}
 	a := aside{Dir: dir, Ours: true, Names: topOf(r.source, m.Part)}
@@ -216,21 +216,21 @@ func move(from, to *os.File, name string) error {
 
 // putBack brings back what a restore that didn't come to its end had set aside. It can be cut
 // off, and begun again.
-func (d *Driver) putBack(n *note) error {
+func (r *remover) putBack(n *note) error {
 	for len(n.Asides) > 0 {
 		last := len(n.Asides) - 1
-		if err := d.putOneBack(n, &n.Asides[last]); err != nil {
+		if err := r.putOneBack(n, &n.Asides[last]); err != nil {
 			return fmt.Errorf("put back what was in %s before session %s was to be restored: %w", n.Asides[last].Dir, n.Name, err)
 		}
 		n.Asides = n.Asides[:last]
-		if err := d.notes.write(*n); err != nil {
+		if err := r.notes.write(*n); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (d *Driver) putOneBack(n *note, a *aside) error {
+func (r *remover) putOneBack(n *note, a *aside) error {
 	dir, err := os.Open(a.Dir)
 	if errors.Is(err, fs.ErrNotExist) { // somebody has removed it, with all that was in it
 		return nil
@@ -254,7 +254,7 @@ func (d *Driver) putOneBack(n *note, a *aside) error {
 			return err
 		}
 		a.Ours = false // from now on what is in it is what was
-		if err := d.notes.write(*n); err != nil {
+		if err := r.notes.write(*n); err != nil {
 			return err
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// noteNameless notes the volumes without a name that a container was made with. They go with
+// noteAnonymous notes the volumes without a name that a container was made with. They go with
 // it, but not if somebody else removes it, and nothing tells then whose they were.
-func (d *Driver) noteNameless(ctx context.Context, n *note) error {
+func (b *builder) noteAnonymous(ctx context.Context, n *note) error {
 	if n.Adopted {
 		return nil
 	}
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	got, err := b.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return d.asked("look at the container that it made", err)
+		return b.engine.failed("look at the container that it made", err)
 	}
 	n.Nameless = append(n.Nameless, nameless(&got.Container)...)
 	return nil
@@ -35,13 +35,13 @@ func nameless(c *container.InspectResponse) (names []string) {
 	return names
 }
 
-// removeNameless removes such volumes of containers that aren't there any more.
-func (d *Driver) removeNameless(ctx context.Context, n note) error {
+// removeAnonymous removes such volumes of containers that aren't there any more.
+func (r *remover) removeAnonymous(ctx context.Context, n note) error {
 	if n.Kept {
 		return nil
 	}
 	for _, v := range n.Nameless {
-		if err := d.removeVolume(ctx, v); err != nil {
+		if err := r.engine.removeVolume(ctx, v); err != nil {
 			return err
 		}
 	}

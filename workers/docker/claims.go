@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -19,6 +20,14 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 )
+
+// claims keep two drivers that share an engine from taking the same container.
+type claims struct {
+	engine *engine
+	notes  *notes
+	host   string // the instance
+	log    *slog.Logger
+}
 
 // Several drivers may use one engine, each with notes of its own. A container that none of them
 // made has no label that says whose session it is, so they tell each other where their notes
@@ -39,12 +48,12 @@ type claimant struct {
 	Notes string `json:"notes"` // their directory
 }
 
-// claimsAt gives the directory, which need not be there, "" if the engine keeps its data where
+// directory gives the directory, which need not be there, "" if the engine keeps its data where
 // this host doesn't see them.
-func (d *Driver) claimsAt(ctx context.Context) (string, error) {
-	got, err := d.engine.Info(ctx, client.InfoOptions{})
+func (cs *claims) directory(ctx context.Context) (string, error) {
+	got, err := cs.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return "", d.asked("learn where it keeps its data", err)
+		return "", cs.engine.failed("learn where it keeps its data", err)
 	}
 	root := got.Info.DockerRootDir
 	if there, err := exists(root); err != nil || !there || !filepath.IsAbs(root) {
@@ -55,9 +64,9 @@ func (d *Driver) claimsAt(ctx context.Context) (string, error) {
 
 // register tells other drivers where this one's notes are, and keeps them from taking a
 // container until unlock is called. Where that can't be written they aren't told.
-func (d *Driver) register(ctx context.Context) (unlock func(), err error) {
+func (cs *claims) register(ctx context.Context) (unlock func(), err error) {
 	unlock = func() {}
-	dir, err := d.claimsAt(ctx)
+	dir, err := cs.directory(ctx)
 	if err != nil || dir == "" {
 		return unlock, err
 	}
@@ -66,10 +75,10 @@ func (d *Driver) register(ctx context.Context) (unlock func(), err error) {
 	lock, err := lockDir(wait, dir)
 	if err == nil {
 		unlock = func() { _ = lock.Close() } // nothing was written to it
-		err = d.enrol(dir)
+		err = cs.enrol(dir)
 	}
 	if err != nil && ctx.Err() == nil {
-		d.options.Log.Warn("another Diapause on this Docker engine can't be told which containers are sessions of this one, and could take them", "in", dir, "err", err)
+		cs.log.Warn("another Diapause on this Docker engine can't be told which containers are sessions of this one, and could take them", "in", dir, "err", err)
 	}
 	return unlock, ctx.Err()
 }
@@ -100,10 +109,10 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 }
 
 // enrol writes where this driver's notes are, and removes what says so of those that are gone.
-func (d *Driver) enrol(dir string) error {
-	sum := sha256.Sum256([]byte(d.notes.dir))
+func (cs *claims) enrol(dir string) error {
+	sum := sha256.Sum256([]byte(cs.notes.dir))
 	file := filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
-	data, err := json.Marshal(claimant{Host: d.options.Instance, Notes: d.notes.dir})
+	data, err := json.Marshal(claimant{Host: cs.host, Notes: cs.notes.dir})
 	if err != nil {
 		return err
 	}
@@ -147,8 +156,8 @@ func claimants(dir string) (map[string]claimant, error) {
 
 // claimed gives the session that a container is with another driver, and whose; a nil
 // claimant is nobody.
-func (d *Driver) claimed(ctx context.Context, id string, labels map[string]string) (*claimant, schemas.Name, error) {
-	dir, err := d.claimsAt(ctx)
+func (cs *claims) claimed(ctx context.Context, id string, labels map[string]string) (*claimant, schemas.Name, error) {
+	dir, err := cs.directory(ctx)
 	if err != nil || dir == "" {
 		return nil, schemas.Name{}, err
 	}
@@ -158,7 +167,7 @@ func (d *Driver) claimed(ctx context.Context, id string, labels map[string]strin
 	}
 	for _, f := range sortedNames(all) {
 		c := all[f]
-		if c.Notes == d.notes.dir {
+		if c.Notes == cs.notes.dir {
 			continue
 		}
 		theirs := notes{dir: c.Notes}
@@ -175,33 +184,27 @@ func (d *Driver) claimed(ctx context.Context, id string, labels map[string]strin
 	return nil, schemas.Name{}, nil
 }
 
-// claims reports whether a container is the session's. One that replaces another is made
-// before it is noted which one it is.
-func (n note) claims(id string, labels map[string]string) bool {
-	return n.Phase != gone && (n.Container == id || n.Old == id) || n.Phase == making && labels[labelFor] == string(n.UID)
-}
-
 // claim notes that a container becomes a session, unless it is one already.
-func (d *Driver) claim(ctx context.Context, c *container.InspectResponse, n note) error {
-	unlock, err := d.register(ctx)
+func (cs *claims) claim(ctx context.Context, c *container.InspectResponse, n note) error {
+	unlock, err := cs.register(ctx)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	if err := d.unowned(ctx, c); err != nil {
+	if err := cs.checkUnowned(ctx, c); err != nil {
 		return err
 	}
-	if err := d.notes.write(n); err != nil {
+	if err := cs.notes.write(n); err != nil {
 		n.Phase, n.Container = gone, ""
-		return errors.Join(err, d.notes.write(n))
+		return errors.Join(err, cs.notes.write(n))
 	}
 	return nil
 }
 
-// unowned refuses a container that is a session already, here or of another driver.
-func (d *Driver) unowned(ctx context.Context, c *container.InspectResponse) error {
+// checkUnowned refuses a container that is a session already, here or of another driver.
+func (cs *claims) checkUnowned(ctx context.Context, c *container.InspectResponse) error {
 	name, labels := c.Name[1:], c.Config.Labels
-	all, err := d.notes.all()
+	all, err := cs.notes.all()
 	if err != nil {
 		return err
 	}
@@ -210,7 +213,7 @@ func (d *Driver) unowned(ctx context.Context, c *container.InspectResponse) erro
 			return refuse("container %s is session %s already", name, n.Name)
 		}
 	}
-	by, session, err := d.claimed(ctx, c.ID, labels)
+	by, session, err := cs.claimed(ctx, c.ID, labels)
 	switch {
 	case err != nil && by != nil:
 		return refuse("whether container %s is a session of another Diapause can't be told: its host is %s, and its data are in %s: %v", name, by.Host, by.Notes, err)
@@ -219,7 +222,7 @@ func (d *Driver) unowned(ctx context.Context, c *container.InspectResponse) erro
 	case by != nil:
 		return refuse("container %s is session %s of another Diapause already: its host is %s, and its data are in %s (`diapause rm` there lets go of the container)", name, session, by.Host, by.Notes)
 	}
-	if uid := labels[labelUID]; uid != "" && labels[labelHost] != d.options.Instance {
+	if uid := labels[labelUID]; uid != "" && labels[labelHost] != cs.host {
 		session := labels[labelSession]
 		if session == "" {
 			session = uid

@@ -16,10 +16,10 @@ import (
 
 // executable makes sure that a container's command is there before anything is recorded:
 // the engine itself only finds that out when it starts it.
-func (d *Driver) executable(ctx context.Context, id string) error {
-	got, err := d.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+func (b *builder) executable(ctx context.Context, id string) error {
+	got, err := b.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return d.asked("look at the container that it made", err)
+		return b.engine.failed("look at the container that it made", err)
 	}
 	c := &got.Container
 	if c.Path == "" {
@@ -30,10 +30,10 @@ func (d *Driver) executable(ctx context.Context, id string) error {
 		if !path.IsAbs(p) {
 			p = path.Join("/", c.Config.WorkingDir, p)
 		}
-		return d.isProgram(ctx, c, p)
+		return b.isProgram(ctx, c, p)
 	}
 	for _, dir := range searchPath(c.Config.Env) {
-		if d.isProgram(ctx, c, path.Join(dir, c.Path)) == nil {
+		if b.isProgram(ctx, c, path.Join(dir, c.Path)) == nil {
 			return nil
 		}
 	}
@@ -52,7 +52,7 @@ func searchPath(env []string) []string {
 
 // isProgram looks at a file in a container. What a mount brings can't be seen before the
 // start, and is taken for a program.
-func (d *Driver) isProgram(ctx context.Context, c *container.InspectResponse, p string) error {
+func (b *builder) isProgram(ctx context.Context, c *container.InspectResponse, p string) error {
 	const links = 40
 	for range links {
 		for _, m := range c.Mounts {
@@ -60,12 +60,12 @@ func (d *Driver) isProgram(ctx context.Context, c *container.InspectResponse, p 
 				return nil
 			}
 		}
-		got, err := d.engine.ContainerStatPath(ctx, c.ID, client.ContainerStatPathOptions{Path: p})
+		got, err := b.engine.ContainerStatPath(ctx, c.ID, client.ContainerStatPathOptions{Path: p})
 		if missing(err) {
 			return refuse("command not found in image %s: %s", c.Config.Image, p)
 		}
 		if err != nil {
-			return d.asked("look for the command "+p, err)
+			return b.engine.failed("look for the command "+p, err)
 		}
 		switch mode := got.Stat.Mode; {
 		case mode&os.ModeSymlink != 0:
@@ -82,10 +82,10 @@ func (d *Driver) isProgram(ctx context.Context, c *container.InspectResponse, p 
 }
 
 // portsFree makes sure that nobody listens where a container is to.
-func (d *Driver) portsFree(ctx context.Context, id string) error {
-	got, err := d.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+func (b *builder) portsFree(ctx context.Context, id string) error {
+	got, err := b.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return d.asked("look at the container that it made", err)
+		return b.engine.failed("look at the container that it made", err)
 	}
 	for port, bindings := range got.Container.HostConfig.PortBindings {
 		for _, b := range bindings {
@@ -120,4 +120,15 @@ func portFree(proto, ip, port string) error {
 		return l.Close()
 	}
 	return nil
+}
+
+// startable looks for what would keep a container that is all made from being started.
+func (b *builder) startable(ctx context.Context, n note) error {
+	if n.Still != nil { // it isn't to be
+		return nil
+	}
+	if err := b.executable(ctx, n.Container); err != nil {
+		return err
+	}
+	return b.portsFree(ctx, n.Container)
 }

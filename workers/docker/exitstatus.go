@@ -11,64 +11,18 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
-
-	"github.com/diapause/diapause/workers/driver"
 )
 
-// still is how a container is that is there and doesn't run, when that is nothing to
-// wonder at: it was so when it became a session, or when it was captured. Somebody who
-// starts it makes an ordinary one of it.
-type still struct {
-	State string `json:"state"`          // created or exited
-	Code  int    `json:"code,omitempty"` // of an exited one
-	Began string `json:"began"`          // when it was started last, as the engine says it: another time is another start
-}
-
-// stillOf tells how a container that doesn't run is, nil if it runs or is on its way.
-func stillOf(s *container.State) *still {
-	switch s.Status {
-	case container.StateCreated:
-		return &still{State: string(s.Status), Began: s.StartedAt}
-	case container.StateExited:
-		return &still{State: string(s.Status), Code: s.ExitCode, Began: s.StartedAt}
-	}
-	return nil
-}
-
-// isStill reports whether a container that is noted not to run hasn't been started since.
-func (n note) isStill(s *container.State) bool {
-	return n.Still != nil && !s.Running && !s.Restarting && s.StartedAt == n.Still.Began
-}
-
-// unstarted makes sure that a container that didn't run when its image was taken hasn't been
-// started meanwhile: what it did would be lost.
-func (d *Driver) unstarted(ctx context.Context, n note) error {
-	if n.Still == nil {
-		return nil
-	}
-	got, err := d.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-	if missing(err) {
-		return nil
-	}
-	if err != nil {
-		return d.asked("look at the container of session "+n.Name.String(), err)
-	}
-	if c := &got.Container; !n.isStill(c.State) {
-		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("container %s of session %s was started by somebody else while it was suspended: stop it if what it does may be lost", c.Name[1:], n.Name)}
-	}
-	return nil
-}
-
-// endAsBefore has a container that is made anew end as the captured one had: what it runs is
+// restoreExitStatus has a container that is made anew end as the captured one had: what it runs is
 // a program of a few bytes, in the place of its command and of nothing else that the image
 // holds, since its files are filled in later. Where that can't be done it is left as created.
-func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
+func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 	if r.meta.Still == nil || r.meta.Still.State != string(container.StateExited) {
 		return nil
 	}
 	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return r.asked("look at the container that it made", err)
+		return r.engine.failed("look at the container that it made", err)
 	}
 	// The engine would else begin it again, and when its files are there that is itself.
 	policy := got.Container.HostConfig.RestartPolicy
@@ -76,26 +30,26 @@ func (r *restoring) endAsBefore(ctx context.Context, n *note) error {
 		if policy.IsNone() {
 			return nil
 		}
-		return r.setRestart(ctx, n.Container, p)
+		return r.engine.setRestart(ctx, n.Container, p)
 	}
 	if err := set(restart{Name: "no"}); err != nil {
 		return err
 	}
-	why := r.pretend(ctx, &got.Container)
+	why := r.fakeExit(ctx, &got.Container)
 	if err := set(restart{string(policy.Name), policy.MaximumRetryCount}); err != nil {
 		return err
 	}
 	if why == nil {
 		return nil
 	}
-	r.options.Log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.Still.Code, "err", why)
+	r.log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.Still.Code, "err", why)
 	return nil
 }
 
-// pretend puts the small program where the container's command is looked for first, and runs
+// fakeExit puts the small program where the container's command is looked for first, and runs
 // it.
-func (r *restoring) pretend(ctx context.Context, c *container.InspectResponse) error {
-	upper, err := r.upperOf(ctx, c)
+func (r *restoring) fakeExit(ctx context.Context, c *container.InspectResponse) error {
+	upper, err := r.storage.upper(ctx, c)
 	code := exiting(runtime.GOARCH, r.meta.Still.Code)
 	switch {
 	case err != nil:
@@ -128,7 +82,7 @@ func (r *restoring) pretend(ctx context.Context, c *container.InspectResponse) e
 	if _, err := r.engine.ContainerStart(ctx, c.ID, client.ContainerStartOptions{}); err != nil {
 		return err
 	}
-	return r.stopped(ctx, c.ID)
+	return r.engine.awaitStopped(ctx, c.ID)
 }
 
 // exiting gives a program that ends with a status and does nothing else, nil if none is

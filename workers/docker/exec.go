@@ -1,0 +1,103 @@
+package docker
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/events/attach"
+)
+
+// exec runs a command in the container, and carries its streams.
+func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request, conn net.Conn) error {
+	size := client.ConsoleSize{}
+	if r.TTY {
+		size = client.ConsoleSize{Height: uint(max(r.Rows, 1)), Width: uint(max(r.Cols, 1))}
+	}
+	made, err := t.engine.ExecCreate(ctx, n.Container, client.ExecCreateOptions{
+		User: r.User, TTY: r.TTY, AttachStdin: r.Stdin, AttachStdout: true, AttachStderr: true, Env: r.Env, WorkingDir: r.Dir, Cmd: r.Argv,
+	})
+	if err != nil {
+		return t.noCommand(ctx, n, err)
+	}
+	got, err := t.engine.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: r.TTY})
+	if err != nil {
+		return t.engine.failed("run a command in the container of session "+n.Name.String(), err)
+	}
+	defer got.Close()
+	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
+		return err
+	}
+	resize := func(s client.ConsoleSize) {
+		_, _ = t.engine.ExecResize(ctx, made.ID, client.ExecResizeOptions(s)) // the next one tells
+	}
+	if r.TTY {
+		resize(size)
+	}
+	go func() {
+		passInput(conn, got.HijackedResponse, resize)
+		stop()
+		got.Close() // the client is gone
+	}()
+	out := &excuse{to: frames{conn, attach.FrameStdout}}
+	if err := copyStreams(out, frames{conn, attach.FrameStderr}, got.Reader, r.TTY); err != nil {
+		return err
+	}
+	end, err := t.engine.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	if err != nil {
+		return t.engine.failed("learn how a command in the container of session "+n.Name.String()+" ended", err)
+	}
+	if ok, err := out.excused(conn, end.PID, r.Argv[0]); ok || err != nil {
+		return err
+	}
+	if err := out.pass(); err != nil {
+		return err
+	}
+	return exit(conn, end.ExitCode)
+}
+
+// noCommand tells why the engine took no command for a container.
+func (t *talker) noCommand(ctx context.Context, n note, cause error) error {
+	cause = t.engine.failed("run a command in the container of session "+n.Name.String(), cause)
+	now, err := t.notes.read(n.UID)
+	if err != nil || now.Phase != here { // it is captured, or on its way out
+		return cause
+	}
+	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if err != nil {
+		return cause
+	}
+	name, verb := got.Container.Name[1:], "start"
+	switch s := got.Container.State; {
+	case s.Paused:
+		verb = "unpause"
+	case s.Running || s.Restarting || s.Dead || s.Status == container.StateRemoving:
+		return cause
+	}
+	return refuse("session %s: its container %s is %s, and no command can run in it; `docker %s %s` changes that", n.Name, name, got.Container.State.Status, verb, name)
+}
+
+// passInput gives a command what the client sends, until the connection ends.
+func passInput(conn io.Reader, to client.HijackedResponse, resize func(client.ConsoleSize)) {
+	for {
+		kind, payload, err := attach.ReadFrame(conn)
+		if err != nil {
+			return
+		}
+		switch kind {
+		case attach.FrameStdin:
+			_, _ = to.Conn.Write(payload) // a command that takes no more has its last words to say
+		case attach.FrameStdinEOF:
+			_ = to.CloseWrite() // likewise
+		case attach.FrameResize:
+			var s attach.Size
+			if json.Unmarshal(payload, &s) == nil {
+				resize(client.ConsoleSize{Height: uint(s.Rows), Width: uint(s.Cols)})
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package docker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// startHeld starts the container that is kept of a session once more, with the files and
+// the volumes that it has; again is false if none is kept. After an error it is kept as it
+// was, unless it may have run.
+func (s *starter) startHeld(ctx context.Context, f driver.Fence, n note, begin func(context.Context) error) (again bool, i driver.Instance, err error) {
+	if n.Phase != held {
+		return false, i, nil
+	}
+	id, err := s.held(ctx, n)
+	if id == "" {
+		return err != nil, i, err
+	}
+	before, err := s.engine.startedAt(ctx, id)
+	if err == nil {
+		err = s.builder.startable(ctx, n)
+	}
+	kept := n
+	if err == nil {
+		err = begin(ctx)
+	}
+	if err == nil {
+		err = leased(f)
+	}
+	if err == nil {
+		err = s.run(ctx, &n)
+	}
+	if err != nil {
+		undo, done := undoing(ctx)
+		defer done()
+		if at, lookErr := s.engine.startedAt(undo, id); n.Phase == here && (lookErr != nil || at != before) {
+			return true, i, err
+		}
+		return true, i, errors.Join(err, s.notes.write(kept))
+	}
+	if n.Restart != nil {
+		if err := s.engine.setRestart(ctx, id, *n.Restart); err != nil {
+			return true, i, err
+		}
+		n.Restart = nil
+		if err := s.notes.write(n); err != nil {
+			return true, i, err
+		}
+	}
+	i, err = s.states.inspect(ctx, f.UID)
+	return true, i, err
+}
+
+// startedAt tells when a container was started last, as the engine says it.
+func (e *engine) startedAt(ctx context.Context, id string) (string, error) {
+	got, err := e.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+	if err != nil {
+		return "", e.failed("look at the container that is kept", err)
+	}
+	return got.Container.State.StartedAt, nil
+}
