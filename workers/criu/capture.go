@@ -37,7 +37,7 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuFenced); err != nil {
 		return driver.Captured{}, err
 	}
-	c, err := d.dial(ctx, "unixpacket", shim.ControlSocket(f.UID))
+	c, err := d.shims.dial(ctx, "unixpacket", shim.ControlSocket(f.UID))
 	if err != nil {
 		return driver.Captured{}, err
 	}
@@ -69,16 +69,16 @@ func (t taken) close() {
 }
 
 func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence, sink driver.Sink) (*shim.Dump, error) {
-	others, release, err := d.promise(f.UID)
+	others, release, err := d.budget.forCapture(f.UID)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	ahead, err := d.ahead()
+	ahead, err := d.budget.ahead()
 	if err != nil {
 		return nil, err
 	}
-	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others, Failpoints: d.shimPoints()}
+	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others, Failpoints: d.shims.shimPoints()}
 	if err := conn.Send(order); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		err = addFiles(ctx, sink, from.upper)
 	}
 	if err == nil {
-		err = d.addLower(ctx, sink, dump.Lower)
+		err = addLower(ctx, sink, dump.Lower)
 	}
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuLayers)

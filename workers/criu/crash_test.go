@@ -75,7 +75,7 @@ func TestShimKilled(t *testing.T) {
 	d := open(t, data)
 	begin(t, d, "s", counting)
 	count(t, d, "s")
-	state, err := d.readState("s")
+	state, err := d.shims.readState("s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestShimHangs(t *testing.T) {
 	d := open(t, data)
 	begin(t, d, "s", counting)
 	begin(t, d, "other", counting)
-	state, err := d.readState("s")
+	state, err := d.shims.readState("s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestWorkerKilled(t *testing.T) {
 			if err != nil || len(all) != 0 {
 				t.Errorf("Recover gives %+v, %v", all, err)
 			}
-			if left, err := again.known(); err != nil || len(left) != 0 {
+			if left, err := again.shims.known(); err != nil || len(left) != 0 {
 				t.Errorf("it left %v, %v", left, err)
 			}
 		})

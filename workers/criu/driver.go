@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -46,15 +48,13 @@ type Options struct {
 
 // Driver is the driver. Its methods may be called from several goroutines.
 type Driver struct {
-	options   Options
-	dir       dirs
-	fences    fences
-	hierarchy *cgroup.Hierarchy
-	digests   digests
-	watchers  watchers
-	promises  promises
-
-	children sync.WaitGroup // shims that are this process's children
+	options  Options
+	dir      dirs
+	fences   fences
+	shims    *shims
+	budget   *budget
+	digests  digests
+	watchers watchers
 
 	mu          sync.Mutex
 	fingerprint schemas.Fingerprint // once it is known
@@ -115,17 +115,20 @@ func New(o Options) (*Driver, error) {
 		}
 	}
 	d.fences.dir = d.dir.fences
-	if d.hierarchy, err = cgroup.Open(d.cgroups()); err != nil {
+	hierarchy, err := cgroup.Open(o.cgroups())
+	if err != nil {
 		return nil, err
 	}
+	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy}
+	d.budget = &budget{options: &d.options, hierarchy: hierarchy}
 	return d, nil
 }
 
 // Close removes the driver's cgroups if no session is left in them. Sessions go
 // on without it.
-func (d *Driver) Close() error { return d.hierarchy.Remove() }
+func (d *Driver) Close() error { return d.shims.hierarchy.Remove() }
 
-func (d *Driver) cgroups() string { return "diapause/" + d.options.Instance }
+func (o Options) cgroups() string { return "diapause/" + o.Instance }
 
 func checkUID(uid schemas.UID) error {
 	if !schemas.ValidToken(string(uid)) {
@@ -175,7 +178,7 @@ func (d *Driver) Thaw(ctx context.Context, f driver.Fence) error {
 	if err := d.pass(f); err != nil {
 		return err
 	}
-	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderThaw, Epoch: f.Epoch, Lease: shim.LeaseOf(f)})
+	_, err := d.shims.order(ctx, f.UID, shim.Order{Op: shim.OrderThaw, Epoch: f.Epoch, Lease: shim.LeaseOf(f)})
 	return err
 }
 
@@ -184,7 +187,7 @@ func (d *Driver) Renew(ctx context.Context, f driver.Fence) error {
 	if err := checkUID(f.UID); err != nil {
 		return err
 	}
-	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderRenew, Lease: shim.LeaseOf(f)})
+	_, err := d.shims.order(ctx, f.UID, shim.Order{Op: shim.OrderRenew, Lease: shim.LeaseOf(f)})
 	return err
 }
 
@@ -193,4 +196,59 @@ func (d *Driver) pass(f driver.Fence) error {
 		return err
 	}
 	return d.fences.pass(f.UID, f.Epoch)
+}
+
+// Dial connects to the session's shim, to speak the protocol of package attach.
+func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
+	if err := checkUID(uid); err != nil {
+		return nil, err
+	}
+	return d.shims.dial(ctx, "unix", shim.StreamSocket(uid))
+}
+
+// Inspect says how one session is on this host now.
+func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+	if err := checkUID(uid); err != nil {
+		return driver.Instance{}, err
+	}
+	i, err := d.shims.status(ctx, uid)
+	if !errors.Is(err, driver.ErrNotHere) {
+		return i, err
+	}
+	state, readErr := d.shims.readState(uid)
+	if errors.Is(readErr, fs.ErrNotExist) {
+		return i, err
+	}
+	if readErr != nil {
+		return i, readErr
+	}
+	return instanceOf(buried(state), false), nil
+}
+
+// Preflight says what would stop a capture now.
+func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
+	m, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderPreflight})
+	return m.Blockers, err
+}
+
+// Observe says what the session does now.
+func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
+	m, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderObserve})
+	if err != nil {
+		return driver.Observation{}, err
+	}
+	return *m.Seen, nil
+}
+
+// Stop kills what is left of the session and removes all that it had here.
+func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
+	if err := d.pass(f); err != nil {
+		return err
+	}
+	d.watchers.forget(f.UID)
+	_, err := d.shims.order(ctx, f.UID, shim.Order{Op: shim.OrderStop, Epoch: f.Epoch})
+	if err != nil && !errors.Is(err, driver.ErrNotHere) {
+		return err
+	}
+	return d.shims.remove(ctx, f.UID)
 }

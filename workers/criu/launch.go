@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -20,21 +19,21 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*control.Conn, error) {
-	if err := d.makeGroups(f, spec, boot); err != nil {
+func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*control.Conn, error) {
+	if err := h.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(d.dir.session(f.UID), 0o700); err != nil {
+	if err := os.Mkdir(h.dir.session(f.UID), 0o700); err != nil {
 		return nil, fmt.Errorf("make the session's directory: %w", err)
 	}
-	conn, err := d.spawn(f, boot)
+	conn, err := h.spawn(f, boot)
 	if err != nil {
 		return nil, err
 	}
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
-		Data: d.options.Data, Dir: d.dir.session(f.UID), Run: d.dir.run,
-		Cgroup: d.cgroups(), Criu: d.options.Criu, Self: d.options.Self, URL: d.options.URL, Failpoints: d.shimPoints(),
+		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
+		Cgroup: h.options.cgroups(), Criu: h.options.Criu, Self: h.options.Self, URL: h.options.URL, Failpoints: h.shimPoints(),
 	})
 	if err != nil {
 		conn.Close()
@@ -46,15 +45,15 @@ func (d *Driver) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*
 // makeGroups makes the cgroups. What the shim needs in the session before it runs
 // would not fit into all of its limits: the number of processes is limited when
 // it runs, and after a restore all of them are.
-func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot schemas.Boot) error {
+func (h *shims) makeGroups(f driver.Fence, spec schemas.Spec, boot schemas.Boot) error {
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs}
 	if boot != schemas.BootClean {
 		limits = cgroup.Limits{}
 	}
-	if _, err := d.hierarchy.Create(shim.SessionGroup(f.UID), limits); err != nil {
+	if _, err := h.hierarchy.Create(shim.SessionGroup(f.UID), limits); err != nil {
 		return fmt.Errorf("make the cgroup of session %s: %w", f.Name, err)
 	}
-	if _, err := d.hierarchy.Create(shim.ShimGroup(f.UID), cgroup.Limits{}); err != nil {
+	if _, err := h.hierarchy.Create(shim.ShimGroup(f.UID), cgroup.Limits{}); err != nil {
 		return fmt.Errorf("make the cgroup of session %s: %w", f.Name, err)
 	}
 	return nil
@@ -62,13 +61,13 @@ func (d *Driver) makeGroups(f driver.Fence, spec schemas.Spec, boot schemas.Boot
 
 // spawn starts a shim in its own cgroup, mount namespace and session, so that
 // nothing that ends the worker ends it.
-func (d *Driver) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) {
+func (h *shims) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return nil, err
 	}
 	defer theirs.Close()
-	self := d.options.Self
+	self := h.options.Self
 	cmd := exec.Command(self[0], self[1:]...)
 	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50"}
 	cmd.Dir = "/"
@@ -82,11 +81,11 @@ func (d *Driver) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error)
 		ours.Close()
 		return nil, fmt.Errorf("start the shim of session %s: %w", f.Name, err)
 	}
-	d.children.Go(func() {
+	h.children.Go(func() {
 		// A shim tells what it has to tell over its socket.
 		_ = cmd.Wait()
 	})
-	group, ok := d.hierarchy.Group(shim.ShimGroup(f.UID))
+	group, ok := h.hierarchy.Group(shim.ShimGroup(f.UID))
 	if !ok {
 		err = fmt.Errorf("the cgroup of session %s is gone", f.Name)
 	} else {
@@ -164,34 +163,3 @@ func expect(conn *control.Conn, phase string) (shim.Message, error) {
 	}
 	return m, nil
 }
-
-// discardWait bounds the wait for what is left of a session to be gone.
-const discardWait = time.Minute
-
-// discard removes all that a session has here, after its shim has ended or is
-// about to end by itself.
-func (d *Driver) discard(f driver.Fence) error {
-	ctx, cancel := context.WithTimeout(context.Background(), discardWait)
-	defer cancel()
-	if err := d.emptied(ctx, f); err != nil {
-		return err
-	}
-	return d.remove(ctx, f.UID)
-}
-
-// emptied kills what a session has of processes, and waits until its shim has ended.
-func (d *Driver) emptied(ctx context.Context, f driver.Fence) error {
-	// A shim that waits for a restore that hangs would not end.
-	if group, ok := d.hierarchy.Group(shim.SessionGroup(f.UID)); ok {
-		if err := group.Kill(ctx); err != nil {
-			return fmt.Errorf("kill what is left of session %s: %w", f.Name, err)
-		}
-	}
-	lock, err := d.awaitLock(ctx, f.UID)
-	if err != nil {
-		return err
-	}
-	return lock.Close()
-}
-
-func (d *Driver) runFile(name string) string { return filepath.Join(d.dir.run, name) }

@@ -30,7 +30,7 @@ type lowerFile struct {
 }
 
 // addLower adds the files below that are in use, with an index of them.
-func (d *Driver) addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile) error {
+func addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile) error {
 	var index []lowerFile
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
@@ -117,7 +117,7 @@ func (d *digests) of(f *os.File) (string, error) {
 
 // fillMiddle puts into the middle layer what the root below the session doesn't
 // have as the session knew it.
-func (d *Driver) fillMiddle(ctx context.Context, source driver.Source, base string, middle *os.File) error {
+func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base string, middle *os.File) error {
 	index, err := readLowerIndex(source)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func readLowerIndex(source driver.Source) ([]lowerFile, error) {
 }
 
 // sameBelow reports whether the root below has the file as it was.
-func (d *Driver) sameBelow(root *os.Root, l lowerFile) (bool, error) {
+func (d *digests) sameBelow(root *os.Root, l lowerFile) (bool, error) {
 	fd, err := openBelow(root, l.Path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
 		return false, nil
@@ -191,7 +191,7 @@ func (d *Driver) sameBelow(root *os.Root, l lowerFile) (bool, error) {
 	if l.Dir || !st.Mode().IsRegular() {
 		return l.Dir && st.IsDir(), nil
 	}
-	sum, err := d.digests.of(fd)
+	sum, err := d.of(fd)
 	return sum == l.SHA256, err
 }
 

@@ -28,7 +28,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if boot == schemas.BootClean || boot == "" {
 		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
 	}
-	if err := d.vacant(f); err != nil {
+	if err := d.shims.vacant(f); err != nil {
 		return driver.Instance{}, err
 	}
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuVacant); err != nil {
@@ -49,16 +49,16 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 			return i, d.options.Failpoints.At(ctx, failpoint.CriuRuns)
 		}
 		if begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
-			return driver.Instance{}, d.undone(ctx, f, err)
+			return driver.Instance{}, d.shims.undone(ctx, f, err)
 		}
-		if removeErr := d.discard(f); removeErr != nil {
+		if removeErr := d.shims.discard(f); removeErr != nil {
 			return driver.Instance{}, errors.Join(err, removeErr)
 		}
 	}
 }
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
-	conn, err := d.launch(f, spec, boot)
+	conn, err := d.shims.launch(f, spec, boot)
 	if err != nil {
 		return nil, "", err
 	}
@@ -73,7 +73,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	release := interruptible(ctx, conn)
 	defer release()
-	served, kept, err := d.streamed(ctx, f.UID, source)
+	served, kept, err := d.budget.forRestore(ctx, f.UID, source)
 	if kept != nil {
 		defer kept()
 	}
@@ -131,7 +131,7 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 	if err := extractAll(ctx, source, files[0], upper, served); err != nil {
 		return err
 	}
-	return d.fillMiddle(ctx, source, base, files[1])
+	return d.digests.fillMiddle(ctx, source, base, files[1])
 }
 
 // extractAll puts criu's images, but for those that are served, and the shim's

@@ -154,7 +154,7 @@ func TestWorkerKilledInMidRestore(t *testing.T) {
 	if err != nil || len(all) != 0 {
 		t.Errorf("Recover gives %+v, %v", all, err)
 	}
-	if left, err := again.known(); err != nil || len(left) != 0 {
+	if left, err := again.shims.known(); err != nil || len(left) != 0 {
 		t.Errorf("it left %v, %v", left, err)
 	}
 }

@@ -343,7 +343,7 @@ func TestCommandsThatCantRun(t *testing.T) {
 			t.Errorf("%v gives %v, want %q", c.spec, err, c.want)
 		}
 	}
-	if left, err := d.known(); err != nil || len(left) != 0 {
+	if left, err := d.shims.known(); err != nil || len(left) != 0 {
 		t.Errorf("they left %v, %v", left, err)
 	}
 }

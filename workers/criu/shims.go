@@ -8,22 +8,33 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strings"
+	"path/filepath"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
+// shims are the shims of this host's sessions: it starts them, finds them by their
+// sockets, and removes what they leave.
+type shims struct {
+	options   *Options
+	dir       dirs
+	hierarchy *cgroup.Hierarchy
+
+	children sync.WaitGroup // those that are this process's children
+}
+
 // dial connects to one of the sockets of a session's shim.
-func (d *Driver) dial(ctx context.Context, network, socket string) (*net.UnixConn, error) {
-	dir, err := os.Open(d.dir.run)
+func (h *shims) dial(ctx context.Context, network, socket string) (*net.UnixConn, error) {
+	dir, err := os.Open(h.dir.run)
 	if err != nil {
 		return nil, fmt.Errorf("open the run directory: %w", err)
 	}
@@ -39,25 +50,17 @@ func (d *Driver) dial(ctx context.Context, network, socket string) (*net.UnixCon
 	return c.(*net.UnixConn), nil
 }
 
-// Dial connects to the session's shim, to speak the protocol of package shim.
-func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
-	if err := checkUID(uid); err != nil {
-		return nil, err
-	}
-	return d.dial(ctx, "unix", shim.StreamSocket(uid))
-}
-
 // order has a session's shim carry out an order and returns its answer. If ctx
 // ends, the shim goes on with it.
-func (d *Driver) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim.Message, error) {
-	c, err := d.dial(ctx, "unixpacket", shim.ControlSocket(uid))
+func (h *shims) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim.Message, error) {
+	c, err := h.dial(ctx, "unixpacket", shim.ControlSocket(uid))
 	if err != nil {
 		return shim.Message{}, err
 	}
 	conn := control.FromConn(c)
 	defer conn.Close()
 	defer interruptible(ctx, conn)()
-	o.Failpoints = d.shimPoints()
+	o.Failpoints = h.shimPoints()
 	var m shim.Message
 	err = conn.Send(o)
 	if err == nil {
@@ -70,15 +73,15 @@ func (d *Driver) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim
 }
 
 // shimPoints is what shims are to do wrong.
-func (d *Driver) shimPoints() string { return d.options.Failpoints.Text("shim.") }
+func (h *shims) shimPoints() string { return h.options.Failpoints.Text("shim.") }
 
 // statusWait bounds a shim's answer to a question that it can answer at once.
 const statusWait = 10 * time.Second
 
-func (d *Driver) status(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
+func (h *shims) status(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusWait)
 	defer cancel()
-	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderStatus})
+	m, err := h.order(ctx, uid, shim.Order{Op: shim.OrderStatus})
 	if err != nil {
 		return driver.Instance{}, err
 	}
@@ -87,67 +90,20 @@ func (d *Driver) status(ctx context.Context, uid schemas.UID) (driver.Instance, 
 	return i, nil
 }
 
-// Inspect says how one session is on this host now.
-func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
-	if err := checkUID(uid); err != nil {
-		return driver.Instance{}, err
-	}
-	i, err := d.status(ctx, uid)
-	if !errors.Is(err, driver.ErrNotHere) {
-		return i, err
-	}
-	state, readErr := d.readState(uid)
-	if errors.Is(readErr, fs.ErrNotExist) {
-		return i, err
-	}
-	if readErr != nil {
-		return i, readErr
-	}
-	return instanceOf(buried(state), false), nil
-}
-
-// Preflight says what would stop a capture now.
-func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
-	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderPreflight})
-	return m.Blockers, err
-}
-
-// Observe says what the session does now.
-func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
-	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderObserve})
-	if err != nil {
-		return driver.Observation{}, err
-	}
-	return *m.Seen, nil
-}
-
-// Stop kills what is left of the session and removes all that it had here.
-func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
-	if err := d.pass(f); err != nil {
-		return err
-	}
-	d.watchers.forget(f.UID)
-	_, err := d.order(ctx, f.UID, shim.Order{Op: shim.OrderStop, Epoch: f.Epoch})
-	if err != nil && !errors.Is(err, driver.ErrNotHere) {
-		return err
-	}
-	return d.remove(ctx, f.UID)
-}
-
 // lockPoll is how often remove looks whether a shim that is about to end has
 // ended: nobody tells, since it may be another process's child.
 const lockPoll = 5 * time.Millisecond
 
 // remove waits for the session's shim to end and removes what it had. A shim
 // that lives on without being told to end makes it wait until ctx ends.
-func (d *Driver) remove(ctx context.Context, uid schemas.UID) error {
-	lock, err := d.awaitLock(ctx, uid)
+func (h *shims) remove(ctx context.Context, uid schemas.UID) error {
+	lock, err := h.awaitLock(ctx, uid)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
 	for _, name := range []string{shim.SessionGroup(uid), shim.ShimGroup(uid)} {
-		group, ok := d.hierarchy.Group(name)
+		group, ok := h.hierarchy.Group(name)
 		if !ok {
 			continue
 		}
@@ -158,25 +114,25 @@ func (d *Driver) remove(ctx context.Context, uid schemas.UID) error {
 			return fmt.Errorf("remove the cgroup of session %s: %w", uid, err)
 		}
 	}
-	if err := d.options.Failpoints.At(ctx, failpoint.CriuStopped); err != nil {
+	if err := h.options.Failpoints.At(ctx, failpoint.CriuStopped); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(d.dir.session(uid)); err != nil {
+	if err := os.RemoveAll(h.dir.session(uid)); err != nil {
 		return fmt.Errorf("remove the files of session %s: %w", uid, err)
 	}
 	for _, name := range []string{
 		shim.StateFile(uid), shim.StateFile(uid) + ".new", shim.ControlSocket(uid), shim.StreamSocket(uid), shim.LockFile(uid),
 	} {
-		if err := os.Remove(d.runFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(h.runFile(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove the files of session %s: %w", uid, err)
 		}
 	}
 	return nil
 }
 
-func (d *Driver) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, error) {
+func (h *shims) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, error) {
 	for {
-		lock, err := shim.Lock(d.dir.run, shim.LockFile(uid))
+		lock, err := shim.Lock(h.dir.run, shim.LockFile(uid))
 		if !errors.Is(err, shim.ErrLocked) {
 			return lock, err
 		}
@@ -188,163 +144,9 @@ func (d *Driver) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, erro
 	}
 }
 
-// Recover lists the sessions on this host, and removes what was left half made.
-func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
-	_ = removeStrays("/tmp", time.Now()) // where criu makes them; one that stays takes nothing but its name
-	uids, err := d.known()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.fences.prune(uids, time.Now()); err != nil {
-		return nil, err
-	}
-	found := make([]*driver.Instance, len(uids))
-	var g errgroup.Group
-	g.SetLimit(recoverAtOnce)
-	for i, uid := range uids {
-		g.Go(func() (err error) {
-			found[i], err = d.recoverSoon(ctx, uid)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	var all []driver.Instance
-	for _, i := range found {
-		if i == nil {
-			continue
-		}
-		all = append(all, *i)
-		if i.State != driver.Exited {
-			d.watchers.add(i.UID)
-		}
-	}
-	return all, nil
-}
-
-// What Recover waits for one session, and how many it asks at a time.
-const (
-	recoverWait   = 5 * time.Second
-	recoverAtOnce = 32
-)
-
-// recoverSoon recovers a session whose shim answers in time, or has ended; none if there
-// is nothing of it. One whose shim is stopped, or hangs, is as it was noted last: it mustn't
-// keep others from being found, and whatever is asked of it finds it again.
-func (d *Driver) recoverSoon(ctx context.Context, uid schemas.UID) (*driver.Instance, error) {
-	soon, cancel := context.WithTimeout(ctx, recoverWait)
-	defer cancel()
-	i, err := d.recoverOne(soon, uid)
-	switch {
-	case err == nil:
-		return &i, nil
-	case errors.Is(err, driver.ErrNotHere):
-		return nil, nil
-	case soon.Err() == nil || ctx.Err() != nil:
-		return nil, fmt.Errorf("recover session %s: %w", uid, err)
-	}
-	state, err := d.readState(uid)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	i = instanceOf(state, false)
-	return &i, err
-}
-
-// known lists every uid of which there is a trace.
-func (d *Driver) known() ([]schemas.UID, error) {
-	seen := make(map[schemas.UID]bool)
-	var all []schemas.UID
-	add := func(name string) {
-		if uid := schemas.UID(name); checkUID(uid) == nil && !seen[uid] {
-			seen[uid] = true
-			all = append(all, uid)
-		}
-	}
-	for _, dir := range []string{d.dir.sessions, d.dir.run} {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil, fmt.Errorf("look for sessions: %w", err)
-		}
-		for _, e := range entries {
-			name, _, _ := strings.Cut(e.Name(), ".")
-			add(name)
-		}
-	}
-	groups, err := d.hierarchy.Names()
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range groups {
-		if rest, ok := strings.CutPrefix(name, "s-"); ok {
-			add(rest)
-		} else if rest, ok := strings.CutPrefix(name, "m-"); ok {
-			add(rest)
-		}
-	}
-	return all, nil
-}
-
-func (d *Driver) recoverOne(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
-	i, err := d.status(ctx, uid)
-	if err == nil {
-		return i, nil
-	}
-	// No shim, or one that was on its way when its worker went: that undoes what
-	// it did and ends, or gets done and answers.
-	lock, err := d.awaitLock(ctx, uid)
-	if err != nil {
-		return driver.Instance{}, err
-	}
-	lock.Close()
-	return d.bury(ctx, uid)
-}
-
-// bury deals with a session whose shim is dead. If it had run, its end is
-// reported until Stop; what is left of its processes can't be used and goes.
-func (d *Driver) bury(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
-	state, err := d.readState(uid)
-	if errors.Is(err, fs.ErrNotExist) {
-		return driver.Instance{}, errors.Join(driver.ErrNotHere, d.remove(ctx, uid))
-	}
-	if err != nil {
-		return driver.Instance{}, err
-	}
-	if group, ok := d.hierarchy.Group(shim.SessionGroup(uid)); ok {
-		if err := group.Kill(ctx); err != nil {
-			return driver.Instance{}, fmt.Errorf("kill what is left of session %s: %w", state.Name, err)
-		}
-	}
-	if state.Exit == nil {
-		state = buried(state)
-		b, err := json.Marshal(state)
-		path := d.runFile(shim.StateFile(uid))
-		if err == nil {
-			err = writeSynced(path+".new", string(b))
-		}
-		if err == nil {
-			err = os.Rename(path+".new", path) // others read it meanwhile
-		}
-		if err != nil {
-			return driver.Instance{}, fmt.Errorf("write down the end of session %s: %w", state.Name, err)
-		}
-	}
-	return instanceOf(state, false), nil
-}
-
-// buried is the state of a session whose shim is dead: it ended with it.
-func buried(s shim.State) shim.State {
-	if s.Exit == nil {
-		s.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}
-		s.PID, s.Lost = 0, true
-	}
-	return s
-}
-
-func (d *Driver) readState(uid schemas.UID) (shim.State, error) {
+func (h *shims) readState(uid schemas.UID) (shim.State, error) {
 	var s shim.State
-	b, err := os.ReadFile(d.runFile(shim.StateFile(uid)))
+	b, err := os.ReadFile(h.runFile(shim.StateFile(uid)))
 	if err != nil {
 		return s, err
 	}
@@ -352,4 +154,81 @@ func (d *Driver) readState(uid schemas.UID) (shim.State, error) {
 		return s, fmt.Errorf("read the state of session %s: %w", uid, err)
 	}
 	return s, nil
+}
+
+// undone removes what a start or a restore that failed has left here. A session that may
+// have executed something, which its shim notes first, stays as lost until Stop, and the
+// error says so: this process may end before it has told anybody, and who comes next must
+// not begin it again from the same image as if it hadn't.
+func (h *shims) undone(ctx context.Context, f driver.Fence, cause error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWait)
+	defer cancel()
+	err := h.emptied(ctx, f) // or its shim might still write
+	if _, readErr := h.readState(f.UID); errors.Is(readErr, fs.ErrNotExist) {
+		if err == nil {
+			err = h.remove(ctx, f.UID)
+		}
+		return errors.Join(cause, err)
+	}
+	if err == nil {
+		_, err = h.bury(ctx, f.UID)
+	}
+	if driver.KindOf(cause) != driver.Broken {
+		cause = &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s was about to run, or ran, when its shim was killed", f.Name), Err: cause}
+	}
+	return errors.Join(cause, err, h.options.Failpoints.At(ctx, failpoint.CriuLost))
+}
+
+// vacant makes sure that nothing of that uid is here.
+func (h *shims) vacant(f driver.Fence) error {
+	_, err := h.status(context.Background(), f.UID)
+	if err == nil {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is on this host already", f.Name)}
+	}
+	// What a crash left of it is in the way.
+	return h.discard(f)
+}
+
+// discardWait bounds the wait for what is left of a session to be gone.
+const discardWait = time.Minute
+
+// discard removes all that a session has here, after its shim has ended or is
+// about to end by itself.
+func (h *shims) discard(f driver.Fence) error {
+	ctx, cancel := context.WithTimeout(context.Background(), discardWait)
+	defer cancel()
+	if err := h.emptied(ctx, f); err != nil {
+		return err
+	}
+	return h.remove(ctx, f.UID)
+}
+
+// emptied kills what a session has of processes, and waits until its shim has ended.
+func (h *shims) emptied(ctx context.Context, f driver.Fence) error {
+	// A shim that waits for a restore that hangs would not end.
+	if group, ok := h.hierarchy.Group(shim.SessionGroup(f.UID)); ok {
+		if err := group.Kill(ctx); err != nil {
+			return fmt.Errorf("kill what is left of session %s: %w", f.Name, err)
+		}
+	}
+	lock, err := h.awaitLock(ctx, f.UID)
+	if err != nil {
+		return err
+	}
+	return lock.Close()
+}
+
+func (h *shims) runFile(name string) string { return filepath.Join(h.dir.run, name) }
+
+func instanceOf(s shim.State, frozen bool) driver.Instance {
+	i := driver.Instance{
+		UID: s.UID, Name: s.Name, Epoch: s.Epoch, PID: s.PID, Started: s.Started, State: driver.Running,
+	}
+	switch {
+	case s.Exit != nil:
+		i.State, i.Exit, i.Lost, i.PID = driver.Exited, s.Exit, s.Lost, 0
+	case frozen:
+		i.State = driver.Frozen
+	}
+	return i
 }

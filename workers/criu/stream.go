@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -67,32 +66,6 @@ func large(source driver.Source) (names []string, size int64) {
 		}
 	}
 	return names, size
-}
-
-// streamed lists criu's images that go from source to criu without being put into
-// memory before: none if there is room for that, which is promised until release
-// is called.
-func (d *Driver) streamed(ctx context.Context, uid schemas.UID, source driver.Source) (served []string, release func(), err error) {
-	names, size := large(source)
-	group, ok := d.hierarchy.Group(shim.ShimGroup(uid))
-	if !ok {
-		return nil, nil, fmt.Errorf("the cgroup of session %s is gone", uid)
-	}
-	free, err := shim.Free(group, d.options.Room)
-	if err != nil {
-		return nil, nil, err
-	}
-	// In memory it is there twice before criu has ended, as a stream once.
-	others, release := d.promises.take(2 * size)
-	if way, _, _ := shim.Plan(d.options.Way, 2*size, free-others); way != driver.WayStream {
-		return nil, release, nil
-	}
-	release()
-	_, release = d.promises.take(size)
-	if whole, ok := source.(driver.Checker); ok {
-		err = whole.CheckPacks(ctx)
-	}
-	return names, release, err
 }
 
 // serve gives criu the images that it asks for, until all is restored and nothing

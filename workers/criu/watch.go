@@ -123,12 +123,12 @@ func (d *Driver) awaitExit(ctx context.Context, uid schemas.UID, out chan<- driv
 
 // nextExit waits until the session has ended, or its shim has.
 func (d *Driver) nextExit(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
-	m, err := d.order(ctx, uid, shim.Order{Op: shim.OrderWait})
+	m, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderWait})
 	if err == nil {
 		return instanceOf(*m.State, false), nil
 	}
 	if ctx.Err() != nil {
 		return driver.Instance{}, ctx.Err()
 	}
-	return d.recoverOne(ctx, uid)
+	return d.shims.recoverOne(ctx, uid)
 }

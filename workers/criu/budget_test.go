@@ -9,9 +9,9 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-func TestPromises(t *testing.T) {
+func TestBudget(t *testing.T) {
 	t.Parallel()
-	var p promises
+	var p budget
 	if others, _ := p.take(10); others != 0 {
 		t.Errorf("the first one finds %d promised", others)
 	}
