@@ -33,3 +33,4 @@ fi
 "$(dirname "$0")/../../workers/docker/dockertest/install.sh"
 "$(dirname "$0")/servers.sh"
 "$(dirname "$0")/node.sh"
+"$(dirname "$0")/../upgrade/install.sh" >/dev/null
