@@ -35,6 +35,8 @@ type View struct {
 	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
 	Failure        *Failure       `json:"failure,omitempty"`
 	Exit           *Exit          `json:"exit,omitempty"`
+	Pause          *Pause         `json:"pause,omitempty"`    // while it is suspended: why, and since when
+	Warnings       []Warning      `json:"warnings,omitempty"` // of its last operations
 }
 
 // TransitionView is a transition as clients see it.
@@ -96,8 +98,10 @@ type Explanation struct {
 
 // WaitingFor is one reason why a session isn't suspended.
 type WaitingFor struct {
-	What  string    `json:"what"`
-	Until time.Time `json:"until,omitzero"` // unknown if zero
+	Kind    WaitingKind `json:"kind"`
+	Subject string      `json:"subject,omitempty"` // by Kind: the operation, the lease, the activity that was the last
+	What    string      `json:"what"`              // one line for a person
+	Until   time.Time   `json:"until,omitzero"`    // unknown if zero
 }
 
 // Observed is what a host sees of its sessions, by uid.

@@ -47,14 +47,16 @@ type SessionRecord struct {
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
-	Op         *Op      `json:"op,omitempty"`   // what a worker has to do
-	Head       *Head    `json:"head,omitempty"` // the snapshot that the session goes on from
-	Size       *Sizes   `json:"size,omitempty"` // of Head
-	Boot       Boot     `json:"boot,omitempty"` // how it came to run: clean, resume, restart (files kept, memory not), fork, rollback, takeover
-	Generation uint64   `json:"generation"`     // how often it was started, resumed, forked or rolled back
-	Failure    *Failure `json:"failure,omitempty"`
-	Exit       *Exit    `json:"exit,omitempty"`
-	Seq        uint64   `json:"activity_seq"` // the last activity that a transition was decided on: older never wakes it
+	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
+	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
+	Size       *Sizes    `json:"size,omitempty"` // of Head
+	Boot       Boot      `json:"boot,omitempty"` // how it came to run: clean, resume, restart (files kept, memory not), fork, rollback, takeover
+	Generation uint64    `json:"generation"`     // how often it was started, resumed, forked or rolled back
+	Failure    *Failure  `json:"failure,omitempty"`
+	Exit       *Exit     `json:"exit,omitempty"`
+	Pause      *Pause    `json:"pause,omitempty"`    // the last one; Paused says whether it lasts
+	Warnings   []Warning `json:"warnings,omitempty"` // of its last operations
+	Seq        uint64    `json:"activity_seq"`       // the last activity that a transition was decided on: older never wakes it
 	// Triggered is the last trigger of an agent's that a checkpoint was begun for: each is
 	// acted on once at most.
 	Triggered uint64 `json:"trigger_seq,omitempty"`
@@ -261,16 +263,18 @@ const (
 // Set is what a transition changes besides the state. With it, folding the
 // transitions of a key gives the record back.
 type Set struct {
-	New     *NewSession `json:"new,omitempty"`
-	Host    HostID      `json:"host,omitempty"`
-	Claim   string      `json:"claim,omitempty"`
-	Op      *Op         `json:"op,omitempty"`
-	Head    *Head       `json:"head,omitempty"`
-	Size    *Sizes      `json:"size,omitempty"`
-	Failure *Failure    `json:"failure,omitempty"`
-	Exit    *Exit       `json:"exit,omitempty"`
-	Idle    *Idle       `json:"idle,omitempty"`
-	Spec    string      `json:"spec,omitempty"`
+	New      *NewSession `json:"new,omitempty"`
+	Host     HostID      `json:"host,omitempty"`
+	Claim    string      `json:"claim,omitempty"`
+	Op       *Op         `json:"op,omitempty"`
+	Head     *Head       `json:"head,omitempty"`
+	Size     *Sizes      `json:"size,omitempty"`
+	Failure  *Failure    `json:"failure,omitempty"`
+	Exit     *Exit       `json:"exit,omitempty"`
+	Idle     *Idle       `json:"idle,omitempty"`
+	Spec     string      `json:"spec,omitempty"`
+	Pause    *Pause      `json:"pause,omitempty"`
+	Warnings []Warning   `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }

@@ -17,6 +17,7 @@ func ViewOf(r SessionRecord) View {
 		Name: r.Name().String(), Tenant: r.Tenant, UID: r.UID, State: r.State, Since: r.Since, Class: r.Class, Driver: r.Driver,
 		Host: r.Host, Program: r.Program, MadeBy: r.MadeBy, TTY: r.TTY, OnLoss: r.OnLoss, Boot: r.Boot, Generation: r.Generation,
 		Epoch: r.Epoch, Version: r.Version, Created: r.Created, LastTransition: ViewTransition(r), Failure: r.Failure, Exit: r.Exit,
+		Pause: r.Paused(), Warnings: r.Warnings,
 	}
 	if r.Op != nil {
 		v.Op = r.Op.Kind

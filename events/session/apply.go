@@ -18,6 +18,7 @@ type rule struct {
 	from  []schemas.State
 	to    schemas.State
 	owner bool // the owner changes: the epoch grows
+	fresh bool // earlier warnings don't hold any more
 	set   func(*schemas.SessionRecord, schemas.Transition)
 }
 
@@ -36,13 +37,13 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TRun:              {from: []schemas.State{none, schemas.Deleted}, to: schemas.Starting, owner: true, set: setNew},
 	schemas.TForkNew:          {from: []schemas.State{none, schemas.Deleted}, to: schemas.Resuming, owner: true, set: setNew},
 	schemas.TClaimed:          {from: driven, set: setClaim},
-	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, set: setRunning},
+	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, fresh: true, set: setRunning},
 	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setDone},
-	schemas.TSuspend:          {from: []schemas.State{schemas.Running}, to: schemas.Suspending, owner: true, set: setOp},
+	schemas.TSuspend:          {from: []schemas.State{schemas.Running}, to: schemas.Suspending, owner: true, set: setSuspend},
 	schemas.TSuspendAborted:   {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
 	schemas.TSuspendFailed:    {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
-	schemas.TSuspended:        {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, set: setHead},
-	schemas.TRevived:          {from: []schemas.State{schemas.Suspended}, to: schemas.Running, owner: true, set: setDone},
+	schemas.TSuspended:        {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, fresh: true, set: setHead},
+	schemas.TRevived:          {from: []schemas.State{schemas.Suspended}, to: schemas.Running, owner: true, fresh: true, set: setDone},
 	schemas.TReaped:           {from: []schemas.State{schemas.Suspended}, set: setDone},
 	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed, schemas.Exited}, to: schemas.Resuming, owner: true, set: setOp},
 	schemas.TRestart:          {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
@@ -51,7 +52,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TResumeAgain:      {from: alive, to: schemas.Resuming, owner: true, set: setAgain},
 	schemas.TResumeFailed:     {from: []schemas.State{schemas.Resuming}, to: schemas.Suspended, set: setResumeFailed},
 	schemas.TCheckpoint:       {from: []schemas.State{schemas.Running}, set: setOp},
-	schemas.TCheckpointed:     {from: []schemas.State{schemas.Running}, set: setHead},
+	schemas.TCheckpointed:     {from: []schemas.State{schemas.Running}, fresh: true, set: setHead},
 	schemas.TCheckpointFailed: {from: []schemas.State{schemas.Running}, set: setDone},
 	schemas.TKill:             {from: []schemas.State{schemas.Running}, set: setOp},
 	schemas.TExited:           {from: alive, to: schemas.Exited, set: setExit},
@@ -64,7 +65,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
 	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setTakenOver},
 	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming}, owner: true, set: setOp},
-	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, set: setHead},
+	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, fresh: true, set: setHead},
 	schemas.TKept:             {from: alive},
 	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},
 	schemas.TProved:           {from: []schemas.State{schemas.Running}, set: setDone},
@@ -99,6 +100,9 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 	if rule.set != nil {
 		rule.set(&out, t)
 	}
+	if rule.fresh || len(t.Set.Warnings) > 0 {
+		out.Warnings = t.Set.Warnings
+	}
 	if t.Evidence != nil {
 		out.Seq = max(out.Seq, t.Evidence.Seq)
 	}
@@ -124,6 +128,12 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
+}
+
+// setSuspend has the record say why the session is suspended.
+func setSuspend(r *schemas.SessionRecord, t schemas.Transition) {
+	setOp(r, t)
+	r.Pause = t.Set.Pause
 }
 
 func setOp(r *schemas.SessionRecord, t schemas.Transition) {
@@ -181,6 +191,9 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 	r.Generation++
 	r.Op, r.Exit = t.Set.Op, nil
+	if t.Type == schemas.TStarted { // a resume may turn out not to have run
+		r.Pause = nil
+	}
 	if r.Failure != nil && r.Failure.Op != schemas.OpProve { // that is why this runs
 		r.Failure = nil
 	}
@@ -190,6 +203,7 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 // tried in its place when its host was lost.
 func setTakenOver(r *schemas.SessionRecord, t schemas.Transition) {
 	setOp(r, t)
+	r.Pause = t.Set.Pause
 	if r.Op != nil && r.Op.Source != nil {
 		r.Head = r.Op.Source
 	}
@@ -206,13 +220,16 @@ func setFellBack(r *schemas.SessionRecord, t schemas.Transition) {
 
 // setHead makes a new snapshot the one to go on from. The op that it leaves is
 // what remains to be done: the kill, after a suspend; nothing, after a
-// checkpoint.
+// checkpoint. A suspend's pause begins now.
 func setHead(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Head, r.Size, r.Op, r.Failure = t.Set.Head, t.Set.Size, t.Set.Op, nil
+	if r.State == schemas.Suspended && r.Pause != nil {
+		r.Pause = &schemas.Pause{Reason: r.Pause.Reason, At: t.At}
+	}
 }
 
 func setExit(r *schemas.SessionRecord, t schemas.Transition) {
-	r.Exit, r.Op = t.Set.Exit, nil
+	r.Exit, r.Op, r.Pause = t.Set.Exit, nil, nil
 }
 
 func setDone(r *schemas.SessionRecord, t schemas.Transition) {
@@ -226,8 +243,11 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	default:
 		r.Failure = nil
 	}
-	if t.Type == schemas.TRemoved || t.Type == schemas.TShredded {
+	switch t.Type {
+	case schemas.TRemoved, schemas.TShredded:
 		r.Spec, r.Head, r.Size = "", nil, nil
+	case schemas.TStartFailed, schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TRevived, schemas.TLost:
+		r.Pause = nil // a later one has another reason
 	}
 }
 

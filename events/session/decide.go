@@ -29,8 +29,7 @@ type Decision struct {
 	Next     time.Time            // when to decide again if nothing is heard; zero: no need
 	Due      time.Time            // when something happens to the session then; zero: that isn't known
 	Blockers []schemas.WaitingFor // what stands between the session and its suspend
-	Expired  bool                 // of a suspend: for its age, not for idleness
-	Pressed  bool                 // of a suspend: before the end of its grace, to make room
+	Pause    schemas.PauseReason  // of a suspend: for idleness, or for its age
 	Asks     bool                 // of a notice: an answer puts the suspend off
 	Evidence schemas.Evidence
 }
@@ -83,10 +82,10 @@ func decideRunning(v *View, p Policy, now time.Time) Decision {
 	case len(d.Blockers) > 0:
 		d.Reason = d.Blockers[0].What
 	case v.idleAt(p).After(now) || p.Never:
-		d.Verdict, d.Expired = Suspend, true
+		d.Verdict, d.Pause = Suspend, schemas.PauseExpired
 		d.Reason = fmt.Sprintf("expired: it ran for %s, its policy allows %s in one go", now.Sub(v.born()).Round(100*time.Millisecond), p.Life)
 	default:
-		d.Verdict = Suspend
+		d.Verdict, d.Pause = Suspend, schemas.PauseInactivity
 		d.Reason = fmt.Sprintf("idle for %s, grace %s", idle.Round(100*time.Millisecond), p.Grace)
 	}
 	return d
@@ -95,8 +94,12 @@ func decideRunning(v *View, p Policy, now time.Time) Decision {
 // notice puts a word before a suspend that is near. Nothing is said while a lease lives:
 // it may be renewed for hours.
 func (v *View) notice(p Policy, d *Decision, now time.Time) {
+	kind := schemas.WaitingWarning
+	if p.Ask > 0 {
+		kind = schemas.WaitingQuestion
+	}
 	block := func(until time.Time, what string) {
-		d.Blockers = append(d.Blockers, schemas.WaitingFor{What: what, Until: until})
+		d.Blockers = append(d.Blockers, schemas.WaitingFor{Kind: kind, What: what, Until: until})
 	}
 	lead, due := p.lead(), latest(d.Next, now)
 	if ends := v.leasedUntil(p); ends.After(now) {
@@ -167,31 +170,31 @@ func (v *View) expires(p Policy) time.Time {
 
 func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	var out []schemas.WaitingFor
-	block := func(until time.Time, format string, args ...any) {
-		out = append(out, schemas.WaitingFor{What: fmt.Sprintf(format, args...), Until: until})
+	block := func(kind schemas.WaitingKind, subject string, until time.Time, what string) {
+		out = append(out, schemas.WaitingFor{Kind: kind, Subject: subject, What: what, Until: until})
 	}
-	if v.Record.Op != nil {
-		block(time.Time{}, "%s", v.Record.Underway())
+	if op := v.Record.Op; op != nil {
+		block(schemas.WaitingOperation, op.Kind, time.Time{}, v.Record.Underway())
 	}
 	if p.Never && p.Life == 0 {
-		block(time.Time{}, "it is never suspended for idleness (--idle never)")
+		block(schemas.WaitingNever, "", time.Time{}, "it is never suspended for idleness (--idle never)")
 	}
 	for _, l := range v.leases {
 		if until := v.ends(l, p); until.After(now) {
-			block(until, "%s", l.describe())
+			block(schemas.WaitingLease, l.What, until, l.describe())
 		}
 	}
 	slices.SortFunc(out, func(a, b schemas.WaitingFor) int { return cmp.Compare(a.What, b.What) })
 	out = append(out, v.failed(p, now)...)
-	if until, what := v.unused(p); until.After(now) {
-		block(until, "%s", what)
+	if w := v.unused(p); w.Until.After(now) {
+		out = append(out, w)
 	}
 	if resumed := v.Record.Boot != "" && v.Record.Boot != schemas.BootClean; resumed && v.since.Add(p.Awake).After(now) {
-		block(v.since.Add(p.Awake), "it came back %s ago and stays for %s at least", now.Sub(v.since).Round(time.Second), p.Awake)
+		block(schemas.WaitingAwake, "", v.since.Add(p.Awake), fmt.Sprintf("it came back %s ago and stays for %s at least", now.Sub(v.since).Round(time.Second), p.Awake))
 	}
 	for _, hours := range p.Quiet {
 		if until, ok := hours.Until(now); ok {
-			block(until, "quiet hours: nothing is suspended now")
+			block(schemas.WaitingQuiet, "", until, "quiet hours: nothing is suspended now")
 		}
 	}
 	return out
@@ -206,28 +209,28 @@ func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
 	// One that is to be stopped then was in use when that was looked at, or it would be: it is
 	// tried again.
 	if f.Count >= p.Breaker && cmp.Or(v.Record.OnBreaker, p.OnBreaker) != schemas.BreakerStop {
-		return []schemas.WaitingFor{{What: fmt.Sprintf("the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)}}
+		return []schemas.WaitingFor{{Kind: schemas.WaitingBreaker, What: fmt.Sprintf("the breaker is open, its last %d suspends failed: %s; `diapause suspend` tries again, with --reset when idle", f.Count, f.Text)}}
 	}
 	if until := f.At.Add(p.Backoff); until.After(now) && !f.At.After(now.Add(p.Backoff)) { // else a clock was set back
-		return []schemas.WaitingFor{{What: "its last suspend failed: " + f.Text, Until: until}}
+		return []schemas.WaitingFor{{Kind: schemas.WaitingRetry, What: "its last suspend failed: " + f.Text, Until: until}}
 	}
 	return nil
 }
 
 // unused is when the session has been unused for long enough, or has run for long
 // enough, and what that is counted from.
-func (v *View) unused(p Policy) (until time.Time, what string) {
+func (v *View) unused(p Policy) (w schemas.WaitingFor) {
 	if !p.Never {
-		until, what = v.idleAt(p), "nothing counted since it came to run"
+		w = schemas.WaitingFor{Kind: schemas.WaitingGrace, Until: v.idleAt(p), What: "nothing counted since it came to run"}
 		if v.IdleSince().Equal(v.last.At) {
-			what = "last activity: " + v.last.What
+			w.Subject, w.What = v.last.What, "last activity: "+v.last.What
 		}
-		what += fmt.Sprintf("; the grace is %s", p.Grace)
+		w.What += fmt.Sprintf("; the grace is %s", p.Grace)
 	}
-	if e := v.expires(p); p.Life > 0 && (p.Never || e.Before(until)) {
-		return e, fmt.Sprintf("it may run for %s in one go", p.Life)
+	if e := v.expires(p); p.Life > 0 && (p.Never || e.Before(w.Until)) {
+		return schemas.WaitingFor{Kind: schemas.WaitingLife, Until: e, What: fmt.Sprintf("it may run for %s in one go", p.Life)}
 	}
-	return until, what
+	return w
 }
 
 func (l Lease) describe() string {

@@ -132,7 +132,7 @@ func TestExpiredSaysSo(t *testing.T) {
 	v := running()
 	v.Hear(says(1, 400, "input", "", 0), under(t))
 	d := session.Decide(v, under(t, "life=5m"), at(420))
-	if d.Verdict != session.Suspend || !d.Expired || !strings.HasPrefix(d.Reason, "expired") {
+	if d.Verdict != session.Suspend || d.Pause != schemas.PauseExpired || !strings.HasPrefix(d.Reason, "expired") {
 		t.Errorf("%+v", d)
 	}
 }

@@ -210,7 +210,7 @@ func (s *Server) suspended(ctx context.Context, n schemas.Name, req schemas.Requ
 				return v, err
 			}
 			op.Trigger, op.Description, op.RunID = trigger, req.Description, req.RunID
-			v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TSuspend, Reason: "asked to suspend", Set: schemas.Set{Op: op}})
+			v, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TSuspend, Reason: "asked to suspend", Set: schemas.Set{Op: op, Pause: &schemas.Pause{Reason: schemas.PauseManual, At: time.Now().UTC()}}})
 			if errors.Is(err, statekv.ErrConflict) {
 				continue
 			}

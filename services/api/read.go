@@ -145,7 +145,7 @@ func (s *Server) audit(ctx context.Context, _ schemas.Request) (any, error) {
 			out.Problems = append(out.Problems, fmt.Sprintf("session %s: version %d follows %d", n, v.Version, prev.Version))
 		case err != nil:
 			out.Problems = append(out.Problems, fmt.Sprintf("session %s, version %d: %v", n, v.Version, err))
-		case !sameRecord(want, v.SessionRecord):
+		case !sameRecord(want, v.SessionRecord) && !sameRecord(asBefore(want), v.SessionRecord):
 			out.Problems = append(out.Problems, fmt.Sprintf("session %s, version %d: the record isn't what its transition makes of the one before", n, v.Version))
 		}
 		last[n] = v.SessionRecord
@@ -153,6 +153,13 @@ func (s *Server) audit(ctx context.Context, _ schemas.Request) (any, error) {
 	})
 	out.Sessions = len(last)
 	return out, err
+}
+
+// asBefore gives a record as a version writes it that knows neither pauses nor warnings: of
+// several hosts one may be of that version for a while.
+func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
+	r.Pause, r.Warnings = nil, nil
+	return r
 }
 
 // sameRecord compares two records as they are stored.

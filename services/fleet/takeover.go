@@ -141,9 +141,11 @@ func (f *Fleet) move(ctx context.Context, v statekv.Versioned, need schemas.Fing
 	if err != nil {
 		return fmt.Errorf("session %s: %w", v.Name(), err)
 	}
-	next, err := f.Records.Swap(ctx, v, schemas.Transition{
-		Type: t, Reason: fmt.Sprintf(reason, v.Host), Actor: f.Actor, Op: op.ID, Set: schemas.Set{Host: to, Op: op},
-	})
+	set := schemas.Set{Host: to, Op: op}
+	if t == schemas.TTakenOver { // else it was suspended before, and had its reason then
+		set.Pause = &schemas.Pause{Reason: schemas.PauseHost, At: time.Now().UTC()}
+	}
+	next, err := f.Records.Swap(ctx, v, schemas.Transition{Type: t, Reason: fmt.Sprintf(reason, v.Host), Actor: f.Actor, Op: op.ID, Set: set})
 	if err != nil {
 		return err
 	}

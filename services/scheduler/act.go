@@ -142,18 +142,19 @@ func (s *Scheduler) command(ctx context.Context, next statekv.Versioned) {
 	}
 }
 
+// triggers are what the ops and images of suspends name in place of a reason for a pause.
+var triggers = map[schemas.PauseReason]string{
+	schemas.PauseInactivity: "idle", schemas.PauseExpired: "expired", schemas.PausePressure: "pressure", schemas.PauseQuota: "pressure",
+}
+
 func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition {
-	op := schemas.NewOp(schemas.OpResume, d.Evidence.Seq, time.Now())
+	now := time.Now()
+	op := schemas.NewOp(schemas.OpResume, d.Evidence.Seq, now)
 	t := schemas.Transition{Reason: d.Reason, Evidence: &d.Evidence, Op: op.ID, Set: schemas.Set{Op: op}}
 	if d.Verdict == session.Suspend {
 		t.Type = schemas.TSuspend
-		op.Kind, op.Idle, op.Trigger = schemas.OpSuspend, true, "idle"
-		if d.Pressed {
-			op.Trigger = "pressure"
-		}
-		if d.Expired {
-			op.Trigger = "expired"
-		}
+		op.Kind, op.Idle, op.Trigger = schemas.OpSuspend, true, triggers[d.Pause]
+		t.Set.Pause = &schemas.Pause{Reason: d.Pause, At: now.UTC()}
 		return t
 	}
 	t.Type = schemas.TResume

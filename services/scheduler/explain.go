@@ -80,7 +80,7 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 		e.Text = d.Reason
 	}
 	if what, ok := l.awaits(t); ok && d.Verdict == session.Wake {
-		e.Blockers = append(e.Blockers, schemas.WaitingFor{What: what})
+		e.Blockers = append(e.Blockers, schemas.WaitingFor{Kind: schemas.WaitingQuota, Subject: string(t.tenant()), What: what})
 		e.Text = "it is to be resumed, and waits: " + what + "; " + e.Text
 	}
 	if f := v.Record.Failure; f != nil {

@@ -84,7 +84,7 @@ func (l *loop) relieve(ctx context.Context) {
 			if !ok {
 				break // it is looked at again in a while
 			}
-			l.press(ctx, t, d, why)
+			l.press(ctx, t, d, schemas.PausePressure, why)
 		}
 	}
 }
@@ -158,8 +158,10 @@ func (l *loop) least(seats []*tracked, until time.Time) (best *tracked, d sessio
 }
 
 // press suspends a session to make room.
-func (l *loop) press(ctx context.Context, t *tracked, d session.Decision, why string) {
-	d.Pressed, d.Reason = true, why+": "+d.Reason
+func (l *loop) press(ctx context.Context, t *tracked, d session.Decision, pause schemas.PauseReason, why string) {
+	if d.Reason = why + ": " + d.Reason; d.Pause != schemas.PauseExpired {
+		d.Pause = pause
+	}
 	t.home.relieved = l.now()
 	t.waiting = false
 	l.count(t)

@@ -210,7 +210,7 @@ func (l *loop) makeWay(ctx context.Context, tenant schemas.Tenant, h *tenancy, m
 		if !ok {
 			break
 		}
-		l.press(ctx, t, d, fmt.Sprintf("tenant %s makes room for %s, %s", tenant, h.line[0].t.name(), h.full(most)))
+		l.press(ctx, t, d, schemas.PauseQuota, fmt.Sprintf("tenant %s makes room for %s, %s", tenant, h.line[0].t.name(), h.full(most)))
 	}
 	why := sync.OnceValue(func() string { return l.inTheWay(tenant, h, most) })
 	for i := len(h.line) - 1; need > 0 && i >= 0; i-- {

@@ -245,7 +245,7 @@ func (l *loop) room(ctx context.Context, mine schemas.Place, deadline time.Time)
 		return false, nil, nil, true // who is in use now isn't known
 	}
 	if t, d, ok := l.least(at.seats, deadline); ok {
-		l.press(ctx, t, d, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
+		l.press(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
 		n := t.name()
 		return false, &n, nil, true
 	}

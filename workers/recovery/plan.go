@@ -111,6 +111,7 @@ func (e Evidence) fromImage(img Image) Verdict {
 	r := schemas.SessionRecord{
 		UID: h.UID, Tenant: h.Tenant, Session: h.Session, Driver: h.Fingerprint.Driver, Host: e.Host,
 		Class: "web", MadeBy: schemas.MadeByPerson, Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
+		Pause: &schemas.Pause{Reason: schemas.PauseHost, At: h.Time},
 	}
 	setImage(&r, img)
 	return Verdict{
@@ -182,6 +183,7 @@ func (e Evidence) goesOn(r *schemas.SessionRecord) {
 
 func suspended(r *schemas.SessionRecord, img Image) {
 	r.State, r.Op, r.Exit, r.Failure = schemas.Suspended, nil, nil, nil
+	r.Pause = &schemas.Pause{Reason: schemas.PauseHost, At: img.Header.Time}
 	setImage(r, img)
 }
 

@@ -133,7 +133,7 @@ func (r *run) decide() {
 	case session.Notify:
 		r.view.Notified(r.now)
 	case session.Suspend:
-		r.nap = Nap{From: r.now, Expired: d.Expired}
+		r.nap = Nap{From: r.now, Expired: d.Pause == schemas.PauseExpired}
 		rec := r.view.Record
 		rec.State, rec.Since, rec.Seq = schemas.Suspended, r.now, d.Evidence.Seq
 		r.view.See(rec, r.now)

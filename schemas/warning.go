@@ -1,0 +1,28 @@
+package schemas
+
+import "time"
+
+// WarningCode names a kind of warning. New ones may be added, none changes its meaning.
+type WarningCode string
+
+// The codes of warnings.
+const (
+	WarnConnection   WarningCode = "connection_closed"   // a network connection doesn't survive the suspend
+	WarnPending      WarningCode = "capture_may_wait"    // a socket holds data that a capture has to wait for
+	WarnHook         WarningCode = "hook_failed"         // a hook failed or ran out of time
+	WarnSockets      WarningCode = "sockets_left_out"    // socket files, which their programs make again
+	WarnBindMount    WarningCode = "bind_mount_left_out" // the contents of a bind mount
+	WarnTmpfs        WarningCode = "tmpfs_lost"          // the contents of a tmpfs
+	WarnVolume       WarningCode = "volume_left_out"     // the contents of a volume
+	WarnVolumeShared WarningCode = "volume_shared"       // a volume that other containers use as well
+	WarnAllFiles     WarningCode = "all_files_captured"  // the whole file system was captured, not what changed
+)
+
+// Warning is something that the user of a session should know although the operation
+// worked: what its snapshot lacks, what won't survive.
+type Warning struct {
+	Code    WarningCode `json:"code"`
+	Subject string      `json:"subject,omitempty"` // what it is about: a connection, a mount, a volume
+	Text    string      `json:"text"`              // one sentence for a person
+	At      time.Time   `json:"at"`
+}
