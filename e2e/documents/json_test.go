@@ -12,20 +12,12 @@ import (
 	"github.com/diapause/diapause/services/doctor"
 )
 
-// Every name that --json prints is in the table of its verb, so that nobody has to guess
-// which are stable. The parts of a policy are those of its own help.
+// Every name that --json prints is in the list, in the item of its verb. The parts of a
+// policy are those of its own help.
 func TestJSONNames(t *testing.T) {
-	text, err := os.ReadFile("../../services/README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(text), "\n## JSON\n")
-	section, _, _ = strings.Cut(section, "\n## ")
 	rows := map[string]string{}
-	for line := range strings.Lines(section) {
-		if verb, names, ok := strings.Cut(strings.TrimPrefix(line, "| `"), "`"); ok && strings.HasPrefix(line, "| `") {
-			rows[verb] = names
-		}
+	for _, item := range items(section(t, "JSON")) {
+		rows[quoted.FindStringSubmatch(item)[1]] = item
 	}
 	session := rows["show"] + rows["history"] + rows["snapshots"]
 	for verb, c := range map[string]struct {
@@ -41,15 +33,39 @@ func TestJSONNames(t *testing.T) {
 		"key …": {schemas.KeysView{}, rows["key …"]}, "doctor": {doctor.Report{}, rows["doctor"]},
 	} {
 		if rows[verb] == "" {
-			t.Errorf("there is no row of %s", verb)
+			t.Errorf("there is no item of %s", verb)
 			continue
 		}
 		for _, name := range namesOf(reflect.TypeOf(c.of)) {
 			if !strings.Contains(c.names, "`"+name+"`") {
-				t.Errorf("%s --json prints %q, which its row doesn't have", verb, name)
+				t.Errorf("%s --json prints %q, which its item doesn't have", verb, name)
 			}
 		}
 	}
+}
+
+// section gives a section of the document on the command line.
+func section(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../services/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "\n## "+name+"\n")
+	if !ok {
+		t.Fatalf("services/README.md has no section %q", name)
+	}
+	rest, _, _ = strings.Cut(rest, "\n## ")
+	return rest
+}
+
+// items gives the items of a list, each on one line.
+func items(text string) (all []string) {
+	for _, item := range strings.Split(text, "\n- ")[1:] {
+		item, _, _ = strings.Cut(item, "\n\n")
+		all = append(all, strings.Join(strings.Fields(item), " "))
+	}
+	return all
 }
 
 // namesOf gives the names in the JSON of a type, and of the types that it is made of.

@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Diary publishes what a scheduler heard.
+// Diary publishes a part of the use history: what a scheduler heard.
 func (p Publisher) Diary(ctx context.Context, d schemas.Diary) error {
 	return p.publish(ctx, schemas.SubjectDiary, d)
 }
