@@ -31,7 +31,7 @@ type Spec struct {
 
 	// Options are what one driver alone understands, by the driver's name. In JSON each is
 	// a member of that name beside the fields above. A driver ignores those of others.
-	Options map[string]json.RawMessage `json:"-"`
+	Options map[DriverName]json.RawMessage `json:"-"`
 }
 
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
@@ -80,7 +80,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if isSpecField(name) {
+		if isSpecField(string(name)) {
 			return nil, fmt.Errorf("encode the options of driver %q: a spec has a field of that name", name)
 		}
 		fmt.Fprintf(out, ",%s:%s", key, s.Options[name])
@@ -104,30 +104,30 @@ func (s *Spec) UnmarshalJSON(data []byte) error {
 			continue
 		}
 		if p.Options == nil {
-			p.Options = map[string]json.RawMessage{}
+			p.Options = map[DriverName]json.RawMessage{}
 		}
-		p.Options[name] = value
+		p.Options[DriverName(name)] = value
 	}
 	*s = Spec(p)
 	return nil
 }
 
 // SetOptions encodes a driver's options.
-func (s *Spec) SetOptions(driver string, options any) error {
+func (s *Spec) SetOptions(driver DriverName, options any) error {
 	data, err := json.Marshal(options)
 	if err != nil {
 		return fmt.Errorf("encode the options of driver %s: %w", driver, err)
 	}
 	s.Options = maps.Clone(s.Options) // the spec may be a copy
 	if s.Options == nil {
-		s.Options = map[string]json.RawMessage{}
+		s.Options = map[DriverName]json.RawMessage{}
 	}
 	s.Options[driver] = data
 	return nil
 }
 
 // GetOptions decodes a driver's options. It reports whether there are any.
-func (s Spec) GetOptions(driver string, to any) (ok bool, err error) {
+func (s Spec) GetOptions(driver DriverName, to any) (ok bool, err error) {
 	data, ok := s.Options[driver]
 	if !ok {
 		return false, nil

@@ -4,13 +4,14 @@
 package dockerspec
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
 
 // Driver is the name of the driver that takes these options.
-const Driver = "docker"
+const Driver schemas.DriverName = "docker"
 
 // Of gives the options that a spec has for the docker driver. It reports whether there are
 // any.
@@ -25,6 +26,16 @@ func With(s schemas.Spec, o Options) schemas.Spec {
 		panic(err) // Options has plain fields only: they can always be encoded
 	}
 	return s
+}
+
+// Request fills in a request for a session of the container that the options name.
+func Request(r schemas.RunRequest, o Options) *schemas.RunRequest {
+	spec, err := json.Marshal(With(schemas.Spec{}, o))
+	if err != nil {
+		panic(err) // of plain fields, as in With
+	}
+	r.Driver, r.Program, r.Spec = Driver, o.Container, spec
+	return &r
 }
 
 // Options say how a container is to run, or which existing one becomes the session, in the

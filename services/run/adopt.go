@@ -12,36 +12,23 @@ import (
 
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/schemas/dockerspec"
-	"github.com/diapause/diapause/workers/docker"
+	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/worker"
 )
 
-// Adopt fills in what asks for a session of a container that is there.
-func Adopt(r schemas.RunRequest, d dockerspec.Options) *schemas.RunRequest {
-	data, err := json.Marshal(dockerspec.With(schemas.Spec{}, d))
-	if err != nil {
-		data = nil // of plain fields: it can't be
-	}
-	r.Driver, r.Program, r.Spec = docker.Name, d.Container, data
-	return &r
-}
-
-// adoptLabelled makes sessions of the containers that ask for it by their labels, until
-// ctx ends.
-func adoptLabelled(ctx context.Context, w *worker.Worker, d *docker.Driver, nc *nats.Conn, log *slog.Logger) error {
+// adoptOffered makes sessions of what a driver finds that asks to become one, until ctx ends.
+func adoptOffered(ctx context.Context, w *worker.Worker, name schemas.DriverName, d driver.Offerer, nc *nats.Conn, log *slog.Logger) error {
 	select {
 	case <-w.Ready():
 	case <-ctx.Done():
 	}
-	for c := range d.Labelled(ctx) {
-		r := Adopt(schemas.RunRequest{Class: c.Class, Host: w.Host}, dockerspec.Options{Container: c.ID, Remove: c.Remove})
-		r.Program = c.Name
+	for o := range d.Offers(ctx) {
+		o.Run.Host = w.Host
 		err := askOn(ctx, nc, "run", schemas.Request{
-			Name: c.Session, Run: r, Actor: "docker@" + string(w.Host), Reason: "its label " + c.Label + " asks for it", Wait: schemas.Duration(adoptWait),
+			Name: o.Session, Run: &o.Run, Actor: string(name) + "@" + string(w.Host), Reason: o.Asks + " asks for it", Wait: schemas.Duration(adoptWait),
 		})
 		if err != nil && ctx.Err() == nil {
-			log.Warn("a container that asks for it by its label is not made a session", "container", c.Name, "session", c.Session, "err", err)
+			log.Warn("make a session of what asks for it", "driver", name, "called", o.Name, "session", o.Session, "err", err)
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/services/datadir"
 	keyring "github.com/diapause/diapause/services/keys"
+	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/recovery"
 	"github.com/diapause/diapause/workers/worker"
 )
@@ -23,14 +24,14 @@ type machine struct {
 }
 
 // worker makes the worker of this host.
-func (h hostProcess) worker(m machine, d drivers) (*worker.Worker, error) {
+func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 	ledger, err := ledgerOf(m.data, h.Log)
 	if err != nil {
 		return nil, err
 	}
 	return worker.New(worker.Options{
 		Host: m.data.Host(), NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images,
-		Drivers: d.byName, Lacks: d.lacking, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
+		Drivers: d.ByName, Lacks: d.Lacks, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
 		Pages: m.data.Join("pages"), Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
 		Lease: &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},

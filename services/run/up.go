@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -81,7 +84,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		return err
 	}
 	p, err := h.parts(ctx, m)
-	defer p.drivers.close(h.Log)
+	defer p.close(h.Log)
 	if err != nil {
 		return err
 	}
@@ -105,9 +108,19 @@ func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string)
 
 // parts are what runs in a process that runs sessions.
 type parts struct {
-	drivers drivers
+	drivers *drivers.Set
 	serving []func(context.Context) error
 	begun   []<-chan struct{} // closed when a part can work
+}
+
+// close closes what was opened for the parts. Sessions run on.
+func (p parts) close(log *slog.Logger) {
+	if p.drivers == nil {
+		return
+	}
+	if err := p.drivers.Close(); err != nil {
+		log.Info("cgroups are kept: sessions run on", "err", err)
+	}
 }
 
 // parts makes all of them, and makes lost records again.
@@ -125,10 +138,10 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	h.ofWorker(w)
 	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}
 	p.begun = []<-chan struct{}{w.Ready()}
-	if p.drivers.labelled != nil {
-		p.serving = append(p.serving, func(ctx context.Context) error {
-			return adoptLabelled(ctx, w, p.drivers.labelled, m.nc, h.Log)
-		})
+	for name, d := range p.drivers.ByName {
+		if o, ok := d.(driver.Offerer); ok {
+			p.serving = append(p.serving, func(ctx context.Context) error { return adoptOffered(ctx, w, name, o, m.nc, h.Log) })
+		}
 	}
 	if !h.alone {
 		c, err := h.control(ctx, m, w)

@@ -19,6 +19,9 @@ import (
 	"github.com/diapause/diapause/workers/shim"
 )
 
+// Name is what sessions call this driver.
+const Name schemas.DriverName = "criu"
+
 // Options say how the driver runs here.
 type Options struct {
 	// Data is the directory for sessions' own files, sockets and fences. It must
@@ -168,7 +171,7 @@ func fingerprint(version string) (schemas.Fingerprint, error) {
 		return schemas.Fingerprint{}, err
 	}
 	return schemas.Fingerprint{
-		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: "criu",
+		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: Name,
 		Engine: "criu " + version, CPU: cpu, Base: "host",
 	}, nil
 }

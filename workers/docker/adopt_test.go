@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -171,18 +172,22 @@ func TestPausedByOthers(t *testing.T) {
 }
 
 // Containers ask for it by a label, when they run already and when they begin to.
-func TestLabelled(t *testing.T) {
+func TestOffers(t *testing.T) {
 	x := newTester(t)
 	labels := map[string]string{labelAdopt: "acme/first", labelClass: "terminal", labelRemove: "true"}
 	foreignContainer(t, x.e, "first", labels)
 	ctx, stop := context.WithTimeout(t.Context(), drivertest.Limit)
 	defer stop()
-	asking := x.d.Labelled(ctx)
+	asking := x.d.Offers(ctx)
 	got := <-asking
-	if got.Name != "first" || got.Session != "acme/first" || got.Class != "terminal" || !got.Remove {
-		t.Errorf("it asks for %+v", got)
+	var spec schemas.Spec
+	if err := json.Unmarshal(got.Run.Spec, &spec); err != nil {
+		t.Fatal(err)
 	}
-	x.start("a", dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: got.ID, Remove: true}))
+	if got.Name != "first" || got.Run.Program != "first" || got.Session != "acme/first" || got.Run.Class != "terminal" || got.Run.Driver != Name || !askedOf(t, spec).Remove {
+		t.Errorf("it asks for %+v, %+v", got, spec)
+	}
+	x.start("a", spec)
 	foreignContainer(t, x.e, "second", map[string]string{labelAdopt: "two"})
 	if got = <-asking; got.Name != "second" || got.Session != "two" {
 		t.Errorf("the second asks for %+v", got)

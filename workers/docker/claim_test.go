@@ -48,7 +48,7 @@ func (x *tester) asks(want string) {
 	x.t.Helper()
 	ctx, stop := context.WithTimeout(x.t.Context(), drivertest.Limit)
 	defer stop()
-	if got := <-x.d.Labelled(ctx); got.Name != want {
+	if got := <-x.d.Offers(ctx); got.Name != want {
 		x.t.Errorf("%q asks to be a session; want %q", got.Name, want)
 	}
 }

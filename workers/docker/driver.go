@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -22,7 +23,7 @@ import (
 func (d *Driver) StoresEarly() bool { return true }
 
 // Name is what sessions call this driver.
-const Name schemas.DriverName = "docker"
+const Name = dockerspec.Driver
 
 // Options say how the driver runs here.
 type Options struct {
@@ -68,6 +69,7 @@ var (
 	_ driver.Early       = (*Driver)(nil)
 	_ driver.Prober      = (*Driver)(nil)
 	_ driver.Late        = (*Driver)(nil)
+	_ driver.Offerer     = (*Driver)(nil)
 )
 
 // New makes the driver. It doesn't ask the engine, which may be away for now.
@@ -178,9 +180,9 @@ func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
 	return d.talker.dial(ctx, uid)
 }
 
-// Labelled delivers the running containers whose label diapause.session asks for a session
-// and that are none yet, until ctx ends; the channel is closed then.
-func (d *Driver) Labelled(ctx context.Context) <-chan Labelled { return d.adoption.labelled(ctx) }
+// Offers implements driver.Offerer: running containers whose label diapause.session asks for
+// a session.
+func (d *Driver) Offers(ctx context.Context) <-chan driver.Offer { return d.adoption.offers(ctx) }
 
 // Storage says, for a person, how the engine keeps the files of containers, and what follows
 // for snapshots.

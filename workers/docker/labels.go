@@ -8,6 +8,10 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/events"
 	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/dockerspec"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 // The labels of what the driver makes.
@@ -25,15 +29,6 @@ const (
 // ownLabels are those that the driver gives, and no part of a container's configuration.
 var ownLabels = []string{labelHost, labelUID, labelSession, labelFor}
 
-// Labelled is a running container whose label asks for it to become a session.
-type Labelled struct {
-	ID, Name string
-	Label    string // the label's name
-	Session  string // its value, [tenant/]id
-	Class    string // "" if no label says it
-	Remove   bool   // remove it when it is suspended
-}
-
 // labelRemove has a container that becomes a session by its label removed when it is
 // suspended, if it is "true".
 const labelRemove = "diapause.remove"
@@ -45,10 +40,10 @@ type adoption struct {
 	claims *claims
 }
 
-// labelled delivers the containers that run, or begin to, with the label
+// offers delivers the containers that run, or begin to, with the label
 // diapause.session, and are no session yet, until ctx ends; the channel is closed then.
-func (a *adoption) labelled(ctx context.Context) <-chan Labelled {
-	out := make(chan Labelled)
+func (a *adoption) offers(ctx context.Context) <-chan driver.Offer {
+	out := make(chan driver.Offer)
 	go func() {
 		defer close(out)
 		for ctx.Err() == nil {
@@ -62,7 +57,7 @@ func (a *adoption) labelled(ctx context.Context) <-chan Labelled {
 	return out
 }
 
-func (a *adoption) offerAll(ctx context.Context, out chan<- Labelled) {
+func (a *adoption) offerAll(ctx context.Context, out chan<- driver.Offer) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	begun := a.engine.Events(ctx, client.EventsListOptions{
@@ -87,7 +82,7 @@ func (a *adoption) offerAll(ctx context.Context, out chan<- Labelled) {
 }
 
 // offer delivers a container unless it is a session already, here or of another driver.
-func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- Labelled) error {
+func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- driver.Offer) error {
 	all, err := a.notes.all()
 	if err != nil {
 		return err
@@ -103,11 +98,13 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- La
 	if by, _, err := a.claims.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
 		return nil // what can't be told is told to whoever tries to take it
 	}
-	l := Labelled{
-		ID: c.ID, Name: strings.TrimPrefix(c.Names[0], "/"), Label: labelAdopt, Session: c.Labels[labelAdopt], Class: c.Labels[labelClass], Remove: c.Labels[labelRemove] == "true",
+	o := driver.Offer{
+		Name: strings.TrimPrefix(c.Names[0], "/"), Session: c.Labels[labelAdopt], Asks: "its label " + labelAdopt,
+		Run: *dockerspec.Request(schemas.RunRequest{Class: c.Labels[labelClass]}, dockerspec.Options{Container: c.ID, Remove: c.Labels[labelRemove] == "true"}),
 	}
+	o.Run.Program = o.Name
 	select {
-	case out <- l:
+	case out <- o:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

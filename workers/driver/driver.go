@@ -162,6 +162,21 @@ type Dialer interface {
 	Dial(ctx context.Context, uid schemas.UID) (net.Conn, error)
 }
 
+// Offerer is a driver that finds what is on this host and asks to become a session.
+type Offerer interface {
+	// Offers delivers what asks until ctx ends, and closes the channel then. It delivers
+	// the same again unless that has become a session.
+	Offers(ctx context.Context) <-chan Offer
+}
+
+// Offer is something on this host that asks to become a session.
+type Offer struct {
+	Name    string             // what it is called here
+	Session string             // [tenant/]id of the session
+	Asks    string             // what of it asks, as "its label x"
+	Run     schemas.RunRequest // how it becomes one, but for the host
+}
+
 // Sink takes the entries of an image, one after the other. *image.Writer is
 // one.
 type Sink interface {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
-	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/docker"
 )
 
@@ -150,7 +149,7 @@ func adoptCommand(c *client) *cobra.Command {
 				return err
 			}
 			var v schemas.View
-			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: run.Adopt(r, f.Options)}, &v); err != nil {
+			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: dockerspec.Request(r, f.Options)}, &v); err != nil {
 				return err
 			}
 			return printOutcome(v, asJSON)

@@ -178,7 +178,7 @@ func checkDocker(asked string, scratch *doctor.Scratch) doctor.Check {
 	return doctor.Check{
 		Name: "docker", What: "the Docker engine whose containers can be sessions answers", Needs: []string{doctor.NameScratch},
 		Run: func(ctx context.Context) doctor.Result {
-			engine, why := run.Engine(asked)
+			engine, why := docker.Locate(asked)
 			if engine == "" {
 				return doctor.Result{Status: doctor.OK, Detail: "no containers here: " + why}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/services/run"
+	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -138,5 +139,5 @@ func usageFlag(cmd *cobra.Command, every *time.Duration) {
 
 func dockerFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "docker", os.Getenv("DIAPAUSE_DOCKER"),
-		"the Docker engine whose containers can be sessions, unix:///path/of/its/socket, or none (default: "+run.UsualEngine+", if that is there) (DIAPAUSE_DOCKER)")
+		"the Docker engine whose containers can be sessions, unix:///path/of/its/socket, or none (default: "+docker.DefaultEngine+", if that is there) (DIAPAUSE_DOCKER)")
 }
