@@ -8,18 +8,16 @@ import (
 )
 
 // A session that is recorded to run, and that its host takes long to begin, has its grace
-// from when it is begun, packed or not.
+// from when it is begun.
 func TestGraceBeginsWhenTheHostHasBegun(t *testing.T) {
 	base := time.Now()
 	at := func(s int) time.Time { return base.Add(time.Duration(s) * time.Second) }
 	p, _ := PolicyFor("web", &schemas.Idle{Grace: 10_000})
 	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "web", Class: "web", State: schemas.Starting, Op: &schemas.Op{Kind: schemas.OpStart}}
-	var packed Packed
+	kept := View{HeardSince: base}
 	see := func(s int) View {
-		v := packed.Unpack(r.Name(), base, base)
-		v.See(r, at(s))
-		packed.Pack(&v, base)
-		return packed.Unpack(r.Name(), base, base)
+		kept.See(r, at(s))
+		return kept
 	}
 	see(0)
 	r.State, r.Op = schemas.Running, &schemas.Op{Kind: schemas.OpBegin}

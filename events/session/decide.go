@@ -34,8 +34,7 @@ type Decision struct {
 	Evidence schemas.Evidence
 }
 
-// Decide says what should happen to the session at now. It changes nothing but
-// for forgetting leases that have run out.
+// Decide says what should happen to the session at now. It changes nothing.
 func Decide(v *View, p Policy, now time.Time) Decision {
 	switch v.Record.State {
 	case schemas.Running:
@@ -61,9 +60,8 @@ func decideRunning(v *View, p Policy, now time.Time) Decision {
 	// What spoke of an earlier session of that name was known, too: else its last
 	// words would undo every suspend of this one.
 	d := Decision{Verdict: Leave, Evidence: schemas.Evidence{
-		Seq: max(v.seq, v.Record.Born), Last: v.last.What, LastAt: v.last.At, IdleMS: idle.Milliseconds(), GraceMS: p.Grace.Milliseconds(),
+		Seq: max(v.known.Seq, v.Record.Born), Last: v.known.Last.What, LastAt: v.known.Last.At, IdleMS: idle.Milliseconds(), GraceMS: p.Grace.Milliseconds(),
 	}}
-	v.forget(p, now)
 	d.Blockers = v.blockers(p, now)
 	// Everything that blocks has to end: the last of those whose end is known
 	// is when to look again; one without an end is heard of when it ends.
@@ -106,7 +104,7 @@ func (v *View) notice(p Policy, d *Decision, now time.Time) {
 		d.Next, d.Due = ends, latest(due, ends.Add(lead))
 		return
 	}
-	if said := v.noticed; !said.IsZero() && !said.Before(v.IdleSince()) {
+	if said := v.known.Noticed; !said.IsZero() && !said.Before(v.IdleSince()) {
 		if until := said.Add(lead); until.After(now) {
 			what := "it was said that it is to be suspended"
 			if p.Ask > 0 {
@@ -129,7 +127,7 @@ func (v *View) notice(p Policy, d *Decision, now time.Time) {
 
 // leasedUntil is when the last lease ends that counts; the zero time if there is none.
 func (v *View) leasedUntil(p Policy) (end time.Time) {
-	for _, l := range v.leases {
+	for _, l := range v.known.Leases {
 		end = latest(end, v.ends(l, p))
 	}
 	return end
@@ -156,10 +154,10 @@ func (v *View) idleAt(p Policy) time.Time { return v.IdleSince().Add(p.Grace) }
 // born is when it came to run, as its record says, unless that is still to come by this
 // host's clock.
 func (v *View) born() time.Time {
-	if s := v.Record.Since; !s.IsZero() && s.Before(v.since) {
+	if s := v.Record.Since; !s.IsZero() && s.Before(v.known.Since) {
 		return s
 	}
-	return v.since
+	return v.known.Since
 }
 
 // expires is when it has run for long enough. Those who keep it awake have to have had
@@ -179,7 +177,7 @@ func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	if p.Never && p.Life == 0 {
 		block(schemas.WaitingNever, "", time.Time{}, "it is never suspended for idleness (--idle never)")
 	}
-	for _, l := range v.leases {
+	for _, l := range v.known.Leases {
 		if until := v.ends(l, p); until.After(now) {
 			block(schemas.WaitingLease, l.What, until, l.describe())
 		}
@@ -189,8 +187,8 @@ func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	if w := v.unused(p); w.Until.After(now) {
 		out = append(out, w)
 	}
-	if resumed := v.Record.Boot != "" && v.Record.Boot != schemas.BootClean; resumed && v.since.Add(p.Awake).After(now) {
-		block(schemas.WaitingAwake, "", v.since.Add(p.Awake), fmt.Sprintf("it came back %s ago and stays for %s at least", now.Sub(v.since).Round(time.Second), p.Awake))
+	if resumed := v.Record.Boot != "" && v.Record.Boot != schemas.BootClean; resumed && v.known.Since.Add(p.Awake).After(now) {
+		block(schemas.WaitingAwake, "", v.known.Since.Add(p.Awake), fmt.Sprintf("it came back %s ago and stays for %s at least", now.Sub(v.known.Since).Round(time.Second), p.Awake))
 	}
 	for _, hours := range p.Quiet {
 		if until, ok := hours.Until(now); ok {
@@ -222,8 +220,8 @@ func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
 func (v *View) unused(p Policy) (w schemas.WaitingFor) {
 	if !p.Never {
 		w = schemas.WaitingFor{Kind: schemas.WaitingGrace, Until: v.idleAt(p), What: "nothing counted since it came to run"}
-		if v.IdleSince().Equal(v.last.At) {
-			w.Subject, w.What = v.last.What, "last activity: "+v.last.What
+		if v.IdleSince().Equal(v.known.Last.At) {
+			w.Subject, w.What = v.known.Last.What, "last activity: "+v.known.Last.What
 		}
 		w.What += fmt.Sprintf("; the grace is %s", p.Grace)
 	}
@@ -246,18 +244,18 @@ func (l Lease) describe() string {
 // resume that failed it takes a pause, so that a client that asks and asks
 // doesn't fill the log.
 func decideSuspended(v *View, p Policy, now time.Time) Decision {
-	d := Decision{Verdict: Leave, Reason: "it sleeps until it is used", Evidence: schemas.Evidence{Seq: max(v.seq, v.Record.Born)}}
+	d := Decision{Verdict: Leave, Reason: "it sleeps until it is used", Evidence: schemas.Evidence{Seq: max(v.known.Seq, v.Record.Born)}}
 	f := v.Record.Failure
-	pause := v.since.Add(p.Backoff)
+	pause := v.known.Since.Add(p.Backoff)
 	switch {
 	case v.Record.Op != nil:
 		d.Reason = "its frozen processes are being removed"
-	case v.waking.Seq <= v.Record.Seq:
+	case v.known.Waking.Seq <= v.Record.Seq:
 	case f != nil && f.Op == schemas.OpResume && pause.After(now):
 		d.Reason, d.Next, d.Due = "its last resume failed a moment ago; activity resumes it again soon", pause, pause
 	default:
-		d.Verdict, d.Reason = Wake, "activity: "+v.waking.What
-		d.Evidence = schemas.Evidence{Seq: v.waking.Seq, Activity: v.waking.What}
+		d.Verdict, d.Reason = Wake, "activity: "+v.known.Waking.What
+		d.Evidence = schemas.Evidence{Seq: v.known.Waking.Seq, Activity: v.known.Waking.What}
 	}
 	return d
 }

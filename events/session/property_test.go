@@ -3,8 +3,10 @@ package session_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -294,6 +296,47 @@ func TestPropertyPollChangesNothing(t *testing.T) {
 	})
 }
 
+// copyOf gives a view that shares nothing with v.
+func copyOf(v *session.View) session.View {
+	out := *v
+	out.Known().Leases = slices.Clone(v.Known().Leases)
+	return out
+}
+
+// Deciding changes neither the view nor the policy; and leases that ran out can be forgotten
+// before or after it.
+func TestPropertyDecideIsPure(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, history, v := drawPolicy(t), drawHistory(t), alive(t)
+		if rapid.Bool().Draw(t, "suspended") {
+			v.Record.State = schemas.Suspended
+		}
+		now := at(float64(rapid.IntRange(0, horizon).Draw(t, "now")))
+		for _, m := range ordered(history) {
+			if !m.At.After(now) {
+				v.Hear(m, p)
+			}
+		}
+		before, under := copyOf(v), p
+		under.Deaf, under.Quiet = maps.Clone(p.Deaf), slices.Clone(p.Quiet)
+		first := session.Decide(v, p, now)
+		if !reflect.DeepEqual(*v, before) || !reflect.DeepEqual(p, under) {
+			t.Fatalf("decided %+v, and changed\n     %+v\ninto %+v", first, before, *v)
+		}
+		v.Forget(p, now)
+		if third := session.Decide(v, p, now); !reflect.DeepEqual(first, third) {
+			t.Fatalf("decided %+v\nand after leases were forgotten %+v", first, third)
+		}
+		later := now.Add(time.Duration(rapid.IntRange(0, horizon).Draw(t, "later")) * time.Second)
+		if a, b := session.Decide(v, p, later), session.Decide(&before, p, later); !reflect.DeepEqual(a, b) {
+			t.Fatalf("decided later %+v\nand without having forgotten %+v", a, b)
+		}
+		if a, b := v.QuietSince(p), before.QuietSince(p); !a.Equal(b) {
+			t.Fatalf("quiet since %v\nand without having forgotten since %v", a, b)
+		}
+	})
+}
+
 // Deciding twice is deciding once, and what is decided is not later than it says.
 func TestPropertyDecidingTwiceIsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -304,7 +347,7 @@ func TestPropertyDecidingTwiceIsOnce(t *testing.T) {
 				v.Hear(m, p)
 			}
 		}
-		before := v.Apart()
+		before := copyOf(v)
 		first := session.Decide(v, p, now)
 		second := session.Decide(v, p, now)
 		if !reflect.DeepEqual(first, second) {
@@ -328,7 +371,7 @@ func TestPropertyHearingTwiceIsOnce(t *testing.T) {
 		for _, m := range history {
 			v.Hear(m, p)
 		}
-		again := v.Apart()
+		again := copyOf(v)
 		for _, m := range lastOfEach(history) { // as the stream has kept them
 			again.Hear(m, p)
 		}

@@ -26,7 +26,7 @@ func DefaultWeights() Weights {
 // be suspended to make room the lowest goes first. Commands are counted from when its
 // reader began to hear, since the stream keeps the last of each kind alone.
 func (v *View) Score(w Weights, now time.Time) float64 {
-	s := w.Base - w.IdleHour*max(now.Sub(v.IdleSince()), 0).Hours() + w.Command*float64(min(int(v.commands), w.Commands))
+	s := w.Base - w.IdleHour*max(now.Sub(v.IdleSince()), 0).Hours() + w.Command*float64(min(int(v.known.Commands), w.Commands))
 	if v.Record.MadeBy == schemas.MadeByPerson {
 		s += w.ByPerson
 	}

@@ -25,18 +25,27 @@ type View struct {
 	// have gone unheard, so no grace began before.
 	HeardSince time.Time
 
-	since  time.Time // when its state was seen to change
-	last   Mark      // that counted
-	waking Mark      // that wakes
-	leases []Lease   // one of each kind.key, those too that the policy doesn't hear
-	seq    uint64    // the highest seen
-
-	until   time.Time // the latest end of a lease that counted and was forgotten
-	leased  time.Time // of those that were no answer
-	noticed time.Time // when it was said that a suspend is near
-
-	commands uint8 // that it was given, as far as its reader heard
+	known Known
 }
+
+// Known is what a View knows besides the record: what a reader that keeps very many of
+// them stores in a form of its own.
+type Known struct {
+	Since  time.Time // when its state was seen to change
+	Last   Mark      // that counted
+	Waking Mark      // that wakes
+	Leases []Lease   // one of each kind.key, also those that the policy ignores
+	Seq    uint64    // the highest heard
+
+	Until   time.Time // the latest end of a lease that counted and was forgotten
+	Leased  time.Time // the same, of leases that were no answers
+	Noticed time.Time // when it was said that a suspend is near
+
+	Commands uint8 // that it was given, as far as its reader heard
+}
+
+// Known gives what the view knows, not a copy: setting it is to restore a view.
+func (v *View) Known() *Known { return &v.known }
 
 // Mark is one piece of activity.
 type Mark struct {
@@ -56,19 +65,19 @@ type Lease struct {
 func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	if r.UID != v.Record.UID {
 		// A new session. What was heard of it may have come before its record.
-		v.since, v.until, v.leased, v.commands = time.Time{}, time.Time{}, time.Time{}, 0
-		for _, m := range []*Mark{&v.last, &v.waking} {
+		v.known.Since, v.known.Until, v.known.Leased, v.known.Commands = time.Time{}, time.Time{}, time.Time{}, 0
+		for _, m := range []*Mark{&v.known.Last, &v.known.Waking} {
 			if m.Seq <= r.Born {
 				*m = Mark{}
 			}
 		}
 	}
-	v.leases = slices.DeleteFunc(v.leases, func(l Lease) bool { return l.Seq <= r.Born })
+	v.known.Leases = slices.DeleteFunc(v.known.Leases, func(l Lease) bool { return l.Seq <= r.Born })
 	// What was seen to happen is counted from then, by this host's clock; what its record
 	// says of that is for who came later.
 	lived := r.UID == v.Record.UID && (r.State != v.Record.State || v.Record.Since.IsZero())
-	if r.State != v.Record.State || v.since.IsZero() || begun(&v.Record, &r) {
-		v.since, v.noticed = now, time.Time{}
+	if r.State != v.Record.State || v.known.Since.IsZero() || begun(&v.Record, &r) {
+		v.known.Since, v.known.Noticed = now, time.Time{}
 	}
 	if v.Record = r; lived {
 		v.Record.Since = time.Time{}
@@ -83,11 +92,11 @@ func begun(before, now *schemas.SessionRecord) bool {
 }
 
 // Last is the last activity that counted, the zero Mark if none was heard.
-func (v *View) Last() Mark { return v.last }
+func (v *View) Last() Mark { return v.known.Last }
 
 // Seq is the highest sequence of the activity stream that the view has heard
 // for its session.
-func (v *View) Seq() uint64 { return v.seq }
+func (v *View) Seq() uint64 { return v.known.Seq }
 
 // Hear takes in one message. Messages may come again, and out of order for
 // different kinds; an older word of a kind never undoes a newer.
@@ -95,10 +104,10 @@ func (v *View) Hear(m Message, p Policy) {
 	if m.Seq <= v.Record.Born {
 		return // it spoke of an earlier session of that name
 	}
-	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Seq > v.seq && v.commands < math.MaxUint8 {
-		v.commands++
+	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Seq > v.known.Seq && v.known.Commands < math.MaxUint8 {
+		v.known.Commands++
 	}
-	v.seq = max(v.seq, m.Seq)
+	v.known.Seq = max(v.known.Seq, m.Seq)
 	what := string(m.Source.Kind)
 	if m.Source.Key != "" {
 		what += "." + m.Source.Key
@@ -114,13 +123,13 @@ func (v *View) Hear(m Message, p Policy) {
 		v.lease(mark, m, p)
 	}
 	if e.Counts && (what != answer || v.putsOff(p)) {
-		v.noticed = time.Time{} // whoever was told has answered, or has gone
+		v.known.Noticed = time.Time{} // whoever was told has answered, or has gone
 	}
-	if counts && m.Seq > v.last.Seq {
-		v.last = mark
+	if counts && m.Seq > v.known.Last.Seq {
+		v.known.Last = mark
 	}
-	if e.Wakes && m.Seq > v.waking.Seq {
-		v.waking = mark
+	if e.Wakes && m.Seq > v.known.Waking.Seq {
+		v.known.Waking = mark
 	}
 }
 
@@ -131,15 +140,15 @@ const answer = string(schemas.KindHold) + "." + schemas.AnswerKey
 // how long the answer itself lasts: else activity, after which the question is asked later,
 // could have an answer come to nothing that was one without it.
 func (v *View) putsOff(p Policy) bool {
-	return p.Defer == 0 || v.deferrable(p).After(v.noticed.Add(p.lead()))
+	return p.Defer == 0 || v.deferrable(p).After(v.known.Noticed.Add(p.lead()))
 }
 
 // deferrable is until when answers can put a suspend off. It is counted from when the
 // session is suspended if nobody answers, which all activity that counts and every lease
 // but an answer put off: so no word of anyone makes a suspend come earlier.
 func (v *View) deferrable(p Policy) time.Time {
-	ends := v.leased
-	for _, l := range v.leases {
+	ends := v.known.Leased
+	for _, l := range v.known.Leases {
 		if l.keeps(p) {
 			ends = latest(ends, l.Until)
 		}
@@ -148,16 +157,16 @@ func (v *View) deferrable(p Policy) time.Time {
 }
 
 // Notified takes note that it was said at now that a suspend is near.
-func (v *View) Notified(now time.Time) { v.noticed = now }
+func (v *View) Notified(now time.Time) { v.known.Noticed = now }
 
 // living reports whether a lease lives at a time.
 func (v *View) living(what string, now time.Time) bool {
-	return slices.ContainsFunc(v.leases, func(l Lease) bool { return l.What == what && l.Until.After(now) })
+	return slices.ContainsFunc(v.known.Leases, func(l Lease) bool { return l.What == what && l.Until.After(now) })
 }
 
 func (v *View) lease(mark Mark, m Message, p Policy) {
-	at := slices.IndexFunc(v.leases, func(l Lease) bool { return l.What == mark.What })
-	if at >= 0 && v.leases[at].Seq > m.Seq {
+	at := slices.IndexFunc(v.known.Leases, func(l Lease) bool { return l.What == mark.What })
+	if at >= 0 && v.known.Leases[at].Seq > m.Seq {
 		return
 	}
 	ttl := time.Duration(m.Activity.TTL)
@@ -167,16 +176,16 @@ func (v *View) lease(mark Mark, m Message, p Policy) {
 	l := Lease{Mark: mark, Until: m.At.Add(min(ttl, schemas.MaxLease)), Reason: m.Activity.Reason}
 	if m.Activity.Released {
 		l.Until = m.At
-		if at >= 0 && v.leases[at].keeps(p) && v.leases[at].Until.After(m.At) {
-			v.leased = latest(v.leased, m.At)
+		if at >= 0 && v.known.Leases[at].keeps(p) && v.known.Leases[at].Until.After(m.At) {
+			v.known.Leased = latest(v.known.Leased, m.At)
 		}
 	}
 	if at >= 0 {
-		v.leases[at] = l
+		v.known.Leases[at] = l
 		return
 	}
-	v.leases = append(v.leases, l)
-	if len(v.leases) > maxLeases {
+	v.known.Leases = append(v.known.Leases, l)
+	if len(v.known.Leases) > maxLeases {
 		v.dropLease()
 	}
 }
@@ -187,24 +196,25 @@ const maxLeases = 128
 
 func (v *View) dropLease() {
 	first := 0
-	for i, l := range v.leases {
-		if l.Until.Before(v.leases[first].Until) {
+	for i, l := range v.known.Leases {
+		if l.Until.Before(v.known.Leases[first].Until) {
 			first = i
 		}
 	}
-	v.leases = slices.Delete(v.leases, first, first+1)
+	v.known.Leases = slices.Delete(v.known.Leases, first, first+1)
 }
 
-// forget drops the leases that have run out.
-func (v *View) forget(p Policy, now time.Time) {
-	v.leases = slices.DeleteFunc(v.leases, func(l Lease) bool {
+// Forget drops the leases that have run out. It changes no decision under the same policy:
+// a reader that keeps the view calls it, so that ended leases don't pile up.
+func (v *View) Forget(p Policy, now time.Time) {
+	v.known.Leases = slices.DeleteFunc(v.known.Leases, func(l Lease) bool {
 		if l.Until.After(now) {
 			return false
 		}
 		if p.hears(l.kind(), l.What) {
-			v.until = latest(v.until, l.Until)
+			v.known.Until = latest(v.known.Until, l.Until)
 			if l.keeps(p) {
-				v.leased = latest(v.leased, l.Until)
+				v.known.Leased = latest(v.known.Leased, l.Until)
 			}
 		}
 		return true
@@ -221,19 +231,12 @@ func (l Lease) kind() schemas.Kind {
 	return schemas.Kind(kind)
 }
 
-// Apart gives a view that shares nothing with v which deciding may change.
-func (v *View) Apart() View {
-	out := *v
-	out.leases = slices.Clone(v.leases)
-	return out
-}
-
 // QuietSince is when the session was last in use, as far as was heard: when the last
 // activity that counted came, or the last lease ended; when it was made, if nothing was
 // heard. A lease that lives gives its end, which is to come.
 func (v *View) QuietSince(p Policy) time.Time {
-	out := latest(v.Record.Created, v.last.At, v.until)
-	for _, l := range v.leases {
+	out := latest(v.Record.Created, v.known.Last.At, v.known.Until)
+	for _, l := range v.known.Leases {
 		if p.hears(l.kind(), l.What) {
 			out = latest(out, l.Until)
 		}
@@ -245,7 +248,7 @@ func (v *View) QuietSince(p Policy) time.Time {
 // counted, when it came to run, or when its reader began to hear, whichever is
 // latest.
 func (v *View) IdleSince() time.Time {
-	return latest(v.last.At, v.since, v.HeardSince)
+	return latest(v.known.Last.At, v.known.Since, v.HeardSince)
 }
 
 func latest(times ...time.Time) time.Time {

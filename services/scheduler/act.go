@@ -40,16 +40,18 @@ func (l *loop) act(ctx context.Context) {
 
 // decide does what is to be done about one session now.
 func (l *loop) decide(ctx context.Context, t *tracked) {
-	if t.acting || t.waiting || t.view.UID() == "" {
+	if t.acting || t.waiting || t.view.uid == "" {
 		return // done comes back to it, or admit, or see
 	}
-	if t.view.Rests() {
+	if t.view.rests() {
 		return // as Decide would say, of nine in ten at a start
 	}
 	v := l.view(t)
 	p := l.policy(&v)
-	d := session.Decide(&v, p, time.Now())
-	t.view.PackHeard(&v, l.base)
+	now := time.Now()
+	v.Forget(p, now)
+	t.view.packHeard(&v, l.base)
+	d := session.Decide(&v, p, now)
 	switch d.Verdict {
 	case session.Leave:
 		if !d.Next.IsZero() {

@@ -73,3 +73,22 @@ func BenchmarkDecideAll(b *testing.B) {
 		}
 	})
 }
+
+// What each message of a million sessions costs besides finding its session.
+func BenchmarkPackedHear(b *testing.B) {
+	policy, _ := session.PolicyFor("web", nil)
+	n := schemas.Name{Tenant: "acme", Session: "s"}
+	v := session.View{HeardSince: base}
+	v.See(schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "s", State: schemas.Running, Class: "web", Host: "h", Seq: 5}, base)
+	v.Hear(session.Message{Source: schemas.Source{Name: n, Kind: schemas.KindPresence, Key: "c"}, Seq: 2, At: base}, policy)
+	var p packed
+	p.pack(&v, base)
+	seq := uint64(10)
+	b.ReportAllocs()
+	for b.Loop() {
+		seq++
+		u := p.unpack(n, base, base)
+		u.Hear(session.Message{Source: schemas.Source{Name: n, Kind: schemas.KindInput}, Seq: seq, At: base}, policy)
+		p.packHeard(&u, base)
+	}
+}

@@ -1,7 +1,7 @@
 // Package scheduler decides which sessions are suspended for want of use and
 // which are woken, from the activity stream and the session records.
 //
-// One goroutine (loop.go) owns what is known of every session, packed (session.Packed),
+// One goroutine (loop.go) owns what is known of every session, packed (packed),
 // since there may be a million of them. Readers bring it records and activity by the
 // batch (inbox.go); it hands a session to session.Decide when its record changes, when it
 // is woken, or when its time has come (queue.go): activity alone makes nothing come

@@ -15,7 +15,7 @@ import (
 func (s *Scheduler) Explain(ctx context.Context, n schemas.Name) (e schemas.Explanation, ok bool, err error) {
 	err = s.ask(ctx, func(l *loop) {
 		t, there := l.find(n)
-		if !there || t.view.UID() == "" {
+		if !there || t.view.uid == "" {
 			return
 		}
 		e, ok = l.explain(t, time.Now()), true
@@ -38,7 +38,7 @@ func (s *Scheduler) Idle(ctx context.Context) (map[schemas.Name]time.Duration, e
 	err := s.ask(ctx, func(l *loop) {
 		now := time.Now()
 		for _, t := range l.sessions {
-			if t.view.State() == schemas.Running {
+			if t.view.state() == schemas.Running {
 				v := l.view(t)
 				out[t.name()] = now.Sub(v.IdleSince())
 			}
@@ -48,8 +48,7 @@ func (s *Scheduler) Idle(ctx context.Context) (map[schemas.Name]time.Duration, e
 }
 
 func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
-	known := l.view(t)
-	v := known.Apart()
+	v := l.view(t)
 	p := l.policy(&v)
 	d := session.Decide(&v, p, now)
 	e := schemas.Explanation{

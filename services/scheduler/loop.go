@@ -15,7 +15,7 @@ import (
 // what few of them need has no field here.
 type tracked struct {
 	key   string // tenant.session
-	view  session.Packed
+	view  packed
 	rev   statekv.Revision
 	home  *home // the host where it counts; nil if it does on none
 	place int32 // in the queue
@@ -226,7 +226,7 @@ func (l *loop) stranger(n schemas.Name) {
 	}
 	oldest := l.strangers[0]
 	l.strangers = l.strangers[1:]
-	if t, ok := l.sessions[oldest]; ok && t.view.UID() == "" {
+	if t, ok := l.sessions[oldest]; ok && t.view.uid == "" {
 		l.forget(t)
 	}
 }
@@ -250,7 +250,7 @@ func (l *loop) see(g *statekv.Glance) {
 	t := l.track(g.Record.Name())
 	v := l.view(t)
 	v.See(g.Record, time.Now())
-	t.view.Pack(&v, l.base)
+	t.view.pack(&v, l.base)
 	t.rev = g.Rev
 	l.read = max(l.read, g.Rev.Seq())
 	was := t.home
@@ -271,7 +271,7 @@ func (l *loop) see(g *statekv.Glance) {
 
 // view is what is known of a session. Whoever changes it packs it again.
 func (l *loop) view(t *tracked) session.View {
-	return t.view.Unpack(t.name(), l.base, l.heardSince)
+	return t.view.unpack(t.name(), l.base, l.heardSince)
 }
 
 // done comes back to a session whose record was acted on: at once if it has
@@ -352,14 +352,14 @@ func (l *loop) listen(m *session.Message) {
 		l.stranger(n)
 		t = l.track(n)
 	}
-	woken := t.view.Woken()
+	woken := t.view.woken()
 	v := l.view(t)
 	p := l.policy(&v)
 	l.take(&v, m, p)
-	t.view.PackHeard(&v, l.base)
+	t.view.packHeard(&v, l.base)
 	switch at, scheduled := l.queue.at(t); {
 	case !l.deciding:
-	case !woken && t.view.Woken() && v.Record.State == schemas.Suspended:
+	case !woken && t.view.woken() && v.Record.State == schemas.Suspended:
 		l.touch(t)
 	case scheduled && m.Source.Kind.Lease():
 		if ends := l.until(m); ends < at {

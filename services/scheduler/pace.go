@@ -81,7 +81,7 @@ func (l *loop) leave(t *tracked) {
 }
 
 func (l *loop) enter(t *tracked) {
-	state, op := t.view.State(), t.view.Op()
+	state, op := t.view.state(), t.view.op()
 	reaping := state == schemas.Suspended && op != nil
 	switch state {
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
@@ -90,7 +90,7 @@ func (l *loop) enter(t *tracked) {
 			return
 		}
 	}
-	t.home = l.homeOf(t.view.Host())
+	t.home = l.homeOf(t.view.host())
 	if t.home.report.Slots > 0 {
 		l.suspect(t.home)
 	}
@@ -226,7 +226,6 @@ func (l *loop) admit(ctx context.Context) {
 	for t := l.pick(); t != nil; t = l.pick() {
 		v := l.view(t)
 		d := session.Decide(&v, l.policy(&v), time.Now())
-		t.view.PackHeard(&v, l.base)
 		if d.Verdict != session.Suspend {
 			l.touch(t)
 			continue

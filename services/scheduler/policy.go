@@ -57,7 +57,7 @@ func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d sessio
 	e := notice(v, d)
 	e.Actor = l.s.Actor
 	v.Notified(e.At)
-	t.view.PackHeard(v, l.base)
+	t.view.packHeard(v, l.base)
 	l.queue.put(t, d.Next.Sub(l.base))
 	bus, ok := l.s.Bus.(announcer)
 	if !ok {
@@ -81,12 +81,12 @@ func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d sessio
 
 // unsaid takes back that something was said.
 func (l *loop) unsaid(t *tracked, uid schemas.UID) {
-	if l.sessions[t.key] != t || t.view.UID() != uid {
+	if l.sessions[t.key] != t || t.view.uid != uid {
 		return
 	}
 	v := l.view(t)
 	v.Notified(time.Time{})
-	t.view.PackHeard(&v, l.base)
+	t.view.packHeard(&v, l.base)
 	if l.deciding && !t.fresh {
 		l.queue.put(t, l.now()+actAgain)
 	}
@@ -141,7 +141,7 @@ func (s *Scheduler) each(ctx context.Context, fn func(*loop, *tracked)) error {
 	for part := range slices.Chunk(keys, triedAtOnce) {
 		err := s.ask(ctx, func(l *loop) {
 			for _, key := range part {
-				if t, ok := l.sessions[key]; ok && t.view.UID() != "" {
+				if t, ok := l.sessions[key]; ok && t.view.uid != "" {
 					fn(l, t)
 				}
 			}
@@ -177,8 +177,7 @@ type tried struct {
 }
 
 func try(v session.View, now, other session.Policy, at time.Time) tried {
-	one, two := v.Apart(), v.Apart()
-	a, b := session.Decide(&one, now, at), session.Decide(&two, other, at)
+	a, b := session.Decide(&v, now, at), session.Decide(&v, other, at)
 	changed := a.Verdict != b.Verdict || !a.Due.Equal(b.Due)
 	return tried{schemas.PolicyVerdict{
 		Name: v.Record.Name().String(), State: v.Record.State, Changed: changed,

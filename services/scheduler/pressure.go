@@ -125,7 +125,7 @@ func leaving(seats []*tracked) (n int) {
 
 // outbound reports whether a session is being suspended, or is about to be.
 func (t *tracked) outbound() bool {
-	switch t.view.State() {
+	switch t.view.state() {
 	case schemas.Suspending, schemas.Suspended:
 		return true
 	}
@@ -138,11 +138,10 @@ func (l *loop) least(seats []*tracked, until time.Time) (best *tracked, d sessio
 	var score float64
 	var since time.Time
 	for _, t := range seats {
-		if t.acting || t.outbound() || t.view.State() != schemas.Running {
+		if t.acting || t.outbound() || t.view.state() != schemas.Running {
 			continue
 		}
-		known := l.view(t)
-		v := known.Apart() // deciding forgets leases, and what is packed would not know
+		v := l.view(t)
 		p := l.policy(&v)
 		e := session.Decide(&v, p.Pressed(yield), time.Now())
 		if e.Verdict != session.Suspend && (e.Next.IsZero() || e.Next.After(until)) {

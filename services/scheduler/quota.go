@@ -56,7 +56,7 @@ func (l *loop) tenancyOf(t *tracked) *tenancy {
 // countRunning has a session count against its tenant's quota, or no longer, as its record
 // stands now.
 func (l *loop) countRunning(t *tracked) {
-	switch t.view.State() {
+	switch t.view.state() {
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
 		if t.bed == nowhere {
 			h := l.tenancyOf(t)
@@ -188,11 +188,10 @@ func (l *loop) serve(ctx context.Context, tenant schemas.Tenant, h *tenancy) {
 
 // wakes reports whether a session is still to be woken.
 func (l *loop) wakes(t *tracked) (session.Decision, bool) {
-	if l.sessions[t.key] != t || t.acting || t.view.UID() == "" {
+	if l.sessions[t.key] != t || t.acting || t.view.uid == "" {
 		return session.Decision{}, false
 	}
-	known := l.view(t)
-	v := known.Apart()
+	v := l.view(t)
 	d := session.Decide(&v, l.policy(&v), time.Now())
 	return d, d.Verdict == session.Wake
 }
@@ -249,7 +248,7 @@ func (l *loop) sayWaiting(ctx context.Context, w *wish, why func() string) {
 	w.said = true
 	n := w.t.name()
 	e := schemas.Event{
-		Type: eventWaiting, Tenant: n.Tenant, Session: n.Session, UID: w.t.view.UID(), Actor: l.s.Actor, At: time.Now(),
+		Type: eventWaiting, Tenant: n.Tenant, Session: n.Session, UID: w.t.view.uid, Actor: l.s.Actor, At: time.Now(),
 		Text: fmt.Sprintf("%s is used, and can't be resumed yet: %s", n, why()),
 	}
 	l.telling++

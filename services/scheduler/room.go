@@ -264,8 +264,7 @@ func (l *loop) noRoom(at *home) (none *NoRoom, next time.Time) {
 // can't be now.
 func (l *loop) because(seats []*tracked) (why []string, next time.Time) {
 	for _, t := range seats {
-		known := l.view(t)
-		v := known.Apart()
+		v := l.view(t)
 		d := session.Decide(&v, l.policy(&v).Pressed(yield), time.Now())
 		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
 			next = d.Next

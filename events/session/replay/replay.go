@@ -127,6 +127,7 @@ func (r *run) wakes(boot schemas.Boot) {
 }
 
 func (r *run) decide() {
+	r.view.Forget(r.policy, r.now)
 	d := session.Decide(&r.view, r.policy, r.now)
 	r.due = d.Next
 	switch d.Verdict {

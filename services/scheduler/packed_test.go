@@ -1,4 +1,4 @@
-package session
+package scheduler
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -53,7 +54,7 @@ func fill(v reflect.Value, n *int) {
 	}
 }
 
-// kept is the part of a record that Packed says it keeps.
+// kept is the part of a record that packed says it keeps.
 func kept(r schemas.SessionRecord) schemas.SessionRecord {
 	return schemas.SessionRecord{
 		UID: r.UID, Tenant: r.Tenant, Session: r.Session, State: r.State, Since: r.Since, Created: r.Created, Born: r.Born, Class: r.Class,
@@ -63,20 +64,22 @@ func kept(r schemas.SessionRecord) schemas.SessionRecord {
 
 // A view comes back as it was packed, with every field that a view has.
 func TestPack(t *testing.T) {
-	for name, v := range map[string]View{"all": {}, "nothing": {}, "a lease": {leases: []Lease{{Mark: Mark{Seq: 3, At: base.Add(1), What: "hold.x"}, Until: base.Add(2)}}}} {
+	var leased session.View
+	leased.Known().Leases = []session.Lease{{Mark: session.Mark{Seq: 3, At: base.Add(1), What: "hold.x"}, Until: base.Add(2)}}
+	for name, v := range map[string]session.View{"all": {}, "nothing": {}, "a lease": leased} {
 		if name == "all" {
 			n := 0
 			fill(reflect.ValueOf(&v).Elem(), &n)
 		}
 		v.Record = kept(v.Record)
-		var p Packed
-		p.Pack(&v, base)
+		var p packed
+		p.pack(&v, base)
 		for range 2 {
-			got := p.Unpack(v.Record.Name(), base, v.HeardSince)
+			got := p.unpack(v.Record.Name(), base, v.HeardSince)
 			if !reflect.DeepEqual(got, v) {
 				t.Errorf("%s: packed and unpacked\n     %+v\nwant %+v", name, got, v)
 			}
-			p.PackHeard(&got, base)
+			p.packHeard(&got, base)
 		}
 	}
 }
@@ -84,32 +87,31 @@ func TestPack(t *testing.T) {
 // What is heard, seen and decided is the same, whether a view was packed in between or
 // not.
 func TestPackedDecidesAlike(t *testing.T) {
-	policy, _ := PolicyFor("web", nil)
+	policy, _ := session.PolicyFor("web", nil)
 	name := schemas.Name{Tenant: "acme", Session: "s"}
-	plain := View{HeardSince: base}
-	var p Packed
-	both := func(do func(v *View)) {
+	plain := session.View{HeardSince: base}
+	var p packed
+	both := func(do func(v *session.View)) {
 		do(&plain)
-		v := p.Unpack(name, base, base)
+		v := p.unpack(name, base, base)
 		do(&v)
-		p.Pack(&v, base)
+		p.pack(&v, base)
 	}
-	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "s", State: schemas.Running, Class: "web", Host: "h"}
-	both(func(v *View) { v.See(r, base.Add(time.Second)) })
+	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "s", State: schemas.Running, Class: "web", Host: "h", Op: &schemas.Op{Kind: schemas.OpBegin}}
+	both(func(v *session.View) { v.See(r, base) })
+	r.Op = nil // its host has started it: its grace begins
+	both(func(v *session.View) { v.See(r, base.Add(time.Second)) })
 	kinds := []schemas.Kind{schemas.KindInput, schemas.KindBusy, schemas.KindPresence, schemas.KindOutput}
 	for i := range 60 {
 		at := base.Add(time.Duration(i) * 37 * time.Second)
-		m := Message{Source: schemas.Source{Name: name, Kind: kinds[i%len(kinds)]}, Seq: uint64(i + 1), At: at}
+		m := session.Message{Source: schemas.Source{Name: name, Kind: kinds[i%len(kinds)]}, Seq: uint64(i + 1), At: at}
 		if m.Source.Kind.Lease() {
 			m.Source.Key, m.Activity.TTL = fmt.Sprint("k", i%3), schemas.Duration(time.Duration(i)*time.Second)
 		}
-		both(func(v *View) { v.Hear(m, policy) })
+		both(func(v *session.View) { v.Hear(m, policy) })
 		for _, after := range []time.Duration{0, time.Minute, time.Hour} {
-			v := p.Unpack(name, base, base)
-			one := plain
-			one.leases = append([]Lease(nil), plain.leases...)
-			v.leases = append([]Lease(nil), v.leases...)
-			if got, want := Decide(&v, policy, at.Add(after)), Decide(&one, policy, at.Add(after)); !reflect.DeepEqual(got, want) {
+			v := p.unpack(name, base, base)
+			if got, want := session.Decide(&v, policy, at.Add(after)), session.Decide(&plain, policy, at.Add(after)); !reflect.DeepEqual(got, want) {
 				t.Fatalf("after message %d, decided on what was packed: %+v\nwant %+v", i, got, want)
 			}
 		}
@@ -122,8 +124,8 @@ func TestRests(t *testing.T) {
 	states := []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted, ""}
 	var resting, acted int
 	rapid.Check(t, func(t *rapid.T) {
-		policy, _ := PolicyFor("slack", nil)
-		v := View{HeardSince: base}
+		policy, _ := session.PolicyFor("slack", nil)
+		v := session.View{HeardSince: base}
 		r := schemas.SessionRecord{UID: "u", State: rapid.SampledFrom(states).Draw(t, "state"), Seq: rapid.Uint64Range(0, 9).Draw(t, "seq")}
 		if rapid.Bool().Draw(t, "has an op") {
 			r.Op = &schemas.Op{Kind: schemas.OpSuspend}
@@ -133,26 +135,26 @@ func TestRests(t *testing.T) {
 		}
 		v.See(r, base)
 		for i := range rapid.IntRange(0, 5).Draw(t, "messages") {
-			m := Message{Source: schemas.Source{Kind: rapid.SampledFrom(schemas.Kinds()).Draw(t, "kind")}, Seq: uint64(2 * (i + 1)), At: base.Add(time.Duration(i) * time.Minute)}
+			m := session.Message{Source: schemas.Source{Kind: rapid.SampledFrom(schemas.Kinds()).Draw(t, "kind")}, Seq: uint64(2 * (i + 1)), At: base.Add(time.Duration(i) * time.Minute)}
 			if m.Source.Kind.Lease() {
 				m.Source.Key = "k"
 			}
 			v.Hear(m, policy)
 		}
-		var p Packed
-		p.Pack(&v, base)
+		var p packed
+		p.pack(&v, base)
 		before := p
-		u := p.Unpack(schemas.Name{}, base, base)
-		d := Decide(&u, policy, base.Add(time.Duration(rapid.Int64Range(0, 1e13).Draw(t, "after"))))
+		u := p.unpack(schemas.Name{}, base, base)
+		d := session.Decide(&u, policy, base.Add(time.Duration(rapid.Int64Range(0, 1e13).Draw(t, "after"))))
 		switch {
-		case !p.Rests():
+		case !p.rests():
 			acted++
-		case d.Verdict != Leave || !d.Next.IsZero():
+		case d.Verdict != session.Leave || !d.Next.IsZero():
 			t.Fatalf("a session that is %s and rests: %+v", r.State, d)
 		default:
 			resting++
 		}
-		if p.Pack(&u, base); before.Rests() && !reflect.DeepEqual(p, before) {
+		if p.pack(&u, base); before.rests() && !reflect.DeepEqual(p, before) {
 			t.Fatalf("deciding changed a session that rests: %+v, it was %+v", p, before)
 		}
 	})
@@ -163,7 +165,7 @@ func TestRests(t *testing.T) {
 
 // A million sessions are remembered: each has to be small.
 func TestPackedIsSmall(t *testing.T) {
-	if size := unsafe.Sizeof(Packed{}); size > 160 {
+	if size := unsafe.Sizeof(packed{}); size > 160 {
 		t.Errorf("each session takes %d bytes and what it points to", size)
 	}
 }
