@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/natstest"
-	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/statekv/statekvtest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -50,72 +50,12 @@ func mustSwap(t *testing.T, s *statekv.Store, prev statekv.Versioned, tr schemas
 	return next
 }
 
-func TestSwap(t *testing.T) {
-	s, _ := open(t, natstest.Serve(t).ClientURL())
-	ctx := t.Context()
-	if _, err := s.Get(ctx, work); !errors.Is(err, statekv.ErrNoSession) {
-		t.Fatalf("reading what was never written: %v", err)
-	}
-	first := mustSwap(t, s, statekv.Versioned{}, newSession())
-	started := mustSwap(t, s, first, schemas.Transition{Type: schemas.TStarted})
-	if _, err := s.Swap(ctx, first, schemas.Transition{Type: schemas.TStartFailed}); !errors.Is(err, statekv.ErrConflict) {
-		t.Errorf("a swap of a stale revision: %v, want a conflict", err)
-	}
-	if _, err := s.Swap(ctx, statekv.Versioned{}, newSession()); !errors.Is(err, statekv.ErrConflict) {
-		t.Errorf("a second session of the name: %v, want a conflict", err)
-	}
-	if _, err := s.Swap(ctx, started, schemas.Transition{Type: schemas.TResumed}); !errors.Is(err, session.ErrIllegal) {
-		t.Errorf("resumed while it runs: %v, want illegal", err)
-	}
-	got, err := s.Get(ctx, work)
-	if err != nil || got.State != schemas.Running || got.Version != 2 || got.Rev != started.Rev {
-		t.Errorf("the record is %+v, %v", got, err)
-	}
-	all, err := s.History(ctx, work)
-	if err != nil || len(all) != 2 || all[0].Transition.Type != schemas.TRun {
-		t.Errorf("history: %d revisions, %v", len(all), err)
-	}
-}
-
-// Many writers, each on what it last read: every version is written once.
-func TestSwapRace(t *testing.T) {
-	s, _ := open(t, natstest.Serve(t).ClientURL())
-	v := mustSwap(t, s, statekv.Versioned{}, newSession())
-	mustSwap(t, s, v, schemas.Transition{Type: schemas.TStarted})
-	const writers, each = 8, 25
-	var wg sync.WaitGroup
-	for range writers {
-		wg.Go(func() {
-			for range each {
-				_, err := s.Update(t.Context(), work, func(schemas.SessionRecord) (schemas.Transition, bool, error) {
-					return schemas.Transition{Type: schemas.TIdleRule}, true, nil
-				})
-				if err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	all, err := s.History(t.Context(), work)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(all) != 2+writers*each {
-		t.Fatalf("%d revisions, want %d", len(all), 2+writers*each)
-	}
-	var folded schemas.SessionRecord
-	for i, v := range all {
-		if v.Version != uint64(i+1) {
-			t.Fatalf("revision %d has version %d", i+1, v.Version)
-		}
-		if folded, err = session.Apply(folded, v.Transition); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if folded.Version != all[len(all)-1].Version || folded.State != schemas.Running {
-		t.Errorf("the folded log gives version %d, %s", folded.Version, folded.State)
-	}
+// A store on a real server is what everything that swaps records takes it for.
+func TestStore(t *testing.T) {
+	statekvtest.Test(t, func(t *testing.T) statekvtest.Records {
+		s, _ := open(t, natstest.Serve(t).ClientURL())
+		return s
+	})
 }
 
 // An answer that is lost on the way back, after the write was made: it is found
@@ -173,34 +113,6 @@ func TestSwapUnknown(t *testing.T) {
 	defer cancel()
 	if _, err := s.Swap(ctx, first, schemas.Transition{Type: schemas.TStarted}); !errors.Is(err, statekv.ErrUnknown) {
 		t.Fatalf("%v, want unknown", err)
-	}
-}
-
-func TestWatchAndLog(t *testing.T) {
-	s, _ := open(t, natstest.Serve(t).ClientURL())
-	first := mustSwap(t, s, statekv.Versioned{}, newSession())
-	second := mustSwap(t, s, first, schemas.Transition{Type: schemas.TStarted})
-	ctx, cancel := context.WithCancel(t.Context())
-	seen, caught := make(chan uint64, 8), make(chan struct{})
-	done := make(chan error, 1)
-	go func() {
-		done <- s.Watch(ctx, func(v statekv.Versioned) { seen <- v.Version }, func() { close(caught) })
-	}()
-	<-caught
-	mustSwap(t, s, second, schemas.Transition{Type: schemas.TIdleRule})
-	if a, b := <-seen, <-seen; a != 2 || b != 3 {
-		t.Errorf("watched versions %d, %d", a, b)
-	}
-	cancel()
-	if err := <-done; err != nil {
-		t.Errorf("the watch ended with %v", err)
-	}
-	var log []uint64
-	if err := s.Log(t.Context(), func(v statekv.Versioned) error { log = append(log, v.Version); return nil }); err != nil {
-		t.Fatal(err)
-	}
-	if len(log) != 3 || log[0] != 1 || log[2] != 3 {
-		t.Errorf("the log has versions %v", log)
 	}
 }
 
