@@ -6,7 +6,7 @@
 // The way through it: a world (world_test.go) is one session's surroundings,
 // drawn from a seed. Everything that a part says to the outside goes through a
 // life (life_test.go), which takes a drawn time and ends for good when the part is
-// killed, whatever the part was doing. ledger_test.go keeps the records,
+// killed, whatever the part was doing. records_test.go has the records,
 // wire_test.go the activity and the commands, shop_test.go the objects,
 // guard_test.go the host, and notes every call that breaks a promise; seal_test.go
 // stands for age's keys, which cost more than all else.

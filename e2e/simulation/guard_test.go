@@ -24,7 +24,7 @@ func (w *world) newHost() *host {
 	return &host{capturing: map[schemas.UID]bool{}, Guard: &guard.Guard{
 		Driver: fake.New(),
 		Record: func(n schemas.Name) (schemas.SessionRecord, error) {
-			v, err := w.ledger.get(n)
+			v, err := w.records.Get(context.Background(), n)
 			return v.SessionRecord, err
 		},
 		Kept: func(head schemas.Head) (int, error) {
@@ -125,8 +125,7 @@ func (w *world) heeded(f driver.Fence) {
 	if _, live := w.host.Counter(f.UID); !live || v.State != schemas.Suspended || v.Op == nil {
 		return
 	}
-	log, _ := w.ledger.from(0)
-	for _, past := range log {
+	for _, past := range w.log() {
 		if past.Transition.Type == schemas.TSuspended {
 			v.Stored = past.Stored // whatever has been changed in it since
 		}

@@ -115,7 +115,7 @@ func all(t *testing.T, first uint64, lives int) map[schemas.TransitionType]int {
 						w.live()
 						mu.Lock()
 						defer mu.Unlock()
-						for _, v := range w.ledger.all {
+						for _, v := range w.log() {
 							seen[v.Transition.Type]++
 						}
 					})
@@ -150,7 +150,7 @@ func (w *world) start() {
 	w.beginScheduler()
 	grace := []int64{1_000, 30_000, 300_000}[w.draw(3)]
 	op := &schemas.Op{ID: "run", Kind: schemas.OpStart, Deadline: time.Now().Add(10 * time.Minute)}
-	_, err := w.ledger.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TRun, Reason: "asked to run", Op: op.ID, Set: schemas.Set{
+	_, err := w.records.Swap(context.Background(), statekv.Versioned{}, schemas.Transition{Type: schemas.TRun, Reason: "asked to run", Op: op.ID, Set: schemas.Set{
 		Host: "h", Op: op, Idle: &schemas.Idle{Grace: grace},
 		New: &schemas.NewSession{
 			UID: w.uid, Tenant: w.name.Tenant, Session: w.name.Session, Class: "web", Driver: "fake", MadeBy: "person", Program: "count",
@@ -218,7 +218,7 @@ func (w *world) otherRule() {
 	grace := []int64{1_000, 30_000, 300_000}[w.draw(3)]
 	w.tell("the grace is %d ms from now on", grace)
 	w.background.Go(func() {
-		r, ctx := records{w.ledger, w.client}, context.Background()
+		r, ctx := records{w.records, w.client}, context.Background()
 		v, err := r.Get(ctx, w.name)
 		if err == nil {
 			_, err = r.Swap(ctx, v, schemas.Transition{Type: schemas.TIdleRule, Reason: "asked to", Actor: "client", Set: schemas.Set{Idle: &schemas.Idle{Grace: grace}}})
@@ -285,7 +285,7 @@ func (w *world) settle() {
 	w.use()
 	w.rest()
 	w.use()
-	all, _ := w.ledger.from(0)
+	all := w.log()
 	for i, v := range all {
 		if v.Version != uint64(i+1) {
 			w.t.Fatalf("version %d comes in place %d:\n%s", v.Version, i+1, w.story())

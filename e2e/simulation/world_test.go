@@ -16,6 +16,7 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/statekv/statekvtest"
 	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/scheduler"
@@ -56,12 +57,12 @@ func (k keys) trusted(string, string) []ed25519.PublicKey {
 
 // world is one session with all that is around it, from its start to its end.
 type world struct {
-	t      *testing.T
-	keys   keys
-	ledger *ledger
-	wire   *wire
-	shop   *shop
-	host   *host
+	t       *testing.T
+	keys    keys
+	records *statekvtest.Fake
+	wire    *wire
+	shop    *shop
+	host    *host
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -80,7 +81,7 @@ type world struct {
 
 func newWorld(t *testing.T, k keys, seed uint64) *world {
 	w := &world{
-		t: t, keys: k, ledger: newLedger(), wire: newWire(), shop: newShop(), random: rand.New(rand.NewPCG(seed, 0)),
+		t: t, keys: k, records: statekvtest.New(), wire: newWire(), shop: newShop(), random: rand.New(rand.NewPCG(seed, 0)),
 		name: schemas.Name{Tenant: "t", Session: "s"}, uid: "u", end: make(chan struct{}),
 	}
 	w.host = w.newHost()
@@ -115,7 +116,7 @@ func (w *world) tell(format string, args ...any) {
 func (w *world) beginWorker() {
 	w.worker = w.begin(func(_ context.Context, l *life) (func(context.Context) error, <-chan struct{}) {
 		p := worker.New(worker.Options{
-			Host: "h", Records: records{w.ledger, l}, Bus: bus{w.wire, l}, Images: goods{w.shop, l},
+			Host: "h", Records: records{w.records, l}, Bus: bus{w.wire, l}, Images: goods{w.shop, l},
 			Drivers:    map[schemas.DriverName]driver.Driver{"fake": hands{w.host, l}},
 			Identities: w.keys.identities(), Recipients: []age.Recipient{w.keys.own}, Signer: w.keys.signer, Trusted: w.keys.trusted,
 			Observe: 5 * time.Minute, Sweep: 30 * time.Second,
@@ -126,7 +127,7 @@ func (w *world) beginWorker() {
 
 func (w *world) beginScheduler() {
 	w.scheduler = w.begin(func(_ context.Context, l *life) (func(context.Context) error, <-chan struct{}) {
-		s := scheduler.New(scheduler.Options{Records: records{w.ledger, l}, Bus: heard{bus{w.wire, l}}, Actor: "scheduler"})
+		s := scheduler.New(scheduler.Options{Records: records{w.records, l}, Bus: heard{bus{w.wire, l}}, Actor: "scheduler"})
 		return s.Serve, s.Ready()
 	})
 }
@@ -145,7 +146,7 @@ func (w *world) close() {
 
 // now is the record as it stands.
 func (w *world) now() statekv.Versioned {
-	v, err := w.ledger.get(w.name)
+	v, err := w.records.Get(context.Background(), w.name)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -167,7 +168,7 @@ func (w *world) until(what string, ok func(statekv.Versioned) bool) {
 
 // story is what happened and what the log says of it.
 func (w *world) story() string {
-	all, _ := w.ledger.from(0)
+	all := w.log()
 	lines := append([]string(nil), w.told...)
 	for _, v := range all {
 		op := ""
@@ -183,7 +184,7 @@ func (w *world) story() string {
 // ask changes the record as an API does that a client has asked, if the session is
 // in a state for it when it looks.
 func (w *world) ask(verb string) {
-	r := records{w.ledger, w.client}
+	r := records{w.records, w.client}
 	ctx := context.Background()
 	v, err := r.Get(ctx, w.name)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/statekv/statekvtest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -48,8 +49,8 @@ func TestNobodyIsSuspendedUnheard(t *testing.T) {
 			t.Errorf("somebody made room unheard: %v, %v", got, err)
 		}
 		c.say("x", schemas.KindInput, "", 0)
-		if c.states(map[string]schemas.State{"x": schemas.Resuming}); len(c.paper.swapped()) != 1 {
-			t.Errorf("%v", c.paper.swapped())
+		if c.states(map[string]schemas.State{"x": schemas.Resuming}); len(c.swapped()) != 1 {
+			t.Errorf("%v", c.swapped())
 		}
 		c.say("a", schemas.KindInput, "", 0) // it was in use
 		c.through(began.Add(time.Minute))    // and there is more to be heard
@@ -81,7 +82,7 @@ func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
 	for seed := range uint64(runs) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
-			l := newLoop(New(Options{Records: &paper{all: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 1000)}, Bus: talk{}}))
+			l := newLoop(New(Options{Records: statekvtest.New(), Bus: talk{}}))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer l.acts.wait()
 			defer cancel()

@@ -14,18 +14,18 @@ import (
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/session/replay"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/statekv/statekvtest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
-// town keeps records of sessions in memory, and its workers take no time.
-type town struct {
+// instant is a scheduler's world in which workers take no time.
+type instant struct {
+	*statekvtest.Fake
+	said chan stream.Heard
+	from time.Time
+
 	mu      sync.Mutex
-	records map[schemas.Name]statekv.Versioned
-	rev     uint64
-	told    chan statekv.Glance
-	said    chan stream.Heard
-	begun   time.Time
 	naps    map[schemas.Name][]replay.Nap
 	events  map[schemas.Name]int
 	refuses int // so many events aren't taken
@@ -34,38 +34,42 @@ type town struct {
 	going   []schemas.Use
 }
 
-func newTown() *town {
-	return &town{
-		records: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 1000), said: make(chan stream.Heard), begun: time.Now(),
+func newInstant() *instant {
+	return &instant{
+		Fake: statekvtest.New(), said: make(chan stream.Heard), from: time.Now(),
 		naps: map[schemas.Name][]replay.Nap{}, events: map[schemas.Name]int{},
 	}
 }
 
-// settle makes a session that runs, on a host of its own.
-func (w *town) settle(n schemas.Name) {
-	w.put(schemas.SessionRecord{UID: schemas.UID(n.Session), Tenant: n.Tenant, Session: n.Session, State: schemas.Running, Class: "web", Boot: "clean",
-		Host: schemas.HostID(n.Session), Since: w.begun, Created: w.begun})
+// add makes a session that runs, on a host of its own.
+func (w *instant) add(n schemas.Name) {
+	w.Put(schemas.SessionRecord{UID: schemas.UID(n.Session), Tenant: n.Tenant, Session: n.Session, State: schemas.Running, Class: "web", Boot: "clean",
+		Host: schemas.HostID(n.Session), Since: w.from, Created: w.from})
 }
 
-func (w *town) Get(_ context.Context, n schemas.Name) (statekv.Versioned, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.records[n], nil
+// records gives each session's, as it is at the end.
+func (w *instant) records(t *testing.T) map[schemas.Name]schemas.SessionRecord {
+	t.Helper()
+	list, err := w.All(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[schemas.Name]schemas.SessionRecord{}
+	for _, v := range list {
+		all[v.Name()] = v.SessionRecord
+	}
+	return all
 }
 
 // Swap makes the transition, and what a worker makes of it.
-func (w *town) Swap(_ context.Context, prev statekv.Versioned, t schemas.Transition) (statekv.Versioned, error) {
+func (w *instant) Swap(ctx context.Context, prev statekv.Versioned, t schemas.Transition) (statekv.Versioned, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := prev.Name()
-	if w.records[n].Rev != prev.Rev {
-		return statekv.Versioned{}, statekv.ErrConflict
-	}
-	next, err := session.Apply(prev.SessionRecord, t)
+	v, err := w.Fake.Swap(ctx, prev, t)
 	if err != nil {
-		return statekv.Versioned{}, err
+		return v, err
 	}
-	v := w.put(next)
+	n, next := v.Name(), v.SessionRecord
 	naps := w.naps[n]
 	if t.Type == schemas.TSuspend {
 		w.naps[n] = append(naps, replay.Nap{From: time.Now(), Expired: t.Set.Op.Trigger == "expired"})
@@ -75,31 +79,11 @@ func (w *town) Swap(_ context.Context, prev statekv.Versioned, t schemas.Transit
 		next.State, next.Op, next.Boot = schemas.Running, nil, "resume"
 	}
 	next.Since = time.Now()
-	w.put(next)
+	w.Put(next)
 	return v, nil
 }
 
-func (w *town) put(r schemas.SessionRecord) statekv.Versioned {
-	w.rev++
-	v := statekv.Versioned{SessionRecord: r, Rev: statekv.RevisionAt(w.rev)}
-	w.records[r.Name()] = v
-	w.told <- statekv.GlanceOf(v)
-	return v
-}
-
-func (w *town) Glances(ctx context.Context, fn func(statekv.Glance), caughtUp func()) error {
-	caughtUp()
-	for {
-		select {
-		case g := <-w.told:
-			fn(g)
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-func (w *town) Activity(ctx context.Context, fn func(stream.Heard)) error {
+func (w *instant) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	fn(stream.Heard{CaughtUp: true})
 	for {
 		select {
@@ -111,11 +95,11 @@ func (w *town) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	}
 }
 
-func (w *town) Command(context.Context, schemas.SessionRecord) error {
+func (w *instant) Command(context.Context, schemas.SessionRecord) error {
 	return nil
 }
 
-func (w *town) Event(_ context.Context, e schemas.Event) error {
+func (w *instant) Event(_ context.Context, e schemas.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.refuses > 0 {
@@ -126,14 +110,14 @@ func (w *town) Event(_ context.Context, e schemas.Event) error {
 	return nil
 }
 
-func (w *town) Diary(_ context.Context, d schemas.Diary) error {
+func (w *instant) Diary(_ context.Context, d schemas.Diary) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages = append(w.pages, d)
 	return nil
 }
 
-// rules are the policies of the town, by turns.
+// rules are the policies of sessions, by turns.
 type rules []session.Policy
 
 func (r rules) For(rec schemas.SessionRecord) session.Policy {
@@ -184,13 +168,13 @@ func hours(r *rand.Rand, n schemas.Name, from time.Time, length time.Duration) (
 func TestLoopDecidesAsReplay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, length = 64, 6 * time.Hour
-		w := newTown()
+		w := newInstant()
 		r := rand.New(rand.NewPCG(1, 2))
 		var all []session.Message
 		for i := range sessions {
-			n := schemas.Name{Tenant: "town", Session: schemas.SessionID(fmt.Sprint("s", i))}
-			w.settle(n)
-			all = append(all, hours(r, n, w.begun, length)...)
+			n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i))}
+			w.add(n)
+			all = append(all, hours(r, n, w.from, length)...)
 		}
 		slices.SortStableFunc(all, func(a, b session.Message) int { return a.At.Compare(b.At) })
 		for i := range all {
@@ -201,10 +185,10 @@ func TestLoopDecidesAsReplay(t *testing.T) {
 		if len(w.events) == 0 {
 			t.Error("nobody was warned or asked")
 		}
-		for n, v := range w.records {
-			l := replay.Life{Record: v.SessionRecord, From: w.begun, To: w.begun.Add(length), Said: of(all, n)}
-			l.Record.State, l.Record.Boot, l.Record.Since, l.Record.Seq = schemas.Running, "clean", w.begun, 0
-			compare(t, n, w.naps[n], replay.Run(l, policies.For(v.SessionRecord), replay.Costs{}))
+		for n, v := range w.records(t) {
+			l := replay.Life{Record: v, From: w.from, To: w.from.Add(length), Said: of(all, n)}
+			l.Record.State, l.Record.Boot, l.Record.Since, l.Record.Seq = schemas.Running, "clean", w.from, 0
+			compare(t, n, w.naps[n], replay.Run(l, policies.For(v), replay.Costs{}))
 		}
 	})
 }
@@ -219,7 +203,7 @@ func of(all []session.Message, n schemas.Name) (out []session.Message) {
 }
 
 // live has a scheduler hear it all.
-func (w *town) live(t *testing.T, policies rules, all []session.Message, length time.Duration) {
+func (w *instant) live(t *testing.T, policies rules, all []session.Message, length time.Duration) {
 	s := New(Options{Records: w, Bus: w, Policies: policies, Actor: "scheduler@h"})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -231,7 +215,7 @@ func (w *town) live(t *testing.T, policies rules, all []session.Message, length 
 		w.said <- stream.Heard{Message: m}
 		synctest.Wait()
 	}
-	time.Sleep(time.Until(w.begun.Add(length)) - time.Nanosecond)
+	time.Sleep(time.Until(w.from.Add(length)) - time.Nanosecond)
 	synctest.Wait()
 	var err error
 	if w.open, err = s.Silences(ctx, func(schemas.SessionRecord) bool { return true }); err != nil {
@@ -270,15 +254,15 @@ func compare(t *testing.T, n schemas.Name, got, want []replay.Nap) {
 // What couldn't be said before a suspend is said again, and the suspend waits for it.
 func TestWarningThatIsNotTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newTown()
+		w := newInstant()
 		w.refuses = 5
-		n := schemas.Name{Tenant: "town", Session: "s0"}
-		w.settle(n)
+		n := schemas.Name{Tenant: "acme", Session: "s0"}
+		w.add(n)
 		p, _ := session.PolicyFor("web", nil)
 		p.Grace, p.Warn = time.Minute, 20*time.Second
 		w.live(t, rules{p}, nil, 5*time.Minute)
-		if naps := w.naps[n]; len(naps) != 1 || naps[0].From.Sub(w.begun) != 65*time.Second || w.events[n] != 1 {
-			t.Errorf("suspended after %v, said %d times", naps[0].From.Sub(w.begun), w.events[n])
+		if naps := w.naps[n]; len(naps) != 1 || naps[0].From.Sub(w.from) != 65*time.Second || w.events[n] != 1 {
+			t.Errorf("suspended after %v, said %d times", naps[0].From.Sub(w.from), w.events[n])
 		}
 	})
 }
@@ -306,13 +290,13 @@ func sittings(r *rand.Rand, n schemas.Name, from time.Time, length time.Duration
 func TestDiaryIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, length = 30, 6 * time.Hour
-		w := newTown()
+		w := newInstant()
 		r := rand.New(rand.NewPCG(3, 4))
 		var all []session.Message
 		for i := range sessions {
-			n := schemas.Name{Tenant: "town", Session: schemas.SessionID(fmt.Sprint("s", i))}
-			w.settle(n)
-			all = append(all, sittings(r, n, w.begun, length)...)
+			n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i))}
+			w.add(n)
+			all = append(all, sittings(r, n, w.from, length)...)
 		}
 		slices.SortStableFunc(all, func(a, b session.Message) int { return a.At.Compare(b.At) })
 		for i := range all {
@@ -331,9 +315,9 @@ func TestDiaryIsEnough(t *testing.T) {
 				silences[s.UID] = append(silences[s.UID], s)
 			}
 		}
-		for n, v := range w.records {
-			life := replay.FromSilences(v.SessionRecord, w.begun, w.begun.Add(length), silences[v.UID])
-			compare(t, n, w.naps[n], replay.Run(life, replay.AsKnown(policies.For(v.SessionRecord)), replay.Costs{}))
+		for n, v := range w.records(t) {
+			life := replay.FromSilences(v, w.from, w.from.Add(length), silences[v.UID])
+			compare(t, n, w.naps[n], replay.Run(life, replay.AsKnown(policies.For(v)), replay.Costs{}))
 		}
 	})
 }

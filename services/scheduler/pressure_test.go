@@ -3,72 +3,31 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/statekv/statekvtest"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
-// paper keeps records in memory, and suspends what it is told to at once if it is quick.
-type paper struct {
-	mu    sync.Mutex
-	all   map[schemas.Name]statekv.Versioned
-	told  chan statekv.Glance
-	swaps []schemas.Transition
-}
-
-func (p *paper) Get(_ context.Context, n schemas.Name) (statekv.Versioned, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.all[n], nil
-}
-
-// put writes a record as it is.
-func (p *paper) put(v statekv.Versioned) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.all[v.Name()] = v
-	p.told <- statekv.GlanceOf(v)
-}
-
 // swapped are the transitions that the scheduler made.
-func (p *paper) swapped() []schemas.Transition {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.swaps)
-}
-
-func (p *paper) Swap(_ context.Context, prev statekv.Versioned, t schemas.Transition) (statekv.Versioned, error) {
-	next, err := session.Apply(prev.SessionRecord, t)
-	if err != nil {
-		return statekv.Versioned{}, err
-	}
-	p.mu.Lock()
-	p.swaps = append(p.swaps, t)
-	v := statekv.Versioned{SessionRecord: next, Rev: statekv.RevisionAt(uint64(1000 + len(p.swaps)))}
-	p.mu.Unlock()
-	p.put(v)
-	return v, nil
-}
-
-func (p *paper) Glances(ctx context.Context, fn func(statekv.Glance), caughtUp func()) error {
-	caughtUp() // there is nothing yet
-	for {
-		select {
-		case g := <-p.told:
-			fn(g)
-		case <-ctx.Done():
-			return nil
+func (c *crowd) swapped() (all []schemas.Transition) {
+	c.t.Helper()
+	err := c.fake.Log(c.t.Context(), func(v statekv.Versioned) error {
+		if v.Transition.ID != "" {
+			all = append(all, v.Transition)
 		}
+		return nil
+	})
+	if err != nil {
+		c.t.Error(err)
 	}
+	return all
 }
 
 // talk is a Bus and Hosts that say what a test has them say.
@@ -109,10 +68,10 @@ func (talk) Command(context.Context, schemas.SessionRecord) error { return nil }
 // crowd is a scheduler and one host, in a time of their own.
 type crowd struct {
 	*Scheduler
-	t     *testing.T
-	paper *paper
-	talk  talk
-	seq   uint64
+	t    *testing.T
+	fake *statekvtest.Fake
+	talk talk
+	seq  uint64
 }
 
 func inCrowd(t *testing.T, do func(t *testing.T, c *crowd)) {
@@ -121,10 +80,10 @@ func inCrowd(t *testing.T, do func(t *testing.T, c *crowd)) {
 
 func inCrowdOf(t *testing.T, made func(*crowd) Options, do func(t *testing.T, c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &crowd{t: t, paper: &paper{all: map[schemas.Name]statekv.Versioned{}, told: make(chan statekv.Glance, 100)},
+		c := &crowd{t: t, fake: statekvtest.New(),
 			talk: talk{make(chan stream.Heard), make(chan schemas.Host)}}
 		o := made(c)
-		o.Records, o.Hosts, o.Actor = c.paper, c.talk, "scheduler@h"
+		o.Records, o.Hosts, o.Actor = c.fake, c.talk, "scheduler@h"
 		c.Scheduler = New(o)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -141,11 +100,10 @@ func inCrowdOf(t *testing.T, made func(*crowd) Options, do func(t *testing.T, c 
 // run makes a session that runs on the host, of a class with an hour's grace.
 func (c *crowd) run(id string, madeBy schemas.MadeBy) {
 	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
-	v := statekv.Versioned{Rev: statekv.RevisionAt(1), SessionRecord: schemas.SessionRecord{
+	c.fake.Put(schemas.SessionRecord{
 		UID: schemas.UID("uid" + id), Tenant: n.Tenant, Session: n.Session, State: schemas.Running, Class: "web", Host: "h", MadeBy: madeBy,
 		Idle: &schemas.Idle{Grace: time.Hour.Milliseconds()},
-	}}
-	c.paper.put(v)
+	})
 	synctest.Wait()
 }
 
@@ -167,24 +125,25 @@ func (c *crowd) say(id string, k schemas.Kind, key string, ttl time.Duration) {
 // gone ends the suspends that were begun, as a worker does, and lists them all.
 func (c *crowd) gone() (ids []string) {
 	synctest.Wait()
-	c.paper.mu.Lock()
-	all := maps.Clone(c.paper.all)
-	c.paper.mu.Unlock()
+	all, err := c.fake.All(c.t.Context())
+	if err != nil {
+		c.t.Error(err)
+	}
 	for _, v := range all {
 		if v.State == schemas.Suspending {
-			v.State, v.Op, v.Rev = schemas.Suspended, nil, statekv.RevisionAt(5000)
-			c.paper.put(v)
+			v.State, v.Op = schemas.Suspended, nil
+			c.fake.Put(v.SessionRecord)
 		}
 	}
 	synctest.Wait()
-	for _, t := range c.paper.swapped() {
+	for _, t := range c.swapped() {
 		ids = append(ids, t.Reason)
 	}
 	return ids
 }
 
 func (c *crowd) state(id string) schemas.State {
-	v, _ := c.paper.Get(c.t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
+	v, _ := c.fake.Get(c.t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
 	return v.State
 }
 
@@ -207,7 +166,7 @@ func TestPressureOfSlots(t *testing.T) {
 		if got := c.gone(); len(got) != 1 || c.state("a2") != schemas.Suspended || !strings.Contains(got[0], "host h has 9 sessions, 8 of its 10 slots") {
 			t.Fatalf("9 of 10: %v, a2 is %s", got, c.state("a2"))
 		}
-		if tr := c.paper.swapped()[0]; tr.Set.Op.Trigger != "pressure" || !tr.Set.Op.Idle {
+		if tr := c.swapped()[0]; tr.Set.Op.Trigger != "pressure" || !tr.Set.Op.Idle {
 			t.Errorf("its op is %+v", tr.Set.Op)
 		}
 		c.say("p5", schemas.KindExec, "", 0)
@@ -215,7 +174,7 @@ func TestPressureOfSlots(t *testing.T) {
 		c.run("p8", "person")
 		c.run("p9", "person")
 		time.Sleep(2 * yield)
-		if c.gone(); len(c.paper.swapped()) != 3 || c.state("a1") != schemas.Running || c.state("p1") != schemas.Running || c.state("p5") != schemas.Running {
+		if c.gone(); len(c.swapped()) != 3 || c.state("a1") != schemas.Running || c.state("p1") != schemas.Running || c.state("p5") != schemas.Running {
 			t.Errorf("10 of 10: %v; a1 with its lease is %s, p1 and p5, who were given commands, %s and %s", c.gone(), c.state("a1"), c.state("p1"), c.state("p5"))
 		}
 		time.Sleep(10 * time.Minute)

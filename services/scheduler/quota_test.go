@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/session"
-	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -71,10 +70,10 @@ func inTenant(t *testing.T, most int, do func(t *testing.T, c *crowd, r *ratione
 // sleeps makes a session that is suspended.
 func (c *crowd) sleeps(id string) {
 	n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)}
-	c.paper.put(statekv.Versioned{Rev: statekv.RevisionAt(1), SessionRecord: schemas.SessionRecord{
+	c.fake.Put(schemas.SessionRecord{
 		UID: schemas.UID("uid" + id), Tenant: n.Tenant, Session: n.Session, State: schemas.Suspended, Class: "web", Host: "h",
 		Idle: &schemas.Idle{Grace: time.Hour.Milliseconds()}, Head: &schemas.Head{Name: "acme/l/snaps/1-1", Digest: "d"},
-	}})
+	})
 	synctest.Wait()
 }
 
@@ -112,8 +111,8 @@ func TestWakesMakeRoomWithinTheirQuota(t *testing.T) {
 			t.Errorf("%d events: %v", n, h.events())
 		}
 		time.Sleep(10 * time.Minute)
-		if c.gone(); len(c.paper.swapped()) != 2 {
-			t.Errorf("more was done: %v", c.paper.swapped())
+		if c.gone(); len(c.swapped()) != 2 {
+			t.Errorf("more was done: %v", c.swapped())
 		}
 	})
 }
@@ -130,13 +129,13 @@ func TestWakesWaitForTheirQuota(t *testing.T) {
 			c.say(id, schemas.KindInput, "", 0)
 		}
 		time.Sleep(time.Hour)
-		if c.gone(); len(c.paper.swapped()) != 0 || len(h.events()) != 3 || !strings.Contains(h.events()[0].Text, "acme/a: hold.tea: tea") {
-			t.Fatalf("with a hold on the only one: %v; %v", c.paper.swapped(), h.events())
+		if c.gone(); len(c.swapped()) != 0 || len(h.events()) != 3 || !strings.Contains(h.events()[0].Text, "acme/a: hold.tea: tea") {
+			t.Fatalf("with a hold on the only one: %v; %v", c.swapped(), h.events())
 		}
 		end := func(id string) { // somebody else does something with it
-			v, _ := c.paper.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
-			v.State, v.Rev = schemas.Exited, statekv.RevisionAt(7000+uint64(len(c.paper.swapped())))
-			c.paper.put(v)
+			v, _ := c.fake.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
+			v.State = schemas.Exited
+			c.fake.Put(v.SessionRecord)
 			synctest.Wait()
 		}
 		end("a")
@@ -160,9 +159,9 @@ func TestNoRoomIsMadeForWhoIsGone(t *testing.T) {
 			c.say(id, schemas.KindInput, "", 0)
 		}
 		for id, s := range map[string]schemas.State{"y": schemas.Exited, "z": schemas.Deleted} {
-			v, _ := c.paper.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
-			v.State, v.Rev = s, statekv.RevisionAt(7000)
-			c.paper.put(v)
+			v, _ := c.fake.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
+			v.State = s
+			c.fake.Put(v.SessionRecord)
 		}
 		time.Sleep(2 * yield)
 		c.gone()
@@ -178,9 +177,9 @@ func TestNoRoomIsMadeForWhoIsGone(t *testing.T) {
 func TestAHostThatIsGoneMakesNoRoom(t *testing.T) {
 	inTenant(t, 2, func(t *testing.T, c *crowd, r *rationed, h *hails) {
 		c.run("a", "agent")
-		v, _ := c.paper.Get(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
-		v.Host, v.Rev = "gone", statekv.RevisionAt(2)
-		c.paper.put(v)
+		v, _ := c.fake.Get(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
+		v.Host = "gone"
+		c.fake.Put(v.SessionRecord)
 		c.run("b", "person")
 		c.sleeps("x")
 		c.say("x", schemas.KindInput, "", 0)

@@ -37,14 +37,14 @@ func kindRules(t *testing.T) (out rules) {
 func TestUsesAreEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, length = 60, 6 * time.Hour
-		lived, other := newTown(), newTown()
+		lived, other := newInstant(), newInstant()
 		r := rand.New(rand.NewPCG(5, 6))
 		var all []session.Message
 		for i := range sessions {
-			n := schemas.Name{Tenant: "town", Session: schemas.SessionID(fmt.Sprint("s", i))}
-			lived.settle(n)
-			other.settle(n)
-			all = append(all, hours(r, n, lived.begun, length)...)
+			n := schemas.Name{Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i))}
+			lived.add(n)
+			other.add(n)
+			all = append(all, hours(r, n, lived.from, length)...)
 		}
 		for i := range all {
 			all[i].At = all[i].At.Truncate(time.Millisecond)
@@ -55,8 +55,8 @@ func TestUsesAreEnough(t *testing.T) {
 		}
 		policies := kindRules(t)
 		lived.live(t, policies, all, length)
-		later := time.Since(lived.begun)
-		other.begun = other.begun.Add(later)
+		later := time.Since(lived.from)
+		other.from = other.from.Add(later)
 		for i := range all {
 			all[i].At = all[i].At.Add(later)
 		}
@@ -74,9 +74,9 @@ func TestUsesAreEnough(t *testing.T) {
 				t.Errorf("%d uses were lost", d.Lost)
 			}
 		}
-		for n, v := range lived.records {
-			p := policies.For(v.SessionRecord)
-			life := replay.FromUses(v.SessionRecord, lived.begun, lived.begun.Add(length), replay.Times{Uses: uses[v.UID]}, p)
+		for n, v := range lived.records(t) {
+			p := policies.For(v)
+			life := replay.FromUses(v, lived.from, lived.from.Add(length), replay.Times{Uses: uses[v.UID]}, p)
 			compare(t, n, lived.naps[n], replay.Run(life, replay.AsTold(p), replay.Costs{}))
 		}
 	})
