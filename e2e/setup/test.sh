@@ -27,6 +27,7 @@ if [ ${#missing[@]} -gt 0 ]; then
 	fi
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+"$(dirname "$0")/../../workers/criu/install/build.sh"
 "$(dirname "$0")/../compat/install.sh"
 "$(dirname "$0")/../../objectstore/storetest/server/install.sh"
 "$(dirname "$0")/../bench/install.sh"

@@ -104,7 +104,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store docto
 		doctor.Kernel(), doctor.Privileges(), doctor.Capabilities(), doctor.OtherUsers(), doctor.Clock(),
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
 		doctor.Namespaces(), doctor.Overlay(scratch), doctor.Swap(scratch), checkCgroups(),
-		checkCriu(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
+		checkCriu(), checkMends(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
 		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch),
 	}
 }
@@ -169,6 +169,23 @@ func checkCriu() doctor.Check {
 			return fails(err, criuFix)
 		}
 		return doctor.Result{Status: doctor.OK, Detail: "criu " + v + ", " + command[len(command)-1]}
+	}}
+}
+
+// checkMends looks for what our patches add to CRIU.
+func checkMends() doctor.Check {
+	return doctor.Check{Name: "criu-mends", What: "criu brings back what it loses as it is released", Needs: []string{nameCriu}, Run: func(context.Context) doctor.Result {
+		command, err := criu.Find()
+		if err != nil {
+			return fails(err, criuFix)
+		}
+		if lacks := criu.Missing(command); len(lacks) > 0 {
+			return doctor.Result{
+				Status: doctor.Warn, Detail: "criu lacks " + strings.Join(lacks, ", "),
+				Fix: "run `make setup`, or workers/criu/install/build.sh, which builds it beside the one that is there; workers/criu/patches/README.md says what each is for",
+			}
+		}
+		return doctor.Result{Status: doctor.OK, Detail: strings.Join(criu.Mends, ", ")}
 	}}
 }
 

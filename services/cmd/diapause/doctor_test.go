@@ -150,6 +150,9 @@ func TestDoctorWithACriuThatDoesNotWork(t *testing.T) {
 	if c := found["criu"]; c.Status != doctor.OK {
 		t.Errorf("criu: %+v", c)
 	}
+	if c := found["criu-mends"]; c.Status != doctor.Warn || !strings.Contains(c.Detail, "tcp-unsent") || !strings.Contains(c.Fix, "build.sh") {
+		t.Errorf("the mends of a criu that doesn't name any: %+v", c)
+	}
 	if c := found["canary"]; c.Status != doctor.Fail || !strings.Contains(c.Detail, "dump the canary") || c.Fix == "" {
 		t.Errorf("canary: %+v", c)
 	}
