@@ -41,7 +41,7 @@ func serve() error {
 	}
 	s, err := raise(setup, worker)
 	if err != nil {
-		// If the worker is gone, the error has no receiver.
+		// If the worker is gone, there is nobody to tell.
 		_ = worker.Send(Message{Failure: failure(err)})
 		return err
 	}

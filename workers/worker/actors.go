@@ -100,9 +100,3 @@ func (a *actors) run(ctx context.Context, n schemas.Name) {
 		a.mu.Unlock()
 	}
 }
-
-func (a *actors) working() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return len(a.busy) + len(a.waiting)
-}

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -65,7 +64,7 @@ func (b natsBus) Listen(ctx context.Context, n schemas.Name, seq uint64, fn func
 }
 
 func (b natsBus) Progress(n schemas.Name, p schemas.Progress) {
-	if data, err := json.Marshal(p); err == nil {
+	if data, err := encode(p); err == nil {
 		_ = b.nc.Publish(schemas.SubjectProgress+"."+n.Key(), data) // only for the eye
 	}
 }
@@ -75,9 +74,9 @@ func (b natsBus) Announce(ctx context.Context, h schemas.Host) error {
 	if err != nil {
 		return fmt.Errorf("find bucket %s: %w", b.names.Hosts(), err)
 	}
-	data, err := json.Marshal(h)
+	data, err := encode(h)
 	if err != nil {
-		return fmt.Errorf("encode host %s: %w", h.Host, err)
+		return err
 	}
 	if _, err := kv.Put(ctx, string(h.Host), data); err != nil {
 		return fmt.Errorf("announce host %s: %w", h.Host, err)
