@@ -19,18 +19,13 @@ func activityCommands(c *client) []*cobra.Command {
 func touchCommand(c *client) *cobra.Command {
 	var kind string
 	cmd := &cobra.Command{
-		Use: "touch NAME", Short: "Say that a session is in use", Args: cobra.ExactArgs(1),
+		Use: "touch NAME...", Short: "Say that a session is in use", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			k := schemas.Kind(kind)
 			if !k.Known() || k.Lease() {
 				return usagef("--kind %q: want input, exec, http, heartbeat or output", kind)
 			}
-			v, err := c.tell(cmd.Context(), args[0], k, "", schemas.Activity{By: who()})
-			if err != nil {
-				return err
-			}
-			told(v, string(k)+" was published")
-			return nil
+			return c.tellEach(cmd.Context(), args, k, "", schemas.Activity{By: who()}, string(k)+" was published")
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "input", "input, exec, http, heartbeat or output")
@@ -44,7 +39,7 @@ func holdCommand(c *client) *cobra.Command {
 	var length time.Duration
 	var reason string
 	cmd := &cobra.Command{
-		Use: "hold NAME --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.ExactArgs(1),
+		Use: "hold NAME... --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("for") {
 				return usagef("hold: say for how long with --for, e.g. --for 2h; `diapause release %s` ends it earlier", args[0])
@@ -52,13 +47,8 @@ func holdCommand(c *client) *cobra.Command {
 			if length <= 0 || length > schemas.MaxLease {
 				return usagef("hold: --for %s: want a time up to %s", length, schemas.MaxLease)
 			}
-			v, err := c.tell(cmd.Context(), args[0], schemas.KindHold, personal,
-				schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()})
-			if err != nil {
-				return err
-			}
-			told(v, "held until "+time.Now().Add(length).Format(time.RFC3339))
-			return nil
+			return c.tellEach(cmd.Context(), args, schemas.KindHold, personal, schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()},
+				"held until "+time.Now().Add(length).Format(time.RFC3339))
 		},
 	}
 	durationVar(cmd.Flags(), &length, "for", 0, "how long, e.g. 2h or 7d")
@@ -68,23 +58,30 @@ func holdCommand(c *client) *cobra.Command {
 
 func releaseCommand(c *client) *cobra.Command {
 	return &cobra.Command{
-		Use: "release NAME", Short: "End a hold", Args: cobra.ExactArgs(1),
+		Use: "release NAME...", Short: "End a hold", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			v, err := c.tell(cmd.Context(), args[0], schemas.KindHold, personal, schemas.Activity{Released: true, By: who()})
-			if err != nil {
-				return err
-			}
-			told(v, "what `diapause hold` placed, if anything, is over")
-			return nil
+			return c.tellEach(cmd.Context(), args, schemas.KindHold, personal, schemas.Activity{Released: true, By: who()},
+				"what `diapause hold` placed, if anything, is over")
 		},
 	}
+}
+
+// tellEach publishes activity of each of several sessions, and says so.
+func (c *client) tellEach(ctx context.Context, names []string, k schemas.Kind, key string, a schemas.Activity, what string) error {
+	return forEach(ctx, names, false, func(name string, _ answers) error {
+		v, err := c.tell(ctx, name, k, key, a)
+		if err == nil {
+			told(v, what)
+		}
+		return err
+	})
 }
 
 // tell publishes activity of a session that exists, and gives how that was just before.
 func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key string, a schemas.Activity) (v schemas.View, err error) {
 	n, err := schemas.ParseName(name)
 	if err != nil {
-		return v, usageError{err}
+		return v, usage(err)
 	}
 	nc, err := c.connect(ctx)
 	if err != nil {

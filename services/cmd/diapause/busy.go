@@ -48,7 +48,7 @@ func busyCommand(c *client) *cobra.Command {
 		Use: "busy [NAME] -- CMD [ARG]...", Short: "Keep a session awake while a command runs", Long: busyHelp,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if at := cmd.ArgsLenAtDash(); at < 0 || at > 1 || len(args) == at {
-				return errors.New("name at most one session, then -- and the command")
+				return usagef("busy: want at most one session, then -- and the command").WithHint("usage: %s", cmd.UseLine())
 			}
 			return nil
 		},
@@ -114,7 +114,7 @@ func (c *client) busy(name string, f busyFlags, command []string) error {
 	}
 	if err != nil {
 		_ = ec.Close() // nothing was said
-		return usageError{err}
+		return usage(err)
 	}
 	status := obey(command)
 	if err := ec.Close(); err != nil {

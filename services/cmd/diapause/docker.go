@@ -40,7 +40,7 @@ func (f *containerFlags) refuse() (err error) {
 }
 
 func (f *containerFlags) define(fl *pflag.FlagSet) {
-	fl.StringVar(&f.Image, "image", "", "run it as a container of this `IMAGE`, by the docker driver; many of the flags here are those of docker run")
+	fl.StringVar(&f.Image, "image", "", "run it as a container of this `IMAGE`, by the docker driver")
 	fl.StringVar(&f.Options.Name, "container-name", "", "what the container is called (default: diapause-TENANT-ID)")
 	fl.StringVar(&f.entrypoint, "entrypoint", "", "in place of the image's")
 	fl.StringArrayVarP(&f.Volumes, "volume", "v", nil, "NAME:/path[:ro], /host/path:/path[:ro], or /path")
@@ -86,17 +86,17 @@ func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, e
 	*s = dockerspec.With(*s, d)
 	// The image says what nobody asked for.
 	s.Env, err = given(env)
-	if !changed("cwd") {
+	if !changed("cwd") && !changed("workdir") {
 		s.Dir = ""
 	}
-	if !changed("network") {
+	if !changed("network") || len(d.Networks) > 0 {
 		s.Network = ""
 	}
 	if err == nil {
 		err = docker.Check(*s)
 	}
 	if err != nil {
-		return usageError{err}
+		return usage(err)
 	}
 	return nil
 }
@@ -143,7 +143,7 @@ func adoptCommand(c *client) *cobra.Command {
 				name = f.Container
 			}
 			if _, err := schemas.ParseName(name); err != nil {
-				return usageError{fmt.Errorf("%w: give the session a name with --name", err)}
+				return usage(schemas.WithHint(err, "give the session a name with --name"))
 			}
 			if r.Idle, err = parseIdle(idle); err != nil {
 				return err
@@ -152,7 +152,7 @@ func adoptCommand(c *client) *cobra.Command {
 			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: dockerspec.Request(r, f.Options)}, &v); err != nil {
 				return err
 			}
-			return printOutcome(v, asJSON)
+			return answers{asJSON: asJSON}.outcome(v)
 		},
 	}
 	fl := cmd.Flags()

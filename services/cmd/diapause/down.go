@@ -19,11 +19,15 @@ func downCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "down [--suspend | --kill]", Short: "Stop the `diapause up` of a data directory", Args: cobra.NoArgs,
 		Long: "Stop the `diapause up` of the data directory (--data). Sessions that run go on under\ntheir shims, and the next `diapause up` finds them; --suspend suspends those on its host\nfirst, --kill ends them. Those of other hosts aren't touched.",
-		RunE: func(cmd *cobra.Command, _ []string) error { return down(cmd.Context(), c, suspend, kill) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if suspend && kill {
+				return usagef("down: --suspend keeps what runs, --kill ends it: leave one out")
+			}
+			return down(cmd.Context(), c, suspend, kill)
+		},
 	}
 	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs on this host first")
 	cmd.Flags().BoolVar(&kill, "kill", false, "end what runs on this host first")
-	cmd.MarkFlagsMutuallyExclusive("suspend", "kill")
 	return cmd
 }
 
@@ -77,9 +81,7 @@ func (c *client) each(ctx context.Context, verb string, host schemas.HostID) err
 			failed = errors.Join(failed, err)
 			continue
 		}
-		if err := printOutcome(out, false); err != nil {
-			return err
-		}
+		printOutcome(out)
 	}
 	return failed
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -38,7 +41,7 @@ func strict(cmd *cobra.Command) {
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return usagef("unknown command %q for %q; see `%s --help`", args[0], cmd.CommandPath(), cmd.CommandPath())
+			return noCommand(cmd, args[0])
 		}
 		return cmd.Help()
 	}
@@ -53,11 +56,11 @@ func completeName(c *client, cmd *cobra.Command) {
 		completeName(c, sub)
 	}
 	words := strings.Fields(cmd.Use)
-	if cmd.ValidArgsFunction != nil || len(words) < 2 || strings.Trim(words[1], "[]") != "NAME" {
+	if cmd.ValidArgsFunction != nil || len(words) < 2 || strings.Trim(words[1], "[].") != "NAME" {
 		return
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
+		if len(args) > 0 && !strings.HasSuffix(words[1], "...") {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completing)
@@ -72,4 +75,32 @@ func completeName(c *client, cmd *cobra.Command) {
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
 	}
+}
+
+// flagGroup is a part of a command's flags, with a title of its own in the help.
+type flagGroup struct {
+	title string
+	has   func(flag string) bool
+}
+
+// groupFlags lists flags of a command under the titles of their groups, and those of no
+// group first.
+func groupFlags(cmd *cobra.Command, groups []flagGroup) {
+	cmd.SetUsageFunc(func(cmd *cobra.Command) error {
+		sets := make([]*pflag.FlagSet, len(groups)+1)
+		for i := range sets {
+			sets[i] = pflag.NewFlagSet("", pflag.ContinueOnError)
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			at := slices.IndexFunc(groups, func(g flagGroup) bool { return g.has(f.Name) }) + 1
+			sets[at].AddFlag(f)
+		})
+		out := cmd.OutOrStderr()
+		fmt.Fprintf(out, "Usage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s", cmd.UseLine(), cmd.Example, sets[0].FlagUsages())
+		for i, g := range groups {
+			fmt.Fprintf(out, "\n%s:\n%s", g.title, sets[i+1].FlagUsages())
+		}
+		_, err := fmt.Fprintf(out, "\nGlobal Flags:\n%s", cmd.InheritedFlags().FlagUsages())
+		return err
+	})
 }

@@ -22,7 +22,7 @@ type lsFlags struct {
 func lsCommand(c *client) *cobra.Command {
 	var f lsFlags
 	cmd := &cobra.Command{
-		Use: "ls", Short: "List the sessions", Args: cobra.NoArgs,
+		Use: "ls", Aliases: []string{"list", "ps"}, Short: "List the sessions", Args: cobra.NoArgs,
 		Example: "  diapause ls --state suspended\n  diapause ls -q --tenant acme | xargs -n1 diapause suspend",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkStates(f.states); err != nil {
@@ -43,6 +43,7 @@ func lsCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print names alone")
+	fl.BoolP("all", "a", true, "those that don't run as well, which are listed in any case")
 	fl.StringSliceVar(&f.states, "state", nil, "only those that are running, suspended, … ; several with commas")
 	fl.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")

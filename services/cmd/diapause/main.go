@@ -8,38 +8,18 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
-	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/shim"
 )
 
 // version of the program; releases set it when they are linked.
 var version = "0.1.0-dev"
-
-// The exit codes, which are fixed.
-const (
-	exitDone      = 0
-	exitFailed    = 1
-	exitUsage     = 2
-	exitNoSession = 3
-	exitState     = 4
-	exitTimeout   = 5
-	// As for any program that Ctrl-C ends.
-	exitInterrupted = 130
-)
-
-// errInterrupted is the end of who asked, not of what was asked for.
-var errInterrupted = errors.New("interrupted")
 
 // ownStatus annotates a command that exits with the status of another, with what it exits
 // with if that was never run.
@@ -66,61 +46,14 @@ func hidden(args []string) (code int, ok bool) {
 func execute(ctx context.Context, args []string) int {
 	root := newRoot()
 	root.SetArgs(args)
+	if err := unknownCommand(root, args); err != nil {
+		return ended(root, args, err)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitDone
 	}
-	var status exitStatus
-	if errors.As(err, &status) {
-		return int(status)
-	}
-	fmt.Fprintln(os.Stderr, "diapause: "+err.Error())
-	if e := (*schemas.APIError)(nil); errors.As(err, &e) && e.Hint != "" {
-		fmt.Fprintln(os.Stderr, "hint: "+e.Hint)
-	}
-	code := exitCode(err)
-	if own := cmd.Annotations[ownStatus]; own != "" && code != exitInterrupted {
-		code, _ = strconv.Atoi(own) // it is ours
-	}
-	return code
-}
-
-// exitStatus ends the program with the status of a command that ran in a
-// session, and nothing printed.
-type exitStatus int
-
-func (s exitStatus) Error() string { return fmt.Sprintf("exit status %d", int(s)) }
-
-// usageError is wrong use of the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
-
-func exitCode(err error) int {
-	var u usageError
-	if errors.As(err, &u) || strings.HasPrefix(err.Error(), "unknown command") || strings.HasPrefix(err.Error(), "if any flags in the group") { // cobra has no types for these
-		return exitUsage
-	}
-	var e *schemas.APIError
-	if errors.As(err, &e) {
-		switch e.Code {
-		case schemas.CodeUsage:
-			return exitUsage
-		case schemas.CodeNoSession:
-			return exitNoSession
-		case schemas.CodeState:
-			return exitState
-		case schemas.CodeTimeout:
-			return exitTimeout
-		}
-	}
-	switch {
-	case errors.Is(err, context.DeadlineExceeded):
-		return exitTimeout
-	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
-		return exitInterrupted
-	}
-	return exitFailed
+	return ended(cmd, args, err)
 }
 
 const rootHelp = `Diapause suspends idle sessions to encrypted images in an object store, frees
@@ -152,9 +85,7 @@ func newRoot() *cobra.Command {
 			return nil
 		},
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%v; see `%s --help`", err, cmd.CommandPath())
-	})
+	root.SetFlagErrorFunc(flagError)
 	f := root.PersistentFlags()
 	f.StringVar(&c.url, "url", os.Getenv("DIAPAUSE_URL"), "NATS server to talk to (DIAPAUSE_URL)")
 	f.StringVar(&c.creds, "creds", os.Getenv("DIAPAUSE_CREDS"), "file of credentials for it (DIAPAUSE_CREDS)")
@@ -168,7 +99,10 @@ func newRoot() *cobra.Command {
 	root.AddCommand(terminalCommands(c)...)
 	root.AddCommand(keyCommand(c), policyCommand(c))
 	root.AddCommand(usageCommand(c), triggerCommand(c))
-	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand())
+	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand(), versionCommand())
+	root.InitDefaultCompletionCmd()
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
 		checkArgs(cmd)
 		strict(cmd)
@@ -178,20 +112,10 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// checkArgs makes wrong arguments of a command, and of those below it, a usage
-// error.
-func checkArgs(cmd *cobra.Command) {
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			err := check(cmd, args)
-			if err != nil && !errors.Is(err, pflag.ErrHelp) {
-				return usagef("%v; usage: %s", err, cmd.UseLine())
-			}
-			return err
-		}
-	}
-	for _, sub := range cmd.Commands() {
-		checkArgs(sub)
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Printf("diapause version %s\n", version) },
 	}
 }
 

@@ -46,7 +46,7 @@ func natsConfigCommand() *cobra.Command {
 				return usagef("name the server with --server-name, as clients do")
 			}
 			if err := o.Validate(); err != nil {
-				return usageError{err}
+				return usage(err)
 			}
 			return printNATSConfig(o)
 		},

@@ -150,7 +150,7 @@ func (e edit) of(ctx context.Context, c *client, scope string, args []string) (s
 	}
 	for _, arg := range args {
 		if err := p.Assign(arg); err != nil {
-			return p, 0, usageError{err}
+			return p, 0, usage(err)
 		}
 	}
 	return p, version, nil

@@ -22,15 +22,11 @@ func printJSON(v any) error {
 }
 
 // printOutcome tells what became of a session.
-func printOutcome(v schemas.View, asJSON bool) error {
-	if asJSON {
-		return printJSON(v)
-	}
+func printOutcome(v schemas.View) {
 	for _, n := range v.MadeRoom {
 		fmt.Printf("session %s was suspended to make room\n", n)
 	}
 	fmt.Println(outcomeLine(v))
-	return nil
 }
 
 func outcomeLine(v schemas.View) string {
@@ -57,12 +53,13 @@ func outcomeLine(v schemas.View) string {
 	return line + steps(v)
 }
 
-// checkpointLine tells of a snapshot that was made of a session that runs on.
-func checkpointLine(v schemas.View) string {
+// printCheckpoint tells of a snapshot that was made of a session that runs on.
+func printCheckpoint(v schemas.View) {
 	if v.Snapshot == nil {
-		return outcomeLine(v)
+		printOutcome(v)
+		return
 	}
-	return fmt.Sprintf("snapshot %s of session %s: %s in %s; it runs on", v.Snapshot.ID, v.Name, size(v.Snapshot.LogicalBytes), size(v.Snapshot.StoredBytes)) + steps(v)
+	fmt.Println(fmt.Sprintf("snapshot %s of session %s: %s in %s; it runs on", v.Snapshot.ID, v.Name, size(v.Snapshot.LogicalBytes), size(v.Snapshot.StoredBytes)) + steps(v))
 }
 
 func steps(v schemas.View) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"text/tabwriter"
@@ -47,48 +46,6 @@ func table(header string, rows func(w *tabwriter.Writer)) {
 	fmt.Fprintln(w, header)
 	rows(w)
 	_ = w.Flush() // standard output is closed, then
-}
-
-func showCommand(c *client) *cobra.Command {
-	return reading(c, "show", "show NAME", "Show a session", cobra.ExactArgs(1), func(v schemas.View) {
-		line := func(k, format string, args ...any) { fmt.Printf("%-12s %s\n", k, fmt.Sprintf(format, args...)) }
-		line("name", "%s", v.Name)
-		line("state", "%s for %s", stateOf(v), ago(v.Since))
-		line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
-		line("host", "%s", v.Host)
-		if v.State == schemas.Running {
-			line("memory", "%s", memoryLine(v))
-			line("idle", "%s", time.Duration(v.IdleSeconds*float64(time.Second)).Round(100*time.Millisecond))
-		} else {
-			line("memory", "0 B")
-		}
-		if v.Boot != "" {
-			line("boot", "%s, generation %d", v.Boot, v.Generation)
-		}
-		if s := v.Snapshot; s != nil {
-			line("snapshot", "%s of %s: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
-		}
-		t := v.LastTransition
-		line("last", "%s by %s, %s ago: %s", t.Type, t.Actor, ago(t.At), t.Reason)
-		if steps := stages(t.Stages); steps != "" {
-			line("stages", "%s", steps)
-		}
-		if v.Op != "" {
-			line("under way", "%s", cmp.Or(v.Underway, v.Op))
-			if v.Op == schemas.OpProve {
-				line("", "`diapause accept %s` keeps it, `diapause reject %s` puts back what was", v.Name, v.Name)
-			}
-		}
-		if v.Exit != nil {
-			line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)
-		}
-		if v.Failure != nil {
-			line("failure", "%s: %s (%d in a row)", v.Failure.Op, v.Failure.Text, v.Failure.Count)
-			if v.Failure.Open {
-				line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
-			}
-		}
-	})
 }
 
 func historyCommand(c *client) *cobra.Command {
@@ -162,27 +119,31 @@ type audited struct {
 }
 
 func auditCommand(c *client) *cobra.Command {
-	var verify bool
-	var problems int
-	cmd := reading(c, "audit", "audit --verify", "Fold the whole log and compare every record with it", cobra.NoArgs, func(a audited) {
-		fmt.Println(count(a.Sessions, "session") + ", " + count(a.Transitions, "transition") + ", " + count(len(a.Problems), "problem"))
-		for _, p := range a.Problems {
-			fmt.Println("  - " + p)
-		}
-		problems = len(a.Problems)
-	})
-	cmd.Flags().BoolVar(&verify, "verify", false, "fold the log through the state machine")
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if !verify {
-			return usagef("audit: say --verify")
-		}
-		return nil
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "audit", Short: "Fold the whole log and compare every record with it", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var a audited
+			if err := c.call(cmd.Context(), "audit", schemas.Request{}, &a); err != nil {
+				return err
+			}
+			if err := (answers{asJSON: asJSON}).print(a, func() { printAudit(a) }); err != nil {
+				return err
+			}
+			if len(a.Problems) > 0 {
+				return answered{fmt.Errorf("the log doesn't give every record back: %s", count(len(a.Problems), "problem"))}
+			}
+			return nil
+		},
 	}
-	cmd.PostRunE = func(*cobra.Command, []string) error {
-		if problems > 0 {
-			return fmt.Errorf("the log doesn't give every record back: %s", count(problems, "problem"))
-		}
-		return nil
-	}
+	cmd.Flags().Bool("verify", true, "what it does in any case")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func printAudit(a audited) {
+	fmt.Println(count(a.Sessions, "session") + ", " + count(a.Transitions, "transition") + ", " + count(len(a.Problems), "problem"))
+	for _, p := range a.Problems {
+		fmt.Println("  - " + p)
+	}
 }

@@ -49,13 +49,13 @@ func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
 	if err != nil {
 		return err
 	}
-	return printOutcome(v, flag("json") == "true")
+	return answers{asJSON: flag("json") == "true"}.outcome(v)
 }
 
 func acceptCommand(c *client) *cobra.Command {
-	return simple(c, "accept", "accept NAME", "Keep what `resume --replace` put in a session's place, before it is known to be well", 1, nil)
+	return sessionVerb{verb: "accept", use: "accept NAME...", short: "Keep what `resume --replace` put in a session's place, before it is known to be well"}.command(c)
 }
 
 func rejectCommand(c *client) *cobra.Command {
-	return simple(c, "reject", "reject NAME", "Put back what `resume --replace` took the place of, without waiting for the rest of its time", 1, nil)
+	return sessionVerb{verb: "reject", use: "reject NAME...", short: "Put back what `resume --replace` took the place of, without waiting for the rest of its time"}.command(c)
 }

@@ -46,7 +46,7 @@ func storeCheckCommand(c *client) *cobra.Command {
 				printCheck(out)
 			}
 			if err == nil && len(out.Problems) > 0 {
-				return fmt.Errorf("%s; what to do: services/OPERATIONS.md", count(len(out.Problems), "problem"))
+				return answered{schemas.WithHint(errors.New("the store has "+count(len(out.Problems), "problem")), "services/OPERATIONS.md says what to do")}
 			}
 			return err
 		},

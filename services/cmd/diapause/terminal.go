@@ -70,55 +70,6 @@ func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, 
 	return exit, err
 }
 
-func logsCommand(c *client) *cobra.Command {
-	var follow bool
-	cmd := &cobra.Command{
-		Use: "logs NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.logs(cmd.Context(), args[0], follow)
-		},
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or is suspended")
-	return cmd
-}
-
-// logs prints the output, from where it is: a session that ends or is suspended
-// while it is asked has it elsewhere the next moment.
-func (c *client) logs(ctx context.Context, name string, follow bool) error {
-	const tries = 5
-	var err error
-	for range tries {
-		out, errs := &counted{Writer: os.Stdout}, &counted{Writer: os.Stderr}
-		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
-			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow}, attach.Streams{Stdout: out, Stderr: errs})
-		if errors.Is(err, errInterrupted) {
-			return exitStatus(exitInterrupted) // that is how a look at it ends
-		}
-		if !errors.Is(err, attach.ErrLost) {
-			return err
-		}
-		if out.n+errs.n > 0 {
-			break
-		}
-	}
-	if follow {
-		return nil // suspended, or gone
-	}
-	return err
-}
-
-// counted counts what is written.
-type counted struct {
-	io.Writer
-	n int
-}
-
-func (w *counted) Write(p []byte) (int, error) {
-	n, err := w.Writer.Write(p)
-	w.n += n
-	return n, err
-}
-
 const execHelp = `Run a command inside a session, which is resumed if need be. It is part of the
 session: it is suspended and resumed with it, and keeps it awake while it runs.
 
@@ -175,8 +126,10 @@ func execCommand(c *client) *cobra.Command {
 	}
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give it a terminal")
+	cmd.Flags().BoolP("interactive", "i", true, "pass the input on, as is done in any case")
 	cmd.Flags().StringVar(&user, "user", "", "uid[:gid] or name inside the session")
 	cmd.Flags().StringVar(&dir, "cwd", "", "working directory inside the session")
+	cmd.Flags().StringVarP(&dir, "workdir", "w", "", "the same as --cwd")
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "K=V; in place of the session's own environment")
 	return cmd
 }

@@ -9,6 +9,12 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
+// The types of flags that the help shows.
+const (
+	typeDuration = "duration"
+	typeSize     = "size"
+)
+
 // durationValue is a flag that schemas.ParseDuration reads.
 type durationValue time.Duration
 
@@ -25,7 +31,7 @@ func (d *durationValue) Set(s string) error {
 	return err
 }
 
-func (d *durationValue) Type() string { return "duration" }
+func (d *durationValue) Type() string { return typeDuration }
 
 // String is empty for 0, which is no default worth showing.
 func (d *durationValue) String() string {
@@ -55,7 +61,7 @@ func (b *sizeValue) Set(s string) error {
 	return err
 }
 
-func (b *sizeValue) Type() string { return "size" }
+func (b *sizeValue) Type() string { return typeSize }
 
 func (b *sizeValue) String() string {
 	if *b == 0 {

@@ -112,10 +112,10 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		return conf, usagef("--capture: %v", err)
 	}
 	if conf.Control.Retention, err = janitor.ParsePolicy(f.retention); err != nil {
-		return conf, usageError{err}
+		return conf, usage(err)
 	}
 	if conf.Host.Budget, err = image.ParseBudget(f.budget); err != nil {
-		return conf, usageError{err}
+		return conf, usage(err)
 	}
 	return conf, nil
 }

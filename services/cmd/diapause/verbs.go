@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ type runFlags struct {
 	cpus                        float64
 	pids                        int64
 	tty, attach, asJSON         bool
+	interactive, detach         bool
 	onSuspend, onResume, onFork string
 	container                   containerFlags
 }
@@ -79,14 +81,17 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
+	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
+	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
 	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
+	fl.StringVarP(&f.dir, "workdir", "w", "", "the same as --cwd")
 	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
 	fl.StringVar(&f.root, "root", "", "a directory to use as its root, in place of the host's")
 	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
-	fl.StringVar(&f.network, "network", "host", "host or none")
+	fl.StringVar(&f.network, "network", "host", "host or none; with --image a network of the engine's, as --join")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
@@ -97,20 +102,29 @@ func runCommand(c *client) *cobra.Command {
 	durationVar(fl, &f.hookTimeout, "hook-timeout", 10*time.Second, "time limit of each of these")
 	f.container.add(fl)
 	fl.BoolVar(&f.asJSON, "json", false, "print the session as JSON")
+	groupFlags(cmd, []flagGroup{
+		{"Flags for process trees", func(name string) bool { return slices.Contains(treeFlags, name) }},
+		{"Flags for containers (--image)", func(name string) bool { return f.container.own.Lookup(name) != nil }},
+	})
 	return cmd
 }
+
+// treeFlags are the flags of run that only process trees have.
+var treeFlags = []string{"root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
 		return usagef("run: give the session a name with --name, before the command")
 	}
 	if _, err := schemas.ParseName(f.name); err != nil {
-		return usageError{err}
+		return usage(err)
 	}
-	if f.attach && f.asJSON {
-		return usagef("run: --attach shows the session's terminal, --json prints what became of it: leave one out")
+	if err := f.terminal(); err != nil {
+		return err
 	}
-	f.tty = f.tty || f.attach
+	if f.container.Image != "" && f.network != "host" && f.network != "none" {
+		f.container.Networks, f.network = append(f.container.Networks, f.network), "none"
+	}
 	spec, err := f.spec(command)
 	if err != nil {
 		return err
@@ -147,7 +161,27 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if f.attach {
 		return c.attach(ctx, f.name)
 	}
-	return printOutcome(v, f.asJSON)
+	return answers{asJSON: f.asJSON}.outcome(v)
+}
+
+// terminal reads the flags that say who uses the session's terminal, and when.
+func (f *runFlags) terminal() error {
+	switch {
+	case f.interactive && !f.tty && !f.attach:
+		return usagef("run: -i is for a session with a terminal").WithHint("-it, or --attach, uses its terminal at once")
+	case f.interactive && f.detach:
+		f.interactive = false // docker run -dit: a terminal to attach to later
+	case f.interactive:
+		f.attach = true
+	}
+	switch {
+	case f.attach && f.asJSON:
+		return usagef("run: --attach shows the session's terminal, --json prints what became of it: leave one out")
+	case f.attach && f.detach:
+		return usagef("run: --attach uses the session's terminal at once, --detach doesn't: leave one out")
+	}
+	f.tty = f.tty || f.attach
+	return nil
 }
 
 // program is what lists call a session's command.
@@ -168,7 +202,7 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		s.Dir, _ = os.Getwd() // "" is the root directory
 	}
 	if f.network != "host" && f.network != "none" {
-		return s, usagef("--network %q: want host or none", f.network)
+		return s, usagef("--network %q: want host or none, or, with --image, a network of the engine's", f.network)
 	}
 	if f.cpus < 0 || f.pids < 0 {
 		return s, usagef("--cpus and --pids take positive numbers")
@@ -229,53 +263,75 @@ func parseIdle(s string) (*schemas.Idle, error) {
 	return &schemas.Idle{Grace: d.Milliseconds()}, nil
 }
 
-// simple makes a command that asks one verb of one session and prints what
-// became of it.
-func simple(c *client, verb, use, short string, args int, fill func(req *schemas.Request, args []string)) *cobra.Command {
-	var reason string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: use, Short: short, Args: cobra.ExactArgs(args),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			req := schemas.Request{Name: args[0], Reason: reason}
-			if fill != nil {
-				fill(&req, args)
+// sessionVerb is a command that asks one verb of each session that is named, and prints
+// what became of it.
+type sessionVerb struct {
+	verb, use, short string
+	args             cobra.PositionalArgs // at least one session if nil
+	fill             func(req *schemas.Request, args []string)
+	// print prints for a person what became of a session; printOutcome if nil.
+	print func(schemas.View)
+
+	reason string
+	asJSON bool
+}
+
+func (s sessionVerb) command(c *client) *cobra.Command {
+	if s.args == nil {
+		s.args = cobra.MinimumNArgs(1)
+	}
+	if s.print == nil {
+		s.print = printOutcome
+	}
+	cmd := &cobra.Command{Use: s.use, Short: s.short, Args: s.args}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		names := args
+		if !strings.Contains(s.use, "NAME...") {
+			names = args[:1]
+		}
+		return forEach(cmd.Context(), names, s.asJSON, func(name string, a answers) error {
+			req := schemas.Request{Name: name, Reason: s.reason}
+			if s.fill != nil {
+				s.fill(&req, args)
 			}
 			var v schemas.View
-			if err := c.call(cmd.Context(), verb, req, &v); err != nil {
+			if err := c.call(cmd.Context(), s.verb, req, &v); err != nil {
 				return err
 			}
-			if verb == "checkpoint" && !asJSON {
-				fmt.Println(checkpointLine(v))
-				return nil
-			}
-			return printOutcome(v, asJSON)
-		},
+			return a.print(v, func() { s.print(v) })
+		})
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "kept in the session's history")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
+	cmd.Flags().StringVar(&s.reason, "reason", "", "kept in the session's history")
+	cmd.Flags().BoolVar(&s.asJSON, "json", false, jsonHelp)
 	return cmd
 }
 
+// jsonHelp is the help of --json where a verb answers with a session.
+const jsonHelp = "print the session as JSON; of several, one a line"
+
 func suspendCommand(c *client) *cobra.Command {
 	var reset bool
-	cmd := simple(c, "suspend", "suspend NAME", "Write a session's image and free its memory", 1,
-		func(req *schemas.Request, _ []string) { req.Reset = reset })
+	cmd := sessionVerb{
+		verb: "suspend", use: "suspend NAME...", short: "Write a session's image and free its memory",
+		fill: func(req *schemas.Request, _ []string) { req.Reset = reset },
+	}.command(c)
 	cmd.Flags().BoolVar(&reset, "reset", false, "not now: forget that suspends failed, so that it is suspended when it is idle")
 	return cmd
 }
 
 func ensureCommand(c *client) *cobra.Command {
-	return simple(c, "ensure", "ensure NAME", "Have a session running, resumed if need be, and wait for it", 1, nil)
+	return sessionVerb{verb: "ensure", use: "ensure NAME...", short: "Have a session running, resumed if need be, and wait for it"}.command(c)
 }
 
 func resumeCommand(c *client) *cobra.Command {
 	var clean bool
 	var as string
 	var r replaceFlags
-	cmd := simple(c, "resume", "resume NAME", "Resume a session from its last snapshot", 1,
-		func(req *schemas.Request, _ []string) { req.Clean = clean })
-	cmd.Flags().BoolVar(&clean, "clean", false, "start its command anew; its memory stays in its snapshots")
+	cmd := sessionVerb{
+		verb: "resume", use: "resume NAME...", short: "Resume a session from its last snapshot",
+		fill: func(req *schemas.Request, _ []string) { req.Clean = clean },
+	}.command(c)
+	cmd.Flags().BoolVar(&clean, "clean", false, "start its command from the beginning; its memory stays in its snapshots")
 	cmd.Flags().StringVar(&as, "as", "", "as a session of this name beside it, which stays as it is: the same as fork")
 	r.add(cmd)
 	resume := cmd.RunE
@@ -283,56 +339,70 @@ func resumeCommand(c *client) *cobra.Command {
 		if err := r.check(cmd, clean || as != ""); err != nil {
 			return err
 		}
+		if len(args) > 1 && (r.replace || as != "") {
+			return usagef("resume: --replace and --as take one session").WithHint("resume them one by one")
+		}
 		switch {
 		case r.replace:
 			return r.ask(cmd, c, args[0])
 		case as == "":
 			return resume(cmd, args)
 		case clean:
-			return usagef("resume: --as goes on from a snapshot, --clean begins anew")
+			return usagef("resume: --as goes on from a snapshot, --clean from the beginning")
 		}
 		var v schemas.View
 		if err := c.call(cmd.Context(), "fork", schemas.Request{Name: args[0], To: as}, &v); err != nil {
 			return err
 		}
-		return printOutcome(v, cmd.Flag("json").Value.String() == "true")
+		return answers{asJSON: cmd.Flag("json").Value.String() == "true"}.outcome(v)
 	}
 	return cmd
 }
 
 func checkpointCommand(c *client) *cobra.Command {
 	var description, runID string
-	cmd := simple(c, "checkpoint", "checkpoint NAME", "Take a snapshot of a session, which runs on", 1,
-		func(req *schemas.Request, _ []string) { req.Description, req.RunID = description, runID })
+	cmd := sessionVerb{
+		verb: "checkpoint", use: "checkpoint NAME...", short: "Take a snapshot of a session, which runs on",
+		fill:  func(req *schemas.Request, _ []string) { req.Description, req.RunID = description, runID },
+		print: printCheckpoint,
+	}.command(c)
 	cmd.Flags().StringVar(&description, "description", "", "kept with the snapshot")
 	cmd.Flags().StringVar(&runID, "run-id", "", "the caller's own id for it")
 	return cmd
 }
 
 func forkCommand(c *client) *cobra.Command {
-	return simple(c, "fork", "fork NAME NEW", "Make a second session from a session's memory and files", 2,
-		func(req *schemas.Request, args []string) { req.To = args[1] })
+	return sessionVerb{
+		verb: "fork", use: "fork NAME NEW", short: "Make a second session from a session's memory and files", args: cobra.ExactArgs(2),
+		fill: func(req *schemas.Request, args []string) { req.To = args[1] },
+	}.command(c)
 }
 
 func rollbackCommand(c *client) *cobra.Command {
-	return simple(c, "rollback", "rollback NAME SNAPSHOT", "Take a session back to a snapshot; what it is now becomes one first", 2,
-		func(req *schemas.Request, args []string) { req.Snapshot = args[1] })
+	return sessionVerb{
+		verb: "rollback", use: "rollback NAME SNAPSHOT", short: "Take a session back to a snapshot; what it is now becomes one first", args: cobra.ExactArgs(2),
+		fill: func(req *schemas.Request, args []string) { req.Snapshot = args[1] },
+	}.command(c)
 }
 
 func killCommand(c *client) *cobra.Command {
-	return simple(c, "kill", "kill NAME", "End a session's processes and keep its snapshots; what it had since the last one is lost", 1, nil)
+	return sessionVerb{verb: "kill", use: "kill NAME...", short: "End a session's processes and keep its snapshots; what it had since the last one is lost"}.command(c)
 }
 
 // shredded says what can't be promised.
-const shredded = `Whoever copied the session's keys, or the store's objects together with an identity that
-read them, still has them: backups of the bucket or of the data directory's keys are not
-touched. The log keeps how the session was started, sealed to those who read it then.`
+const shredded = `Copies of the session's keys, and of the store's objects together with an identity that
+read them, can still be read: backups of the bucket or of the data directory's keys are
+not touched. The log keeps how the session was started, sealed to those who read it then.`
 
 func removeCommand(c *client) *cobra.Command {
-	var yes, shred bool
-	cmd := simple(c, "rm", "rm NAME", "End a session and delete its images", 1,
-		func(req *schemas.Request, _ []string) { req.Shred = shred })
-	cmd.Flags().BoolVar(&yes, "yes", false, "don't ask")
+	var yes, force, shred bool
+	cmd := sessionVerb{
+		verb: "rm", use: "rm NAME...", short: "End a session and delete its images",
+		fill: func(req *schemas.Request, _ []string) { req.Shred = shred },
+	}.command(c)
+	cmd.Aliases = []string{"remove", "delete"}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVarP(&force, "force", "f", false, "the same as --yes: a session that runs is ended first in any case")
 	cmd.Flags().BoolVar(&shred, "shred", false, "have every host forget it as well, and record that it was shredded")
 	cmd.PostRun = func(*cobra.Command, []string) {
 		if shred {
@@ -340,18 +410,27 @@ func removeCommand(c *client) *cobra.Command {
 		}
 	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
-		if yes {
+		if yes || force {
 			return nil
 		}
-		if !term.IsTerminal(int(os.Stdin.Fd())) {
-			return usagef("rm deletes session %s and all its images for good: confirm with --yes", args[0])
-		}
-		fmt.Fprintf(os.Stderr, "Delete session %s and all its images for good? [y/N] ", args[0])
-		line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
-		if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
-			return usagef("session %s was left as it is", args[0])
-		}
-		return nil
+		return confirm(args)
 	}
 	return cmd
+}
+
+// confirm asks the person at the terminal whether sessions are to be deleted.
+func confirm(names []string) error {
+	what, images := "session "+names[0], "its"
+	if len(names) > 1 {
+		what, images = "sessions "+strings.Join(names, ", "), "their"
+	}
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return usagef("rm deletes %s and all %s images for good", what, images).WithHint("confirm with --yes")
+	}
+	fmt.Fprintf(os.Stderr, "Delete %s and all %s images for good? [y/N] ", what, images)
+	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
+	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+		return usagef("%s: left as before", what)
+	}
+	return nil
 }

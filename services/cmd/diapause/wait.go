@@ -15,8 +15,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-const waitHelp = `Wait until a session has ended by itself or failed, or is in the --state that is asked
-for, and print how it is then. Waiting is looking: it keeps nothing awake.
+const waitHelp = `Wait until each session that is named has ended by itself or failed, or is in the --state
+that is asked for, and print how it is then. Waiting is looking: it keeps nothing awake.
 
 Without --timeout it waits for as long as that takes, restarts of Diapause included; exit
 code 5 says that the time was too short, 3 that the session was removed meanwhile.`
@@ -25,21 +25,24 @@ func waitCommand(c *client) *cobra.Command {
 	var wanted []string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "wait NAME", Short: "Wait until a session has ended, or is in a state", Long: waitHelp, Args: cobra.ExactArgs(1),
+		Use: "wait NAME...", Short: "Wait until a session has ended, or is in a state", Long: waitHelp, Args: cobra.MinimumNArgs(1),
 		Example: "  diapause wait build && diapause logs build\n  diapause wait --state suspended --timeout 5m work",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkStates(wanted); err != nil {
 				return err
 			}
-			v, err := c.until(cmd.Context(), args[0], wanted)
-			if err != nil {
-				return err
-			}
-			return printOutcome(v, asJSON)
+			limit := c.timeout
+			return forEach(cmd.Context(), args, asJSON, func(name string, a answers) error {
+				v, err := c.until(cmd.Context(), name, wanted, limit)
+				if err != nil {
+					return err
+				}
+				return a.outcome(v)
+			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&wanted, "state", []string{string(schemas.Exited), string(schemas.Failed)}, "which to wait for; several with commas")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
 }
@@ -62,14 +65,14 @@ type watch struct {
 
 // until waits for a session to be in one of the states. Once it was seen, a server that goes
 // away is waited for, too, wherever it comes back.
-func (c *client) until(ctx context.Context, name string, wanted []string) (schemas.View, error) {
+func (c *client) until(ctx context.Context, name string, wanted []string, limit time.Duration) (schemas.View, error) {
 	n, err := schemas.ParseName(name)
 	if err != nil {
-		return schemas.View{}, usageError{err}
+		return schemas.View{}, usage(err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w, limit, known, said := watch{client: c, name: n, wanted: wanted}, c.timeout, false, false
+	w, known, said := watch{client: c, name: n, wanted: wanted}, false, false
 	c.timeout = 0 // that of each look is another
 	w.seen = func() {
 		if !known && limit > 0 { // however long that took, there is something to tell now
@@ -81,7 +84,7 @@ func (c *client) until(ctx context.Context, name string, wanted []string) (schem
 		away, err := w.follow(ctx)
 		switch {
 		case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-			return w.v, &schemas.APIError{Code: schemas.CodeTimeout, Text: fmt.Sprintf("session %s is %s and not %s after %s", name, w.v.State, strings.Join(wanted, " or "), limit)}
+			return w.v, &schemas.APIError{Code: schemas.CodeTimeout, Session: n.String(), Text: fmt.Sprintf("session %s is %s and not %s after %s", name, w.v.State, strings.Join(wanted, " or "), limit)}
 		case ctx.Err() != nil:
 			return w.v, errInterrupted
 		case err == nil || !away || !known:

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"os"
 	"time"
 
@@ -81,7 +80,7 @@ func checkSlots(n int) error {
 
 func checkLease(term time.Duration) error {
 	if term < shortest || term > time.Hour {
-		return usageError{errors.New("--lease: want 1s to 1h")}
+		return usagef("--lease: want 1s to 1h")
 	}
 	return nil
 }

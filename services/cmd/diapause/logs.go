@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/workers/worker"
+)
+
+// allLines is the --tail of logs that shows all that is kept.
+const allLines = -1
+
+func logsCommand(c *client) *cobra.Command {
+	var follow bool
+	var lines int
+	cmd := &cobra.Command{
+		Use: "logs NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
+		Example: "  diapause logs --tail 20 work\n  diapause logs -f -n 0 work",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if lines < allLines {
+				return usagef("--tail %d: want how many lines, or %d for all", lines, allLines)
+			}
+			err := c.logs(cmd.Context(), args[0], lines, follow)
+			if cmd.Context().Err() != nil {
+				return exitStatus(exitInterrupted) // that is how a look at it ends
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or is suspended")
+	cmd.Flags().IntVarP(&lines, "tail", "n", allLines, "begin with the last `LINES`")
+	return cmd
+}
+
+// logs prints the last lines of the output, and what follows if asked to.
+func (c *client) logs(ctx context.Context, name string, lines int, follow bool) error {
+	if lines == allLines {
+		return c.output(ctx, name, follow, os.Stdout, os.Stderr)
+	}
+	var kept written
+	if err := c.output(ctx, name, false, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
+		return err
+	}
+	from := kept.lastLines(lines)
+	if !follow {
+		return kept.print(from)
+	}
+	rest := &skipper{was: kept.all, from: from}
+	return c.output(ctx, name, true, rest.to(os.Stdout), rest.to(os.Stderr))
+}
+
+// output carries the output from where it is: a session that ends or is suspended while it
+// is asked has it elsewhere the next moment.
+func (c *client) output(ctx context.Context, name string, follow bool, stdout, stderr io.Writer) error {
+	const tries = 5
+	var err error
+	for range tries {
+		out, errs := &counted{Writer: stdout}, &counted{Writer: stderr}
+		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
+			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow}, attach.Streams{Stdout: out, Stderr: errs})
+		if !errors.Is(err, attach.ErrLost) {
+			return err
+		}
+		if out.n+errs.n > 0 {
+			break
+		}
+	}
+	if follow {
+		return nil // suspended, or gone
+	}
+	return err
+}
+
+// counted counts what is written.
+type counted struct {
+	io.Writer
+	n int
+}
+
+func (w *counted) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	w.n += n
+	return n, err
+}
+
+// writerFunc is a function that writes.
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// written is output in the order in which it was written.
+type written struct {
+	all    []byte
+	pieces []piece
+}
+
+// piece is what was written to one stream in one go.
+type piece struct {
+	end int // in all
+	to  io.Writer
+}
+
+func (w *written) to(stream io.Writer) io.Writer {
+	return writerFunc(func(p []byte) (int, error) {
+		w.all = append(w.all, p...)
+		w.pieces = append(w.pieces, piece{len(w.all), stream})
+		return len(p), nil
+	})
+}
+
+// lastLines gives where the last n lines begin.
+func (w *written) lastLines(n int) int {
+	at := len(bytes.TrimSuffix(w.all, []byte("\n")))
+	if n == 0 {
+		return len(w.all)
+	}
+	for ; n > 0 && at >= 0; n-- {
+		at = bytes.LastIndexByte(w.all[:at], '\n')
+	}
+	return at + 1
+}
+
+// print writes what begins at from to the streams that it came for.
+func (w *written) print(from int) error {
+	at := 0
+	for _, p := range w.pieces {
+		if p.end > from {
+			if _, err := p.to.Write(w.all[max(at, from):p.end]); err != nil {
+				return err
+			}
+		}
+		at = p.end
+	}
+	return nil
+}
+
+// skipper passes output on from a position in what it was a moment before.
+type skipper struct {
+	was  []byte
+	from int
+
+	started bool
+	skip    int
+}
+
+func (s *skipper) to(stream io.Writer) io.Writer {
+	return writerFunc(func(p []byte) (int, error) {
+		if !s.started {
+			s.started, s.skip = true, s.toSkip(p)
+		}
+		n := min(s.skip, len(p))
+		s.skip -= n
+		if n == len(p) {
+			return n, nil
+		}
+		written, err := stream.Write(p[n:])
+		return n + written, err
+	})
+}
+
+// known is how much of the first piece is looked for in what the output was.
+const known = 256
+
+// toSkip gives how much to skip of output that begins with first. Its beginning may have
+// been dropped meanwhile, since no more than the last 1 MiB is kept.
+func (s *skipper) toSkip(first []byte) int {
+	if bytes.HasPrefix(s.was, first) || bytes.HasPrefix(first, s.was) {
+		return s.from
+	}
+	dropped := bytes.LastIndex(s.was, first[:min(len(first), known)])
+	if dropped < 0 {
+		return 0
+	}
+	return max(s.from-dropped, 0)
+}

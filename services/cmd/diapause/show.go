@@ -1,0 +1,75 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/spf13/cobra"
+)
+
+func showCommand(c *client) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show NAME...", Short: "Show a session", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shown := 0
+			return forEach(cmd.Context(), args, asJSON, func(name string, a answers) error {
+				var v schemas.View
+				if err := c.call(cmd.Context(), "show", schemas.Request{Name: name}, &v); err != nil {
+					return err
+				}
+				return a.print(v, func() {
+					if shown++; shown > 1 {
+						fmt.Println()
+					}
+					printSession(v)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
+	return cmd
+}
+
+// printSession shows all of a session.
+func printSession(v schemas.View) {
+	line := func(k, format string, args ...any) { fmt.Printf("%-12s %s\n", k, fmt.Sprintf(format, args...)) }
+	line("name", "%s", v.Name)
+	line("state", "%s for %s", stateOf(v), ago(v.Since))
+	line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
+	line("host", "%s", v.Host)
+	if v.State == schemas.Running {
+		line("memory", "%s", memoryLine(v))
+		line("idle", "%s", time.Duration(v.IdleSeconds*float64(time.Second)).Round(100*time.Millisecond))
+	} else {
+		line("memory", "0 B")
+	}
+	if v.Boot != "" {
+		line("boot", "%s, generation %d", v.Boot, v.Generation)
+	}
+	if s := v.Snapshot; s != nil {
+		line("snapshot", "%s of %s: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
+	}
+	t := v.LastTransition
+	line("last", "%s by %s, %s ago: %s", t.Type, t.Actor, ago(t.At), t.Reason)
+	if steps := stages(t.Stages); steps != "" {
+		line("stages", "%s", steps)
+	}
+	if v.Op != "" {
+		line("under way", "%s", cmp.Or(v.Underway, v.Op))
+		if v.Op == schemas.OpProve {
+			line("", "`diapause accept %s` keeps it, `diapause reject %s` puts back what was", v.Name, v.Name)
+		}
+	}
+	if v.Exit != nil {
+		line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)
+	}
+	if v.Failure != nil {
+		line("failure", "%s: %s (%d in a row)", v.Failure.Op, v.Failure.Text, v.Failure.Count)
+		if v.Failure.Open {
+			line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
+		}
+	}
+}
