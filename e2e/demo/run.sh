@@ -46,7 +46,7 @@ cp e2e/demo/counter.py "$scratch/counter.py"
 until [ "$(field rss_bytes)" -gt 200000000 ] 2>/dev/null; do sleep 0.2; done
 "$bin" ls
 
-say "Nobody uses it: the idle clock runs"
+say "It isn't used: the idle clock runs"
 while [ "$(field state)" = running ]; do
 	"$bin" explain demo | sed -n 1p
 	sleep 1
