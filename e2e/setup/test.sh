@@ -18,7 +18,7 @@ fi
 if [ ${#missing[@]} -gt 0 ]; then
 	echo "installing ${missing[*]}"
 	apt-get update -qq
-	# Exit code 101: whatever the packages bring, nothing is to be started.
+	# Exit code 101 keeps packages from starting services.
 	policy=/usr/sbin/policy-rc.d
 	if [ ! -e "$policy" ]; then
 		printf '#!/bin/sh\nexit 101\n' >"$policy"
