@@ -43,6 +43,17 @@ func ServeWith(t testing.TB, o server.Options) *server.Server {
 	return s
 }
 
+// AwaitInterest waits until there is a subscription to a subject: what is
+// published before it is lost to the subscriber.
+func AwaitInterest(t testing.TB, s *server.Server, subject string) {
+	t.Helper()
+	for end := time.Now().Add(limit); s.GlobalAccount().Interest(subject) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("nothing subscribes to %s", subject)
+		}
+	}
+}
+
 // Connect gives JetStream on a connection of its own, which ends with the test.
 func Connect(t testing.TB, url string, opts ...nats.Option) jetstream.JetStream {
 	t.Helper()

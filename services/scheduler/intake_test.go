@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -40,6 +41,8 @@ func TestHostileIntakeIsCounted(t *testing.T) {
 	b.begin()
 	b.run(work, time.Hour)
 	b.explained(work, func(e schemas.Explanation) bool { return e.State == schemas.Running })
+	natstest.AwaitInterest(t, b.server, schemas.SubjectActivity+".work")
+	natstest.AwaitInterest(t, b.server, schemas.SubjectActivity+".default.work")
 	cloud := []string{"ce-specversion", "1.0", "ce-id", "1", "ce-source", "shop", "ce-type", "com.example.key", "ce-time", "2001-01-01T00:00:00Z"}
 	b.raw("default.work.input", "")
 	b.raw("default.work.exec", "hello", append(cloud, "content-type", "text/plain")...)

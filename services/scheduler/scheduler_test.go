@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"github.com/diapause/diapause/events/natstest"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -38,6 +39,7 @@ type bench struct {
 	js        jetstream.JetStream
 	records   *statekv.Store
 	publish   stream.Publisher
+	server    *server.Server
 	logged    *lines
 	scheduler *scheduler.Scheduler
 	stop      func()
@@ -71,16 +73,9 @@ func newBench(t *testing.T) *bench {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*limit)
 	t.Cleanup(cancel)
-	srv, err := server.NewServer(&server.Options{JetStream: true, StoreDir: t.TempDir(), Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.Start()
-	if !srv.ReadyForConnections(limit) {
-		t.Fatal("the NATS server doesn't start")
-	}
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	b := &bench{t: t, ctx: ctx, logged: &lines{}}
+	srv := natstest.Serve(t)
+	b := &bench{t: t, ctx: ctx, server: srv, logged: &lines{}}
+	var err error
 	b.nc, err = nats.Connect(srv.ClientURL(), nats.ReconnectWait(10*time.Millisecond))
 	b.must(err)
 	t.Cleanup(b.nc.Close)
