@@ -15,6 +15,7 @@ type View struct {
 	Driver         DriverName     `json:"driver"`
 	Host           HostID         `json:"host"`
 	Program        string         `json:"program"`
+	Container      *Container     `json:"container,omitempty"` // what it is on its host, unless that is a process tree; none while it is suspended
 	MadeBy         MadeBy         `json:"made_by"`
 	TTY            bool           `json:"tty"`
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
@@ -111,6 +112,8 @@ type Observed struct {
 	Processes int   `json:"processes"`
 	// Status is what it is, in a word, where it isn't simply running.
 	Status string `json:"status,omitempty"`
+	// Container is what it is on its host, unless that is a process tree.
+	Container *Container `json:"container,omitempty"`
 }
 
 // Request is what a client asks of the API; each verb uses the fields it needs.

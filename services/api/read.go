@@ -60,7 +60,7 @@ func (s *Server) fill(ctx context.Context, views []schemas.View) {
 			hosts[v.Host] = s.observed(ctx, v.Host)
 		}
 		o := hosts[v.Host][v.UID]
-		v.PID, v.RSSBytes, v.Processes, v.Status = o.PID, o.RSSBytes, o.Processes, o.Status
+		v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
 		if n, err := schemas.ParseName(v.Name); err == nil {
 			v.IdleSeconds = idle[n].Seconds()
 		}

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,14 +41,14 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 	}
 	status := statusOf(n, c.State)
 	if !c.State.Running {
-		return driver.Observation{Status: status}, nil
+		return driver.Observation{Status: status, Container: containerOf(c)}, nil
 	}
 	s, err := o.engine.stats(ctx, n.Container)
 	if err != nil {
 		return driver.Observation{}, err
 	}
 	out := driver.Observation{
-		Status: status, RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
+		Status: status, Container: containerOf(c), RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
 	}
 	out.Execs = o.execs(ctx, c)
 	connections, err := tree.Connections(processes(c.State.Pid))
@@ -59,6 +61,24 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 		}
 	}
 	return out, nil
+}
+
+// containerOf says what a container is, for people.
+func containerOf(c *container.InspectResponse) *schemas.Container {
+	out := &schemas.Container{Name: strings.TrimPrefix(c.Name, "/"), Image: c.Config.Image}
+	if c.NetworkSettings == nil {
+		return out
+	}
+	for port, bindings := range c.NetworkSettings.Ports {
+		if len(bindings) == 0 {
+			out.Ports = append(out.Ports, port.String())
+		}
+		for _, b := range bindings {
+			out.Ports = append(out.Ports, net.JoinHostPort(b.HostIP.String(), b.HostPort)+"->"+port.String())
+		}
+	}
+	slices.Sort(out.Ports)
+	return out
 }
 
 // statusOf says what a container is that counts as running and isn't simply that.

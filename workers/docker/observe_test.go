@@ -3,6 +3,7 @@ package docker
 import (
 	"fmt"
 	"net"
+	"reflect"
 	"testing"
 	"time"
 
@@ -42,6 +43,10 @@ func TestObserve(t *testing.T) {
 	until("that it rests", func(o driver.Observation) bool {
 		return o.Status == "" && o.Processes >= 2 && o.RSS > 0 && o.Inbound == 0 && o.Execs == 0
 	})
+	want := &schemas.Container{Name: "diapause-default-a", Image: "busybox:test", Ports: []string{fmt.Sprintf("127.0.0.1:%d->80/tcp", port)}}
+	if got := see().Container; !reflect.DeepEqual(got, want) {
+		t.Errorf("it is seen as container %+v, want %+v", got, want)
+	}
 	before := see().CPU
 	done := make(chan struct{})
 	go func() {

@@ -275,10 +275,11 @@ type Observation struct {
 	RSS        int64         // bytes held by its processes
 	CPU        time.Duration // since it was started or restored on this host
 	Processes  int
-	Foreground string // the terminal's foreground job if it isn't the leader, by name
-	Execs      int    // commands started by exec that still run
-	Inbound    int    // established TCP connections from outside the session
-	Status     string // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
+	Foreground string             // the terminal's foreground job if it isn't the leader, by name
+	Execs      int                // commands started by exec that still run
+	Inbound    int                // established TCP connections from outside the session
+	Status     string             // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
+	Container  *schemas.Container // what it is here, unless that is a process tree
 }
 
 // Blocker is one thing that can't be captured, and what to do about it.

@@ -90,7 +90,7 @@ func (w *Worker) answerObserve(msg *nats.Msg) {
 	w.mu.Lock()
 	out := make(map[schemas.UID]schemas.Observed, len(w.observed))
 	for uid, s := range w.observed {
-		out[uid] = schemas.Observed{PID: s.pid, RSSBytes: s.seen.RSS, Processes: s.seen.Processes, Status: s.seen.Status}
+		out[uid] = schemas.Observed{PID: s.pid, RSSBytes: s.seen.RSS, Processes: s.seen.Processes, Status: s.seen.Status, Container: s.seen.Container}
 	}
 	w.mu.Unlock()
 	if data, err := encode(out); err == nil {
