@@ -75,6 +75,35 @@ func TestDataDirectoryIsOutOfReach(t *testing.T) {
 // keptCapabilities is what stage.kept comes to.
 const keptCapabilities = "00000000a00425fb"
 
+// What is hidden is one empty file system: CRIU runs tar for each at a dump and a restore.
+func TestHiddenPathsAreOneFileSystem(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	s := begin(t, open(t, data), "s", counting)
+	for range 2 {
+		for _, path := range []string{data, "/sys/firmware", "/proc/acpi"} {
+			if _, err := os.Stat(path); err != nil {
+				continue // this machine hasn't it
+			}
+			if left := s.sh("ls -A " + path); left != "" {
+				t.Errorf("%s has %s", path, left)
+			}
+			if out, exit := request(t, s.d, s.uid, shimExec("/bin/sh", "-c", "touch "+path+"/x"), ""); exit.Code == 0 {
+				t.Errorf("a file can be made in %s: %s", path, out)
+			}
+		}
+		var archives []string
+		for _, e := range s.cycle().Entries() {
+			if strings.Contains(e.Name, "tmpfs-") {
+				archives = append(archives, e.Name)
+			}
+		}
+		if len(archives) > 4 { // of /dev, /dev/shm, /run, and what is hidden
+			t.Errorf("the image has the archives %v", archives)
+		}
+	}
+}
+
 func TestNothingOfASessionIsOnDisk(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

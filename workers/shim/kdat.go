@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -45,11 +46,12 @@ func (c factsCache) save() {
 	if c.file == "" {
 		return
 	}
-	if _, err := os.Stat(c.file); err == nil {
-		return
-	}
 	b, err := os.ReadFile(criuFacts)
 	if err != nil {
+		return
+	}
+	// Another build of criu makes facts of its own.
+	if kept, err := os.ReadFile(c.file); err == nil && bytes.Equal(kept, b) {
 		return
 	}
 	tmp, err := os.CreateTemp(filepath.Dir(c.file), "new-*")

@@ -1,9 +1,11 @@
 package stage
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -147,10 +149,26 @@ func hide(masks []string) error {
 			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
-	for _, path := range append(append([]string(nil), emptied...), masks...) {
-		err := unix.Mount("tmpfs", path, "tmpfs", quiet|unix.MS_RDONLY, "mode=555,size=4k")
-		if err != nil && err != unix.ENOENT {
+	return empty(slices.Concat(emptied, masks))
+}
+
+// empty mounts one empty file system over all of the paths that exist. CRIU runs tar for each
+// file system in memory at a dump and at a restore.
+func empty(paths []string) error {
+	made := ""
+	for _, path := range paths {
+		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		source, kind, flags, data := "tmpfs", "tmpfs", uintptr(quiet|unix.MS_RDONLY), "mode=555,size=4k"
+		if made != "" {
+			source, kind, flags, data = made, "", unix.MS_BIND, "" // as read-only as what it is bound to
+		}
+		if err := unix.Mount(source, path, kind, flags, data); err != nil {
 			return fmt.Errorf("hide %s: %w", path, err)
+		}
+		if made == "" {
+			made = path
 		}
 	}
 	return nil
