@@ -37,6 +37,7 @@ type SessionRecord struct {
 
 	Class     string     `json:"class"`
 	Driver    DriverName `json:"driver"`
+	Keeps     Keeps      `json:"keeps,omitempty"` // what its snapshots have; KeepsMemory says what none means
 	Host      HostID     `json:"host"`
 	MadeBy    MadeBy     `json:"made_by"`           // "person" or "agent"
 	Program   string     `json:"program"`           // the command's first word, for lists
@@ -286,6 +287,7 @@ type NewSession struct {
 	Session   SessionID  `json:"session"`
 	Class     string     `json:"class"`
 	Driver    DriverName `json:"driver"`
+	Keeps     Keeps      `json:"keeps,omitempty"`
 	MadeBy    MadeBy     `json:"made_by"`
 	Program   string     `json:"program"`
 	Spec      string     `json:"spec,omitempty"`

@@ -118,7 +118,7 @@ func (r remote) do(c call, f driver.Fence, asked func(answer) error) (answer, er
 }
 
 func (r remote) Fingerprint(context.Context) (schemas.Fingerprint, error) {
-	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Engine: "fake 1", Base: "host"}, nil
+	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Keeps: schemas.KeepsMemory, Engine: "fake 1", Base: "host"}, nil
 }
 
 func (r remote) one(c call, f driver.Fence, asked func(answer) error) (driver.Instance, error) {

@@ -124,7 +124,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 	n := t.Set.New
 	*r = schemas.SessionRecord{
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
-		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, MadeBy: n.MadeBy,
+		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
@@ -260,13 +260,13 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 }
 
 // BootOf says what going on from the record's head will be: a fork, until the
-// session has a snapshot in its own lineage; else a resume, or a restart where the
-// driver keeps files and no memory: a cold start is never called a resume.
+// session has a snapshot in its own lineage; else a resume, or a restart where its
+// snapshots have no memory: a cold start is never called a resume.
 func BootOf(r schemas.SessionRecord) schemas.Boot {
 	switch {
 	case r.Head != nil && !strings.HasPrefix(r.Head.Name, string(r.Tenant)+"/"+r.Lineage+"/"):
 		return schemas.BootFork
-	case r.Driver == "docker":
+	case !r.KeepsMemory():
 		return schemas.BootRestart
 	}
 	return schemas.BootResume

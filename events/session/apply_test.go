@@ -114,13 +114,22 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 // What comes back without its memory is not called a resume.
 func TestBootOf(t *testing.T) {
 	head := &schemas.Head{Name: "acme/lin1/snaps/1-1"}
-	for want, r := range map[schemas.Boot]schemas.SessionRecord{
-		schemas.BootResume:  {Tenant: "acme", Lineage: "lin1", Driver: "criu", Head: head},
-		schemas.BootRestart: {Tenant: "acme", Lineage: "lin1", Driver: "docker", Head: head},
-		schemas.BootFork:    {Tenant: "acme", Lineage: "lin2", Driver: "criu", Head: head},
+	for _, c := range []struct {
+		want schemas.Boot
+		r    schemas.SessionRecord
+	}{
+		{schemas.BootResume, schemas.SessionRecord{Lineage: "lin1", Driver: "new", Keeps: schemas.KeepsMemory}},
+		{schemas.BootRestart, schemas.SessionRecord{Lineage: "lin1", Driver: "new", Keeps: schemas.KeepsFiles}},
+		{schemas.BootFork, schemas.SessionRecord{Lineage: "lin2", Driver: "new", Keeps: schemas.KeepsFiles}},
+		// Records of versions that don't say what is kept.
+		{schemas.BootResume, schemas.SessionRecord{Lineage: "lin1", Driver: "criu"}},
+		{schemas.BootRestart, schemas.SessionRecord{Lineage: "lin1", Driver: "docker"}},
+		{schemas.BootFork, schemas.SessionRecord{Lineage: "lin2", Driver: "docker"}},
+		{schemas.BootResume, schemas.SessionRecord{Lineage: "lin1", Driver: "docker", Keeps: schemas.KeepsMemory}},
 	} {
-		if got := session.BootOf(r); got != want {
-			t.Errorf("%s session of lineage %s: %q, want %q", r.Driver, r.Lineage, got, want)
+		c.r.Tenant, c.r.Head = "acme", head
+		if got := session.BootOf(c.r); got != c.want {
+			t.Errorf("a session of lineage %s, driver %s, that keeps %q: %q, want %q", c.r.Lineage, c.r.Driver, c.r.Keeps, got, c.want)
 		}
 	}
 }

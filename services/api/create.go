@@ -24,7 +24,7 @@ var _ RoomMaker = (*scheduler.Scheduler)(nil)
 // room is a place for one more session.
 type room struct {
 	host   schemas.HostID
-	driver schemas.DriverName
+	driver schemas.Fingerprint
 	made   []string // the sessions that were suspended for it
 	// release is called once it is taken, by the record of the revision, or isn't needed.
 	release func(taken statekv.Revision)
@@ -51,8 +51,8 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 		return nil, err
 	}
 	defer at.release(statekv.Revision{})
-	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver
-	fresh.Lineage, fresh.Born = string(fresh.UID), t.Set.Op.Seq
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver.Driver
+	fresh.Lineage, fresh.Born, fresh.Keeps = string(fresh.UID), t.Set.Op.Seq, at.driver.Keeps
 	t.Set.New, t.Set.Host = &fresh, at.host
 	ch, stop := s.board.follow(n)
 	defer stop()

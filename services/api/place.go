@@ -14,28 +14,28 @@ import (
 
 // Fleet knows the hosts. *fleet.Fleet is one.
 type Fleet interface {
-	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.DriverName, error)
+	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.Fingerprint, error)
 	Gone(h schemas.HostID) (since time.Time, gone bool)
 }
 
-// place chooses the host of a new session, and its driver if none is asked for. One that
+// place chooses the host of a new session, and its driver, by its fingerprint, if none is asked for. One that
 // begins from a snapshot needs a host that can take that.
-func (s *Server) place(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request, tried []schemas.HostID) (schemas.HostID, schemas.DriverName, error) {
+func (s *Server) place(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request, tried []schemas.HostID) (schemas.HostID, schemas.Fingerprint, error) {
 	w := fleet.Want{Need: schemas.Fingerprint{Driver: driver}, Prefer: s.Host, Not: tried}
 	if from != nil {
 		var err error
 		if w.Need, err = s.needOf(ctx, n, *from); err != nil {
-			return "", "", err
+			return "", w.Need, err
 		}
 	}
 	if req.Run != nil {
 		w.Only = req.Run.Host
 	}
-	host, d, err := s.Fleet.Place(ctx, w)
+	host, with, err := s.Fleet.Place(ctx, w)
 	if err != nil {
-		return "", "", schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err)
+		return "", with, schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err)
 	}
-	return host, d, nil
+	return host, with, nil
 }
 
 // home chooses where a session goes on: its own host, which may have kept what saves

@@ -155,10 +155,10 @@ func (s *Server) audit(ctx context.Context, _ schemas.Request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows neither pauses nor warnings: of
+// asBefore gives a record as a version writes it that knows no pauses, warnings and Keeps: of
 // several hosts one may be of that version for a while.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
-	r.Pause, r.Warnings = nil, nil
+	r.Pause, r.Warnings, r.Keeps = nil, nil, ""
 	return r
 }
 

@@ -143,10 +143,10 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 }
 
 // Place chooses a host.
-func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.DriverName, error) {
+func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	hosts, err := f.Hosts(ctx)
 	if err != nil {
-		return "", "", err
+		return "", schemas.Fingerprint{}, err
 	}
 	return Choose(hosts, w)
 }

@@ -58,9 +58,9 @@ func TestChoose(t *testing.T) {
 		"not one tried":        {Want{Need: need, Not: []schemas.HostID{"free"}}, "busy"},
 		"any driver":           {Want{}, "free"},
 	} {
-		got, driver, err := Choose(all, c.want)
-		if err != nil || got != c.host || driver != "criu" {
-			t.Errorf("%s: host %q, driver %q, error %v; want %s", name, got, driver, err, c.host)
+		got, with, err := Choose(all, c.want)
+		if err != nil || got != c.host || with.Driver != "criu" {
+			t.Errorf("%s: host %q, driver %q, error %v; want %s", name, got, with.Driver, err, c.host)
 		}
 	}
 	_, _, err := Choose(all, Want{Need: need, Not: []schemas.HostID{"free", "busy"}})

@@ -80,28 +80,28 @@ type Want struct {
 	Only   schemas.HostID   // nowhere else, if given
 }
 
-// Choose picks a host, and the driver there: one with room rather than one without, the
+// Choose picks a host, and the fingerprint of the driver there: one with room rather than one without, the
 // preferred one, else the one with the fewest sessions. The error says of each host why
 // not. On a host without room somebody has to make some.
-func Choose(hosts []Host, w Want) (schemas.HostID, schemas.DriverName, error) {
+func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	var best *Host
-	var driver schemas.DriverName
+	var with schemas.Fingerprint
 	var why []string
 	for _, h := range hosts {
 		if w.Only != "" && w.Only != h.Host.Host {
 			continue
 		}
-		d, not := canTake(h, w)
+		fp, not := canTake(h, w)
 		if not != "" {
 			why = append(why, fmt.Sprintf("host %s: %s", h.Host.Host, not))
 			continue
 		}
 		if best == nil || better(h, *best, w.Prefer) {
-			best, driver = &h, d
+			best, with = &h, fp
 		}
 	}
 	if best != nil {
-		return best.Host.Host, driver, nil
+		return best.Host.Host, with, nil
 	}
 	if len(why) == 0 {
 		why = []string{"none has announced itself; is a worker up?"}
@@ -109,25 +109,25 @@ func Choose(hosts []Host, w Want) (schemas.HostID, schemas.DriverName, error) {
 			why[0] = fmt.Sprintf("there is no host %s", w.Only)
 		}
 	}
-	return "", "", fmt.Errorf("no host can take it (%s); `diapause doctor` on a host says what it lacks", strings.Join(why, "; "))
+	return "", with, fmt.Errorf("no host can take it (%s); `diapause doctor` on a host says what it lacks", strings.Join(why, "; "))
 }
 
-func canTake(h Host, w Want) (driver schemas.DriverName, why string) {
+func canTake(h Host, w Want) (with schemas.Fingerprint, why string) {
 	switch {
 	case h.Gone:
-		return "", "its lease has run out"
+		return with, "its lease has run out"
 	case slices.Contains(w.Not, h.Host.Host):
-		return "", "it was tried already"
+		return with, "it was tried already"
 	}
 	why = "it can run no sessions"
 	for _, fp := range h.Fingerprints {
 		if not := Fits(w.Need, fp); not == "" {
-			return fp.Driver, ""
+			return fp, ""
 		} else if why = not; fp.Driver == w.Need.Driver {
-			return "", why
+			return with, why
 		}
 	}
-	return "", cmp.Or(h.Lacks[w.Need.Driver], why)
+	return with, cmp.Or(h.Lacks[w.Need.Driver], why)
 }
 
 // full reports whether a host said that it has no room.

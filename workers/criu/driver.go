@@ -171,7 +171,7 @@ func fingerprint(version string) (schemas.Fingerprint, error) {
 		return schemas.Fingerprint{}, err
 	}
 	return schemas.Fingerprint{
-		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: Name,
+		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: Name, Keeps: schemas.KeepsMemory,
 		Engine: "criu " + version, CPU: cpu, Base: "host",
 	}, nil
 }

@@ -83,7 +83,7 @@ func (e *engine) fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	}
 	// Neither the kernel nor the engine has to be as new as the one that captured: what is
 	// restored are files and a configuration.
-	return schemas.Fingerprint{Arch: runtime.GOARCH, Driver: Name, Engine: "docker-" + v.Version}, nil
+	return schemas.Fingerprint{Arch: runtime.GOARCH, Driver: Name, Keeps: schemas.KeepsFiles, Engine: "docker-" + v.Version}, nil
 }
 
 // reach makes sure that the engine is there and is one that can be used.

@@ -133,7 +133,7 @@ func (d *Driver) fence(f driver.Fence) error {
 
 // Fingerprint implements driver.Driver.
 func (d *Driver) Fingerprint(context.Context) (schemas.Fingerprint, error) {
-	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Engine: "fake 1", Base: "host"}, nil
+	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Keeps: schemas.KeepsMemory, Engine: "fake 1", Base: "host"}, nil
 }
 
 // Health implements driver.Prober. An error that is scripted for it makes the session ill.

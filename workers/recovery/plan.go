@@ -109,7 +109,7 @@ func (e Evidence) fromHere(base *schemas.SessionRecord) Verdict {
 func (e Evidence) fromImage(img Image) Verdict {
 	h := img.Header
 	r := schemas.SessionRecord{
-		UID: h.UID, Tenant: h.Tenant, Session: h.Session, Driver: h.Fingerprint.Driver, Host: e.Host,
+		UID: h.UID, Tenant: h.Tenant, Session: h.Session, Driver: h.Fingerprint.Driver, Keeps: h.Fingerprint.Keeps, Host: e.Host,
 		Class: "web", MadeBy: schemas.MadeByPerson, Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
 		Pause: &schemas.Pause{Reason: schemas.PauseHost, At: h.Time},
 	}

@@ -74,7 +74,7 @@ func (w *Worker) complete(ctx context.Context, v *recovery.Verdict) {
 		w.Log.Warn("how a session was started can't be read from its image", "session", r.Name().String(), "err", err)
 		return
 	}
-	r.Class, r.Driver, r.MadeBy, r.Program, r.Spec = was.Class, was.Driver, was.MadeBy, was.Program, was.Spec
+	r.Class, r.Driver, r.Keeps, r.MadeBy, r.Program, r.Spec = was.Class, was.Driver, was.Keeps, was.MadeBy, was.Program, was.Spec
 	r.Idle, r.TTY, r.OnLoss, r.OnBreaker, r.Created = was.Idle, was.TTY, was.OnLoss, was.OnBreaker, was.Created
 	v.Record, v.Missing = r, "how it was started is in its image"
 }
