@@ -34,7 +34,7 @@ type Typing struct {
 const typedAhead = 1 << 20
 
 // NewTyping reads from r until it ends, in a goroutine of its own: r is usually a
-// terminal, of which nobody can say when that will be. name is a random one.
+// terminal, whose end can't be foreseen. name is a random one.
 func NewTyping(name string, r io.Reader) *Typing {
 	t := &Typing{name: name, changed: make(chan struct{})}
 	go t.read(r)
@@ -176,7 +176,7 @@ func (t *Typing) begin(said []byte) error {
 	return t.take(at.Taken)
 }
 
-// sent notes what was sent where nobody tells what is taken: it is the session's then.
+// sent counts what was sent as taken if the shim doesn't say what is taken.
 func (t *Typing) sent(upTo int64) {
 	t.mu.Lock()
 	untold := t.untold
@@ -192,7 +192,7 @@ func (t *Typing) take(taken int64) error {
 	defer t.mu.Unlock()
 	n := taken - t.taken
 	if n < 0 || n > int64(len(t.owed)) {
-		return errors.New("the session says to have taken what wasn't typed; is it of another version?")
+		return errors.New("the session counts input that wasn't typed")
 	}
 	t.owed, t.taken = t.owed[n:], taken
 	t.signal()

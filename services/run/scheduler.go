@@ -18,7 +18,7 @@ import (
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/scheduler"
-	"github.com/diapause/diapause/workers/worker"
+	"github.com/diapause/diapause/workers/rebuild"
 )
 
 // collectAt lets garbage come to four times what is in use while everything is read that
@@ -137,7 +137,7 @@ const recoverPoll = time.Second
 // recovered waits until no recovery of the fleet is under way.
 func recovered(ctx context.Context, js jetstream.JetStream, names stream.Names, out io.Writer) error {
 	for said := false; ; said = true {
-		under, err := worker.Recovering(ctx, js, names)
+		under, err := rebuild.Recovering(ctx, js, names)
 		if err != nil || !under {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/drivers"
-	"github.com/diapause/diapause/workers/worker"
+	"github.com/diapause/diapause/workers/rebuild"
 )
 
 // Up runs everything in this process until ctx ends. Sessions outlive it.
@@ -183,7 +183,7 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 
 // wentBack says what to do when the records went back while they were served.
 func wentBack(err error) error {
-	if errors.Is(err, worker.ErrWentBack) {
+	if errors.Is(err, rebuild.ErrWentBack) {
 		return fmt.Errorf("stopped, sessions run on: start `diapause up` again, it recovers their records: %w", err)
 	}
 	return err

@@ -67,7 +67,7 @@ func (o Options) spec() (schemas.Spec, error) {
 	path := reachable()
 	if path == "" {
 		if o.Root == "" {
-			return spec, errors.New("run the canary: a session doesn't see this program where it lies, and there is no directory for a copy")
+			return spec, errors.New("run the canary: sessions can't see this program, and Root is empty")
 		}
 		if err := copySelf(filepath.Join(o.Root, "canary")); err != nil {
 			return spec, err
@@ -204,9 +204,9 @@ func (r *run) compare(before, now Answer) error {
 	case now.Ticks < before.Ticks:
 		return fmt.Errorf("its counter went back from %d to %d", before.Ticks, now.Ticks)
 	case now.Asked != r.asked:
-		return fmt.Errorf("it says that it was asked %d times, and was %d times", now.Asked, r.asked)
+		return fmt.Errorf("it says that it was asked %d times, not %d", now.Asked, r.asked)
 	case now.Child != before.Child || now.Heard != r.asked:
-		return fmt.Errorf("its child is process %d that was asked %d times, and was process %d, asked %d times", now.Child, now.Heard, before.Child, r.asked)
+		return fmt.Errorf("its child is %d, asked %d times, not %d, asked %d times", now.Child, now.Heard, before.Child, r.asked)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@
 // pipes, and memory with a content that can be checked.
 //
 // It never writes what it captures anywhere but into memory, and it leaves no
-// process, socket or cgroup of the session behind, whatever fails. If the process
+// process, socket or cgroup of the session behind, even when a step fails. If the process
 // that runs it is killed, the program inside ends by itself after Life, and the
 // driver's Recover and Stop remove the rest.
 package canary

@@ -101,7 +101,7 @@ func live(args []string) error {
 	// A kernel's MPTCP, which Go would ask for, can't be captured.
 	var config net.ListenConfig
 	config.SetMultipathTCP(false)
-	// An address of its own on the loopback interface: nobody takes the port while
+	// An address of its own on the loopback interface: no other program takes the port while
 	// the canary isn't there.
 	address := fmt.Sprintf("127.%d.%d.%d:0", 1+b.seed[0]%254, b.seed[1], 1+b.seed[2]%254)
 	l, err := config.Listen(context.Background(), "tcp4", address)
@@ -145,12 +145,12 @@ func (b *bird) say(out io.Writer, words string) error {
 	return b.answer(out, words)
 }
 
-// serve answers whoever connects, one after the other.
+// serve answers one connection after the other.
 func (b *bird) serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
-			return // Run finds that nobody answers
+			return // Run notices that there is no answer
 		}
 		b.attend(c)
 	}
@@ -166,7 +166,7 @@ func (b *bird) attend(c net.Conn) {
 		return
 	}
 	if b.answer(c, "") == nil {
-		_, _ = io.Copy(io.Discard, c) // whatever ends it, it has ended
+		_, _ = io.Copy(io.Discard, c) // an error ends it too
 	}
 }
 

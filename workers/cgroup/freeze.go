@@ -102,8 +102,8 @@ func (g *Group) Kill(ctx context.Context) error {
 	return nil
 }
 
-// killOnce kills whoever is in the group now. Without the kernel's own way to
-// do it, the group is frozen first so that nobody can start another or leave
+// killOnce kills the processes that are in the group now. Without the kernel's own way to
+// do it, the group is frozen first so that none can start another or leave
 // its pid to a stranger between the list and the signal; a frozen process of
 // version 1 dies when it is thawed.
 func (g *Group) killOnce(ctx context.Context, left []int) error {

@@ -120,7 +120,7 @@ func parsePids(b []byte) ([]int, error) {
 			return nil, fmt.Errorf("cgroup.procs holds %q", field)
 		}
 		if pid == 0 {
-			return nil, errors.New("it holds a process of a pid namespace that can't be seen from here")
+			return nil, errors.New("it holds a process of a foreign pid namespace")
 		}
 		all = append(all, pid)
 	}

@@ -90,7 +90,7 @@ func openIn(mounts []mount, parent string) (*Hierarchy, error) {
 	}
 	h := &Hierarchy{layout: arrange(mounts), parent: filepath.Clean(parent)}
 	if _, ok := h.layout.serves[freezer]; !ok {
-		return nil, errors.New("open cgroups: nothing here can freeze processes: mount a cgroup v2 hierarchy (mount -t cgroup2 none /sys/fs/cgroup) or the v1 freezer")
+		return nil, errors.New("open cgroups: there is no freezer: mount -t cgroup2 none /sys/fs/cgroup")
 	}
 	for _, m := range h.layout.mounts {
 		if err := h.prepare(m); err != nil {
@@ -104,7 +104,7 @@ func openIn(mounts []mount, parent string) (*Hierarchy, error) {
 // switches the controllers on that it has.
 func (h *Hierarchy) prepare(m mount) error {
 	if m.readOnly {
-		return fmt.Errorf("open cgroups: %s is mounted read-only: remount it writable, or give the container a writable /sys/fs/cgroup", m.point)
+		return fmt.Errorf("open cgroups: %s is mounted read-only: make it writable", m.point)
 	}
 	dir := filepath.Join(m.point, h.parent)
 	if err := makeAll(dir, m.point); err != nil {
@@ -180,7 +180,7 @@ func vacate(top string) error {
 			}
 		}
 	}
-	return fmt.Errorf("the group %s doesn't get empty: processes are started in it all the time", top)
+	return fmt.Errorf("empty cgroup %s: its processes keep starting others", top)
 }
 
 // inheritCpuset fills in the processors and memory nodes of each directory

@@ -44,7 +44,7 @@ func (g *Group) supports(l Limits) error {
 		wanted     bool
 	}{{memory, l.Memory > 0}, {cpu, l.CPUs > 0}, {pids, l.Pids > 0}} {
 		if _, ok := g.h.layout.serves[need.controller]; need.wanted && !ok {
-			errs = append(errs, fmt.Errorf("there is no %s controller on this machine (%s): leave that limit out, or %s",
+			errs = append(errs, fmt.Errorf("there is no %s controller (%s): %s",
 				need.controller, g.h.describe(), fixFor(need.controller)))
 		}
 	}
@@ -175,7 +175,7 @@ func (g *Group) OOMKills() (int64, error) {
 }
 
 func (g *Group) unserved(controller string) error {
-	return fmt.Errorf("read cgroup %s: there is no %s controller on this machine (%s): %s", g.name, controller, g.h.describe(), fixFor(controller))
+	return fmt.Errorf("read cgroup %s: there is no %s controller (%s): %s", g.name, controller, g.h.describe(), fixFor(controller))
 }
 
 // counter reads a file that is one number, or the line of key in a file of

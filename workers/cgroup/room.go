@@ -24,7 +24,7 @@ func (g *Group) Room() (bytes int64, ok bool, err error) {
 	return roomFrom(g.h.layout.mounts[i], g.dir(i))
 }
 
-// OwnRoom is the same for the group that this process is in, whoever made it.
+// OwnRoom is the same for the group that this process is in, even if another program made it.
 func (h *Hierarchy) OwnRoom() (bytes int64, ok bool, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -113,7 +113,7 @@ func readBytes(path string) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
-// reclaimable finds the bytes of cached files that nobody has used lately, of the
+// reclaimable finds the bytes of cached files that were not used lately, of the
 // group and those below it.
 func reclaimable(stat string) int64 {
 	var own, total int64

@@ -60,7 +60,7 @@ func TestStopped(t *testing.T) {
 	})
 }
 
-// attached attaches to a process, with some help, and lets go of it.
+// attached attaches to a process, with some help, and detaches from it.
 func attached(t *testing.T, g *Group, pid int, help func() error) {
 	t.Helper()
 	done := make(chan error, 1)

@@ -116,7 +116,7 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// finishWait bounds the wait for criu to let go of the session.
+// finishWait bounds the wait for criu to detach from the session.
 const finishWait = 2 * time.Minute
 
 // finish lets criu end, and waits until the shim says that the session stands
@@ -136,7 +136,7 @@ func finish(conn *control.Conn, ok bool) error {
 }
 
 // giveUp ends a capture whose images are still being streamed, and waits until
-// the session runs again: criu fails at the next pipe that nobody reads, or is told
+// the session runs again: criu fails at the next pipe that has no reader, or is told
 // at its end.
 func giveUp(conn *control.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(finishWait)); err != nil {
@@ -160,7 +160,7 @@ func giveUp(conn *control.Conn) error {
 }
 
 // addFiles adds the session's own files: its overlay's upper layer, whiteouts and the
-// overlay's own attributes included. criu binds sockets that are in use anew.
+// overlay's own attributes included. criu binds sockets that are in use again.
 func addFiles(ctx context.Context, sink driver.Sink, upper *os.File) error {
 	if err := layer.AddStill(ctx, sink, upper, partUpper); err != nil {
 		return fmt.Errorf("add the session's files to the image: %w", err)

@@ -54,7 +54,7 @@ func TestCommandSpansASuspend(t *testing.T) {
 			if o, err := d.Observe(limited(t), "s"); err != nil || o.Execs != 1 {
 				t.Errorf("after a resume %d commands run beside the leader, %v", o.Execs, err)
 			}
-			// More output than a pipe holds, which nobody reads any more.
+			// More output than a pipe holds, which has no reader any more.
 			s.sh(`a=$(cat /tmp/steps); until [ "$(cat /tmp/steps)" -gt $((a+20)) ]; do sleep 0.01; done; touch /tmp/finish; until [ -e /tmp/finished ]; do sleep 0.01; done`)
 			ctx := limited(t)
 			for {

@@ -4,7 +4,7 @@
 // The way through it: New takes the Options; Find looks for criu. Start and
 // Restore (start.go, restore.go) launch a shim (launch.go) and talk to it while
 // it sets the session up; every later call finds the shim by its socket
-// (shims.go), so a driver made anew after a crash knows all that an older one
+// (shims.go), so a driver made after a crash knows all that an older one
 // did. Capture (capture.go) reads the image out of the shim's memory into the sink;
 // Restore verifies names and puts it back (lower.go; package layer for whole trees).
 // Where there is no room for an image in memory, its large parts go through pipes

@@ -86,7 +86,7 @@ func New(o Options) (*Driver, error) {
 		return nil, fmt.Errorf("the data directory %q must be an absolute path", o.Data)
 	}
 	if !schemas.ValidToken(o.Instance) {
-		return nil, fmt.Errorf("the instance %q must be 1 to 64 of A-Z a-z 0-9 _ -", o.Instance)
+		return nil, fmt.Errorf("the instance %q is not a token", o.Instance)
 	}
 	if len(o.Self) == 0 {
 		o.Self = []string{"/proc/self/exe", "shim"}
@@ -135,7 +135,7 @@ func (o Options) cgroups() string { return "diapause/" + o.Instance }
 
 func checkUID(uid schemas.UID) error {
 	if !schemas.ValidToken(string(uid)) {
-		return fmt.Errorf("session uid %q must be 1 to 64 of A-Z a-z 0-9 _ -", uid)
+		return fmt.Errorf("session uid %q is not a token", uid)
 	}
 	return nil
 }

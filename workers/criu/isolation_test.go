@@ -273,10 +273,10 @@ func TestOtherUsers(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
 	spec := counting
-	spec.User = "nobody"
+	spec.User = "daemon"
 	s := begin(t, d, "s", spec)
-	if got := s.sh("id -un; id -gn; touch /tmp/mine; stat -c %U /tmp/mine; echo $HOME"); got != "nobody\nnogroup\nnobody\n/nonexistent" {
-		t.Errorf("a session of nobody's is %q", got)
+	if got := s.sh("id -un; id -gn; touch /tmp/mine; stat -c %U /tmp/mine; echo $HOME"); got != "daemon\ndaemon\ndaemon\n/usr/sbin" {
+		t.Errorf("a session of user daemon says %q", got)
 	}
 	before := count(t, d, "s")
 	img := &drivertest.Image{}

@@ -13,9 +13,9 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// TestWhatMayHaveRunStaysNoted has a shim killed, or an error come, when its session has
-// been let run and nobody has heard so. Whoever comes next, in a process of his own, finds
-// that it may have run, until he says that he knows; and nothing else is left of it.
+// TestWhatMayHaveRunStaysNoted kills a shim, or returns an error, after its session was
+// let run and before the driver heard of it. The next driver, in a process of its own,
+// finds that it may have run, until Stop; nothing else is left of it.
 func TestWhatMayHaveRunStaysNoted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +81,7 @@ func heirs(t *testing.T, d *Driver, f driver.Fence) {
 	}
 }
 
-// TestWhatNeverRanLeavesNothing has the same come before: it can be begun again.
+// TestWhatNeverRanLeavesNothing does the same before that: the session can be started again.
 func TestWhatNeverRanLeavesNothing(t *testing.T) {
 	t.Parallel()
 	for at, what := range map[failpoint.Name]string{

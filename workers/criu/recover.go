@@ -60,7 +60,7 @@ const (
 
 // recoverSoon recovers a session whose shim answers in time, or has ended; none if there
 // is nothing of it. One whose shim is stopped, or hangs, is as it was noted last: it mustn't
-// keep others from being found, and whatever is asked of it finds it again.
+// keep others from being found, and the next call for it asks its shim again.
 func (h *shims) recoverSoon(ctx context.Context, uid schemas.UID) (*driver.Instance, error) {
 	soon, cancel := context.WithTimeout(ctx, recoverWait)
 	defer cancel()

@@ -34,9 +34,9 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuVacant); err != nil {
 		return driver.Instance{}, err
 	}
-	begun := false
+	asked := false
 	once := func(ctx context.Context) error {
-		begun = true
+		asked = true
 		return begin(ctx)
 	}
 	const attempts = 4
@@ -48,7 +48,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 			i.Way = way
 			return i, d.options.Failpoints.At(ctx, failpoint.CriuRuns)
 		}
-		if begun || i == attempts || !errors.Is(err, shim.ErrPassing) {
+		if asked || i == attempts || !errors.Is(err, shim.ErrPassing) {
 			return driver.Instance{}, d.shims.undone(ctx, f, err)
 		}
 		if removeErr := d.shims.discard(f); removeErr != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // TestEndsAtOnce has a session whose command ends with its first instructions
-// after a resume, while criu is still letting go of it.
+// after a resume, while criu still holds it.
 func TestEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())

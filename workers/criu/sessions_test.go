@@ -330,7 +330,7 @@ func TestCommandsThatCantRun(t *testing.T) {
 		{schemas.Spec{Command: []string{"/plain"}, Root: root}, `is not a program for this machine`},
 		{schemas.Spec{Command: []string{"/script"}, Root: root}, `the interpreter`},
 		{schemas.Spec{Command: []string{"sh"}, Dir: "/no/dir"}, `the working directory /no/dir doesn't exist`},
-		{schemas.Spec{Command: []string{"sh"}, User: "nobody-here"}, `there is no user "nobody-here"`},
+		{schemas.Spec{Command: []string{"sh"}, User: "no-such-user"}, `there is no user "no-such-user"`},
 		{schemas.Spec{Command: []string{"sh"}, Root: "/no/root"}, `the root /no/root is not a directory`},
 		{schemas.Spec{Command: []string{"sh"}, Network: "bridge"}, `the network "bridge"`},
 		{schemas.Spec{}, `there is no command`},

@@ -91,7 +91,7 @@ func (h *shims) status(ctx context.Context, uid schemas.UID) (driver.Instance, e
 }
 
 // lockPoll is how often remove looks whether a shim that is about to end has
-// ended: nobody tells, since it may be another process's child.
+// ended. There is no signal for that: it may be another process's child.
 const lockPoll = 5 * time.Millisecond
 
 // remove waits for the session's shim to end and removes what it had. A shim
@@ -174,7 +174,7 @@ func (h *shims) undone(ctx context.Context, f driver.Fence, cause error) error {
 		_, err = h.bury(ctx, f.UID)
 	}
 	if driver.KindOf(cause) != driver.Broken {
-		cause = &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s was about to run, or ran, when its shim was killed", f.Name), Err: cause}
+		cause = &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s may have run: its shim was killed", f.Name), Err: cause}
 	}
 	return errors.Join(cause, err, h.options.Failpoints.At(ctx, failpoint.CriuLost))
 }

@@ -45,7 +45,7 @@ func newSpool() *spool {
 	return s
 }
 
-var errSpoolClosed = errors.New("nobody takes what criu streams any more")
+var errSpoolClosed = errors.New("the capture was given up")
 
 // take gives an empty piece when there is room for it.
 func (s *spool) take() ([]byte, error) {
@@ -105,7 +105,7 @@ func (s *spool) give(piece []byte) {
 	s.change.Broadcast()
 }
 
-// close lets whoever waits go, and frees what nobody uses; what is in use follows.
+// close ends all waits and frees what isn't in use; the rest is freed when it is given back.
 func (s *spool) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -194,7 +194,7 @@ type incoming struct {
 	ctx   context.Context // ends with the first failure
 	stop  context.CancelCauseFunc
 	sink  driver.Sink
-	most  int64 // of room, in bytes, whatever the shim says
+	most  int64 // bound on room, in bytes
 	spool *spool
 	fills sync.WaitGroup
 	adds  errgroup.Group

@@ -110,7 +110,7 @@ func TestSpoolOfAFailedImage(t *testing.T) {
 	in := newIncoming(limited(t), s, 1<<40)
 	errs := stream(t, in, 0, [][]byte{noise(1, 10), noise(2, 8*pieceSize), noise(3, 8*pieceSize)})
 	if errs[2] == nil {
-		t.Error("an image that nobody takes could be written")
+		t.Error("an image that isn't read could be written")
 	}
 	if _, err := in.done(false); !errors.Is(err, failed) {
 		t.Errorf("error %v, want the sink's", err)

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// strayAge is after what time a directory that criu makes for the length of one
-// restore is nobody's any more.
+// strayAge is how old a directory must be that criu makes for the length of one
+// restore, to be taken for abandoned.
 const strayAge = time.Hour
 
 // removeStrays removes what restores that were killed have left in dir: empty

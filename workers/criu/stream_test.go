@@ -71,7 +71,7 @@ func TestSessionLargerThanTheRoom(t *testing.T) {
 	}
 }
 
-// TestImageThatDoesNotFitAfterAll has what nobody counts: a large file that has no
+// TestImageThatDoesNotFitAfterAll has what the estimate leaves out: a large file that has no
 // name any more.
 func TestImageThatDoesNotFitAfterAll(t *testing.T) {
 	t.Parallel()
@@ -209,7 +209,7 @@ func TestWorkerKilledInMidStream(t *testing.T) {
 	before := s.ask("1", "digest")
 	die(t, d, roleStream)
 	again := streaming(t, d.options.Data)
-	// Nobody thaws it but its shim.
+	// Only its shim thaws it.
 	for ctx := limited(t); ; {
 		i, err := again.Inspect(ctx, "s")
 		if err != nil {

@@ -29,7 +29,7 @@ func TestPasteOverSuspends(t *testing.T) {
 	s.want("up")
 	keys, w := io.Pipe()
 	t.Cleanup(func() { w.Close() })
-	typing := attach.NewTyping("somebody", keys)
+	typing := attach.NewTyping("typist", keys)
 	lost := attachTyping(t, d, s, typing)
 	go func() { _, _ = w.Write(paste) }()
 	awaitTaken(t, typing, 4096)

@@ -14,7 +14,7 @@ import (
 // watchers know which sessions Exits has to wait for.
 type watchers struct {
 	mu      sync.Mutex
-	live    map[schemas.UID]context.CancelFunc // nil while nobody watches
+	live    map[schemas.UID]context.CancelFunc // nil until Exits watches it
 	changed chan struct{}                      // closed at the next change
 }
 
@@ -46,7 +46,7 @@ func (w *watchers) forget(uid schemas.UID) {
 	delete(w.live, uid)
 }
 
-// claim returns the sessions that nobody watches yet, each with a context that
+// claim returns the sessions that aren't watched yet, each with a context that
 // ends when it is forgotten, and a channel that tells of more.
 func (w *watchers) claim(ctx context.Context) (map[schemas.UID]context.Context, <-chan struct{}) {
 	w.mu.Lock()

@@ -1,4 +1,4 @@
-// Package driver is the port between the worker and whatever runs sessions on a
+// Package driver is the port between the worker and what runs sessions on a
 // host: a small interface, the values that cross it, and the kinds of error a
 // worker can act on.
 //

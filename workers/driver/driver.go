@@ -97,7 +97,7 @@ type Prober interface {
 // Health is how well a session is.
 type Health struct {
 	State HealthState
-	Began time.Time // when what it runs was begun last: it is another one if it was begun anew
+	Began time.Time // when its program was started last: a later time means that it was restarted
 	Text  string    // one sentence, unless it is well
 }
 
@@ -121,8 +121,8 @@ type Guarder interface {
 	Renew(ctx context.Context, f Fence) error
 }
 
-// Early is a driver that stores most of a session while that runs on: nobody waits for it
-// meanwhile, so that its images are made small rather than quickly.
+// Early is implemented by drivers that store most of a session while it runs on. No
+// caller waits for that, so their images are made small rather than quickly.
 type Early interface {
 	StoresEarly() bool
 }
@@ -136,8 +136,8 @@ type Late interface {
 // Releaser is a driver that may keep something of a session after Stop, for the time when
 // it goes on.
 type Releaser interface {
-	// Release is called after Stop when the session is deleted: what was kept is
-	// nobody's any more.
+	// Release is called after Stop when the session is deleted: what was kept
+	// can be removed.
 	Release(ctx context.Context, f Fence) error
 }
 
@@ -153,7 +153,7 @@ type Kept struct {
 	UID     schemas.UID
 	Name    schemas.Name
 	Epoch   uint64
-	Foreign bool // it was there before the session, and stays when it is let go of
+	Foreign bool // it was there before the session, and stays when the session is deleted
 }
 
 // Dialer is a driver whose sessions can be talked to: the connection speaks the

@@ -28,8 +28,8 @@ const (
 	Transient Kind = "transient"
 	// Broken: the session is no longer what it was; the text says what it is.
 	Broken Kind = "broken"
-	// Taken: somebody else uses what the session would go on as; until they let go it is
-	// as Refused.
+	// Taken: another user holds what the session needs to go on (a container's name, a
+	// port); like Refused until that is free again.
 	Taken Kind = schemas.FailureTaken
 )
 
@@ -37,7 +37,8 @@ const (
 // counts as Transient.
 type Error struct {
 	Kind     Kind
-	Text     string    // for a person, complete
+	Text     string    // for a person
+	Hint     string    // what to do about it; "" if there is nothing to say
 	Blockers []Blocker // of a refused capture
 	Err      error     // the cause, if there is one
 	Status   int       // of a command that can't be run: NotFound or NotExecutable
@@ -61,7 +62,22 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
 	}
+	if e.Hint != "" {
+		s += hintSeparator + e.Hint
+	}
 	return s
+}
+
+// hintSeparator is between an error and its hint where both are one text.
+const hintSeparator = "; "
+
+// HintOf gives the hint of err, and the text of err without it.
+func HintOf(err error) (text, hint string) {
+	var e *Error
+	if !errors.As(err, &e) || e.Hint == "" {
+		return err.Error(), ""
+	}
+	return strings.TrimSuffix(err.Error(), hintSeparator+e.Hint), e.Hint
 }
 
 func (e *Error) Unwrap() error { return e.Err }

@@ -51,7 +51,7 @@ type Step struct {
 	After   error           // do the work, then fail
 	Dies    error           // start or restore it, then fail with its end
 	Undone  error           // let it begin, then fail with nothing here
-	Entered chan<- struct{} // sent to (not closed) when the call has begun
+	Entered chan<- struct{} // sent to (not closed) when the call has started
 	Block   <-chan struct{} // wait for it before the work
 }
 
@@ -387,7 +387,7 @@ func (d *Driver) Exit(uid schemas.UID, code int) {
 	t.state, t.exit = driver.Exited, &schemas.ExitStatus{Code: code}
 	select {
 	case d.exits <- t.instance():
-	default: // nobody listens; Recover tells
+	default: // without a receiver; Recover reports it
 	}
 }
 

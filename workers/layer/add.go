@@ -39,13 +39,13 @@ type Added struct {
 }
 
 // Add adds what is below root, and root itself, under the name as. What vanishes
-// meanwhile is left out: that happens only if somebody else uses the tree.
+// meanwhile is left out: that happens only if the tree is in use.
 func Add(ctx context.Context, sink Sink, root *os.File, as string, stamps *Stamps) (Added, error) {
 	return (&walk{ctx: ctx, sink: sink, as: as, links: map[inode]string{}, stamps: stamps}).all(root)
 }
 
-// AddStill does the same for a tree that nobody can use meanwhile: what vanishes all the
-// same is an error.
+// AddStill does the same for a tree that is not in use: there it is an error if something
+// vanishes.
 func AddStill(ctx context.Context, sink Sink, root *os.File, as string) error {
 	_, err := (&walk{ctx: ctx, sink: sink, as: as, links: map[inode]string{}, still: true}).all(root)
 	return err
@@ -211,7 +211,7 @@ func (w *walk) file(d *os.File, name string, e image.Entry, st *unix.Stat_t) err
 	return w.sink.Add(e, f)
 }
 
-// known reports whether whoever takes the content has it under a stamp already.
+// known reports whether the sink has the content under a stamp already.
 func (w *walk) known(stamp string) bool {
 	k, ok := w.sink.(Knower)
 	if w.ahead != nil {

@@ -11,6 +11,6 @@
 // Clear empties a directory.
 //
 // It never follows a symbolic link, neither out of the tree that it reads nor out of
-// the one that it fills, whoever made the entries; and it never decides that a directory
+// the one that it fills, even if the entries are forged; and it never decides that a directory
 // may be emptied.
 package layer

@@ -29,8 +29,7 @@ type holder interface {
 
 // Extract puts the entries of an image below the name as into a directory, which it
 // gives the looks of as itself. What is there already and isn't a directory is an error.
-// If nobody else can change what is in the directory until Extract has returned, alone
-// says so: a source that wants them is then told the stamps of the files.
+// Alone says that nothing else can change the directory until Extract has returned: a source that wants them is then told the stamps of the files.
 func Extract(ctx context.Context, source Source, as string, root *os.File, alone bool) error {
 	x := &Extraction{Source: source, Root: root, As: as}
 	if to, ok := source.(Restamped); ok && alone {

@@ -32,7 +32,7 @@ type freshFile struct {
 }
 
 // made takes the stamp of a file that has its content and its looks. Its times are what
-// its entry says, or somebody has changed it since.
+// its entry says, or it was changed since.
 func (f *fresh) made(dir *os.File, base string, e image.Entry) error {
 	if f == nil {
 		return nil
@@ -59,7 +59,7 @@ func (f *fresh) made(dir *os.File, base string, e image.Entry) error {
 	return nil
 }
 
-// linked takes the stamp of a file anew that was given one more name: that has changed it.
+// linked takes the stamp of a file again that was given one more name, which changed it.
 func (f *fresh) linked(dir *os.File, base, to string) error {
 	if f == nil || f.of[to].stamp == "" {
 		return nil
@@ -68,7 +68,7 @@ func (f *fresh) linked(dir *os.File, base, to string) error {
 }
 
 // tell hands the stamps out when the clock of the file system has moved on since the last
-// file was made: whatever changes one from now on changes its stamp, too.
+// file was made: a change from now on changes its stamp, too.
 func (f *fresh) tell(ctx context.Context) error {
 	if f == nil || len(f.names) == 0 {
 		return nil

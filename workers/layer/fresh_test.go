@@ -76,7 +76,7 @@ func TestExtractTellsStamps(t *testing.T) {
 	}
 }
 
-// Whatever is done to such a file at once, its time put back, is seen.
+// A change to such a file is seen, even at once and with its time put back.
 func TestChangeAfterExtractIsSeen(t *testing.T) {
 	later := time.Now().Add(time.Hour)
 	for i := range 10 {

@@ -112,7 +112,7 @@ func TestStamps(t *testing.T) {
 	}
 }
 
-// changed is when a file was changed last, which nobody can put back.
+// changed is when a file was changed last, which can't be put back.
 func changed(t *testing.T, path string) int64 {
 	t.Helper()
 	var st unix.Stat_t
@@ -186,7 +186,7 @@ func TestMemoryHasNoStamp(t *testing.T) {
 	}
 }
 
-// Nothing gets out of the directory that is filled, whatever the entries say.
+// No entry gets out of the directory that is filled.
 func TestExtractStaysInside(t *testing.T) {
 	for what, entries := range map[string][]image.Entry{
 		"by a symlink":  {{Name: "v/out", Type: image.TypeSymlink, Link: ".."}, {Name: "v/out/f", Type: image.TypeFile}},
@@ -266,7 +266,7 @@ func (v *vanishing) Add(e image.Entry, r io.Reader) error {
 	return v.Image.Add(e, r)
 }
 
-// What vanishes from a tree is left out, but for one that nobody can use: there it is an error.
+// What vanishes from a tree is left out, except from one that is not in use: there it is an error.
 func TestVanished(t *testing.T) {
 	for _, still := range []bool{false, true} {
 		dir := t.TempDir()
@@ -284,7 +284,7 @@ func TestVanished(t *testing.T) {
 		}
 		root.Close()
 		if (err != nil) != still || still && !strings.Contains(err.Error(), "v/b") || len(sink.Entries()) != 2 {
-			t.Errorf("of a tree that nobody uses (%t) there is %v, with %v", still, sink.Entries(), err)
+			t.Errorf("of a tree that is not in use (%t) there is %v, with %v", still, sink.Entries(), err)
 		}
 	}
 }

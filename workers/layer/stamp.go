@@ -31,7 +31,7 @@ type Knower interface {
 //   - on file systems which don't note writes to mapped files at all, as tmpfs.
 type Stamps struct {
 	before int64            // files changed later have none, nanoseconds since 1970
-	inodes map[uint64]bool  // mapped to be written to, whatever their file system
+	inodes map[uint64]bool  // mapped to be written to, on any file system
 	paths  map[string]bool  // likewise, as their processes see them
 	places map[uint64]place // of file systems, by device
 }

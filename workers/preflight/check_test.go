@@ -100,7 +100,7 @@ func disk(t *testing.T) string {
 }
 
 // TestNamesWhatIsHeldOutside passes a session something whose other end the test
-// keeps: first as nobody's, then as held on purpose.
+// keeps: first as a stranger's, then as held on purpose.
 func TestNamesWhatIsHeldOutside(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -292,7 +292,7 @@ func TestWarns(t *testing.T) {
 		{"dial", l.Addr().String(), " to " + l.Addr().String() + " will be closed", true},
 		{"netlink data", "", ": a netlink socket has something to read", false},
 		{"corked", "", ": a UDP socket holds a datagram back", false},
-		{"tcp backlog", "", "nobody has accepted the connection", true},
+		{"tcp backlog", "", "isn't accepted yet", true},
 	} {
 		t.Run(c.role, func(t *testing.T) {
 			s := begin(t, c.role, c.arg)

@@ -26,7 +26,7 @@ type Process struct {
 	Comm     string // its name
 	State    byte   // as /proc has it: R, S, D, T, t, Z
 	Threads  int
-	Tracer   string // who traces it, "gdb (pid 12)"; empty if nobody does
+	Tracer   string // who traces it, "gdb (pid 12)"; empty if it isn't traced
 	User     uint64
 	Limits   bool              // its resource limits can be read, which CRIU has to
 	Root     string            // its root directory in its mount namespace, "/" unless it called chroot
@@ -46,7 +46,7 @@ type File struct {
 	Bytes  int64  // that it takes up
 	Mount  int    // the id of the mount it was opened on
 	Flags  int    // those of open
-	Hangup bool   // of a pipe or terminal: nobody has the other end any more
+	Hangup bool   // of a pipe or terminal: the other end is closed
 	TTY    int    // of a master of a terminal: the terminal's number; -1 otherwise
 	Device uint64 // the file system it is on; terminals of two of them may have one number
 	Target int    // of a pidfd: the process as this process sees it; -1: ended

@@ -152,8 +152,8 @@ func readableLimits(pid int) bool {
 	return !errors.Is(unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &old), unix.EPERM)
 }
 
-// gatherMounts notes the mounts of all mount namespaces of the tree. If nobody
-// sees all of one, for all in it have called chroot, nothing is known.
+// gatherMounts notes the mounts of all mount namespaces of the tree. If no
+// process sees all of one, because all have called chroot, nothing is known.
 func (f *Facts) gatherMounts() error {
 	whole := map[string]bool{} // namespace → seen by one that sees all of it
 	for _, p := range f.Processes {

@@ -21,6 +21,6 @@ func TestMountsOfOneThatEnds(t *testing.T) {
 	}
 	f = Facts{Mounts: map[int]bool{}, Processes: []Process{ended}}
 	if err := f.gatherMounts(); err != nil || f.Mounts != nil {
-		t.Errorf("with nobody to ask: mounts %v, %v", f.Mounts, err)
+		t.Errorf("with no process to ask: mounts %v, %v", f.Mounts, err)
 	}
 }

@@ -181,7 +181,7 @@ func (j *judge) connections() {
 		switch {
 		case p == nil:
 		case c.Pending:
-			j.warn(p, "nobody has accepted the connection %s yet: it will be reset", c)
+			j.warn(p, "the connection %s isn't accepted yet: it will be reset", c)
 		case !c.Inside:
 			j.warn(p, "the connection %s will be closed", c)
 		}

@@ -188,7 +188,7 @@ func TestJudgeWatchesAndConnections(t *testing.T) {
 		{name: "inside", facts: withConnection(tree.Connection{Inside: true})},
 		{name: "outside", facts: withConnection(tree.Connection{}), warning: "prog (pid 7): the connection 10.0.0.1:1 to 10.0.0.2:2 will be closed"},
 		{name: "inbound", facts: withConnection(tree.Connection{Inbound: true}), warning: "10.0.0.1:1 from 10.0.0.2:2 will be closed"},
-		{name: "pending", facts: withConnection(tree.Connection{Pending: true, Inbound: true}), warning: "nobody has accepted"},
+		{name: "pending", facts: withConnection(tree.Connection{Pending: true, Inbound: true}), warning: "isn't accepted yet"},
 	})
 }
 

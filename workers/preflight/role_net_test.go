@@ -41,12 +41,12 @@ func netlinkWithData(string) error {
 	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return err
 	}
-	// A request for all links, whose answer nobody reads.
+	// A request for all links, whose answer is never read.
 	request := []byte{20, 0, 0, 0, unix.RTM_GETLINK, 0, 1, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 	return unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
 }
 
-// halfPipe holds the reading end of a pipe that nobody writes to any more.
+// halfPipe holds the reading end of a pipe that has no writer any more.
 func halfPipe(string) error {
 	var p [2]int
 	if err := unix.Pipe(p[:]); err != nil {

@@ -24,8 +24,8 @@ func unixSockets(pid int) (map[uint64]UnixSocket, error) {
 		// The thread enters the session's network. Only if it comes back from
 		// there may others run on it; else it ends with this goroutine.
 		runtime.LockOSThread()
-		all, home, err := unixSocketsOf(pid)
-		if home {
+		all, back, err := unixSocketsOf(pid)
+		if back {
 			runtime.UnlockOSThread()
 		}
 		to <- answer{all, err}
@@ -36,7 +36,7 @@ func unixSockets(pid int) (map[uint64]UnixSocket, error) {
 
 // unixSocketsOf must run on a thread of its own. It reports whether that thread
 // is in its own network again.
-func unixSocketsOf(pid int) (all map[uint64]UnixSocket, home bool, err error) {
+func unixSocketsOf(pid int) (all map[uint64]UnixSocket, back bool, err error) {
 	ours, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, true, err
@@ -51,8 +51,8 @@ func unixSocketsOf(pid int) (all map[uint64]UnixSocket, home bool, err error) {
 		return nil, true, fmt.Errorf("enter network: %w", err)
 	}
 	all, err = unixSocketsHere()
-	home = unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET) == nil
-	return all, home, err
+	back = unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET) == nil
+	return all, back, err
 }
 
 func unixSocketsHere() (map[uint64]UnixSocket, error) {

@@ -66,18 +66,18 @@ func (b *boot) limit() error {
 		err = b.tree.group.SetLimits(limits)
 	}
 	if err != nil && b.tree.alive() == nil && !zombie(b.tree.init) {
-		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was started, and ended again since its limits can't be set", b.setup.Name)}
+		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was killed: its limits can't be set", b.setup.Name)}
 	}
 	return nil
 }
 
-// ranFirst has the error of a start or a restore say that the session may have executed
-// something before it: it mustn't be begun again from the same image as if it hadn't.
+// ranFirst makes the error of a start or a restore Broken if the session may have
+// executed something: it must not be started from the same image as if it hadn't.
 func (b *boot) ranFirst(err error) error {
 	if !b.ran || driver.KindOf(err) == driver.Broken {
 		return err
 	}
-	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s had begun to run, and was ended again", b.setup.Name), Err: err}
+	return &driver.Error{Kind: driver.Broken, Text: fmt.Sprintf("session %s had run already, and was killed", b.setup.Name), Err: err}
 }
 
 // undoWait bounds the wait for killed processes to be gone.

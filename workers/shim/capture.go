@@ -126,8 +126,8 @@ func (d *dumper) preflight(ctx context.Context) (warnings []string, err error) {
 }
 
 // thaw undoes freeze and opens the gate. A session whose host's lease is over stays
-// frozen, whatever its capture came to: another host may have it by now. ordered says that
-// a worker wants it, and knows better.
+// frozen, even if its capture failed: another host may have it by now. ordered says that
+// a worker asks for it, which has made sure that no other host has.
 func (d *dumper) thaw(ordered bool) error {
 	defer d.gate.open()
 	var errs []error

@@ -141,7 +141,7 @@ func (c *command) pass(ctx context.Context, g *gate, b []byte, put func(fd int, 
 }
 
 // enter has do write to the command's input, again whenever there is room, while
-// nobody captures the session.
+// the session isn't being captured.
 func (c *command) enter(ctx context.Context, g *gate, do func(fd int) error) error {
 	to := c.input()
 	if to == nil {
@@ -193,7 +193,7 @@ func (c *command) closeInput(ctx context.Context, g *gate) error {
 	return nil
 }
 
-// close lets go of all that the shim holds for the command.
+// close closes all that the shim holds for the command.
 func (c *command) close() {
 	if c.tty != nil {
 		c.tty.close()

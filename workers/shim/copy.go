@@ -13,7 +13,7 @@ import (
 )
 
 // sessionRoot opens the root directory of a session, as its own processes see
-// it. Every path below is resolved within it, whatever symlinks say.
+// it. Every path below is resolved within it, so that no symlink leads out.
 func sessionRoot(init int) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/%d/root", init), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -23,8 +23,8 @@ func sessionRoot(init int) (*os.File, error) {
 }
 
 // put unpacks the tar stream that the client sends below r.Path, if that is a
-// directory inside the session, or as r.Path. Whatever symlinks say, nothing
-// outside that directory is reached.
+// directory inside the session, or as r.Path. No symlink leads out of that
+// directory.
 func (v *clients) put(ctx context.Context, c net.Conn, r attach.Request) error {
 	if err := v.gate.enter(ctx); err != nil {
 		return err

@@ -19,9 +19,10 @@ import (
 // with it that is the same. criu knows one /dev/tty for the whole session, so all
 // who have it open must mean the same terminal.
 
-// controlling tells what /dev/tty is in the session: criu's name of it, and whose
-// terminal it is; none if nobody has it open, or only programs below terminals
-// that the session made itself. Who can't be captured together is refused.
+// controlling finds what /dev/tty is in the session: criu's name of it, and the
+// command whose terminal it is. Both are empty if no program has it open, or only
+// programs below terminals that the session made itself. Programs of several
+// terminals that have it open can't be captured together, which is refused.
 func (t *processes) controlling(pids []int) (key string, owner *command, err error) {
 	users, key, err := cttyUsers(pids)
 	if err != nil || len(users) == 0 {

@@ -81,7 +81,7 @@ func explain(images string, name schemas.Name, verb string, err error) error {
 	all := strings.Join(lines, "; ")
 	for _, c := range causes {
 		if strings.Contains(all, c.sign) {
-			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s; %s (criu: %s)", text, c.why, c.fix, all)}
+			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s (criu: %s)", text, c.why, all), Hint: c.fix}
 		}
 	}
 	if all == "" {

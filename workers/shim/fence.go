@@ -42,7 +42,7 @@ type guard struct {
 	kill   func(context.Context) error
 	points *points
 
-	mu     sync.Mutex // held by whoever freezes or thaws
+	mu     sync.Mutex // held while freezing and thawing
 	timer  *os.File   // nil before the first lease that guards
 	lease  Lease
 	held   bool // criu, or what starts it, has the processes: they stand still, and it wants them thawed
@@ -51,8 +51,8 @@ type guard struct {
 	killed bool // or it didn't freeze in time
 }
 
-// hear takes in what a worker says of the lease. A lease that is over already is
-// refused: whoever was to go on by it mustn't.
+// hear takes in what a worker says of the lease. It refuses a lease that is over
+// already: what was to run by it must not.
 func (g *guard) hear(l *Lease) error {
 	if l == nil {
 		return nil
@@ -148,7 +148,7 @@ func (g *guard) fence() {
 }
 
 // release thaws the session, unless the lease is over. One that was over meanwhile has it
-// thawed by a worker's order alone (ordered): that has made sure that nobody else has it.
+// thawed by a worker's order alone (ordered): the worker has made sure that no other host has it.
 func (g *guard) release(ordered bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -26,7 +26,7 @@ func (d *dumper) freeze(ctx context.Context, dump *Dump) error {
 	}
 	dump.Frozen = time.Now()
 	dump.FreezeTook = dump.Frozen.Sub(start)
-	// Nobody writes any more. What is on its way out of the session is taken in,
+	// No process writes any more. What is on its way out of the session is taken in,
 	// what is on its way into it is taken back.
 	d.tree.status.drain()
 	for _, c := range d.tree.commands() {
@@ -55,7 +55,7 @@ func (d *dumper) freezeBetween(ctx context.Context) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s is starting a program all the time", d.name, busy)}
+			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s can't be frozen: %s keeps starting programs", d.name, busy)}
 		}
 		if err := d.guard.release(false); err != nil {
 			return fmt.Errorf("thaw session %s: %w", d.name, err)

@@ -25,7 +25,7 @@ func (g *gate) signal() {
 	g.changed = make(chan struct{})
 }
 
-// enter waits until the gate is open; whoever got in must leave, soon.
+// enter waits until the gate is open. Its caller must call leave soon.
 func (g *gate) enter(ctx context.Context) error {
 	return g.await(ctx, func() bool { return !g.closed }, func() { g.inside++ })
 }

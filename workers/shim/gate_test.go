@@ -15,7 +15,7 @@ func TestGate(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- g.close(ctx) }()
-	// Whoever comes once it is shut waits, and who is inside is waited for.
+	// One that comes once it is shut waits, and one that is inside is waited for.
 	soon, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	for g.enter(soon) == nil {

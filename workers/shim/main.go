@@ -41,7 +41,7 @@ func serve() error {
 	}
 	s, err := raise(setup, worker)
 	if err != nil {
-		// If the worker is gone, there is nobody to tell.
+		// If the worker is gone, the error has no receiver.
 		_ = worker.Send(Message{Failure: failure(err)})
 		return err
 	}

@@ -118,7 +118,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		seen, err := s.tree.observe()
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	}
-	if o.Op == OrderRenew { // of the host, whoever owns the session
+	if o.Op == OrderRenew { // the lease is the host's, not the session's: no fence
 		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)
 	}
 	if err := s.state.fence(o.Epoch); err != nil {

@@ -13,7 +13,7 @@ func hostPID(init, pid int) (int, error) {
 	if pid == 1 {
 		return init, nil
 	}
-	// Whatever the session has is in its init's children, or below them.
+	// All processes of the session are its init's children, or below them.
 	for _, p := range descendants(init) {
 		if within(p) == pid {
 			return p, nil

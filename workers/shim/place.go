@@ -13,8 +13,8 @@ import (
 )
 
 // place is where a session's files are: its directory on the host's disk, and
-// what the shim mounts there in its own mount namespace, so that nobody else
-// sees it and it is gone with the shim.
+// what the shim mounts there in its own mount namespace, so that no other
+// process sees it and it is gone with the shim.
 type place struct {
 	dir  string
 	base string // the root below
@@ -69,7 +69,7 @@ func (p place) mountRoot() error {
 func (p place) explainRoot(err error) error {
 	var fs unix.Statfs_t
 	if unix.Statfs(p.upper(), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("the data directory is on an overlay file system, which can't hold the files of a session (%s): put it on a disk or a volume", p.dir)}
+		return &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("the data directory %s is on an overlay file system", p.dir), Hint: "put it on a disk or a volume"}
 	}
 	return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
 }
@@ -111,7 +111,7 @@ func mountMemory(at string, limit int64) error {
 	err := unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options+",noswap")
 	if err == unix.EINVAL { // the kernel is older than 6.4
 		if swap, readErr := os.ReadFile("/proc/swaps"); readErr != nil || strings.Count(string(swap), "\n") > 1 {
-			return &driver.Error{Kind: driver.Refused, Text: "this kernel can't keep a memory file system out of swap, and swap is on: what sessions hold could reach the disk; use Linux 6.4 or newer, or turn swap off (swapoff -a)"}
+			return &driver.Error{Kind: driver.Refused, Text: "memory of sessions could reach the disk: swap is on", Hint: "turn swap off (swapoff -a), or use Linux 6.4 or newer"}
 		}
 		err = unix.Mount("tmpfs", at, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, options)
 	}
@@ -134,7 +134,7 @@ func (p place) mountScratch(limit int64) error {
 	return nil
 }
 
-// drop lets go of a mount; its memory is freed when the last user closes it.
+// drop detaches a mount; its memory is freed when the last user closes it.
 func drop(at string) {
 	// If it isn't mounted there is nothing to let go.
 	_ = unix.Unmount(at, unix.MNT_DETACH)

@@ -39,6 +39,6 @@ func TestPoints(t *testing.T) {
 		t.Errorf("nothing takes %v allocations", n)
 	}
 	if err := p.hear("shim.capture.frozen=dance"); err == nil {
-		t.Error("it took in what nobody can do")
+		t.Error("it took in an unknown action")
 	}
 }

@@ -33,7 +33,7 @@ type processes struct {
 
 	mu        sync.Mutex
 	waiting   map[int]*command // commands that run, by their pid within the session
-	unclaimed map[int]uint32   // reports on pids that nobody waits for yet
+	unclaimed map[int]uint32   // reports on pids that no command has yet
 	order     []int            // of unclaimed, oldest first
 	leaderHas *uint32          // wait status of the leader, once reported
 	over      bool             // nothing of the session runs any more
@@ -59,7 +59,7 @@ func (t *processes) statusPipe() (*os.File, error) {
 		w.Close()
 		return nil, err
 	}
-	// Init waits if nobody reads, rather than lose a report.
+	// Init blocks until the pipe is read, rather than lose a report.
 	if err := unix.SetNonblock(int(w.Fd()), false); err != nil {
 		w.Close()
 		return nil, fmt.Errorf("make the status pipe: %w", err)
@@ -135,7 +135,7 @@ func (t *processes) finish() {
 	}
 }
 
-// forget drops the reports that nobody waited for.
+// forget drops the reports on pids that no command has.
 func (t *processes) forget() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// A command that was begun when its session was about to end has ended with it, whichever of
-// the two is noticed first: its client would wait for ever.
+// A command that was started when its session was about to end has ended with it, in
+// either order of the two: its client would wait for ever.
 func TestCommandEndsWithItsSession(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		all := newProcesses(schemas.Name{}, nil)

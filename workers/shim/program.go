@@ -101,7 +101,7 @@ func sealedProgram() (*os.File, error) {
 	return sealed(own)
 }
 
-// sealed puts a program into memory that nobody can write to any more.
+// sealed puts a program into memory that can't be written to any more.
 func sealed(content io.Reader) (*os.File, error) {
 	fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -118,7 +118,7 @@ func (in *inheritance) add(key string, f *os.File) {
 
 func (in *inheritance) close() { closeFiles(in.files) }
 
-// reconnect makes the shim's side of everything anew.
+// reconnect makes the shim's ends of all terminals and pipes, and the commands they belong to.
 func (r *restorer) reconnect(m meta, in *inheritance) error {
 	status, err := r.boot.tree.statusPipe()
 	if err != nil {
@@ -189,7 +189,7 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 	ended := make(chan struct{})
 	defer close(ended)
-	begun := false
+	running := false
 	steps := func(p killer, n rpc.Notice) error {
 		switch n.Step {
 		case rpc.SetupNamespaces:
@@ -201,7 +201,7 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 			if err := r.resume(); err != nil {
 				return err
 			}
-			begun, r.boot.ran = true, true
+			running, r.boot.ran = true, true
 			go endHanging(p, n.PID, ended)
 		}
 		return nil
@@ -215,12 +215,12 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 	switch {
 	case err == nil:
 		r.facts.save()
-	case begun && zombie(r.boot.tree.init):
-		// It ran to its end while criu was letting go of it.
-	case begun:
+	case running && zombie(r.boot.tree.init):
+		// It ran to its end before criu had detached from it.
+	case running:
 		return &driver.Error{
 			Kind: driver.Broken, Err: r.explain(err),
-			Text: fmt.Sprintf("session %s was restored, and lost when it was to run on; its image is as it was", r.boot.setup.Name),
+			Text: fmt.Sprintf("session %s was lost when it ran on; its image is unchanged", r.boot.setup.Name),
 		}
 	default:
 		return r.explain(err)
@@ -262,7 +262,7 @@ func (r *restorer) restoreOptions(m meta, in *inheritance) rpc.Options {
 	}
 }
 
-// The time that criu has to let go of a session whose init has ended meanwhile,
+// The time that criu has to detach from a session whose init has ended meanwhile,
 // and how often that is looked at.
 const (
 	letGoLimit = 5 * time.Second

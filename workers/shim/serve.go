@@ -211,9 +211,8 @@ func sendSpan(ctx context.Context, c net.Conn, log *backlog.Log, from, end int64
 	return attach.WriteJSON(c, attach.FrameExit, schemas.ExitStatus{})
 }
 
-// The clients of a session that ended by itself get its last words and its
-// status: nobody tells when they have, and one that reads slowly isn't waited
-// for.
+// The clients of a session that ended by itself get its last output and its
+// status. There is no signal for that, and one that reads slowly isn't waited for.
 const (
 	lastWordsWait = 2 * time.Second
 	lastWordsPoll = 2 * time.Millisecond

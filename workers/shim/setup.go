@@ -86,7 +86,7 @@ type Message struct {
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`
-	Fenced   bool                `json:"fenced,omitempty"` // by itself, for want of a lease
+	Fenced   bool                `json:"fenced,omitempty"` // by itself, because the lease ran out
 	Dump     *Dump               `json:"dump,omitempty"`
 	Blockers []driver.Blocker    `json:"blockers,omitempty"`
 	Seen     *driver.Observation `json:"seen,omitempty"`
@@ -145,6 +145,7 @@ const (
 type Failure struct {
 	Kind     driver.Kind      `json:"kind"`
 	Text     string           `json:"text"`
+	Hint     string           `json:"hint,omitempty"`
 	Blockers []driver.Blocker `json:"blockers,omitempty"`
 	Stale    bool             `json:"stale,omitempty"`
 	Passing  bool             `json:"passing,omitempty"`
@@ -158,7 +159,11 @@ func failure(err error) *Failure {
 	if err == nil {
 		return nil
 	}
-	f := &Failure{Kind: driver.KindOf(err), Text: err.Error(), Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing), NoLease: errors.Is(err, driver.ErrNoLease)}
+	text, hint := driver.HintOf(err)
+	f := &Failure{
+		Kind: driver.KindOf(err), Text: text, Hint: hint,
+		Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing), NoLease: errors.Is(err, driver.ErrNoLease),
+	}
 	var e *driver.Error
 	if errors.As(err, &e) && len(e.Blockers) > 0 {
 		f.Text, f.Blockers = e.Text, e.Blockers
@@ -174,9 +179,9 @@ func (f *Failure) Err() error {
 	case f.Stale:
 		return driver.ErrStale
 	case f.NoLease:
-		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+driver.ErrNoLease.Error()), Err: driver.ErrNoLease}
+		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+driver.ErrNoLease.Error()), Err: driver.ErrNoLease, Hint: f.Hint}
 	case f.Passing:
-		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing}
+		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing, Hint: f.Hint}
 	}
-	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers}
+	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers, Hint: f.Hint}
 }

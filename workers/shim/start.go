@@ -187,7 +187,7 @@ func converse(c *control.Conn, config stage.Config) (stage.Report, error) {
 		return report, err
 	}
 	if _, err := c.Receive(&report); err != nil {
-		return report, fmt.Errorf("a process on its way into the session ended (killed, or out of memory or processes within the session's limits): %w", err)
+		return report, fmt.Errorf("enter the session: killed, or the session's limits are too low: %w", err)
 	}
 	return report, report.Err()
 }

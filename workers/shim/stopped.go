@@ -39,10 +39,10 @@ func helpAttach(name schemas.Name, group, beside *cgroup.Group) (restore func() 
 	}, nil
 }
 
-// attachPoll is how often it is looked whether criu has attached: nobody tells.
+// attachPoll is how often moveAttached looks whether criu has attached: there is no signal.
 const attachPoll = time.Millisecond
 
-// moveAttached moves each process when somebody has attached to it, until ctx
+// moveAttached moves each process when criu has attached to it, until ctx
 // ends.
 func moveAttached(ctx context.Context, beside *cgroup.Group, pids []int) error {
 	for left := pids; ; {
@@ -67,7 +67,7 @@ func moveAttached(ctx context.Context, beside *cgroup.Group, pids []int) error {
 	}
 }
 
-// attachedTo reports whether somebody traces one of the threads of a process.
+// attachedTo reports whether one of the threads is traced of a process.
 func attachedTo(pid int) bool {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", pid))
 	if err != nil {

@@ -205,7 +205,7 @@ func (s *stream) close() error {
 }
 
 // dumpStreamed runs criu with its images going to the worker. passed says how
-// many have, whatever came after.
+// many were passed on, also after an error.
 func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
 	of := newImages(d.place.images(), worker)
 	of.ahead, of.points = ahead, d.points

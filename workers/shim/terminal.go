@@ -14,7 +14,7 @@ import (
 
 // terminal is one pseudo terminal of the session's own devpts instance, held by
 // the shim at its master end. The slave is kept open too: to see what is queued
-// in it, and so that the master doesn't fail while nobody inside has it open.
+// in it, and so that the master doesn't fail while no program inside has it open.
 type terminal struct {
 	master *os.File
 	slave  *os.File

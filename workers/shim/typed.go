@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// typed is input that a terminal had and that nobody has read: what its line
+// typed is input that a terminal had and no program has read: what its line
 // discipline has seen, shown and acted on, and what waits for room there.
 type typed struct {
 	seen []byte
@@ -34,7 +34,7 @@ func (i typed) then(more typed) typed {
 	return i
 }
 
-// takeInput takes out what was typed and not yet read. Whoever would read it
+// takeInput takes out what was typed and not yet read. The programs that could read it
 // must be frozen. Settings are put back as they were.
 func (t *terminal) takeInput() (typed, error) {
 	var in typed
@@ -175,7 +175,7 @@ func (t *terminal) putLate(late []byte) []byte {
 }
 
 // takeInput takes back what was typed and not yet read. What an earlier capture
-// took and nobody put back comes first.
+// took and wasn't put back comes first.
 func (c *command) takeInput() error {
 	var more typed
 	var err error

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
 )
 
 // typist is a client that types into the main command over as many connections as it
@@ -19,24 +21,29 @@ type typist struct {
 	conn net.Conn // its last connection; nil when that has ended, and after a restore
 }
 
-// typists are those of a session. They go into its image: what an image holds of
-// somebody's input and how much of it that is belong together.
+// typists are those of a session. They go into its image: the input that an image
+// holds and the count of it belong together.
 type typists struct {
 	mu     sync.Mutex
 	all    []*typist // the one that came or went last at the end
 	forgot bool      // some are not among them any more
 }
 
-// typistsKept is how many are remembered, and how many may be connected at a time. Who
-// stays away while so many others come has gone for good: it is forgotten, and may not go
-// on where it was, for nobody knows where that is.
+// typistsKept is how many are remembered, and how many may be connected at a time. One
+// that stays away while so many others come is forgotten, and may not go on where it
+// was: that position isn't known any more.
 const typistsKept = 256
 
 var (
-	errSuperseded = errors.New("who types has another connection by now")
-	errForgotten  = errors.New("what the session has taken of this terminal's input isn't known any more, since so many others came meanwhile; " +
-		"look what of it is there, and attach anew")
-	errCrowded = fmt.Errorf("%d terminals are attached, which is as many as there may be: detach one, or follow it with `diapause logs -f`", typistsKept)
+	errSuperseded = errors.New("this terminal has another connection by now")
+	errForgotten  = &driver.Error{
+		Kind: driver.Refused, Text: "how much of this terminal's input was taken isn't known any more",
+		Hint: "too many other terminals attached meanwhile: attach again, and look how much of the input is there",
+	}
+	errCrowded = &driver.Error{
+		Kind: driver.Refused, Text: fmt.Sprintf("%d terminals are attached, the most that may be", typistsKept),
+		Hint: "detach one, or follow the output with `diapause logs -f`",
+	}
 )
 
 // come makes c the one connection of a typist, which has forgotten what it typed

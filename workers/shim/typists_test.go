@@ -89,6 +89,6 @@ func TestManyTypists(t *testing.T) {
 		t.Errorf("one that may have been forgotten: %v", err)
 	}
 	if err := come(typistsKept+1, false); err != nil || len(all.all) != typistsKept {
-		t.Errorf("a new one comes after a restore, when nobody is there: %v, %d are remembered", err, len(all.all))
+		t.Errorf("a new one comes after a restore, when none is connected: %v, %d are remembered", err, len(all.all))
 	}
 }

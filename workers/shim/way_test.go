@@ -23,7 +23,7 @@ func TestPlan(t *testing.T) {
 		{"the margin is touched", driver.WayAuto, gib, gib + margin - 1, driver.WayStream, 0},
 		{"no room", driver.WayAuto, gib, 10 << 20, driver.WayStream, 0},
 		{"less than no room", driver.WayAuto, gib, -5, driver.WayStream, 0},
-		{"nobody knows a limit", driver.WayAuto, gib, math.MaxInt64, driver.WayBuffered, math.MaxInt64 - margin},
+		{"no known limit", driver.WayAuto, gib, math.MaxInt64, driver.WayBuffered, math.MaxInt64 - margin},
 		{"by hand, without room", driver.WayMemory, gib, 0, driver.WayMemory, 0},
 		{"buffered by hand", driver.WayBuffered, gib, 2 * margin, driver.WayBuffered, margin},
 		{"by hand, with room", driver.WayStream, gib, 10 * gib, driver.WayStream, 0},

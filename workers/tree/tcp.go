@@ -19,7 +19,7 @@ type Connection struct {
 	Established bool // false: on its way up or down
 	Inside      bool // the other end belongs to the tree too
 	Inbound     bool // the other end is outside, and made the connection
-	Pending     bool // it waits in a listener's queue, nobody has accepted it
+	Pending     bool // it waits in a listener's queue and isn't accepted yet
 }
 
 func (c Connection) String() string {
@@ -203,8 +203,8 @@ type listener struct {
 type ends struct{ local, remote netip.AddrPort }
 
 // owner finds the process that a connection belongs to: who has it open, or who
-// will accept it. It reports false for a socket that isn't a connection, or is
-// somebody else's.
+// will accept it. It reports false for a socket that isn't a connection, or belongs
+// to no process here.
 func (t table) owner(s socket) (pid int, pending, ok bool) {
 	switch s.state {
 	case stateListen, stateTimeWait, stateClosed, stateNewSynRecv:

@@ -168,7 +168,7 @@ func TestConnectionInside(t *testing.T) {
 	}
 }
 
-func TestConnectionNobodyAccepted(t *testing.T) {
+func TestConnectionNotAccepted(t *testing.T) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -18,8 +18,8 @@ import (
 )
 
 // Receive unpacks the tar stream that a client sends below a path, as it is seen from root,
-// if that is a directory, or as that path, and says when it is done. Whatever symlinks say,
-// nothing outside of root is reached.
+// if that is a directory, or as that path, and says when it is done. No symlink leads
+// out of root.
 func Receive(c io.ReadWriter, root *os.File, name string) error {
 	dir, as, err := openTarget(root, path.Clean("/"+name))
 	if err != nil {
@@ -108,7 +108,7 @@ func unpackOne(dir *os.File, name string, h *tar.Header, content io.Reader) erro
 	return unix.UtimesNanoAt(at, base, []unix.Timespec{when, when}, unix.AT_SYMLINK_NOFOLLOW)
 }
 
-// writeNew makes a new file in the place of whatever has that name.
+// writeNew makes a new file in the place of what has that name.
 func writeNew(at int, base string, mode uint32, content io.Reader) error {
 	if err := unix.Unlinkat(at, base, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return err

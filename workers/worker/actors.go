@@ -100,3 +100,9 @@ func (a *actors) run(ctx context.Context, n schemas.Name) {
 		a.mu.Unlock()
 	}
 }
+
+func (a *actors) working() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.busy) + len(a.waiting)
+}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ func (b natsBus) Listen(ctx context.Context, n schemas.Name, seq uint64, fn func
 }
 
 func (b natsBus) Progress(n schemas.Name, p schemas.Progress) {
-	if data, err := encode(p); err == nil {
+	if data, err := json.Marshal(p); err == nil {
 		_ = b.nc.Publish(schemas.SubjectProgress+"."+n.Key(), data) // only for the eye
 	}
 }
@@ -74,9 +75,9 @@ func (b natsBus) Announce(ctx context.Context, h schemas.Host) error {
 	if err != nil {
 		return fmt.Errorf("find bucket %s: %w", b.names.Hosts(), err)
 	}
-	data, err := encode(h)
+	data, err := json.Marshal(h)
 	if err != nil {
-		return err
+		return fmt.Errorf("encode host %s: %w", h.Host, err)
 	}
 	if _, err := kv.Put(ctx, string(h.Host), data); err != nil {
 		return fmt.Errorf("announce host %s: %w", h.Host, err)

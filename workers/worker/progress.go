@@ -9,23 +9,23 @@ import (
 // progressEvery is how often a step that takes long says how far it is.
 const progressEvery = time.Second
 
-// progress tells whoever listens how far an op is. It is not kept.
-func (w *Worker) progress(r schemas.SessionRecord, began time.Time, stage string, bytes int64) {
-	w.progressOf(r, began, stage, bytes, 0)
+// progress publishes how far an op is, for those who watch. It is not kept.
+func (r *recorder) progress(rec schemas.SessionRecord, began time.Time, stage string, bytes int64) {
+	r.progressOf(rec, began, stage, bytes, 0)
 }
 
-func (w *Worker) progressOf(r schemas.SessionRecord, began time.Time, stage string, bytes, of int64) {
-	p := schemas.Progress{Op: opID(r), Stage: stage, MS: time.Since(began).Milliseconds(), Bytes: bytes, Of: of}
-	if r.Op != nil {
-		p.Kind = r.Op.Kind
+func (r *recorder) progressOf(rec schemas.SessionRecord, began time.Time, stage string, bytes, of int64) {
+	p := schemas.Progress{Op: opID(rec), Stage: stage, MS: time.Since(began).Milliseconds(), Bytes: bytes, Of: of}
+	if rec.Op != nil {
+		p.Kind = rec.Op.Kind
 	}
-	w.Bus.Progress(r.Name(), p)
+	r.bus.Progress(rec.Name(), p)
 }
 
-// progresses tells the same of a step at its begin, and again and again until stop is
-// called; so says how many bytes went through it, of so many if that is known.
-func (w *Worker) progresses(r schemas.SessionRecord, began time.Time, stage string, so func() int64, of int64) (stop func()) {
-	w.progressOf(r, began, stage, 0, of)
+// progresses publishes the progress of a step when it begins, and every second until stop is
+// called: so gives the bytes that went through it, of is how many there are, 0 if unknown.
+func (r *recorder) progresses(rec schemas.SessionRecord, began time.Time, stage string, so func() int64, of int64) (stop func()) {
+	r.progressOf(rec, began, stage, 0, of)
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() { // until stop
 		defer close(ended)
@@ -34,7 +34,7 @@ func (w *Worker) progresses(r schemas.SessionRecord, began time.Time, stage stri
 		for {
 			select {
 			case <-t.C:
-				w.progressOf(r, began, stage, so(), of)
+				r.progressOf(rec, began, stage, so(), of)
 			case <-end:
 				return
 			}

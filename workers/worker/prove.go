@@ -38,16 +38,16 @@ func toProve(op schemas.Op) *schemas.Op {
 func toBeProved(r schemas.SessionRecord) bool { return r.Op != nil && r.Op.Kind == schemas.OpProve }
 
 // prove waits until what took a session's place is well, or puts back what it was.
-func (w *Worker) prove(ctx context.Context, rec statekv.Versioned) error {
-	if err := w.Failpoints.At(ctx, failpoint.ProveBegun); err != nil {
+func (s *starter) prove(ctx context.Context, rec statekv.Versioned) error {
+	if err := s.failpoints.At(ctx, failpoint.ProveBegun); err != nil {
 		return err
 	}
-	d, err := w.driverFor(rec.SessionRecord)
+	d, err := s.drivers.of(rec.SessionRecord)
 	if err != nil {
-		return w.fallBack(ctx, &rec, err.Error())
+		return s.fallBack(ctx, &rec, err.Error())
 	}
 	var ill string
-	err = w.guarded(ctx, rec, func(ctx context.Context) error {
+	err = s.interrupter.run(ctx, rec, func(ctx context.Context) error {
 		ill, err = untilWell(ctx, d, rec.UID, time.Duration(rec.Op.WithinMS)*time.Millisecond)
 		return err
 	})
@@ -55,15 +55,15 @@ func (w *Worker) prove(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	if ill != "" {
-		return w.fallBack(ctx, &rec, ill)
+		return s.fallBack(ctx, &rec, ill)
 	}
-	_, err = w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "it is well"})
+	_, err = s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "it is well"})
 	return err
 }
 
 // untilWell waits for a session to be well, and says why it isn't. After a restart of the
 // worker the time begins anew: no clock is compared with another one's; so it does when the
-// session stood still (errStill).
+// session stood still (errFrozen).
 func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within time.Duration) (ill string, err error) {
 	began, long := time.Now(), min(steady, within)
 	var seen driver.Health
@@ -101,8 +101,8 @@ func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within tim
 	}
 }
 
-// errStill says that a session can't be judged, for it stands still by itself.
-var errStill = errors.New("it stands still, since the lease of its host ran out")
+// errFrozen says that a session can't be judged, for it stands still by itself.
+var errFrozen = errors.New("it stands still, since the lease of its host ran out")
 
 // healthOf asks the driver, or goes by whether the session runs.
 func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Health, error) {
@@ -115,7 +115,7 @@ func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Hea
 	case i.State == driver.Exited:
 		return driver.Health{State: driver.Ill, Text: endOf(i)}, nil
 	case i.State == driver.Frozen:
-		return driver.Health{}, errStill
+		return driver.Health{}, errFrozen
 	}
 	if p, ok := d.(driver.Prober); ok {
 		return p.Health(ctx, uid)
@@ -145,18 +145,18 @@ func inItsPlace(r schemas.SessionRecord) string {
 
 // fallBack has a session go on from what it was before something took its place, which is
 // then removed as what any resume finds on the host.
-func (w *Worker) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
+func (s *starter) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
 	was := rec.SessionRecord
 	was.Head = rec.Op.Fallback
 	op := schemas.NewOp(schemas.OpResume, rec.Seq, time.Now())
 	op.Source, op.Boot = rec.Op.Fallback, session.BootOf(was)
-	w.Log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
-	w.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
+	s.log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
+	s.recorder.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
 	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place and isn't well: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
-	next, err := w.swapOwned(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
+	next, err := s.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
 	if err != nil {
 		return err
 	}
 	*rec = next
-	return w.Failpoints.At(ctx, failpoint.FellBack)
+	return s.failpoints.At(ctx, failpoint.FellBack)
 }

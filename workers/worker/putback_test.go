@@ -15,7 +15,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/worker"
+	"github.com/diapause/diapause/workers/rebuild"
 )
 
 // restorable is a server whose store is copied, and put back.
@@ -127,7 +127,7 @@ func TestLogPutBack(t *testing.T) {
 			case <-b.ctx.Done():
 				t.Fatal("it serves on")
 			}
-			if !errors.Is(err, worker.ErrWentBack) || !strings.Contains(err.Error(), c.want) {
+			if !errors.Is(err, rebuild.ErrWentBack) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Serve ends with %v, want %q", err, c.want)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/fake"
+	"github.com/diapause/diapause/workers/rebuild"
 	"github.com/diapause/diapause/workers/recovery"
 	"github.com/diapause/diapause/workers/worker"
 )
@@ -68,7 +69,7 @@ func TestLogLost(t *testing.T) {
 	v := b.until("running", running)
 	n := b.count(v.UID)
 	b.loseLog()
-	if err := <-ended; !errors.Is(err, worker.ErrWentBack) {
+	if err := <-ended; !errors.Is(err, rebuild.ErrWentBack) {
 		t.Fatalf("Serve ends with %v", err)
 	}
 	b.isOnHost(v.UID, driver.Running)
@@ -155,7 +156,7 @@ func TestHostsRecoverTogether(t *testing.T) {
 	n := b.count(v.UID)
 	b.loseLog()
 	for _, done := range ended {
-		if err := <-done; !errors.Is(err, worker.ErrWentBack) {
+		if err := <-done; !errors.Is(err, rebuild.ErrWentBack) {
 			t.Fatalf("Serve ends with %v", err)
 		}
 	}

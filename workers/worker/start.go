@@ -3,76 +3,146 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/sense"
+	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// start runs the session's command for the first time, or anew. The record says
+// starter has sessions run: it starts and restores them, and puts a snapshot in the place of
+// a session.
+type starter struct {
+	drivers     drivers
+	hosting     *hosting
+	recorder    *recorder
+	snapshots   *snapshots.Store
+	sensor      *sense.Sensor
+	interrupter *interrupter
+	attempts    *attempts
+	failpoints  *failpoint.Set
+	log         *slog.Logger
+}
+
+// attempt is one start or restore, as far as it got.
+type attempt struct {
+	driver driver.Driver
+	asked  statekv.Versioned      // the record as it was
+	rec    statekv.Versioned      // and as it is, after the swap to running if that was made
+	runs   schemas.TransitionType // that swap
+}
+
+// start runs the session's command for the first time, or again from nothing. The record says
 // running before the command's first instruction.
-func (w *Worker) start(ctx context.Context, rec statekv.Versioned) error {
-	d, err := w.driverFor(rec.SessionRecord)
+func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
+	d, err := s.drivers.of(rec.SessionRecord)
 	if err != nil {
-		return w.startFailed(ctx, rec, err)
+		return s.startFailed(ctx, rec, err)
 	}
-	spec, err := w.spec(rec.SessionRecord)
+	spec, err := s.snapshots.Spec(rec.SessionRecord)
 	if err != nil {
-		return w.startFailed(ctx, rec, err)
+		return s.startFailed(ctx, rec, err)
 	}
-	begun, asked := false, rec
-	_, err = d.Start(ctx, w.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
+	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
+	op, arrived := toBegin(d, *rec.Op), func(int) {}
+	got, err := d.Start(ctx, s.hosting.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
-		if err := w.Failpoints.At(ctx, failpoint.StartReady); err != nil {
+		if err := s.failpoints.At(ctx, failpoint.StartReady); err != nil {
 			return err
 		}
-		next, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: toBegin(d, *rec.Op)}})
+		if op == nil { // else the record says later that it runs
+			arrived = s.sensor.Arriving(rec.UID)
+		}
+		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op}})
 		if err == nil {
-			rec, begun = next, true
-			err = w.Failpoints.At(ctx, failpoint.StartRecorded)
+			a.rec = next
+			err = s.failpoints.At(ctx, failpoint.StartRecorded)
 		}
 		return err
 	})
-	switch {
-	case err == nil:
-		w.Log.Info("started", "session", rec.Name().String())
-		if err := w.hasBegun(ctx, rec); err != nil {
-			return err
-		}
-		return w.Failpoints.At(ctx, failpoint.StartDone)
-	case errors.Is(err, statekv.ErrUnknown):
-		w.unborn(rec, err)
+	arrived(got.PID)
+	ran, err := s.settle(ctx, a, err)
+	if err != nil || !ran {
 		return err
-	case errors.Is(err, driver.ErrNoLease):
-		w.unborn(asked, err)
-		return err
-	case ctx.Err() != nil, errors.Is(err, errMoved):
-		return err
-	case begun && w.isHere(ctx, d, asked):
-		return err // it runs all the same, and is looked at once more
-	case begun && w.unheard(ctx, d, rec):
-		w.unborn(asked, err) // if it turns out that it isn't here
-		return err
-	case begun && w.stillborn(ctx, d, asked, err):
-		return w.takeBack(ctx, rec, asked, schemas.TStarted, err)
-	case begun:
-		return w.lost(ctx, rec, err)
 	}
-	return w.startFailed(ctx, rec, err)
+	return s.failpoints.At(ctx, failpoint.StartDone)
 }
 
-func (w *Worker) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
-	w.Log.Error("start failed", "session", rec.Name().String(), "err", cause)
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+// beginning gives the context for the swap that comes before a session's first
+// instruction: a worker that is being stopped waits for its answer, since half an
+// answer would cost the session its place.
+func beginning(ctx context.Context) (context.Context, context.CancelFunc) {
+	if ctx.Err() != nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+}
+
+// settle does what is to be done about a start or a restore that returned, and reports whether
+// the session runs.
+func (s *starter) settle(ctx context.Context, a attempt, err error) (ran bool, _ error) {
+	switch outcomeOf(s.facts(ctx, a, err)) {
+	case succeeded:
+		s.log.Info(string(a.runs), "session", a.rec.Name().String(), "boot", a.rec.Boot)
+		return true, s.begun(ctx, a.rec)
+	case noteUnknown:
+		s.attempts.note(a.asked, err)
+	case takeBack:
+		return false, s.takeBack(ctx, a, err)
+	case recordLost:
+		return false, s.lost(ctx, a.rec, err)
+	case removeOrphan:
+		return false, s.removeOrphan(ctx, a.rec)
+	case recordFailed:
+		return false, s.failed(ctx, a.rec, a.runs, err)
+	}
+	return false, err // the record, and what is here, are looked at again
+}
+
+// facts gathers what outcomeOf wants to know.
+func (s *starter) facts(ctx context.Context, a attempt, err error) facts {
+	f := facts{
+		failed: err != nil, unknown: errors.Is(err, statekv.ErrUnknown), unleased: errors.Is(err, driver.ErrNoLease),
+		stopping: ctx.Err() != nil, moved: errors.Is(err, errMoved), recorded: a.rec.Rev != a.asked.Rev,
+	}
+	switch {
+	case err == nil, f.unknown, f.unleased, f.stopping, f.moved: // the others don't matter
+	case f.recorded:
+		i, lookErr := a.driver.Inspect(ctx, a.asked.UID)
+		f.here = lookErr == nil && (i.State == driver.Running || i.State == driver.Frozen)
+		f.neverRan = errors.Is(lookErr, driver.ErrNotHere) && driver.KindOf(err) != driver.Broken
+		f.unheard = lookErr != nil && !errors.Is(lookErr, driver.ErrNotHere) && a.rec.Op != nil && a.rec.Op.Kind == schemas.OpBegin
+	case a.runs == schemas.TResumed:
+		f.orphan = unusedFork(a.rec) && errors.Is(err, image.ErrNotFound)
+		f.passing = driver.KindOf(err) == driver.Transient && mayPass(err) && a.rec.Op.Attempts < resumeAttempts
+	}
+	return f
+}
+
+// failed records that a start or a resume failed.
+func (s *starter) failed(ctx context.Context, rec statekv.Versioned, runs schemas.TransitionType, cause error) error {
+	if runs == schemas.TResumed {
+		return s.resumeFailed(ctx, rec, cause)
+	}
+	return s.startFailed(ctx, rec, cause)
+}
+
+func (s *starter) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
+	s.log.Error("start failed", "session", rec.Name().String(), "err", cause)
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{
 		Type: schemas.TStartFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpStart, cause, 1)},
 	})
 	return err
 }
 
-// toBegin is what remains to be done when a session is recorded to run, by a driver that
-// hears later whether it does; nil for others.
+// toBegin is the op that remains when a session is recorded to run, if its driver says only
+// later whether it does; nil for other drivers.
 func toBegin(d driver.Driver, op schemas.Op) *schemas.Op {
 	if l, ok := d.(driver.Late); !ok || !l.BeginsLate() {
 		return nil
@@ -81,45 +151,62 @@ func toBegin(d driver.Driver, op schemas.Op) *schemas.Op {
 	return &op
 }
 
-// hasBegun records that what was recorded to run does, if its driver hears that late.
-func (w *Worker) hasBegun(ctx context.Context, rec statekv.Versioned) error {
+// begun records that a session runs which was recorded to, if its driver says that later.
+func (s *starter) begun(ctx context.Context, rec statekv.Versioned) error {
 	if rec.Op == nil || rec.Op.Kind != schemas.OpBegin {
 		return nil
 	}
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "its command was begun", Set: schemas.Set{Failure: rec.Failure}})
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "its command was begun", Set: schemas.Set{Failure: rec.Failure}})
 	return err
 }
 
-// unheard reports whether nobody can say now if a session runs whose start or restore failed,
-// by a driver that says later that it does.
-func (w *Worker) unheard(ctx context.Context, d driver.Driver, rec statekv.Versioned) bool {
-	_, err := d.Inspect(ctx, rec.UID)
-	return err != nil && !errors.Is(err, driver.ErrNotHere) && rec.Op != nil && rec.Op.Kind == schemas.OpBegin
-}
-
-// takeBack undoes the record of a session that could not be begun: it is tried once more if
-// that may help, or else is what it was, with the failure.
-func (w *Worker) takeBack(ctx context.Context, rec, asked statekv.Versioned, begun schemas.TransitionType, cause error) error {
-	w.unborn(asked, cause)
-	if driver.KindOf(cause) == driver.Transient && asked.Op.Attempts < resumeAttempts {
+// takeBack undoes the record of a session that never ran: it is tried once more if that may
+// help, or else it is what it was, with the failure.
+func (s *starter) takeBack(ctx context.Context, a attempt, cause error) error {
+	s.attempts.note(a.asked, cause)
+	if driver.KindOf(cause) == driver.Transient && a.asked.Op.Attempts < resumeAttempts {
 		return cause
 	}
-	if err := w.again(ctx, &rec, begun); err != nil {
+	rec := a.rec
+	if err := s.startOver(ctx, &rec, a.runs); err != nil {
 		return err
 	}
-	if begun == schemas.TResumed {
-		return w.resumeFailed(ctx, rec, cause)
+	return s.failed(ctx, rec, a.runs, cause)
+}
+
+// startOver makes the op once more that a crash or an error cut off between the record and
+// the session's first instruction. What was asked for since then doesn't apply to a session
+// that was never there.
+func (s *starter) startOver(ctx context.Context, rec *statekv.Versioned, runs schemas.TransitionType) error {
+	op := schemas.NewOp(schemas.OpStart, rec.Seq, time.Now())
+	op.Boot = rec.Boot
+	t := schemas.Transition{
+		Type: schemas.TStartAgain, Reason: "the worker stopped before the first instruction", Op: op.ID, Set: schemas.Set{Op: op},
 	}
-	return w.startFailed(ctx, rec, cause)
+	if runs == schemas.TResumed {
+		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
+	}
+	if toBeProved(rec.SessionRecord) {
+		op.Fallback, op.WithinMS = rec.Op.Fallback, rec.Op.WithinMS
+	}
+	if tries, why, known := s.attempts.of(rec.UID); known { // this process doesn't try for ever
+		op.Attempts, t.Reason = tries, why
+	}
+	next, err := s.recorder.swap(ctx, *rec, t)
+	if err != nil {
+		return err
+	}
+	*rec = next
+	return nil
 }
 
 // lost records that a session that should be on this host isn't.
-func (w *Worker) lost(ctx context.Context, rec statekv.Versioned, cause error) error {
+func (s *starter) lost(ctx context.Context, rec statekv.Versioned, cause error) error {
 	if toBeProved(rec.SessionRecord) {
-		return w.fallBack(ctx, &rec, cause.Error())
+		return s.fallBack(ctx, &rec, cause.Error())
 	}
-	w.Log.Error("lost", "session", rec.Name().String(), "err", cause)
-	_, err := w.swapOwned(ctx, rec, schemas.Transition{
+	s.log.Error("lost", "session", rec.Name().String(), "err", cause)
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{
 		Type: schemas.TLost, Reason: cause.Error(), Set: schemas.Set{Failure: failure(string(rec.State), cause, 1)},
 	})
 	return err

@@ -3,13 +3,9 @@ package worker
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
-	"os"
-	"slices"
-	"sync"
 	"time"
 
 	"filippo.io/age"
@@ -25,8 +21,12 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/connect"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/rebuild"
 	"github.com/diapause/diapause/workers/recovery"
+	"github.com/diapause/diapause/workers/sense"
+	"github.com/diapause/diapause/workers/snapshots"
 )
 
 // Options is what a worker is made of. All fields are needed but those that say
@@ -48,7 +48,7 @@ type Options struct {
 	Trusted func(tenant, signer string) []ed25519.PublicKey
 	// Keyring, if given, says in the place of Recipients and Trusted who reads and
 	// writes images.
-	Keyring Keyring
+	Keyring snapshots.Keyring
 	// Own are identities that open what is sealed to this host besides, and no
 	// image: a host that only suspends has these alone.
 	Own []age.Identity
@@ -88,36 +88,85 @@ type Options struct {
 	Sweep   time.Duration // between two sweeps; 30 s if zero
 }
 
-// Worker is the worker of one host.
+// Worker is the worker of one host. It wires the parts together and runs them.
 type Worker struct {
 	Options
-	claim   string // of this process
-	started time.Time
-	actors  *actors
-	shelf   *pageShelf // nil without Pages
-
-	found    []found // when the worker began
-	searched bool    // found is complete
-
-	witnesses  witnesses
-	generation string // the last recovery of the fleet that this host had a part in
-
-	mu       sync.Mutex
-	bases    map[schemas.UID]*base                    // by session: page ids of its last image, if they aren't on the shelf
-	observed map[schemas.UID]sighting                 // what the last look saw
-	held     map[string][]schemas.Name                // by session: deleted ones whose images it still needs
-	undoing  map[schemas.Name]func(notified)          // suspends under way that want to hear of new revisions
-	notBorn  map[schemas.UID]birth                    // by session: the last op that recorded it to run, or may have, and let it execute nothing
-	hosted   map[schemas.Name]schemas.SessionRecord   // what may have processes here
-	former   map[schemas.Name][]schemas.SessionRecord // what may have left processes here that the name's record says nothing of any more
-	keptOf   map[schemas.Name][]schemas.UID           // what drivers may keep something of
-	telling  map[schemas.UID]bool                     // of a renewal of the lease, just now
-	tellers  sync.WaitGroup
-	ready    chan struct{} // closed when recovery is done
+	actors      *actors
+	inventory   *inventory
+	recorder    *recorder
+	snapshots   *snapshots.Store
+	hosting     *hosting
+	retained    *retained
+	interrupter *interrupter
+	remover     *remover
+	announcer   *announcer
+	sensor      *sense.Sensor
+	connections *connect.Server
+	rebuilder   *rebuild.Rebuilder // nil without a ledger
+	ready       chan struct{}      // closed when recovery is done
 }
 
 // New makes a worker; Serve runs it.
 func New(o Options) *Worker {
+	o = o.filled()
+	w := &Worker{Options: o, ready: make(chan struct{})}
+	have := drivers{host: o.Host, byName: o.Drivers, lacks: o.Lacks}
+	w.inventory = &inventory{drivers: have}
+	w.recorder = &recorder{host: o.Host, records: o.Records, bus: o.Bus, ledger: o.Ledger, log: o.Log}
+	w.snapshots = snapshots.New(snapshots.Options{
+		Host: o.Host, Objects: o.Images, Records: o.Records, Log: o.Log, Signer: o.Signer, Identities: o.Identities, Own: o.Own,
+		Recipients: o.Recipients, Trusted: o.Trusted, Keyring: o.Keyring, Pages: o.Pages, Budget: o.Budget, Dense: o.Dense,
+	})
+	wake := func(n schemas.Name) { w.actors.wake(n) }
+	w.hosting = newHosting(have, o.Lease, w.snapshots, wake, o.Log)
+	w.retained = newRetained(have, o.Records, wake, o.Log)
+	w.interrupter = newInterrupter(o.Bus, o.Policy)
+	w.sensor = sense.New(sense.Options{Host: o.Host, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Every: o.Observe, Log: o.Log})
+	w.announcer = &announcer{
+		drivers: have, bus: o.Bus, signer: o.Signer, started: time.Now(), slots: o.Slots, load: o.Load, sessions: w.sensor.Count, log: o.Log,
+	}
+	w.connections = &connect.Server{Options: connect.Options{
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output,
+		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(),
+	}}
+	w.remover = &remover{
+		host: o.Host, nc: o.NC, js: o.JS, names: o.Names, drivers: have, recorder: w.recorder, snapshots: w.snapshots,
+		failpoints: o.Failpoints, wake: wake, held: map[string][]schemas.Name{},
+	}
+	if o.Ledger != nil {
+		w.rebuilder = rebuild.New(rebuild.Options{
+			Host: o.Host, JS: o.JS, Names: o.Names, Records: o.Records, Ledger: o.Ledger, Lease: o.Lease, Snapshots: w.snapshots,
+			Here: w.inventory.here, Rebuilt: w.rebuilt, Log: o.Log,
+		})
+	}
+	w.actors = newActors(w.executor(have).drive, o.Log)
+	return w
+}
+
+// executor makes what the actors run.
+func (w *Worker) executor(have drivers) *executor {
+	claim, tries := string(w.Host)+"."+nuid.Next(), newAttempts()
+	start := &starter{
+		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, sensor: w.sensor,
+		interrupter: w.interrupter, attempts: tries, failpoints: w.Failpoints, log: w.Log,
+	}
+	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, log: w.Log}
+	return &executor{
+		host: w.Host, claim: claim, drivers: have, recorder: w.recorder, failpoints: w.Failpoints, log: w.Log,
+		hosting: w.hosting, retained: w.retained, starter: start, remover: w.remover,
+		reconciler: &reconciler{claim: claim, drivers: have, hosting: w.hosting, recorder: w.recorder, starter: start, attempts: tries, ending: end},
+		capturer: &capturer{
+			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter,
+			ending: end, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
+		},
+		killer: &killer{
+			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
+		},
+	}
+}
+
+// filled gives the options with their defaults.
+func (o Options) filled() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -130,18 +179,45 @@ func New(o Options) *Worker {
 	if o.Bus == nil {
 		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.NC, o.Names}
 	}
-	w := &Worker{
-		Options: o, claim: string(o.Host) + "." + nuid.Next(), started: time.Now(),
-		bases: map[schemas.UID]*base{}, observed: map[schemas.UID]sighting{}, held: map[string][]schemas.Name{}, undoing: map[schemas.Name]func(notified){},
-		notBorn: map[schemas.UID]birth{}, hosted: map[schemas.Name]schemas.SessionRecord{}, telling: map[schemas.UID]bool{}, former: map[schemas.Name][]schemas.SessionRecord{}, keptOf: map[schemas.Name][]schemas.UID{}, ready: make(chan struct{}),
+	if o.Policy == nil {
+		o.Policy = func(r schemas.SessionRecord) session.Policy {
+			p, _ := session.PolicyFor(r.Class, r.Idle)
+			return p
+		}
 	}
-	w.shelf = w.openShelf()
-	w.actors = newActors(w.drive, w.Log)
-	return w
+	return o
 }
 
-// Ready is closed when the worker has found again what was on its host and
-// takes work.
+// answers gives what other hosts and the API ask of this host, beside connections.
+func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
+	return map[string]func(context.Context, []byte) []byte{
+		"observe": func(ctx context.Context, _ []byte) []byte {
+			data, err := json.Marshal(w.sensor.Observed(ctx))
+			if err != nil {
+				return nil
+			}
+			return data
+		},
+		"forget": func(_ context.Context, uid []byte) []byte {
+			w.snapshots.Forget(schemas.UID(uid))
+			return []byte(w.Host)
+		},
+	}
+}
+
+// Regain makes the records of this host's sessions again, if they went back: see rebuild.Run.
+// It is called before Serve, of a worker with a Ledger.
+func (w *Worker) Regain(ctx context.Context, force bool, without []schemas.HostID, waiting func([]schemas.HostID)) (rebuild.Result, error) {
+	return w.rebuilder.Run(ctx, force, without, waiting)
+}
+
+// rebuilt notes a record that was made again.
+func (w *Worker) rebuilt(ctx context.Context, r schemas.SessionRecord) {
+	w.recorder.remember(r)
+	w.recorder.event(ctx, r, "recovered", "%s", r.Transition.Reason)
+}
+
+// Ready is closed when the worker has found what was on its host and takes work.
 func (w *Worker) Ready() <-chan struct{} { return w.ready }
 
 // Serve runs the worker until ctx ends, and returns when all that it started
@@ -154,10 +230,10 @@ func (w *Worker) Serve(ctx context.Context) error {
 		return nil // only ctx ends that
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return w.holdLease(ctx) })
+	g.Go(func() error { return w.hosting.hold(ctx) })
 	g.Go(func() error { return w.serve(ctx) })
 	err := g.Wait()
-	w.tellers.Wait()
+	w.hosting.tellers.Wait()
 	return err
 }
 
@@ -168,9 +244,9 @@ func (w *Worker) serve(ctx context.Context) error {
 		}
 		return fmt.Errorf("recover the sessions of host %s: %w", w.Host, err)
 	}
-	// Whoever sees it ready may ask for a session to be placed on it.
-	if err := w.announce(ctx, 0); err != nil && ctx.Err() == nil {
-		w.Log.Warn("host not announced", "err", err)
+	// A client that sees it ready may ask for a session to be placed on it.
+	if err := w.announcer.announce(ctx, 0); err != nil && ctx.Err() == nil {
+		w.Log.Warn("could not announce the host", "err", err)
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return w.actors.serve(ctx) })
@@ -181,69 +257,28 @@ func (w *Worker) serve(ctx context.Context) error {
 			g.Go(func() error { return w.watchExits(ctx, name, e) })
 		}
 	}
-	g.Go(func() error { return w.observeAll(ctx) })
+	g.Go(func() error { return w.sensor.Serve(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
 	if w.Load != nil {
-		g.Go(func() error { return w.watchLoad(ctx) })
+		g.Go(func() error { return w.announcer.watchLoad(ctx) })
 	}
-	if w.Ledger != nil {
-		g.Go(func() error { return w.remember(ctx) })
-		g.Go(func() error { return w.followLog(ctx) })
+	if w.rebuilder != nil {
+		g.Go(func() error { return w.followRecords(ctx) })
+		g.Go(func() error { return w.rebuilder.FollowLog(ctx) })
 	}
-	g.Go(func() error { return w.serveHost(ctx, func() { close(w.ready) }) })
+	g.Go(func() error { return w.connections.Serve(ctx, func() { close(w.ready) }) })
 	return g.Wait()
 }
 
-// announce tells the fleet about this host.
-func (w *Worker) announce(ctx context.Context, sessions int) error {
-	h := schemas.Host{Host: w.Host, PID: os.Getpid(), Started: w.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: w.Slots, Lacks: map[schemas.DriverName]string{}}
-	maps.Copy(h.Lacks, w.Lacks)
-	if w.Load != nil {
-		if load, err := w.Load(); err == nil {
-			h.Load = &load
-		}
-	}
-	if w.Signer != nil {
-		h.SigningKey = encodeKey(w.Signer.Public().(ed25519.PublicKey))
-	}
-	for _, name := range slices.Sorted(maps.Keys(w.Drivers)) { // the first that can is taken where none is asked for
-		d := w.Drivers[name]
-		fp, err := d.Fingerprint(ctx)
-		if err != nil && ctx.Err() != nil {
-			return err // it was cut short: that says nothing of the driver
-		}
-		if err != nil {
-			w.Log.Warn("driver can't work here", "driver", name, "err", err)
-			h.Lacks[name] = lackOf(err)
-			continue
-		}
-		h.Fingerprints = append(h.Fingerprints, fp)
-	}
-	return w.Bus.Announce(ctx, h)
+// Counts is how much a worker has to do.
+type Counts struct {
+	Working int                   // sessions that something is being done to just now
+	Hosted  map[schemas.State]int // sessions of this host by state, except the suspended ones
 }
 
-// driverFor gives the driver of a session.
-func (w *Worker) driverFor(r schemas.SessionRecord) (driver.Driver, error) {
-	d, ok := w.Drivers[r.Driver]
-	if !ok {
-		text := fmt.Sprintf("host %s has no driver %q", w.Host, r.Driver)
-		if why := w.Lacks[r.Driver]; why != "" {
-			text += ": " + why
-		}
-		return nil, &driver.Error{Kind: driver.Refused, Text: text}
-	}
-	return d, nil
-}
-
-// lackOf gives a driver's own words of an error, without what they are of.
-func lackOf(err error) string {
-	var e *driver.Error
-	if errors.As(err, &e) {
-		return e.Text
-	}
-	return err.Error()
-}
-
-func fenceOf(r schemas.SessionRecord) driver.Fence {
-	return driver.Fence{UID: r.UID, Name: r.Name(), Epoch: r.Epoch}
+// Counts says how much there is to do now.
+func (w *Worker) Counts() Counts {
+	c := Counts{Working: w.actors.working(), Hosted: map[schemas.State]int{}}
+	w.hosting.count(&c)
+	return c
 }

@@ -87,7 +87,7 @@ func TestNextWaits(t *testing.T) {
 
 func TestRoomWaitsForWhoHolds(t *testing.T) {
 	l := New(10)
-	l.Room() // nobody holds
+	l.Room() // without a holder
 	l.Hold(0)
 	l.Append(Out, []byte("123456"))
 	free := make(chan struct{})

@@ -16,7 +16,6 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker"
-	"github.com/diapause/diapause/workers/worker"
 )
 
 // detachKey leaves an attached terminal: Ctrl-].
@@ -160,7 +159,7 @@ func (c *client) typeOnce(ctx context.Context, name string, typing *attach.Typin
 		return exit, false, err
 	}
 	defer nc.Close()
-	conn, err := c.dial(ctx, nc, worker.Hello{Name: name, Presence: true, Input: true}, true)
+	conn, err := c.dial(ctx, nc, attach.Hello{Name: name, Presence: true, Input: true}, true)
 	if err != nil {
 		return exit, false, err
 	}

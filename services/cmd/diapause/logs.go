@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/events/attach"
-	"github.com/diapause/diapause/workers/worker"
 )
 
 // allLines is the --tail of logs that shows all that is kept.
@@ -62,7 +61,7 @@ func (c *client) output(ctx context.Context, name string, follow bool, stdout, s
 	var err error
 	for range tries {
 		out, errs := &counted{Writer: stdout}, &counted{Writer: stderr}
-		_, err = c.converse(ctx, worker.Hello{Name: name}, false,
+		_, err = c.converse(ctx, attach.Hello{Name: name}, false,
 			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow}, attach.Streams{Stdout: out, Stderr: errs})
 		if !errors.Is(err, attach.ErrLost) {
 			return err

@@ -22,7 +22,6 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/worker"
 )
 
 func terminalCommands(c *client) []*cobra.Command {
@@ -30,7 +29,7 @@ func terminalCommands(c *client) []*cobra.Command {
 }
 
 // dial connects to a session through its host; ensure first brings it back.
-func (c *client) dial(ctx context.Context, nc *nats.Conn, hello worker.Hello, ensure bool) (*tunnel.Conn, error) {
+func (c *client) dial(ctx context.Context, nc *nats.Conn, hello attach.Hello, ensure bool) (*tunnel.Conn, error) {
 	verb := "show"
 	if ensure {
 		verb = "ensure"
@@ -51,7 +50,7 @@ func (c *client) dial(ctx context.Context, nc *nats.Conn, hello worker.Hello, en
 }
 
 // converse dials a session and carries one request through.
-func (c *client) converse(ctx context.Context, hello worker.Hello, ensure bool, r attach.Request, s attach.Streams) (schemas.ExitStatus, error) {
+func (c *client) converse(ctx context.Context, hello attach.Hello, ensure bool, r attach.Request, s attach.Streams) (schemas.ExitStatus, error) {
 	nc, err := c.connect(ctx)
 	if err != nil {
 		return schemas.ExitStatus{}, err
@@ -113,7 +112,7 @@ func execCommand(c *client) *cobra.Command {
 					return err
 				}
 			}
-			exit, err := c.converse(cmd.Context(), worker.Hello{Name: words[0], Presence: tty, Input: tty}, true, r, s)
+			exit, err := c.converse(cmd.Context(), attach.Hello{Name: words[0], Presence: tty, Input: tty}, true, r, s)
 			restore()
 			if err != nil {
 				return err
@@ -205,7 +204,7 @@ func (c *client) copyOut(ctx context.Context, name, from, to string) error {
 		pr.CloseWithError(err)
 		done <- err
 	}()
-	_, err := c.converse(ctx, worker.Hello{Name: name}, true, attach.Request{Op: attach.OpGet, Path: from}, attach.Streams{Stdout: pw})
+	_, err := c.converse(ctx, attach.Hello{Name: name}, true, attach.Request{Op: attach.OpGet, Path: from}, attach.Streams{Stdout: pw})
 	pw.CloseWithError(err) // nil closes it with io.EOF
 	unpacked := <-done
 	switch { // each end of the pipe hands the other its error
@@ -227,7 +226,7 @@ func (c *client) copyIn(ctx context.Context, from, name, to string) error {
 	pr, pw := io.Pipe()
 	go func() { pw.CloseWithError(pack(pw, from)) }()
 	defer pr.Close()
-	_, err := c.converse(ctx, worker.Hello{Name: name, Input: true}, true, attach.Request{Op: attach.OpPut, Path: to, Stdin: true}, attach.Streams{Stdin: pr})
+	_, err := c.converse(ctx, attach.Hello{Name: name, Input: true}, true, attach.Request{Op: attach.OpPut, Path: to, Stdin: true}, attach.Streams{Stdin: pr})
 	return err
 }
 

@@ -10,16 +10,16 @@ import (
 )
 
 func testStart(b *bench) {
-	begun := false
+	asked := false
 	i, err := b.d.Start(b.ctx, Fence("a", 3), b.Counting, func(context.Context) error {
-		begun = true
+		asked = true
 		return nil
 	})
 	if err != nil {
 		b.t.Fatalf("Start: %v", err)
 	}
 	b.stopLater("a")
-	if !begun {
+	if !asked {
 		b.t.Error("Start didn't ask before it ran the command")
 	}
 	if i.UID != "a" || i.Name != Fence("a", 3).Name || i.Epoch != 3 || i.State != driver.Running || i.PID <= 0 || i.Started.IsZero() || i.Exit != nil {
@@ -65,16 +65,16 @@ func testCaptureAndRestore(b *bench) {
 	}
 	b.stop(Fence("a", 2))
 	b.gone("a")
-	begun := false
+	asked := false
 	i, err := b.d.Restore(b.ctx, Fence("a", 3), b.Counting, img, schemas.BootResume, func(context.Context) error {
-		begun = true
+		asked = true
 		return nil
 	})
 	if err != nil {
 		b.t.Fatalf("Restore: %v", err)
 	}
-	if !begun || i.State != driver.Running || i.Epoch != 3 || i.PID <= 0 {
-		b.t.Errorf("Restore gives %+v, asked before: %t", i, begun)
+	if !asked || i.State != driver.Running || i.Epoch != 3 || i.PID <= 0 {
+		b.t.Errorf("Restore gives %+v, asked before: %t", i, asked)
 	}
 	if after := b.count("a"); after <= before {
 		b.t.Errorf("the session counted to %d, and %d after its restore", before, after)

@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/workers/fake/guard"
 )
 
-func begun(context.Context) error { return nil }
+func allow(context.Context) error { return nil }
 
 // Each promise that is broken is noted, and what is right isn't.
 func TestComplaints(t *testing.T) {
@@ -31,7 +31,7 @@ func TestComplaints(t *testing.T) {
 		"killed, its image is older": {schemas.Suspended, &head, func(g *guard.Guard) error { return g.Stop(t.Context(), fence) }, "its image has counted to -1"},
 		"killed when deleted":        {schemas.Deleted, nil, func(g *guard.Guard) error { return g.Stop(t.Context(), fence) }, ""},
 		"started twice": {schemas.Starting, nil, func(g *guard.Guard) error {
-			_, err := g.Start(t.Context(), fence, schemas.Spec{}, begun)
+			_, err := g.Start(t.Context(), fence, schemas.Spec{}, allow)
 			return err
 		}, "beside a tree"},
 		"thawed while it is restored": {schemas.Resuming, &head, func(g *guard.Guard) error { return g.Thaw(t.Context(), fence) }, "record says resuming"},
@@ -43,7 +43,7 @@ func TestComplaints(t *testing.T) {
 			Kept:   func(schemas.Head) (int, error) { return kept, nil },
 		}
 		rec.State, rec.Head, kept = schemas.Starting, nil, -1
-		if _, err := g.Start(t.Context(), fence, schemas.Spec{Command: []string{"count"}}, begun); err != nil {
+		if _, err := g.Start(t.Context(), fence, schemas.Spec{Command: []string{"count"}}, allow); err != nil {
 			t.Fatal(err)
 		}
 		rec.State, rec.Head = c.state, c.head

@@ -84,7 +84,7 @@ func TestEnds(t *testing.T) {
 		t.Errorf("after the other end closed Receive gives %v", err)
 	}
 	if err := b.Send(note{}); err == nil {
-		t.Error("a message to nobody is sent")
+		t.Error("a message without a receiver is sent")
 	}
 }
 

@@ -122,7 +122,10 @@ func checkDir(dir string) error {
 	st, err := os.Stat(dir)
 	switch {
 	case err != nil && errors.Is(err, os.ErrNotExist):
-		return refuse("the working directory %s doesn't exist inside the session (a directory on a file system of its own on the host isn't part of it)", dir)
+		return &driver.Error{
+			Kind: driver.Refused, Text: fmt.Sprintf("the working directory %s doesn't exist inside the session", dir),
+			Hint: "directories on other file systems of the host aren't part of a session",
+		}
 	case err != nil:
 		return refuse("the working directory %s can't be used: %v", dir, err)
 	case !st.IsDir():
@@ -170,11 +173,11 @@ func checkProgram(name, path string) error {
 	case errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 		return cantRun(driver.NotFound, "command %q not found: there is no %s inside the session", name, path)
 	case err != nil:
-		return cantRun(driver.NotExecutable, "command %q can't be executed: %v", name, err)
+		return cantRun(driver.NotExecutable, "command %q can't run: %v", name, err)
 	case st.IsDir():
-		return cantRun(driver.NotExecutable, "command %q can't be executed: %s is a directory", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't run: %s is a directory", name, path)
 	case st.Mode()&0o111 == 0:
-		return cantRun(driver.NotExecutable, "command %q can't be executed: %s has no execute permission", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't run: %s has no execute permission", name, path)
 	}
 	return nil
 }
@@ -182,13 +185,13 @@ func checkProgram(name, path string) error {
 func explain(name, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return cantRun(driver.NotExecutable, "command %q can't be executed: permission denied for %s or the working directory", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't run: permission denied for %s or its directory", name, path)
 	case errors.Is(err, syscall.ENOENT):
-		return cantRun(driver.NotExecutable, "command %q can't be executed: the interpreter or the dynamic linker that %s names doesn't exist", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't run: the interpreter of %s doesn't exist", name, path)
 	case errors.Is(err, syscall.ENOEXEC):
-		return cantRun(driver.NotExecutable, "command %q can't be executed: %s is not a program for this machine (or a script without #!)", name, path)
+		return cantRun(driver.NotExecutable, "command %q can't run: %s is not a program for this machine", name, path)
 	case errors.Is(err, syscall.E2BIG):
-		return cantRun(driver.NotExecutable, "command %q can't be executed: its arguments and environment are too long", name)
+		return cantRun(driver.NotExecutable, "command %q can't run: its arguments and environment are too long", name)
 	}
 	return fmt.Errorf("execute %s: %w", path, err)
 }

@@ -60,7 +60,7 @@ func build(c Config) error {
 	return nil
 }
 
-// enter makes root the root of this mount namespace and lets go of the old one.
+// enter makes root the root of this mount namespace and unmounts the old one.
 func enter(root string) error {
 	if err := unix.Chdir(root); err != nil {
 		return fmt.Errorf("enter the session's root: %w", err)
@@ -69,7 +69,7 @@ func enter(root string) error {
 		return fmt.Errorf("make the session's root the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("let go of the host's root: %w", err)
+		return fmt.Errorf("unmount the host's root: %w", err)
 	}
 	if err := unix.Chdir("/"); err != nil {
 		return fmt.Errorf("enter the session's root: %w", err)
@@ -188,8 +188,8 @@ func protect(path string) error {
 	return nil
 }
 
-// Resolver reads the host's resolv.conf if it lies below /run, which a session
-// gets anew.
+// Resolver reads the host's resolv.conf if it lies below /run, which is another
+// one in a session.
 func Resolver() []byte {
 	target, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	if err != nil || !strings.HasPrefix(target, "/run/") {

@@ -40,6 +40,7 @@ type Report struct {
 	PID    int         `json:"pid"`
 	Kind   driver.Kind `json:"kind,omitempty"`
 	Error  string      `json:"error,omitempty"`
+	Hint   string      `json:"hint,omitempty"`   // driver.Error's
 	Status int         `json:"status,omitempty"` // driver.Error's
 }
 
@@ -49,7 +50,7 @@ func (r Report) Err() error {
 	case r.Error == "":
 		return nil
 	case r.Kind == driver.Refused:
-		return &driver.Error{Kind: driver.Refused, Text: r.Error, Status: r.Status}
+		return &driver.Error{Kind: driver.Refused, Text: r.Error, Hint: r.Hint, Status: r.Status}
 	}
 	return errors.New(r.Error)
 }
@@ -89,7 +90,8 @@ func Main(kind string) int {
 		err = fmt.Errorf("unknown stage %q", kind)
 	}
 	if err != nil {
-		report := Report{Error: err.Error(), Kind: driver.KindOf(err)}
+		text, hint := driver.HintOf(err)
+		report := Report{Error: text, Hint: hint, Kind: driver.KindOf(err)}
 		var refusal *driver.Error
 		if errors.As(err, &refusal) {
 			report.Status = refusal.Status

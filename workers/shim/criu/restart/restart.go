@@ -2,10 +2,10 @@
 // system call wait on after their restore.
 //
 // The kernel keeps what it needs to continue such a call (poll, nanosleep, futex
-// with a time limit) in a place that nobody can read, so criu makes the call fail
+// with a time limit) where no program can read it, so criu makes the call fail
 // with EINTR: without any signal, which programs that never expect one take for
 // a failure. This package changes criu's images so that the call is made again
-// from its beginning. Its time limit then counts anew, except where it is a
+// from its beginning. Its time limit then starts again, except where it is a
 // point in time.
 //
 // The way through it: Interrupted reads criu's log for the threads it happened

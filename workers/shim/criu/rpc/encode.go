@@ -87,7 +87,7 @@ func (o Options) encode() []byte {
 	m.flag(3, o.LeaveRunning)
 	m.flag(5, o.TCPEstablished)
 	m.flag(52, o.TCPClose)
-	m.flag(46, true) // tcp_skip_in_flight: what nobody has accepted
+	m.flag(46, true) // tcp_skip_in_flight: connections that aren't accepted yet
 	m.flag(7, o.ShellJob)
 	m.flag(8, o.FileLocks)
 	m.flag(18, o.LinkRemap)

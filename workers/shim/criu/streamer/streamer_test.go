@@ -262,7 +262,7 @@ func TestPipeIsRefused(t *testing.T) {
 	}
 }
 
-func TestNobodyConnects(t *testing.T) {
+func TestNoConnection(t *testing.T) {
 	l, err := Listen(t.TempDir(), CaptureSocket)
 	if err != nil {
 		t.Fatal(err)

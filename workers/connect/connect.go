@@ -1,0 +1,163 @@
+package connect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/tunnel"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Options is what a Server is made of. Without NC it serves nothing.
+type Options struct {
+	Host    schemas.HostID
+	NC      *nats.Conn
+	Records interface {
+		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
+	}
+	Bus interface {
+		Activity(ctx context.Context, n schemas.Name, k schemas.Kind, key string, a schemas.Activity) (uint64, error)
+	}
+	Drivers map[schemas.DriverName]driver.Driver
+	// Output gives what a session that isn't here printed last; entry is where its image has it.
+	Output func(ctx context.Context, r schemas.SessionRecord, entry string) ([]byte, error)
+	// Capturing reports whether a capture of a session is under way.
+	Capturing func(n schemas.Name) bool
+	// Answers are the other questions that the host answers, by the last token of their subject.
+	// One that gives nil isn't answered.
+	Answers map[string]func(ctx context.Context, question []byte) []byte
+	Log     *slog.Logger
+}
+
+// Server connects clients to the sessions of one host.
+type Server struct{ Options }
+
+// comingWait is how long a session may take to be there that is recorded to run.
+const comingWait = 10 * time.Second
+
+// flushed is how long NATS may take to confirm the subscriptions.
+const flushed = 30 * time.Second
+
+// Serve answers clients until ctx ends, and returns when their connections have ended.
+// It calls listening once it can be asked.
+func (s *Server) Serve(ctx context.Context, listening func()) error {
+	if s.NC == nil {
+		listening()
+		<-ctx.Done()
+		return nil
+	}
+	base := schemas.SubjectHost + "." + string(s.Host)
+	for question, answer := range s.Answers {
+		sub, err := s.NC.Subscribe(base+"."+question, func(msg *nats.Msg) {
+			if data := answer(ctx, msg.Data); data != nil {
+				_ = msg.Respond(data) // the client may be gone
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("listen on %s: %w", base, err)
+		}
+		defer func() { _ = sub.Unsubscribe() }() // on a closing connection there is nothing to undo
+	}
+	l, err := tunnel.Listen(s.NC, base+".dial")
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", base, err)
+	}
+	defer l.Close()
+	if err := s.NC.FlushTimeout(flushed); err != nil && ctx.Err() == nil {
+		return fmt.Errorf("listen on %s: %w", base, err)
+	}
+	listening()
+	var g errgroup.Group
+	for {
+		conn, err := l.Accept(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return g.Wait()
+			}
+			return fmt.Errorf("accept on %s: %w", base, err)
+		}
+		g.Go(func() error {
+			s.serveConn(ctx, conn)
+			return nil
+		})
+	}
+}
+
+func (s *Server) serveConn(ctx context.Context, conn *tunnel.Conn) {
+	defer conn.Close()
+	var hello attach.Hello
+	if err := json.Unmarshal(conn.Hello(), &hello); err != nil {
+		_ = conn.Abort("the request to connect can't be read: " + err.Error())
+		return
+	}
+	if err := s.connect(ctx, conn, hello); err != nil {
+		_ = attach.WriteError(conn, err.Error()) // the client may be gone
+	}
+}
+
+func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello) error {
+	n, err := schemas.ParseName(hello.Name)
+	if err != nil {
+		return err
+	}
+	rec, err := s.Records.Get(ctx, n)
+	if err != nil {
+		return err
+	}
+	d, ok := s.Drivers[rec.Driver].(driver.Dialer)
+	if !ok {
+		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
+	}
+	up, err := d.Dial(ctx, rec.UID)
+	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
+		if rec, err = s.Records.Get(ctx, n); err != nil {
+			return err
+		}
+		coming := rec.State == schemas.Running || rec.State == schemas.Starting
+		if !coming || rec.Host != s.Host || time.Now().After(wait) {
+			return s.serveKept(ctx, conn, rec.SessionRecord)
+		}
+		select { // what stopped it before its first instruction is about to be tried again
+		case <-time.After(comingWait / 100):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("connect to session %s: %w", n, err)
+	}
+	defer up.Close()
+	if hello.Presence {
+		leave := s.present(ctx, n)
+		defer leave()
+	}
+	return s.splice(ctx, n, conn, up, hello.Input)
+}
+
+// serveKept answers for a session that isn't here now: its output is in its
+// image, or was kept when it ended.
+func (s *Server) serveKept(ctx context.Context, conn net.Conn, r schemas.SessionRecord) error {
+	req, err := attach.ReadRequest(conn)
+	if err != nil {
+		return err
+	}
+	if req.Op != attach.OpOutput {
+		return fmt.Errorf("session %s is %s: nothing can be reached in it", r.Name(), r.State)
+	}
+	data, err := s.Output(ctx, r, attach.OutputEntry)
+	if err != nil {
+		return err
+	}
+	return attach.Replay(conn, data)
+}

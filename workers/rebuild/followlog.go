@@ -1,0 +1,187 @@
+package rebuild
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/recovery"
+)
+
+// logEnd is how far the log of sessions is.
+type logEnd struct {
+	recovery.Mark
+	cluster  bool     // several servers have it, and one may answer with the past
+	replaced []string // what says that an entry which was seen is another one now
+}
+
+// logEnd asks the log's leader how far it is, and whether it still has what was seen.
+func (r *Rebuilder) logEnd(ctx context.Context, saw ...recovery.Mark) (logEnd, error) {
+	s, err := r.JS.Stream(ctx, r.Names.SessionStream())
+	if err != nil {
+		return logEnd{}, fmt.Errorf("find the log of sessions: %w", err)
+	}
+	info := s.CachedInfo()
+	is := logEnd{Mark: recovery.Mark{Created: info.Created.UTC(), Seq: info.State.LastSeq}, cluster: info.Config.Replicas > 1}
+	for _, m := range saw {
+		if m.ID == "" || !m.Created.Equal(is.Created) || m.Seq > is.Seq {
+			continue // Compare says what that means
+		}
+		id, err := transitionAt(ctx, s, m.Seq)
+		if err != nil {
+			return is, err
+		}
+		is.replaced = append(is.replaced, recovery.Replaced(m, id)...)
+		if m.Seq == is.Seq {
+			is.ID = id
+		}
+	}
+	if is.ID == "" {
+		is.ID, err = transitionAt(ctx, s, is.Seq)
+	}
+	return is, err
+}
+
+// transitionAt gives the id of an entry's transition; none if the log has no such entry to
+// show: the replica that answers may be behind.
+func transitionAt(ctx context.Context, s jetstream.Stream, seq uint64) (string, error) {
+	if seq == 0 {
+		return "", nil
+	}
+	m, err := s.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read entry %d of the log of sessions: %w", seq, err)
+	}
+	var rec schemas.SessionRecord
+	if err := json.Unmarshal(m.Data, &rec); err != nil {
+		return "", fmt.Errorf("decode entry %d of the log of sessions: %w", seq, err)
+	}
+	return rec.Transition.ID, nil
+}
+
+// witnesses are the last entries of the log that were read on each connection to NATS since a
+// look found them in it: what is read after one was lost may be of another log, and go on
+// where the earlier one ended.
+type witnesses struct {
+	mu   sync.Mutex
+	last map[uint64]recovery.Mark // by connection
+}
+
+func (s *witnesses) see(connection, seq uint64, id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = map[uint64]recovery.Mark{}
+	}
+	s.last[connection] = recovery.Mark{Seq: seq, ID: id}
+}
+
+func (s *witnesses) all() map[uint64]recovery.Mark {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.last)
+}
+
+// found drops those that were found.
+func (s *witnesses) found(all map[uint64]recovery.Mark) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for connection, m := range all {
+		if s.last[connection] == m {
+			delete(s.last, connection)
+		}
+	}
+}
+
+// See notes an entry of the log that was read, for the next look.
+func (r *Rebuilder) See(v statekv.Versioned) {
+	r.witnesses.see(r.JS.Conn().Stats().Reconnects, v.Rev.Seq(), v.Transition.ID)
+}
+
+// followEvery is how often the end of the log is looked at.
+const followEvery = time.Second
+
+// lookWait bounds one look: a question that is lost with its server has no answer.
+const lookWait = 2 * time.Second
+
+// look compares the log with what was seen of it before, and notes how far it is if nothing
+// speaks for it having gone back. others tells whether other hosts have begun to recover.
+func (r *Rebuilder) look(ctx context.Context) (is logEnd, signs []string, others bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	furthest := r.Ledger.Mark()
+	saw, seen := []recovery.Mark{furthest}, r.witnesses.all() // before the log is asked: it may go on meanwhile
+	for _, m := range seen {
+		saw = append(saw, m)
+	}
+	if records, ok := r.Records.(interface{ Reached() (uint64, string) }); ok {
+		seq, id := records.Reached()
+		saw = append(saw, recovery.Mark{Seq: seq, ID: id})
+	}
+	for i := range saw {
+		saw[i].Created = furthest.Created
+		furthest.Seq = max(furthest.Seq, saw[i].Seq)
+	}
+	if is, err = r.logEnd(ctx, saw...); err != nil {
+		return is, nil, false, err
+	}
+	signs = append(is.replaced, recovery.Compare(furthest, is.Mark, nil, nil, nil)...)
+	if r.Lease != nil {
+		if back, err := r.Lease.WentBack(ctx); err == nil && back {
+			signs = append(signs, "the leases of hosts end before one that this host renewed")
+		}
+	}
+	if len(signs) > 0 {
+		return is, signs, r.recovering(ctx), nil
+	}
+	if err := r.Ledger.Reach(is.Mark); err != nil {
+		r.Log.Warn("could not remember how far the log is", "err", err)
+	} else {
+		r.witnesses.found(seen)
+	}
+	return is, nil, r.recovering(ctx), nil
+}
+
+// FollowLog notes how far the log is, and ends with ErrWentBack if that is less far
+// than it was, or another log. While NATS doesn't answer it waits.
+func (r *Rebuilder) FollowLog(ctx context.Context) error {
+	back := r.JS.Conn().StatusChanged(nats.CONNECTED)
+	defer r.JS.Conn().RemoveStatusListener(back)
+	tick := time.NewTicker(followEvery)
+	defer tick.Stop()
+	for bad, counts := 0, true; ; {
+		is, signs, others, err := r.look(ctx)
+		switch {
+		case err != nil: // the next look tells
+		case others:
+			return fmt.Errorf("%w: another host has begun to recover", ErrWentBack)
+		case len(signs) == 0:
+			bad = 0
+		case !is.cluster || bad >= patience:
+			return fmt.Errorf("%w: %s", ErrWentBack, strings.Join(signs, "; "))
+		case counts:
+			bad++
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+			counts = true
+		case <-back: // a server is there again: it may not be as it was
+			counts = false
+		}
+	}
+}

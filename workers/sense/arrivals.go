@@ -1,0 +1,77 @@
+package sense
+
+import (
+	"context"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// A client that hears that a session runs may ask for its pid at once: after the record says
+// so, and before the driver has returned or the first look was had.
+
+const (
+	// arrivalWait bounds how long an answer waits for sessions that come to run.
+	arrivalWait = time.Second
+	// arrivalKept is how long the pid of one is kept until the first look.
+	arrivalKept = 10 * time.Second
+)
+
+// arrival is a session that comes to run.
+type arrival struct {
+	begun time.Time
+	done  chan struct{} // closed when the driver has returned
+	pid   int           // after done
+}
+
+// Arriving notes that a session's record is about to say that it runs. The caller calls the
+// function that it gives when the driver has returned, with the pid, or 0 after an error.
+func (s *Sensor) Arriving(uid schemas.UID) (arrived func(pid int)) {
+	a := &arrival{begun: time.Now(), done: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.arriving[uid] = a
+	return func(pid int) {
+		a.pid = pid
+		close(a.done)
+	}
+}
+
+// Observed gives what was seen last of each session. It waits a moment for those that come
+// to run just now.
+func (s *Sensor) Observed(ctx context.Context) map[schemas.UID]schemas.Observed {
+	ctx, cancel := context.WithTimeout(ctx, arrivalWait)
+	defer cancel()
+	out := map[schemas.UID]schemas.Observed{}
+	for uid, a := range s.arrivals() {
+		select {
+		case <-a.done:
+			if a.pid > 0 {
+				out[uid] = schemas.Observed{PID: a.pid}
+			}
+		case <-ctx.Done():
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid, look := range s.observed {
+		out[uid] = schemas.Observed{PID: look.pid, RSSBytes: look.seen.RSS, Processes: look.seen.Processes, Status: look.seen.Status, Container: look.seen.Container}
+	}
+	return out
+}
+
+// arrivals gives the sessions that come to run and were not looked at yet, and drops the
+// others.
+func (s *Sensor) arrivals() map[schemas.UID]*arrival {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[schemas.UID]*arrival{}
+	for uid, a := range s.arriving {
+		if look, seen := s.observed[uid]; seen && look.at.After(a.begun) || time.Since(a.begun) > arrivalKept {
+			delete(s.arriving, uid)
+			continue
+		}
+		out[uid] = a
+	}
+	return out
+}

@@ -1,0 +1,273 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/snapshots"
+)
+
+// capturer takes snapshots of sessions and suspends them.
+type capturer struct {
+	drivers     drivers
+	hosting     *hosting
+	bus         Bus
+	recorder    *recorder
+	snapshots   *snapshots.Store
+	interrupter *interrupter
+	ending      *ending
+	policy      func(schemas.SessionRecord) session.Policy
+	failpoints  *failpoint.Set
+	log         *slog.Logger
+}
+
+// taken is a capture whose image is durable.
+type taken struct {
+	head   schemas.Head
+	sizes  schemas.Sizes
+	stages []schemas.Stage
+	warn   []string
+
+	way    driver.Way
+	whyWay string
+
+	readers image.Readers // as they were when the image was begun
+
+	stored bool // the image may be durable, although there was an error
+}
+
+// capture suspends a session or takes a checkpoint of it. The tree is frozen
+// while its image is written; it is killed only by reap, after the record points
+// at the durable image, and runs on after any failure.
+func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
+	d, err := c.drivers.of(rec.SessionRecord)
+	if err != nil {
+		return c.captureFailed(ctx, rec, nil, driver.Fence{}, false, err)
+	}
+	if rec.Spec == "" {
+		return c.captureFailed(ctx, rec, nil, driver.Fence{}, false, &driver.Error{Kind: driver.Refused,
+			Text: "how it was started was lost with the records: once suspended it could not be resumed"})
+	}
+	fence := c.hosting.fence(rec.SessionRecord)
+	// What froze it was interrupted, and this op is ours since: hooks and the
+	// preflight want it running.
+	if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Frozen {
+		if i.Fenced {
+			if err := c.recorder.goOn(ctx, &rec); err != nil {
+				return err
+			}
+		}
+		if err := thaw(ctx, d, fence); err != nil {
+			return err
+		}
+	}
+	var img taken
+	defer func() { giveBack(img.sizes.Logical) }()
+	err = c.interrupter.run(ctx, rec, func(ctx context.Context) error {
+		img, err = c.writeImage(ctx, rec, d)
+		return err
+	})
+	if err != nil {
+		return c.captureFailed(ctx, rec, d, fence, img.stored, err)
+	}
+	for _, text := range img.warn {
+		c.recorder.event(ctx, rec.SessionRecord, "warning", "%s", text)
+	}
+	if rec.Op.Kind == schemas.OpCheckpoint {
+		return c.checkpointed(ctx, rec, d, fence, img)
+	}
+	reap := *rec.Op
+	reap.Kind = schemas.OpReap
+	next, err := c.recorder.swap(ctx, rec, schemas.Transition{
+		Type: schemas.TSuspended, Reason: reasonOf(rec), Stages: img.stages,
+		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Op: &reap},
+	})
+	if err != nil {
+		// Refused, or not known: whoever moved the record decides what becomes
+		// of the frozen tree, when it is read again.
+		return err
+	}
+	c.log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)
+	err = c.failpoints.At(ctx, failpoint.SuspendRecorded)
+	if err == nil {
+		err = c.reap(ctx, next)
+	}
+	c.snapshots.FollowReaders(ctx, next, img.readers)
+	return err
+}
+
+func reasonOf(rec statekv.Versioned) string {
+	if rec.Op.Trigger != "" {
+		return rec.Op.Trigger
+	}
+	return "its image is durable"
+}
+
+// writeImage freezes the session and writes its image, whole and durable. The
+// session is left frozen.
+func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver) (taken, error) {
+	began := time.Now()
+	fp, err := d.Fingerprint(ctx)
+	if err != nil {
+		return taken{}, err
+	}
+	early, _ := d.(driver.Early)
+	img, readers, err := c.snapshots.Create(ctx, rec, snapshots.Image{
+		Fingerprint: fp, Time: began, Dense: early != nil && early.StoresEarly(), Step: c.imageStep,
+	})
+	if err != nil {
+		return taken{}, err
+	}
+	if err := c.failpoints.At(ctx, failpoint.CaptureBegun); err != nil {
+		img.Abort()
+		return taken{}, err
+	}
+	stop := c.recorder.progresses(rec.SessionRecord, began, "capture", img.Taken, 0)
+	got, err := d.Capture(ctx, fenceOf(rec.SessionRecord), img)
+	stop()
+	if err == nil {
+		err = c.failpoints.At(ctx, failpoint.CaptureTaken)
+	}
+	if err != nil {
+		img.Abort()
+		return taken{}, err
+	}
+	c.recorder.progress(rec.SessionRecord, began, "store", 0)
+	head, header, stats, err := img.Commit(ctx)
+	if err != nil {
+		img.Abort()
+		return taken{stored: true}, fmt.Errorf("store image of %s: %w", rec.Name(), err)
+	}
+	c.recorder.progress(rec.SessionRecord, began, "durable", stats.StoredBytes)
+	c.snapshots.Keep(rec.UID, head, img.Base())
+	if err := c.failpoints.At(ctx, failpoint.CaptureDurable); err != nil {
+		return taken{stored: true}, err
+	}
+	return taken{
+		head:  head,
+		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
+		warn:  got.Warnings,
+		way:   got.Way, whyWay: got.WhyWay, readers: readers,
+		stages: append([]schemas.Stage{
+			{Name: "freeze", MS: got.FreezeTook.Milliseconds()},
+			{Name: "capture", MS: got.CaptureTook.Milliseconds(), Bytes: stats.LogicalBytes},
+			{Name: "compress", MS: stats.Compress.Milliseconds(), Bytes: stats.NewBytes},
+			{Name: "encrypt", MS: stats.Encrypt.Milliseconds()},
+			{Name: "store", MS: stats.Store.Milliseconds(), Bytes: stats.StoredBytes},
+			{Name: "frozen", MS: time.Since(got.Frozen).Milliseconds()},
+			{Name: "durable", MS: time.Since(began).Milliseconds(), Bytes: stats.StoredBytes},
+		}, wayStages(got)...),
+	}, nil
+}
+
+// imageStep tells of a step of writing an image.
+func (c *capturer) imageStep(ctx context.Context, s image.Step) error {
+	return c.failpoints.At(ctx, failpoint.Name("image."+string(s)))
+}
+
+// wayStages says how the memory went into the image, as "memory" or "stream", with
+// what of the image was held in memory beside the session. A driver that has but one
+// way says none.
+func wayStages(got driver.Captured) []schemas.Stage {
+	if got.Way == "" {
+		return nil
+	}
+	return []schemas.Stage{{Name: string(got.Way), MS: got.CaptureTook.Milliseconds(), Bytes: got.Held}}
+}
+
+// captureFailed lets the session run on and says why it wasn't captured. If its image
+// may be durable (stored), the record comes before the thaw: should this host be thought
+// lost, others go on from that image.
+func (c *capturer) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, fence driver.Fence, stored bool, cause error) error {
+	if ctx.Err() != nil || errors.Is(cause, statekv.ErrUnknown) {
+		return cause // stopping: the next worker on this host finds it frozen, and the record as it is
+	}
+	if errors.Is(cause, errMoved) {
+		return cause // what the record says now decides, reconcile thaws if it says running
+	}
+	if d != nil {
+		if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Exited {
+			return c.ending.ended(ctx, d, &rec, i) // that is why, and nothing runs on
+		}
+	}
+	var frozen error // the record comes all the same, and then the thaw is tried again
+	if d != nil && !stored {
+		frozen = runOn(ctx, d, fence)
+	}
+	if err := c.failpoints.At(ctx, failpoint.AbortThawed); err != nil {
+		return err
+	}
+	next, err := c.recorder.swap(ctx, rec, c.whyNot(ctx, rec, cause))
+	if err != nil {
+		return err
+	}
+	c.alert(ctx, rec.SessionRecord, next.SessionRecord)
+	if d != nil && stored {
+		frozen = thaw(ctx, d, fence)
+	}
+	if err := c.failpoints.At(ctx, failpoint.AbortRecorded); err != nil {
+		return err
+	}
+	return frozen
+}
+
+// whyNot is the transition of a capture that came to nothing.
+func (c *capturer) whyNot(ctx context.Context, rec statekv.Versioned, cause error) schemas.Transition {
+	var u undone
+	if errors.As(cause, &u) {
+		return schemas.Transition{Type: schemas.TSuspendAborted, Reason: u.Error(), Evidence: u.evidence()}
+	}
+	kind, t := schemas.OpSuspend, schemas.TSuspendFailed
+	if rec.Op.Kind == schemas.OpCheckpoint {
+		kind, t = schemas.OpCheckpoint, schemas.TCheckpointFailed
+	}
+	count := 1
+	if f := rec.Failure; f != nil && f.Op == kind {
+		count += f.Count
+	}
+	c.recorder.event(ctx, rec.SessionRecord, "capture_failed", "%s (%d in a row)", cause, count)
+	f := failure(kind, cause, count)
+	if kind == schemas.OpSuspend {
+		f.Open, f.Seq = count >= c.policy(rec.SessionRecord).Breaker, heardUpTo(rec)
+	}
+	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: f}}
+}
+
+// alert says, once, that the breaker has opened.
+func (c *capturer) alert(ctx context.Context, before, after schemas.SessionRecord) {
+	f, was := after.Failure, before.Failure
+	if f != nil && f.Open && (was == nil || !was.Open) {
+		what := "it runs on, and isn't suspended for idleness before `diapause suspend` works, or `suspend --reset`"
+		if onBreaker(after, c.policy(after)) == schemas.BreakerStop {
+			what = "it is stopped as soon as it isn't in use, as --on-suspend-failure or its policy says"
+		}
+		c.recorder.event(ctx, after, "breaker_open", "%d suspends in a row failed; %s: %s", f.Count, what, f.Text)
+	}
+}
+
+func (c *capturer) checkpointed(ctx context.Context, rec statekv.Versioned, d driver.Driver, fence driver.Fence, img taken) error {
+	frozen := thaw(ctx, d, fence)
+	if err := c.failpoints.At(ctx, failpoint.CheckpointThawed); err != nil {
+		return err
+	}
+	next, err := c.recorder.swap(ctx, rec, schemas.Transition{
+		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
+	})
+	if err != nil {
+		return err
+	}
+	c.snapshots.FollowReaders(ctx, next, img.readers)
+	if err := c.failpoints.At(ctx, failpoint.CheckpointRecorded); err != nil {
+		return err
+	}
+	return frozen // the next look at the record tries again
+}

@@ -1,0 +1,82 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/snapshots"
+)
+
+// killer ends sessions' processes and keeps their records.
+type killer struct {
+	drivers    drivers
+	bus        Bus
+	recorder   *recorder
+	snapshots  *snapshots.Store
+	policy     func(schemas.SessionRecord) session.Policy
+	failpoints *failpoint.Set
+	log        *slog.Logger
+}
+
+// kill ends a session's processes on request.
+func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
+	d, err := k.drivers.of(rec.SessionRecord)
+	if err != nil {
+		return err
+	}
+	if err := saveOutput(ctx, k.snapshots, d, rec.SessionRecord); err != nil {
+		k.log.Warn("could not store the last output", "session", rec.Name().String(), "err", err)
+	}
+	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
+		return fmt.Errorf("kill session %s: %w", rec.Name(), err)
+	}
+	if err := k.failpoints.At(ctx, failpoint.KillStopped); err != nil {
+		return err
+	}
+	reason := cmp.Or(rec.Op.Description, "killed on request")
+	exit := &schemas.Exit{Code: 128 + 9, Signal: 9, Reason: reason, At: time.Now().UTC()}
+	_, err = k.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TExited, Reason: reason, Set: schemas.Set{Exit: exit}})
+	if err != nil {
+		return err
+	}
+	return k.failpoints.At(ctx, failpoint.KillRecorded)
+}
+
+// stopUnsuspendable asks for the end of a session whose breaker is open, if that is
+// what it was made with. One that is in use by now runs on: when it no longer is, it is to
+// be suspended once more, and stopped if that fails.
+func (k *killer) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) error {
+	if f := rec.Failure; f == nil || !f.Open || onBreaker(rec.SessionRecord, k.policy(rec.SessionRecord)) != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
+		return nil
+	}
+	late, err := k.bus.Since(ctx, rec.Name(), max(rec.Failure.Seq, rec.Born))
+	if err != nil {
+		return err
+	}
+	policy := k.policy(rec.SessionRecord)
+	for _, m := range late {
+		if session.Undoes(schemas.Op{Idle: true}, m.Source, m.Activity, policy) {
+			return nil
+		}
+	}
+	op := schemas.NewOp(schemas.OpKill, 0, time.Now())
+	op.Description = fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)
+	next, err := k.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TKill, Reason: op.Description, Set: schemas.Set{Op: op}})
+	if err == nil {
+		*rec = next
+	}
+	return err
+}
+
+// onBreaker is what becomes of a session whose breaker opened: what was said when it was
+// made, else what its policy says.
+func onBreaker(r schemas.SessionRecord, p session.Policy) schemas.OnBreaker {
+	return cmp.Or(r.OnBreaker, p.OnBreaker, schemas.BreakerKeep)
+}
