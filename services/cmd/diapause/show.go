@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 func showCommand(c *client) *cobra.Command {
