@@ -39,7 +39,7 @@ type Report struct {
 	Dump     time.Duration // of freezing and capturing into memory
 	Restore  time.Duration // until its first instruction
 	Bytes    int64         // of what was captured
-	Warnings []string
+	Warnings []schemas.Warning
 	Attempts int // 2 if something passed the second time only
 }
 

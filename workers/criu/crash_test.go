@@ -287,10 +287,10 @@ func TestConnectionsWithTheOutside(t *testing.T) {
 	img, c := s.capture()
 	found := false
 	for _, w := range c.Warnings {
-		found = found || strings.Contains(w, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)) && strings.Contains(w, "closed on resume")
+		found = found || strings.Contains(w.Text, strconv.Itoa(l.Addr().(*net.TCPAddr).Port)) && strings.Contains(w.Text, "closed on resume")
 	}
 	if !found {
-		t.Errorf("a connection with the outside isn't warned about: %q", c.Warnings)
+		t.Errorf("a connection with the outside isn't warned about: %v", c.Warnings)
 	}
 	if err := d.Stop(limited(t), s.next()); err != nil {
 		t.Fatal(err)

@@ -303,8 +303,8 @@ func TestHooks(t *testing.T) {
 	img := s.suspend()
 	s.resume(img, schemas.BootResume)
 	_, c := s.capture()
-	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0], "longer than 1s") {
-		t.Errorf("a hook that doesn't end gives the warnings %q", c.Warnings)
+	if len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].Text, "longer than 1s") {
+		t.Errorf("a hook that doesn't end gives the warnings %v", c.Warnings)
 	}
 }
 

@@ -97,7 +97,7 @@ func (cp *capturer) take(ctx context.Context, n *note, m *capture, c *container.
 		return driver.Captured{}, err
 	}
 	began := time.Now()
-	var warnings []string
+	var warnings []schemas.Warning
 	err := cp.failpoints.At(ctx, failpoint.DockerPaused)
 	if err == nil {
 		warnings, err = cp.add(ctx, m, c, sink)
@@ -142,7 +142,7 @@ func (cp *capturer) undisturbed(ctx context.Context, n *note, c *container.Inspe
 }
 
 // add adds the paused container to the sink.
-func (cp *capturer) add(ctx context.Context, m *capture, c *container.InspectResponse, sink driver.Sink) (warnings []string, err error) {
+func (cp *capturer) add(ctx context.Context, m *capture, c *container.InspectResponse, sink driver.Sink) (warnings []schemas.Warning, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -291,24 +291,27 @@ func blocks(m *capture, c *container.InspectResponse) (out []driver.Blocker) {
 }
 
 // warningsOf says what is not in the snapshot although the container has it.
-func warningsOf(m *capture) (out []string) {
+func warningsOf(m *capture) (out []schemas.Warning) {
+	warn := func(code schemas.WarningCode, subject, format string, args ...any) {
+		out = append(out, schemas.Warning{Code: code, Subject: subject, Text: fmt.Sprintf(format, args...)})
+	}
 	for _, v := range m.Mounts {
 		switch {
 		case v.Type == mount.TypeTmpfs:
-			out = append(out, "tmpfs "+v.At+" is lost: it is memory")
+			warn(schemas.WarnTmpfs, v.At, "tmpfs %s is lost: it is memory", v.At)
 		case v.Type == mount.TypeBind && v.Part == "":
-			out = append(out, fmt.Sprintf("the contents of the bind mount %s (%s on this host) are not in the snapshot: another host must have them at the same place (or capture them with --bind)", v.At, v.Source))
+			warn(schemas.WarnBindMount, v.At, "the contents of the bind mount %s (%s on this host) are not in the snapshot: another host must have them at the same place (or capture them with --bind)", v.At, v.Source)
 		case v.Type == mount.TypeVolume && v.Part == "":
-			out = append(out, fmt.Sprintf("the contents of volume %s at %s are not in the snapshot: they are of type %s, kept elsewhere", v.Name, v.At, kindOfVolume(v.Options)))
+			warn(schemas.WarnVolume, v.Name, "the contents of volume %s at %s are not in the snapshot: they are of type %s, kept elsewhere", v.Name, v.At, kindOfVolume(v.Options))
 		case len(v.Shared) > 0:
-			out = append(out, fmt.Sprintf("volume %s at %s is also used by %s, which wasn't paused: what it wrote meanwhile may be half in the snapshot", v.Name, v.At, strings.Join(v.Shared, ", ")))
+			warn(schemas.WarnVolumeShared, v.Name, "volume %s at %s is also used by %s, which wasn't paused: what it wrote meanwhile may be half in the snapshot", v.Name, v.At, strings.Join(v.Shared, ", "))
 		}
 	}
 	for at := range m.HostConfig.Tmpfs {
-		out = append(out, "tmpfs "+at+" is lost: it is memory")
+		warn(schemas.WarnTmpfs, at, "tmpfs %s is lost: it is memory", at)
 	}
 	if m.Files == partRoot {
-		out = append(out, "the engine doesn't keep layers in directories of this host (overlay2 does, and the containerd image store whose containerd can be asked): all of the file system is in the snapshot")
+		warn(schemas.WarnAllFiles, "", "the engine doesn't keep layers in directories of this host (overlay2 does, and the containerd image store whose containerd can be asked): all of the file system is in the snapshot")
 	}
 	return out
 }

@@ -189,8 +189,8 @@ func TestBindMounts(t *testing.T) {
 	spec := withDocker(dockerspec.Options{Volumes: []string{dir + ":/host"}})
 	x.start("a", spec)
 	img, got := x.capture("a", 2)
-	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "the contents of the bind mount /host") {
-		t.Errorf("the warnings are %q", got.Warnings)
+	if w := textOf(got.Warnings); !strings.Contains(w, "the contents of the bind mount /host") {
+		t.Errorf("the warnings are %v", got.Warnings)
 	}
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,7 @@ func TestContainerdDoesNotSay(t *testing.T) {
 func TestContainerdDoesNotKnow(t *testing.T) {
 	x, _ := withContainerd(t, codes.Unimplemented)
 	x.start("a", withDocker(dockerspec.Options{}))
-	if _, got := x.capture("a", 2); len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0], "all of the file system is in the snapshot") {
-		t.Errorf("the warnings are %q", got.Warnings)
+	if _, got := x.capture("a", 2); len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0].Text, "all of the file system is in the snapshot") {
+		t.Errorf("the warnings are %v", got.Warnings)
 	}
 }

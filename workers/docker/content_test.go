@@ -254,8 +254,8 @@ func TestAllFilesComeBack(t *testing.T) {
 	}
 	before := pictures(x)
 	img, got := x.capture("a", 2)
-	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "sockets are not in the snapshot, as /socket") || !strings.Contains(w, "tmpfs /mem is lost") {
-		t.Errorf("the warnings are %q", got.Warnings)
+	if w := textOf(got.Warnings); !strings.Contains(w, "sockets are not in the snapshot, as /socket") || !strings.Contains(w, "tmpfs /mem is lost") {
+		t.Errorf("the warnings are %v", got.Warnings)
 	}
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err != nil {
 		t.Fatal(err)
@@ -321,8 +321,8 @@ func TestSharedVolume(t *testing.T) {
 	x.start("a", spec)
 	x.sh("a", "echo 1 >/s/f")
 	img, got := x.capture("a", 2)
-	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "volume shared at /s is also used by diapause-default-other") {
-		t.Errorf("the warnings are %q", got.Warnings)
+	if w := textOf(got.Warnings); !strings.Contains(w, "volume shared at /s is also used by diapause-default-other") {
+		t.Errorf("the warnings are %v", got.Warnings)
 	}
 	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err != nil {
 		t.Fatal(err)

@@ -9,12 +9,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
 )
 
 // addDir adds a directory of this host, and says what of it isn't captured.
-func addDir(ctx context.Context, sink driver.Sink, dir, part string, stamps *layer.Stamps) (warnings []string, err error) {
+func addDir(ctx context.Context, sink driver.Sink, dir, part string, stamps *layer.Stamps) (warnings []schemas.Warning, err error) {
 	root, err := openDir(dir)
 	if err != nil {
 		return nil, err
@@ -22,7 +23,9 @@ func addDir(ctx context.Context, sink driver.Sink, dir, part string, stamps *lay
 	defer root.Close()
 	seen, err := layer.Add(ctx, sink, root, part, stamps)
 	if n := len(seen.Skipped); n > 0 {
-		warnings = append(warnings, fmt.Sprintf("%d sockets are not in the snapshot, as %s: their programs make them again", n, strings.TrimPrefix(seen.Skipped[0], part)))
+		first := strings.TrimPrefix(seen.Skipped[0], part)
+		warnings = append(warnings, schemas.Warning{Code: schemas.WarnSockets, Subject: first,
+			Text: fmt.Sprintf("%d sockets are not in the snapshot, as %s: their programs make them again", n, first)})
 	}
 	return warnings, err
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"strconv"
@@ -155,4 +156,13 @@ func afterwards(t *testing.T) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), drivertest.Limit)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// textOf gives the texts of warnings, a line each.
+func textOf(all []schemas.Warning) string {
+	var out strings.Builder
+	for _, w := range all {
+		fmt.Fprintln(&out, w.Text)
+	}
+	return out.String()
 }

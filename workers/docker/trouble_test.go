@@ -270,8 +270,8 @@ func TestOtherEngines(t *testing.T) {
 		x.start("a", spec)
 		x.sh("a", "echo 1 >/home/f; echo 2 >/vol/f; rm /etc/lower")
 		img, got := x.capture("a", 2)
-		if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "all of the file system is in the snapshot") {
-			t.Errorf("the warnings are %q", got.Warnings)
+		if w := textOf(got.Warnings); !strings.Contains(w, "all of the file system is in the snapshot") {
+			t.Errorf("the warnings are %v", got.Warnings)
 		}
 		if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err != nil {
 			t.Fatal(err)

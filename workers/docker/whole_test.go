@@ -33,8 +33,8 @@ func wholeFileSystem(t *testing.T, e *dockertest.Engine) {
 	const look = `cd /home; find . ! -name . -exec stat -c '%n %a %u:%g %F' {} \; | sort; sha256sum f sparse empty; stat -c %h f hard; stat -c %Y d/e/g; readlink soft; cat /vol/f; ls /etc`
 	before := x.sh("a", look)
 	img, got := x.capture("a", 2)
-	if w := strings.Join(got.Warnings, "\n"); !strings.Contains(w, "all of the file system is in the snapshot") {
-		t.Errorf("the warnings are %q", got.Warnings)
+	if w := textOf(got.Warnings); !strings.Contains(w, "all of the file system is in the snapshot") {
+		t.Errorf("the warnings are %v", got.Warnings)
 	}
 	if slices.ContainsFunc(names(img), func(n string) bool { return n == baseEntry || strings.HasPrefix(n, partUpper) }) {
 		t.Error("the image holds what is below the container, too")

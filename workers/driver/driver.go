@@ -239,10 +239,10 @@ type Captured struct {
 	FreezeTook  time.Duration // from the order to the answer
 	CaptureTook time.Duration // the driver's own dump, without the sink's work
 	Fingerprint schemas.Fingerprint
-	Warnings    []string // connections that will be closed, and the like
-	Way         Way      // memory or stream; "" where a driver has but one
-	WhyWay      string   // one sentence
-	Held        int64    // bytes of memory that the image took on this host, beside the session
+	Warnings    []schemas.Warning // connections that will be closed, and the like; without At
+	Way         Way               // memory or stream; "" where a driver has but one
+	WhyWay      string            // one sentence
+	Held        int64             // bytes of memory that the image took on this host, beside the session
 }
 
 // Way is how a driver takes an image's memory from a session to the sink, or

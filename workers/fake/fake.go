@@ -53,6 +53,8 @@ type Step struct {
 	Undone  error           // let it begin, then fail with nothing here
 	Entered chan<- struct{} // sent to (not closed) when the call has started
 	Block   <-chan struct{} // wait for it before the work
+
+	Warnings []schemas.Warning // of a capture
 }
 
 // Call is one call that the driver got.
@@ -235,7 +237,7 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 		return driver.Captured{}, err
 	}
 	fp, _ := d.Fingerprint(ctx)
-	return driver.Captured{Frozen: time.Now(), Fingerprint: fp}, s.After
+	return driver.Captured{Frozen: time.Now(), Fingerprint: fp, Warnings: s.Warnings}, s.After
 }
 
 // Thaw implements driver.Driver.

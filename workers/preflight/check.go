@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/tree"
 )
@@ -36,7 +37,7 @@ type Options struct {
 // again, with the processes started since, and counts only if it stays there: a
 // program that loses its core while it accepts a connection has its end in no table
 // of files for that long.
-func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []string, error) {
+func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []schemas.Warning, error) {
 	first, err := gather(ctx, pids, o)
 	if err != nil {
 		return nil, nil, err

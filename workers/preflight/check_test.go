@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/tree"
@@ -292,15 +293,15 @@ func TestWarns(t *testing.T) {
 		{"dial", l.Addr().String(), " to " + l.Addr().String() + " will be closed", true},
 		{"netlink data", "", ": a netlink socket has something to read", false},
 		{"corked", "", ": a UDP socket holds a datagram back", false},
-		{"tcp backlog", "", "isn't accepted yet", true},
+		{"tcp backlog", "", "accepted yet: it will be reset", true},
 	} {
 		t.Run(c.role, func(t *testing.T) {
 			s := begin(t, c.role, c.arg)
 			blockers, warnings := s.check(t)
-			if len(blockers) > 0 || !slices.ContainsFunc(warnings, func(w string) bool {
-				return strings.Contains(w, c.warning) && strings.HasPrefix(w, "program (pid 1): ")
+			if len(blockers) > 0 || !slices.ContainsFunc(warnings, func(w schemas.Warning) bool {
+				return strings.Contains(w.Text, c.warning) && strings.HasPrefix(w.Text, "program (pid 1): ")
 			}) {
-				t.Errorf("blockers %v, warnings %q, want only a warning of %q", blockers, warnings, c.warning)
+				t.Errorf("blockers %v, warnings %v, want only a warning of %q", blockers, warnings, c.warning)
 			}
 			log, err := s.dump(t)
 			if dumped := err == nil; dumped != c.dumps {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"golang.org/x/sys/unix"
 )
@@ -11,7 +12,7 @@ import (
 // Judge says what of the facts stops a capture, in the order of processes and
 // their files, and what doesn't but should be known: what will be lost, and what
 // may stop it for a moment. It reads nothing but f.
-func Judge(f Facts) ([]driver.Blocker, []string) {
+func Judge(f Facts) ([]driver.Blocker, []schemas.Warning) {
 	findings, warnings := judgeAll(f)
 	return blockers(findings), warnings
 }
@@ -35,7 +36,7 @@ func blockers(findings []finding) []driver.Blocker {
 	return all
 }
 
-func judgeAll(f Facts) ([]finding, []string) {
+func judgeAll(f Facts) ([]finding, []schemas.Warning) {
 	j := judge{Facts: f, held: holders(f), processes: map[int]*Process{}}
 	for i := range f.Processes {
 		j.processes[f.Processes[i].PID] = &f.Processes[i]
@@ -51,7 +52,7 @@ type judge struct {
 	held      held
 	processes map[int]*Process
 	findings  []finding
-	warnings  []string
+	warnings  []schemas.Warning
 }
 
 // held is what the tree itself has hold of, by inode or number.
@@ -102,8 +103,14 @@ func (j *judge) blockPair(p *Process, f *File, is, why, fix string) {
 }
 
 // warn notes what is known of a process and stops nothing.
-func (j *judge) warn(p *Process, format string, args ...any) {
-	j.warnings = append(j.warnings, fmt.Sprintf("%s (pid %d): ", p.Comm, p.Inside)+fmt.Sprintf(format, args...))
+func (j *judge) warn(p *Process, code schemas.WarningCode, subject, format string, args ...any) {
+	text := fmt.Sprintf("%s (pid %d): ", p.Comm, p.Inside) + fmt.Sprintf(format, args...)
+	j.warnings = append(j.warnings, schemas.Warning{Code: code, Subject: subject, Text: text})
+}
+
+// fd names an open file of a process, as the subject of a warning.
+func fd(p *Process, f *File) string {
+	return fmt.Sprintf("%s (pid %d), fd %d", p.Comm, p.Inside, f.Num)
 }
 
 func (j *judge) process(p *Process) {
@@ -181,9 +188,9 @@ func (j *judge) connections() {
 		switch {
 		case p == nil:
 		case c.Pending:
-			j.warn(p, "the connection %s isn't accepted yet: it will be reset", c)
+			j.warn(p, schemas.WarnConnection, c.String(), "the connection %s isn't accepted yet: it will be reset", c)
 		case !c.Inside:
-			j.warn(p, "the connection %s will be closed", c)
+			j.warn(p, schemas.WarnConnection, c.String(), "the connection %s will be closed", c)
 		}
 	}
 }

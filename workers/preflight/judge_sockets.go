@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // socket judges one socket by its family.
@@ -22,7 +24,7 @@ func (j *judge) socket(p *Process, f *File) {
 		}
 	case s.Domain == unix.AF_NETLINK:
 		if s.Unread {
-			j.warn(p, "fd %d: a netlink socket has something to read: a capture has to wait for that, or fails", f.Num)
+			j.warn(p, schemas.WarnPending, fd(p, f), "fd %d: a netlink socket has something to read: a capture has to wait for that, or fails", f.Num)
 		}
 	case s.Domain == unix.AF_PACKET:
 	default:
@@ -50,7 +52,7 @@ func (j *judge) inet(p *Process, f *File) {
 		j.block(p, what(f, fmt.Sprintf("internet socket of type %d, protocol %d", s.Type, s.Protocol)), "CRIU captures TCP, UDP, ICMP and raw sockets only",
 			"let the program close it")
 	case s.Corked:
-		j.warn(p, "fd %d: a UDP socket holds a datagram back: a capture has to wait for that, or fails", f.Num)
+		j.warn(p, schemas.WarnPending, fd(p, f), "fd %d: a UDP socket holds a datagram back: a capture has to wait for that, or fails", f.Num)
 	}
 }
 
@@ -76,7 +78,7 @@ func (j *judge) unix(p *Process, f *File, u UnixSocket) {
 	case u.State == unixListen:
 		for _, inode := range u.Waiting {
 			if inode == 0 {
-				j.warn(p, "fd %d: a closed connection to the unix socket %s waits to be accepted: a capture has to wait for that, or fails", f.Num, u.Name)
+				j.warn(p, schemas.WarnPending, fd(p, f), "fd %d: a closed connection to the unix socket %s waits to be accepted: a capture has to wait for that, or fails", f.Num, u.Name)
 			}
 		}
 	case u.State == unixEstablished && u.Type != unix.SOCK_DGRAM && u.Shutdown != shutdownBoth && !j.waiting(u.Inode):

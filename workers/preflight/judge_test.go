@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
@@ -74,10 +75,10 @@ func runJudge(t *testing.T, cases []judgeCase) {
 				t.Errorf("blockers %v, want one of %q", blockers, c.blocker)
 			}
 			if c.warning == "" && len(warnings) > 0 {
-				t.Errorf("warnings %q, want none", warnings)
+				t.Errorf("warnings %v, want none", warnings)
 			}
-			if c.warning != "" && !slices.ContainsFunc(warnings, func(w string) bool { return strings.Contains(w, c.warning) }) {
-				t.Errorf("warnings %q, want %q", warnings, c.warning)
+			if c.warning != "" && !slices.ContainsFunc(warnings, func(w schemas.Warning) bool { return strings.Contains(w.Text, c.warning) }) {
+				t.Errorf("warnings %v, want %q", warnings, c.warning)
 			}
 		})
 	}
@@ -219,7 +220,7 @@ func TestJudgeFindsTheOtherEnd(t *testing.T) {
 		f.Unix[63] = preflight.UnixSocket{Inode: 63, State: 10, Type: unix.SOCK_STREAM, Waiting: []uint64{62}}
 	})
 	if blockers, warnings := preflight.Judge(f); len(blockers)+len(warnings) > 0 {
-		t.Errorf("blockers %v, warnings %q, want none", blockers, warnings)
+		t.Errorf("blockers %v, warnings %v, want none", blockers, warnings)
 	}
 	f.Processes[1].Files[1].Device = 45 // the same number in another devpts
 	if blockers, _ := preflight.Judge(f); len(blockers) != 1 || blockers[0].What != "fd 2: /dev/pts/3" {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/driver"
@@ -225,7 +226,7 @@ func beginIn(t *testing.T, more uintptr, role, arg string, files ...*os.File) *s
 }
 
 // check is what the tests test, of a session.
-func (s *session) check(t *testing.T) ([]driver.Blocker, []string) {
+func (s *session) check(t *testing.T) ([]driver.Blocker, []schemas.Warning) {
 	t.Helper()
 	blockers, warnings, err := preflight.Check(t.Context(), s.pids(t), preflight.Options{
 		Init: s.pid, External: func(link string) bool { return s.ends[link] }, GhostLimit: ghostLimit,

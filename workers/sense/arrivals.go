@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -19,18 +20,19 @@ const (
 
 // arrival is a session that comes to run.
 type arrival struct {
-	begun time.Time
-	done  chan struct{} // closed when the driver has returned
-	pid   int           // after done
+	begun   time.Time
+	version uint64        // of the record before it said so
+	done    chan struct{} // closed when the driver has returned
+	pid     int           // after done
 }
 
-// Arriving notes that a session's record is about to say that it runs. The caller calls the
-// function that it gives when the driver has returned, with the pid, or 0 after an error.
-func (s *Sensor) Arriving(uid schemas.UID) (arrived func(pid int)) {
-	a := &arrival{begun: time.Now(), done: make(chan struct{})}
+// Arriving notes that a record is about to say that its session runs. The caller calls arrived
+// when the driver has returned, with the pid, or 0 after an error.
+func (s *Sensor) Arriving(rec statekv.Versioned) (arrived func(pid int)) {
+	a := &arrival{begun: time.Now(), version: rec.Version, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.arriving[uid] = a
+	s.arriving[rec.UID] = a
 	return func(pid int) {
 		a.pid = pid
 		close(a.done)
@@ -74,4 +76,13 @@ func (s *Sensor) arrivals() map[schemas.UID]*arrival {
 		out[uid] = a
 	}
 	return out
+}
+
+// left drops a session that ended, or was suspended, before the first look.
+func (s *Sensor) left(v statekv.Versioned) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.arriving[v.UID]; a != nil && v.Version > a.version {
+		delete(s.arriving, v.UID)
+	}
 }

@@ -77,7 +77,10 @@ func (s *Sensor) Serve(ctx context.Context) error {
 				if !s.seen(v.UID) {
 					first.Reset(firstLook)
 				}
-			} else if old, ok := running[v.Name()]; ok {
+				continue
+			}
+			s.left(v)
+			if old, ok := running[v.Name()]; ok {
 				delete(running, v.Name())
 				s.forget(old.UID)
 			}

@@ -51,7 +51,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err := d.tree.alive(); err != nil {
 		return nil, err
 	}
-	var warnings []string
+	var warnings []schemas.Warning
 	// One that an earlier capture left frozen could run no hook.
 	if frozen, err := d.group.State(); err == nil && !frozen {
 		warnings = d.runner.hook(ctx, d.onSuspend)
@@ -98,7 +98,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 }
 
 // preflight finds what can't be captured.
-func (d *dumper) preflight(ctx context.Context) (warnings []string, err error) {
+func (d *dumper) preflight(ctx context.Context) (warnings []schemas.Warning, err error) {
 	pids, err := d.tree.pids()
 	if err != nil {
 		return nil, err

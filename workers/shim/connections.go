@@ -3,14 +3,15 @@ package shim
 import (
 	"fmt"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/tree"
 )
 
-// closedOnResume says which connections won't survive, a line for each. criu can
+// closedOnResume warns of the connections that won't survive. criu can
 // keep all of them or none: connections within the session are kept where there
 // are no others.
-func closedOnResume(all []tree.Connection) []string {
-	var lines []string
+func closedOnResume(all []tree.Connection) []schemas.Warning {
+	var lines []schemas.Warning
 	inside := 0
 	for _, c := range all {
 		switch {
@@ -19,11 +20,13 @@ func closedOnResume(all []tree.Connection) []string {
 		case c.Inside:
 			inside++
 		default:
-			lines = append(lines, fmt.Sprintf("the TCP connection %s is with the outside and will be closed on resume", c))
+			lines = append(lines, schemas.Warning{Code: schemas.WarnConnection, Subject: c.String(),
+				Text: fmt.Sprintf("the TCP connection %s is with the outside and will be closed on resume", c)})
 		}
 	}
 	if len(lines) > 0 && inside > 0 {
-		lines = append(lines, fmt.Sprintf("%d ends of TCP connections within the session will be closed too, since there are connections with the outside", inside))
+		lines = append(lines, schemas.Warning{Code: schemas.WarnConnection, Subject: "connections within the session",
+			Text: fmt.Sprintf("%d ends of TCP connections within the session will be closed too, since there are connections with the outside", inside)})
 	}
 	return lines
 }

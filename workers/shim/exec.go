@@ -146,7 +146,7 @@ const hookWait = 10 * time.Second
 
 // hook runs a command of the session's own before or after a suspend. Its
 // failure is a warning and stops nothing.
-func (r *runner) hook(ctx context.Context, script string) (warnings []string) {
+func (r *runner) hook(ctx context.Context, script string) (warnings []schemas.Warning) {
 	if script == "" {
 		return nil
 	}
@@ -158,19 +158,24 @@ func (r *runner) hook(ctx context.Context, script string) (warnings []string) {
 	defer cancel()
 	c, err := r.exec(ctx, attach.Request{Argv: []string{"/bin/sh", "-c", script}})
 	if err != nil {
-		return []string{fmt.Sprintf("hook %q didn't start: %v", script, err)}
+		return hookFailed(script, "didn't start: %v", err)
 	}
 	defer c.close()
 	select {
 	case <-c.done:
 		if c.exit.Code != 0 {
-			return []string{fmt.Sprintf("hook %q failed with %d: %s", script, c.exit.Code, c.lastLine())}
+			return hookFailed(script, "failed with %d: %s", c.exit.Code, c.lastLine())
 		}
 		return nil
 	case <-ctx.Done():
 		r.killCommand(c)
-		return []string{fmt.Sprintf("hook %q took longer than %s and was ended", script, limit)}
+		return hookFailed(script, "took longer than %s and was ended", limit)
 	}
+}
+
+func hookFailed(script, format string, args ...any) []schemas.Warning {
+	text := fmt.Sprintf("hook %q ", script) + fmt.Sprintf(format, args...)
+	return []schemas.Warning{{Code: schemas.WarnHook, Subject: script, Text: text}}
 }
 
 // lastLine gives the end of what the command wrote.

@@ -143,7 +143,7 @@ func (s *session) resumed() {
 		script = s.setup.Spec.Hooks.OnFork
 	}
 	for _, w := range s.runner.hook(context.Background(), script) {
-		s.tree.main.log.Append(backlog.Err, []byte("diapause: "+w+"\n"))
+		s.tree.main.log.Append(backlog.Err, []byte("diapause: "+w.Text+"\n"))
 	}
 }
 

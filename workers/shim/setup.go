@@ -97,7 +97,7 @@ type Dump struct {
 	Frozen     time.Time     `json:"frozen"`
 	FreezeTook time.Duration `json:"freeze_took"`
 	DumpTook   time.Duration `json:"dump_took"`
-	Warnings   []string      `json:"warnings,omitempty"`
+	Warnings   Warnings      `json:"warnings,omitempty"`
 	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
 	Way        driver.Way    `json:"way"`             // memory, buffered or stream
 	WhyWay     string        `json:"why_way"`         // one sentence

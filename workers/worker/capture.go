@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -35,7 +36,7 @@ type taken struct {
 	head   schemas.Head
 	sizes  schemas.Sizes
 	stages []schemas.Stage
-	warn   []string
+	warn   []schemas.Warning
 
 	way    driver.Way
 	whyWay string
@@ -79,8 +80,8 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return c.captureFailed(ctx, rec, d, fence, img.stored, err)
 	}
-	for _, text := range img.warn {
-		c.recorder.event(ctx, rec.SessionRecord, "warning", "%s", text)
+	for _, w := range img.warn {
+		c.recorder.event(ctx, rec.SessionRecord, "warning", "%s", w.Text)
 	}
 	if rec.Op.Kind == schemas.OpCheckpoint {
 		return c.checkpointed(ctx, rec, d, fence, img)
@@ -89,7 +90,7 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 	reap.Kind = schemas.OpReap
 	next, err := c.recorder.swap(ctx, rec, schemas.Transition{
 		Type: schemas.TSuspended, Reason: reasonOf(rec), Stages: img.stages,
-		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Op: &reap},
+		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Op: &reap, Warnings: img.warn},
 	})
 	if err != nil {
 		// Refused, or not known: whoever moved the record decides what becomes
@@ -155,7 +156,7 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 	return taken{
 		head:  head,
 		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
-		warn:  got.Warnings,
+		warn:  stamped(got.Warnings, header.Time),
 		way:   got.Way, whyWay: got.WhyWay, readers: readers,
 		stages: append([]schemas.Stage{
 			{Name: "freeze", MS: got.FreezeTook.Milliseconds()},
@@ -167,6 +168,21 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 			{Name: "durable", MS: time.Since(began).Milliseconds(), Bytes: stats.StoredBytes},
 		}, wayStages(got)...),
 	}, nil
+}
+
+// stamped gives a driver's warnings their time. Of several with one code and subject it keeps
+// the last: it was given by the step that knew most.
+func stamped(all []schemas.Warning, at time.Time) (out []schemas.Warning) {
+	for _, w := range all {
+		w.At = at
+		same := func(v schemas.Warning) bool { return w.Code != "" && v.Code == w.Code && v.Subject == w.Subject }
+		if i := slices.IndexFunc(out, same); i >= 0 {
+			out[i] = w
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
 }
 
 // imageStep tells of a step of writing an image.
@@ -260,7 +276,8 @@ func (c *capturer) checkpointed(ctx context.Context, rec statekv.Versioned, d dr
 		return err
 	}
 	next, err := c.recorder.swap(ctx, rec, schemas.Transition{
-		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages, Set: schemas.Set{Head: &img.head, Size: &img.sizes},
+		Type: schemas.TCheckpointed, Reason: reasonOf(rec), Stages: img.stages,
+		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Warnings: img.warn},
 	})
 	if err != nil {
 		return err

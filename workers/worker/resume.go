@@ -103,7 +103,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 			return err
 		}
 		if op == nil || op.Kind != schemas.OpBegin { // else the record says later that it runs
-			arrived = s.sensor.Arriving(rec.UID)
+			arrived = s.sensor.Arriving(rec)
 		}
 		next, err := s.recorder.swap(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,

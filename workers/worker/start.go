@@ -57,7 +57,7 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 			return err
 		}
 		if op == nil { // else the record says later that it runs
-			arrived = s.sensor.Arriving(rec.UID)
+			arrived = s.sensor.Arriving(rec)
 		}
 		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op}})
 		if err == nil {
