@@ -11,28 +11,29 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Streams are a client's ends. A nil writer discards, a nil Stdin sends nothing.
+// Streams are what a client connects to a command. A nil writer discards, a nil Stdin
+// sends nothing.
 type Streams struct {
 	Stdin  io.Reader
 	Stdout io.Writer
 	Stderr io.Writer
-	// Resized tells of new sizes of the client's window, until the call ends.
+	// Resized delivers new sizes of the client's window, until the call ends.
 	Resized <-chan Size
 }
 
-// RemoteError is what a shim says in FrameError, for a person.
+// RemoteError is the text of a FrameError: why the session's end gave up.
 type RemoteError string
 
 func (e RemoteError) Error() string { return string(e) }
 
-// ErrLost says that the connection ended before the command did: the session
-// was suspended or its host is gone. The command itself may run on.
+// ErrLost says that the connection ended before the command did: the session was
+// suspended, or its host failed. The command itself may run on.
 var ErrLost = errors.New("the connection to the session ended")
 
-// Do sends r over conn, a connection that a driver's Dial gave or a tunnel to
-// one, and carries the streams until the command, the copy or the output ends;
-// the Exit is that of the command. It closes conn. Stdin may still be read from
-// when it returns: what was read last is lost.
+// Do sends r over conn, which is a connection that a driver's Dial gave or a tunnel to
+// one, and carries the streams until the command, the copy or the output ends. It returns
+// how the command ended, and closes conn. Stdin may still be read from when Do returns;
+// what was read last is lost.
 func Do(conn net.Conn, r Request, s Streams) (schemas.ExitStatus, error) {
 	defer conn.Close()
 	w := &frameSender{conn: conn}
@@ -55,7 +56,7 @@ func Do(conn net.Conn, r Request, s Streams) (schemas.ExitStatus, error) {
 	return receive(conn, s, started)
 }
 
-// frameSender keeps the frames of its goroutines whole.
+// frameSender serialises the frames of several goroutines.
 type frameSender struct {
 	mu   sync.Mutex
 	conn net.Conn

@@ -7,8 +7,8 @@ import (
 	"io"
 )
 
-// The types of frames of the stream protocol. A frame is one byte of type, four
-// of length (big endian) and the payload. A client sends one FrameRequest first.
+// The kinds of frames. A frame is one byte for its kind, four for the length of its
+// payload (big endian), and the payload. The first frame of a client is a FrameRequest.
 const (
 	FrameRequest  = byte('R') // JSON: Request
 	FrameStdin    = byte('i')
@@ -16,8 +16,8 @@ const (
 	FrameResize   = byte('w') // JSON: Size
 	FrameStdout   = byte('o') // also what a terminal shows, and the content of a copy
 	FrameStderr   = byte('e')
-	FrameStarted  = byte('s') // the command has been executed, the copy is ready; JSON for a typist: Taken
-	FrameTaken    = byte('t') // JSON: Taken; to a typist, whenever the session has taken input
+	FrameStarted  = byte('s') // the command was executed, the copy is ready; to a typist JSON: Taken
+	FrameTaken    = byte('t') // JSON: Taken; to a typist, each time that the session took input
 	FrameExit     = byte('x') // JSON: schemas.ExitStatus; the last frame
 	FrameError    = byte('!') // text for a person; the last frame
 )
@@ -48,10 +48,11 @@ type Request struct {
 	Tail   int64    `json:"tail,omitempty"`   // attach, output: bytes to show of what was, all that is kept if negative
 	Follow bool     `json:"follow,omitempty"` // output: go on until the session ends
 
-	// Attach: a client that gives itself a name, a random one, is told how much of its
-	// input the session has taken. If it comes again under that name, From is what it
-	// has forgotten of its input, and Seen up to where it got the output; both are
-	// in bytes from the beginning, 0 the first time. Again says that it isn't the first.
+	// Attach: a client with a random name of its own, a typist, is told how much of its
+	// input the session has taken, and may connect again under that name. From is then
+	// the position up to which it no longer has its input, and Seen the position up to
+	// which it got the output, both in bytes from the beginning and 0 the first time.
+	// Again says that this isn't the first connection.
 	Typist string `json:"typist,omitempty"`
 	From   int64  `json:"from,omitempty"`
 	Seen   int64  `json:"seen,omitempty"`
@@ -60,14 +61,14 @@ type Request struct {
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 }
 
-// Size is that of a terminal's window, in characters.
+// Size is the size of a terminal's window, in characters.
 type Size struct {
 	Rows uint16 `json:"rows"`
 	Cols uint16 `json:"cols"`
 }
 
-// Taken is what a shim says to a typist: how many bytes of its input the session has
-// taken, all connections together. What a session has taken is in its image.
+// Taken is what a session says to a typist: how many bytes of its input it has taken, over
+// all connections. What a session has taken is in its image.
 type Taken struct {
 	Taken int64 `json:"taken"`
 	At    int64 `json:"at,omitempty"` // in FrameStarted: the position of the first byte of output that follows

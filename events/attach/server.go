@@ -32,7 +32,7 @@ func ReadRequest(c net.Conn) (Request, error) {
 	return r, c.SetReadDeadline(time.Time{})
 }
 
-// WriteError tells the client in one last frame why there is nothing more.
+// WriteError ends the connection with the reason for a person.
 func WriteError(w io.Writer, text string) error { return WriteFrame(w, FrameError, []byte(text)) }
 
 // WriteOutput writes a piece of a command's output, as backlog.Log.Next gives it.

@@ -12,25 +12,25 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Typing is what a person types to a session, over as many connections as it takes:
-// what the session hasn't said to have taken when one ends is sent again on the
-// next, and nothing twice, whether the session ran on or sleeps meanwhile.
+// Typing is what a person types to a session, over one connection after the other. When a
+// connection ends, the input that the session hasn't confirmed is sent on the next one.
+// No input is lost or taken twice, even if the session was suspended in between.
 //
-// NewTyping begins to read, Attach is called for one connection after the other.
+// NewTyping starts to read, Attach is called for each connection.
 type Typing struct {
 	name string
 
 	mu      sync.Mutex
-	owed    []byte // read, and not taken as far as is known
-	taken   int64  // bytes before that
+	owed    []byte // read, and not known to be taken
+	taken   int64  // bytes before owed
 	seen    int64  // position up to which output was passed on
-	ended   bool   // nothing more is read
-	again   bool   // it has been attached before
-	untold  bool   // the shim doesn't tell what is taken
+	ended   bool   // the reader has ended
+	again   bool   // Attach was called before
+	untold  bool   // the session doesn't say what it has taken
 	changed chan struct{}
 }
 
-// typedAhead bounds what is read and not taken, in bytes.
+// typedAhead bounds the length of owed, in bytes.
 const typedAhead = 1 << 20
 
 // NewTyping reads from r until it ends, in a goroutine of its own: r is usually a
@@ -68,22 +68,21 @@ func (t *Typing) signal() {
 	t.changed = make(chan struct{})
 }
 
-// Owed gives how many bytes were typed that the session hasn't taken, as far as is
-// known.
+// Owed returns how many bytes were typed that the session isn't known to have taken.
 func (t *Typing) Owed() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.owed)
 }
 
-// Taken gives how many bytes the session has taken, as far as is known.
+// Taken returns how many bytes the session is known to have taken.
 func (t *Typing) Taken() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.taken
 }
 
-// Settle waits until all is read and the session has taken it, or ctx ends.
+// Settle waits until the reader has ended and the session has taken all, or ctx ends.
 func (t *Typing) Settle(ctx context.Context) {
 	for {
 		t.mu.Lock()
@@ -100,8 +99,8 @@ func (t *Typing) Settle(ctx context.Context) {
 	}
 }
 
-// Attach attaches to a session's terminal over conn, as Do does, with this as the
-// input, until the command or the connection ends. It closes conn.
+// Attach attaches to a session's terminal over conn, as Do does, with t as the input,
+// until the command or the connection ends. It closes conn.
 func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (schemas.ExitStatus, error) {
 	defer conn.Close()
 	t.mu.Lock()
@@ -157,8 +156,8 @@ func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan s
 	}
 }
 
-// begin takes in what the session has of the input. A shim that was started by an older
-// version says nothing of that, then or later.
+// begin reads how much of the input the session has. A shim that an older version started
+// never says it: its payload is empty.
 func (t *Typing) begin(said []byte) error {
 	var at Taken
 	t.mu.Lock()
@@ -176,7 +175,7 @@ func (t *Typing) begin(said []byte) error {
 	return t.take(at.Taken)
 }
 
-// sent counts what was sent as taken if the shim doesn't say what is taken.
+// sent counts what was sent as taken if the session doesn't say what it has taken.
 func (t *Typing) sent(upTo int64) {
 	t.mu.Lock()
 	untold := t.untold
@@ -186,7 +185,7 @@ func (t *Typing) sent(upTo int64) {
 	}
 }
 
-// take drops what the session has taken.
+// take removes from owed what the session has taken.
 func (t *Typing) take(taken int64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -199,7 +198,7 @@ func (t *Typing) take(taken int64) error {
 	return nil
 }
 
-// send sends what is owed, on one connection.
+// send sends what is owed over one connection.
 func (t *Typing) send(w *frameSender, done <-chan struct{}) {
 	t.mu.Lock()
 	at := t.taken

@@ -101,7 +101,7 @@ func TestTypingOverTwoConnections(t *testing.T) {
 	}
 }
 
-// A shim of an older version tells nothing: what was sent to it is its own.
+// A shim of an older version doesn't say what it has taken: what was sent to it counts.
 func TestTypingToAnOlderShim(t *testing.T) {
 	keys, typed := io.Pipe()
 	typing := NewTyping("me", keys)

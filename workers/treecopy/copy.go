@@ -17,9 +17,9 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Receive unpacks the tar stream that a client sends below a path, as it is seen from root,
-// if that is a directory, or as that path, and says when it is done. No symlink leads
-// out of root.
+// Receive unpacks the tar stream that the client c sends: below name, a path within root,
+// if that is a directory, else as name. It tells the client when to begin and when all is
+// written.
 func Receive(c io.ReadWriter, root *os.File, name string) error {
 	dir, as, err := openTarget(root, path.Clean("/"+name))
 	if err != nil {
@@ -35,8 +35,8 @@ func Receive(c io.ReadWriter, root *os.File, name string) error {
 	return attach.WriteJSON(c, attach.FrameExit, schemas.ExitStatus{})
 }
 
-// openTarget opens the directory to unpack in: name itself, or else the one that
-// name lies in, with the name that what comes gets there.
+// openTarget opens the directory to unpack in: name itself, or else its parent. as is
+// then the name that the first element of the entries' names is replaced by.
 func openTarget(root *os.File, name string) (dir *os.File, as string, err error) {
 	dir, err = Open(root, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
@@ -122,8 +122,8 @@ func writeNew(at int, base string, mode uint32, content io.Reader) error {
 	return errors.Join(err, unix.Fchmod(int(f.Fd()), mode), f.Close())
 }
 
-// Send sends what is at a path, as it is seen from root, as a tar stream whose names begin
-// with its last element, and says when it is done.
+// Send sends name, a path within root, to the client c as a tar stream, whose names begin
+// with the last element of name, and tells it when all is sent.
 func Send(c io.Writer, root *os.File, name string) error {
 	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil // the client is gone
