@@ -32,7 +32,7 @@ func TestWhatRanIsNotBegunAgain(t *testing.T) {
 	d.do("suspend", "work")
 	d.restartWith(string(failpoint.ShimNoted)+"=stop", string(failpoint.ShimRuns)+"=error")
 	d.killedWhileStopped(failpoint.ShimNoted, "ensure", "work")
-	d.lostAndSaidSo(c, "had begun to run")
+	d.lostAndSaidSo(c, "had run already")
 }
 
 // restartWith starts the daemon anew, with failpoints, each once.

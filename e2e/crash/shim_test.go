@@ -257,7 +257,7 @@ func (d *unlucky) became(c *counter, hits []shimMoment) schemas.View {
 	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		v := settle(d.t, d.s, "work")
 		if v.State == schemas.Failed {
-			if v.Failure == nil || !strings.Contains(v.Failure.Text, "shim was killed") && !strings.Contains(v.Failure.Text, "had begun to run") {
+			if v.Failure == nil || !strings.Contains(v.Failure.Text, "shim was killed") && !strings.Contains(v.Failure.Text, "had run already") {
 				d.t.Fatalf("the failure is %+v", v.Failure)
 			}
 			if d.s.Leaders(v.UID) == 0 { // what is left of it goes after the record says so
