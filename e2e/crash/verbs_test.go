@@ -111,13 +111,13 @@ func freed(t *testing.T, s *stack.Stack, name string) {
 	t.Helper()
 	var r stack.Result
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if r = s.Do("run", "--name", name, "--", "sleep", "1000"); r.Code == 0 {
+		if r = s.Do("run", "--json", "--name", name, "--", "sleep", "1000"); r.Code == 0 {
 			if _, err := s.Must("rm", "--yes", name); err != nil {
 				t.Fatal(err)
 			}
 			return
 		}
-		if !strings.Contains(r.Err, "is being removed") {
+		if r.Why() != schemas.ReasonBusy {
 			break
 		}
 	}

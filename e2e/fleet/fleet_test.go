@@ -55,8 +55,8 @@ func TestKilledWorkerIsWaitedFor(t *testing.T) {
 	a.end(syscall.SIGKILL)
 	h.awaitGone("s")
 	w.goesOn()
-	if r := h.up.Do("ensure", "s"); r.Code != 4 || !strings.Contains(r.Err, "which is gone since") {
-		t.Errorf("ensure: exit %d, %q", r.Code, r.Err)
+	if r := h.up.Do("ensure", "--json", "s"); r.Code != 4 || r.Why() != schemas.ReasonHostGone {
+		t.Errorf("ensure: exit %d, %q", r.Code, r.Out)
 	}
 	if out := h.must("explain", "s"); !strings.Contains(out, "is gone since") {
 		t.Errorf("explain says %q", out)

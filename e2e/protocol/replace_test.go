@@ -34,7 +34,7 @@ func TestReplace(t *testing.T) {
 	} {
 		h.fake.Script(c.method, fake.Step{Before: c.err})
 		err := h.ask("replace", replace, &out)
-		if code(err) != schemas.CodeFailed || !strings.Contains(err.Error(), "runs as it was") || !strings.Contains(err.Error(), "snapshot "+cp.Snapshot.ID+" took its place") || !strings.Contains(err.Error(), c.says) {
+		if code(err) != schemas.CodeFailed || schemas.ReasonOf(err) != schemas.ReasonFellBack || !strings.Contains(err.Error(), cp.Snapshot.ID) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s fails: %v", c.method, err)
 		}
 		if got := h.count(v.UID); got != now+1 {

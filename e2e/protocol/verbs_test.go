@@ -251,7 +251,7 @@ func TestEnsureDuringSuspend(t *testing.T) {
 	if got := h.do("ensure", schemas.Request{Name: "work"}); got.State != schemas.Running {
 		t.Errorf("ensure: %s", got.State)
 	}
-	if err := <-suspended; code(err) != schemas.CodeState || !strings.Contains(err.Error(), "runs on") {
+	if err := <-suspended; code(err) != schemas.CodeState || schemas.ReasonOf(err) != schemas.ReasonRunsOn {
 		t.Errorf("suspend: %v", err)
 	}
 	if m := h.count(v.UID); m != n+1 {
@@ -368,7 +368,7 @@ func TestForkAndRollback(t *testing.T) {
 		t.Errorf("rm: %s", gone.State)
 	}
 	var out any
-	if err := h.ask("run", runRequest("work", "count"), &out); code(err) != schemas.CodeState || !strings.Contains(err.Error(), "twin") {
+	if err := h.ask("run", runRequest("work", "count"), &out); code(err) != schemas.CodeState || schemas.ReasonOf(err) != schemas.ReasonBusy {
 		t.Errorf("run under the name of one whose images are needed: %v", err)
 	}
 	h.do("suspend", schemas.Request{Name: "twin"})

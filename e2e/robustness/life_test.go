@@ -48,7 +48,8 @@ type output struct {
 	Snapshot string `json:"snapshot,omitempty"` // the head, where the answer is sure to say the last
 	State    string `json:"state,omitempty"`    // of show
 	Count    int    `json:"count,omitempty"`
-	Text     string `json:"text,omitempty"` // for the reader
+	Reason   string `json:"reason,omitempty"` // of an error
+	Text     string `json:"text,omitempty"`   // for the reader
 }
 
 // life is the model's state: one name's session as its users see it.

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"sync"
 	"time"
 
@@ -89,7 +89,7 @@ func (c *client) serve(ctx context.Context) {
 	for ctx.Err() == nil {
 		in, uid := c.next()
 		wait := time.Duration(c.rand.IntN(12)) * time.Millisecond
-		if out := c.do(in, uid); away(out.Text) {
+		if out := c.do(in, uid); away(schemas.Reason(out.Reason)) {
 			wait *= 20
 		}
 		select {
@@ -99,10 +99,10 @@ func (c *client) serve(ctx context.Context) {
 	}
 }
 
-// away reports whether an error says that nobody is there: asking faster shows
-// nothing more.
-func away(text string) bool {
-	return strings.Contains(text, "no responders") || strings.Contains(text, "temporarily unavailable")
+// away reports whether an error says that the API or its records can't be reached: asking
+// faster shows nothing more.
+func away(why schemas.Reason) bool {
+	return why == schemas.ReasonNoServer || why == schemas.ReasonUnread || why == schemas.ReasonStopping
 }
 
 // next draws an operation, and takes a turn of the slot that it is for.
@@ -168,7 +168,7 @@ func (c *client) carryOut(in input, uid schemas.UID) (output, *schemas.View) {
 	}
 	var v schemas.View
 	if err := c.ask(in, &v); err != nil {
-		return output{Outcome: judge(in, err), Text: err.Error()}, nil
+		return output{Outcome: judge(in, err), Reason: string(reason(err)), Text: err.Error()}, nil
 	}
 	out := output{Outcome: ok, UID: string(v.UID), State: string(v.State)}
 	if v.Snapshot != nil && (in.Verb == opCheckpoint || in.Verb == opSuspend && in.Strict) {
@@ -221,28 +221,33 @@ func changes(verb string) bool {
 
 // judge says what an error means. Only what surely had no effect is refused.
 func judge(in input, err error) string {
-	var e *schemas.APIError
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return refused
-	case !errors.As(err, &e):
-		return unknown
-	case e.Code == schemas.CodeNoSession:
+	switch why := reason(err); {
+	case schemas.CodeOf(err) == schemas.CodeNoSession:
 		return gone
-	case in.Verb == opRun && e.Reason == schemas.ReasonExists:
+	case in.Verb == opRun && why == schemas.ReasonExists:
 		return exists
-	case !changes(in.Verb), e.Code == schemas.CodeUsage, changedNothing[e.Reason]:
+	case schemas.CodeOf(err) == schemas.CodeUsage, slices.Contains(unchanged, why):
 		return refused
-	case in.Verb == opRollback && e.Reason == schemas.ReasonRunsOn:
-		return refused // it wasn't suspended, so nothing was rolled back
+	case schemas.CodeOf(err) != "" && !changes(in.Verb):
+		return refused
+	case in.Verb == opRollback && why == schemas.ReasonRunsOn:
+		return refused // it couldn't be suspended, which comes first
 	}
 	return unknown
 }
 
-// changedNothing are the reasons of errors that a verb gives before it writes.
-var changedNothing = map[schemas.Reason]bool{
-	schemas.ReasonUnread: true, schemas.ReasonNoHost: true, schemas.ReasonNoRoom: true, schemas.ReasonQuota: true,
-	schemas.ReasonBusy: true, schemas.ReasonConflict: true, schemas.ReasonWrongState: true,
+// unchanged are the reasons of errors after which nothing was changed.
+var unchanged = []schemas.Reason{
+	schemas.ReasonNoServer, schemas.ReasonUnread, schemas.ReasonNoHost, schemas.ReasonNoRoom,
+	schemas.ReasonBusy, schemas.ReasonConflict, schemas.ReasonWrongState,
+}
+
+// reason gives an error's, and that of an API that isn't there.
+func reason(err error) schemas.Reason {
+	if errors.Is(err, nats.ErrNoResponders) {
+		return schemas.ReasonNoServer
+	}
+	return schemas.ReasonOf(err)
 }
 
 // keep adds an operation to the history. One whose outcome isn't known has no end,

@@ -149,6 +149,23 @@ func (s *Stack) Do(args ...string) Result {
 	return r
 }
 
+// Refused is the error that a verb with --json printed; nil if it printed none.
+func (r Result) Refused() *schemas.APIError {
+	var e schemas.APIError
+	if r.Code == 0 || json.Unmarshal([]byte(r.Out), &e) != nil || e.Code == "" {
+		return nil
+	}
+	return &e
+}
+
+// Why is the reason of the error that a verb with --json printed; empty if it has none.
+func (r Result) Why() schemas.Reason {
+	if e := r.Refused(); e != nil {
+		return e.Reason
+	}
+	return ""
+}
+
 // Must runs a verb that has to succeed.
 func (s *Stack) Must(args ...string) (string, error) {
 	r := s.Do(args...)
