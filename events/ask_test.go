@@ -24,7 +24,7 @@ func TestAsking(t *testing.T) {
 	c := New(nc, Options{By: "shop"})
 	defer c.Close()
 	s := sessionOf(t, c, "acme/web")
-	if _, err := s.Ensure(t.Context()); !errors.Is(err, ErrNobody) {
+	if _, err := s.Ensure(t.Context()); !errors.Is(err, ErrNoServer) {
 		t.Errorf("without anyone who answers: %v", err)
 	}
 	_, err = nc.Subscribe(schemas.SubjectAPI+".*", func(m *nats.Msg) {

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +23,9 @@ import (
 type Options struct {
 	URL   string // nats.DefaultURL if empty
 	Creds string // a file with an nkey seed or a .creds file; none if empty
+	// User is the NATS user that asks, where the server lets each user ask under its own name:
+	// by default the name of the file of credentials.
+	User string
 	// By is who says it, shown by `diapause explain`: the program's name if empty.
 	By string
 	// OnError is told what the service can't see otherwise: that it lacks a
@@ -41,7 +43,7 @@ type Client struct {
 	own     bool // nc is closed with it
 	by      string
 	onError func(error)
-	denied  chan error    // a request that the server refused
+	api     *API
 	long    time.Duration // when a request counts as a connection
 
 	mu     sync.Mutex // guards what is below
@@ -93,14 +95,15 @@ func Connect(o Options) (*Client, error) {
 			return nil, natsconn.Explain(err, url, o.Creds)
 		}
 	}
-	c.nc, c.own = nc, true
+	c.nc, c.api.nc, c.own = nc, nc, true
 	go c.run()
 	return c, nil
 }
 
 // New makes a client that uses a connection of the service's own, and leaves it
-// open. Of o it uses By and OnError.
+// open. Of o it uses By, User and OnError.
 func New(nc *nats.Conn, o Options) *Client {
+	o.Creds = "" // the connection's are not known
 	c := newClient(nc, o)
 	go c.run()
 	return c
@@ -108,7 +111,7 @@ func New(nc *nats.Conn, o Options) *Client {
 
 func newClient(nc *nats.Conn, o Options) *Client {
 	return &Client{
-		nc: nc, by: cmp.Or(o.By, filepath.Base(os.Args[0])), onError: o.OnError, denied: make(chan error, 1), long: long,
+		nc: nc, by: cmp.Or(o.By, filepath.Base(os.Args[0])), onError: o.OnError, api: newAPI(nc, o), long: long,
 		box: newOutbox(), leases: map[string]int{},
 		wake: make(chan struct{}, 1), closing: make(chan struct{}), stopped: make(chan struct{}),
 	}
@@ -116,13 +119,9 @@ func newClient(nc *nats.Conn, o Options) *Client {
 
 // failed is told by the connection what went wrong beside the calls.
 func (c *Client) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if text := err.Error(); errors.Is(err, nats.ErrPermissionViolation) && (strings.Contains(text, "_INBOX") || strings.Contains(text, schemas.SubjectAPI)) {
-		select {
-		case c.denied <- err:
-		default:
-		}
+	if !c.api.pending.refused(err) { // else it asks in another way
+		c.tell(err)
 	}
-	c.tell(err)
 }
 
 func (c *Client) tell(err error) {

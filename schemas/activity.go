@@ -18,7 +18,8 @@ const (
 	SubjectSession  = "diapause.v1.session"  // .<tenant>.<session>: every revision of a record
 	SubjectEvent    = "diapause.v1.event"    // .<tenant>.<session>.<type>
 	SubjectCommand  = "diapause.v1.command"  // .<host>.<tenant>.<session>
-	SubjectAPI      = "diapause.v1.api"      // .<verb>
+	SubjectAPI      = "diapause.v1.api"      // .<verb>: requests of callers that prove no identity
+	SubjectAs       = "diapause.v1.as"       // .<user>.<verb>: requests of a NATS user, which alone may publish there
 	SubjectDiary    = "diapause.v1.diary"    // what a scheduler heard, in little room
 	SubjectHost     = "diapause.v1.host"     // .<host>.dial
 	SubjectProgress = "diapause.v1.progress" // .<tenant>.<session>: core NATS, not kept

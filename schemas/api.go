@@ -46,7 +46,8 @@ type TransitionView struct {
 	Type     TransitionType `json:"type"`
 	State    State          `json:"state"` // that it led to
 	Reason   string         `json:"reason"`
-	Actor    string         `json:"actor"`
+	Actor    string         `json:"actor"`          // who is proved to have made it: a NATS user, a part (scheduler@HOST), or unverified
+	Note     string         `json:"note,omitempty"` // what the actor says of itself, such as cli:root
 	At       time.Time      `json:"at"`
 	Op       string         `json:"op,omitempty"`
 	Evidence *Evidence      `json:"evidence,omitempty"`
@@ -54,10 +55,11 @@ type TransitionView struct {
 	Joined   []Joined       `json:"joined,omitempty"` // in a history: who asked for the same, and found it begun
 }
 
-// Joined is somebody who asked, with a reason, for what somebody else had begun.
+// Joined is a caller that asked for what another had begun.
 type Joined struct {
 	Actor  string    `json:"actor"`
-	Reason string    `json:"reason"`
+	Note   string    `json:"note,omitempty"`
+	Reason string    `json:"reason"` // that was given, if any
 	At     time.Time `json:"at"`
 }
 
@@ -119,7 +121,7 @@ type Observed struct {
 // Request is what a client asks of the API; each verb uses the fields it needs.
 type Request struct {
 	Name        string         `json:"name,omitempty"`
-	Actor       string         `json:"actor,omitempty"`
+	Actor       string         `json:"actor,omitempty"` // what the caller says of itself: a note beside the actor
 	Reason      string         `json:"reason,omitempty"`
 	Wait        Duration       `json:"wait,omitempty"` // how long the answer may take
 	Run         *RunRequest    `json:"run,omitempty"`

@@ -20,6 +20,7 @@ type Event struct {
 	Op      string    `json:"op,omitempty"`
 	Text    string    `json:"text"`
 	Actor   string    `json:"actor"`
+	Note    string    `json:"note,omitempty"` // what the actor says of itself
 	At      time.Time `json:"at"`
 	Until   time.Time `json:"until,omitzero"`    // of "warning" and "question": when the session is suspended
 	ID      string    `json:"id,omitempty"`      // of what may be said twice: the same then

@@ -209,7 +209,8 @@ type Transition struct {
 	Type     TransitionType `json:"type"`
 	Reason   string         `json:"reason"`
 	Actor    string         `json:"actor"`
-	Op       string         `json:"op,omitempty"` // the operation it belongs to
+	Note     string         `json:"note,omitempty"` // what the actor says of itself
+	Op       string         `json:"op,omitempty"`   // the operation it belongs to
 	Evidence *Evidence      `json:"evidence,omitempty"`
 	At       time.Time      `json:"at"`
 	Stages   []Stage        `json:"stages,omitempty"` // what the operation's steps took

@@ -6,7 +6,7 @@ import "path"
 func ViewTransition(r SessionRecord) TransitionView {
 	t := r.Transition
 	return TransitionView{
-		Version: r.Version, Type: t.Type, State: r.State, Reason: t.Reason, Actor: t.Actor, At: t.At,
+		Version: r.Version, Type: t.Type, State: r.State, Reason: t.Reason, Actor: t.Actor, Note: t.Note, At: t.At,
 		Op: t.Op, Evidence: t.Evidence, Stages: t.Stages,
 	}
 }

@@ -30,12 +30,21 @@ type fleet struct {
 
 func newFleet(t *testing.T) fleet {
 	t.Helper()
+	return fleetWith(t, func(config []byte) []byte { return config })
+}
+
+// fleetWith runs with a configuration that is edited.
+func fleetWith(t *testing.T, edit func([]byte) []byte) fleet {
+	t.Helper()
 	f := fleet{t: t, dir: t.TempDir()}
 	w, err := natsconfig.Write(natsconfig.Options{
 		Fleet: natsconfig.Fleet{Names: stream.NamesWith(""), Tenants: []schemas.Tenant{"acme", "other"}, Hosts: []schemas.HostID{"h1", "h2"}},
 		Dir:   f.dir, StoreDir: filepath.Join(f.dir, "streams"), Listen: "127.0.0.1:0", DNSNames: []string{"localhost", "127.0.0.1"},
 	})
 	f.must(err)
+	config, err := os.ReadFile(w.Config)
+	f.must(err)
+	f.must(os.WriteFile(w.Config, edit(config), 0o600))
 	f.serve(w.Config)
 	// The streams are made by the one user who may.
 	js, err := jetstream.New(f.connect("system"))

@@ -53,11 +53,11 @@ var channels = []channel{
 	{"command", schemas.SubjectCommand + ".{host}.{tenant}.{session}",
 		"Wakes the worker of a host for a session, whose record says what to do.", true, []string{"command"}, nil},
 	{"api", schemas.SubjectAPI + ".{verb}",
-		"Requests of clients, the endpoints of the NATS micro service diapause. An error has the headers Nats-Service-Error-Code and Nats-Service-Error, and says the same in its payload.", false,
-		[]string{"request"}, []string{
-			"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
-			"policy_simulation", "store_check", "store_stats", "store_prune", "verified", "error",
-		}},
+		"Requests of clients, the endpoints of the NATS micro service diapause. Nothing proves who asks. An error has the headers Nats-Service-Error-Code and Nats-Service-Error, and says the same in its payload.", false,
+		[]string{"request"}, answers},
+	{"as", schemas.SubjectAs + ".{user}.{verb}",
+		"Requests of a NATS user, which alone may publish there: the record says that it asked. Answered as those on " + schemas.SubjectAPI + ".", false,
+		[]string{"request"}, answers},
 	{"observe", schemas.SubjectHost + ".{host}.observe",
 		"What a host sees of its sessions, by uid. Its other subjects, dial and forget, are for the parts themselves.", false,
 		[]string{"nothing"}, []string{"observed"}},
@@ -69,6 +69,12 @@ var channels = []channel{
 	kept("recovery", "$KV."+names.Fleet()+".generation", "recovery", "Whether the hosts make the records of sessions again."),
 	kept("keys", names.KeySubject("{tenant}"), "tenant_keys", "Who may read and write a tenant's images, every revision of it. Every tenant's are under the key fleet."),
 	kept("policies", "$KV."+names.Policies()+".{scope}.{name}", "policy_document", "What a class or a session (its name being tenant.session) is held to, every revision of it. Everybody's is under the key all."),
+}
+
+// answers are what verbs are answered with.
+var answers = []string{
+	"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
+	"policy_simulation", "store_check", "store_stats", "store_prune", "verified", "error",
 }
 
 var (
@@ -93,6 +99,7 @@ var parameters = object{
 	"office":  object{"description": "What only one of several does at a time."},
 	"scope":   object{"description": "Whose policy: class or session."},
 	"name":    object{"description": "Of the class, or of the session."},
+	"user":    object{"description": "The NATS user that asks, as the server's configuration names it."},
 	"verb":    object{"description": "What is asked for: run, suspend, resume, ensure, show, list and so on; `nats micro info diapause` lists them."},
 	"type":    object{"description": "What happened: warning, deferred, breaker_open and so on."},
 }
@@ -309,7 +316,7 @@ func there(doc any, to string) string {
 
 // Every subject that the program speaks of is in the document.
 func TestAsyncAPIKnowsTheSubjects(t *testing.T) {
-	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectProgress, schemas.SubjectDiary} {
+	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectProgress, schemas.SubjectDiary} {
 		if !slices.ContainsFunc(channels, func(c channel) bool { return strings.HasPrefix(c.subject+".", subject+".") }) {
 			t.Errorf("no channel speaks of %s", subject)
 		}

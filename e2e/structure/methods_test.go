@@ -18,7 +18,6 @@ var overCap = map[string]int{
 	"workers/worker.Worker":    150,
 	"workers/docker.Driver":    123,
 	"workers/docker.restoring": 147,
-	"services/api.Server":      109,
 	"workers/shim.session":     86,
 	"services/scheduler.loop":  74,
 	"workers/criu.Driver":      47,

@@ -31,11 +31,10 @@ type Census struct {
 	Breakers int // that are open
 }
 
-// Census counts the sessions of the fleet, as far as this server has read.
-func (s *Server) Census() Census {
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	return Census{maps.Clone(s.board.census.States), s.board.census.Breakers}
+func (b *board) counted() Census {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Census{maps.Clone(b.census.States), b.census.Breakers}
 }
 
 // count adds n for a record.

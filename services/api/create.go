@@ -7,10 +7,28 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/scheduler"
 )
+
+// maker answers the verbs that make a session.
+type maker struct {
+	sessions   *sessions
+	hosts      *placement
+	quotas     *quotas
+	captures   *capturer
+	resumes    *resumer
+	ends       *ender
+	sealer     *sealer
+	board      *board
+	failpoints *failpoint.Set
+	images     objectstore.Store
+	records    *statekv.Store
+	scheduler  Explainer
+}
 
 // RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
 type RoomMaker interface {
@@ -32,8 +50,8 @@ type room struct {
 
 // create makes a session's record under a free name and waits until it runs.
 // check, if given, has a last look once the record is made.
-func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
-	prev, err := s.Records.Get(ctx, n)
+func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
+	prev, err := s.records.Get(ctx, n)
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return nil, err
 	}
@@ -43,7 +61,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	if prev.Op != nil {
 		return nil, schemas.StateError(schemas.ReasonBusy, "the last session named %s is being removed: %s", n, prev.Transition.Reason).WithHint("try again later")
 	}
-	if err := s.mayBegin(ctx, n.Tenant); err != nil {
+	if err := s.quotas.mayBegin(ctx, n.Tenant); err != nil {
 		return nil, err
 	}
 	at, err := s.roomFor(ctx, fresh.Driver, n, t.Set.Op.Source, req)
@@ -56,7 +74,7 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 	t.Set.New, t.Set.Host = &fresh, at.host
 	ch, stop := s.board.follow(n)
 	defer stop()
-	v, err := s.ask(ctx, prev, req, t)
+	v, err := s.sessions.ask(ctx, prev, req, t)
 	if err == nil {
 		at.release(v.Rev)
 	}
@@ -71,9 +89,9 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 			return nil, err
 		}
 	}
-	got, err := await(ctx, ch, s.untilRunning(v))
+	got, err := await(ctx, ch, s.sessions.untilRunning(v))
 	if from := v.Op.Source; from != nil {
-		got, err = s.elsewhere(ctx, got, req, *from, v.Op.Boot, ch, err)
+		got, err = s.resumes.elsewhere(ctx, got, req, *from, v.Op.Boot, ch, err)
 	}
 	view := schemas.ViewOf(got.SessionRecord)
 	view.MadeRoom = at.made
@@ -82,8 +100,8 @@ func (s *Server) create(ctx context.Context, n schemas.Name, req schemas.Request
 
 // roomFor finds a place for a new session: on a host that has room, or else where some
 // can be made.
-func (s *Server) roomFor(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request) (room, error) {
-	maker, makes := s.Scheduler.(RoomMaker)
+func (s *maker) roomFor(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req request) (room, error) {
+	maker, makes := s.scheduler.(RoomMaker)
 	var tried, full []schemas.HostID
 	var first error
 	if makes {
@@ -93,7 +111,7 @@ func (s *Server) roomFor(ctx context.Context, driver schemas.DriverName, n schem
 		}
 	}
 	for {
-		host, d, err := s.place(ctx, driver, n, from, req, slices.Concat(tried, full))
+		host, d, err := s.hosts.place(ctx, driver, n, from, req, slices.Concat(tried, full))
 		if err != nil && len(full) > 0 {
 			full = nil // then room is made on one of these
 			continue
@@ -122,9 +140,9 @@ func (s *Server) roomFor(ctx context.Context, driver schemas.DriverName, n schem
 
 // fullOnes gives the hosts that would be chosen before one with a free place, and have none:
 // what hosts say of that themselves is of a moment ago.
-func (s *Server) fullOnes(ctx context.Context, maker RoomMaker, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req schemas.Request) (full []schemas.HostID, err error) {
+func (s *maker) fullOnes(ctx context.Context, maker RoomMaker, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req request) (full []schemas.HostID, err error) {
 	for {
-		host, _, err := s.place(ctx, driver, n, from, req, full)
+		host, _, err := s.hosts.place(ctx, driver, n, from, req, full)
 		if err != nil {
 			return full, nil // there is no other
 		}

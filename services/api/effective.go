@@ -15,8 +15,8 @@ const (
 	fromRetention = "up --retention"
 )
 
-func (s *Server) policyView(v policykv.Versioned, r schemas.SessionRecord) schemas.PolicyView {
-	out := schemas.PolicyView{Scope: v.Scope, Version: v.Version, Policy: v.Policy, Effective: s.Policies.Effective(v.Scope, r)}
+func (s *policies) policyView(v policykv.Versioned, r schemas.SessionRecord) schemas.PolicyView {
+	out := schemas.PolicyView{Scope: v.Scope, Version: v.Version, Policy: v.Policy, Effective: s.policies.Effective(v.Scope, r)}
 	if v.Version > 0 {
 		out.Change = &v.Change
 	}
@@ -24,8 +24,8 @@ func (s *Server) policyView(v policykv.Versioned, r schemas.SessionRecord) schem
 	if _, ok := v.Scope.Session(); ok {
 		class = r.Class
 	}
-	if s.Defaults != nil && v.Scope.Tenant() == "" {
-		below := s.Defaults(class)
+	if s.defaults != nil && v.Scope.Tenant() == "" {
+		below := s.defaults(class)
 		if v.Scope != schemas.ScopeAll {
 			below.Watermarks = nil // they are of hosts
 		}
@@ -37,9 +37,9 @@ func (s *Server) policyView(v policykv.Versioned, r schemas.SessionRecord) schem
 
 // origins says of each part of what holds in a scope which policy it is from, the uppermost
 // that sets any of it.
-func (s *Server) origins(v policykv.Versioned, r schemas.SessionRecord, class string, effective schemas.Policy) map[string]string {
+func (s *policies) origins(v policykv.Versioned, r schemas.SessionRecord, class string, effective schemas.Policy) map[string]string {
 	docs := map[schemas.PolicyScope]schemas.Policy{}
-	for _, d := range s.Policies.Documents(false) {
+	for _, d := range s.policies.Documents(false) {
 		docs[d.Scope] = d.Policy
 	}
 	out := map[string]string{}

@@ -43,17 +43,17 @@ func timeout(text string) *schemas.APIError {
 
 // encodeError gives an error the headers that NATS knows for it. Clients of before hints
 // read these alone, so that they hold the hint as well; the payload has each part by name.
-func encodeError(e *schemas.APIError) (*nats.Msg, error) {
+func encodeError(e *schemas.APIError) *nats.Msg {
 	data, err := json.Marshal(e)
 	if err != nil {
-		return nil, err
+		data = nil // of strings alone: it can't be
 	}
 	text := e.Text
 	if e.Hint != "" {
 		text += "; " + e.Hint
 	}
 	line := strings.Join(strings.Fields(text), " ") // a header is one line
-	return &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {e.Code}, micro.ErrorHeader: {line}}, Data: data}, nil
+	return &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {e.Code}, micro.ErrorHeader: {line}}, Data: data}
 }
 
 // reasonIn tells why a verb is refused for a session in a state.

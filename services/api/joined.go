@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -10,7 +11,15 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// eventJoined tells that somebody asked for what somebody else had begun: the log has one
+// joiner keeps who asked, and why, of requests that the log has no transition for.
+type joiner struct {
+	board   *board
+	log     *slog.Logger
+	publish stream.Publisher
+	records *statekv.Store
+}
+
+// eventJoined tells that a caller asked for what another had begun: the log has one
 // transition for both, and one reason.
 const eventJoined = "joined"
 
@@ -32,15 +41,15 @@ var (
 	toSuspend = answer{[]string{schemas.OpSuspend}, []schemas.TransitionType{schemas.TSuspend}}
 )
 
-// joining has the reason that a verb was given kept as an event if the log doesn't have
-// it: somebody else, often the scheduler, was quicker to begin the same.
-func (s *Server) joining(h handler, to answer) handler {
-	return func(ctx context.Context, req schemas.Request) (any, error) {
+// joining keeps who asked for a verb, and why, as an event if the log doesn't have it:
+// another, often the scheduler, was quicker to begin the same.
+func (s *joiner) joining(h handler, to answer) handler {
+	return func(ctx context.Context, req request) (any, error) {
 		n, err := schemas.ParseName(req.Name)
-		if err != nil || req.Reason == "" {
+		if err != nil || req.Reason == "" && s.settled(n) {
 			return h(ctx, req)
 		}
-		before, err := s.Records.Get(ctx, n)
+		before, err := s.records.Get(ctx, n)
 		if err != nil {
 			return h(ctx, req) // which says so
 		}
@@ -48,14 +57,21 @@ func (s *Server) joining(h handler, to answer) handler {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), joinedLimit) // what was joined goes on
 		defer cancel()
 		if err := s.join(ctx, n, req, before, to); err != nil {
-			s.Log.Warn("why a session was asked for isn't kept", "session", n.String(), "reason", req.Reason, "err", err)
+			s.log.Warn("why a session was asked for isn't kept", "session", n.String(), "reason", req.Reason, "err", err)
 		}
 		return out, err
 	}
 }
 
-func (s *Server) join(ctx context.Context, n schemas.Name, req schemas.Request, before statekv.Versioned, to answer) error {
-	since, err := s.Records.HistorySince(ctx, n, before.Rev)
+// settled reports whether a session runs and nothing is being done to it: then a verb finds
+// what it asks for, or begins it.
+func (s *joiner) settled(n schemas.Name) bool {
+	r, known := s.board.get(n)
+	return !known || r.State == schemas.Running && r.Op == nil
+}
+
+func (s *joiner) join(ctx context.Context, n schemas.Name, req request, before statekv.Versioned, to answer) error {
+	since, err := s.records.HistorySince(ctx, n, before.Rev)
 	if err != nil {
 		return err
 	}
@@ -65,17 +81,17 @@ func (s *Server) join(ctx context.Context, n schemas.Name, req schemas.Request, 
 	}
 	return s.publish.Event(ctx, schemas.Event{
 		Type: eventJoined, Tenant: n.Tenant, Session: n.Session, UID: before.UID, Op: op, Version: version,
-		Text: req.Reason, Actor: orDefault(req.Actor, "client"), At: time.Now().UTC(),
+		Text: req.Reason, Actor: req.by.Actor(), Note: req.by.Note, At: time.Now().UTC(),
 	})
 }
 
 // joined finds what gave a request what it asked for, if that isn't its own: a transition
 // since the record was as before, with the version that it made; or the op that was under
 // way then, without one.
-func (a answer) joined(since []statekv.Versioned, before schemas.SessionRecord, req schemas.Request) (op string, version uint64) {
+func (a answer) joined(since []statekv.Versioned, before schemas.SessionRecord, req request) (op string, version uint64) {
 	for _, v := range slices.Backward(since) {
 		t := v.Transition
-		if v.UID != before.UID || t.Actor == orDefault(req.Actor, "client") && t.Reason == req.Reason {
+		if v.UID != before.UID || t.Actor == req.by.Actor() && t.Note == req.by.Note && t.Reason == req.Reason {
 			return "", 0 // the log has it, or the session is another
 		}
 		if slices.Contains(a.transitions, t.Type) {
@@ -89,8 +105,8 @@ func (a answer) joined(since []statekv.Versioned, before schemas.SessionRecord, 
 }
 
 // addJoined shows who else had asked for what a transition began.
-func (s *Server) addJoined(ctx context.Context, n schemas.Name, of []schemas.TransitionView) error {
-	all, err := stream.EventsOf(ctx, s.JS, s.Names, n, eventJoined)
+func (s *views) addJoined(ctx context.Context, n schemas.Name, of []schemas.TransitionView) error {
+	all, err := stream.EventsOf(ctx, s.js, s.names, n, eventJoined)
 	if err != nil {
 		return err
 	}
@@ -99,7 +115,7 @@ func (s *Server) addJoined(ctx context.Context, n schemas.Name, of []schemas.Tra
 			return t.Version == e.Version || e.Version == 0 && t.Op == e.Op // the one that began the op comes first
 		})
 		if i >= 0 {
-			of[i].Joined = append(of[i].Joined, schemas.Joined{Actor: e.Actor, Reason: e.Text, At: e.At})
+			of[i].Joined = append(of[i].Joined, schemas.Joined{Actor: e.Actor, Note: e.Note, Reason: e.Text, At: e.At})
 		}
 	}
 	return nil

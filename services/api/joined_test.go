@@ -5,8 +5,11 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
+
+var ann = Caller{Identity: "client", Note: "cli:ann"}
 
 // Who asks, with a reason, for what somebody else has begun finds it in the history.
 func TestJoined(t *testing.T) {
@@ -19,21 +22,20 @@ func TestJoined(t *testing.T) {
 
 	answered := make(chan error, 1)
 	go func() {
-		h := b.server.verbs()["ensure"]
-		_, err := h(b.ctx, schemas.Request{Name: agent.String(), Actor: "cli:ann", Reason: "the demo begins"})
+		_, err := b.server.Call(b.ctx, ann, "ensure", schemas.Request{Name: agent.String(), Reason: "the demo begins"})
 		answered <- err
 	}()
 	b.heardAny() // it is beyond looking at the record for the first time
 	b.swap(v, schemas.TResumed, schemas.Set{})
 	b.must(<-answered)
 
-	all, err := b.server.history(b.ctx, schemas.Request{Name: agent.String()})
+	all, err := b.server.Call(b.ctx, ann, "history", schemas.Request{Name: agent.String()})
 	b.must(err)
 	for _, tr := range all.([]schemas.TransitionView) {
 		switch {
 		case tr.Type != schemas.TResume && len(tr.Joined) > 0:
 			t.Errorf("%s was joined: %+v", tr.Type, tr.Joined)
-		case tr.Type == schemas.TResume && (len(tr.Joined) != 1 || tr.Joined[0].Actor != "cli:ann" || tr.Joined[0].Reason != "the demo begins" || tr.Joined[0].At.IsZero()):
+		case tr.Type == schemas.TResume && (len(tr.Joined) != 1 || tr.Joined[0].Actor != "client" || tr.Joined[0].Note != "cli:ann" || tr.Joined[0].Reason != "the demo begins" || tr.Joined[0].At.IsZero()):
 			t.Errorf("the resume was joined by %+v", tr.Joined)
 		}
 	}
@@ -43,7 +45,7 @@ func TestJoined(t *testing.T) {
 func (b *bench) heardAny() {
 	b.Helper()
 	for {
-		s, err := b.js.Stream(b.ctx, b.server.Names.Activity())
+		s, err := b.js.Stream(b.ctx, stream.NamesWith("").Activity())
 		b.must(err)
 		if s.CachedInfo().State.Msgs > 0 {
 			return
@@ -69,6 +71,8 @@ func TestWhatIsJoined(t *testing.T) {
 	}
 	resume := rev(4, schemas.TResume, "o3", "scheduler", "activity")
 	resumed := []statekv.Versioned{rev(5, schemas.TClaimed, "o3", "worker", ""), rev(6, schemas.TResumed, "o3", "worker", "")}
+	own := rev(4, schemas.TResume, "o3", "client", "why")
+	own.Transition.Note = "cli:ann"
 	undone := rev(3, schemas.TSuspendAborted, "o2", "worker", "activity")
 	other := resume
 	other.UID = "v"
@@ -82,14 +86,14 @@ func TestWhatIsJoined(t *testing.T) {
 		"begun before it":           {resumed, at("o3", schemas.OpResume), toRun, "o3", 0},
 		"begun since":               {append([]statekv.Versioned{resume}, resumed...), at("", ""), toRun, "o3", 4},
 		"it ran already":            {nil, at("", ""), toRun, "", 0},
-		"its own":                   {append([]statekv.Versioned{rev(4, schemas.TResume, "o3", "cli:ann", "why")}, resumed...), at("", ""), toRun, "", 0},
+		"its own":                   {append([]statekv.Versioned{own}, resumed...), at("", ""), toRun, "", 0},
 		"a suspend is undone":       {[]statekv.Versioned{undone}, at("o2", schemas.OpSuspend), toRun, "o2", 3},
 		"a suspend that goes on":    {[]statekv.Versioned{rev(3, schemas.TSuspended, "o2", "worker", "")}, at("o2", schemas.OpSuspend), toSuspend, "o2", 0},
 		"a checkpoint on the way":   {nil, at("o2", schemas.OpCheckpoint), toRun, "", 0},
 		"a suspend was asked first": {nil, at("o2", schemas.OpSuspend), toRun, "", 0},
 		"a session of that name":    {[]statekv.Versioned{other}, at("", ""), toRun, "", 0},
 	} {
-		op, version := c.to.joined(c.since, c.before, schemas.Request{Actor: "cli:ann", Reason: "why"})
+		op, version := c.to.joined(c.since, c.before, request{schemas.Request{Reason: "why"}, ann})
 		if op != c.op || version != c.version {
 			t.Errorf("%s: joined op %q, version %d, want %q, %d", name, op, version, c.op, c.version)
 		}

@@ -22,7 +22,7 @@ func TestResumeOutcomes(t *testing.T) {
 		if kind != "" {
 			got.Failure = &schemas.Failure{Op: schemas.OpResume, Kind: kind, Text: "why"}
 		}
-		o, err := (&Server{}).untilRunning(asked)(got)
+		o, err := (&sessions{}).untilRunning(asked)(got)
 		var answer *schemas.APIError
 		if o != done || !errors.As(err, &answer) || answer.Code != want {
 			t.Errorf("%q: %v, %v; want the code %s", kind, o, err, want)

@@ -5,18 +5,35 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/nats-io/nats.go/jetstream"
 )
 
+// policies answers the verbs of policies.
+type policies struct {
+	sessions  *sessions
+	board     *board
+	js        jetstream.JetStream
+	names     stream.Names
+	defaults  func(class string) schemas.Policy
+	host      schemas.HostID
+	log       *slog.Logger
+	policies  *policykv.Cache
+	records   *statekv.Store
+	scheduler Explainer
+}
+
 // policyVerbs are the endpoints of policies; a server without a cache of them has none.
-func (s *Server) policyVerbs() map[string]handler {
-	if s.Policies == nil {
+func (s *policies) policyVerbs() map[string]handler {
+	if s.policies == nil {
 		return nil
 	}
 	return map[string]handler{
@@ -25,7 +42,7 @@ func (s *Server) policyVerbs() map[string]handler {
 }
 
 // scoped reads whose policy a request is about, and the record if that is one session.
-func (s *Server) scoped(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.SessionRecord, error) {
+func (s *policies) scoped(ctx context.Context, req request) (schemas.PolicyScope, schemas.SessionRecord, error) {
 	if req.Policy == nil || req.Policy.Scope == "" {
 		return "", schemas.SessionRecord{}, schemas.UsageError("the policy names no scope").WithHint("want all, class:NAME, tenant:NAME or session:NAME")
 	}
@@ -37,13 +54,13 @@ func (s *Server) scoped(ctx context.Context, req schemas.Request) (schemas.Polic
 	if !ok {
 		return scope, schemas.SessionRecord{}, nil
 	}
-	v, err := s.get(ctx, n)
+	v, err := s.sessions.get(ctx, n)
 	return scope, v.SessionRecord, err
 }
 
 // policyGet gives one scope's policy, or those of all, of the classes and of sessions
 // that have one.
-func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error) {
+func (s *policies) policyGet(ctx context.Context, req request) (any, error) {
 	if req.Policy != nil && req.Policy.Scope != "" {
 		scope, r, err := s.scoped(ctx, req)
 		if err != nil {
@@ -54,7 +71,7 @@ func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error
 	}
 	out := []schemas.PolicyView{}
 	have := map[schemas.PolicyScope]bool{}
-	for _, v := range s.Policies.Documents(true) {
+	for _, v := range s.policies.Documents(true) {
 		var r schemas.SessionRecord
 		if n, ok := v.Scope.Session(); ok {
 			current, ok := s.board.get(n)
@@ -80,15 +97,15 @@ func (s *Server) policyGet(ctx context.Context, req schemas.Request) (any, error
 }
 
 // documentOf reads a scope's document; one of an earlier session of that name is none.
-func (s *Server) documentOf(ctx context.Context, scope schemas.PolicyScope, r schemas.SessionRecord) (policykv.Versioned, error) {
-	v, err := s.Policies.Get(ctx, scope)
+func (s *policies) documentOf(ctx context.Context, scope schemas.PolicyScope, r schemas.SessionRecord) (policykv.Versioned, error) {
+	v, err := s.policies.Get(ctx, scope)
 	if err == nil && v.UID != r.UID {
 		v.Policy, v.UID = schemas.Policy{}, r.UID
 	}
 	return v, err
 }
 
-func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error) {
+func (s *policies) policySet(ctx context.Context, req request) (any, error) {
 	scope, r, err := s.scoped(ctx, req)
 	if err != nil {
 		return nil, err
@@ -99,7 +116,7 @@ func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error
 	if err := req.Policy.Policy.Validate(scope); err != nil {
 		return nil, schemas.UsageError("policy of %s: %v", scope, err)
 	}
-	prev, err := s.Policies.Get(ctx, scope)
+	prev, err := s.policies.Get(ctx, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +124,8 @@ func (s *Server) policySet(ctx context.Context, req schemas.Request) (any, error
 		return nil, schemas.StateError(schemas.ReasonConflict, "the policy of %s has version %d now, not %d", scope, prev.Version, *want).WithHint("it was changed meanwhile: read it again")
 	}
 	doc := schemas.PolicyDocument{Scope: scope, UID: r.UID, Policy: *req.Policy.Policy,
-		Change: schemas.PolicyChange{By: orDefault(req.Actor, "client"), Reason: req.Reason}}
-	v, err := s.Policies.Set(ctx, prev, doc)
+		Change: schemas.PolicyChange{By: req.by.String(), Reason: req.Reason}}
+	v, err := s.policies.Set(ctx, prev, doc)
 	if errors.Is(err, policykv.ErrVersion) {
 		return nil, schemas.StateError(schemas.ReasonConflict, "%v", err).WithHint("read it again")
 	}
@@ -123,12 +140,12 @@ type tester interface {
 	Try(ctx context.Context, in func(schemas.SessionRecord) bool, trial func(schemas.SessionRecord) session.Policy) (schemas.PolicyTest, error)
 }
 
-func (s *Server) policyTest(ctx context.Context, req schemas.Request) (any, error) {
+func (s *policies) policyTest(ctx context.Context, req request) (any, error) {
 	scope, p, trial, err := s.trial(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	t, ok := s.Scheduler.(tester)
+	t, ok := s.scheduler.(tester)
 	if !ok {
 		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that could try a policy")
 	}
@@ -155,7 +172,7 @@ func overruled(scope schemas.PolicyScope, p schemas.Policy, ruled int) []string 
 
 // trial reads a policy that is only to be tried; that of the scope as it is if the
 // request has none.
-func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.PolicyScope, schemas.Policy, func(schemas.SessionRecord) session.Policy, error) {
+func (s *policies) trial(ctx context.Context, req request) (schemas.PolicyScope, schemas.Policy, func(schemas.SessionRecord) session.Policy, error) {
 	scope, r, err := s.scoped(ctx, req)
 	if err != nil {
 		return "", schemas.Policy{}, nil, err
@@ -174,16 +191,16 @@ func (s *Server) trial(ctx context.Context, req schemas.Request) (schemas.Policy
 	if err := p.Validate(scope); err != nil {
 		return "", schemas.Policy{}, nil, schemas.UsageError("policy of %s: %v", scope, err)
 	}
-	return scope, *p, s.Policies.Trial(scope, *p), nil
+	return scope, *p, s.policies.Trial(scope, *p), nil
 }
 
 // decided gives the last transition of a session that was decided on evidence, nil if
 // that is its last anyway, or there is none.
-func (s *Server) decided(ctx context.Context, v statekv.Versioned) (*schemas.TransitionView, error) {
+func (s *views) decided(ctx context.Context, v statekv.Versioned) (*schemas.TransitionView, error) {
 	if v.Transition.Evidence != nil {
 		return nil, nil
 	}
-	revs, err := s.Records.History(ctx, v.Name())
+	revs, err := s.records.History(ctx, v.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -201,22 +218,22 @@ const policySweep = time.Hour
 
 // sweepPolicies drops the policies of sessions that are gone, at intervals until ctx
 // ends: nobody takes them back, and everyone remembers them.
-func (s *Server) sweepPolicies(ctx context.Context, ticks <-chan time.Time) {
+func (s *policies) sweepPolicies(ctx context.Context, ticks <-chan time.Time) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks:
 		}
-		for _, v := range s.Policies.Documents(true) {
+		for _, v := range s.policies.Documents(true) {
 			if err := s.sweepPolicy(ctx, v); err != nil && ctx.Err() == nil {
-				s.Log.Warn("policy of a session that is gone not dropped", "scope", v.Scope, "err", err)
+				s.log.Warn("policy of a session that is gone not dropped", "scope", v.Scope, "err", err)
 			}
 		}
 	}
 }
 
-func (s *Server) sweepPolicy(ctx context.Context, v policykv.Versioned) error {
+func (s *policies) sweepPolicy(ctx context.Context, v policykv.Versioned) error {
 	n, ok := v.Scope.Session()
 	if !ok {
 		return nil
@@ -225,7 +242,7 @@ func (s *Server) sweepPolicy(ctx context.Context, v policykv.Versioned) error {
 	if current, there := s.board.get(n); there && current.UID == v.UID && current.State != schemas.Deleted {
 		return nil
 	}
-	current, err := s.Records.Get(ctx, n)
+	current, err := s.records.Get(ctx, n)
 	switch {
 	case errors.Is(err, statekv.ErrNoSession):
 	case err != nil:
@@ -233,15 +250,15 @@ func (s *Server) sweepPolicy(ctx context.Context, v policykv.Versioned) error {
 	case current.UID == v.UID && current.State != schemas.Deleted:
 		return nil
 	}
-	return s.Policies.Drop(ctx, v, "api@"+string(s.Host), "its session is gone")
+	return s.policies.Drop(ctx, v, "api@"+string(s.host), "its session is gone")
 }
 
 // policiesOf names the documents that a session is held to.
-func (s *Server) policiesOf(r schemas.SessionRecord) (out []string) {
-	if s.Policies == nil {
+func (s *views) policiesOf(r schemas.SessionRecord) (out []string) {
+	if s.policies == nil {
 		return nil
 	}
-	for _, v := range s.Policies.Versions(r) {
+	for _, v := range s.policies.Versions(r) {
 		out = append(out, fmt.Sprintf("%s version %d", v.Scope, v.Version))
 	}
 	return out

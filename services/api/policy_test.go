@@ -28,9 +28,9 @@ func desk(t *testing.T) *Server {
 	return New(Options{NC: js.Conn(), JS: js, Names: names, Records: records, Policies: policykv.NewCache(store, nil)})
 }
 
-func (s *Server) change(t *testing.T, n schemas.Name, tr schemas.Transition) {
+func change(t *testing.T, s *Server, n schemas.Name, tr schemas.Transition) {
 	t.Helper()
-	v, err := s.Records.Update(t.Context(), n, func(schemas.SessionRecord) (schemas.Transition, bool, error) { return tr, true, nil })
+	v, err := s.records.Update(t.Context(), n, func(schemas.SessionRecord) (schemas.Transition, bool, error) { return tr, true, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func set(t *testing.T, s *Server, scope, text string) (schemas.PolicyView, error
 	if err := p.Assign(text); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.policySet(t.Context(), schemas.Request{Actor: "me", Policy: &schemas.PolicyRequest{Scope: scope, Policy: &p}})
-	if err := s.Policies.Load(t.Context()); err != nil {
+	out, err := s.policies.policySet(t.Context(), request{schemas.Request{Policy: &schemas.PolicyRequest{Scope: scope, Policy: &p}}, Caller{Identity: "me"}})
+	if err := s.policies.policies.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	v, _ := out.(schemas.PolicyView)
@@ -56,7 +56,7 @@ func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
 	s := desk(t)
 	for _, id := range []schemas.SessionID{"stays", "goes"} {
 		n := schemas.Name{Tenant: "default", Session: id}
-		s.change(t, n, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o", Kind: schemas.OpStart},
+		change(t, s, n, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o", Kind: schemas.OpStart},
 			New: &schemas.NewSession{UID: schemas.UID("u-" + id), Tenant: n.Tenant, Session: id, Class: "web", Lineage: "l"}}})
 		if v, err := set(t, s, string(id), "grace=2m"); err != nil || v.Version != 1 || v.Change.By != "me" {
 			t.Fatalf("%+v, %v", v, err)
@@ -65,18 +65,18 @@ func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
 	if _, err := set(t, s, "all", "warn=1s"); err != nil {
 		t.Fatal(err)
 	}
-	s.change(t, schemas.Name{Tenant: "default", Session: "goes"}, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove}}})
+	change(t, s, schemas.Name{Tenant: "default", Session: "goes"}, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	ticks, done := make(chan time.Time), make(chan struct{})
-	go func() { s.sweepPolicies(ctx, ticks); close(done) }()
+	go func() { s.policies.sweepPolicies(ctx, ticks); close(done) }()
 	ticks <- time.Now()
 	ticks <- time.Now() // the first sweep is over
 	cancel()
 	<-done
-	if err := s.Policies.Load(t.Context()); err != nil {
+	if err := s.policies.policies.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	out, err := s.policyGet(t.Context(), schemas.Request{})
+	out, err := s.policies.policyGet(t.Context(), request{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
 	if err != nil || string(got) != `["all","session:stays"]` {
 		t.Errorf("policies of %s are left, %v", got, err)
 	}
-	if n := len(s.Policies.Documents(true)); n != 2 {
+	if n := len(s.policies.policies.Documents(true)); n != 2 {
 		t.Errorf("%d are remembered", n)
 	}
 }

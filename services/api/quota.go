@@ -5,11 +5,23 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	metering "github.com/diapause/diapause/services/usage"
+	"github.com/nats-io/nats.go/jetstream"
 )
+
+// quotas holds tenants to their quotas. Without policies there are none.
+type quotas struct {
+	board    *board
+	js       jetstream.JetStream
+	names    stream.Names
+	policies *policykv.Cache
+	records  *statekv.Store
+}
 
 // claim is what a request takes of a tenant's quota, until the board shows it.
 type claim struct {
@@ -33,9 +45,9 @@ func weigh(s schemas.State) (sessions, running int) {
 // claim takes what a transition needs of its tenant's quota, or refuses it. Two requests at
 // once to this server don't both get the last place; another server beside it may not have
 // heard yet of what this one has just let through.
-func (s *Server) claim(prev statekv.Versioned, t schemas.Transition) (*claim, error) {
+func (s *quotas) claim(prev statekv.Versioned, t schemas.Transition) (*claim, error) {
 	next, err := session.Apply(prev.SessionRecord, t)
-	if s.Policies == nil || err != nil { // then the swap says so
+	if s.policies == nil || err != nil { // then the swap says so
 		return nil, nil
 	}
 	had, ran := weigh(prev.State)
@@ -44,7 +56,7 @@ func (s *Server) claim(prev statekv.Versioned, t schemas.Transition) (*claim, er
 	if c.sessions <= 0 && c.running <= 0 {
 		return nil, nil
 	}
-	return c, s.board.claim(s.Policies.Quota(next.Tenant), c)
+	return c, s.board.claim(s.policies.Quota(next.Tenant), c)
 }
 
 // held is what a tenant has, what was claimed included. It is called with mu held.
@@ -110,11 +122,11 @@ func (c *claim) shownBy(s sight) bool {
 
 // mayBegin refuses another session of a tenant whose quota leaves no room for it, before
 // anything is done for it.
-func (s *Server) mayBegin(ctx context.Context, t schemas.Tenant) error {
-	if s.Policies == nil {
+func (s *quotas) mayBegin(ctx context.Context, t schemas.Tenant) error {
+	if s.policies == nil {
 		return nil
 	}
-	q := s.Policies.Quota(t)
+	q := s.policies.Quota(t)
 	s.board.mu.Lock()
 	h := s.board.heldBy(t)
 	s.board.mu.Unlock()
@@ -134,20 +146,20 @@ func (s *Server) mayBegin(ctx context.Context, t schemas.Tenant) error {
 
 // mayWake refuses to wake a session of a tenant whose quota leaves no room for it, before
 // that is said to be use.
-func (s *Server) mayWake(v statekv.Versioned) error {
-	if _, running := weigh(v.State); running > 0 || s.Policies == nil {
+func (s *quotas) mayWake(v statekv.Versioned) error {
+	if _, running := weigh(v.State); running > 0 || s.policies == nil {
 		return nil
 	}
 	s.board.mu.Lock()
 	h := s.board.heldBy(v.Tenant)
 	s.board.mu.Unlock()
-	return within(v.Tenant, s.Policies.Quota(v.Tenant), h, 0, 1)
+	return within(v.Tenant, s.policies.Quota(v.Tenant), h, 0, 1)
 }
 
 // storedBy is what usage says that a tenant's images take.
-func (s *Server) storedBy(ctx context.Context, t schemas.Tenant) (schemas.Bytes, error) {
+func (s *quotas) storedBy(ctx context.Context, t schemas.Tenant) (schemas.Bytes, error) {
 	now := time.Now().UTC()
-	report, err := metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, metering.Want{Tenant: t, From: now.Add(-time.Second), To: now})
+	report, err := metering.Log{JS: s.js, Names: s.names, Records: s.records}.Report(ctx, metering.Want{Tenant: t, From: now.Add(-time.Second), To: now})
 	if err != nil {
 		return 0, fmt.Errorf("see what tenant %s has stored, for its quota: %w", t, err)
 	}
@@ -159,13 +171,13 @@ func (s *Server) storedBy(ctx context.Context, t schemas.Tenant) (schemas.Bytes,
 }
 
 // quotas adds the quotas of tenants to what they used.
-func (s *Server) quotas(report *schemas.UsageReport) {
-	if s.Policies == nil {
+func (s *quotas) quotas(report *schemas.UsageReport) {
+	if s.policies == nil {
 		return
 	}
 	for i := range report.Tenants {
 		u := &report.Tenants[i]
-		q := s.Policies.Quota(u.Tenant)
+		q := s.policies.Quota(u.Tenant)
 		if q == (schemas.Quota{}) {
 			continue
 		}

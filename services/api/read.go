@@ -5,20 +5,40 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"path"
 	"reflect"
 	"slices"
 	"time"
 
+	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 )
+
+// views answers the verbs that look.
+type views struct {
+	sessions  *sessions
+	quotas    *quotas
+	board     *board
+	fleet     Fleet
+	js        jetstream.JetStream
+	log       *slog.Logger
+	names     stream.Names
+	nc        *nats.Conn
+	policies  *policykv.Cache
+	records   *statekv.Store
+	scheduler Explainer
+}
 
 // hostAnswer bounds how long a list waits for what a host sees.
 const hostAnswer = time.Second
 
-func (s *Server) list(ctx context.Context, req schemas.Request) (any, error) {
+func (s *views) list(ctx context.Context, req request) (any, error) {
 	out := []schemas.View{}
 	for r := range s.board.all(req.Tenant) {
 		out = append(out, schemas.ViewOf(r))
@@ -30,8 +50,8 @@ func (s *Server) list(ctx context.Context, req schemas.Request) (any, error) {
 	return out, nil
 }
 
-func (s *Server) show(ctx context.Context, req schemas.Request) (any, error) {
-	v, err := s.named(ctx, req)
+func (s *views) show(ctx context.Context, req request) (any, error) {
+	v, err := s.sessions.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -42,15 +62,15 @@ func (s *Server) show(ctx context.Context, req schemas.Request) (any, error) {
 
 // fill adds what only the hosts and the scheduler know. A host that doesn't
 // answer leaves zeros.
-func (s *Server) fill(ctx context.Context, views []schemas.View) {
-	idle, err := s.Scheduler.Idle(ctx)
+func (s *views) fill(ctx context.Context, views []schemas.View) {
+	idle, err := s.scheduler.Idle(ctx)
 	if err != nil {
-		s.Log.Debug("no idle times", "err", err)
+		s.log.Debug("no idle times", "err", err)
 	}
 	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
 	for i := range views {
 		v := &views[i]
-		if since, gone := s.Fleet.Gone(v.Host); gone {
+		if since, gone := s.fleet.Gone(v.Host); gone {
 			v.HostGone = &since
 		}
 		if v.State != schemas.Running && v.State != schemas.Suspending {
@@ -67,27 +87,27 @@ func (s *Server) fill(ctx context.Context, views []schemas.View) {
 	}
 }
 
-func (s *Server) observed(ctx context.Context, host schemas.HostID) map[schemas.UID]schemas.Observed {
+func (s *views) observed(ctx context.Context, host schemas.HostID) map[schemas.UID]schemas.Observed {
 	ctx, cancel := context.WithTimeout(ctx, hostAnswer)
 	defer cancel()
-	msg, err := s.NC.RequestWithContext(ctx, schemas.SubjectHost+"."+string(host)+".observe", nil)
+	msg, err := s.nc.RequestWithContext(ctx, schemas.SubjectHost+"."+string(host)+".observe", nil)
 	if err != nil {
-		s.Log.Debug("host doesn't answer", "host", host, "err", err)
+		s.log.Debug("host doesn't answer", "host", host, "err", err)
 		return nil
 	}
 	var out map[schemas.UID]schemas.Observed
 	if err := json.Unmarshal(msg.Data, &out); err != nil {
-		s.Log.Warn("what a host answered is not readable", "host", host, "err", err)
+		s.log.Warn("what a host answered is not readable", "host", host, "err", err)
 	}
 	return out
 }
 
-func (s *Server) history(ctx context.Context, req schemas.Request) (any, error) {
+func (s *views) history(ctx context.Context, req request) (any, error) {
 	n, err := name(req.Name)
 	if err != nil {
 		return nil, err
 	}
-	revs, err := s.Records.History(ctx, n)
+	revs, err := s.records.History(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -98,16 +118,16 @@ func (s *Server) history(ctx context.Context, req schemas.Request) (any, error) 
 	return out, s.addJoined(ctx, n, out)
 }
 
-func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) {
+func (s *views) explain(ctx context.Context, req request) (any, error) {
 	n, err := name(req.Name)
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.get(ctx, n)
+	v, err := s.sessions.get(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	e, ok, err := s.Scheduler.Explain(ctx, n)
+	e, ok, err := s.scheduler.Explain(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +138,7 @@ func (s *Server) explain(ctx context.Context, req schemas.Request) (any, error) 
 	if e.Decided, err = s.decided(ctx, v); err != nil {
 		return nil, err
 	}
-	if since, gone := s.Fleet.Gone(v.Host); gone && v.State != schemas.Suspended && v.State != schemas.Exited {
+	if since, gone := s.fleet.Gone(v.Host); gone && v.State != schemas.Suspended && v.State != schemas.Exited {
 		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)
 	}
 	return e, nil
@@ -133,10 +153,10 @@ type Audit struct {
 
 // audit folds every session's transitions through session.Apply and compares
 // each record with what the log says it must be.
-func (s *Server) audit(ctx context.Context, _ schemas.Request) (any, error) {
+func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	last := map[schemas.Name]schemas.SessionRecord{}
 	out := Audit{Problems: []string{}}
-	err := s.Records.Log(ctx, func(v statekv.Versioned) error {
+	err := s.records.Log(ctx, func(v statekv.Versioned) error {
 		n, prev := v.Name(), last[v.Name()]
 		out.Transitions++
 		want, err := session.Apply(prev, v.Transition)

@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"sync"
@@ -13,7 +11,6 @@ import (
 	"filippo.io/age"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -25,6 +22,7 @@ import (
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/services/keys"
+	"github.com/diapause/diapause/services/triggers"
 )
 
 // Explainer knows how idle sessions are and what stands in the way of a
@@ -64,12 +62,22 @@ type Options struct {
 	Log        *slog.Logger
 }
 
-// Server answers clients; Serve runs it.
+var _ triggers.Checkpointer = (*Server)(nil)
+
+// Server answers clients; Serve runs it. Each kind of verb is a type of its own.
 type Server struct {
-	Options
-	publish stream.Publisher
+	nc      *nats.Conn
+	version string
+	log     *slog.Logger
+	records *statekv.Store
 	board   *board
+	known   chan struct{} // closed when the board shows all records
 	ready   chan struct{}
+	verbs   map[string]handler
+
+	captures *capturer
+	ends     *ender
+	policies *policies
 }
 
 // New makes a server.
@@ -80,181 +88,96 @@ func New(o Options) *Server {
 	if o.Fleet == nil { // which watches nothing: every host counts as there
 		o.Fleet = fleet.New(fleet.Options{JS: o.JS, Names: o.Names})
 	}
-	return &Server{Options: o, publish: stream.Publisher{JS: o.JS}, board: newBoard(), ready: make(chan struct{})}
+	b := newBoard()
+	hosts := &placement{fleet: o.Fleet, images: o.Images, trusted: o.Trusted, host: o.Host}
+	quota := &quotas{board: b, js: o.JS, names: o.Names, policies: o.Policies, records: o.Records}
+	ss := &sessions{
+		records: o.Records, publish: stream.Publisher{JS: o.JS}, js: o.JS, names: o.Names, board: b,
+		hosts: hosts, quotas: quota, failpoints: o.Failpoints, log: o.Log,
+	}
+	s := &Server{
+		nc: o.NC, version: o.Version, log: o.Log, records: o.Records, board: b, known: make(chan struct{}), ready: make(chan struct{}),
+		captures: &capturer{sessions: ss, hosts: hosts, board: b},
+		ends:     &ender{sessions: ss, hosts: hosts, board: b, host: o.Host},
+	}
+	resumes := &resumer{sessions: ss, hosts: hosts, quotas: quota, board: b}
+	shots := &snapshots{
+		sessions: ss, captures: s.captures, resumes: resumes, board: b, images: o.Images, keys: o.Keys, records: o.Records, trusted: o.Trusted,
+	}
+	makes := &maker{
+		sessions: ss, hosts: hosts, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
+		sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records, scheduler: o.Scheduler,
+	}
+	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
+	look := &views{
+		sessions: ss, quotas: quota, board: b, fleet: o.Fleet, js: o.JS, log: o.Log, names: o.Names, nc: o.NC,
+		policies: o.Policies, records: o.Records, scheduler: o.Scheduler,
+	}
+	s.policies = &policies{
+		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, scheduler: o.Scheduler,
+	}
+	joins := &joiner{board: b, log: o.Log, publish: ss.publish, records: o.Records}
+	s.verbs = map[string]handler{
+		"run": makes.run, "fork": makes.fork,
+		"suspend": joins.joining(s.captures.suspend, toSuspend), "checkpoint": s.captures.checkpoint,
+		"resume": joins.joining(resumes.resume, toRun), "ensure": joins.joining(resumes.ensure, toRun),
+		"rm": s.ends.remove, "kill": s.ends.kill,
+		"rollback": shots.rollback, "snapshots": shots.snapshots, "snapshot_rm": shots.snapshotRemove,
+		"replace": trial.replace, "accept": trial.accept, "reject": trial.reject,
+		"list": look.list, "show": look.show, "history": look.history, "explain": look.explain, "audit": look.audit,
+		"usage": look.usage, "stats": look.stats,
+	}
+	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
+	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
+	maps.Copy(s.verbs, s.policies.policyVerbs())
+	return s
 }
 
 // Ready is closed when the server answers.
 func (s *Server) Ready() <-chan struct{} { return s.ready }
 
-type handler func(context.Context, schemas.Request) (any, error)
-
-// verbs are the endpoints under diapause.v1.api.
-func (s *Server) verbs() map[string]handler {
-	all := map[string]handler{
-		"run": s.run, "suspend": s.joining(s.suspend, toSuspend), "resume": s.joining(s.resume, toRun),
-		"ensure": s.joining(s.ensure, toRun), "checkpoint": s.checkpoint,
-		"rm": s.remove, "kill": s.kill, "fork": s.fork, "rollback": s.rollback, "replace": s.replace,
-		"accept": s.accept, "reject": s.reject,
-		"snapshots": s.snapshots, "snapshot_rm": s.snapshotRemove,
-		"list": s.list, "show": s.show, "history": s.history, "explain": s.explain, "audit": s.audit,
-		"usage": s.usage,
-		"stats": s.stats,
-	}
-	maps.Copy(all, s.keyVerbs())
-	maps.Copy(all, s.storeVerbs())
-	maps.Copy(all, s.policyVerbs())
-	return all
-}
-
 // Serve answers until ctx ends, and returns when every request has been
 // answered.
 func (s *Server) Serve(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	known := make(chan struct{})
 	g.Go(func() error {
-		return s.Records.Skim(ctx, s.board.skim, sync.OnceFunc(func() { close(known) }))
+		return s.records.Skim(ctx, s.board.skim, sync.OnceFunc(func() { close(s.known) }))
 	})
 	g.Go(func() error {
 		select {
-		case <-known:
+		case <-s.known:
 		case <-ctx.Done():
 			return nil
 		}
 		return s.answer(ctx)
 	})
-	if s.Policies != nil {
+	if s.policies.policies != nil {
 		g.Go(func() error {
 			t := time.NewTicker(policySweep)
 			defer t.Stop()
-			s.sweepPolicies(ctx, t.C)
+			s.policies.sweepPolicies(ctx, t.C)
 			return nil
 		})
 	}
 	return g.Wait()
 }
 
-// flushed is how long the server may take to say that it knows the API.
-const flushed = 30 * time.Second
+// Census counts the sessions of the fleet, as far as this server has read.
+func (s *Server) Census() Census { return s.board.counted() }
 
-func (s *Server) answer(ctx context.Context) error {
-	svc, err := micro.AddService(s.NC, micro.Config{Name: "diapause", Version: s.Version, Description: "sessions of Diapause"})
-	if err != nil {
-		return fmt.Errorf("register the API: %w", err)
-	}
-	var mu sync.Mutex // a request may still come after Stop
-	var stopping bool
-	var wg sync.WaitGroup
-	group := svc.AddGroup(schemas.SubjectAPI)
-	for verb, h := range s.verbs() {
-		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			if stopping {
-				s.fail(r, context.Canceled)
-				return
-			}
-			wg.Go(func() { s.handle(ctx, verb, h, r) })
-		}))
-		if err != nil {
-			return fmt.Errorf("register API verb %s: %w", verb, err)
-		}
-	}
-	// Only then the server knows of all that was registered.
-	if err := s.NC.FlushTimeout(flushed); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("register the API: %w", err)
-	}
-	close(s.ready)
-	<-ctx.Done()
-	err = svc.Stop()
-	mu.Lock()
-	stopping = true
-	mu.Unlock()
-	wg.Wait()
-	if err != nil && !s.NC.IsClosed() {
-		return fmt.Errorf("unregister the API: %w", err)
-	}
-	return nil
+// Seen gives a session's record as this server read it last, which may be a while ago.
+func (s *Server) Seen(n schemas.Name) (schemas.SessionRecord, bool) {
+	r, ok := s.board.get(n)
+	return r, ok && r.State != schemas.Deleted
 }
 
-// defaultWait and maxWait bound how long one request may take.
-const (
-	defaultWait = 2 * time.Minute
-	maxWait     = schemas.MaxWithin + time.Hour
-)
-
-func (s *Server) handle(ctx context.Context, verb string, h handler, r micro.Request) {
-	var req schemas.Request
-	if err := json.Unmarshal(r.Data(), &req); err != nil {
-		s.fail(r, schemas.UsageError("the request is not one: %v", err))
-		return
-	}
-	wait := time.Duration(req.Wait)
-	if wait <= 0 {
-		wait = defaultWait
-	}
-	ctx, cancel := context.WithTimeout(ctx, min(wait, maxWait))
-	defer cancel()
-	out, err := h(ctx, req)
-	if err != nil {
-		s.Log.Debug("request refused", "verb", verb, "session", req.Name, "err", err)
-		s.fail(r, about(err, req.Name))
-		return
-	}
-	data, err := json.Marshal(out)
-	if err != nil {
-		s.fail(r, fmt.Errorf("encode the answer: %w", err))
-		return
-	}
-	s.reply(r, &nats.Msg{Data: data})
+// Checkpoint makes a checkpoint for a trigger of an agent's, and waits for it.
+func (s *Server) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
+	return s.captures.triggered(ctx, a)
 }
 
-func (s *Server) fail(r micro.Request, err error) {
-	answer, err := encodeError(coded(err))
-	if err != nil {
-		s.Log.Error("error not encoded", "err", err)
-		return
-	}
-	s.reply(r, answer)
-}
-
-// reply answers a request from another goroutine than its handler's, which the
-// request's own methods don't allow.
-func (s *Server) reply(r micro.Request, answer *nats.Msg) {
-	if answer.Subject = r.Reply(); answer.Subject == "" {
-		return // nobody waits
-	}
-	if err := s.NC.PublishMsg(answer); err != nil {
-		s.Log.Warn("request not answered", "subject", r.Subject(), "err", err)
-	}
-}
-
-// name reads the session that a request is about.
-func name(s string) (schemas.Name, error) {
-	n, err := schemas.ParseName(s)
-	if err != nil {
-		return n, schemas.UsageError("%v", err)
-	}
-	return n, nil
-}
-
-// named reads the session that a request names.
-func (s *Server) named(ctx context.Context, req schemas.Request) (statekv.Versioned, error) {
-	n, err := name(req.Name)
-	if err != nil {
-		return statekv.Versioned{}, err
-	}
-	return s.get(ctx, n)
-}
-
-// get reads a session that isn't deleted.
-func (s *Server) get(ctx context.Context, n schemas.Name) (statekv.Versioned, error) {
-	v, err := s.Records.Get(ctx, n)
-	if err != nil {
-		return v, err
-	}
-	if v.State == schemas.Deleted {
-		return v, &schemas.APIError{Code: schemas.CodeNoSession,
-			Text: fmt.Sprintf("no such session: %s was deleted at %s", n, v.Since.Format(time.RFC3339))}
-	}
-	return v, nil
+// Expire removes a session because of the retention policy, if its record still is
+// as v says. Its host deletes the images.
+func (s *Server) Expire(ctx context.Context, v statekv.Versioned, reason string) error {
+	return s.ends.expire(ctx, v, reason)
 }

@@ -26,12 +26,12 @@ const simulateSince = 24 * time.Hour
 
 // policySimulate lives the last hours again under another policy, and under the one that
 // holds, by what the diary says of them.
-func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, error) {
+func (s *policies) policySimulate(ctx context.Context, req request) (any, error) {
 	scope, p, trial, err := s.trial(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	quiet, ok := s.Scheduler.(silent)
+	quiet, ok := s.scheduler.(silent)
 	if !ok {
 		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that keeps a diary")
 	}
@@ -50,7 +50,7 @@ func (s *Server) policySimulate(ctx context.Context, req schemas.Request) (any, 
 	case past.first.IsZero():
 		return nil, schemas.StateError(schemas.ReasonNoDiary, "the diary says nothing of the last %s", since).WithHint("it is written while a scheduler runs, for 14 days at most")
 	}
-	out := past.simulate(s.Policies.For, trial)
+	out := past.simulate(s.policies.For, trial)
 	out.Notes = append(append(out.Notes, untried(p)...), overruled(scope, p, past.ruled)...)
 	return out, nil
 }
@@ -114,8 +114,8 @@ func newPast(scope schemas.PolicyScope, from time.Time) *past {
 	}
 }
 
-func (p *past) read(ctx context.Context, s *Server, quiet silent) error {
-	if err := stream.ReadDiary(ctx, s.JS, s.Names, p.from, p.page); err != nil {
+func (p *past) read(ctx context.Context, s *policies, quiet silent) error {
+	if err := stream.ReadDiary(ctx, s.js, s.names, p.from, p.page); err != nil {
 		return err
 	}
 	now, err := quiet.Silences(ctx, func(r schemas.SessionRecord) bool { return policykv.Covers(p.scope, r) })
@@ -130,7 +130,7 @@ func (p *past) read(ctx context.Context, s *Server, quiet silent) error {
 		return err
 	}
 	p.used(uses)
-	return s.Records.Log(ctx, func(v statekv.Versioned) error {
+	return s.records.Log(ctx, func(v statekv.Versioned) error {
 		if policykv.Covers(p.scope, v.SessionRecord) {
 			p.revision(v.SessionRecord)
 		}

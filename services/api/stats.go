@@ -11,10 +11,10 @@ import (
 type intake interface{ Intake() schemas.Intake }
 
 // stats counts sessions by state, and what was heard, readable or not.
-func (s *Server) stats(context.Context, schemas.Request) (any, error) {
-	out := schemas.Stats{Sessions: s.Census().States}
+func (s *views) stats(context.Context, request) (any, error) {
+	out := schemas.Stats{Sessions: s.board.counted().States}
 	maps.DeleteFunc(out.Sessions, func(state schemas.State, n int) bool { return n == 0 || state == schemas.Deleted })
-	if counting, ok := s.Scheduler.(intake); ok {
+	if counting, ok := s.scheduler.(intake); ok {
 		out.Intake = counting.Intake()
 	}
 	return out, nil

@@ -5,16 +5,23 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/janitor"
 )
 
+// storeVerbs answers the verbs that look after the object store.
+type storeVerbs struct {
+	sessions  *sessions
+	snapshots *snapshots
+	janitor   *janitor.Janitor
+	reader    Reader
+}
+
 // storeVerbs are the endpoints that look after the object store; a server without
 // a janitor has none.
-func (s *Server) storeVerbs() map[string]handler {
-	if s.Janitor == nil {
+func (s *storeVerbs) storeVerbs() map[string]handler {
+	if s.janitor == nil {
 		return nil
 	}
 	return map[string]handler{
@@ -22,7 +29,7 @@ func (s *Server) storeVerbs() map[string]handler {
 	}
 }
 
-func (s *Server) storeCheck(ctx context.Context, req schemas.Request) (any, error) {
+func (s *storeVerbs) storeCheck(ctx context.Context, req request) (any, error) {
 	var o schemas.StoreRequest
 	if req.Store != nil {
 		o = *req.Store
@@ -37,27 +44,27 @@ func (s *Server) storeCheck(ctx context.Context, req schemas.Request) (any, erro
 	case o.ReadData:
 		read = func(string) bool { return true }
 	}
-	return s.Janitor.Check(ctx, s.known(), read)
+	return s.janitor.Check(ctx, s.snapshots.known(), read)
 }
 
-func (s *Server) storeStats(ctx context.Context, _ schemas.Request) (any, error) {
-	return s.Janitor.Stats(ctx)
+func (s *storeVerbs) storeStats(ctx context.Context, _ request) (any, error) {
+	return s.janitor.Stats(ctx)
 }
 
-func (s *Server) storePrune(ctx context.Context, req schemas.Request) (any, error) {
-	return s.Janitor.Prune(ctx, req.Store != nil && req.Store.DryRun)
+func (s *storeVerbs) storePrune(ctx context.Context, req request) (any, error) {
+	return s.janitor.Prune(ctx, req.Store != nil && req.Store.DryRun)
 }
 
 // verify reads a snapshot from end to end, as a resume would, and compares all of
 // it.
-func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
-	v, err := s.named(ctx, req)
+func (s *storeVerbs) verify(ctx context.Context, req request) (any, error) {
+	v, err := s.sessions.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	head := v.Head
 	if req.Snapshot != "" {
-		l, err := s.find(ctx, v, req.Snapshot)
+		l, err := s.snapshots.find(ctx, v, req.Snapshot)
 		if err != nil {
 			return nil, err
 		}
@@ -67,7 +74,7 @@ func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
 		return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s has no snapshot yet", v.Name())
 	}
 	began := time.Now()
-	img, err := s.Reader.OpenImage(ctx, v.SessionRecord, *head)
+	img, err := s.reader.OpenImage(ctx, v.SessionRecord, *head)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +84,7 @@ func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
 	}
 	restore := req.Store != nil && req.Store.Restore
 	if restore {
-		if err := s.Reader.TryImage(ctx, v.SessionRecord, img); err != nil {
+		if err := s.reader.TryImage(ctx, v.SessionRecord, img); err != nil {
 			return nil, schemas.FailedError(schemas.ReasonUnreadable, "restore snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
 		}
 	}
@@ -86,28 +93,10 @@ func (s *Server) verify(ctx context.Context, req schemas.Request) (any, error) {
 		Name: v.Name().String(), ID: snapshotID(*head), Entries: len(img.Entries()), LogicalBytes: h.LogicalBytes,
 		Packs: len(h.Packs), Restored: restore, Seconds: time.Since(began).Seconds(),
 	}
-	e := schemas.Event{Type: "verified", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Actor: orDefault(req.Actor, "client"),
+	e := schemas.Event{Type: "verified", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Actor: req.by.Actor(), Note: req.by.Note,
 		Text: fmt.Sprintf("snapshot %s was read and compared: %d entries, %d bytes; restored in quarantine: %t", out.ID, out.Entries, out.LogicalBytes, restore), At: time.Now().UTC()}
-	if err := s.publish.Event(ctx, e); err != nil {
-		s.Log.Warn("event not published", "err", err)
-	}
+	s.sessions.event(ctx, e)
 	return out, nil
-}
-
-// Expire removes a session because of the retention policy, if its record still is
-// as v says. Its host deletes the images.
-func (s *Server) Expire(ctx context.Context, v statekv.Versioned, reason string) error {
-	op, err := s.newOp(ctx, schemas.OpRemove)
-	if err != nil {
-		return err
-	}
-	req := schemas.Request{Actor: "janitor@" + string(s.Host)}
-	_, err = s.ask(ctx, v, req, schemas.Transition{Type: schemas.TRemove, Reason: reason, Set: schemas.Set{Op: op}})
-	if err != nil {
-		return err
-	}
-	e := schemas.Event{Type: "expired", Tenant: v.Tenant, Session: v.Session, UID: v.UID, Text: reason, Actor: req.Actor, At: time.Now().UTC()}
-	return s.publish.Event(ctx, e)
 }
 
 // Reader reads the images of sessions; the worker of the same process does.

@@ -11,22 +11,14 @@ import (
 	"github.com/diapause/diapause/services/triggers"
 )
 
-var _ triggers.Checkpointer = (*Server)(nil)
-
-// Seen gives a session's record as this server read it last, which may be a while ago.
-func (s *Server) Seen(n schemas.Name) (schemas.SessionRecord, bool) {
-	r, ok := s.board.get(n)
-	return r, ok && r.State != schemas.Deleted
-}
-
-// Checkpoint makes a checkpoint for a trigger of an agent's, when nothing else is being
+// triggered makes a checkpoint for a trigger of an agent's, when nothing else is being
 // done to the session, and waits for it. What the trigger was for may be over by then: a
 // session that is suspended has a snapshot anyway.
-func (s *Server) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
+func (s *capturer) triggered(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
 	ch, stop := s.board.follow(a.Name)
 	defer stop()
 	for {
-		v, err := s.get(ctx, a.Name)
+		v, err := s.sessions.get(ctx, a.Name)
 		switch {
 		case err != nil:
 			return triggers.Outcome{}, err
@@ -51,18 +43,18 @@ func (s *Server) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outco
 	}
 }
 
-func (s *Server) askTriggered(ctx context.Context, v statekv.Versioned, a triggers.Ask) (statekv.Versioned, error) {
-	op, err := s.newOp(ctx, schemas.OpCheckpoint)
+func (s *capturer) askTriggered(ctx context.Context, v statekv.Versioned, a triggers.Ask) (statekv.Versioned, error) {
+	op, err := s.sessions.newOp(ctx, schemas.OpCheckpoint)
 	if err != nil {
 		return v, err
 	}
 	op.Trigger, op.TriggerSeq, op.RunID, op.Description = string(a.Trigger), a.Seq, a.RunID, a.Description()
 	t := schemas.Transition{Type: schemas.TCheckpoint, Reason: a.Reason(), Set: schemas.Set{Op: op}}
-	return s.ask(ctx, v, schemas.Request{Actor: a.Actor()}, t)
+	return s.sessions.ask(ctx, v, request{by: Caller{Identity: a.Actor()}}, t)
 }
 
 // captureOf waits for the checkpoint that was asked for.
-func (s *Server) captureOf(ctx context.Context, asked statekv.Versioned, ch <-chan statekv.Versioned) (triggers.Outcome, error) {
+func (s *capturer) captureOf(ctx context.Context, asked statekv.Versioned, ch <-chan statekv.Versioned) (triggers.Outcome, error) {
 	var out triggers.Outcome
 	_, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
 		t := w.Transition

@@ -12,7 +12,7 @@ import (
 const listedSessions = 1000
 
 // usage says what sessions used, from the log.
-func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
+func (s *views) usage(ctx context.Context, req request) (any, error) {
 	w := metering.Want{Tenant: req.Tenant, To: time.Now().UTC(), Most: listedSessions}
 	if req.Name != "" {
 		n, err := name(req.Name)
@@ -36,10 +36,10 @@ func (s *Server) usage(ctx context.Context, req schemas.Request) (any, error) {
 	if !w.From.Before(w.To) {
 		return nil, schemas.UsageError("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
 	}
-	report, err := metering.Log{JS: s.JS, Names: s.Names, Records: s.Records}.Report(ctx, w)
+	report, err := metering.Log{JS: s.js, Names: s.names, Records: s.records}.Report(ctx, w)
 	if err == nil && w.Session != "" && len(report.Sessions) == 0 {
-		_, err = s.Records.Get(ctx, schemas.Name{Tenant: w.Tenant, Session: w.Session}) // there may never have been one
+		_, err = s.records.Get(ctx, schemas.Name{Tenant: w.Tenant, Session: w.Session}) // there may never have been one
 	}
-	s.quotas(&report)
+	s.quotas.quotas(&report)
 	return report, err
 }

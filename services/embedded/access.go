@@ -24,12 +24,10 @@ const (
 // everything under a subject.
 const below = ".>"
 
-// clientDenied is what the client user may not publish: what only the parts
-// themselves say, and what changes or removes streams.
+// clientDenied is what the client user may not publish of JetStream's requests: what
+// changes or removes streams.
 func clientDenied() []string {
 	return []string{
-		schemas.SubjectStored + below, schemas.SubjectSession + below,
-		schemas.SubjectEvent + below, schemas.SubjectCommand + below, schemas.SubjectDiary,
 		"$JS.API.STREAM.CREATE.>", "$JS.API.STREAM.UPDATE.>", "$JS.API.STREAM.DELETE.>",
 		"$JS.API.STREAM.PURGE.>", "$JS.API.STREAM.MSG.DELETE.>", "$JS.API.STREAM.RESTORE.>",
 		"$JS.API.STREAM.SNAPSHOT.>", "$JS.API.STREAM.PEER.>", "$JS.API.STREAM.LEADER.>",
@@ -40,13 +38,17 @@ func clientDenied() []string {
 func clientPermissions() *server.Permissions {
 	return &server.Permissions{
 		Publish: &server.SubjectPermission{
-			Allow: []string{"diapause.v1.>", "_INBOX.>", "$SRV.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>"},
-			Deny:  clientDenied(),
+			Allow: []string{
+				schemas.SubjectAPI + below, schemas.SubjectAs + "." + string(UserClient) + below, // not as another user
+				schemas.SubjectActivity + below, schemas.SubjectHost + below, schemas.SubjectProgress + below,
+				"_INBOX.>", "$SRV.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>",
+			},
+			Deny: clientDenied(),
 		},
 		// A client must not answer in place of the parts.
 		Subscribe: &server.SubjectPermission{
 			Allow: []string{">"},
-			Deny:  []string{schemas.SubjectAPI + below, schemas.SubjectHost + below, schemas.SubjectCommand + below},
+			Deny:  []string{schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectHost + below, schemas.SubjectCommand + below},
 		},
 	}
 }

@@ -34,9 +34,6 @@ type Fleet struct {
 	Hosts   []schemas.HostID // that have a worker
 }
 
-// The verbs that change nothing, and are never activity.
-var looking = []string{"list", "show", "history", "explain", "snapshots", "audit", "stats", "usage", "policy_get", "policy_test", "policy_simulate"}
-
 // everything below a subject.
 const below = ".>"
 
@@ -85,7 +82,7 @@ func (f Fleet) api() User {
 	u.Publish = append(u.Publish,
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
 		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", answers)
-	u.Subscribe = []string{schemas.SubjectAPI + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
+	u.Subscribe = []string{schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
 	return u
 }
 
@@ -118,7 +115,7 @@ func (f Fleet) worker(h schemas.HostID) User {
 func (f Fleet) gateway() User {
 	return User{
 		Name: "gateway", Account: Main,
-		Publish: append(verbs(append([]string{"ensure"}, looking...)),
+		Publish: append(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...),
 			schemas.SubjectActivity+below, schemas.SubjectHost+".*.dial", answers),
 		Subscribe: told(),
 	}
@@ -126,14 +123,14 @@ func (f Fleet) gateway() User {
 
 // reader looks.
 func (f Fleet) reader() User {
-	return User{Name: "reader", Account: Main, Publish: verbs(looking), Subscribe: told()}
+	return User{Name: "reader", Account: Main, Publish: asking("reader", schemas.LookingVerbs()...), Subscribe: told()}
 }
 
 // client is a person with the command line: every verb, and terminals.
 func (f Fleet) client() User {
 	return User{
 		Name: "client", Account: Main,
-		Publish:   []string{schemas.SubjectAPI + below, schemas.SubjectActivity + below, schemas.SubjectHost + ".*.dial", answers, "$SRV" + below},
+		Publish:   []string{schemas.SubjectAPI + below, schemas.SubjectAs + ".client" + below, schemas.SubjectActivity + below, schemas.SubjectHost + ".*.dial", answers, "$SRV" + below},
 		Subscribe: told(),
 	}
 }
@@ -146,9 +143,11 @@ func told() []string {
 	return []string{schemas.SubjectSession + below, schemas.SubjectEvent + below, schemas.SubjectProgress + below}
 }
 
-func verbs(names []string) (subjects []string) {
-	for _, v := range names {
-		subjects = append(subjects, schemas.SubjectAPI+"."+v)
+// asking lets a user ask for verbs: as itself, which no other user may, and as clients do
+// that prove no identity.
+func asking(user string, verbs ...string) (subjects []string) {
+	for _, v := range verbs {
+		subjects = append(subjects, schemas.SubjectAs+"."+user+"."+v, schemas.SubjectAPI+"."+v)
 	}
 	return subjects
 }

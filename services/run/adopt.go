@@ -2,13 +2,9 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
@@ -16,16 +12,21 @@ import (
 	"github.com/diapause/diapause/workers/worker"
 )
 
+// api asks the API in the name of a driver of a host.
+func (m machine) api(of schemas.DriverName, on schemas.HostID) *events.API {
+	return events.NewAPI(m.nc, events.Options{Creds: m.creds, By: string(of) + "@" + string(on)})
+}
+
 // adoptOffered makes sessions of what a driver finds that asks to become one, until ctx ends.
-func adoptOffered(ctx context.Context, w *worker.Worker, name schemas.DriverName, d driver.Offerer, nc *nats.Conn, log *slog.Logger) error {
+func adoptOffered(ctx context.Context, w *worker.Worker, name schemas.DriverName, d driver.Offerer, api *events.API, log *slog.Logger) error {
 	select {
 	case <-w.Ready():
 	case <-ctx.Done():
 	}
 	for o := range d.Offers(ctx) {
 		o.Run.Host = w.Host
-		err := askOn(ctx, nc, "run", schemas.Request{
-			Name: o.Session, Run: &o.Run, Actor: string(name) + "@" + string(w.Host), Reason: o.Asks + " asks for it", Wait: schemas.Duration(adoptWait),
+		err := askOn(ctx, api, "run", schemas.Request{
+			Name: o.Session, Run: &o.Run, Reason: o.Asks + " asks for it", Wait: schemas.Duration(adoptWait),
 		})
 		if err != nil && ctx.Err() == nil {
 			log.Warn("make a session of what asks for it", "driver", name, "called", o.Name, "session", o.Session, "err", err)
@@ -38,25 +39,18 @@ func adoptOffered(ctx context.Context, w *worker.Worker, name schemas.DriverName
 const adoptWait = time.Minute
 
 // askOn asks the API, and waits for it to be there.
-func askOn(ctx context.Context, nc *nats.Conn, verb string, req schemas.Request) error {
-	data, err := json.Marshal(req)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
+func askOn(ctx context.Context, api *events.API, verb string, req schemas.Request) error {
 	ctx, cancel := context.WithTimeout(ctx, adoptWait)
 	defer cancel()
 	for {
-		msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
-		if errors.Is(err, nats.ErrNoResponders) { // it is starting
-			select {
-			case <-time.After(time.Second):
-				continue
-			case <-ctx.Done():
-			}
+		err := api.Ask(ctx, verb, req, &schemas.View{})
+		if !errors.Is(err, events.ErrNoServer) { // else it is starting
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("ask %q: %w", verb, err)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return err
 		}
-		return events.ReadAnswer(msg, &schemas.View{})
 	}
 }

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/schemas"
 	"github.com/nats-io/nats.go"
 )
 
@@ -52,6 +55,11 @@ func guarded(ctx context.Context, part, user, creds string, log *slog.Logger) (c
 // option has the guard hear what the server refuses.
 func (g *guard) option() nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+		denied, _ := natsconn.DeniedSubject(err)
+		if strings.HasPrefix(denied, schemas.SubjectAs+".") {
+			g.log.Warn("the NATS server's configuration doesn't let callers prove who they are: write it again with `diapause nats-config`", "err", err)
+			return
+		}
 		if errors.Is(err, nats.ErrPermissionViolation) && !g.begun.Load() {
 			g.cancel(fmt.Errorf("%w: %s needs the user %s of `diapause nats-config`, which %s isn't: give its file with --creds (%w)", errForbidden, g.part, g.user, orNobody(g.creds), err))
 			return

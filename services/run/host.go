@@ -18,6 +18,7 @@ import (
 type machine struct {
 	link
 	data   *datadir.Dir
+	creds  string // the file of credentials of its connection
 	keys   hostKeys
 	images objectstore.Store
 	keeper *keyring.Keeper

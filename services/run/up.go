@@ -79,7 +79,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	}
 	defer nc.Close()
 	h.nats(nc)
-	m := machine{data: data, keys: hostKeys{keys, h.Keys}, images: h.store(images)}
+	m := machine{data: data, creds: at.system, keys: hostKeys{keys, h.Keys}, images: h.store(images)}
 	if m.link, err = h.link(ctx, nc); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	p.begun = []<-chan struct{}{w.Ready()}
 	for name, d := range p.drivers.ByName {
 		if o, ok := d.(driver.Offerer); ok {
-			p.serving = append(p.serving, func(ctx context.Context) error { return adoptOffered(ctx, w, name, o, m.nc, h.Log) })
+			p.serving = append(p.serving, func(ctx context.Context) error { return adoptOffered(ctx, w, name, o, m.api(name, w.Host), h.Log) })
 		}
 	}
 	if !h.alone {

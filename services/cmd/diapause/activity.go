@@ -83,15 +83,15 @@ func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key stri
 	if err != nil {
 		return v, usage(err)
 	}
-	nc, err := c.connect(ctx)
+	api, err := c.connect(ctx)
 	if err != nil {
 		return v, err
 	}
-	defer nc.Close()
-	if err := c.callOn(ctx, nc, "show", schemas.Request{Name: name}, &v); err != nil {
+	defer api.Close()
+	if err := c.callOn(ctx, api, "show", schemas.Request{Name: name}, &v); err != nil {
 		return v, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := jetstream.New(api.Conn())
 	if err != nil {
 		return v, fmt.Errorf("use JetStream: %w", err)
 	}

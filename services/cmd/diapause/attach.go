@@ -154,12 +154,12 @@ func definite(err error) bool {
 
 // typeOnce attaches once. attached says that it came to that.
 func (c *client) typeOnce(ctx context.Context, name string, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
-	nc, err := c.connect(ctx)
+	api, err := c.connect(ctx)
 	if err != nil {
 		return exit, false, err
 	}
-	defer nc.Close()
-	conn, err := c.dial(ctx, nc, attach.Hello{Name: name, Presence: true, Input: true}, true)
+	defer api.Close()
+	conn, err := c.dial(ctx, api, attach.Hello{Name: name, Presence: true, Input: true}, true)
 	if err != nil {
 		return exit, false, err
 	}

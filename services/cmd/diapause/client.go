@@ -14,7 +14,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/diapause/diapause/events"
-	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 )
@@ -23,11 +22,10 @@ import (
 type client struct {
 	url, creds, data string
 	timeout          time.Duration
-	broken           chan error // why no answer will come
 }
 
 // connect finds the server: what was asked for, or the local one.
-func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
+func (c *client) connect(ctx context.Context) (*events.API, error) {
 	url, creds := c.url, c.creds
 	up, err := datadir.Locate(c.data)
 	if url == up.URL {
@@ -42,45 +40,11 @@ func (c *client) connect(ctx context.Context) (*nats.Conn, error) {
 		}
 		url, creds = up.URL, cmp.Or(creds, up.ClientCreds)
 	}
-	c.broken = make(chan error, 1)
-	say := func(err error) {
-		select {
-		case c.broken <- err:
-		default: // the first says it all
-		}
+	api, err := events.DialAPI(ctx, events.Options{URL: url, Creds: creds, By: who(), NATS: []nats.Option{nats.Name("diapause " + who())}})
+	if err != nil {
+		return nil, err
 	}
-	return natsconn.Connect(ctx, url, creds, "diapause "+who(),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			if errors.Is(err, nats.ErrPermissionViolation) {
-				say(fmt.Errorf("%w (%w)", errDenied, err))
-			}
-		}),
-		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) {
-			if !nc.IsClosed() {
-				say(errDisconnected)
-			}
-		}))
-}
-
-// Why nobody answers whoever has no credentials, or whoever's server is gone: an
-// answer finds only the connection that the question came by.
-var (
-	errDenied       = errors.New("the server doesn't let this client ask: name a file of credentials that may with --creds or DIAPAUSE_CREDS, or, for a `diapause up` of this machine, its data directory with --data or DIAPAUSE_DATA in place of --url")
-	errNobody       = errors.New("is `diapause up` still starting?")
-	errDisconnected = errors.New("the connection to Diapause was lost; what was begun goes on when it is up again, see `diapause show`")
-)
-
-// unlessBroken is a context that ends when no answer will come any more.
-func (c *client) unlessBroken(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case err := <-c.broken:
-			cancel(err)
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { cancel(nil) }
+	return api, nil
 }
 
 // who names the person at the command line, for the log.
@@ -97,42 +61,35 @@ const slack = 10 * time.Second
 
 // call asks the API and decodes the answer into out.
 func (c *client) call(ctx context.Context, verb string, req schemas.Request, out any) error {
-	nc, err := c.connect(ctx)
+	api, err := c.connect(ctx)
 	if err != nil {
 		return err
 	}
-	defer nc.Close()
-	return c.callOn(ctx, nc, verb, req, out)
+	defer api.Close()
+	return c.callOn(ctx, api, verb, req, out)
 }
 
-func (c *client) callOn(ctx context.Context, nc *nats.Conn, verb string, req schemas.Request, out any) error {
+func (c *client) callOn(ctx context.Context, api *events.API, verb string, req schemas.Request, out any) error {
 	wait := c.timeout
 	if wait <= 0 {
 		wait = 2 * time.Minute
 	}
-	req.Actor, req.Wait = who(), schemas.Duration(wait)
-	data, err := json.Marshal(req)
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	stop := showProgress(nc, req.Name)
+	req.Wait = schemas.Duration(wait)
+	stop := showProgress(api.Conn(), req.Name)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, wait+slack)
 	defer cancel()
-	ctx, stopAsking := c.unlessBroken(ctx)
-	defer stopAsking()
-	msg, err := nc.RequestWithContext(ctx, schemas.SubjectAPI+"."+verb, data)
+	err := api.Ask(ctx, verb, req, out)
 	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return fmt.Errorf("nobody answers %q at %s: %w", verb, nc.ConnectedUrl(), errNobody)
-	case errors.Is(context.Cause(ctx), errDenied), errors.Is(context.Cause(ctx), errDisconnected):
-		return context.Cause(ctx)
+	case errors.Is(err, events.ErrDenied):
+		return &schemas.APIError{
+			Code: schemas.CodeFailed, Reason: schemas.ReasonDenied, Session: req.Name, Text: err.Error(),
+			Hint: "name a file of credentials that may with --creds or DIAPAUSE_CREDS, or, for a `diapause up` of this machine, its data directory with --data or DIAPAUSE_DATA in place of --url",
+		}
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%w; what was asked for goes on, see `diapause show`", errInterrupted)
-	case err != nil:
-		return fmt.Errorf("ask %q: %w", verb, err)
 	}
-	return events.ReadAnswer(msg, out)
+	return err
 }
 
 // showProgress prints the steps of a session's operation on a terminal, and

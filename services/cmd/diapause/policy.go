@@ -323,7 +323,7 @@ func printGrounds(e schemas.Explanation) {
 	decided := e.Last
 	if e.Decided != nil {
 		decided = *e.Decided
-		fmt.Printf("last decision: %s by %s, %s ago: %s\n", decided.Type, decided.Actor, ago(decided.At), decided.Reason)
+		fmt.Printf("last decision: %s by %s, %s ago: %s\n", decided.Type, schemas.Who(decided.Actor, decided.Note), ago(decided.At), decided.Reason)
 	}
 	if v := decided.Evidence; v != nil {
 		fmt.Printf("decided on: activity up to message %d", v.Seq)

@@ -57,9 +57,12 @@ func historyCommand(c *client) *cobra.Command {
 					reason += " (" + steps + ")"
 				}
 				for _, j := range t.Joined {
-					reason += "; asked for by " + j.Actor + " too: " + j.Reason
+					reason += "; asked for by " + schemas.Who(j.Actor, j.Note)
+					if j.Reason != "" {
+						reason += ": " + j.Reason
+					}
 				}
-				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.Version, t.At.Format("2006-01-02T15:04:05.000Z07:00"), t.Type, t.State, t.Actor, reason)
+				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.Version, t.At.Format("2006-01-02T15:04:05.000Z07:00"), t.Type, t.State, schemas.Who(t.Actor, t.Note), reason)
 			}
 		})
 	})
@@ -75,7 +78,7 @@ func explainCommand(c *client) *cobra.Command {
 			}
 			fmt.Printf("  - %s (%s)\n", b.What, until)
 		}
-		fmt.Printf("last: %s by %s, %s ago: %s\n", e.Last.Type, e.Last.Actor, ago(e.Last.At), e.Last.Reason)
+		fmt.Printf("last: %s by %s, %s ago: %s\n", e.Last.Type, schemas.Who(e.Last.Actor, e.Last.Note), ago(e.Last.At), e.Last.Reason)
 		printGrounds(e)
 	})
 }

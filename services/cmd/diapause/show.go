@@ -54,7 +54,7 @@ func printSession(v schemas.View) {
 		line("snapshot", "%s of %s: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
 	}
 	t := v.LastTransition
-	line("last", "%s by %s, %s ago: %s", t.Type, t.Actor, ago(t.At), t.Reason)
+	line("last", "%s by %s, %s ago: %s", t.Type, schemas.Who(t.Actor, t.Note), ago(t.At), t.Reason)
 	if steps := stages(t.Stages); steps != "" {
 		line("stages", "%s", steps)
 	}

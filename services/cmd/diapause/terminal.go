@@ -14,11 +14,11 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
@@ -29,20 +29,20 @@ func terminalCommands(c *client) []*cobra.Command {
 }
 
 // dial connects to a session through its host; ensure first brings it back.
-func (c *client) dial(ctx context.Context, nc *nats.Conn, hello attach.Hello, ensure bool) (*tunnel.Conn, error) {
+func (c *client) dial(ctx context.Context, api *events.API, hello attach.Hello, ensure bool) (*tunnel.Conn, error) {
 	verb := "show"
 	if ensure {
 		verb = "ensure"
 	}
 	var v schemas.View
-	if err := c.callOn(ctx, nc, verb, schemas.Request{Name: hello.Name}, &v); err != nil {
+	if err := c.callOn(ctx, api, verb, schemas.Request{Name: hello.Name}, &v); err != nil {
 		return nil, err
 	}
 	data, err := json.Marshal(hello)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
-	conn, err := tunnel.Dial(ctx, nc, schemas.SubjectHost+"."+string(v.Host)+".dial", data)
+	conn, err := tunnel.Dial(ctx, api.Conn(), schemas.SubjectHost+"."+string(v.Host)+".dial", data)
 	if errors.Is(err, tunnel.ErrNoListener) {
 		return nil, fmt.Errorf("host %s of session %s doesn't answer", v.Host, v.Name)
 	}
@@ -51,12 +51,12 @@ func (c *client) dial(ctx context.Context, nc *nats.Conn, hello attach.Hello, en
 
 // converse dials a session and carries one request through.
 func (c *client) converse(ctx context.Context, hello attach.Hello, ensure bool, r attach.Request, s attach.Streams) (schemas.ExitStatus, error) {
-	nc, err := c.connect(ctx)
+	api, err := c.connect(ctx)
 	if err != nil {
 		return schemas.ExitStatus{}, err
 	}
-	defer nc.Close()
-	conn, err := c.dial(ctx, nc, hello, ensure)
+	defer api.Close()
+	conn, err := c.dial(ctx, api, hello, ensure)
 	if err != nil {
 		return schemas.ExitStatus{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -100,13 +101,13 @@ func (c *client) until(ctx context.Context, name string, wanted []string, limit 
 
 // follow looks until the session is in one of the states, or the server is away.
 func (w *watch) follow(ctx context.Context) (away bool, err error) {
-	nc, err := w.connect(ctx)
+	api, err := w.connect(ctx)
 	if err != nil {
 		return true, err
 	}
-	defer nc.Close()
+	defer api.Close()
 	news := make(chan *nats.Msg, 1)
-	sub, err := nc.Subscribe(schemas.SubjectSession+"."+w.name.Key(), func(m *nats.Msg) {
+	sub, err := api.Conn().Subscribe(schemas.SubjectSession+"."+w.name.Key(), func(m *nats.Msg) {
 		select {
 		case news <- m:
 		default: // the next look sees what this one would
@@ -117,8 +118,8 @@ func (w *watch) follow(ctx context.Context) (away bool, err error) {
 	}
 	defer func() { _ = sub.Unsubscribe() }() // the connection closes next
 	for ctx.Err() == nil {
-		if err := w.callOn(ctx, nc, "show", schemas.Request{Name: w.name.String()}, &w.v); err != nil {
-			return errors.Is(err, errDisconnected) || errors.Is(err, errNobody), err
+		if err := w.callOn(ctx, api, "show", schemas.Request{Name: w.name.String()}, &w.v); err != nil {
+			return errors.Is(err, events.ErrLost) || errors.Is(err, events.ErrNoServer), err
 		}
 		if w.seen(); slices.Contains(w.wanted, string(w.v.State)) {
 			return false, nil

@@ -7,9 +7,92 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
+
+// trials answers the verbs about a snapshot that is to take a running session's place.
+type trials struct {
+	sessions  *sessions
+	hosts     *placement
+	captures  *capturer
+	snapshots *snapshots
+	board     *board
+}
+
+// accept ends the time in which what took a session's place has to get well: it stays.
+func (s *trials) accept(ctx context.Context, req request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		v, err := s.onTrial(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		t := schemas.Transition{Type: schemas.TProved, Reason: "accepted before it was known to be well", Op: v.Op.ID}
+		v, err = s.sessions.ask(ctx, v, req, t)
+		if !errors.Is(err, statekv.ErrConflict) {
+			return schemas.ViewOf(v.SessionRecord), err
+		}
+	}
+}
+
+// reject ends that time the other way: what the session was comes back.
+func (s *trials) reject(ctx context.Context, req request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	ch, stop := s.board.follow(n)
+	defer stop()
+	for {
+		v, err := s.onTrial(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if err := s.hosts.stranded(v); err != nil {
+			return nil, err
+		}
+		op, err := s.sessions.newOp(ctx, schemas.OpResume)
+		if err != nil {
+			return nil, err
+		}
+		was := v.SessionRecord
+		was.Head = v.Op.Fallback
+		op.Source, op.Boot = v.Op.Fallback, session.BootOf(was)
+		text := fmt.Sprintf("snapshot %s took its place and was rejected by %s", snapshotID(*v.Head), req.by)
+		if req.Reason != "" {
+			text += ": " + req.Reason
+		}
+		f := &schemas.Failure{Op: schemas.OpProve, Count: 1, At: time.Now().UTC(), Text: text}
+		v, err = s.sessions.ask(ctx, v, req, schemas.Transition{Type: schemas.TFellBack, Reason: "the replacement was rejected", Set: schemas.Set{Op: op, Failure: f}})
+		if errors.Is(err, statekv.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		v, err = await(ctx, ch, s.sessions.untilRunning(v))
+		return schemas.ViewOf(v.SessionRecord), err
+	}
+}
+
+// onTrial reads a session in whose place something runs that has yet to get well.
+func (s *trials) onTrial(ctx context.Context, n schemas.Name) (statekv.Versioned, error) {
+	v, err := s.sessions.get(ctx, n)
+	switch {
+	case err != nil:
+		return v, err
+	case v.State == schemas.Resuming && v.Op != nil && v.Op.Fallback != nil:
+		return v, schemas.StateError(schemas.ReasonBusy, "session %s is resuming", n).WithHint("try again when `diapause show %s` says that it runs", n)
+	case v.State != schemas.Running || v.Op == nil || v.Op.Kind != schemas.OpProve || v.Op.Fallback == nil || v.Head == nil:
+		return v, schemas.StateError(schemas.ReasonWrongState, "session %s is %s and no replacement is on trial", n, v.State)
+	}
+	return v, nil
+}
 
 // wellWithin is how long what is restored may take to be well, if nobody says otherwise.
 const wellWithin = time.Minute
@@ -18,8 +101,8 @@ const wellWithin = time.Minute
 // unless what came is well soon. What it is now becomes a snapshot first, and is what it
 // goes back to: the record says so, so that it ends in one of the two whoever is killed
 // meanwhile.
-func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) {
-	v, err := s.named(ctx, req)
+func (s *trials) replace(ctx context.Context, req request) (any, error) {
+	v, err := s.sessions.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +116,7 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 		return nil, err
 	}
 	req.Reason = orDefault(req.Reason, "asked to replace it by "+snapshotID(target))
-	if v, err = s.suspended(ctx, n, req, "before_replace"); err != nil {
+	if v, err = s.captures.suspended(ctx, n, req, "before_replace"); err != nil {
 		return nil, err
 	}
 	if *v.Head == target {
@@ -41,16 +124,16 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 	}
 	ch, stop := s.board.follow(n)
 	defer stop()
-	host, err := s.home(ctx, v, &target, nil)
+	host, err := s.hosts.home(ctx, v, &target, nil)
 	if err != nil {
 		return nil, err
 	}
-	op, err := s.newOp(ctx, schemas.OpResume)
+	op, err := s.sessions.newOp(ctx, schemas.OpResume)
 	if err != nil {
 		return nil, err
 	}
 	op.Source, op.Boot, op.Fallback, op.WithinMS = &target, schemas.BootRollback, v.Head, within.Milliseconds()
-	asked, err := s.ask(ctx, v, req, schemas.Transition{
+	asked, err := s.sessions.ask(ctx, v, req, schemas.Transition{
 		Type: schemas.TResume, Reason: req.Reason, Set: schemas.Set{Op: op, Host: host},
 	})
 	if err != nil {
@@ -62,13 +145,13 @@ func (s *Server) replace(ctx context.Context, req schemas.Request) (any, error) 
 
 // replacement gives the snapshot that is to take a session's place: the one that is named,
 // or its last one.
-func (s *Server) replacement(ctx context.Context, v statekv.Versioned, id string) (schemas.Head, error) {
+func (s *trials) replacement(ctx context.Context, v statekv.Versioned, id string) (schemas.Head, error) {
 	n := v.Name()
 	switch {
 	case v.State == schemas.Exited || v.State == schemas.Failed:
 		return schemas.Head{}, schemas.StateError(schemas.ReasonWrongState, "session %s is %s: there is nothing to replace", n, v.State).WithHint("`diapause rollback %s SNAPSHOT` goes on from a snapshot", n)
 	case id != "":
-		l, err := s.find(ctx, v, id)
+		l, err := s.snapshots.find(ctx, v, id)
 		return l.Head, err
 	case v.State == schemas.Suspending || v.State == schemas.Suspended:
 		return schemas.Head{}, schemas.StateError(schemas.ReasonWrongState, "session %s is %s: no snapshot is named to replace it", n, v.State).WithHint("name one with --snapshot, or resume it without --replace")
@@ -80,8 +163,8 @@ func (s *Server) replacement(ctx context.Context, v statekv.Versioned, id string
 
 // untilProved waits for what took a session's place to be well, or for what it was to be
 // back.
-func (s *Server) untilProved(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
-	runs := s.untilRunning(asked)
+func (s *trials) untilProved(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
+	runs := s.sessions.untilRunning(asked)
 	return func(v statekv.Versioned) (outcome, error) {
 		if v.State == schemas.Running && v.Op != nil { // it is being looked at, or ended by somebody else
 			return pending, nil

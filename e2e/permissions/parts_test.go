@@ -34,8 +34,8 @@ import (
 	"github.com/diapause/diapause/workers/worker"
 )
 
-// whole is a fleet whose parts run, each as its own user.
-type whole struct {
+// parts is a fleet whose parts run, each as its own user.
+type parts struct {
 	fleet
 	names  stream.Names
 	images objectstore.Store
@@ -47,7 +47,7 @@ type whole struct {
 }
 
 // as opens JetStream as a user; what the server refuses fails the test.
-func (w *whole) as(user string) (*nats.Conn, jetstream.JetStream, *statekv.Store) {
+func (w *parts) as(user string) (*nats.Conn, jetstream.JetStream, *statekv.Store) {
 	w.t.Helper()
 	nc := w.connect(user, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		if errors.Is(err, nats.ErrPermissionViolation) {
@@ -64,7 +64,7 @@ func (w *whole) as(user string) (*nats.Conn, jetstream.JetStream, *statekv.Store
 }
 
 // keeper is the ring of keys as the parts have it.
-func (w *whole) keeper(js jetstream.JetStream, records *statekv.Store, host schemas.HostID, own *age.X25519Identity, signer ed25519.PrivateKey) *keyring.Keeper {
+func (w *parts) keeper(js jetstream.JetStream, records *statekv.Store, host schemas.HostID, own *age.X25519Identity, signer ed25519.PrivateKey) *keyring.Keeper {
 	w.t.Helper()
 	store, err := keykv.Open(w.t.Context(), js, w.names)
 	w.must(err)
@@ -79,7 +79,7 @@ func (w *whole) keeper(js jetstream.JetStream, records *statekv.Store, host sche
 	return keyring.NewKeeper(keyring.Options{Ring: ring, Records: records, Images: w.images, Host: host, Log: w.log})
 }
 
-func (w *whole) worker() (serve []func(context.Context) error, ready <-chan struct{}) {
+func (w *parts) worker() (serve []func(context.Context) error, ready <-chan struct{}) {
 	nc, js, records := w.as("worker-h1")
 	own, err := age.GenerateX25519Identity()
 	w.must(err)
@@ -97,7 +97,7 @@ func (w *whole) worker() (serve []func(context.Context) error, ready <-chan stru
 	return []func(context.Context) error{p.Serve, keeper.Ring.Serve, keeper.Serve}, p.Ready()
 }
 
-func (w *whole) scheduler() *scheduler.Scheduler {
+func (w *parts) scheduler() *scheduler.Scheduler {
 	_, js, records := w.as("scheduler")
 	office, err := lease.OpenOffice(w.t.Context(), js, w.names, "scheduler")
 	w.must(err)
@@ -107,7 +107,7 @@ func (w *whole) scheduler() *scheduler.Scheduler {
 	})
 }
 
-func (w *whole) control() (serve []func(context.Context) error, ready []<-chan struct{}) {
+func (w *parts) control() (serve []func(context.Context) error, ready []<-chan struct{}) {
 	nc, js, records := w.as("api")
 	leases, err := lease.Open(w.t.Context(), js, w.names)
 	w.must(err)
@@ -124,7 +124,7 @@ func (w *whole) control() (serve []func(context.Context) error, ready []<-chan s
 }
 
 // run runs parts until the test ends.
-func (w *whole) run(serve []func(context.Context) error, ready ...<-chan struct{}) {
+func (w *parts) run(serve []func(context.Context) error, ready ...<-chan struct{}) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g, ctx := errgroup.WithContext(ctx)
@@ -155,9 +155,10 @@ func (l logTo) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// A session's whole life, every part being a user that may do no more than it needs.
-func TestPartsHaveWhatTheyNeed(t *testing.T) {
-	w := &whole{fleet: newFleet(t), names: stream.NamesWith(""), fake: fake.New(), log: slog.New(slog.NewTextHandler(logTo{t}, nil))}
+// runParts runs a worker, a scheduler and the API.
+func runParts(t *testing.T, f fleet) *parts {
+	t.Helper()
+	w := &parts{fleet: f, names: stream.NamesWith(""), fake: fake.New(), log: slog.New(slog.NewTextHandler(logTo{t}, nil))}
 	var err error
 	w.images, err = dir.Open(filepath.Join(w.dir, "images"))
 	w.must(err)
@@ -165,6 +166,12 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.run(serve, ready)
 	control, begun := w.control()
 	w.run(control, begun...)
+	return w
+}
+
+// A session's whole life, every part being a user that may do no more than it needs.
+func TestPartsHaveWhatTheyNeed(t *testing.T) {
+	w := runParts(t, newFleet(t))
 
 	reader, states, told := w.client("reader"), make(chan schemas.State, 1000), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -213,7 +220,7 @@ func what(e schemas.Explanation) (all string) {
 	return all
 }
 
-func (w *whole) client(user string) *events.Client {
+func (w *parts) client(user string) *events.Client {
 	w.t.Helper()
 	c, err := events.Connect(events.Options{URL: w.url, Creds: w.creds(user), By: user, OnError: func(err error) {
 		w.mu.Lock()
@@ -226,21 +233,17 @@ func (w *whole) client(user string) *events.Client {
 }
 
 // ask asks as a person at the command line does.
-func (w *whole) ask(verb string, req schemas.Request) []byte {
+func (w *parts) ask(verb string, req schemas.Request) json.RawMessage {
 	w.t.Helper()
-	nc := w.connect("client")
-	data, err := json.Marshal(req)
-	w.must(err)
-	m, err := nc.Request(schemas.SubjectAPI+"."+verb, data, patience)
-	w.must(err)
-	if text := m.Header.Get("Nats-Service-Error"); text != "" {
-		w.t.Fatalf("%s: %s", verb, text)
+	var out json.RawMessage
+	if err := w.client("client").API().Ask(w.t.Context(), verb, req, &out); err != nil {
+		w.t.Fatalf("%s: %v", verb, err)
 	}
-	return m.Data
+	return out
 }
 
 // is waits for a state.
-func (w *whole) is(s events.Session, want schemas.State) {
+func (w *parts) is(s events.Session, want schemas.State) {
 	w.t.Helper()
 	var v schemas.View
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -252,7 +255,7 @@ func (w *whole) is(s events.Session, want schemas.State) {
 	w.t.Fatalf("the session is %s, not %s", v.State, want)
 }
 
-func (w *whole) until(s events.Session, ok func(schemas.Explanation) bool) {
+func (w *parts) until(s events.Session, ok func(schemas.Explanation) bool) {
 	w.t.Helper()
 	var e schemas.Explanation
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {

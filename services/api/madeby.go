@@ -14,8 +14,8 @@ type told struct {
 }
 
 // told reads a session's log for what it says of its snapshots.
-func (s *Server) told(ctx context.Context, n schemas.Name) (map[schemas.Head]told, error) {
-	revs, err := s.Records.History(ctx, n)
+func (s *snapshots) told(ctx context.Context, n schemas.Name) (map[schemas.Head]told, error) {
+	revs, err := s.records.History(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -30,14 +30,14 @@ func toldBy(revs []statekv.Versioned) map[schemas.Head]told {
 		t := v.Transition
 		if op := t.Set.Op; op != nil {
 			if _, goesOn := asked[op.ID]; !goesOn { // else it is what remains to be done of it
-				asked[op.ID] = told{by: t.Actor, reason: t.Reason}
+				asked[op.ID] = told{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
 			}
 		}
 		switch {
 		case t.Set.Head != nil:
 			who, ok := asked[t.Op]
 			if !ok { // a snapshot that was found, or is from before the log
-				who = told{by: t.Actor, reason: t.Reason}
+				who = told{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
 			}
 			who.restores = out[*t.Set.Head].restores
 			out[*t.Set.Head] = who

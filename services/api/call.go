@@ -1,0 +1,139 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Unverified is the actor of what a caller asked whose connection proves no identity.
+const Unverified = "unverified"
+
+// Role is what a caller may ask for.
+type Role string
+
+// The roles.
+const (
+	RoleAny  Role = ""     // all that its connection lets through
+	RoleUse  Role = "use"  // look, and have sessions run
+	RoleLook Role = "look" // the verbs that change nothing
+)
+
+func (r Role) may(verb string) bool {
+	switch r {
+	case RoleAny:
+		return true
+	case RoleUse:
+		return verb == "ensure" || slices.Contains(schemas.LookingVerbs(), verb)
+	case RoleLook:
+		return slices.Contains(schemas.LookingVerbs(), verb)
+	}
+	return false
+}
+
+// Caller is who asks, as far as that is proved.
+type Caller struct {
+	// Identity is what the connection proves: the NATS user. Empty if it proves nothing.
+	Identity string
+	// Note is what the caller says of itself, which may be anything.
+	Note string
+	// Tenant confines the caller to the sessions of one tenant; to none if empty.
+	Tenant schemas.Tenant
+	Role   Role
+}
+
+// Actor is what a record says of who asked.
+func (c Caller) Actor() string {
+	if c.Identity == "" {
+		return Unverified
+	}
+	return c.Identity
+}
+
+// String is the actor and the note, for texts.
+func (c Caller) String() string { return schemas.Who(c.Actor(), c.Note) }
+
+// request is what one caller asks.
+type request struct {
+	schemas.Request
+	by Caller
+}
+
+type handler func(context.Context, request) (any, error)
+
+// defaultWait and maxWait bound how long one request may take.
+const (
+	defaultWait = 2 * time.Minute
+	maxWait     = schemas.MaxWithin + time.Hour
+)
+
+// Call has a verb carried out for a caller and gives its answer, which encodes to JSON.
+// An error is always a *schemas.APIError. It waits until the server has read the records.
+func (s *Server) Call(ctx context.Context, c Caller, verb string, req schemas.Request) (any, error) {
+	wait := time.Duration(req.Wait)
+	if wait <= 0 {
+		wait = defaultWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(wait, maxWait))
+	defer cancel()
+	out, err := s.call(ctx, c, verb, req)
+	if err != nil {
+		s.log.Debug("request refused", "verb", verb, "session", req.Name, "caller", c.String(), "err", err)
+		return nil, about(err, req.Name)
+	}
+	return out, nil
+}
+
+func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Request) (any, error) {
+	h, ok := s.verbs[verb]
+	if !ok {
+		return nil, schemas.UsageError("no verb %.40q here", verb)
+	}
+	if err := confine(c, verb, &req); err != nil {
+		return nil, err
+	}
+	select {
+	case <-s.known:
+		return h(ctx, request{req, c})
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// confine refuses what a caller may not ask for. What is about all tenants becomes a
+// request about the caller's own.
+func confine(c Caller, verb string, req *schemas.Request) error {
+	denied := schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %q", c.Actor(), verb)
+	if !c.Role.may(verb) {
+		return denied
+	}
+	if c.Tenant == "" {
+		return nil
+	}
+	switch {
+	case (verb == "list" || verb == "usage") && req.Name == "" && (req.Tenant == "" || req.Tenant == c.Tenant):
+		req.Tenant = c.Tenant
+		return nil
+	case !slices.Contains(ofSessions, verb):
+		return denied
+	}
+	for _, name := range []string{req.Name, req.To} {
+		n, err := schemas.ParseName(name)
+		if name != "" && (err != nil || n.Tenant != c.Tenant) {
+			return errors.Join(denied, err)
+		}
+	}
+	if req.Name == "" || req.Tenant != "" && req.Tenant != c.Tenant {
+		return denied
+	}
+	return nil
+}
+
+// ofSessions are the verbs that are about the sessions that a request names and no others.
+var ofSessions = []string{
+	"run", "fork", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
+	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify",
+}

@@ -1,0 +1,109 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// fork makes a second session from the memory and files of the first, which
+// goes on undisturbed but for a checkpoint if it runs. It is kept as the first is: all that
+// was said when that was run holds for it. A policy of that session's scope names its uid,
+// so it doesn't, and leases are what somebody said of the first.
+func (s *maker) fork(ctx context.Context, req request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	to, err := name(req.To)
+	if err != nil {
+		return nil, err
+	}
+	if to.Tenant != n.Tenant {
+		return nil, schemas.UsageError("fork session %s to %s: the tenants differ", n, to)
+	}
+	if to == n {
+		return nil, schemas.StateError(schemas.ReasonExists, "fork session %s: the copy has the same name", n).WithHint("give the copy another name")
+	}
+	if err := s.free(ctx, to); err != nil {
+		return nil, err
+	}
+	v, err := s.captures.captured(ctx, n, req)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.failpoints.At(ctx, failpoint.APIForkHead); err != nil {
+		return nil, err
+	}
+	op, err := s.sessions.newOp(ctx, schemas.OpResume)
+	if err != nil {
+		return nil, err
+	}
+	op.Source, op.Boot = v.Head, schemas.BootFork
+	fresh := schemas.NewSession{
+		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker,
+	}
+	t := schemas.Transition{
+		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
+		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
+	}
+	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error { return s.stillThere(ctx, req, v, fork) })
+}
+
+// free refuses a name that is taken, before anything is done for it.
+func (s *maker) free(ctx context.Context, n schemas.Name) error {
+	v, err := s.records.Get(ctx, n)
+	if errors.Is(err, statekv.ErrNoSession) || err == nil && v.State == schemas.Deleted {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return schemas.StateError(schemas.ReasonExists, "session %s exists and is %s", n, v.State).WithHint("give the copy another name, or remove that one with `diapause rm %s`", n)
+}
+
+// stillThere undoes a fork whose origin, or the snapshot that it begins from, was
+// deleted while it was made: its images may be gone.
+func (s *maker) stillThere(ctx context.Context, req request, origin, fork statekv.Versioned) error {
+	if err := s.failpoints.At(ctx, failpoint.APIForkMade); err != nil {
+		return err
+	}
+	now, err := s.sessions.get(ctx, origin.Name())
+	gone := false
+	if err == nil && now.UID == origin.UID {
+		gone, err = image.Marked(ctx, s.images, *fork.Head)
+	} else if err == nil {
+		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: it was deleted and made again meanwhile", origin.Name())
+	}
+	if gone {
+		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: its snapshot was deleted meanwhile", origin.Name()).WithHint("try again")
+	}
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, s.unmake(ctx, req, fork))
+}
+
+// unmake removes a fork that has nothing to begin from, whatever its host has done
+// about it meanwhile.
+func (s *maker) unmake(ctx context.Context, req request, fork statekv.Versioned) error {
+	for {
+		op, err := s.sessions.newOp(ctx, schemas.OpRemove)
+		if err != nil {
+			return err
+		}
+		t := schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}}
+		if _, err = s.sessions.ask(ctx, fork, req, t); !errors.Is(err, statekv.ErrConflict) {
+			return err
+		}
+		now, err := s.records.Get(ctx, fork.Name())
+		if err != nil || now.UID != fork.UID || now.State == schemas.Deleted {
+			return err
+		}
+		fork = now
+	}
+}

@@ -1,0 +1,71 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+func (s *maker) run(ctx context.Context, req request) (any, error) {
+	n, err := name(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	r := req.Run
+	if r == nil || r.Program == "" {
+		return nil, schemas.UsageError("run: no command given")
+	}
+	if r.Class == "" {
+		r.Class = "web"
+		if r.TTY {
+			r.Class = "terminal"
+		}
+	}
+	if _, ok := session.PolicyFor(r.Class, nil); !ok {
+		return nil, schemas.UsageError("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
+	}
+	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
+		return nil, schemas.UsageError("on suspend failure %q: want keep or stop", r.OnBreaker)
+	}
+	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
+		return nil, schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)
+	}
+	if r.MadeBy == "" {
+		r.MadeBy = schemas.MadeByPerson
+	}
+	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
+		return nil, schemas.UsageError("made by %q: want person or agent", r.MadeBy)
+	}
+	sealed, err := s.sealer.seal(ctx, n.Tenant, r.Spec)
+	if err != nil {
+		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
+	}
+	fresh := schemas.NewSession{
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
+	}
+	op, err := s.sessions.newOp(ctx, schemas.OpStart)
+	if err != nil {
+		return nil, err
+	}
+	t := schemas.Transition{Type: schemas.TRun, Reason: "asked to run " + r.Program, Set: schemas.Set{Op: op, Idle: r.Idle}}
+	out, err := s.create(ctx, n, req, fresh, t, nil)
+	if err != nil {
+		return nil, errors.Join(err, s.forgetUnborn(ctx, n, req))
+	}
+	return out, nil
+}
+
+// forgetUnborn removes a session whose command never ran, so that a mistyped one
+// doesn't take its name. The log keeps why.
+func (s *maker) forgetUnborn(ctx context.Context, n schemas.Name, req request) error {
+	v, err := s.records.Get(ctx, n)
+	if err != nil || v.State != schemas.Failed || v.Transition.Type != schemas.TStartFailed || v.Generation > 0 {
+		return nil // it is another's, or there is something to keep
+	}
+	req.Reason = "its command never ran"
+	_, err = s.ends.end(ctx, req, schemas.OpRemove, schemas.TRemove, req.Reason)
+	return err
+}
