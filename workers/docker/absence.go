@@ -58,10 +58,10 @@ func (a *absence) covers(at time.Time) bool {
 	return !a.from.IsZero() && at.After(a.from.Add(-nearby)) && at.Before(a.until)
 }
 
-// cutOff reports whether a container that has ended did because its engine was stopped. That
+// endedWithEngine reports whether a container that has ended did because its engine was stopped. That
 // tells of the end of its containers while it goes, and what becomes of them when it is back
 // is only known then: it is an error until it answers.
-func (s *states) cutOff(ctx context.Context, c *container.InspectResponse) (bool, error) {
+func (s *states) endedWithEngine(ctx context.Context, c *container.InspectResponse) (bool, error) {
 	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
 	if err != nil {
 		return false, nil

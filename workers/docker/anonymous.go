@@ -18,12 +18,12 @@ func (b *builder) noteAnonymous(ctx context.Context, n *note) error {
 	if err != nil {
 		return b.engine.failed("look at the container that it made", err)
 	}
-	n.Nameless = append(n.Nameless, nameless(&got.Container)...)
+	n.Anonymous = append(n.Anonymous, anonymousOf(&got.Container)...)
 	return nil
 }
 
-// nameless gives the volumes that a container has for itself, and that nobody named.
-func nameless(c *container.InspectResponse) (names []string) {
+// anonymousOf gives the volumes that a container has for itself, and that nobody named.
+func anonymousOf(c *container.InspectResponse) (names []string) {
 	if len(c.HostConfig.VolumesFrom) > 0 { // they may be another's
 		return nil
 	}
@@ -40,7 +40,7 @@ func (r *remover) removeAnonymous(ctx context.Context, n note) error {
 	if n.Kept {
 		return nil
 	}
-	for _, v := range n.Nameless {
+	for _, v := range n.Anonymous {
 		if err := r.engine.removeVolume(ctx, v); err != nil {
 			return err
 		}

@@ -19,7 +19,7 @@ import (
 type baseImages struct {
 	engine *engine
 	notes  *notes
-	meta   *capture
+	meta   *description
 	source driver.Source
 }
 
@@ -154,7 +154,7 @@ func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, e
 	if err != nil {
 		return "", bi.engine.failed("load image "+b.Name, err)
 	}
-	loaded, err := saidAll(got) // the engine is done when it has said all
+	loaded, err := readProgress(got) // the engine is done when it has said all
 	got.Close()
 	if err != nil {
 		return "", bi.engine.failed("load image "+b.Name, err)
@@ -176,9 +176,9 @@ func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, e
 // idIn finds the id of an image in what an engine tells of a load.
 var idIn = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// saidAll reads what the engine tells of a longer task to its end: an error is in it, and the
+// readProgress reads what the engine tells of a longer task to its end: an error is in it, and the
 // ids of images without a name.
-func saidAll(r io.Reader) (ids []string, err error) {
+func readProgress(r io.Reader) (ids []string, err error) {
 	for d := json.NewDecoder(r); ; {
 		var said struct {
 			Error  string `json:"error"`

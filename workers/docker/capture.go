@@ -46,7 +46,7 @@ func (cp *capturer) capture(ctx context.Context, f driver.Fence, sink driver.Sin
 	}
 	c, err := cp.states.find(ctx, n)
 	if err == nil {
-		err = cp.remover.settle(ctx, &n)
+		err = cp.remover.dropReplaced(ctx, &n)
 	}
 	if err != nil {
 		return driver.Captured{}, err
@@ -83,7 +83,7 @@ func (cp *capturer) capture(ctx context.Context, f driver.Fence, sink driver.Sin
 }
 
 // archOf gives the architecture that a snapshot needs: that of the container's programs.
-func archOf(m *capture, host string) string {
+func archOf(m *description, host string) string {
 	if m.Image.Arch == "" {
 		return host
 	}
@@ -91,7 +91,7 @@ func archOf(m *capture, host string) string {
 }
 
 // take pauses the container and adds all of it to the sink. It runs on after an error.
-func (cp *capturer) take(ctx context.Context, n *note, m *capture, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
+func (cp *capturer) take(ctx context.Context, n *note, m *description, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
 	asked := time.Now()
 	if err := cp.pauser.pause(ctx, n, c); err != nil {
 		return driver.Captured{}, err
@@ -128,7 +128,7 @@ func (cp *capturer) undisturbed(ctx context.Context, n *note, c *container.Inspe
 	if err != nil {
 		return cp.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
-	if n.isStill(got.Container.State) {
+	if n.stillNotRunning(got.Container.State) {
 		return nil
 	}
 	if s := got.Container.State; !s.Paused || s.StartedAt != c.State.StartedAt {
@@ -142,7 +142,7 @@ func (cp *capturer) undisturbed(ctx context.Context, n *note, c *container.Inspe
 }
 
 // add adds the paused container to the sink.
-func (cp *capturer) add(ctx context.Context, m *capture, c *container.InspectResponse, sink driver.Sink) (warnings []schemas.Warning, err error) {
+func (cp *capturer) add(ctx context.Context, m *description, c *container.InspectResponse, sink driver.Sink) (warnings []schemas.Warning, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (cp *capturer) add(ctx context.Context, m *capture, c *container.InspectRes
 
 // ahead stores the contents of files while the container runs, so that the pause is as
 // short as what changes meanwhile allows.
-func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *capture, c *container.InspectResponse) error {
+func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *description, c *container.InspectResponse) error {
 	to, ok := sink.(layer.Storer)
 	if !ok {
 		return nil
@@ -207,7 +207,7 @@ func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *capture, c *
 }
 
 // addBase adds the image below the container, where it can't be had again elsewhere.
-func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *capture) error {
+func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *description) error {
 	if !m.Image.Stored {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (cp *capturer) preflight(ctx context.Context, uid schemas.UID) ([]driver.Bl
 }
 
 // blocks says what of a container can't be captured.
-func blocks(m *capture, c *container.InspectResponse) (out []driver.Blocker) {
+func blocks(m *description, c *container.InspectResponse) (out []driver.Blocker) {
 	say := func(what, why, fix string) {
 		out = append(out, driver.Blocker{PID: c.State.Pid, Program: "container " + m.Name, What: what, Why: why, Fix: fix})
 	}
@@ -291,7 +291,7 @@ func blocks(m *capture, c *container.InspectResponse) (out []driver.Blocker) {
 }
 
 // warningsOf says what is not in the snapshot although the container has it.
-func warningsOf(m *capture) (out []schemas.Warning) {
+func warningsOf(m *description) (out []schemas.Warning) {
 	warn := func(code schemas.WarningCode, subject, format string, args ...any) {
 		out = append(out, schemas.Warning{Code: code, Subject: subject, Text: fmt.Sprintf(format, args...)})
 	}

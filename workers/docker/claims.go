@@ -75,7 +75,7 @@ func (cs *claims) register(ctx context.Context) (unlock func(), err error) {
 	lock, err := lockDir(wait, dir)
 	if err == nil {
 		unlock = func() { _ = lock.Close() } // nothing was written to it
-		err = cs.enrol(dir)
+		err = cs.announce(dir)
 	}
 	if err != nil && ctx.Err() == nil {
 		cs.log.Warn("another Diapause on this Docker engine can't be told which containers are sessions of this one, and could take them", "in", dir, "err", err)
@@ -108,8 +108,8 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// enrol writes where this driver's notes are, and removes what says so of those that are gone.
-func (cs *claims) enrol(dir string) error {
+// announce writes where this driver's notes are, and removes what says so of those that are gone.
+func (cs *claims) announce(dir string) error {
 	sum := sha256.Sum256([]byte(cs.notes.dir))
 	file := filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
 	data, err := json.Marshal(claimant{Host: cs.host, Notes: cs.notes.dir})

@@ -34,13 +34,13 @@ const (
 	partRoot  = "root"           // or all of its file system
 )
 
-// capture is the clear text of metaEntry: all that a container is, besides its files.
-type capture struct {
+// description is the clear text of metaEntry: all that a container is, besides its files.
+type description struct {
 	Version    int                   `json:"version"` // 1
 	Name       string                `json:"name"`    // of the container, without a slash
 	Adopted    bool                  `json:"adopted,omitempty"`
 	Paused     bool                  `json:"paused,omitempty"` // by somebody else than us
-	Still      *still                `json:"still,omitempty"`  // it didn't run
+	NotRunning *notRunning           `json:"still,omitempty"`  // it didn't run
 	Files      string                `json:"files"`            // partUpper or partRoot
 	Image      baseImage             `json:"image"`
 	Config     *container.Config     `json:"config"`
@@ -98,13 +98,13 @@ type mounted struct {
 }
 
 // container reads all that a container is from what the engine says of it.
-func (d *describer) container(ctx context.Context, n note, c *container.InspectResponse) (*capture, error) {
-	m := &capture{
+func (d *describer) container(ctx context.Context, n note, c *container.InspectResponse) (*description, error) {
+	m := &description{
 		Version: 1, Name: strings.TrimPrefix(c.Name, "/"), Adopted: n.Adopted, Paused: c.State.Paused && n.Phase != frozen || n.Paused,
 		Config: c.Config, HostConfig: c.HostConfig, Files: partRoot,
 	}
-	if n.isStill(c.State) {
-		m.Still = n.Still
+	if n.stillNotRunning(c.State) {
+		m.NotRunning = n.NotRunning
 	}
 	var err error
 	if m.upper, err = d.storage.upper(ctx, c); err != nil {
@@ -126,7 +126,7 @@ func (d *describer) container(ctx context.Context, n note, c *container.InspectR
 	return m, d.networks(ctx, m, c)
 }
 
-func (d *describer) image(ctx context.Context, m *capture, c *container.InspectResponse) error {
+func (d *describer) image(ctx context.Context, m *description, c *container.InspectResponse) error {
 	m.Image = baseImage{ID: c.Image, Name: c.Config.Image}
 	got, err := d.engine.ImageInspect(ctx, c.Image)
 	if missing(err) && m.Files == partRoot {
@@ -150,7 +150,7 @@ func (d *describer) image(ctx context.Context, m *capture, c *container.InspectR
 
 // mounts lists the mounts in an order that doesn't change, and gives those whose
 // contents are captured their parts of the image.
-func (d *describer) mounts(ctx context.Context, n note, m *capture, c *container.InspectResponse) error {
+func (d *describer) mounts(ctx context.Context, n note, m *description, c *container.InspectResponse) error {
 	all := slices.Clone(c.Mounts)
 	slices.SortFunc(all, func(a, b container.MountPoint) int { return strings.Compare(a.Destination, b.Destination) })
 	for i, p := range all {
@@ -237,7 +237,7 @@ func (e *engine) usersOf(ctx context.Context, volume, but string) ([]string, err
 	return out, nil
 }
 
-func (d *describer) networks(ctx context.Context, m *capture, c *container.InspectResponse) error {
+func (d *describer) networks(ctx context.Context, m *description, c *container.InspectResponse) error {
 	if c.NetworkSettings == nil {
 		return nil
 	}
@@ -272,7 +272,7 @@ func given(c *container.InspectResponse, s *network.EndpointSettings) *network.E
 }
 
 // readMeta reads what a container is from an image.
-func readMeta(source driver.Source) (*capture, error) {
+func readMeta(source driver.Source) (*description, error) {
 	r, err := source.Open(metaEntry)
 	if err != nil {
 		return nil, &driver.Error{Kind: driver.Refused, Text: "the image is not of a container", Err: err}
@@ -282,7 +282,7 @@ func readMeta(source driver.Source) (*capture, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read how the container is to be made: %w", err)
 	}
-	m := &capture{}
+	m := &description{}
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, &driver.Error{Kind: driver.Refused, Text: "the image doesn't say how the container is to be made", Err: err}
 	}

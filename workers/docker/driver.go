@@ -245,7 +245,7 @@ func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error
 	var left error
 	switch {
 	case err == nil:
-		left = d.remover.settle(ctx, &n)
+		left = d.remover.dropReplaced(ctx, &n)
 	case errors.Is(err, driver.ErrNotHere):
 		left = d.remover.unmake(ctx, n)
 	}

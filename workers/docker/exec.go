@@ -43,7 +43,7 @@ func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request
 		stop()
 		got.Close() // the client is gone
 	}()
-	out := &excuse{to: frames{conn, attach.FrameStdout}}
+	out := &execOutput{to: frames{conn, attach.FrameStdout}}
 	if err := copyStreams(out, frames{conn, attach.FrameStderr}, got.Reader, r.TTY); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request
 	if err != nil {
 		return t.engine.failed("learn how a command in the container of session "+n.Name.String()+" ended", err)
 	}
-	if ok, err := out.excused(conn, end.PID, r.Argv[0]); ok || err != nil {
+	if ok, err := out.reportFailure(conn, end.PID, r.Argv[0]); ok || err != nil {
 		return err
 	}
 	if err := out.pass(); err != nil {

@@ -17,13 +17,13 @@ const runtimeMost = 4096
 
 // excuse is a writer that passes output on, and keeps back what may be the runtime's excuse:
 // whether it is, the engine says when the command would have ended.
-type excuse struct {
+type execOutput struct {
 	to   io.Writer
 	said []byte
 	past bool // it isn't, or was too long
 }
 
-func (e *excuse) Write(p []byte) (int, error) {
+func (e *execOutput) Write(p []byte) (int, error) {
 	if e.past {
 		return e.to.Write(p)
 	}
@@ -36,7 +36,7 @@ func (e *excuse) Write(p []byte) (int, error) {
 }
 
 // pass lets go of what was kept back.
-func (e *excuse) pass() error {
+func (e *execOutput) pass() error {
 	said := e.said
 	e.past, e.said = true, nil
 	if len(said) == 0 {
@@ -48,7 +48,7 @@ func (e *excuse) pass() error {
 
 // excused tells a client of a command that was never run, with the status that a shell would
 // give it, the same with every engine; ok is false if it isn't that.
-func (e *excuse) excused(conn io.Writer, pid int, name string) (ok bool, err error) {
+func (e *execOutput) reportFailure(conn io.Writer, pid int, name string) (ok bool, err error) {
 	if e.past || pid != 0 || len(e.said) < len(runtimeSays) {
 		return false, nil
 	}

@@ -17,7 +17,7 @@ import (
 // a program of a few bytes, in the place of its command and of nothing else that the image
 // holds, since its files are filled in later. Where that can't be done it is left as created.
 func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
-	if r.meta.Still == nil || r.meta.Still.State != string(container.StateExited) {
+	if r.meta.NotRunning == nil || r.meta.NotRunning.State != string(container.StateExited) {
 		return nil
 	}
 	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
@@ -42,7 +42,7 @@ func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 	if why == nil {
 		return nil
 	}
-	r.log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.Still.Code, "err", why)
+	r.log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.NotRunning.Code, "err", why)
 	return nil
 }
 
@@ -50,7 +50,7 @@ func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 // it.
 func (r *restoring) fakeExit(ctx context.Context, c *container.InspectResponse) error {
 	upper, err := r.storage.upper(ctx, c)
-	code := exiting(runtime.GOARCH, r.meta.Still.Code)
+	code := exiting(runtime.GOARCH, r.meta.NotRunning.Code)
 	switch {
 	case err != nil:
 		return err

@@ -32,7 +32,7 @@ func numbers(rdev uint64) (major, minor int64) {
 const paxXattr = "SCHILY.xattr."
 
 // addExport adds the file system of a container as the engine gives it.
-func (cp *capturer) addExport(ctx context.Context, sink driver.Sink, id string, m *capture) error {
+func (cp *capturer) addExport(ctx context.Context, sink driver.Sink, id string, m *description) error {
 	r, err := cp.engine.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
 		return cp.engine.failed("export the file system of container "+m.Name, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/docker/backup"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -34,28 +35,28 @@ const (
 
 // note is what a host remembers of a session, over crashes. It holds no secret.
 type note struct {
-	UID       schemas.UID  `json:"uid"`
-	Name      schemas.Name `json:"name"`
-	Epoch     uint64       `json:"epoch"`
-	Phase     phase        `json:"phase,omitempty"`
-	Container string       `json:"container,omitempty"` // its id, known before anything in it runs
-	Adopted   bool         `json:"adopted,omitempty"`   // it was there before the session
-	Remove    bool         `json:"remove,omitempty"`    // all the same, suspending removes it
-	Paused    bool         `json:"paused,omitempty"`    // by somebody else, before we did
-	Binds     bool         `json:"binds,omitempty"`     // their contents are captured
-	Shared    bool         `json:"shared,omitempty"`    // volumes of others, too, are replaced
-	Began     time.Time    `json:"began,omitzero"`      // when this host started or restored it
-	Old       string       `json:"old,omitempty"`       // the held container that this one replaces
-	Moved     string       `json:"moved,omitempty"`     // what the held container was called, which has another name meanwhile
-	Asides    []aside      `json:"asides,omitempty"`    // what was in volumes, until the container that they are filled for has begun
-	Image     string       `json:"image,omitempty"`     // made on this host for the session alone
-	Volumes   []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
-	Networks  []string     `json:"networks,omitempty"`  // likewise
-	Restart   *restart     `json:"restart,omitempty"`   // the policy of a held container, which is set aside
-	Ending    bool         `json:"ending,omitempty"`    // by us: its container is being removed
-	Kept      bool         `json:"kept,omitempty"`      // what was made for it and outlived its container, which others removed, stays until something has run on it
-	Nameless  []string     `json:"nameless,omitempty"`  // volumes that its containers had for themselves, which may outlive those
-	Still     *still       `json:"still,omitempty"`     // it is here without running
+	UID        schemas.UID  `json:"uid"`
+	Name       schemas.Name `json:"name"`
+	Epoch      uint64       `json:"epoch"`
+	Phase      phase        `json:"phase,omitempty"`
+	Container  string       `json:"container,omitempty"` // its id, known before anything in it runs
+	Adopted    bool         `json:"adopted,omitempty"`   // it was there before the session
+	Remove     bool         `json:"remove,omitempty"`    // all the same, suspending removes it
+	Paused     bool         `json:"paused,omitempty"`    // by somebody else, before we did
+	Binds      bool         `json:"binds,omitempty"`     // their contents are captured
+	Shared     bool         `json:"shared,omitempty"`    // volumes of others, too, are replaced
+	Began      time.Time    `json:"began,omitzero"`      // when this host started or restored it
+	Old        string       `json:"old,omitempty"`       // the held container that this one replaces
+	Moved      string       `json:"moved,omitempty"`     // what the held container was called, which has another name meanwhile
+	Backups    []backup.Dir `json:"asides,omitempty"`    // what was in volumes, until the container that they are filled for has begun
+	Image      string       `json:"image,omitempty"`     // made on this host for the session alone
+	Volumes    []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
+	Networks   []string     `json:"networks,omitempty"`  // likewise
+	Restart    *restart     `json:"restart,omitempty"`   // the policy of a held container, which is set aside
+	Ending     bool         `json:"ending,omitempty"`    // by us: its container is being removed
+	Kept       bool         `json:"kept,omitempty"`      // what was made for it and outlived its container, which others removed, stays until something has run on it
+	Anonymous  []string     `json:"nameless,omitempty"`  // volumes that its containers had for themselves, which may outlive those
+	NotRunning *notRunning  `json:"still,omitempty"`     // it is here without running
 }
 
 // restart is when the engine starts a container by itself.
@@ -174,6 +175,6 @@ func (n note) keeping(was note) note {
 	if n.Phase, n.Kept = held, true; !strings.HasPrefix(was.Image, imagePrefix) {
 		n.Image = was.Image
 	}
-	n.Nameless = was.Nameless
+	n.Anonymous = was.Anonymous
 	return n
 }

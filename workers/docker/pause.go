@@ -30,13 +30,13 @@ func (p *pauser) pause(ctx context.Context, n *note, c *container.InspectRespons
 	}
 	defer gate.Unlock()
 	n.Phase, n.Paused = frozen, c.State.Paused
-	if !n.isStill(c.State) { // somebody has started it
-		n.Still = nil
+	if !n.stillNotRunning(c.State) { // somebody has started it
+		n.NotRunning = nil
 	}
 	if err := p.notes.write(*n); err != nil {
 		return err
 	}
-	if n.Paused || n.isStill(c.State) {
+	if n.Paused || n.stillNotRunning(c.State) {
 		return nil
 	}
 	if err := p.betweenProbes(ctx, n.Container); err != nil {

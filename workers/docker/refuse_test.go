@@ -123,18 +123,18 @@ func TestRefusedImages(t *testing.T) {
 	x.start("a", spec)
 	img := x.suspend("a", 2)
 	for what, c := range map[string]struct {
-		change func(m *capture)
+		change func(m *description)
 		says   string
 	}{
-		"a later version":       {func(m *capture) { m.Version = 2 }, "version 2"},
-		"another architecture":  {func(m *capture) { m.Image.Arch = "s390x" }, "for s390x"},
-		"an image that is gone": {func(m *capture) { m.Image = baseImage{ID: "sha256:" + strings.Repeat("0", 64), Name: m.Image.Name} }, "is not on the engine of this host"},
+		"a later version":       {func(m *description) { m.Version = 2 }, "version 2"},
+		"another architecture":  {func(m *description) { m.Image.Arch = "s390x" }, "for s390x"},
+		"an image that is gone": {func(m *description) { m.Image = baseImage{ID: "sha256:" + strings.Repeat("0", 64), Name: m.Image.Name} }, "is not on the engine of this host"},
 	} {
 		changed := &drivertest.Image{}
 		for _, e := range img.Entries() {
 			data, _ := img.Content(e.Name)
 			if e.Name == metaEntry {
-				var m capture
+				var m description
 				if err := json.Unmarshal(data, &m); err != nil {
 					t.Fatal(err)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/workers/docker/backup"
 )
 
 // A restore takes the place of what is there in three steps, so that it is all there again
@@ -63,9 +64,9 @@ func (r *remover) moveBack(ctx context.Context, n note) error {
 	return nil
 }
 
-// settle removes what a container that has begun was put in the place of.
-func (r *remover) settle(ctx context.Context, n *note) error {
-	if n.Old == "" && len(n.Asides) == 0 {
+// dropReplaced removes what a container that has begun was put in the place of.
+func (r *remover) dropReplaced(ctx context.Context, n *note) error {
+	if n.Old == "" && len(n.Backups) == 0 {
 		return nil
 	}
 	if n.Old != "" {
@@ -73,9 +74,9 @@ func (r *remover) settle(ctx context.Context, n *note) error {
 			return err
 		}
 	}
-	if err := dropAsides(n.Asides); err != nil {
+	if err := backup.Drop(n.Backups); err != nil {
 		return fmt.Errorf("remove what was in the volumes of session %s before: %w", n.Name, err)
 	}
-	n.Old, n.Moved, n.Restart, n.Asides = "", "", nil, nil
+	n.Old, n.Moved, n.Restart, n.Backups = "", "", nil, nil
 	return r.notes.write(*n)
 }

@@ -59,9 +59,9 @@ func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Sp
 	if r.old != "" { // should it stay, it needs them
 		fresh.Restart, fresh.Image = n.Restart, n.Image
 	} else if n.Phase == held && !n.Adopted {
-		fresh.Kept, fresh.Image, fresh.Nameless = true, n.Image, n.Nameless
+		fresh.Kept, fresh.Image, fresh.Anonymous = true, n.Image, n.Anonymous
 	}
-	fresh.Still = m.Still
+	fresh.NotRunning = m.NotRunning
 	o, ok, err := optionsOf(spec)
 	if err != nil {
 		return driver.Instance{}, err
@@ -94,7 +94,7 @@ type restoring struct {
 	f      driver.Fence
 	source driver.Source
 	boot   schemas.Boot
-	meta   *capture
+	meta   *description
 	old    string          // the held container
 	shared map[string]bool // volumes that others use
 	fresh  map[string]bool // volumes that it made

@@ -65,7 +65,7 @@ func (s *starter) start(ctx context.Context, f driver.Fence, spec schemas.Spec, 
 		return driver.Instance{}, err
 	}
 	kept := n.Phase == held && !n.Adopted // without a container: that one has been removed
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Nameless: n.Nameless, Binds: o.Binds, Shared: o.SharedVolumes}
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Anonymous: n.Anonymous, Binds: o.Binds, Shared: o.SharedVolumes}
 	i, err := s.launch(ctx, f, &n, func(ctx context.Context) error { return s.builder.make(ctx, f, &n, spec, p) }, begin, nil)
 	return i, err
 }
@@ -146,12 +146,12 @@ func (s *starter) ranAnyway(ctx context.Context, n note, why error) bool {
 
 // run starts a container that is all made, unless it didn't run when it was captured.
 func (s *starter) run(ctx context.Context, n *note) error {
-	if n.Still != nil {
+	if n.NotRunning != nil {
 		got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 		if err != nil {
 			return s.engine.failed("look at the container of session "+n.Name.String(), err)
 		}
-		n.Still = stillOf(got.Container.State) // as it is here; somebody may have started it
+		n.NotRunning = notRunningOf(got.Container.State) // as it is here; somebody may have started it
 	}
 	n.Phase, n.Began = here, time.Now().UTC()
 	if err := s.notes.write(*n); err != nil {
@@ -160,7 +160,7 @@ func (s *starter) run(ctx context.Context, n *note) error {
 	if err := s.failpoints.At(ctx, failpoint.DockerStarts); err != nil {
 		return err
 	}
-	if n.Still == nil {
+	if n.NotRunning == nil {
 		if _, err := s.engine.ContainerStart(ctx, n.Container, client.ContainerStartOptions{}); err != nil {
 			return s.unstartable(*n, err)
 		}
@@ -173,7 +173,7 @@ func (s *starter) run(ctx context.Context, n *note) error {
 			return err
 		}
 	}
-	if err := s.remover.settle(ctx, n); err != nil { // whatever is done with it next does it first
+	if err := s.remover.dropReplaced(ctx, n); err != nil { // whatever is done with it next does it first
 		s.log.Warn("what a session was restored in the place of is still there", "session", n.Name.String(), "err", err)
 	}
 	return s.failpoints.At(ctx, failpoint.DockerRuns)
@@ -209,11 +209,11 @@ func (s *starter) adopt(ctx context.Context, f driver.Fence, n note, o dockerspe
 		return driver.Instance{}, s.engine.failed("look at container "+o.Container, err)
 	}
 	c := &got.Container
-	quiet := stillOf(c.State)
+	quiet := notRunningOf(c.State)
 	if !c.State.Running && quiet == nil {
 		return driver.Instance{}, refuse("container %s is %s: only one that is created, runs, is paused or has ended can become a session", o.Container, c.State.Status)
 	}
-	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, Still: quiet}
+	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, NotRunning: quiet}
 	if n.Began, err = time.Parse(time.RFC3339Nano, c.State.StartedAt); err != nil {
 		return driver.Instance{}, fmt.Errorf("learn when container %s was started: %w", c.Name[1:], err)
 	}

@@ -124,7 +124,7 @@ func portFree(proto, ip, port string) error {
 
 // startable looks for what would keep a container that is all made from being started.
 func (b *builder) startable(ctx context.Context, n note) error {
-	if n.Still != nil { // it isn't to be
+	if n.NotRunning != nil { // it isn't to be
 		return nil
 	}
 	if err := b.executable(ctx, n.Container); err != nil {

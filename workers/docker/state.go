@@ -48,13 +48,13 @@ func (s *states) instance(ctx context.Context, n note) (driver.Instance, *contai
 		return i, nil, s.engine.failed("look at the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
-	if neverRan(c) && n.Still == nil {
+	if neverRan(c) && n.NotRunning == nil {
 		return driver.Instance{}, c, driver.ErrNotHere
 	}
 	if describe(&i, n, c.State); i.State != driver.Exited {
 		return i, c, nil
 	}
-	if cut, err := s.cutOff(ctx, c); err != nil || !cut {
+	if cut, err := s.endedWithEngine(ctx, c); err != nil || !cut {
 		return i, c, err
 	}
 	got, err = s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as the engine has it that answers now
@@ -89,9 +89,9 @@ func describe(i *driver.Instance, n note, s *container.State) {
 		i.State, i.PID = driver.Frozen, s.Pid
 	case s.Running || s.Restarting: // paused by somebody else counts as running
 		i.State, i.PID = driver.Running, s.Pid
-	case n.isStill(s) && n.Phase == frozen:
+	case n.stillNotRunning(s) && n.Phase == frozen:
 		i.State = driver.Frozen
-	case n.isStill(s): // and so does one that is as it was
+	case n.stillNotRunning(s): // and so does one that is as it was
 		i.State = driver.Running
 	default:
 		i.State = driver.Exited

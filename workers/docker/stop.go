@@ -53,25 +53,25 @@ func (s *stopper) end(ctx context.Context, n note) error {
 		return err
 	}
 	if ran {
-		if err := s.remover.settle(ctx, &n); err != nil {
+		if err := s.remover.dropReplaced(ctx, &n); err != nil {
 			return err
 		}
 		if c == nil && i.Lost {
-			return s.outlive(ctx, n)
+			return s.keepRest(ctx, n)
 		}
 		n.Kept = n.Kept && c == nil
 	} // else what it was to run on may be kept
 	alone := c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending
-	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Asides) == 0 {
+	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Backups) == 0 {
 		return s.hold(ctx, n)
 	}
 	n.Ending = ran
 	return s.remover.unmake(ctx, n)
 }
 
-// outlive notes that somebody else has removed a session's container. What that had and the
+// keepRest notes that somebody else has removed a session's container. What that had and the
 // engine kept stays: no image may have it.
-func (s *stopper) outlive(ctx context.Context, n note) error {
+func (s *stopper) keepRest(ctx context.Context, n note) error {
 	wait, done := context.WithTimeout(ctx, undoTime)
 	defer done()
 	if err := s.engine.awaitRemoved(wait, n.Container); err != nil {
@@ -91,7 +91,7 @@ func (s *stopper) outlive(ctx context.Context, n note) error {
 func (s *stopper) hold(ctx context.Context, n note) error {
 	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
-		return s.outlive(ctx, n)
+		return s.keepRest(ctx, n)
 	}
 	if err != nil {
 		return s.engine.failed("look at the container of session "+n.Name.String(), err)
@@ -116,7 +116,7 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 	if err := s.engine.awaitStopped(ctx, n.Container); err != nil {
 		return err
 	}
-	n.Phase, n.Paused, n.Still = held, false, nil
+	n.Phase, n.Paused, n.NotRunning = held, false, nil
 	return s.notes.write(n)
 }
 

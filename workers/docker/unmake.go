@@ -52,7 +52,7 @@ func (r *remover) unmake(ctx context.Context, n note) error {
 	if err := r.failpoints.At(ctx, failpoint.DockerRemoved); err != nil {
 		return err
 	}
-	if err := r.putBack(&n); err != nil {
+	if err := r.undoBackups(&n); err != nil {
 		return err
 	}
 	if err := r.removeLabelled(ctx, n); err != nil {

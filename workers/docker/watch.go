@@ -54,7 +54,7 @@ func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	seen := w.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
 	})
-	containers := make(chan said, eventsAhead)
+	containers := make(chan event, eventsAhead)
 	go w.hear(ctx, seen, containers)
 	if w.tellEnded(ctx, "", out) != nil {
 		return
@@ -75,19 +75,19 @@ const eventsAhead = 1000
 
 // said is that an engine told of a container, and when. One that stops may still tell of the
 // ends of its containers, and no more of what they are.
-type said struct {
+type event struct {
 	container string
 	at        time.Time
 }
 
 // hear passes on which containers something is said of, until the stream ends.
-func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers chan<- said) {
+func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers chan<- event) {
 	defer close(containers)
 	for {
 		select {
 		case m := <-seen.Messages:
 			select {
-			case containers <- said{m.Actor.ID, time.Unix(0, m.TimeNano)}:
+			case containers <- event{m.Actor.ID, time.Unix(0, m.TimeNano)}:
 			case <-ctx.Done():
 				return
 			}

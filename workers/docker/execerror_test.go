@@ -28,13 +28,13 @@ func TestExcuse(t *testing.T) {
 	} {
 		for _, step := range []int{1, 7, len(c.said) + 1} { // as it may arrive
 			var out, answer bytes.Buffer
-			e := &excuse{to: &out}
+			e := &execOutput{to: &out}
 			for rest := []byte(c.said); len(rest) > 0; {
 				n := min(step, len(rest))
 				must[int](t)(e.Write(rest[:n]))
 				rest = rest[n:]
 			}
-			ok, err := e.excused(&answer, c.pid, c.name)
+			ok, err := e.reportFailure(&answer, c.pid, c.name)
 			if err == nil && !ok {
 				err = e.pass()
 			}

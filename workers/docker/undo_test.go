@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
+	"github.com/diapause/diapause/workers/docker/backup"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
@@ -100,7 +100,7 @@ func (x *setBack) unchanged(what string) {
 	if left := x.left(); !slices.Equal(left, x.there) {
 		x.t.Errorf("%s: there is %q, and was %q", what, left, x.there)
 	}
-	if n := must[note](x.t)(x.d.notes.read("a")); n.Phase != held || len(n.Asides) > 0 || n.Old != "" {
+	if n := must[note](x.t)(x.d.notes.read("a")); n.Phase != held || len(n.Backups) > 0 || n.Old != "" {
 		x.t.Errorf("%s: it is noted as %+v", what, n)
 	}
 }
@@ -160,7 +160,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 
 // part is where a mount is in the image.
 func (x *setBack) part(at string) string {
-	m := must[*capture](x.t)(readMeta(x.img))
+	m := must[*description](x.t)(readMeta(x.img))
 	for _, p := range m.Mounts {
 		if p.At == at {
 			return p.Part
@@ -199,7 +199,7 @@ func (x *setBack) replaced() {
 	if slices.ContainsFunc(left, func(s string) bool { return strings.Contains(s, "Exited") || strings.Contains(s, "diapause-1") }) {
 		x.t.Errorf("there is %q", left)
 	}
-	if n := must[note](x.t)(x.d.notes.read("a")); n.Phase != here || len(n.Asides) > 0 || n.Old != "" {
+	if n := must[note](x.t)(x.d.notes.read("a")); n.Phase != here || len(n.Backups) > 0 || n.Old != "" {
 		x.t.Errorf("it is noted as %+v", n)
 	}
 }
@@ -208,7 +208,8 @@ func (x *setBack) replaced() {
 func TestPutBackIsCutOff(t *testing.T) {
 	x := newSetBack(t)
 	dir := x.dirs[0]
-	at := must[string](t)(besides(dir, "cut"))
+	planned := must[backup.Dir](t)(backup.Plan(dir, "cut"))
+	at := planned.At
 	some := func(from, to string) { // of what is in it
 		for i, e := range must[[]os.DirEntry](t)(os.ReadDir(from)) {
 			if i%2 == 0 {
@@ -218,34 +219,41 @@ func TestPutBackIsCutOff(t *testing.T) {
 			}
 		}
 	}
+	all := func(from, to string) {
+		for _, e := range must[[]os.DirEntry](t)(os.ReadDir(from)) {
+			if err := os.Rename(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	mkdir := func() {
 		if err := os.Mkdir(at, 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for what, cut := range map[string]func(a *aside){
-		"before anything":        func(*aside) {},
-		"before the first":       func(*aside) { mkdir() },
-		"some are aside":         func(*aside) { mkdir(); some(dir, at) },
-		"all are, not noted yet": func(*aside) { mkdir(); must[any](t)(nil, moveAll(dir, at)) },
-		"filled, also with a name that it had": func(a *aside) {
+	for what, cut := range map[string]func(d *backup.Dir){
+		"before anything":        func(*backup.Dir) {},
+		"before the first":       func(*backup.Dir) { mkdir() },
+		"some are aside":         func(*backup.Dir) { mkdir(); some(dir, at) },
+		"all are, not noted yet": func(*backup.Dir) { mkdir(); all(dir, at) },
+		"filled, also with a name that it had": func(d *backup.Dir) {
 			mkdir()
-			must[any](t)(nil, moveAll(dir, at))
-			a.Ours = true
+			all(dir, at)
+			d.Replaced = true
 			write(t, filepath.Join(dir, "f"), "then")
 			write(t, filepath.Join(dir, "new", "f"), "then")
 		},
-		"some are back": func(*aside) { mkdir(); must[any](t)(nil, moveAll(dir, at)); some(at, dir) },
-		"all are back":  func(*aside) { mkdir() },
-		"all are back, in a directory that looks as the restore has it": func(*aside) {
+		"some are back": func(*backup.Dir) { mkdir(); all(dir, at); some(at, dir) },
+		"all are back":  func(*backup.Dir) { mkdir() },
+		"all are back, in a directory that looks as the restore has it": func(*backup.Dir) {
 			if err := errors.Join(os.Chmod(dir, 0o751), os.Chown(dir, 0, 0), unix.Removexattr(dir, "user.mark")); err != nil {
 				t.Fatal(err)
 			}
 		},
 	} {
-		n := note{UID: "cut", Phase: making, Asides: []aside{{Dir: dir, At: at, Looks: must[image.Entry](t)(looks(dir))}}}
-		cut(&n.Asides[0])
-		if err := x.d.remover.putBack(&n); err != nil {
+		n := note{UID: "cut", Phase: making, Backups: []backup.Dir{planned}}
+		cut(&n.Backups[0])
+		if err := x.d.remover.undoBackups(&n); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		x.unchanged(what)
@@ -264,23 +272,23 @@ func freePort(t *testing.T) int {
 func TestPutBackIsTriedAgain(t *testing.T) {
 	x := newSetBack(t)
 	dir := x.dirs[0]
-	n := note{UID: "cut", Phase: making, Asides: []aside{{Dir: dir, At: must[string](t)(besides(dir, "cut")), Looks: must[image.Entry](t)(looks(dir)), Ours: true}}}
-	at := n.Asides[0].At
+	n := note{UID: "cut", Phase: making, Backups: []backup.Dir{must[backup.Dir](t)(backup.Plan(dir, "cut"))}}
+	at := n.Backups[0].At
 	stays := filepath.Join(at, "d", "e") // and so does what it is in
-	if err := errors.Join(os.Mkdir(at, 0o700), moveAll(dir, at), os.WriteFile(filepath.Join(dir, "f"), []byte("then"), 0o600)); err != nil {
+	if err := errors.Join(n.Backups[0].Move(), os.WriteFile(filepath.Join(dir, "f"), []byte("then"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	immutable(t, filepath.Dir(stays), 0x10) // FS_IMMUTABLE_FL
-	err := x.d.remover.putBack(&n)
+	err := x.d.remover.undoBackups(&n)
 	immutable(t, filepath.Dir(stays), 0)
 	if !errors.Is(err, unix.EPERM) {
 		t.Fatalf("put back over a directory that can't be moved: %v", err)
 	}
 	n = must[note](t)(x.d.notes.read("cut"))
-	if len(n.Asides) != 1 {
+	if len(n.Backups) != 1 {
 		t.Fatalf("it is noted as %+v", n)
 	}
-	if err := x.d.remover.putBack(&n); err != nil {
+	if err := x.d.remover.undoBackups(&n); err != nil {
 		t.Error(err)
 	}
 	x.unchanged("put back again")
@@ -326,7 +334,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 	for i, dir := range x.dirs {
 		same(t, dir, x.had[i], picture(t, dir))
 	}
-	if now := must[note](t)(x.d.notes.read("a")); now.Phase != held || now.Container != n.Old || len(now.Asides) > 0 {
+	if now := must[note](t)(x.d.notes.read("a")); now.Phase != held || now.Container != n.Old || len(now.Backups) > 0 {
 		t.Errorf("it is noted as %+v", now)
 	}
 	refused(t, "its name is another's", x.back(5, x.img, drivertest.Begin), "call the container back")
@@ -335,7 +343,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 	}
 
 	x.crash(6, failpoint.DockerBegun)
-	used := filepath.Join(must[note](t)(x.d.notes.read("a")).Asides[0].At, "used")
+	used := filepath.Join(must[note](t)(x.d.notes.read("a")).Backups[0].At, "used")
 	if err := errors.Join(os.Mkdir(used, 0o700), unix.Mount("none", used, "tmpfs", 0, "")); err != nil {
 		t.Fatal(err)
 	}
