@@ -18,7 +18,7 @@ import (
 var (
 	// ErrInUse: another process uses the directory.
 	ErrInUse = errors.New("it is in use")
-	// ErrAccess: the directory or a key belongs to somebody else, can't be read,
+	// ErrAccess: the directory or a key belongs to another user, can't be read,
 	// or is open to others.
 	ErrAccess = errors.New("its owner or mode is wrong")
 	// ErrForeign: the directory holds something else.
@@ -32,7 +32,7 @@ var (
 )
 
 // Dir is an open data directory. It is locked until Close, or until the process
-// ends in whatever way.
+// ends.
 type Dir struct {
 	path    string
 	lock    *os.File
@@ -59,7 +59,7 @@ func Open(path string) (*Dir, error) {
 func (d *Dir) open() error {
 	err := os.MkdirAll(d.path, 0o700)
 	if errors.Is(err, fs.ErrPermission) {
-		return fmt.Errorf("%w: you may not make or enter it (%w): use sudo, or choose another with --data", ErrAccess, err)
+		return schemas.WithHint(fmt.Errorf("%w: you may not make or enter it (%w)", ErrAccess, err), "use sudo, or choose another with --data")
 	}
 	if err != nil {
 		return err
@@ -140,7 +140,8 @@ func checkAccess(path string, fresh bool) error {
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	if int(owner) != os.Geteuid() {
-		return fmt.Errorf("%w: it belongs to %s and you are %s: run as its owner, or choose another with --data", ErrAccess, userName(owner), userName(uint32(os.Geteuid())))
+		return schemas.WithHint(fmt.Errorf("%w: it belongs to %s and you are %s", ErrAccess, userName(owner), userName(uint32(os.Geteuid()))),
+			"run as its owner, or choose another with --data")
 	}
 	if info.Mode().Perm()&0o077 == 0 {
 		return nil
@@ -148,7 +149,8 @@ func checkAccess(path string, fresh bool) error {
 	if fresh {
 		return os.Chmod(path, 0o700)
 	}
-	return fmt.Errorf("%w: others may enter it (mode %04o), and it holds keys: look who did, then `chmod 700 %s`", ErrAccess, info.Mode().Perm(), path)
+	return schemas.WithHint(fmt.Errorf("%w: others may enter it (mode %04o), and it holds keys", ErrAccess, info.Mode().Perm()),
+		"`chmod 700 %s`, and replace the keys if others may have read them", path)
 }
 
 func userName(uid uint32) string {

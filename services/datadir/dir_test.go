@@ -43,7 +43,7 @@ func TestFirstAndSecondStart(t *testing.T) {
 	}
 	d = open(t, path)
 	if d.Made() || d.Host() != before {
-		t.Errorf("the second start: made %v, host %s; want neither made anew (%s)", d.Made(), d.Host(), before)
+		t.Errorf("the second start: made %v, host %s; want neither made again (%s)", d.Made(), d.Host(), before)
 	}
 }
 
@@ -161,9 +161,9 @@ func TestOpenToOthers(t *testing.T) {
 	wantRefusal(t, err, ErrAccess, "0750", "chmod 700 "+used)
 }
 
-// asSomebodyElse runs f with the file rights of an ordinary user that owns
+// asAnotherUser runs f with the file rights of an ordinary user that owns
 // nothing, if the test runs as root.
-func asSomebodyElse(f func()) {
+func asAnotherUser(f func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -174,21 +174,21 @@ func asSomebodyElse(f func()) {
 	<-done
 }
 
-func TestSomebodyElsesDirectory(t *testing.T) {
+func TestDirectoryOfAnotherUser(t *testing.T) {
 	path := initialised(t)
 	d := open(t, path)
 	if err := d.Serving("nats://127.0.0.1:4222", ""); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() != 0 {
-		// Nobody else's directory can be made here, but one that can't be entered.
+		// A directory of another user can't be made here, but one that can't be entered can.
 		if err := os.Chmod(path, 0); err != nil {
 			t.Fatal(err)
 		}
 		defer os.Chmod(path, 0o700)
 	}
 	var locating, opening error
-	asSomebodyElse(func() {
+	asAnotherUser(func() {
 		_, locating = Locate(path)
 		_, opening = Open(path)
 	})
@@ -196,7 +196,7 @@ func TestSomebodyElsesDirectory(t *testing.T) {
 	wantRefusal(t, opening, ErrAccess, path, "sudo")
 }
 
-func TestEvenRootStaysOutOfSomebodyElsesDirectory(t *testing.T) {
+func TestEvenRootStaysOutOfAnotherUsersDirectory(t *testing.T) {
 	path := initialised(t)
 	other := uint32(65534)
 	if err := os.Chown(path, int(other), -1); err != nil {
@@ -273,7 +273,7 @@ func TestHostID(t *testing.T) {
 	}
 }
 
-func TestHostIsNeverMadeAnew(t *testing.T) {
+func TestHostIsNeverMadeAgain(t *testing.T) {
 	for name, spoil := range map[string]func(file string) error{
 		"gone":    os.Remove,
 		"damaged": func(file string) error { return os.WriteFile(file, []byte("a b"), 0o600) },
@@ -283,7 +283,7 @@ func TestHostIsNeverMadeAnew(t *testing.T) {
 			if err := spoil(filepath.Join(path, hostFile)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "backup") {
+			if _, err := Open(path); err == nil || !strings.Contains(schemas.HintOf(err), "backup") {
 				t.Errorf("open: %v, want that the id is to be restored", err)
 			}
 		})

@@ -28,7 +28,7 @@ const (
 )
 
 // initialise makes what a data directory has for good. The version comes last:
-// without it the first start begins anew, and keeps what it had made.
+// without it the next start completes the first, and keeps what that had made.
 func initialise(path string) error {
 	if err := os.MkdirAll(filepath.Join(path, keysDir), 0o700); err != nil {
 		return err
@@ -151,11 +151,11 @@ func readHost(path string) (schemas.HostID, error) {
 	file := filepath.Join(path, hostFile)
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return "", fmt.Errorf("read the host's id: %w: put the file back from a backup, sessions are tied to it", err)
+		return "", schemas.WithHint(fmt.Errorf("read the host's id: %w", err), "put the file back from a backup: sessions are tied to it")
 	}
 	id := strings.TrimSpace(string(text))
 	if !schemas.ValidToken(id) {
-		return "", fmt.Errorf("the host's id in %s is damaged: put the file back from a backup, sessions are tied to it", file)
+		return "", schemas.WithHint(fmt.Errorf("read the host's id: %s is damaged", file), "put the file back from a backup: sessions are tied to it")
 	}
 	return schemas.HostID(id), nil
 }

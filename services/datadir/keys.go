@@ -13,6 +13,8 @@ import (
 	"filippo.io/age"
 
 	"github.com/diapause/diapause/objectstore/seal"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // Keys are what images are written and read with.
@@ -28,8 +30,8 @@ type Keys struct {
 
 // Keys reads the directory's keys, and adds what the person names: files with
 // further age identities, and age recipients ("age1…") that new images are to be
-// readable to as well. A key that is gone is ErrKeyMissing; it is never made
-// anew, since what was encrypted to it would be lost in silence.
+// readable to as well. A key that is gone is ErrKeyMissing. It is never replaced by
+// a new one, since what was encrypted to it would be lost without notice.
 func (d *Dir) Keys(identityFiles, recipients []string) (*Keys, error) {
 	k := &Keys{IdentityFile: d.Join(keysDir, identityFile), SigningFile: d.Join(keysDir, signingFile)}
 	own, err := k.readOwn()
@@ -67,7 +69,9 @@ func (k *Keys) readOwn() (*age.X25519Identity, error) {
 			return own, err
 		}
 	}
-	return nil, fmt.Errorf("%s doesn't hold the one age X25519 identity that the first start made: put it back from a backup; further ones go with --identity-file", k.IdentityFile)
+	return nil, schemas.WithHint(
+		fmt.Errorf("read key: %s doesn't hold exactly one age X25519 identity", k.IdentityFile),
+		"put it back from a backup; name further ones with --identity-file")
 }
 
 func readSigner(file string) (ed25519.PrivateKey, error) {
@@ -82,20 +86,22 @@ func readSigner(file string) (ed25519.PrivateKey, error) {
 			}
 		}
 	}
-	return nil, fmt.Errorf("%s doesn't hold an Ed25519 key (PKCS #8 in PEM): put it back from a backup", file)
+	return nil, schemas.WithHint(fmt.Errorf("read key: %s doesn't hold an Ed25519 key (PKCS #8 in PEM)", file), "put it back from a backup")
 }
 
-// readKey reads a key of the directory's own, that nobody else may read.
+// readKey reads a key of the directory, which only its owner may read.
 func readKey(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w: %s is gone, and what was written with it can't be read without: put it back from a backup; no new one is made in its place (to start anew, choose another directory with --data)", ErrKeyMissing, file)
+		return nil, schemas.WithHint(fmt.Errorf("%w: %s is gone", ErrKeyMissing, file),
+			"put it back from a backup: what was written with it can't be read without; or choose an empty directory with --data")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read key: %w", err)
 	}
 	if info.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%w: others may read the key %s (mode %04o): `chmod 600 %s`, and think about who has", ErrAccess, file, info.Mode().Perm(), file)
+		return nil, schemas.WithHint(fmt.Errorf("%w: others may read the key %s (mode %04o)", ErrAccess, file, info.Mode().Perm()),
+			"`chmod 600 %s`, and replace the key if others may have read it", file)
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -111,12 +117,12 @@ func LoadIdentities(file string) ([]age.Identity, error) {
 		return nil, fmt.Errorf("read identity file: %w", err)
 	}
 	if bytes.HasPrefix(text, []byte("age-encryption.org/")) || bytes.HasPrefix(text, []byte("-----BEGIN AGE ENCRYPTED FILE")) {
-		return nil, fmt.Errorf("identity file %s is itself encrypted: decrypt it first, `age -d -o KEY %s`, and name the result", file, file)
+		return nil, schemas.WithHint(fmt.Errorf("identity file %s is itself encrypted", file), "decrypt it first: `age -d -o KEY %s`", file)
 	}
 	ids, err := age.ParseIdentities(bytes.NewReader(text))
 	if err != nil {
 		// The library's error may quote the line, which may be a secret.
-		return nil, fmt.Errorf("identity file %s holds no age identities (lines AGE-SECRET-KEY-1…), or one is damaged", file)
+		return nil, fmt.Errorf("identity file %s holds no age identities, or a damaged one", file)
 	}
 	return ids, nil
 }

@@ -87,7 +87,7 @@ func TestFormatsThatOtherToolsRead(t *testing.T) {
 	}
 }
 
-func TestAKeyThatIsGoneIsNotMadeAnew(t *testing.T) {
+func TestAKeyThatIsGoneIsNotMadeAgain(t *testing.T) {
 	for _, name := range []string{identityFile, signingFile} {
 		t.Run(name, func(t *testing.T) {
 			path := initialised(t)
@@ -98,7 +98,7 @@ func TestAKeyThatIsGoneIsNotMadeAnew(t *testing.T) {
 			_, err := open(t, path).Keys(nil, nil)
 			wantRefusal(t, err, ErrKeyMissing, file, "backup")
 			if _, err := os.Stat(file); !os.IsNotExist(err) {
-				t.Errorf("%s was made anew", file)
+				t.Errorf("%s was made again", file)
 			}
 		})
 	}
@@ -174,7 +174,7 @@ func TestBadIdentitiesAndRecipients(t *testing.T) {
 		"missing file":    {identityFile: filepath.Join(t.TempDir(), "none"), says: "none"},
 		"no identity":     {identityFile: write(t, secret), says: "holds no age identities"},
 		"empty file":      {identityFile: write(t, ""), says: "holds no age identities"},
-		"encrypted file":  {identityFile: write(t, "age-encryption.org/v1\n-> scrypt"), says: "decrypt it first"},
+		"encrypted file":  {identityFile: write(t, "age-encryption.org/v1\n-> scrypt"), says: "is itself encrypted"},
 		"no recipient":    {recipient: "bob", says: `"bob"`},
 		"a secret key":    {recipient: secret, says: "secret key"},
 		"after a space":   {recipient: " " + secret, says: "secret key"},

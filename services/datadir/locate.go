@@ -37,7 +37,8 @@ func Locate(path string) (Up, error) {
 
 func locate(path string) (Up, error) {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return Up{}, fmt.Errorf("%w, there is no such directory: start it with `diapause up --data %s`, or name yours with --data or DIAPAUSE_DATA", ErrNotRunning, path)
+		return Up{}, schemas.WithHint(fmt.Errorf("%w, there is no such directory", ErrNotRunning),
+			"start it with `diapause up --data %s`, or name yours with --data or DIAPAUSE_DATA", path)
 	}
 	text, err := os.ReadFile(filepath.Join(path, upFile))
 	switch {
@@ -55,7 +56,8 @@ func locate(path string) (Up, error) {
 	if _, held, err := lockHolder(path); err != nil {
 		return Up{}, err
 	} else if !held {
-		return Up{}, fmt.Errorf("%w any more: process %d, started %s, ended without a word: start it again with `diapause up --data %s`, sessions are kept", ErrNotRunning, up.PID, up.Started.Format(time.RFC3339), path)
+		return Up{}, schemas.WithHint(fmt.Errorf("%w any more: process %d, started %s, was killed", ErrNotRunning, up.PID, up.Started.Format(time.RFC3339)),
+			"start it again with `diapause up --data %s`; sessions are kept", path)
 	}
 	return up, nil
 }

@@ -67,8 +67,8 @@ func lockHolder(path string) (holder Up, held bool, err error) {
 	return readHolder(f), query.Type != unix.F_UNLCK, nil
 }
 
-// describe names a holder for people. Its own words may be missing, when it has
-// just begun to write them.
+// describe names a holder for people. It may not have written its own description
+// yet.
 func describe(u Up) string {
 	if u.PID == 0 {
 		return "another process"

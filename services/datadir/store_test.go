@@ -29,7 +29,7 @@ func TestTheStoreStaysTheSame(t *testing.T) {
 	if err := d.UseStore("s3://b at h", false); !errors.Is(err, ErrOtherStore) {
 		t.Errorf("the first one again: %v, want ErrOtherStore", err)
 	}
-	// A start that failed before there was anything holds nobody to its store.
+	// A start that failed before anything was stored doesn't fix the store.
 	if err := errors.Join(os.Remove(pack), d.UseStore("s3://b at h", false)); err != nil {
 		t.Errorf("nothing was stored: %v", err)
 	}

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // holdVariable makes the test binary a process that holds the directory that the
@@ -90,15 +92,15 @@ func initialised(t *testing.T) string {
 	return path
 }
 
-// wantRefusal checks an error's kind and that its text has what helps.
+// wantRefusal checks an error's kind, and that its text or its hint has what helps.
 func wantRefusal(t *testing.T, err, kind error, texts ...string) {
 	t.Helper()
 	if !errors.Is(err, kind) {
 		t.Fatalf("got error %v, want %v", err, kind)
 	}
 	for _, text := range texts {
-		if !strings.Contains(err.Error(), text) {
-			t.Errorf("error %q doesn't say %q", err, text)
+		if !strings.Contains(err.Error()+"\n"+schemas.HintOf(err), text) {
+			t.Errorf("error %q with the hint %q doesn't say %q", err, schemas.HintOf(err), text)
 		}
 	}
 }

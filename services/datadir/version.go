@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // FormatVersion is the version of the directory's format that this program
@@ -45,7 +47,8 @@ func examine(path string) (fresh bool, err error) {
 	case err != nil || version < 1:
 		return false, fmt.Errorf("%w: its file %q holds no version", ErrForeign, versionFile)
 	case version > FormatVersion:
-		return false, fmt.Errorf("%w: its format has version %d, this program knows %d: use the newer program, or choose another directory with --data; nothing was changed", ErrNewer, version, FormatVersion)
+		return false, schemas.WithHint(fmt.Errorf("%w: its format has version %d, this program knows %d", ErrNewer, version, FormatVersion),
+			"use the newer program, or choose another directory with --data; nothing was changed")
 	}
 	return false, nil
 }
@@ -63,7 +66,8 @@ func onlyOurs(path string) error {
 	for _, e := range entries {
 		name := strings.TrimSuffix(e.Name(), temporary)
 		if !slices.Contains([]string{lockFile, hostFile, keysDir, versionFile}, name) {
-			return fmt.Errorf("%w: it has no file %q but holds %q: choose an empty or a new directory with --data", ErrForeign, versionFile, e.Name())
+			return schemas.WithHint(fmt.Errorf("%w: it has no file %q but holds %q", ErrForeign, versionFile, e.Name()),
+				"choose an empty or a new directory with --data")
 		}
 	}
 	return nil
@@ -71,9 +75,9 @@ func onlyOurs(path string) error {
 
 // notReadable says whose the directory is, as far as can be seen.
 func notReadable(path string) error {
-	owner := "somebody else"
+	owner := "another user"
 	if uid, ok := ownerOf(path); ok {
 		owner = userName(uid)
 	}
-	return fmt.Errorf("%w: you may not read it; it belongs to %s: run as that user, for example with sudo", ErrAccess, owner)
+	return schemas.WithHint(fmt.Errorf("%w: you may not read it; it belongs to %s", ErrAccess, owner), "run as that user, for example with sudo")
 }

@@ -6,7 +6,7 @@
 // that need one that failed; TextWriter and Report, encoded as JSON, tell the
 // outcome (print.go). The checks themselves: the machine and what the process may
 // do (machine.go, capabilities.go), mounts and namespaces, tried in a mount
-// namespace that nobody else sees (isolated.go, mounts.go), the data directory
+// namespace of their own (isolated.go, mounts.go), the data directory
 // (data.go), the object store (store.go) and NATS (nats.go). Checks of what
 // captures sessions are the caller's: the package knows no driver. README.md says
 // what each check proves and what the fields of the JSON mean.

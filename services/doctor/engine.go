@@ -15,7 +15,7 @@ const (
 	OK      Status = "ok"
 	Warn    Status = "warn"    // it works, with less than there could be
 	Fail    Status = "fail"    // something that is needed doesn't work
-	Skipped Status = "skipped" // not tried: what it needs failed, or nobody needs it here
+	Skipped Status = "skipped" // not tried: what it needs failed, or it isn't needed here
 )
 
 // Check proves one thing.

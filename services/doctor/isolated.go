@@ -9,7 +9,7 @@ import (
 )
 
 // isolated calls f on a thread with a mount namespace of its own, which ends with
-// the thread: whatever f mounts there, nobody else sees, and it is gone when f
+// the thread: no other process sees what f mounts there, and it is gone when f
 // returns. f starts no goroutine that uses the mounts.
 func isolated(f func() error) error {
 	done := make(chan error)

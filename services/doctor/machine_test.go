@@ -32,7 +32,7 @@ func TestKernel(t *testing.T) {
 
 func TestPrivileges(t *testing.T) {
 	want(t, "root", privileges(0), OK, "root")
-	want(t, "somebody", privileges(1000), Fail, "user 1000")
+	want(t, "a user", privileges(1000), Fail, "user 1000")
 }
 
 func TestCapabilities(t *testing.T) {

@@ -98,14 +98,14 @@ func useOverlay(root, upper string) error {
 		return fmt.Errorf("write in the overlay: %w", err)
 	}
 	if b, err := os.ReadFile(filepath.Join(upper, "new")); err != nil || string(b) != "new" {
-		return fmt.Errorf("find in the upper layer what was written in the overlay: %q, %w", b, err)
+		return fmt.Errorf("find the new file in the upper layer: %q, %w", b, err)
 	}
 	if err := os.Remove(filepath.Join(root, "old")); err != nil {
 		return fmt.Errorf("remove a file of the lower layer: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Lstat(filepath.Join(upper, "old"), &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFCHR {
-		return errors.Join(errors.New("the upper layer doesn't show that a file of the lower one was removed"), err)
+		return errors.Join(errors.New("the upper layer doesn't show the removed file"), err)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ const storeFix = "keep the data directory on a local ext4, xfs or btrfs with roo
 // read in, and a bit.
 const objectSize = 2<<20 + 12345
 
-// tryStore takes one object of a name that nobody else has through its life.
+// tryStore takes one object, under a name of its own, through its life.
 func tryStore(ctx context.Context, store objectstore.Store) Result {
 	content := make([]byte, objectSize)
 	if _, err := rand.Read(content); err != nil {
@@ -116,7 +116,7 @@ func (p probe) write() error {
 func (p probe) refuse() error {
 	err := p.store.Put(p.ctx, p.name, bytes.NewReader(p.content[:10]), 10)
 	if err == nil {
-		return errors.New("the store let an object be overwritten: two hosts could commit the same snapshot")
+		return errors.New("the store let an object be overwritten")
 	}
 	if !errors.Is(err, objectstore.ErrExists) {
 		return fmt.Errorf("write under a name that is taken: %w", err)
@@ -139,7 +139,7 @@ func (p probe) readRange(offset, length int64, want []byte) (err error) {
 		return fmt.Errorf("read %s: %w", p.name, err)
 	}
 	if !bytes.Equal(got, want) {
-		return fmt.Errorf("the store gave %d bytes back from offset %d that are not the ones written", len(got), offset)
+		return fmt.Errorf("read back %d bytes from offset %d: not what was written", len(got), offset)
 	}
 	return nil
 }
@@ -151,7 +151,7 @@ func (p probe) list(prefix string) error {
 		return nil
 	})
 	if err == nil && (len(sizes) != 1 || sizes[0] != objectSize) {
-		err = fmt.Errorf("the store lists %d objects (sizes %v) where one of %d bytes was written", len(sizes), sizes, objectSize)
+		err = fmt.Errorf("list: got %d objects (sizes %v), want one of %d bytes", len(sizes), sizes, objectSize)
 	}
 	return err
 }

@@ -60,8 +60,8 @@ func (f faulty) Delete(ctx context.Context, name string) error {
 
 func TestStoreFaultsAreFound(t *testing.T) {
 	for fault, says := range map[string]string{
-		"full": "full", "overwrites": "overwritten", "damages": "not the ones written",
-		"ignores ranges": "not the ones written", "forgets": "lists 0 objects", "keeps": "was deleted",
+		"full": "full", "overwrites": "overwritten", "damages": "not what was written",
+		"ignores ranges": "not what was written", "forgets": "got 0 objects", "keeps": "was deleted",
 	} {
 		root := t.TempDir()
 		store, err := dir.Open(root)

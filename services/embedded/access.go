@@ -10,7 +10,7 @@ import (
 const (
 	AccountMain   = "DIAPAUSE"
 	AccountEdge   = "EDGE"
-	accountSystem = "SYS" // the server's own; nobody can log in to it
+	accountSystem = "SYS" // the server's own, without users
 )
 
 // Limits of clients without credentials. They are below the server's own, so

@@ -6,16 +6,16 @@
 // keys, access.go says who may do what, log.go carries the server's log on.
 //
 // There are two accounts. DIAPAUSE holds all streams, and the users "system"
-// (the parts of `diapause up`, which may do everything) and "client" (whoever may
-// read the data directory: asks the API, reads streams, reports activity, but
-// writes no record, no event and no command). EDGE holds whoever connects without
-// credentials: it may publish activity and nothing else. Activity crosses from
+// (the parts of `diapause up`, which may do everything) and "client" (a process that
+// may read the data directory: asks the API, reads streams, reports activity, but
+// writes no record, no event and no command). EDGE holds clients without
+// credentials: they may publish activity and nothing else. Activity crosses from
 // EDGE to DIAPAUSE as a service, not as a plain stream of messages, for one
-// reason: JetStream acknowledges a message to whatever reply subject its publisher
-// has named, with the stream's rights and not the publisher's. Within one account,
+// reason: JetStream acknowledges a message to any reply subject that its publisher
+// named, with the stream's rights and not the publisher's. Within one account,
 // or over a stream import, an unauthenticated publisher that names a key of a
 // bucket as reply subject overwrites that key. A service import replaces the reply
-// subject by one that leads back to EDGE, where nobody listens.
+// subject by one that leads back to EDGE, where no client listens.
 //
 // The package makes no streams; that is the topology's work. It never opens
 // another port (no monitoring, no cluster, no websocket).

@@ -31,7 +31,7 @@ func (b *bridge) Debugf(string, ...any) {}
 func (b *bridge) Tracef(string, ...any) {}
 
 // Errorf also looks for the one error after which a stream refuses every write
-// until the server is started anew; the server tells of it here alone.
+// until the server is started again; the server reports it here alone.
 func (b *bridge) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
 	b.to.Error(text)

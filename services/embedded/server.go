@@ -35,7 +35,7 @@ type Options struct {
 	Host     string // an IP address or a name; DefaultHost if empty
 	Port     int    // 0 takes any free port
 	// AllowRemote permits a Host that other machines reach. The server speaks no
-	// TLS: whoever is on the way reads everything, and may report activity.
+	// TLS: any machine on the way can read everything and report activity.
 	AllowRemote bool
 	Log         *slog.Logger // the server's warnings and errors; discarded if nil
 }
@@ -90,7 +90,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 func (s *Server) URL() string { return s.url }
 
 // Broken delivers an error, once, after which no stream takes a write until the
-// server is started anew.
+// server is started again.
 func (s *Server) Broken() <-chan error { return s.broken }
 
 // Shutdown stops the server and returns when its files are closed. A second call
@@ -147,7 +147,7 @@ func addUsers(conf *server.Options, credsDir string) error {
 		}
 		conf.Nkeys = append(conf.Nkeys, &server.NkeyUser{Nkey: key, Account: accounts[AccountMain], Permissions: may})
 	}
-	password, err := nobodysPassword()
+	password, err := anonymousPassword()
 	if err != nil {
 		return err
 	}

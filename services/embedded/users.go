@@ -76,9 +76,9 @@ func writeSynced(file string, text []byte) (err error) {
 	return f.Sync()
 }
 
-// nobodysPassword is for the user that clients without credentials become:
-// nobody can log in as it, it has to be given.
-func nobodysPassword() (string, error) {
+// anonymousPassword is for the user that clients without credentials become. It is
+// random and discarded, so that no client can log in as that user.
+func anonymousPassword() (string, error) {
 	b := make([]byte, 32)
 	if _, err := rand.Read(b); err != nil {
 		return "", err

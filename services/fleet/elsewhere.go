@@ -16,8 +16,8 @@ type failed struct {
 	op schemas.Op
 }
 
-// notice finds resumes that fail while this fleet looks. What failed earlier was seen
-// to then, or nobody wants it any more. Called with mu held.
+// notice finds resumes that fail while this fleet watches. Earlier failures were
+// handled then, or are no longer of interest. Called with mu held.
 func (f *Fleet) notice(before, now statekv.Versioned) {
 	asked := before.Op
 	if !f.known || asked == nil || asked.Kind != schemas.OpResume || asked.Source == nil || before.UID != now.UID {
@@ -29,12 +29,12 @@ func (f *Fleet) notice(before, now statekv.Versioned) {
 	f.failed = append(f.failed, failed{now, *asked})
 	select {
 	case f.news <- struct{}{}:
-	default: // whoever is told of one looks for all
+	default: // the reader of one finds all
 	}
 }
 
-// tryElsewhere has other hosts try, whoever asked for the resume: activity, which
-// doesn't ask twice, or a takeover. A person who waits does so for himself.
+// tryElsewhere has other hosts try a resume for any actor: activity, which doesn't ask
+// twice, or a takeover. The verb of a client that waits tries them itself.
 func (f *Fleet) tryElsewhere(ctx context.Context) error {
 	for {
 		select {

@@ -26,8 +26,8 @@ func TestFits(t *testing.T) {
 		"an older kernel":      {func(_, h *schemas.Fingerprint) { h.Kernel = "6.9.1" }, "kernel"},
 		"a CPU without avx":    {func(_, h *schemas.Fingerprint) { h.CPU = []string{"sse2"} }, "avx"},
 		"another root":         {func(n, _ *schemas.Fingerprint) { n.Base = "/roots/a" }, "root"},
-		"what begins anew":     {func(n, _ *schemas.Fingerprint) { *n = schemas.Fingerprint{Driver: "criu"} }, ""},
-		"whatever there is":    {func(n, _ *schemas.Fingerprint) { *n = schemas.Fingerprint{} }, ""},
+		"a clean start":        {func(n, _ *schemas.Fingerprint) { *n = schemas.Fingerprint{Driver: "criu"} }, ""},
+		"any driver":           {func(n, _ *schemas.Fingerprint) { *n = schemas.Fingerprint{} }, ""},
 		"nothing can be older": {func(n, _ *schemas.Fingerprint) { n.Kernel = "7.0" }, "kernel"},
 	} {
 		need, have := base, base
@@ -83,18 +83,18 @@ func TestPlan(t *testing.T) {
 		rec  r
 		want Step
 	}{
-		"running, waits":             {r{State: schemas.Running, Head: head}, Leave},
-		"running, may resume":        {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume}, TakeOver},
-		"running, never captured":    {r{State: schemas.Running, OnLoss: schemas.LossResume}, Leave},
-		"running, is being killed":   {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume, Op: &schemas.Op{Kind: schemas.OpKill}}, Leave},
-		"in a checkpoint":            {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume, Op: &schemas.Op{Kind: schemas.OpCheckpoint}}, TakeOver},
-		"suspending":                 {r{State: schemas.Suspending, Op: op}, Adopt},
-		"suspended":                  {r{State: schemas.Suspended, Head: head, OnLoss: schemas.LossResume}, Leave},
-		"suspended, not yet reaped":  {r{State: schemas.Suspended, Head: head, Op: op}, Leave},
-		"resuming, whatever it says": {r{State: schemas.Resuming, Op: op}, Begin},
-		"starting":                   {r{State: schemas.Starting, Op: op}, Begin},
-		"exited":                     {r{State: schemas.Exited}, Leave},
-		"deleted":                    {r{State: schemas.Deleted, Op: op}, Leave},
+		"running, waits":            {r{State: schemas.Running, Head: head}, Leave},
+		"running, may resume":       {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume}, TakeOver},
+		"running, never captured":   {r{State: schemas.Running, OnLoss: schemas.LossResume}, Leave},
+		"running, is being killed":  {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume, Op: &schemas.Op{Kind: schemas.OpKill}}, Leave},
+		"in a checkpoint":           {r{State: schemas.Running, Head: head, OnLoss: schemas.LossResume, Op: &schemas.Op{Kind: schemas.OpCheckpoint}}, TakeOver},
+		"suspending":                {r{State: schemas.Suspending, Op: op}, Adopt},
+		"suspended":                 {r{State: schemas.Suspended, Head: head, OnLoss: schemas.LossResume}, Leave},
+		"suspended, not yet reaped": {r{State: schemas.Suspended, Head: head, Op: op}, Leave},
+		"resuming, any host loss":   {r{State: schemas.Resuming, Op: op}, Begin},
+		"starting":                  {r{State: schemas.Starting, Op: op}, Begin},
+		"exited":                    {r{State: schemas.Exited}, Leave},
+		"deleted":                   {r{State: schemas.Deleted, Op: op}, Leave},
 	} {
 		if got := Plan(c.rec); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

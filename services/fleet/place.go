@@ -11,7 +11,7 @@ import (
 )
 
 // Fits says why a host can't run what needs a fingerprint; "" if it can. Need is an
-// image's, or names a driver alone for what begins anew.
+// image's, or names a driver alone for a clean start.
 func Fits(need, have schemas.Fingerprint) (why string) {
 	switch {
 	case need.Driver != "" && need.Driver != have.Driver:
@@ -82,7 +82,7 @@ type Want struct {
 
 // Choose picks a host, and the fingerprint of the driver there: one with room rather than one without, the
 // preferred one, else the one with the fewest sessions. The error says of each host why
-// not. On a host without room somebody has to make some.
+// not. On a host without room the caller has to make some.
 func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	var best *Host
 	var with schemas.Fingerprint
@@ -109,7 +109,7 @@ func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 			why[0] = fmt.Sprintf("there is no host %s", w.Only)
 		}
 	}
-	return "", with, fmt.Errorf("no host can take it (%s); `diapause doctor` on a host says what it lacks", strings.Join(why, "; "))
+	return "", with, schemas.WithHint(fmt.Errorf("no host can take it (%s)", strings.Join(why, "; ")), "`diapause doctor` on a host says what it lacks")
 }
 
 func canTake(h Host, w Want) (with schemas.Fingerprint, why string) {

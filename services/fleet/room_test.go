@@ -7,7 +7,7 @@ import (
 )
 
 // A host with room is chosen rather than the preferred one without; where none has room
-// the preferred one is, for whoever makes some.
+// the preferred one is, and room is made there.
 func TestChooseRoom(t *testing.T) {
 	host := func(id schemas.HostID, sessions, slots int) Host {
 		return Host{Host: schemas.Host{Host: id, Sessions: sessions, Slots: slots, Fingerprints: []schemas.Fingerprint{{Driver: "criu"}}}}

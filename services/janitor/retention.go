@@ -19,7 +19,7 @@ type Snapshot struct {
 	Head    schemas.Head
 	At      time.Time
 	Bytes   int64 // that it has added to the store
-	Needed  bool  // a session's record points at it: it stays, whatever the policy
+	Needed  bool  // a session's record points at it: it stays under every policy
 }
 
 // Deletion is a snapshot that goes, and why.

@@ -62,7 +62,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// Whatever there is: what is needed stays, limits hold for the rest, nothing goes
+// For any snapshots: what is needed stays, limits hold for the rest, nothing goes
 // twice, and what is kept is never older than what of the same session went for its
 // count.
 func TestPlanHolds(t *testing.T) {

@@ -161,7 +161,7 @@ func trust(req schemas.KeyRequest, actor string) edit {
 			return false, schemas.UsageError("host %q: want 1 to 64 of A-Z a-z 0-9 _ -", req.Host)
 		}
 		if key, err := base64.StdEncoding.DecodeString(req.Key); err != nil || len(key) != ed25519.PublicKeySize {
-			return false, schemas.UsageError("key %.60q: want an Ed25519 public key, 32 bytes in base64, as `diapause key ls` shows them", req.Key)
+			return false, schemas.UsageError("key %.60q: want an Ed25519 public key, 32 bytes in base64", req.Key)
 		}
 		change(k, "trusted", actor, "host %s may sign images with %s", req.Host, req.Key)
 		for i, w := range k.Writers {
@@ -176,8 +176,8 @@ func trust(req schemas.KeyRequest, actor string) edit {
 }
 
 // revoke ends what a host may sign: with one key, or with all that it has. Of a
-// tenant's own record it does so for that tenant alone, whatever every tenant's
-// says.
+// tenant's own record it does so for that tenant alone, even if the record of all
+// tenants trusts the host.
 func revoke(req schemas.KeyRequest, actor string, e elsewhere) edit {
 	return func(k *schemas.TenantKeys, now time.Time) (bool, error) {
 		known, changed := false, false

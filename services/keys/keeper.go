@@ -111,14 +111,14 @@ type Report struct {
 	Locked   int // of them, keys that had to stay so
 	Stored   int // wraps
 	Deleted  int // wraps to earlier readers
-	Resealed int // sessions whose command and environment were sealed anew
+	Resealed int // sessions whose command and environment were sealed again
 	Unsealed int // sessions of which that would be needed, and couldn't be done
 	Busy     int // sessions of which it is needed, and that something was being done with
 }
 
 // Pass wraps the lineage keys of a tenant, of all if it is empty, to their
-// readers, and seals anew how sessions are to be started. What fails of one
-// session doesn't keep it from the others.
+// readers, and seals the specs of sessions again. A failure at one session doesn't
+// stop the others.
 func (k *Keeper) Pass(ctx context.Context, t schemas.Tenant) (Report, error) {
 	return k.each(ctx, t, func(v statekv.Versioned, set Set) (out Report, err error) {
 		if p, ok := lineageOf(v); ok {
@@ -275,7 +275,7 @@ func (k *Keeper) notRevived(ctx context.Context, p place) error {
 }
 
 // Lineage wraps the keys of one session's lineage, after a capture that may have
-// begun with other readers in mind.
+// started with other readers.
 func (k *Keeper) Lineage(ctx context.Context, v statekv.Versioned) error {
 	set, err := k.Ring.Refresh(ctx, v.Tenant)
 	if err != nil {

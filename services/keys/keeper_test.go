@@ -261,7 +261,7 @@ func TestPassCutOff(t *testing.T) {
 	}
 }
 
-// A session that is removed while its keys are wrapped anew: none comes back.
+// A session that is removed while its keys are wrapped again: none comes back.
 func TestRemovedMeanwhile(t *testing.T) {
 	f := newFleet(t)
 	v := f.suspended("default", "a")

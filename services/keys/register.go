@@ -24,8 +24,8 @@ type Registration struct {
 
 // Register puts a host into every tenant's record: its signing key, so that the
 // others believe its images; its recipient, so that it can start sessions and open
-// their images; and the further recipients that it was told. Whoever may write the
-// record is trusted, that is, whoever has the system's credentials.
+// their images; and the further recipients that it was told. Any client that may write
+// the record is trusted, that is, any with the system's credentials.
 //
 // What a person has revoked or removed stays so. A host that could do nothing for
 // that reason is refused, with a word on what to do.

@@ -42,7 +42,7 @@ func (k *Keeper) reseal(ctx context.Context, v statekv.Versioned, set Set, out *
 		Set: schemas.Set{Spec: seal.Label(sealed, word)},
 	})
 	if errors.Is(err, statekv.ErrConflict) {
-		out.Busy++ // whoever was quicker did the same, or something that comes first
+		out.Busy++ // another writer did the same, or something that comes first
 		return nil
 	}
 	if err == nil {

@@ -72,7 +72,7 @@ func TestReaders(t *testing.T) {
 	denied(t, k, add(reader(q, "host"), "me"), schemas.CodeUsage, "another reader")
 	denied(t, k, add(reader(q, "two\nlines"), "me"), schemas.CodeUsage, "control")
 	denied(t, k, add(reader("age1pq1nonsense", ""), "me"), schemas.CodeUsage, "not a public key")
-	denied(t, k, remove(reader("nobody", ""), "me", elsewhere{}), schemas.CodeUsage, "no reader")
+	denied(t, k, remove(reader("unknown", ""), "me", elsewhere{}), schemas.CodeUsage, "no reader")
 
 	ours := elsewhere{ours: []string{a}, floor: 7}
 	denied(t, k, remove(reader("host", ""), "me", ours), schemas.CodeState, "--identity-file")
@@ -85,7 +85,7 @@ func TestReaders(t *testing.T) {
 	if s := SetOf(k, schemas.TenantKeys{}); len(s.Readers) != 1 || s.Readers[0].Recipient != b || s.Kind() != "classic" {
 		t.Errorf("%+v", s)
 	}
-	// Once more, and post-quantum when nobody classic is left.
+	// Once more, and post-quantum when no classic reader is left.
 	apply(t, &k, add(reader(a, "host"), "me"))
 	apply(t, &k, add(reader(q, "vault"), "me"))
 	for _, r := range []string{a, b} {
@@ -138,7 +138,7 @@ func TestRegister(t *testing.T) {
 	if ok, err := r.edit(&k, now); ok || err != nil {
 		t.Errorf("the second start: changed %v, error %v", ok, err)
 	}
-	// To suspend only, there has to be somebody else; and back.
+	// To suspend only, there has to be another reader; and back.
 	r.SuspendOnly = true
 	denied(t, k, r.edit, schemas.CodeState, "no recipient to write images for")
 	r.Further = []string{further}

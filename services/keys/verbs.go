@@ -113,7 +113,7 @@ func (k *Keeper) View(ctx context.Context, t schemas.Tenant) (schemas.KeysView, 
 func Advice(v schemas.KeysView, rewrite bool) []string {
 	var out []string
 	if v.Lineages > 0 {
-		out = append(out, fmt.Sprintf("whoever kept a copy of the keys that there are (%d, of %d sessions) can read what was written before, for as long as it is stored", v.Keys, v.Lineages))
+		out = append(out, fmt.Sprintf("anyone with a copy of today's keys (%d, of %d sessions) can read what was written before, while it is stored", v.Keys, v.Lineages))
 	}
 	if rewrite {
 		out = append(out, "the next image of each session is written in full and refers to nothing older: delete the older snapshots (`diapause snapshots rm`, or retention), and what was readable before is gone")

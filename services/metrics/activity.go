@@ -47,6 +47,6 @@ func (m *Meter) Intake(read func() schemas.Intake) {
 	})
 	m.Count("activity_cloudevents_total", "Messages of activity that were CloudEvents.", func() uint64 { return read().CloudEvents })
 	m.Count("activity_skewed_total", "CloudEvents whose publisher's clock is minutes off; it is never used.", func() uint64 { return read().Skewed })
-	m.Count("activity_gaps_total", "Times that activity could not be heard for a while: every grace began anew.", func() uint64 { return read().Gaps })
+	m.Count("activity_gaps_total", "Times that activity could not be heard for a while: every grace started again.", func() uint64 { return read().Gaps })
 	m.Count("activity_strangers_total", "Sessions without a record that were heard of.", func() uint64 { return read().Strangers })
 }

@@ -5,7 +5,7 @@
 // a session is a swap of its record, so the hook of the records (swaps.go) sees each
 // suspend, resume and failure of this process once, with its steps and sizes. The store of
 // images is counted by a decorator (store.go), activity by another (activity.go). What the
-// parts know themselves is read from them when somebody asks (gauges.go). Health is what
+// parts know themselves is read from them at each scrape (gauges.go). Health is what
 // each part says of itself (health.go), and Server serves it all (serve.go).
 //
 // Counters are of this process and are to be summed over processes; gauges named

@@ -11,7 +11,7 @@ var states = []schemas.State{
 	schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed,
 }
 
-// byState is a gauge with one value for each state, read when somebody asks.
+// byState is a gauge with one value for each state, read at each scrape.
 type byState struct {
 	desc *prometheus.Desc
 	read func() map[schemas.State]int

@@ -34,11 +34,12 @@ func (h *Health) Set(name string, look func(context.Context) (why string)) {
 	h.looks[name] = look
 }
 
-// Begun has a part count as ready from when begun is closed.
-func (h *Health) Begun(name string, begun <-chan struct{}, before string) {
+// ReadyOn makes a part count as ready when started is closed; until then before says
+// why it isn't.
+func (h *Health) ReadyOn(name string, started <-chan struct{}, before string) {
 	h.Set(name, func(context.Context) string {
 		select {
-		case <-begun:
+		case <-started:
 			return ""
 		default:
 			return before

@@ -55,8 +55,8 @@ func (m *Meter) histogram(name, help string, labels ...string) *prometheus.Histo
 	return h
 }
 
-// word makes a label's value of a text that isn't ours: it stays short and of few
-// characters, whatever it was.
+// word makes a label's value of a text that isn't ours: short, and of few different
+// characters.
 func word(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' {

@@ -21,7 +21,7 @@ type Server struct {
 	listener net.Listener
 }
 
-// Listen takes the address, so that nothing is begun if it is taken; Serve answers.
+// Listen takes the address, so that nothing starts if it is in use; Serve answers.
 func Listen(ctx context.Context, address string, m *Meter, h *Health, version string) (*Server, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
@@ -66,7 +66,7 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// Alive is what /healthz says: whoever answers lives.
+// Alive answers /healthz: a process that answers lives.
 type Alive struct {
 	Status  string  `json:"status"`
 	Version string  `json:"version"`
@@ -96,5 +96,5 @@ func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // whoever asked is gone
+	_ = json.NewEncoder(w).Encode(v) // the client is gone
 }

@@ -45,9 +45,9 @@ func TestServe(t *testing.T) {
 	if code, text := get(t, s.URL()+"/healthz"); code != 200 || json.Unmarshal([]byte(text), &alive) != nil || alive.Status != "ok" || alive.Version != "1.2.3" {
 		t.Errorf("/healthz: %d %s", code, text)
 	}
-	begun := make(chan struct{})
+	started := make(chan struct{})
 	why := "the disk is full"
-	h.Begun("scheduler", begun, "it is reading")
+	h.ReadyOn("scheduler", started, "it is reading")
 	h.Set("store", func(context.Context) string { return why })
 	h.Set("mute", func(ctx context.Context) string { <-ctx.Done(); return "" })
 	ready := func(wantCode int, wantParts ...metrics.Part) {
@@ -65,7 +65,7 @@ func TestServe(t *testing.T) {
 	}
 	h.Set("mute", func(context.Context) string { return "" })
 	ready(503, metrics.Part{Name: "scheduler", Why: "it is reading"}, metrics.Part{Name: "store", Why: "the disk is full"}, metrics.Part{Name: "mute", Ready: true})
-	close(begun)
+	close(started)
 	why = ""
 	ready(200, metrics.Part{Name: "scheduler", Ready: true}, metrics.Part{Name: "store", Ready: true}, metrics.Part{Name: "mute", Ready: true})
 	if code, _ := get(t, s.URL()+"/"); code != 404 {

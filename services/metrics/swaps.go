@@ -22,7 +22,7 @@ type swapCounts struct {
 func newSwapCounts(m *Meter) swapCounts {
 	c := swapCounts{
 		transitions: m.counter("transitions_total", "Transitions of sessions that this process made, by type.", "type"),
-		outcomes:    m.counter("record_swaps_total", "Compare-and-swaps on session records by outcome: done, refused (somebody else was quicker), illegal, unknown, failed.", "outcome"),
+		outcomes:    m.counter("record_swaps_total", "Compare-and-swaps on session records by outcome: done, refused (another writer was quicker), illegal, unknown, failed.", "outcome"),
 		failures:    m.counter("failures_total", "Operations that failed, by operation and kind of failure.", "op", "kind"),
 		opened:      m.counter("breakers_opened_total", "Sessions whose breaker opened: they aren't suspended for idleness any more."),
 		logical:     m.counter("snapshot_logical_bytes_total", "Bytes captured in snapshots.", "op"),

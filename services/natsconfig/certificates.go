@@ -25,7 +25,7 @@ const (
 	certKeyFile      = "tls/server-key.pem"
 )
 
-// How long certificates hold. The server's is made anew by every run.
+// How long certificates are valid. The server's is made again by every run.
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
 	serverLife    = 2 * 365 * 24 * time.Hour

@@ -25,7 +25,7 @@ type member struct {
 // render writes the server's configuration.
 func render(o Options, members []member) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# Written by diapause nats-config, which writes it anew when hosts or tenants come or
+	fmt.Fprintf(&b, `# Written by diapause nats-config, which writes it again when hosts or tenants come or
 # go: the keys of users stay. Then: nats-server --signal reload
 server_name: %s
 listen: %s
@@ -79,7 +79,7 @@ func (m member) permissions() string {
 	if m.All {
 		return ""
 	}
-	subscribe := `deny: ">"` // it asks nothing, so nobody answers it
+	subscribe := `deny: ">"` // it asks nothing, so it needs no answers
 	if m.Account == Main {
 		subscribe = "allow: " + quoted(append([]string{inbox(m.key)}, m.Subscribe...))
 	}

@@ -55,7 +55,7 @@ func TestWriteAgain(t *testing.T) {
 	}
 }
 
-// Nobody but the owner reads what is secret, and no secret is in the configuration.
+// Only the owner can read what is secret, and no secret is in the configuration.
 func TestSecrets(t *testing.T) {
 	o := options(t)
 	w, config := write(t, o)

@@ -17,7 +17,7 @@ const (
 	Edge Account = "EDGE"     // publishers of activity
 )
 
-// User is somebody who connects. Allow lists of subjects: what isn't in them is
+// User is a client's identity. It has lists of allowed subjects: what isn't in them is
 // refused.
 type User struct {
 	Name      string // of its file of credentials, too
@@ -138,7 +138,7 @@ func (f Fleet) client() User {
 // answers is where those who answer publish: inboxes, whose names are secret.
 const answers = "_INBOX.>"
 
-// told is what happens, for whoever may know of it.
+// told lists the subjects that say what happens.
 func told() []string {
 	return []string{schemas.SubjectSession + below, schemas.SubjectEvent + below, schemas.SubjectProgress + below}
 }

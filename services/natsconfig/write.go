@@ -37,13 +37,13 @@ type Written struct {
 const configFile = "nats.conf"
 
 // Write makes the directory, or brings it up to date: keys of users and of the
-// authority that are there stay, the certificate of the server is made anew.
+// authority that are there stay, the certificate of the server is made again.
 func Write(o Options) (Written, error) {
 	if err := o.Validate(); err != nil {
 		return Written{}, err
 	}
 	if len(o.DNSNames) == 0 {
-		return Written{}, errors.New("name at least one host name or address of the server, for its certificate")
+		return Written{}, errors.New("missing --server-name: the certificate needs a host name or address")
 	}
 	o.ServerName = cmp.Or(o.ServerName, "diapause")
 	creds := filepath.Join(o.Dir, "creds")

@@ -144,7 +144,7 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 		return 0
 	})
 	m.Intake(s.Intake)
-	m.health.Begun("scheduler", s.Ready(), "it is reading what was said of the sessions")
+	m.health.ReadyOn("scheduler", s.Ready(), "it is reading what was said of the sessions")
 }
 
 // ofWorker shows what a worker knows itself.
@@ -152,12 +152,12 @@ func (m gauges) ofWorker(w *worker.Worker) {
 	m.Gauge("host_working_sessions", "Sessions that this host is doing something to just now.", func() float64 { return float64(w.Counts().Working) })
 	m.HostSessions(func() map[schemas.State]int { return w.Counts().Hosted })
 	m.lease(w.Lease)
-	m.health.Begun("worker", w.Ready(), "it is finding its sessions again")
+	m.health.ReadyOn("worker", w.Ready(), "it is finding its sessions again")
 }
 
 // ofControl shows what the parts know that decide and answer.
 func (m gauges) ofControl(c control) {
 	m.Sessions(func() map[schemas.State]int { return c.api.Census().States })
 	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(c.api.Census().Breakers) })
-	m.health.Begun("api", c.api.Ready(), "it is reading the sessions' records")
+	m.health.ReadyOn("api", c.api.Ready(), "it is reading the sessions' records")
 }

@@ -9,8 +9,8 @@
 // never stands still for more than a fifth of the time, nor for captures that fail.
 //
 // Each trigger is acted on once at most: the record of the session keeps the last one, by
-// its sequence in the stream, and of two takers one loses the swap. One that nobody heard
-// within half a minute is no more: the moment that it was for is over.
+// its sequence in the stream, and of two takers one loses the swap. A trigger that wasn't
+// heard within half a minute is dropped: the moment that it was for is over.
 //
 // The package never suspends or wakes a session, and what fails here costs the agent
 // nothing.

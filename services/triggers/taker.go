@@ -89,9 +89,9 @@ func (t *Taker) Serve(ctx context.Context) error {
 }
 
 // hear takes one message. What isn't a trigger is counted elsewhere, with all activity.
-// Of what came before the taker did, that is left alone which came before somebody had the
-// session start, resume, be suspended or captured: the moment is over. The stream's order
-// says so; clocks of hosts don't agree.
+// A trigger from before the taker started is ignored if the session was started, resumed,
+// suspended or captured after it: its moment is over. The stream's order decides, since
+// clocks of hosts don't agree.
 func (t *Taker) hear(ctx context.Context, msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) {
 	src, err := schemas.ParseActivitySubject(msg.Subject)
 	if err != nil || src.Kind != schemas.KindAgent {

@@ -31,7 +31,7 @@ type bench struct {
 	want schemas.Triggers
 	to   triggers.Checkpointer // the bench itself if nil
 
-	begun   chan triggers.Ask
+	asked   chan triggers.Ask
 	answers chan func() (triggers.Outcome, error)
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ func newBench(t *testing.T, want ...string) *bench {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	t.Cleanup(cancel)
 	b := &bench{
-		T: t, ctx: ctx, want: want, begun: make(chan triggers.Ask), answers: make(chan func() (triggers.Outcome, error)),
+		T: t, ctx: ctx, want: want, asked: make(chan triggers.Ask), answers: make(chan func() (triggers.Outcome, error)),
 		records: map[schemas.Name]schemas.SessionRecord{agent: {}}, counts: map[string]int{},
 	}
 	b.js = natstest.Streams(t)
@@ -89,7 +89,7 @@ func (b *bench) must(err error) {
 // Checkpoint implements triggers.Checkpointer: the test says what comes of it.
 func (b *bench) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
 	select {
-	case b.begun <- a:
+	case b.asked <- a:
 	case <-ctx.Done():
 		return triggers.Outcome{}, ctx.Err()
 	}
@@ -118,14 +118,14 @@ func (b *bench) say(trigger string, a schemas.Activity) uint64 {
 	return ack.Sequence
 }
 
-// begins waits for a checkpoint to be begun.
+// begins waits until a checkpoint is requested.
 func (b *bench) begins() triggers.Ask {
 	b.Helper()
 	select {
-	case a := <-b.begun:
+	case a := <-b.asked:
 		return a
 	case <-b.ctx.Done():
-		b.Fatalf("no checkpoint is begun; %v", b.count())
+		b.Fatalf("no checkpoint is requested; %v", b.count())
 	}
 	return triggers.Ask{}
 }
@@ -135,7 +135,7 @@ func (b *bench) answer(o triggers.Outcome, err error) {
 	select {
 	case b.answers <- func() (triggers.Outcome, error) { return o, err }:
 	case <-b.ctx.Done():
-		b.Fatal("nobody waits for the answer")
+		b.Fatal("no caller waits for the answer")
 	}
 }
 
@@ -215,7 +215,7 @@ func atMostOnce(t *testing.T, off time.Duration) {
 	b.say("run_start", schemas.Activity{RunID: "one"})
 	a := b.begins()
 	if a.RunID != "one" {
-		t.Fatalf("begun for %+v", a)
+		t.Fatalf("requested for %+v", a)
 	}
 	b.mu.Lock()
 	b.records[agent] = schemas.SessionRecord{Triggered: a.Seq}
@@ -223,13 +223,13 @@ func atMostOnce(t *testing.T, off time.Duration) {
 	b.answer(triggers.Outcome{Word: triggers.Done}, nil)
 	b.until("run_start done", 1)
 	stop()
-	before := b.say("before", schemas.Activity{RunID: "before it was suspended"}) // nobody hears that just now
+	before := b.say("before", schemas.Activity{RunID: "before it was suspended"}) // no taker hears that just now
 	b.mu.Lock()
 	b.records[agent] = schemas.SessionRecord{Triggered: a.Seq, Seq: before, Since: time.Now().Add(off)}
 	b.mu.Unlock()
 	b.say("run_end", schemas.Activity{RunID: "two"})
 	data := []byte(`{"run_id":"stranger"}`)
-	_, err := b.js.Publish(b.ctx, schemas.ActivitySubject(schemas.Name{Tenant: "acme", Session: "nobody"}, schemas.KindAgent, "manual"), data)
+	_, err := b.js.Publish(b.ctx, schemas.ActivitySubject(schemas.Name{Tenant: "acme", Session: "unknown"}, schemas.KindAgent, "manual"), data)
 	b.must(err)
 	b.serve()
 	if again := b.begins(); again.RunID != "two" || again.Skipped != 0 {
@@ -288,7 +288,7 @@ func TestAgeIsByTheServersClock(t *testing.T) {
 	b.reads()
 	b.say("manual", schemas.Activity{RunID: "new"})
 	if a := b.begins(); a.RunID != "new" || a.Skipped != 0 {
-		t.Errorf("begun for %+v", a)
+		t.Errorf("requested for %+v", a)
 	}
 	b.answer(triggers.Outcome{Word: triggers.Done}, nil)
 }

@@ -24,7 +24,7 @@ import (
 // it is over. A session that slept through an hour is spoken for in its next event, at
 // midnight UTC at the latest: a million sleeping sessions cost a million events a day, not
 // an hour. So each says from when to when it is, and those of a session follow each other
-// without a gap. After a time in which nobody published, one event covers it.
+// without a gap. After a time without a publisher, one event covers it.
 //
 // An event's id is the session's uid and its end. It is said once: of two publishers, or
 // one that lost an answer, the stream takes the first. All is in the log besides, so that
@@ -54,7 +54,7 @@ type said struct {
 // has arrived: at most this, and a thirtieth of the period.
 const settle = 2 * time.Minute
 
-// errOverlap says that somebody else has spoken for a part of what was to be said.
+// errOverlap says that another publisher covered a part of the time already.
 var errOverlap = errors.New("another has published usage of a part of this time")
 
 // Serve publishes until ctx ends.
@@ -70,7 +70,7 @@ func (p *Publisher) Serve(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		p.Notes.Warn("metering usage begins anew", "err", err)
+		p.Notes.Warn("metering usage starts again", "err", err)
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):
@@ -78,7 +78,7 @@ func (p *Publisher) Serve(ctx context.Context) error {
 	}
 }
 
-// again is the pause before metering begins anew.
+// again is the pause before metering starts again.
 const again = 5 * time.Second
 
 func (p *Publisher) serve(ctx context.Context) error {
@@ -217,7 +217,7 @@ func (p *Publisher) say(ctx context.Context, due []schemas.Usage) (told map[sche
 // eventType is the type of the events.
 const eventType = "usage"
 
-// tell publishes one event, if nobody else has.
+// tell publishes one event, unless another publisher has.
 func (p *Publisher) tell(ctx context.Context, u schemas.Usage) error {
 	n, err := schemas.ParseName(u.Name)
 	if err != nil {

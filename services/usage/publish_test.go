@@ -108,7 +108,7 @@ func (b *bench) until(what string, holds func() bool) {
 	}
 }
 
-// Two publishers that are stopped and begun again say each second of each session once,
+// Two publishers that are stopped and started again say each second of each session once,
 // and what they say comes to what the log says.
 func TestPublisher(t *testing.T) {
 	b := newBench(t)
@@ -120,7 +120,7 @@ func TestPublisher(t *testing.T) {
 	late = b.swap(late, schemas.TCheckpointed, size(1000))
 	b.until("an event of the late one", func() bool { return len(b.stored()["u2"]) > 0 })
 	stop()
-	early = b.swap(early, schemas.TSuspend, schemas.Set{Op: &schemas.Op{}}) // nobody publishes
+	early = b.swap(early, schemas.TSuspend, schemas.Set{Op: &schemas.Op{}}) // without a publisher
 	b.swap(early, schemas.TSuspended, size(500))
 	late = b.swap(late, schemas.TRemove, schemas.Set{Op: &schemas.Op{}})
 	b.swap(late, schemas.TRemoved, schemas.Set{})
@@ -135,7 +135,7 @@ func TestPublisher(t *testing.T) {
 	b.check()
 }
 
-// Sessions that begin while others are spoken for disturb nobody.
+// Sessions that start while others are published disturb no other.
 func TestPublisherWhileSessionsBegin(t *testing.T) {
 	b := newBench(t)
 	b.run("s", "u")
