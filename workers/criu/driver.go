@@ -58,6 +58,7 @@ type Driver struct {
 	budget   *budget
 	digests  digests
 	watchers watchers
+	looks    looks
 
 	mu          sync.Mutex
 	fingerprint schemas.Fingerprint // once it is known
@@ -234,21 +235,13 @@ func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Block
 	return m.Blockers, err
 }
 
-// Observe says what the session does now.
-func (d *Driver) Observe(ctx context.Context, uid schemas.UID) (driver.Observation, error) {
-	m, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderObserve})
-	if err != nil {
-		return driver.Observation{}, err
-	}
-	return *m.Seen, nil
-}
-
 // Stop kills what is left of the session and removes all that it had here.
 func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 	if err := d.pass(f); err != nil {
 		return err
 	}
 	d.watchers.forget(f.UID)
+	d.looks.forget(f.UID)
 	_, err := d.shims.order(ctx, f.UID, shim.Order{Op: shim.OrderStop, Epoch: f.Epoch})
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
 		return err

@@ -272,6 +272,7 @@ func ParseWay(s string) (Way, error) {
 
 // Observation is what a session does now.
 type Observation struct {
+	PID        int           // of the leader, as the host sees it; 0 if that is known to Inspect alone
 	RSS        int64         // bytes held by its processes
 	CPU        time.Duration // since it was started or restored on this host
 	Processes  int

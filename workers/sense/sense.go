@@ -133,14 +133,17 @@ func (s *Sensor) observe(ctx context.Context, v statekv.Versioned) {
 	if err != nil {
 		return // it is being started, or ending: the next look tells
 	}
-	i, err := s.Drivers[v.Driver].Inspect(ctx, v.UID)
-	if err != nil {
-		return
+	if o.PID == 0 {
+		i, err := s.Drivers[v.Driver].Inspect(ctx, v.UID)
+		if err != nil {
+			return
+		}
+		o.PID = i.PID
 	}
 	now := time.Now()
 	s.mu.Lock()
 	last, before := s.observed[v.UID]
-	next := sighting{at: now, seen: o, pid: i.PID, leases: last.leases}
+	next := sighting{at: now, seen: o, pid: o.PID, leases: last.leases}
 	if next.leases == nil {
 		next.leases = map[string]time.Time{}
 	}

@@ -116,6 +116,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		return s.dumper.blockers(ctx)
 	case OrderObserve:
 		seen, err := s.tree.observe()
+		seen.PID = s.state.read().PID
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	}
 	if o.Op == OrderRenew { // the lease is the host's, not the session's: no fence
