@@ -18,7 +18,7 @@ import (
 func TestIdleSessionsAreNotAsked(t *testing.T) {
 	t.Parallel()
 	d := open(t, t.TempDir())
-	s := begin(t, d, "s", schemas.Spec{Command: []string{"/bin/sh", "-c", "mkfifo /tmp/f; read line </tmp/f; sleep 1000 & read line </tmp/f"}})
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/bin/sh", "-c", "mkfifo /tmp/f; read line </tmp/f; sleep 1000 & exec sleep 1000"}})
 	s.sh("until [ -p /tmp/f ]; do :; done")
 	first := s.settled()
 	if first.PID == 0 || first.Processes != 2 {
