@@ -196,6 +196,17 @@ type Checker interface {
 	CheckPacks(ctx context.Context) error
 }
 
+// RandomReader is a Source whose files can be read at any offset: for a driver that brings
+// back memory only when it is touched. *image.Reader is one.
+type RandomReader interface {
+	// ReaderAt gives the content of a file, or of the file that a hard link names, and its
+	// size. What is read is verified, as with Open, and a hole reads as zeros. ReadAt may be
+	// called concurrently until the source is closed; it fetches and decodes whole frames of
+	// about a MiB, so that small reads should be close together. An error says nothing of
+	// other ranges.
+	ReaderAt(name string) (io.ReaderAt, int64, error)
+}
+
 // Fence is the right to act: the owner's epoch for one life of a session.
 type Fence struct {
 	UID   schemas.UID

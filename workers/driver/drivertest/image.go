@@ -60,6 +60,20 @@ func (m *Image) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
+// ReaderAt implements driver.RandomReader.
+func (m *Image) ReaderAt(name string) (io.ReaderAt, int64, error) {
+	e, ok := m.Entry(name)
+	switch {
+	case !ok:
+		return nil, 0, fmt.Errorf("the image has no file %s", name)
+	case e.Type == image.TypeHardlink:
+		return m.ReaderAt(e.Link)
+	case e.Type != image.TypeFile:
+		return nil, 0, fmt.Errorf("entry %s is a %s", name, e.Type)
+	}
+	return bytes.NewReader(m.content[name]), e.Size, nil
+}
+
 // Content gives the content of a file of the image, and whether it has one of
 // that name.
 func (m *Image) Content(name string) ([]byte, bool) {

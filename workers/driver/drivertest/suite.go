@@ -71,6 +71,7 @@ var cases = []testCase{
 	{"begin fails at start", testBeginFailsAtStart},
 	{"capture and restore", testCaptureAndRestore},
 	{"many cycles", testManyCycles},
+	{"random access", testRandomAccess},
 	{"fork", testFork},
 	{"begin fails at restore", testBeginFailsAtRestore},
 	{"thaw", testThaw},
