@@ -177,6 +177,7 @@ const (
 // Failure is the last thing that went wrong, kept until it goes right.
 type Failure struct {
 	Text  string `json:"text"`
+	Hint  string `json:"hint,omitempty"`  // what to do about it
 	Op    string `json:"op"`              // the kind of operation that failed
 	Kind  string `json:"kind,omitempty"`  // refused, transient, broken, taken
 	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation

@@ -59,7 +59,7 @@ func (d *unlucky) lostAndSaidSo(c *counter, why string) {
 	d.t.Helper()
 	v := settle(d.t, d.s, "work")
 	mustBe(d.t, v, schemas.Failed)
-	if v.Failure == nil || !strings.Contains(v.Failure.Text, why) || !strings.Contains(v.Failure.Text, "diapause resume") {
+	if v.Failure == nil || !strings.Contains(v.Failure.Text, why) || !strings.Contains(v.Failure.Hint, "diapause resume") {
 		d.t.Fatalf("the failure is %+v, want %q and what to do", v.Failure, why)
 	}
 	out, err := d.s.Must("history", "work")

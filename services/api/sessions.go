@@ -82,15 +82,15 @@ func (s *sessions) untilRunning(asked statekv.Versioned) func(statekv.Versioned)
 				return done, nil // it ran, and is over already
 			}
 			if v.Transition.Type == schemas.TResumeFailed && v.Failure != nil {
-				return done, schemas.FailedError("", "session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.FailedError("", "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
 			}
 			return done, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", v.Name(), v.Exit.Code)
 		case schemas.Failed, schemas.Suspended:
 			if v.Failure != nil && v.Failure.Kind == schemas.FailureTaken {
-				return done, schemas.StateError(schemas.ReasonTaken, "session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.StateError(schemas.ReasonTaken, "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
 			}
 			if v.Failure != nil {
-				return done, schemas.FailedError("", "session %s: %s", v.Name(), v.Failure.Text)
+				return done, schemas.FailedError("", "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
 			}
 			return done, schemas.StateError(reasonAfter(v.State), "session %s is %s again: %s", v.Name(), v.State, v.Transition.Reason)
 		case schemas.Deleted:

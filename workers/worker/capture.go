@@ -255,7 +255,7 @@ func (c *capturer) whyNot(ctx context.Context, rec statekv.Versioned, cause erro
 	if kind == schemas.OpSuspend {
 		f.Open, f.Seq = count >= c.policy(rec.SessionRecord).Breaker, heardUpTo(rec)
 	}
-	return schemas.Transition{Type: t, Reason: cause.Error(), Set: schemas.Set{Failure: f}}
+	return schemas.Transition{Type: t, Reason: f.Text, Set: schemas.Set{Failure: f}}
 }
 
 // alert says, once, that the breaker has opened.

@@ -51,12 +51,11 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 
 // gone records that a session's processes are gone, and says what it can be resumed from.
 func (e *ending) gone(ctx context.Context, rec *statekv.Versioned, text string) error {
+	hint := "it was never captured: only `diapause resume --clean` starts it again"
 	if rec.Head != nil && rec.Size != nil {
-		text += "; `diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)
-	} else {
-		text += "; it was never captured: only `diapause resume --clean` starts it again"
+		hint = "`diapause resume` goes on from its last snapshot, of " + rec.Size.At.Format(time.RFC3339)
 	}
-	if err := e.starter.lost(ctx, *rec, &driver.Error{Kind: driver.Broken, Text: text}); err != nil {
+	if err := e.starter.lost(ctx, *rec, &driver.Error{Kind: driver.Broken, Text: text, Hint: hint}); err != nil {
 		return err
 	}
 	next, err := e.recorder.records.Get(ctx, rec.Name())

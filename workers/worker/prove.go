@@ -151,8 +151,8 @@ func (s *starter) fallBack(ctx context.Context, rec *statekv.Versioned, why stri
 	op := schemas.NewOp(schemas.OpResume, rec.Seq, time.Now())
 	op.Source, op.Boot = rec.Op.Fallback, session.BootOf(was)
 	s.log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
-	s.recorder.event(ctx, rec.SessionRecord, "replace_failed", "what took the place of the session isn't well, and it is put back as it was: %s", why)
-	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place and isn't well: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
+	s.recorder.event(ctx, rec.SessionRecord, "replace_failed", "the session is put back as it was: %s", why)
+	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
 	next, err := s.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 )
 
 // errMoved says that the record no longer asks for what is being done.
-var errMoved = errors.New("the session's record has moved on")
+var errMoved = errors.New("its record has moved on")
 
 // recorder writes what becomes of sessions: their records, events, and how far an op is.
 type recorder struct {
@@ -105,5 +105,6 @@ func (r *recorder) event(ctx context.Context, rec schemas.SessionRecord, kind, f
 // failure describes err for the record. count is how often it has failed in a row, this time
 // included.
 func failure(kind string, err error, count int) *schemas.Failure {
-	return &schemas.Failure{Text: err.Error(), Op: kind, Kind: string(driver.KindOf(err)), Count: count, At: time.Now().UTC()}
+	text, hint := driver.HintOf(err)
+	return &schemas.Failure{Text: text, Hint: hint, Op: kind, Kind: string(driver.KindOf(err)), Count: count, At: time.Now().UTC()}
 }

@@ -153,6 +153,6 @@ func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause
 	s.recorder.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
 	f := failure(schemas.OpResume, cause, rec.Op.Attempts)
 	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)
-	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TResumeFailed, Reason: cause.Error(), Set: schemas.Set{Failure: f}})
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TResumeFailed, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err
 }

@@ -319,7 +319,7 @@ func TestLost(t *testing.T) {
 		}
 		b.fake.Lose(v.UID)
 		got := b.until("failed", in(schemas.Failed))
-		if got.Failure == nil || !strings.Contains(got.Failure.Text, advice) || got.Transition.Type != schemas.TLost {
+		if got.Failure == nil || !strings.Contains(got.Failure.Hint, advice) || got.Transition.Type != schemas.TLost {
 			t.Errorf("%s, failure %+v, want advice: %s", got.Transition.Type, got.Failure, advice)
 		}
 		b.crash()

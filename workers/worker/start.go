@@ -135,9 +135,8 @@ func (s *starter) failed(ctx context.Context, rec statekv.Versioned, runs schema
 
 func (s *starter) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
 	s.log.Error("start failed", "session", rec.Name().String(), "err", cause)
-	_, err := s.recorder.swap(ctx, rec, schemas.Transition{
-		Type: schemas.TStartFailed, Reason: cause.Error(), Set: schemas.Set{Failure: failure(schemas.OpStart, cause, 1)},
-	})
+	f := failure(schemas.OpStart, cause, 1)
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStartFailed, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err
 }
 
@@ -206,8 +205,7 @@ func (s *starter) lost(ctx context.Context, rec statekv.Versioned, cause error) 
 		return s.fallBack(ctx, &rec, cause.Error())
 	}
 	s.log.Error("lost", "session", rec.Name().String(), "err", cause)
-	_, err := s.recorder.swap(ctx, rec, schemas.Transition{
-		Type: schemas.TLost, Reason: cause.Error(), Set: schemas.Set{Failure: failure(string(rec.State), cause, 1)},
-	})
+	f := failure(string(rec.State), cause, 1)
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TLost, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err
 }

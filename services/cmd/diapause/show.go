@@ -69,6 +69,9 @@ func printSession(v schemas.View) {
 	}
 	if v.Failure != nil {
 		line("failure", "%s: %s (%d in a row)", v.Failure.Op, v.Failure.Text, v.Failure.Count)
+		if v.Failure.Hint != "" {
+			line("", "%s", v.Failure.Hint)
+		}
 		if v.Failure.Open {
 			line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
 		}

@@ -1,0 +1,21 @@
+package schemas_test
+
+import (
+	"testing"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+func TestFailureNamesItsSessionOnce(t *testing.T) {
+	n := schemas.Name{Tenant: schemas.DefaultTenant, Session: "web"}
+	for text, want := range map[string]string{
+		"no such user":                    "session web: no such user",
+		"session web can't be captured":   "session web can't be captured",
+		"stop session web: it hangs":      "stop session web: it hangs",
+		"session website can't be opened": "session web: session website can't be opened",
+	} {
+		if got := (schemas.Failure{Text: text}).Of(n); got != want {
+			t.Errorf("%q gives %q, want %q", text, got, want)
+		}
+	}
+}
