@@ -39,7 +39,7 @@ func moments(adopted bool) []moment {
 	add("resume", true, failpoint.DockerMade, failpoint.DockerFilled, failpoint.ResumeRecorded, failpoint.DockerStarts, failpoint.DockerRuns)
 	if adopted {
 		add("suspend", false, failpoint.DockerHolding)
-		add("resume", true, failpoint.DockerAside, failpoint.DockerSwapped, failpoint.DockerBegun)
+		add("resume", true, failpoint.DockerAside, failpoint.DockerSwapped, failpoint.DockerReplaces)
 	} else {
 		add("suspend", false, failpoint.DockerRemoved)
 	}

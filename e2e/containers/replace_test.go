@@ -46,7 +46,7 @@ func TestReplace(t *testing.T) {
 	}
 	is("newest")
 	// Killed while it is looked at, and between the record and the container that is put back.
-	for at, by := range map[failpoint.Name]string{failpoint.ProveBegun: ill, failpoint.FellBack: dead} {
+	for at, by := range map[failpoint.Name]string{failpoint.ProveStarts: ill, failpoint.FellBack: dead} {
 		h.killIn(at, "resume", "web", "--replace", "--snapshot", by)
 		if v := h.settle("web"); v.State != schemas.Running {
 			t.Errorf("killed at %s, it is %s: %+v", at, v.State, v.Failure)

@@ -26,7 +26,7 @@ func ways() []way {
 	return []way{
 		{[]string{"suspend", "work"}, false, []failpoint.Name{
 			failpoint.APIAsked, failpoint.APIRecorded, failpoint.APICommanded, failpoint.WorkerFound, failpoint.WorkerClaimed,
-			failpoint.CaptureBegun, failpoint.CriuFenced, failpoint.CriuDumped, failpoint.CriuLayers, failpoint.CriuMemory, failpoint.CriuLetGo,
+			failpoint.CaptureStarts, failpoint.CriuFenced, failpoint.CriuDumped, failpoint.CriuLayers, failpoint.CriuMemory, failpoint.CriuLetGo,
 			failpoint.CaptureTaken, failpoint.ImagePacks, failpoint.ImageKey, failpoint.ImageHeader, failpoint.CaptureDurable,
 			failpoint.SuspendRecorded, failpoint.ReapHeard, failpoint.CriuStopped, failpoint.ReapKilled, failpoint.ReapRecorded,
 		}, either},

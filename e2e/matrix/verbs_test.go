@@ -58,7 +58,7 @@ var (
 	decided   = []failpoint.Name{failpoint.SchedulerDecided, failpoint.SchedulerRecorded, failpoint.SchedulerCommanded}
 	claimed   = []failpoint.Name{failpoint.WorkerFound, failpoint.WorkerClaimed}
 	capturing = []failpoint.Name{
-		failpoint.CaptureBegun, failpoint.CaptureTaken, failpoint.ImagePacks, failpoint.ImageKey, failpoint.ImageHeader, failpoint.CaptureDurable,
+		failpoint.CaptureStarts, failpoint.CaptureTaken, failpoint.ImagePacks, failpoint.ImageKey, failpoint.ImageHeader, failpoint.CaptureDurable,
 	}
 	reaping   = []failpoint.Name{failpoint.SuspendRecorded, failpoint.ReapHeard, failpoint.ReapKilled, failpoint.ReapRecorded}
 	restoring = []failpoint.Name{
@@ -111,7 +111,7 @@ func verbs() []verb {
 		{name: "fork of a suspended one", from: schemas.Suspended, act: asks("fork"), moments: first(slices.Concat(asked, claimed, forking, restoring)...)},
 		{
 			name: "replace", from: schemas.Running, act: replaces, extra: hasSnapshot,
-			moments: append(first(failpoint.ProveBegun), second(failpoint.APIRecorded)...),
+			moments: append(first(failpoint.ProveStarts), second(failpoint.APIRecorded)...),
 		},
 		{
 			name: "replace by what isn't well", from: schemas.Running, act: replaces,

@@ -84,7 +84,7 @@ func (w Writer) Write(ctx context.Context, subject string, expected uint64, data
 		case definite(err) && !unanswered:
 			return 0, err
 		default:
-			unanswered = true // one that nobody answered may be on its way still
+			unanswered = true // one without an answer may still be on its way
 		}
 		select {
 		case <-ctx.Done():
@@ -118,8 +118,8 @@ func definite(err error) bool {
 	return errors.As(err, &api) && api.Code < 500 || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrInvalidMsg)
 }
 
-// full reports whether the server refused a write for want of room, before it stored
-// any of it. That its store failed for another reason says nothing of the kind.
+// full reports whether the server refused a write since it had no room, before it stored
+// any of it. Other failures of its store aren't counted.
 func full(err error) bool {
 	var api *jetstream.APIError
 	if !errors.As(err, &api) {

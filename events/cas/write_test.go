@@ -58,8 +58,8 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// A stream that is full refuses: nothing is written, and whoever asked is told why
-// although there is no end to his patience.
+// A stream that is full refuses: nothing is written, and the caller gets the reason
+// even if its context never ends.
 func TestFull(t *testing.T) {
 	w, _ := newWriter(t)
 	stream, err := w.JS.CreateStream(t.Context(), jetstream.StreamConfig{

@@ -78,12 +78,12 @@ func TestParseRefuses(t *testing.T) {
 // happens in one of those who read them, and leaves a mark.
 func TestTextForAnotherProcess(t *testing.T) {
 	dir := t.TempDir()
-	ours, err := failpoint.Parse("worker.found=error;shim.capture.frozen=error;shim.stop.begun=pause:10s@2; once=" + dir)
+	ours, err := failpoint.Parse("worker.found=error;shim.capture.frozen=error;shim.stop.starts=pause:10s@2; once=" + dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	text := ours.Text("shim.")
-	if want := "shim.capture.frozen=error;shim.stop.begun=pause:10s@2;once=" + dir; text != want {
+	if want := "shim.capture.frozen=error;shim.stop.starts=pause:10s@2;once=" + dir; text != want {
 		t.Errorf("the text is %q, want %q", text, want)
 	}
 	if other := ours.Text("docker."); other != "" || (*failpoint.Set)(nil).Text("shim.") != "" {

@@ -26,7 +26,7 @@ const (
 	WorkerFound   Name = "worker.found"   // before the claim
 	WorkerClaimed Name = "worker.claimed" // before the first step
 
-	CaptureBegun   Name = "worker.capture.begun"   // nothing is frozen
+	CaptureStarts  Name = "worker.capture.starts"  // nothing is frozen
 	CaptureTaken   Name = "worker.capture.taken"   // frozen, nothing committed
 	CaptureDurable Name = "worker.capture.durable" // committed, and no record names it
 
@@ -55,8 +55,8 @@ const (
 	ResumeRecorded Name = "worker.resume.recorded" // it does, and no instruction was executed
 	ResumeDone     Name = "worker.resume.done"
 
-	ProveBegun Name = "worker.prove.begun" // it runs in the place of what it was; before it is looked at
-	FellBack   Name = "worker.prove.back"  // the record goes on from what it was; before that is restored
+	ProveStarts Name = "worker.prove.starts" // it runs in the place of what it was; before it is looked at
+	FellBack    Name = "worker.prove.back"   // the record goes on from what it was; before that is restored
 
 	KillStopped  Name = "worker.kill.stopped" // before the record says so
 	KillRecorded Name = "worker.kill.recorded"
@@ -96,17 +96,17 @@ const (
 const (
 	ShimOrdered Name = "shim.order.fenced" // the order's epoch is noted; before it is carried out
 
-	ShimGated   Name = "shim.capture.gated"   // nobody gets in any more; before the freeze
+	ShimGated   Name = "shim.capture.gated"   // no command gets in any more; before the freeze
 	ShimFrozen  Name = "shim.capture.frozen"  // before criu
 	ShimDumping Name = "shim.capture.dumping" // criu is in the middle of it, and opens one of the large images
 	ShimDumped  Name = "shim.capture.dumped"  // criu has all and holds it; before the worker hears so
 	ShimRead    Name = "shim.capture.read"    // the worker has all; before criu lets go
 	ShimLetGo   Name = "shim.capture.let_go"  // criu is gone, it is frozen; before the worker hears so
 
-	ShimThaws  Name = "shim.thaw.begun" // what was taken back of its input is put in again; before the thaw
-	ShimThawed Name = "shim.thaw.done"  // before the worker hears so
+	ShimThaws  Name = "shim.thaw.starts" // what was taken back of its input is put in again; before the thaw
+	ShimThawed Name = "shim.thaw.done"   // before the worker hears so
 
-	ShimKills  Name = "shim.stop.begun"  // before the kill
+	ShimKills  Name = "shim.stop.starts" // before the kill
 	ShimKilled Name = "shim.stop.killed" // before the worker hears so
 
 	ShimFilled   Name = "shim.restore.filled"   // the image is in memory and all is mounted; before criu
@@ -126,18 +126,18 @@ const (
 
 // In the docker driver.
 const (
-	DockerAhead   Name = "docker.capture.ahead"   // what could be stored while it ran is; before the pause
-	DockerPaused  Name = "docker.capture.paused"  // before anything else is added
-	DockerAdded   Name = "docker.capture.added"   // paused, all of it is in the image
-	DockerMade    Name = "docker.restore.made"    // the container is there, and empty
-	DockerAside   Name = "docker.restore.aside"   // what a volume had is set aside; before anything is put in
-	DockerFilled  Name = "docker.restore.filled"  // it has its files; before anything is recorded
-	DockerSwapped Name = "docker.restore.swapped" // it has the place of a held one
-	DockerStarts  Name = "docker.start.noted"     // noted to run, not started yet
-	DockerBegun   Name = "docker.start.begun"     // it runs; before what it takes the place of is removed
-	DockerRuns    Name = "docker.start.runs"      // it runs
-	DockerHolding Name = "docker.stop.holding"    // a container is to be held: its restart policy is set aside, it isn't killed yet
-	DockerRemoved Name = "docker.stop.removed"    // the container is gone, its volumes aren't
+	DockerAhead    Name = "docker.capture.ahead"   // what could be stored while it ran is; before the pause
+	DockerPaused   Name = "docker.capture.paused"  // before anything else is added
+	DockerAdded    Name = "docker.capture.added"   // paused, all of it is in the image
+	DockerMade     Name = "docker.restore.made"    // the container is there, and empty
+	DockerAside    Name = "docker.restore.aside"   // what a volume had is set aside; before anything is put in
+	DockerFilled   Name = "docker.restore.filled"  // it has its files; before anything is recorded
+	DockerSwapped  Name = "docker.restore.swapped" // it has the place of a held one
+	DockerStarts   Name = "docker.start.noted"     // noted to run, not started yet
+	DockerReplaces Name = "docker.start.replaces"  // it runs; before what it takes the place of is removed
+	DockerRuns     Name = "docker.start.runs"      // it runs
+	DockerHolding  Name = "docker.stop.holding"    // a container is to be held: its restart policy is set aside, it isn't killed yet
+	DockerRemoved  Name = "docker.stop.removed"    // the container is gone, its volumes aren't
 )
 
 // Names lists all moments.
@@ -146,16 +146,16 @@ func Names() []Name { return slices.Clone(all) }
 var all = []Name{
 	SchedulerDecided, SchedulerRecorded, SchedulerCommanded,
 	APIAsked, APIRecorded, APICommanded, APIForkHead, APIForkMade,
-	WorkerFound, WorkerClaimed, CaptureBegun, CaptureTaken, CaptureDurable,
+	WorkerFound, WorkerClaimed, CaptureStarts, CaptureTaken, CaptureDurable,
 	SuspendRecorded, ReapHeard, ReapKilled, ReapRecorded, ReviveRecorded,
 	CheckpointThawed, CheckpointRecorded, AbortThawed, AbortRecorded,
 	StartReady, StartRecorded, StartDone,
 	ResumeCleared, ResumeOpened, ResumeRestored, ResumeRecorded, ResumeDone,
-	ProveBegun, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
+	ProveStarts, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,
 	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
 	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
-	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerBegun, DockerRuns, DockerHolding, DockerRemoved,
+	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerReplaces, DockerRuns, DockerHolding, DockerRemoved,
 }

@@ -19,7 +19,7 @@ var ErrAsked = errors.New("asked to fail here")
 
 // Parse reads name=action[@n], separated by semicolons; n is the time that counts, 1
 // if it isn't given. Actions are error; kill, which ends this process as SIGKILL
-// does; stop, which stops it as SIGSTOP does, until somebody continues it; hang,
+// does; stop, which stops it as SIGSTOP does, until a SIGCONT; hang,
 // until the context ends; and pause:10s. With once=DIR in it, each happens once among
 // all processes that read the text, and leaves a file NAME@n in that directory when it
 // begins, with the process's id in it. An empty text is the nil set.
@@ -104,8 +104,7 @@ func hang(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pause takes its time whatever happens meanwhile, as a process does that is
-// stopped.
+// pause takes its time in any case, as a stopped process does.
 func pause(_ context.Context, d time.Duration) error {
 	time.Sleep(d)
 	return nil

@@ -19,7 +19,7 @@ type Set struct {
 	armed map[Name][]fault
 	times map[Name]int
 	items []item // what Parse read
-	once  string // the directory of marks; "" if what is armed here is nobody else's
+	once  string // the directory of marks; "" if it is this process's alone
 }
 
 // item is one fault as Parse read it.

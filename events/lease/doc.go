@@ -8,9 +8,9 @@
 // clock alone (Judge): one whose revision stood still for its term and a margin,
 // all the while that the observer could hear, has run out. Expire then ends it,
 // again by compare-and-swap, so that the holder's next renewal is refused. Touch
-// says that an ended lease is ended still: whoever takes over a session reads its
+// says that an ended lease is ended still: a part that takes over a session reads its
 // record first, then touches the lease, then swaps the record, and so loses to
-// whatever the host wrote after it had taken a new lease.
+// any write of the host after it had taken a new lease.
 //
 // An Office is a lease that one of several processes holds at a time: the scheduler
 // that acts. It is for efficiency alone.

@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// DefaultTerm is how long a lease holds after a renewal, if nobody says otherwise.
+// DefaultTerm is how long a lease holds after a renewal, unless configured.
 const DefaultTerm = 30 * time.Second
 
 // Holder holds the lease of one host.
@@ -60,9 +60,9 @@ func (h *Holder) term() time.Duration {
 	return DefaultTerm
 }
 
-// Take takes the lease anew, from whoever has it: of two processes that call
+// Take takes the lease, also from another holder: of two processes that call
 // themselves the same host the later one wins, and data directories are locked. It
-// returns when it is held, or with ctx.
+// returns when the lease is held, or with ctx.
 func (h *Holder) Take(ctx context.Context) error {
 	for {
 		prev, err := h.Store.Get(ctx, h.Host)
@@ -98,7 +98,7 @@ func (h *Holder) Serve(ctx context.Context) error {
 }
 
 // renew writes the next renewal. What was refused is looked into: a write of our own
-// whose answer was lost is gone on from, a lease that was ended is taken anew.
+// whose answer was lost is gone on from, a lease that was ended is taken again.
 func (h *Holder) renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewEvery(h.term()))
 	defer cancel()

@@ -35,7 +35,7 @@ const (
 
 // Judge takes in one more look at a lease, at now. gap is how far two looks may be
 // apart for the observer to have heard all the while: after a longer silence it
-// begins to wait anew, since then the renewals may have been what wasn't heard.
+// starts its wait again, since renewals may have been what wasn't heard.
 func Judge(s Seen, v Versioned, now Clock, gap time.Duration) (Seen, Verdict) {
 	if s.Rev != v.Rev || now.Sub(s.Last) > gap {
 		s.Rev, s.Since = v.Rev, now
@@ -63,7 +63,7 @@ func renewed(prev schemas.HostLease) schemas.HostLease {
 	return prev
 }
 
-// ours reports whether a lease is the holder's, whatever it knows of its last write.
+// ours reports whether a lease is the holder's, even if its last write is unknown.
 func ours(found, held Versioned) bool {
 	return found.State == schemas.LeaseHeld && found.Incarnation == held.Incarnation && found.By == held.By
 }

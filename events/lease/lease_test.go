@@ -36,7 +36,7 @@ func holder(s *lease.Store, term time.Duration, renewed func(lease.Renewal)) *le
 }
 
 // A lease is taken, renewed, ended by an observer that knows its last revision, and
-// then taken anew by its holder with another incarnation.
+// then taken again by its holder with another incarnation.
 func TestLife(t *testing.T) {
 	s := open(t)
 	renewals := make(chan lease.Renewal, 100)
@@ -85,7 +85,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// An observer sees a lease live while it is renewed, and run out when nobody does.
+// An observer sees a lease live while it is renewed, and run out when it isn't.
 func TestObserver(t *testing.T) {
 	s := open(t)
 	h := holder(s, 600*time.Millisecond, nil)
@@ -101,7 +101,7 @@ func TestObserver(t *testing.T) {
 	if v := <-verdicts; v != lease.Live {
 		t.Errorf("just taken: %s", v)
 	}
-	for v := range verdicts { // nobody renews it
+	for v := range verdicts { // it isn't renewed
 		if v == lease.RunOut {
 			break
 		}

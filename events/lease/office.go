@@ -14,13 +14,13 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// OfficeTerm is how long an office is held after a renewal, if nobody says otherwise:
-// who stands by takes over after that and a margin.
+// OfficeTerm is how long an office is held after a renewal, unless configured: a
+// candidate takes over after that and a margin.
 const OfficeTerm = 4 * time.Second
 
 // Office is a lease that one of several processes holds at a time. It is for
-// efficiency: two may believe for a moment that they hold it, so whatever the holder
-// does has to be harmless if two do it.
+// efficiency: two may believe for a moment that they hold it, so the holder's actions
+// have to be harmless if two do them.
 type Office struct {
 	Store *Store // by OpenOffice
 	// Holder is who would have it. A process of the same name that comes later takes over
@@ -54,7 +54,7 @@ func (o *Office) term() time.Duration {
 // Serve takes the office when it is free, renews it, and calls tell, from its own
 // goroutine, whenever that changes, until ctx ends; then it is given back, so that who
 // stands by need not wait. A holder that can't renew it stays one until it sees another:
-// a server that is slow to answer is no reason for nobody to act.
+// a slow server must not leave the office without a holder.
 func (o *Office) Serve(ctx context.Context, tell func(held bool)) error {
 	o.by = string(o.Holder) + "." + nuid.Next()
 	told := false

@@ -61,7 +61,7 @@ func TestOfficeIsHandedOver(t *testing.T) {
 	b.held(t, true)
 	b.stop()
 	if v, err = s.Get(t.Context(), ""); err != nil || v.State != schemas.LeaseExpired {
-		t.Errorf("nobody is left, and it is %s, %v", v.State, err)
+		t.Errorf("no candidate is left, and it is %s, %v", v.State, err)
 	}
 }
 

@@ -113,8 +113,8 @@ func (s *Store) swap(ctx context.Context, prev Versioned, next schemas.HostLease
 }
 
 // Expire ends a lease that Judge found to have run out, or says again that it is
-// ended: whatever its host writes to a record after that comes after a new lease of
-// its own. ErrHeld says that it was renewed or taken anew.
+// ended: its host writes to a record after that only after it took a new lease.
+// ErrHeld says that the lease was renewed or taken again.
 func (s *Store) Expire(ctx context.Context, v Versioned, by string) (Versioned, error) {
 	next := v.HostLease
 	next.State, next.By = schemas.LeaseExpired, by

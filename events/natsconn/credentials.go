@@ -18,8 +18,8 @@ const maxCredentials = 64 << 10
 // the file again for each reconnect, so that renewed credentials are taken up.
 //
 // The user of an nkey gets an inbox of its own, "_INBOX.<public key>", so that it can be
-// given the right to read its own answers and nobody else's. A certificate ca.pem
-// beside the file is what the server has to show one of; then TLS is required. The error is
+// given the right to read its own answers alone. If there is a ca.pem beside the file, TLS
+// is required, and the server needs a certificate by that authority. The error is
 // ErrCredentials.
 func Credentials(file string) (nats.Option, error) {
 	text, err := read(file)
@@ -32,7 +32,7 @@ func Credentials(file string) (nats.Option, error) {
 	} else {
 		auth, err := nats.NkeyOptionFromSeed(file)
 		if err != nil {
-			// The library's error may quote the file, which may be somebody's secret.
+			// The library's error may quote the file, which may be a secret.
 			return nil, fmt.Errorf("%w: %s holds neither the seed of an nkey user (SU…) nor NATS .creds", ErrCredentials, file)
 		}
 		opts = append(opts, auth, ownInbox)

@@ -5,7 +5,7 @@
 // buckets. Tests that stop their server, or connect in a way of their own, take Serve,
 // ServeWith and Connect. What they start ends with the test.
 //
-// The package is for tests alone: whatever it can't do fails the test. The servers have
+// The package is for tests alone: its failures fail the test. The servers have
 // no credentials and don't sync their writes; how Diapause's own server is set up is
 // services/embedded.
 package natstest

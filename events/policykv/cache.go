@@ -52,7 +52,7 @@ func NewCache(s *Store, log *slog.Logger) *Cache {
 	return c
 }
 
-// Load reads all that is there. Whoever decides by the cache calls it first.
+// Load reads all policies. Call it before deciding by the cache.
 func (c *Cache) Load(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -160,10 +160,10 @@ func (c *Cache) ownOf(r *schemas.SessionRecord, l *layers) (p session.Policy, ok
 	return o.policy, true
 }
 
-// Watermarks says how full a host may get; what nobody set is nil.
+// Watermarks says how full a host may get; what isn't set is nil.
 func (c *Cache) Watermarks() schemas.Watermarks { return c.layers.Load().watermarks }
 
-// Quota says how much a tenant may have; what nobody set is nil.
+// Quota says how much a tenant may have; what isn't set is nil.
 func (c *Cache) Quota(t schemas.Tenant) schemas.Quota {
 	c.mu.Lock()
 	defer c.mu.Unlock()

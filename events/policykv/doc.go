@@ -3,8 +3,8 @@
 //
 // A Store reads and changes documents, by compare-and-swap alone (package cas says
 // how); every version says who made it, when and why, and 64 of each scope stay. A Cache follows the
-// bucket and puts the layers together for one session after the other; whoever decides
-// asks it, so that a change holds from the moment in which it is heard of.
+// bucket and puts the layers together for one session after the other. Parts that decide
+// ask it, so that a change applies from the moment in which it is heard.
 //
 // The package never decides about a session, and takes no document that isn't valid.
 package policykv

@@ -9,8 +9,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Whatever stands in the bucket: what is taken for a policy is put together with what is
-// built in, without an end to anything that a session needs to be decided about.
+// For any content of the bucket: what is taken for a policy is merged with what is built
+// in, and the result has all parts that a decision needs.
 func FuzzDocument(f *testing.F) {
 	for _, s := range []string{
 		`{"scope":"all","version":1,"policy":{"grace":"1m","wakes":[],"quiet":[{"from":"08:00","to":"18:00"}]}}`,

@@ -86,7 +86,7 @@ func (s *Store) Set(ctx context.Context, prev Versioned, doc schemas.PolicyDocum
 	return Versioned{doc, seq}, nil
 }
 
-// Drop clears v, which nobody needs any more; its versions stay, as those of every
+// Drop clears v, which isn't needed any more; its versions stay, as those of every
 // policy. A scope that has something else by now is left alone.
 func (s *Store) Drop(ctx context.Context, v Versioned, by, reason string) error {
 	_, err := s.Set(ctx, v, schemas.PolicyDocument{Scope: v.Scope, UID: v.UID, Change: schemas.PolicyChange{By: by, Reason: reason}})

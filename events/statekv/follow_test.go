@@ -33,10 +33,10 @@ func TestLogOf(t *testing.T) {
 	of(t, s, "acme", "c")
 	of(t, s, "other", "d")
 	for tenant, want := range map[schemas.Tenant][]string{
-		"acme":   {"acme/a run", "acme/a started", "acme/c run"},
-		"other":  {"other/b run", "other/d run"},
-		"nobody": nil,
-		"":       {"acme/a run", "other/b run", "acme/a started", "acme/c run", "other/d run"},
+		"acme":    {"acme/a run", "acme/a started", "acme/c run"},
+		"other":   {"other/b run", "other/d run"},
+		"nothing": nil,
+		"":        {"acme/a run", "other/b run", "acme/a started", "acme/c run", "other/d run"},
 	} {
 		var got []string
 		err := s.LogOf(t.Context(), tenant, func(v statekv.Versioned) error {

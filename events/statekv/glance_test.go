@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// anyRecord draws a record as they are stored: with whatever may be missing missing,
+// anyRecord draws a record as they are stored: with optional parts missing,
 // and text that JSON escapes.
 func anyRecord(t *rapid.T) schemas.SessionRecord {
 	word := rapid.OneOf(rapid.StringMatching(`[A-Za-z0-9_-]{0,30}`), rapid.String())
@@ -78,7 +78,7 @@ func TestGlanceIsQuick(t *testing.T) {
 	}
 }
 
-// A glance ends at the last field of a record: whoever adds one puts it before that.
+// A glance ends at the last field of a record: new fields go before that.
 func TestGlanceReadsAllFields(t *testing.T) {
 	r := reflect.TypeFor[schemas.SessionRecord]()
 	if got := r.Field(r.NumField() - 1).Tag.Get("json"); got != lastField {
@@ -86,7 +86,7 @@ func TestGlanceReadsAllFields(t *testing.T) {
 	}
 }
 
-// Whatever is read, it is read without a panic, and like encoding/json reads it.
+// Any input is read without a panic, and as encoding/json reads it.
 func FuzzGlance(f *testing.F) {
 	f.Add([]byte(`{"uid":"u","state":"running","op":{"id":"x"}}`))
 	f.Add([]byte(`{"uid":"u\"","n":[1,{"a":"]"}]}`))

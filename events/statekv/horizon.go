@@ -7,7 +7,7 @@ import (
 )
 
 // horizon is the newest revision of each record that a store has written or read.
-// Reads are answered by whoever takes itself for the leader: without this a worker
+// Reads may be answered by a deposed leader: without this a worker
 // could be shown `suspending` after its own `suspended` was stored, and thaw what
 // an image has replaced. It is safe for concurrent use.
 type horizon struct {

@@ -68,7 +68,7 @@ func (s *scan) value() (raw []byte, ok bool) {
 	return nil, false
 }
 
-// string steps over a string, whatever it holds.
+// string steps over a string with any content.
 func (s *scan) string() bool {
 	for s.at++; ; s.at++ {
 		end := bytes.IndexByte(s.data[s.at:], '"')

@@ -107,9 +107,9 @@ func TestReadersLeaveNoConsumers(t *testing.T) {
 	}
 }
 
-// A question that goes under with the node that it was for ends the reading with
-// an error, for whoever began it to begin again: the client itself would wait for
-// the answer for ever, and a worker's sweep with it.
+// A request that is lost with its node ends the reading with an error, so that the
+// caller can start again: the client itself would wait for the answer forever, and a
+// worker's sweep with it.
 func TestAQuestionWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	js, s := stored(t)
@@ -133,7 +133,7 @@ func TestAQuestionWithoutAnAnswer(t *testing.T) {
 }
 
 // A reader that is told to end does so while it can't be served at all: its consumer is
-// being made anew, on a server that has no stream for it, or its connection is closed.
+// being made again, on a server that has no stream for it, or its connection is closed.
 func TestReadersEndThoughNothingServesThem(t *testing.T) {
 	t.Parallel()
 	for name, cut := range map[string]func(nc *nats.Conn, s *server.Server, o server.Options){
@@ -151,7 +151,7 @@ func TestReadersEndThoughNothingServesThem(t *testing.T) {
 			srv, o, js, s := lasting(t)
 			c := begin(t, js, s)
 			cut(js.Conn(), srv, o)
-			time.Sleep(rand.N(200 * time.Millisecond)) // into whatever the client does about it
+			time.Sleep(rand.N(200 * time.Millisecond)) // into the client's reaction to it
 			c.cancel()
 			select {
 			case <-c.done:

@@ -70,7 +70,7 @@ func (r *reader) run(ctx context.Context, gap func()) (again bool, err error) {
 		r.turned(p.consumer)
 		defer r.turned(nil)
 	}
-	if r.opened && p.returned { // nobody could say anything until then
+	if r.opened && p.returned { // nothing could be heard until then
 		gap()
 	}
 	r.opened = true
@@ -122,7 +122,7 @@ const (
 	quietAtMost = 5
 )
 
-// errQuiet has the reader begin anew after its last message.
+// errQuiet makes the reader start again after its last message.
 var errQuiet = errors.New("there was more to read, and it didn't arrive")
 
 func (r *reader) open(ctx context.Context) (*pull, error) {

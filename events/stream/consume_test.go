@@ -40,7 +40,7 @@ func create(t *testing.T, js jetstream.JetStream) jetstream.Stream {
 }
 
 // Readers outlive their server, again and again: they read on where they were,
-// and end when they are told to, in whatever moment.
+// and end when they are told to, at any moment.
 func TestConsumeThroughRestarts(t *testing.T) {
 	srv, o, js, s := lasting(t)
 	steady := begin(t, js, s)

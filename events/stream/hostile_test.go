@@ -39,8 +39,8 @@ func TestMessageThatLooksLikeAWordOfTheServer(t *testing.T) {
 	}
 }
 
-// A reader that begins anew while the connection is away says so when it is back: until then
-// nobody could say anything.
+// A reader that starts again while the connection is away says so when it is back: until
+// then nothing could be heard.
 func TestGapEndsWithTheConnection(t *testing.T) {
 	srv, o, js, s := lasting(t)
 	nc := js.Conn()
@@ -69,7 +69,7 @@ func TestGapEndsWithTheConnection(t *testing.T) {
 		}
 	}
 	<-gone
-	for nc.NumSubscriptions() < subscribed && ctx.Err() == nil { // until it has begun anew
+	for nc.NumSubscriptions() < subscribed && ctx.Err() == nil { // until it has started again
 		time.Sleep(time.Millisecond)
 	}
 	srv = natstest.ServeWith(t, o)

@@ -12,9 +12,9 @@ import (
 // malformedAtOnce bounds those that wait to be counted; beyond it the client drops them.
 const malformedAtOnce = 1024
 
-// Malformed calls fn for messages that were meant as activity and that the stream
-// doesn't take, since their subjects are too short, until ctx ends: somebody may want to
-// know why nothing comes of them. What has enough tokens the stream takes.
+// Malformed calls fn, until ctx ends, for messages that were meant as activity and that
+// the stream doesn't take, since their subjects are too short. They are reported to
+// explain why they have no effect. The stream takes subjects with enough tokens.
 func Malformed(ctx context.Context, nc *nats.Conn, fn func(Heard)) error {
 	messages := make(chan *nats.Msg, malformedAtOnce)
 	for _, subject := range []string{schemas.SubjectActivity + ".*", schemas.SubjectActivity + ".*.*"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// PlaceKept is how long a place is kept for whoever doesn't say that he took it.
+// PlaceKept is how long a place is kept for a requester that doesn't confirm it.
 const PlaceKept = 5 * time.Minute
 
 // Place asks for a place on a host, or says that it is asked for no more.

@@ -13,9 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// pull reads a stream in order through a consumer of its own, which lasts as long as
-// nothing goes wrong: whatever does is an error, and its reader begins anew after the
-// last message. The client's own ordered consumer does the same, with a timer, a lock and
+// pull reads a stream in order through a consumer of its own. Any failure ends it with
+// an error, and its reader starts again after the last message. The client's own ordered consumer does the same, with a timer, a lock and
 // a second goroutine for each of a million messages.
 type pull struct {
 	stream   jetstream.Stream
@@ -66,7 +65,7 @@ var (
 	errReconnect = errors.New("the connection was lost, and is back")
 )
 
-// startPull makes the consumer. Whoever gets a pull has to end it.
+// startPull makes the consumer. The caller has to end the pull.
 func startPull(ctx context.Context, js jetstream.JetStream, s jetstream.Stream, cfg jetstream.ConsumerConfig, batch int) (_ *pull, err error) {
 	p := &pull{stream: s, nc: js.Conn(), batch: batch, msgs: make(chan *nats.Msg, batch+answers), silence: time.NewTimer(silent)}
 	p.status = p.nc.StatusChanged(nats.CONNECTED, nats.CLOSED)

@@ -21,7 +21,7 @@ type ear struct {
 	mu    sync.Mutex
 	last  uint64        // that was heard
 	acked []acked       // what the stream has taken, and since when that is known
-	told  chan struct{} // for each time that all was heard, if somebody waits
+	told  chan struct{} // for each time that all was heard, if a test waits
 	wrong int
 }
 

@@ -27,7 +27,7 @@ type Heard struct {
 	// Event is the envelope of activity that came as a CloudEvent; nil else.
 	Event *schemas.CloudEvent
 	// Skewed says that the publisher's clock, where the envelope tells it, is far from
-	// the server's. It is used for nothing, and somebody may want to know.
+	// the server's. It is only counted.
 	Skewed bool
 }
 
@@ -143,7 +143,7 @@ func Since(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Na
 		seq = raw.Sequence
 		m, _, err := parse(raw.Subject, raw.Header, raw.Data)
 		if err != nil {
-			continue // counted by whoever reads the whole stream
+			continue // counted by readers of the whole stream
 		}
 		m.Seq, m.At = raw.Sequence, raw.Time
 		out = append(out, m)

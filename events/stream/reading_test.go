@@ -16,7 +16,7 @@ import (
 	"github.com/diapause/diapause/events/stream"
 )
 
-// More than is asked for at once is read in order, whatever a client calls its JetStream.
+// More than one request's messages are read in order, under any API prefix.
 func TestReadMuch(t *testing.T) {
 	srv := natstest.ServeWith(t, server.Options{JetStreamDomain: "far"})
 	plain := natstest.Connect(t, srv.ClientURL())
@@ -56,7 +56,7 @@ func TestReadMuch(t *testing.T) {
 			}
 			next++
 			return nil
-		}, stop, func() { t.Error("it began anew") })
+		}, stop, func() { t.Error("it started again") })
 		if err != nil || next != n+1 {
 			t.Errorf("%s: %d messages were read: %v", name, next-1, err)
 		}
@@ -64,7 +64,7 @@ func TestReadMuch(t *testing.T) {
 	}
 }
 
-// A consumer that goes away under its reader is made anew, after the last message, and
+// A consumer that goes away under its reader is made again, after the last message, and
 // its reader is told.
 func TestConsumerGoesAway(t *testing.T) {
 	js, s := stored(t)

@@ -175,7 +175,7 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	activity := base(n.Activity(), schemas.SubjectActivity+".*.*.>")
 	activity.Description = "what services say of sessions; the last word of each kind"
 	activity.MaxMsgsPerSubject, activity.MaxAge, activity.AllowMsgTTL = 1, 30*24*time.Hour, true
-	// Strangers may publish: bounded, whatever they do. What is a little too large is let
+	// Strangers may publish, so it is bounded. A message that is a little too large is let
 	// in to be counted.
 	activity.MaxMsgSize, activity.MaxBytes = 2*schemas.MaxActivity, 1<<30
 	activity.SubjectTransform = &jetstream.SubjectTransformConfig{

@@ -25,8 +25,8 @@ var (
 	ErrAborted = errors.New("the other end of the tunnel gave up")
 	// ErrPeerClosed: a write found that the other end has closed.
 	ErrPeerClosed = errors.New("the other end of the tunnel has closed it")
-	// ErrNoListener: nobody listens on the subject that was dialed.
-	ErrNoListener = errors.New("nobody listens there")
+	// ErrNoListener: there is no listener on the subject that was dialed.
+	ErrNoListener = errors.New("no listener")
 )
 
 // errNATSClosed is how the connection ends when the NATS connection is closed
@@ -48,15 +48,15 @@ type Conn struct {
 	writing sync.Mutex // held for a whole Write, so that writes don't interleave
 
 	mu      sync.Mutex        // guards all below
-	changed *sync.Cond        // whatever Read and Write wait for may have changed
+	changed *sync.Cond        // what Read and Write wait for may have changed
 	offer   func(*Conn) error // hands a listener's end to Accept; nil once it has
 	sub     *nats.Subscription
 	remote  string // the peer's inbox; empty until the dialer was answered
 	id      connID
 	beat    *time.Timer
 	missed  int // beats since the peer was last heard
-	// deserted is when to end the connection since the server said that nobody has
-	// the peer's inbox any more; zero while somebody has.
+	// deserted is when to end the connection after the server said that the peer's inbox
+	// has no subscriber any more; zero while it has one.
 	deserted time.Time
 
 	sentFrames, seenFrames uint64
@@ -71,7 +71,7 @@ type Conn struct {
 	readDeadline, writeDeadline deadline
 
 	peerDone    bool  // no more data will come
-	peerClosed  bool  // nobody reads what we write
+	peerClosed  bool  // the peer reads no more of what we write
 	writeClosed bool  // CloseWrite was called
 	closed      bool  // Close was called
 	failure     error // why the connection ended before it was closed
@@ -243,7 +243,7 @@ func (c *Conn) send(k kind, payload []byte) error {
 	c.message = f.append(c.message[:0])
 	m := nats.Msg{Subject: c.remote, Data: c.message}
 	if k == kindPing || k == kindAccept {
-		// With a reply subject the server says so when nobody gets the message; and
+		// With a reply subject the server says so when no client gets the message; and
 		// the dialer learns it from the accept.
 		m.Reply = c.local
 	}

@@ -15,9 +15,9 @@ const dialLimit = 20 * time.Second
 // askAgain is how long a request may stay unanswered before it is repeated.
 const askAgain = time.Second
 
-// Dial opens a connection to whoever listens on subject, and hands it hello,
+// Dial opens a connection to the listener on subject, and hands it hello,
 // which must fit one message of the server (1 MiB usually). The context ends the
-// dial, not the connection. It fails with ErrNoListener when nobody listens,
+// dial, not the connection. It fails with ErrNoListener when there is none,
 // with ErrAborted when the listener refuses, and with the context's error.
 func Dial(ctx context.Context, nc *nats.Conn, subject string, hello []byte) (*Conn, error) {
 	return dial(ctx, nc, subject, hello, usualTempo())
@@ -28,7 +28,7 @@ func dial(ctx context.Context, nc *nats.Conn, subject string, hello []byte, t te
 	defer cancel()
 	c := newConn(nc, hello, t)
 	if err := c.handshake(ctx, subject); err != nil {
-		// The listener's end, if there is one, finds nobody at its first message.
+		// The listener's end, if there is one, finds no peer at its first message.
 		_ = c.Close()
 		return nil, fmt.Errorf("dial %s: %w", subject, err)
 	}

@@ -22,5 +22,5 @@
 // meanwhile; otherwise the connection ends with ErrLost or ErrGone.
 //
 // It never resends, never encrypts (that is the NATS connection's work) and
-// never authenticates the dialer: whoever may publish to the subject is let in.
+// never authenticates the dialer: any client that may publish to the subject is let in.
 package tunnel

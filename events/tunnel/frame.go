@@ -43,7 +43,7 @@ const frameHeader = 1 + 8 + 8
 const maxData = maxMessage - frameHeader
 
 // frame is one message of an open connection. The numbers of a direction start
-// at 0 and have no gaps, whatever the kind.
+// at 0 and have no gaps, across all kinds.
 type frame struct {
 	kind    kind
 	conn    connID

@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Whatever a peer sends on an open connection, each message as long as the byte before it
-// says: the connection stays within its bounds or fails, once, and then takes nothing more.
+// A peer may send anything on an open connection, each message as long as the byte before
+// it says: the connection stays within its bounds or fails, once, and then takes nothing more.
 func FuzzReceive(f *testing.F) {
 	s := startServer(f)
 	nc := connect(f, s)

@@ -198,5 +198,5 @@ func (c *Conn) leave() {
 		c.beat.Reset(wait)
 		return
 	}
-	c.fail(fmt.Errorf("%w: nobody has its inbox any more", ErrGone))
+	c.fail(fmt.Errorf("%w: its inbox has no subscriber any more", ErrGone))
 }

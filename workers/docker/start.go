@@ -165,7 +165,7 @@ func (s *starter) run(ctx context.Context, n *note) error {
 			return s.unstartable(*n, err)
 		}
 	}
-	if err := s.failpoints.At(ctx, failpoint.DockerBegun); err != nil {
+	if err := s.failpoints.At(ctx, failpoint.DockerReplaces); err != nil {
 		return err
 	}
 	if n.Volumes, n.Networks = nil, nil; n.Adopted { // from now on they are the container's

@@ -290,7 +290,7 @@ func TestOtherEngines(t *testing.T) {
 func TestRemovedWhileItsStartFails(t *testing.T) {
 	x := newTester(t)
 	cut := errors.New("no answer")
-	x.arm(failpoint.DockerBegun, func(ctx context.Context) error {
+	x.arm(failpoint.DockerReplaces, func(ctx context.Context) error {
 		id := must[note](t)(x.d.notes.read("a")).Container
 		_, err := x.d.engine.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
 		return errors.Join(cut, err)

@@ -153,7 +153,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 		x.unchanged("killed at " + string(at))
 	}
 	// Once it has begun there is no way back, whoever sees to it.
-	x.crash(epoch+8, failpoint.DockerBegun)
+	x.crash(epoch+8, failpoint.DockerReplaces)
 	must[[]driver.Instance](t)(x.d.Recover(t.Context()))
 	x.replaced()
 }
@@ -342,7 +342,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	x.crash(6, failpoint.DockerBegun)
+	x.crash(6, failpoint.DockerReplaces)
 	used := filepath.Join(must[note](t)(x.d.notes.read("a")).Backups[0].At, "used")
 	if err := errors.Join(os.Mkdir(used, 0o700), unix.Mount("none", used, "tmpfs", 0, "")); err != nil {
 		t.Fatal(err)

@@ -128,7 +128,7 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 	if err != nil {
 		return taken{}, err
 	}
-	if err := c.failpoints.At(ctx, failpoint.CaptureBegun); err != nil {
+	if err := c.failpoints.At(ctx, failpoint.CaptureStarts); err != nil {
 		img.Abort()
 		return taken{}, err
 	}

@@ -39,7 +39,7 @@ func toBeProved(r schemas.SessionRecord) bool { return r.Op != nil && r.Op.Kind 
 
 // prove waits until what took a session's place is well, or puts back what it was.
 func (s *starter) prove(ctx context.Context, rec statekv.Versioned) error {
-	if err := s.failpoints.At(ctx, failpoint.ProveBegun); err != nil {
+	if err := s.failpoints.At(ctx, failpoint.ProveStarts); err != nil {
 		return err
 	}
 	d, err := s.drivers.of(rec.SessionRecord)

@@ -16,7 +16,7 @@ const nc = await connect({
 });
 const subject = (kind) => `diapause.v1.activity.${tenant}.${session}.${kind}`;
 
-// Somebody typed: the subject is enough.
+// A person typed: the subject is enough.
 const input = () => nc.publish(subject("input"));
 
 // The same as a CloudEvent, in its binary form.
