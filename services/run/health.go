@@ -122,7 +122,7 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 	m.GaugeBy("scheduler_sessions", "Sessions by what the scheduler has to do about them: known (all of them), fresh (to be decided about at once), timed (at a known time), waiting (their suspend is due and waits for room on their host), going (their suspend is under way), held_up (to be resumed, their tenant's quota has no room).", "what", func() map[string]float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
 		defer cancel()
-		d, err := s.Depth(ctx)
+		d, err := s.Backlog(ctx)
 		if err != nil {
 			return nil
 		}
@@ -131,7 +131,7 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 	m.Gauge("scheduler_behind_seconds", "How long ago all was heard that services had said; above 2 nobody is suspended.", func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
 		defer cancel()
-		d, err := s.Depth(ctx)
+		d, err := s.Backlog(ctx)
 		if err != nil {
 			return math.NaN()
 		}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,113 +13,69 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// act decides about sessions that are due, atOnce of them at most.
-func (l *loop) act(ctx context.Context) {
-	now := l.now()
-	for n := 0; n < atOnce; n++ {
-		t := l.queue.due(now)
-		if t == nil && len(l.fresh) > 0 {
-			t = l.fresh[len(l.fresh)-1]
-			l.fresh = l.fresh[:len(l.fresh)-1]
-			t.fresh = false
-		}
-		if t == nil {
-			break
-		}
-		l.decide(ctx, t)
-	}
-	if len(l.fresh) == 0 {
-		l.fresh = nil // after a start it was large
-	}
-	l.unblock()
-	if l.abreast() {
-		l.admit(ctx)
-	} else {
-		l.late()
+// acted says that a session was acted on, as its record stood at a revision.
+type acted struct {
+	t       *tracked
+	rev     statekv.Revision
+	verdict session.Verdict
+	done    bool // the record was changed
+}
+
+// actor carries out what was decided. Its own goroutines do that; what they come to goes
+// to the loop, which calls all methods that don't say otherwise.
+type actor struct {
+	name    string // in transitions and events
+	records Records
+	bus     Bus
+	log     *slog.Logger
+	points  *failpoint.Set
+	asks    chan<- func(*loop)
+	acted   chan acted
+
+	acts    *acts
+	waking  int // that are no suspends, under way
+	telling int // events under way
+}
+
+func newActor(s *Scheduler) *actor {
+	return &actor{
+		name: s.Actor, records: s.Records, bus: s.Bus, log: s.Log, points: s.Failpoints, asks: s.asks, acted: make(chan acted), acts: newActs(),
 	}
 }
 
-// decide does what is to be done about one session now.
-func (l *loop) decide(ctx context.Context, t *tracked) {
-	if t.acting || t.waiting || t.view.uid == "" {
-		return // done comes back to it, or admit, or see
-	}
-	if t.view.rests() {
-		return // as Decide would say, of nine in ten at a start
-	}
-	v := l.view(t)
-	p := l.policy(&v)
-	now := time.Now()
-	v.Forget(p, now)
-	t.view.packHeard(&v, l.base)
-	d := session.Decide(&v, p, now)
-	switch d.Verdict {
-	case session.Leave:
-		if !d.Next.IsZero() {
-			l.queue.put(t, d.Next.Sub(l.base))
-		}
-	case session.Suspend:
-		l.overdue(t, &v, p)
-	case session.Notify:
-		l.notify(ctx, t, &v, d)
-	default:
-		l.wake(ctx, t, d)
-	}
-}
-
-// wake carries out what is no suspend. Of very many at once some wait, and are decided
-// about again when their turn comes.
-func (l *loop) wake(ctx context.Context, t *tracked, d session.Decision) {
-	if !l.mayRun(t) {
-		return
-	}
-	if l.waking >= actorsAtOnce {
-		t.fresh = true
-		l.backlog = append(l.backlog, t)
-		return
-	}
-	l.begin(ctx, t, d)
-}
-
-// begin wakes a session.
-func (l *loop) begin(ctx context.Context, t *tracked, d session.Decision) {
-	l.waking++
-	l.await(t)
-	l.carryOut(ctx, t, d)
-}
-
-func (l *loop) carryOut(ctx context.Context, t *tracked, d session.Decision) {
+// carryOut has a verdict recorded and the host woken.
+func (a *actor) carryOut(ctx context.Context, t *tracked, d session.Decision) {
 	t.acting = true
 	n, rev := t.name(), t.rev
-	l.acts.run(d.Verdict, func() {
-		done := l.s.carryOut(ctx, n, rev, d)
-		send(ctx, l.acted, acted{t, rev, d.Verdict, done})
+	a.acts.run(d.Verdict, func() {
+		done := a.swap(ctx, n, rev, d)
+		send(ctx, a.acted, acted{t, rev, d.Verdict, done})
 	})
 }
 
-// carryOut makes the transition of a verdict and wakes the host. It reads the record
-// from the leader: the loop keeps only what deciding needs of it. A revision other than
-// the one that was decided on, and a conflict, are no error: the new one is decided on
-// when it comes. It reports whether the transition was made.
-func (s *Scheduler) carryOut(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) bool {
-	next, err := s.record(ctx, n, rev, d)
+// swap makes the transition of a verdict and wakes the host; any goroutine may call it. It
+// reads the record from the leader: the loop keeps only what deciding needs of it. A
+// revision other than the one that was decided on, and a conflict, are no error: the new
+// one is decided on when it comes. It reports whether the transition was made.
+func (a *actor) swap(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) bool {
+	next, err := a.record(ctx, n, rev, d)
 	switch {
 	case errors.Is(err, statekv.ErrConflict), ctx.Err() != nil:
 		return false
 	case err != nil:
-		s.Log.Error("decision not recorded", "session", n.String(), "verdict", d.Verdict, "err", err)
+		a.log.Error("decision not recorded", "session", n.String(), "verdict", d.Verdict, "err", err)
 		return false
 	}
-	s.Log.Info(string(d.Verdict), "session", n.String(), "reason", d.Reason)
-	s.command(ctx, next)
+	a.log.Info(string(d.Verdict), "session", n.String(), "reason", d.Reason)
+	a.command(ctx, next)
 	return true
 }
 
-func (s *Scheduler) record(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) (next statekv.Versioned, err error) {
-	if err := s.Failpoints.At(ctx, failpoint.SchedulerDecided); err != nil {
+func (a *actor) record(ctx context.Context, n schemas.Name, rev statekv.Revision, d session.Decision) (next statekv.Versioned, err error) {
+	if err := a.points.At(ctx, failpoint.SchedulerDecided); err != nil {
 		return next, err
 	}
-	rec, err := s.Records.Get(ctx, n)
+	rec, err := a.records.Get(ctx, n)
 	if err != nil {
 		return next, err
 	}
@@ -126,22 +83,56 @@ func (s *Scheduler) record(ctx context.Context, n schemas.Name, rev statekv.Revi
 		return next, statekv.ErrConflict
 	}
 	t := transition(rec.SessionRecord, d)
-	t.Actor = s.Actor
-	if next, err = s.Records.Swap(ctx, rec, t); err != nil {
+	t.Actor = a.name
+	if next, err = a.records.Swap(ctx, rec, t); err != nil {
 		return next, err
 	}
-	return next, s.Failpoints.At(ctx, failpoint.SchedulerRecorded)
+	return next, a.points.At(ctx, failpoint.SchedulerRecorded)
 }
 
 // command wakes the host of a session.
-func (s *Scheduler) command(ctx context.Context, next statekv.Versioned) {
-	err := s.Bus.Command(ctx, next.SessionRecord)
+func (a *actor) command(ctx context.Context, next statekv.Versioned) {
+	err := a.bus.Command(ctx, next.SessionRecord)
 	if err == nil {
-		err = s.Failpoints.At(ctx, failpoint.SchedulerCommanded)
+		err = a.points.At(ctx, failpoint.SchedulerCommanded)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
+		a.log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
 	}
+}
+
+// announcer is a Bus that can publish events.
+type announcer interface {
+	Event(ctx context.Context, e schemas.Event) error
+}
+
+// tellAtOnce bounds the events under way: after a start very many may be due at once.
+const tellAtOnce = 256
+
+// mayTell reports whether an event can be published now.
+func (a *actor) mayTell() bool {
+	_, ok := a.bus.(announcer)
+	return ok && a.telling < tellAtOnce
+}
+
+// tell publishes an event, if mayTell, and has the loop call done with what came of that.
+func (a *actor) tell(ctx context.Context, e schemas.Event, done func(*loop, error)) {
+	bus, ok := a.bus.(announcer)
+	if !ok {
+		return
+	}
+	e.Actor = a.name
+	a.telling++
+	a.acts.run(session.Notify, func() {
+		err := bus.Event(ctx, e)
+		if err != nil && ctx.Err() == nil {
+			a.log.Warn("event not published", "session", schemas.Name{Tenant: e.Tenant, Session: e.Session}.String(), "event", e.Type, "err", err)
+		}
+		send(ctx, a.asks, func(l *loop) {
+			a.telling--
+			done(l, err)
+		})
+	})
 }
 
 // triggers are what the ops and images of suspends name in place of a reason for a pause.

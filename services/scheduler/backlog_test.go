@@ -30,7 +30,7 @@ func TestBacklogOfOthers(t *testing.T) {
 	answer := make(chan struct{})
 	l := newLoop(New(Options{Records: late{answer: answer}, Bus: talk{}}))
 	ctx, cancel := context.WithCancel(t.Context())
-	defer l.acts.wait()
+	defer l.actor.acts.wait()
 	defer cancel()
 	l.hear(&stream.Heard{CaughtUp: true})
 	l.turn(ctx)
@@ -43,25 +43,25 @@ func TestBacklogOfOthers(t *testing.T) {
 		use(fmt.Sprint("s", i), uint64(i+1))
 	}
 	l.turn(ctx)
-	if l.waking != actorsAtOnce || len(l.backlog) != sessions-actorsAtOnce {
-		t.Fatalf("%d are woken and %d wait", l.waking, len(l.backlog))
+	if l.actor.waking != actorsAtOnce || len(l.agenda.backlog) != sessions-actorsAtOnce {
+		t.Fatalf("%d are woken and %d wait", l.actor.waking, len(l.agenda.backlog))
 	}
 	for i := range sessions { // whoever used them has resumed them, too
 		seen(l, "a", fmt.Sprint("s", i), schemas.Running, nil, "person")
 	}
 	close(answer)
 	for range actorsAtOnce {
-		l.done(<-l.acted)
+		l.done(<-l.actor.acted)
 		l.turn(ctx)
 	}
-	for i := 0; len(l.fresh) > 0 && i < sessions; i++ {
+	for i := 0; len(l.agenda.fresh) > 0 && i < sessions; i++ {
 		l.turn(ctx)
 	}
-	if l.waking != 0 || len(l.backlog) != 0 {
-		t.Errorf("%d are woken and %d wait, for ever", l.waking, len(l.backlog))
+	if l.actor.waking != 0 || len(l.agenda.backlog) != 0 {
+		t.Errorf("%d are woken and %d wait, for ever", l.actor.waking, len(l.agenda.backlog))
 	}
-	for _, s := range l.sessions {
-		if _, ok := l.queue.at(s); !ok {
+	for _, s := range l.table.sessions {
+		if _, ok := l.agenda.queue.at(s); !ok {
 			t.Fatalf("when session %s is idle is never looked", s.key)
 		}
 	}

@@ -34,7 +34,7 @@ func fold(b *testing.B, read func(l *loop, records []statekv.Glance, said []stre
 	const n = 100_000
 	records, said := many(n)
 	l := newLoop(New(Options{Bus: talk{}}))
-	defer l.acts.wait()
+	defer l.actor.acts.wait()
 	l.seeAll(records)
 	b.ReportAllocs()
 	b.ResetTimer()
@@ -61,14 +61,14 @@ func BenchmarkHear(b *testing.B) {
 // Deciding about sessions at a start, of which nine in ten rest.
 func BenchmarkDecideAll(b *testing.B) {
 	fold(b, func(l *loop, records []statekv.Glance, _ []stream.Heard, n int) {
-		l.deciding = true
-		l.heardSince = time.Now() // nothing is due
+		l.agenda.open = true
+		l.table.heardSince = time.Now() // nothing is due
 		i := 0
-		for _, t := range l.sessions {
+		for _, t := range l.table.sessions {
 			if i++; i > n {
 				break
 			}
-			l.queue.drop(t)
+			l.agenda.queue.drop(t)
 			l.decide(b.Context(), t)
 		}
 	})

@@ -14,7 +14,7 @@ import (
 // session.
 func (s *Scheduler) Explain(ctx context.Context, n schemas.Name) (e schemas.Explanation, ok bool, err error) {
 	err = s.ask(ctx, func(l *loop) {
-		t, there := l.find(n)
+		t, there := l.table.find(n)
 		if !there || t.view.uid == "" {
 			return
 		}
@@ -37,9 +37,9 @@ func (s *Scheduler) Idle(ctx context.Context) (map[schemas.Name]time.Duration, e
 	out := map[schemas.Name]time.Duration{}
 	err := s.ask(ctx, func(l *loop) {
 		now := time.Now()
-		for _, t := range l.sessions {
+		for _, t := range l.table.sessions {
 			if t.view.state() == schemas.Running {
-				v := l.view(t)
+				v := l.table.view(t)
 				out[t.name()] = now.Sub(v.IdleSince())
 			}
 		}
@@ -48,8 +48,8 @@ func (s *Scheduler) Idle(ctx context.Context) (map[schemas.Name]time.Duration, e
 }
 
 func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
-	v := l.view(t)
-	p := l.policy(&v)
+	v := l.table.view(t)
+	p := l.table.policy(&v)
 	d := session.Decide(&v, p, now)
 	e := schemas.Explanation{
 		Heard: v.Seq(),
@@ -63,8 +63,8 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 		e.LastUse, e.LastUseSeq = last.What, last.Seq
 	}
 	switch {
-	case d.Verdict == session.Suspend && !l.abreast():
-		e.Text = fmt.Sprintf("it is suspended once it is certain that nobody has used it: what was said in the last %s hasn't been heard yet: %s", l.behind().Round(time.Second/10), d.Reason)
+	case d.Verdict == session.Suspend && !l.lag.inTime():
+		e.Text = fmt.Sprintf("it is suspended once it is certain that it wasn't used: activity of the last %s hasn't been heard yet: %s", l.lag.behind().Round(time.Second/10), d.Reason)
 	case d.Verdict == session.Suspend && t.waiting:
 		e.Text = "it is suspended as soon as its host and the store have room for one more: " + d.Reason
 	case d.Verdict == session.Suspend:
@@ -78,7 +78,7 @@ func (l *loop) explain(t *tracked, now time.Time) schemas.Explanation {
 	default:
 		e.Text = d.Reason
 	}
-	if what, ok := l.awaits(t); ok && d.Verdict == session.Wake {
+	if what, ok := l.waker.awaits(t); ok && d.Verdict == session.Wake {
 		e.Blockers = append(e.Blockers, schemas.WaitingFor{Kind: schemas.WaitingQuota, Subject: string(t.tenant()), What: what})
 		e.Text = "it is to be resumed, and waits: " + what + "; " + e.Text
 	}

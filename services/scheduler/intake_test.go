@@ -35,7 +35,7 @@ func (b *bench) raw(rest, data string, header ...string) {
 	b.must(b.nc.PublishMsg(m))
 }
 
-// Whatever strangers send is counted by what is wrong with it, and shown.
+// All that strangers send is counted by what is wrong with it, and shown.
 func TestHostileIntakeIsCounted(t *testing.T) {
 	b := newBench(t)
 	b.begin()

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -11,67 +10,24 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// tracked is what the loop knows of one session. There may be a million of them:
-// what few of them need has no field here.
-type tracked struct {
-	key   string // tenant.session
-	view  packed
-	rev   statekv.Revision
-	home  *home // the host where it counts; nil if it does on none
-	place int32 // in the queue
-	seat  int32 // at home; nowhere if it takes up none
-	bed   int32 // among those of its tenant that run; nowhere if it doesn't
-
-	fresh   bool // it is among those that are decided about next
-	acting  bool // a swap for it is under way
-	going   bool // it counts as a suspend under way at home
-	waiting bool // its suspend is due, and waits for room
-}
-
-func (t *tracked) name() schemas.Name {
-	tenant, id, _ := strings.Cut(t.key, ".")
-	return schemas.Name{Tenant: schemas.Tenant(tenant), Session: schemas.SessionID(id)}
-}
-
-// loop is the state of one run; its goroutine alone touches it.
+// loop is one run: it folds what is read into the table, decides what is due, and hands
+// the verdicts to those that carry them out. Its goroutine alone touches it and its parts.
 type loop struct {
-	s          *Scheduler
-	base       time.Time // what times are counted from; it carries a monotonic clock
-	sessions   map[string]*tracked
-	scratch    []byte     // for a key that is looked up
-	strangers  []string   // heard of before any record, the oldest first
-	fresh      []*tracked // to be decided about now
-	queue      queue      // and later
-	backlog    []*tracked // and when others are through
-	waking     int        // that are no suspends, under way
-	telling    int        // notices under way
-	homes      map[schemas.HostID]*home
-	pace       pace
-	pressed    map[*home]time.Time // the hosts that may be too full, and since when
-	tenancies  map[schemas.Tenant]*tenancy
-	lines      map[schemas.Tenant]struct{} // those with sessions that wait for a place
-	awaited    int                         // wakes whose record hasn't been seen
-	acted      chan acted
-	acts       *acts
-	diary      *diary    // nil if none is kept
-	heardSince time.Time // no grace began before
-	read       uint64    // the revision of the last record that was read
-	hearing    bool      // all that was stored has been heard
-	through    time.Time // up to when all was heard that was taken; zero if the bus doesn't say
-	lateSaid   time.Time // when it was logged last that this is long ago
-	leading    bool      // deciding is ours
-	deciding   bool
-	bad        int           // messages that were no activity
-	badSaid    time.Time     // when that was logged last
-	always     chan struct{} // closed: ready for whoever waits for it
-}
+	s        *Scheduler
+	table    *table
+	agenda   *agenda
+	lag      *lag
+	hosts    *hosts
+	quotas   *quotas
+	actor    *actor
+	evictor  *evictor
+	waker    *waker
+	notifier *notifier
+	journal  *journal // nil if none is kept
 
-// acted says that a session was acted on, as its record stood at a revision.
-type acted struct {
-	t       *tracked
-	rev     statekv.Revision
-	verdict session.Verdict
-	done    bool // the record was changed
+	leading bool      // deciding is ours, once all was heard
+	bad     int       // messages that were no activity
+	badSaid time.Time // when that was logged last
 }
 
 // atOnce is how many sessions are decided about before it is looked whether anything
@@ -83,27 +39,29 @@ const atOnce = 1000
 const actAgain = time.Second
 
 func newLoop(s *Scheduler) *loop {
-	always := make(chan struct{})
-	close(always)
-	return &loop{
-		s: s, always: always, base: time.Now(), sessions: map[string]*tracked{}, homes: map[schemas.HostID]*home{}, pace: newPace(), pressed: map[*home]time.Time{},
-		tenancies: map[schemas.Tenant]*tenancy{}, lines: map[schemas.Tenant]struct{}{},
-		acted: make(chan acted), acts: newActs(), diary: newDiary(s.Bus), leading: s.Lead == nil,
+	l := &loop{
+		s: s, table: newTable(s.Policies), lag: &lag{log: s.Log}, quotas: newQuotas(s.Policies), actor: newActor(s),
+		journal: newJournal(s.Bus), leading: s.Lead == nil,
 	}
+	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock)
+	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor}
+	l.waker = &waker{table: l.table, agenda: l.agenda, quotas: l.quotas, hosts: l.hosts, lag: l.lag, evictor: l.evictor, actor: l.actor}
+	l.notifier = &notifier{table: l.table, agenda: l.agenda, actor: l.actor}
+	return l
 }
 
 func (s *Scheduler) run(ctx context.Context) error {
 	l := newLoop(s)
-	defer l.acts.wait()
+	defer l.actor.acts.wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	pages := time.NewTicker(diaryEvery)
+	pages := time.NewTicker(journalEvery)
 	defer pages.Stop()
-	known, heard := s.known, (chan struct{})(nil) // while the records are read nothing is heard: who is a stranger is known only then
+	known, heard := s.known, (chan struct{})(nil) // nothing is heard while the records are read: only then it is known what has no record
 	var glances []statekv.Glance
 	var messages []stream.Heard
 	for {
-		busy := l.arm(timer)
+		busy := l.agenda.arm(timer, len(l.hosts.crowded)+len(l.quotas.queues) > 0)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -118,43 +76,26 @@ func (s *Scheduler) run(ctx context.Context) error {
 			l.hearAll(messages)
 		case fn := <-s.asks:
 			fn(l)
-		case a := <-l.acted:
+		case a := <-l.actor.acted:
 			l.done(a)
 		case l.leading = <-s.leads:
 		case h := <-s.hosts:
-			l.report(h)
+			l.hosts.announced(h)
 		case <-s.Policies.Changed():
 			l.reconsider()
 		case <-busy:
 		case <-pages.C:
-			l.diary.sweep(l.deciding) // and turn writes what was gathered
+			l.journal.sweep(l.agenda.open) // and turn writes what was gathered
 		case <-timer.C: // act takes what is due
 		}
 		l.turn(ctx)
 	}
 }
 
-// arm sets the timer for the first session that is due. It gives a channel that is
-// ready if there is something to do already.
-func (l *loop) arm(timer *time.Timer) <-chan struct{} {
-	switch {
-	case len(l.fresh) > 0:
-		return l.always
-	case len(l.pressed)+len(l.lines) > 0 && (len(l.queue) == 0 || l.queue[0].at > l.now()+pressEvery):
-		timer.Reset(pressEvery)
-	case len(l.queue) > 0:
-		timer.Reset(max(l.queue[0].at-l.now(), 0))
-	}
-	return nil
-}
-
-// now is the time since the loop began.
-func (l *loop) now() time.Duration { return time.Since(l.base) }
-
 // turn decides what there is to decide.
 func (l *loop) turn(ctx context.Context) {
-	if should := l.hearing && l.leading; should != l.deciding {
-		l.deciding = should
+	if should := l.lag.hearing && l.leading; should != l.agenda.open {
+		l.agenda.open = should
 		l.s.active.Store(should)
 		if should {
 			l.reconsider()
@@ -162,82 +103,39 @@ func (l *loop) turn(ctx context.Context) {
 			l.rest()
 		}
 	}
-	if l.deciding {
+	if l.agenda.open {
 		l.act(ctx)
-		l.relieve(ctx)
-		l.serveLines(ctx)
-		l.write(ctx)
+		l.evictor.relieve(ctx)
+		l.waker.serve(ctx)
+		l.journal.write(ctx, l.actor, l.table.heardSince)
 	}
 }
 
-// reconsider has every session decided about anew.
+// reconsider has every session decided about again.
 func (l *loop) reconsider() {
-	if !l.deciding {
+	if !l.agenda.open {
 		return
 	}
-	for _, t := range l.sessions {
-		l.touch(t)
+	for _, t := range l.table.sessions {
+		l.agenda.touch(t)
 	}
-	for tenant := range l.lines {
-		l.tenancies[tenant].stirred = true // the quota may be another
-	}
+	l.quotas.stir()
 }
 
 // rest forgets what was to be decided: another scheduler does that now.
 func (l *loop) rest() {
-	for _, t := range append(l.fresh, l.backlog...) {
-		t.fresh = false
-	}
-	l.fresh, l.backlog = nil, nil
-	l.queue.clear()
-	for _, h := range l.homes {
-		h.giveUp()
-	}
-	l.disband()
-}
-
-// strangers bounds how many sessions without a record are remembered: activity
-// may come before the record does, but a flood for names that don't exist must
-// not fill the memory. The oldest make room.
-const strangers = 1000
-
-// find looks a session up.
-func (l *loop) find(n schemas.Name) (*tracked, bool) {
-	l.scratch = append(append(append(l.scratch[:0], n.Tenant...), '.'), n.Session...)
-	t, ok := l.sessions[string(l.scratch)]
-	return t, ok
-}
-
-func (l *loop) track(n schemas.Name) *tracked {
-	if t, ok := l.find(n); ok {
-		return t
-	}
-	t := &tracked{key: n.Key(), place: nowhere, seat: nowhere, bed: nowhere}
-	l.sessions[t.key] = t
-	return t
-}
-
-// stranger makes room for a session that is heard of before its record is seen.
-func (l *loop) stranger(n schemas.Name) {
-	l.strangers = append(l.strangers, n.Key())
-	l.s.intake.Stranger(len(l.strangers) > strangers)
-	if len(l.strangers) <= strangers {
-		return
-	}
-	oldest := l.strangers[0]
-	l.strangers = l.strangers[1:]
-	if t, ok := l.sessions[oldest]; ok && t.view.uid == "" {
-		l.forget(t)
-	}
+	l.agenda.clear()
+	l.hosts.giveUp()
+	l.quotas.clear()
 }
 
 // forget drops a session that is gone for good.
 func (l *loop) forget(t *tracked) {
-	l.queue.drop(t)
-	l.leave(t)
-	l.outOfLine(t)
-	l.uncountRunning(t)
-	delete(l.sessions, t.key)
+	l.agenda.queue.drop(t)
+	l.hosts.leave(t)
+	l.quotas.withdraw(t)
+	l.quotas.uncount(t)
+	l.table.drop(t)
 }
 
 func (l *loop) seeAll(all []statekv.Glance) {
@@ -246,32 +144,28 @@ func (l *loop) seeAll(all []statekv.Glance) {
 	}
 }
 
+// see takes in a record.
 func (l *loop) see(g *statekv.Glance) {
-	t := l.track(g.Record.Name())
-	v := l.view(t)
+	t := l.table.track(g.Record.Name())
+	v := l.table.view(t)
 	v.See(g.Record, time.Now())
-	t.view.pack(&v, l.base)
+	t.view.pack(&v, l.table.base)
 	t.rev = g.Rev
-	l.read = max(l.read, g.Rev.Seq())
-	was := t.home
-	l.leave(t)
+	l.hosts.read = max(l.hosts.read, g.Rev.Seq())
+	was := t.host
+	l.hosts.leave(t)
 	if g.Record.State == schemas.Deleted && g.Record.Op == nil {
 		l.forget(t)
 		return
 	}
-	if l.enter(t); t.home != was && t.home != nil { // else it has had its place
-		l.arrived(t)
+	if l.hosts.enter(t); t.host != was && t.host != nil { // else it has had its slot
+		l.hosts.arrived(t)
 	}
-	l.countRunning(t)
-	if g.Record.State != schemas.Suspended && len(l.lines) > 0 {
-		l.outOfLine(t)
+	l.quotas.count(t)
+	if g.Record.State != schemas.Suspended && len(l.quotas.queues) > 0 {
+		l.quotas.withdraw(t)
 	}
-	l.touch(t)
-}
-
-// view is what is known of a session. Whoever changes it packs it again.
-func (l *loop) view(t *tracked) session.View {
-	return t.view.unpack(t.name(), l.base, l.heardSince)
+	l.agenda.touch(t)
 }
 
 // done comes back to a session whose record was acted on: at once if it has
@@ -279,44 +173,87 @@ func (l *loop) view(t *tracked) session.View {
 func (l *loop) done(a acted) {
 	a.t.acting = false
 	if a.verdict != session.Suspend {
-		l.waking-- // act has the next of the backlog decided about
+		l.actor.waking-- // act has the next of the backlog decided about
 	}
-	gone, changed := l.sessions[a.t.key] != a.t, a.t.rev != a.rev
-	if h := l.tenancies[a.t.tenant()]; h != nil && (gone || changed || !a.done) {
-		l.shown(h, a.t) // else it counts until its record is seen
-		l.idle(a.t.tenant(), h)
+	gone, changed := !l.table.has(a.t), a.t.rev != a.rev
+	if gone || changed || !a.done {
+		l.quotas.unawait(a.t) // else it counts until its record is seen
 	}
 	if gone {
 		return
 	}
 	if !a.done && !changed { // else it counts as its new record says
-		l.leave(a.t)
-		l.enter(a.t)
+		l.hosts.leave(a.t)
+		l.hosts.enter(a.t)
 	}
 	switch {
-	case !l.deciding:
+	case !l.agenda.open:
 	case changed:
-		l.touch(a.t)
+		l.agenda.touch(a.t)
 	default:
-		l.queue.put(a.t, l.now()+actAgain)
+		l.agenda.later(a.t, actAgain)
 	}
 }
 
-// unblock has as many of the backlog decided about as there is room for: those that
-// needn't be woken any more take up none.
-func (l *loop) unblock() {
-	n := min(max(actorsAtOnce-l.waking-len(l.fresh), 0), len(l.backlog))
-	l.fresh, l.backlog = append(l.fresh, l.backlog[:n]...), l.backlog[n:]
+// act decides about sessions that are due, atOnce of them at most.
+func (l *loop) act(ctx context.Context) {
+	now := l.table.now()
+	for range atOnce {
+		t := l.agenda.next(now)
+		if t == nil {
+			break
+		}
+		l.decide(ctx, t)
+	}
+	l.agenda.resume(actorsAtOnce - l.actor.waking)
+	switch {
+	case l.lag.inTime():
+		l.admit(ctx)
+	case len(l.hosts.pace.hungry) > 0:
+		l.lag.warn()
+	}
 }
 
-// touch has a session decided about now.
-func (l *loop) touch(t *tracked) {
-	if !l.deciding || t.fresh {
-		return
+// decide does what is to be done about one session now.
+func (l *loop) decide(ctx context.Context, t *tracked) {
+	if t.acting || t.waiting || t.view.uid == "" {
+		return // done comes back to it, or admit, or see
 	}
-	l.queue.drop(t)
-	t.fresh = true
-	l.fresh = append(l.fresh, t)
+	if t.view.rests() {
+		return // as Decide would say, of nine in ten at a start
+	}
+	v := l.table.view(t)
+	p, now := l.table.policy(&v), time.Now()
+	v.Forget(p, now)
+	l.table.repack(t, &v)
+	d := session.Decide(&v, p, now)
+	switch d.Verdict {
+	case session.Leave:
+		if !d.Next.IsZero() {
+			l.agenda.at(t, d.Next)
+		}
+	case session.Suspend:
+		l.hosts.wait(t, v.Score(p.Score, now), v.IdleSince())
+	case session.Notify:
+		l.notifier.notify(ctx, t, &v, d)
+	default:
+		l.waker.wake(ctx, t, d)
+	}
+}
+
+// admit begins the suspends that may begin now. Each is decided about again: it may have
+// waited long.
+func (l *loop) admit(ctx context.Context) {
+	for t := l.hosts.pick(); t != nil; t = l.hosts.pick() {
+		v := l.table.view(t)
+		d := session.Decide(&v, l.table.policy(&v), time.Now())
+		if d.Verdict != session.Suspend {
+			l.agenda.touch(t)
+			continue
+		}
+		l.hosts.count(t)
+		l.actor.carryOut(ctx, t, d)
+	}
 }
 
 func (l *loop) hearAll(all []stream.Heard) {
@@ -325,16 +262,17 @@ func (l *loop) hearAll(all []stream.Heard) {
 	}
 }
 
+// hear takes in what the activity stream brings.
 func (l *loop) hear(h *stream.Heard) {
 	switch {
 	case h.CaughtUp:
-		// Every grace starts anew: silence that nobody could break is not idleness.
-		l.hearing, l.heardSince, l.through = true, time.Now(), h.Through
+		// Every grace starts again: silence that could not be heard is no idleness.
+		l.lag.hearing, l.table.heardSince, l.lag.through = true, time.Now(), h.Through
 		close(l.s.ready)
 	case h.Gap:
-		l.heardSince = time.Now()
+		l.table.heardSince = time.Now()
 	case !h.Through.IsZero():
-		l.through = h.Through
+		l.lag.through = h.Through
 	case h.Bad != nil:
 		l.complain(h.Bad)
 	default:
@@ -342,35 +280,59 @@ func (l *loop) hear(h *stream.Heard) {
 	}
 }
 
-// listen takes in activity. Used again, a session becomes idle later, so that it need
-// not be decided about before the time that was known: but for one that is woken by it,
-// and for a lease that ends earlier than it would have.
+// listen takes in activity. Used again, a session becomes idle later, so that it need not
+// be decided about before the time that was known, except one that is woken by it, and
+// except for a lease that ends earlier than it would have.
 func (l *loop) listen(m *session.Message) {
 	n := m.Source.Name
-	t, ok := l.find(n)
+	t, ok := l.table.find(n)
 	if !ok {
-		l.stranger(n)
-		t = l.track(n)
+		t = l.unrecorded(n)
 	}
 	woken := t.view.woken()
-	v := l.view(t)
-	p := l.policy(&v)
-	l.take(&v, m, p)
-	t.view.packHeard(&v, l.base)
-	switch at, scheduled := l.queue.at(t); {
-	case !l.deciding:
+	v := l.table.view(t)
+	l.take(&v, m, l.table.policy(&v))
+	l.table.repack(t, &v)
+	switch at, scheduled := l.agenda.queue.at(t); {
+	case !l.agenda.open:
 	case !woken && t.view.woken() && v.Record.State == schemas.Suspended:
-		l.touch(t)
+		l.agenda.touch(t)
 	case scheduled && m.Source.Kind.Lease():
 		if ends := l.until(m); ends < at {
-			l.queue.put(t, ends)
+			l.agenda.queue.put(t, ends)
 		}
+	}
+}
+
+// unrecorded tracks a session that is heard of before its record is seen.
+func (l *loop) unrecorded(n schemas.Name) *tracked {
+	oldest, dropped := l.table.unseen(n)
+	l.s.intake.Stranger(dropped)
+	if oldest != nil {
+		l.forget(oldest)
+	}
+	return l.table.track(n)
+}
+
+// take has a session hear a message, and notes what silence that ended.
+func (l *loop) take(v *session.View, m *session.Message, p session.Policy) {
+	if l.journal == nil || v.Record.UID == "" {
+		v.Hear(*m, p)
+		return
+	}
+	was, used := v.QuietSince(p), v.Last().At
+	v.Hear(*m, p)
+	if l.agenda.open { // else it was stored before, and its silence is long over
+		l.journal.heard(was, used, v, m, p)
+	}
+	if l.lag.hearing || m.Source.Kind.Lease() && ends(m).After(time.Now()) { // or lives on
+		l.journal.uses.heard(v.Record.UID, m)
 	}
 }
 
 // until is when a lease ends that a message speaks of, at the latest.
 func (l *loop) until(m *session.Message) time.Duration {
-	at := m.At.Sub(l.base)
+	at := m.At.Sub(l.table.base)
 	if ttl := time.Duration(m.Activity.TTL); ttl > 0 && !m.Activity.Released {
 		at += ttl
 	} else if !m.Activity.Released {
@@ -379,8 +341,7 @@ func (l *loop) until(m *session.Message) time.Duration {
 	return at
 }
 
-// complain logs what is no activity, now and then: anyone may publish it, as fast
-// as he likes.
+// complain logs what is no activity, now and then: any client may publish it, at any rate.
 func (l *loop) complain(err error) {
 	l.bad++
 	if now := time.Now(); now.Sub(l.badSaid) > time.Minute {

@@ -41,7 +41,7 @@ func TestNoticesAtOnce(t *testing.T) {
 		bus := crier{let: make(chan struct{}), told: make(chan schemas.Event, sessions)}
 		l := newLoop(New(Options{Bus: bus, Policies: warning{}}))
 		ctx, cancel := context.WithCancel(t.Context())
-		defer l.acts.wait()
+		defer l.actor.acts.wait()
 		defer cancel()
 		l.hear(&stream.Heard{CaughtUp: true})
 		for i := range sessions {
@@ -50,12 +50,12 @@ func TestNoticesAtOnce(t *testing.T) {
 		p := warning{}.For(schemas.SessionRecord{Class: "web"})
 		time.Sleep(p.Grace - p.Warn/2)
 		l.turn(ctx)
-		if l.telling != tellAtOnce {
-			t.Errorf("%d notices are under way at once", l.telling)
+		if l.actor.telling != tellAtOnce {
+			t.Errorf("%d notices are under way at once", l.actor.telling)
 		}
 		close(bus.let)
-		for l.telling > 0 {
-			for l.telling > 0 {
+		for l.actor.telling > 0 {
+			for l.actor.telling > 0 {
 				(<-l.s.asks)(l)
 			}
 			time.Sleep(actAgain)

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -30,80 +29,6 @@ func (builtin) For(r schemas.SessionRecord) session.Policy {
 
 func (builtin) Changed() <-chan struct{} { return nil }
 
-// policy is what a session is held to.
-func (l *loop) policy(v *session.View) session.Policy { return l.s.Policies.For(v.Record) }
-
-// announcer is a Bus that can tell everybody of something.
-type announcer interface {
-	Event(ctx context.Context, e schemas.Event) error
-}
-
-// The events that go before a suspend.
-const (
-	eventWarning  = "warning"
-	eventQuestion = "question"
-)
-
-// tellAtOnce bounds the notices under way: after a start very many may be due at once.
-const tellAtOnce = 256
-
-// notify says that a suspend is near. What can't be said is said again in a while: the
-// session isn't suspended before.
-func (l *loop) notify(ctx context.Context, t *tracked, v *session.View, d session.Decision) {
-	if l.telling >= tellAtOnce {
-		l.queue.put(t, l.now()+actAgain) // until it is said nothing happens to it
-		return
-	}
-	e := notice(v, d)
-	e.Actor = l.s.Actor
-	v.Notified(e.At)
-	t.view.packHeard(v, l.base)
-	l.queue.put(t, d.Next.Sub(l.base))
-	bus, ok := l.s.Bus.(announcer)
-	if !ok {
-		return
-	}
-	uid := v.Record.UID
-	l.telling++
-	l.acts.run(d.Verdict, func() {
-		err := bus.Event(ctx, e)
-		if err != nil && ctx.Err() == nil {
-			l.s.Log.Warn("it couldn't be said that a session is to be suspended; it is tried again", "session", t.name().String(), "err", err)
-		}
-		send(ctx, l.s.asks, func(l *loop) {
-			l.telling--
-			if err != nil {
-				l.unsaid(t, uid)
-			}
-		})
-	})
-}
-
-// unsaid takes back that something was said.
-func (l *loop) unsaid(t *tracked, uid schemas.UID) {
-	if l.sessions[t.key] != t || t.view.uid != uid {
-		return
-	}
-	v := l.view(t)
-	v.Notified(time.Time{})
-	t.view.packHeard(&v, l.base)
-	if l.deciding && !t.fresh {
-		l.queue.put(t, l.now()+actAgain)
-	}
-}
-
-func notice(v *session.View, d session.Decision) schemas.Event {
-	n, now := v.Record.Name(), time.Now()
-	e := schemas.Event{Type: eventWarning, Tenant: n.Tenant, Session: n.Session, UID: v.Record.UID, At: now, Until: d.Next}
-	in := d.Next.Sub(now).Round(time.Second)
-	e.Text = fmt.Sprintf("%s is suspended in %s unless it is used", n, in)
-	if d.Asks {
-		e.Type = eventQuestion
-		e.Text = fmt.Sprintf("may %s be suspended? It is in %s, unless it is used or %s is published", n, in, schemas.ActivitySubject(n, schemas.KindHold, schemas.AnswerKey))
-	}
-	return e
-}
-
 // triedAtOnce is how many sessions are tried before the loop goes on with its work,
 // triedShown how many of them are told of.
 const (
@@ -117,8 +42,8 @@ func (s *Scheduler) Try(ctx context.Context, in func(schemas.SessionRecord) bool
 	out := schemas.PolicyTest{Sessions: []schemas.PolicyVerdict{}}
 	var same []schemas.PolicyVerdict
 	err := s.each(ctx, func(l *loop, t *tracked) {
-		if v := l.view(t); in(v.Record) {
-			same = add(&out, same, try(v, l.policy(&v), trial(v.Record), time.Now()))
+		if v := l.table.view(t); in(v.Record) {
+			same = add(&out, same, try(v, l.table.policy(&v), trial(v.Record), time.Now()))
 		}
 	})
 	if err != nil {
@@ -134,14 +59,14 @@ func (s *Scheduler) Try(ctx context.Context, in func(schemas.SessionRecord) bool
 // at a time: deciding goes on between.
 func (s *Scheduler) each(ctx context.Context, fn func(*loop, *tracked)) error {
 	var keys []string
-	if err := s.ask(ctx, func(l *loop) { keys = slices.Collect(maps.Keys(l.sessions)) }); err != nil {
+	if err := s.ask(ctx, func(l *loop) { keys = slices.Collect(maps.Keys(l.table.sessions)) }); err != nil {
 		return err
 	}
 	slices.Sort(keys)
 	for part := range slices.Chunk(keys, triedAtOnce) {
 		err := s.ask(ctx, func(l *loop) {
 			for _, key := range part {
-				if t, ok := l.sessions[key]; ok && t.view.uid != "" {
+				if t, ok := l.table.sessions[key]; ok && t.view.uid != "" {
 					fn(l, t)
 				}
 			}

@@ -15,9 +15,6 @@ type entry struct {
 	t  *tracked
 }
 
-// nowhere is the place of a session that isn't in a queue.
-const nowhere = -1
-
 func (q queue) Len() int           { return len(q) }
 func (q queue) Less(i, j int) bool { return q[i].at < q[j].at }
 func (q queue) Swap(i, j int) {

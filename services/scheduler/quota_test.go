@@ -224,28 +224,28 @@ func TestABurstKeepsToTheQuota(t *testing.T) {
 // Who is in line with a scheduler that rests is in line with it again when it acts again.
 func TestLinesAreMadeAnew(t *testing.T) {
 	l := newLoop(New(Options{Policies: &rationed{most: 1}}))
-	l.hearing, l.deciding, l.heardSince = true, true, time.Now()
+	l.lag.hearing, l.agenda.open, l.table.heardSince = true, true, time.Now()
 	one := seen(l, "a", "one", schemas.Running, nil, "person")
 	two := seen(l, "a", "two", schemas.Suspended, nil, "person")
-	first := l.mayRun(two)
-	if again := l.mayRun(two); first || again || len(l.tenancies["acme"].line) != 1 {
+	first := l.quotas.admit(two)
+	if again := l.quotas.admit(two); first || again || len(l.quotas.tenants["acme"].queue) != 1 {
 		t.Error("the quota is 1, and one runs")
 	}
 	l.rest()
-	if h := l.tenancies["acme"]; len(l.lines) != 0 || len(h.line) != 0 || h.waits(two) {
+	if h := l.quotas.tenants["acme"]; len(l.quotas.queues) != 0 || len(h.queue) != 0 || h.waits(two) {
 		t.Error("it rests, and sessions are in line")
 	}
 	l.listen(&session.Message{Source: schemas.Source{Name: two.name(), Kind: schemas.KindInput}, Seq: 7, At: time.Now()})
 	if e := l.explain(two, time.Now()); !strings.Contains(e.Text, "and waits: of tenant acme, it has 1 session running, its quota is 1 (acme/one: ") {
 		t.Errorf("who stands by explains it by %q", e.Text)
 	}
-	l.deciding = true
-	if l.mayRun(two) {
+	l.agenda.open = true
+	if l.quotas.admit(two) {
 		t.Error("it acts again, and the quota is forgotten")
 	}
 	l.rest()
 	l.forget(one)
-	if len(l.tenancies) != 0 {
-		t.Errorf("of a tenant of whom none runs remains %v", l.tenancies)
+	if len(l.quotas.tenants) != 0 {
+		t.Errorf("of a tenant of whom none runs remains %v", l.quotas.tenants)
 	}
 }

@@ -4,33 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
-	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
-
-// NoRoom says why a host takes no more sessions.
-type NoRoom struct {
-	Host    schemas.HostID
-	Slots   int
-	Because []string // by session
-}
-
-func (e *NoRoom) Error() string {
-	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
-		e.Host, e.Slots, strings.Join(e.Because, "; "))
-}
-
-// becauseAtMost is how many sessions a NoRoom speaks of.
-const becauseAtMost = 10
 
 // patience is how long it is waited for a session that was used a moment ago and
 // matters less than those that weren't; roomEvery is how often making room looks.
@@ -41,13 +23,6 @@ const (
 
 // releaseWait is how long it may take to say that a place isn't needed any more.
 const releaseWait = time.Second
-
-// promise is a place that somebody asks for, or has taken by a session whose record hasn't
-// been read here yet. All who make room have them in the same order.
-type promise struct {
-	schemas.Place
-	until time.Duration
-}
 
 // MakeRoom waits until a host has a place for one more session, has one suspended if
 // need be, and keeps the place until release is called, with the revision of the record that
@@ -66,7 +41,7 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 		defer cancel()
 		over := mine
 		over.Over, over.Revision = true, taken.Seq()
-		_ = s.ask(ctx, func(l *loop) { l.placed(over) })
+		_ = s.ask(ctx, func(l *loop) { l.hosts.reserve(over) })
 		_ = s.place(ctx, over) // else it is free for the others after a while
 	}
 	if err := s.place(ctx, mine); err != nil {
@@ -83,11 +58,7 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 // HasRoom reports whether a host has a free place, as far as is known here: one that said of
 // no slots has room.
 func (s *Scheduler) HasRoom(ctx context.Context, h schemas.HostID) (has bool, err error) {
-	err = s.ask(ctx, func(l *loop) {
-		at := l.homeOf(h)
-		l.settle(at)
-		has = at.report.Slots == 0 || len(at.seats)+len(at.promises) < at.report.Slots
-	})
+	err = s.ask(ctx, func(l *loop) { has = l.hosts.free(h) })
 	return has, err
 }
 
@@ -100,7 +71,7 @@ func (s *Scheduler) limited(ctx context.Context, h schemas.HostID) (limited bool
 	deadline := time.Now().Add(reportWait)
 	for known := false; err == nil && !known; {
 		err = s.ask(ctx, func(l *loop) {
-			r := l.homeOf(h).report
+			r := l.hosts.of(h).report
 			limited, known = r.Slots > 0, r.Host != "" || s.Hosts == nil || time.Now().After(deadline)
 		})
 		if err == nil && !known {
@@ -127,10 +98,10 @@ func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspende
 		var none *NoRoom
 		err := s.ask(ctx, func(l *loop) {
 			var name *schemas.Name
-			if free, name, none, hope = l.room(ctx, mine, deadline); name != nil {
+			if free, name, none, hope = l.evictor.room(ctx, mine, deadline); name != nil {
 				suspended = append(suspended, *name)
 			}
-			there = l.before(mine) >= 0
+			there = l.hosts.before(mine) >= 0
 		})
 		switch {
 		case err != nil || free:
@@ -147,11 +118,6 @@ func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspende
 	}
 }
 
-// before counts the places of a host that were asked for before one; -1 if that isn't known.
-func (l *loop) before(mine schemas.Place) int {
-	return slices.IndexFunc(l.homeOf(mine.Host).promises, func(p promise) bool { return p.ID == mine.ID })
-}
-
 // place says something of a place, to all who make room.
 func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 	s.places()
@@ -164,7 +130,7 @@ func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 			return err
 		}
 	}
-	return s.ask(ctx, func(l *loop) { l.placed(p) })
+	return s.ask(ctx, func(l *loop) { l.hosts.reserve(p) })
 }
 
 // placesAgain is how soon places that couldn't be followed are tried again.
@@ -181,7 +147,7 @@ func (s *Scheduler) followPlaces(ctx context.Context) error {
 	}
 	for said := false; ; said = true {
 		err := s.Places.Places(ctx, func(p schemas.Place) {
-			send(ctx, s.asks, func(l *loop) { l.placed(p) })
+			send(ctx, s.asks, func(l *loop) { l.hosts.reserve(p) })
 		})
 		switch {
 		case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -195,85 +161,4 @@ func (s *Scheduler) followPlaces(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// placed takes in what is said of a place.
-func (l *loop) placed(p schemas.Place) {
-	at := l.homeOf(p.Host)
-	i := slices.IndexFunc(at.promises, func(q promise) bool { return q.ID == p.ID })
-	switch {
-	case i >= 0:
-		at.promises[i].Place = p
-	case p.Over && p.Revision <= l.read: // it counts as a session, or not at all
-	default:
-		at.promises = append(at.promises, promise{p, l.now() + stream.PlaceKept})
-	}
-	l.settle(at)
-}
-
-// settle drops the places of a host that are asked for no more, or have been for too long.
-func (l *loop) settle(at *home) {
-	at.promises = slices.DeleteFunc(at.promises, func(p promise) bool {
-		return p.until < l.now() || p.Over && p.Revision <= l.read
-	})
-}
-
-// arrived ends the promise of a place that a session has taken.
-func (l *loop) arrived(t *tracked) {
-	if at := t.home; len(at.promises) > 0 {
-		name := t.name().String()
-		at.promises = slices.DeleteFunc(at.promises, func(p promise) bool { return p.Session == name })
-	}
-}
-
-// room looks whether a place that was asked for is free, and has a session suspended if
-// that needs one more. none says why nothing can be done now; hope that it may be soon.
-func (l *loop) room(ctx context.Context, mine schemas.Place, deadline time.Time) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
-	at := l.homeOf(mine.Host)
-	l.settle(at)
-	slots, before := at.report.Slots, l.before(mine)
-	switch {
-	case slots == 0:
-		return true, nil, nil, false
-	case before < 0 || !l.hearing:
-		return false, nil, nil, true // who asked before, or who is in use, isn't known yet
-	case len(at.seats)+before < slots:
-		return true, nil, nil, false
-	case len(at.seats)-leaving(at.seats)+before < slots:
-		return false, nil, nil, true // it is about to be
-	case !l.abreast():
-		return false, nil, nil, true // who is in use now isn't known
-	}
-	if t, d, ok := l.least(at.seats, deadline); ok {
-		l.press(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
-		n := t.name()
-		return false, &n, nil, true
-	}
-	none, next := l.noRoom(at)
-	return false, nil, none, !next.IsZero() && next.Before(deadline)
-}
-
-// noRoom says what stands in the way on a host, and when that may be over.
-func (l *loop) noRoom(at *home) (none *NoRoom, next time.Time) {
-	none = &NoRoom{Host: at.report.Host, Slots: at.report.Slots}
-	none.Because, next = l.because(at.seats)
-	return none, next
-}
-
-// because says why each of some sessions may not be suspended, and when one may be that
-// can't be now.
-func (l *loop) because(seats []*tracked) (why []string, next time.Time) {
-	for _, t := range seats {
-		v := l.view(t)
-		d := session.Decide(&v, l.policy(&v).Pressed(yield), time.Now())
-		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
-			next = d.Next
-		}
-		why = append(why, t.name().String()+": "+d.Reason)
-	}
-	slices.Sort(why)
-	if more := len(why) - becauseAtMost; more > 0 {
-		why = append(why[:becauseAtMost], fmt.Sprintf("and %d more", more))
-	}
-	return why, next
 }

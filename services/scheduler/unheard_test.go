@@ -17,13 +17,13 @@ import (
 func TestNoRoomIsMadeUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
-		defer l.acts.wait()
-		l.report(schemas.Host{Host: "a", Slots: 1})
+		defer l.actor.acts.wait()
+		l.hosts.announced(schemas.Host{Host: "a", Slots: 1})
 		s := seen(l, "a", "s", schemas.Running, nil, "person")
 		time.Sleep(time.Hour) // NATS is slow
 		place := schemas.Place{ID: "1", Host: "a"}
-		l.placed(place)
-		if free, name, none, hope := l.room(t.Context(), place, time.Now().Add(patience)); free || name != nil || none != nil || !hope || s.acting {
+		l.hosts.reserve(place)
+		if free, name, none, hope := l.evictor.room(t.Context(), place, time.Now().Add(patience)); free || name != nil || none != nil || !hope || s.acting {
 			t.Errorf("free %v, suspended %v, %v, hope %v", free, name, none, hope)
 		}
 	})
@@ -34,19 +34,19 @@ func TestLookingForRoomForgetsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
 		l.hear(&stream.Heard{CaughtUp: true})
-		l.report(schemas.Host{Host: "a", Slots: 1})
+		l.hosts.announced(schemas.Host{Host: "a", Slots: 1})
 		s := seen(l, "a", "s", schemas.Running, nil, "person")
 		for i, ttl := range []time.Duration{time.Minute, time.Hour} {
 			src := schemas.Source{Name: s.name(), Kind: schemas.KindBusy, Key: fmt.Sprint("k", i)}
 			l.listen(&session.Message{Source: src, Seq: uint64(i + 1), At: time.Now(), Activity: schemas.Activity{TTL: schemas.Duration(ttl)}})
 		}
 		time.Sleep(2 * time.Minute)
-		before := l.view(s)
+		before := l.table.view(s)
 		before.Known().Leases = slices.Clone(before.Known().Leases)
-		l.least(s.home.seats, time.Now())
-		l.noRoom(s.home)
-		now := l.view(s)
-		p := l.policy(&now)
+		l.evictor.least(s.host.slots, time.Now())
+		l.evictor.noRoom(s.host)
+		now := l.table.view(s)
+		p := l.table.policy(&now)
 		short := session.Message{Source: schemas.Source{Name: s.name(), Kind: schemas.KindBusy, Key: "k1"}, Seq: 9, At: time.Now(), Activity: schemas.Activity{Released: true}}
 		before.Hear(short, p)
 		now.Hear(short, p)
@@ -62,28 +62,28 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
 		l.hear(&stream.Heard{CaughtUp: true})
-		l.report(schemas.Host{Host: "a", Slots: 1})
+		l.hosts.announced(schemas.Host{Host: "a", Slots: 1})
 		free := func(p schemas.Place) bool {
-			free, _, _, _ := l.room(t.Context(), p, time.Now().Add(patience))
+			free, _, _, _ := l.evictor.room(t.Context(), p, time.Now().Add(patience))
 			return free
 		}
 		places := func(promises, seats int) {
 			t.Helper()
-			if at := l.homeOf("a"); len(at.promises) != promises || len(at.seats) != seats {
-				t.Errorf("%d promises, %d seats; want %d, %d", len(at.promises), len(at.seats), promises, seats)
+			if at := l.hosts.of("a"); len(at.reserved) != promises || len(at.slots) != seats {
+				t.Errorf("%d promises, %d seats; want %d, %d", len(at.reserved), len(at.slots), promises, seats)
 			}
 		}
 		first, second := schemas.Place{ID: "1", Host: "a", Session: "acme/new"}, schemas.Place{ID: "2", Host: "a", Session: "acme/other"}
 		if free(first) {
 			t.Fatal("a place is given that nobody has heard to be asked for")
 		}
-		l.placed(first)
-		l.placed(second)
+		l.hosts.reserve(first)
+		l.hosts.reserve(second)
 		if !free(first) || free(second) {
 			t.Fatal("an empty host has room for one")
 		}
 		first.Over, first.Revision = true, 9
-		l.placed(first)
+		l.hosts.reserve(first)
 		if free(second) {
 			t.Error("the place was given twice")
 		}
@@ -92,14 +92,14 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 		places(2, 0)
 		l.see(&statekv.Glance{Rev: statekv.RevisionAt(9), Record: schemas.SessionRecord{UID: "v", Tenant: "acme", Session: "new", State: schemas.Starting, Host: "a"}})
 		places(1, 1)
-		l.placed(first) // the same again
+		l.hosts.reserve(first) // the same again
 		if free(second) {
 			t.Error("there is room beside the new session")
 		}
 		second.Over = true
-		l.placed(second) // it was given up
+		l.hosts.reserve(second) // it was given up
 		places(0, 1)
-		l.placed(schemas.Place{ID: "3", Host: "a", Session: "acme/who-died"})
+		l.hosts.reserve(schemas.Place{ID: "3", Host: "a", Session: "acme/who-died"})
 		time.Sleep(stream.PlaceKept + time.Second)
 		if free(second) {
 			t.Error("the host is full")
@@ -114,16 +114,16 @@ func TestAnEarlierSessionTakesNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
 		l.hear(&stream.Heard{CaughtUp: true})
-		l.report(schemas.Host{Host: "a", Slots: 2})
+		l.hosts.announced(schemas.Host{Host: "a", Slots: 2})
 		see := func(rev uint64, uid schemas.UID, state schemas.State, op *schemas.Op, promises int) {
 			t.Helper()
 			l.see(&statekv.Glance{Rev: statekv.RevisionAt(rev), Record: schemas.SessionRecord{UID: uid, Tenant: "acme", Session: "work", State: state, Op: op, Host: "a"}})
-			if n := len(l.homeOf("a").promises); n != promises {
+			if n := len(l.hosts.of("a").reserved); n != promises {
 				t.Errorf("at revision %d %d places are asked for, not %d", rev, n, promises)
 			}
 		}
 		see(1, "u", schemas.Running, nil, 0)
-		l.placed(schemas.Place{ID: "1", Host: "a", Session: "acme/work"})
+		l.hosts.reserve(schemas.Place{ID: "1", Host: "a", Session: "acme/work"})
 		see(2, "u", schemas.Running, &schemas.Op{Kind: schemas.OpRemove}, 1)
 		see(3, "u", schemas.Deleted, nil, 1)
 		see(4, "v", schemas.Starting, &schemas.Op{Kind: schemas.OpStart}, 0)

@@ -17,14 +17,14 @@ func seen(l *loop, host schemas.HostID, id string, state schemas.State, op *sche
 	l.see(&statekv.Glance{Record: schemas.SessionRecord{
 		UID: schemas.UID("uid-" + id), Tenant: n.Tenant, Session: n.Session, State: state, Class: "web", Host: host, Op: op, MadeBy: madeBy,
 	}})
-	t, _ := l.find(n)
+	t, _ := l.table.find(n)
 	return t
 }
 
 func due(l *loop, t *tracked) {
-	v := l.view(t)
+	v := l.table.view(t)
 	p, _ := session.PolicyFor("web", nil)
-	l.overdue(t, &v, p)
+	l.hosts.wait(t, v.Score(p.Score, time.Now()), v.IdleSince())
 }
 
 // Each host works on so many suspends, a host without room holds up no other, and what
@@ -36,9 +36,9 @@ func TestPace(t *testing.T) {
 	}
 	due(l, seen(l, "b", "other", schemas.Running, nil, "person"))
 	var order []schemas.MadeBy
-	for at := l.pick(); at != nil; at = l.pick() {
-		l.count(at)
-		v := l.view(at)
+	for at := l.hosts.pick(); at != nil; at = l.hosts.pick() {
+		l.hosts.count(at)
+		v := l.table.view(at)
 		order = append(order, v.Record.MadeBy)
 	}
 	if len(order) != suspendsAtOnce+1 {
@@ -51,16 +51,16 @@ func TestPace(t *testing.T) {
 	}
 	// One that is through makes room for one, whichever it was.
 	seen(l, "a", "s1", schemas.Suspending, &schemas.Op{Kind: schemas.OpSuspend, Idle: true}, "agent")
-	if l.pick() != nil {
+	if l.hosts.pick() != nil {
 		t.Error("one that is under way makes room")
 	}
 	seen(l, "a", "s1", schemas.Suspended, nil, "agent")
-	if at := l.pick(); at == nil {
+	if at := l.hosts.pick(); at == nil {
 		t.Error("one that is through makes no room")
 	} else {
-		l.count(at)
+		l.hosts.count(at)
 	}
-	if l.pick() != nil {
+	if l.hosts.pick() != nil {
 		t.Error("it makes room for more than one")
 	}
 }
@@ -72,8 +72,8 @@ func TestPaceOfAllHosts(t *testing.T) {
 		due(l, seen(l, schemas.HostID(fmt.Sprint("h", i)), fmt.Sprint("s", i), schemas.Running, nil, "agent"))
 	}
 	n := 0
-	for at := l.pick(); at != nil; at = l.pick() {
-		l.count(at)
+	for at := l.hosts.pick(); at != nil; at = l.hosts.pick() {
+		l.hosts.count(at)
 		n++
 	}
 	if n != suspendsInAll {
@@ -94,30 +94,30 @@ func TestPaceWithoutHostsThatAreGone(t *testing.T) {
 		time.Sleep(stuckAfter - time.Second)
 		op.Claim = "gone0.x" // this one isn't gone
 		seen(l, "gone0", "s0", schemas.Suspending, &op, "agent")
-		if at := l.pick(); at != nil {
+		if at := l.hosts.pick(); at != nil {
 			t.Fatalf("%s begins though there is no room", at.key)
 		}
 		time.Sleep(stuckLook)
-		at := l.pick()
+		at := l.hosts.pick()
 		if at == nil {
 			t.Fatal("nobody is suspended any more: hosts that are gone take all the room")
 		}
-		l.count(at)
-		if n := l.homes["gone0"].going; l.pace.going != n+1 {
-			t.Errorf("%d suspends count, of %d of the host that works and 1 of another", l.pace.going, n)
+		l.hosts.count(at)
+		if n := l.hosts.byName["gone0"].going; l.hosts.pace.going != n+1 {
+			t.Errorf("%d suspends count, of %d of the host that works and 1 of another", l.hosts.pace.going, n)
 		}
 		for i := range suspendsInAll { // they are all back: what they do counts, and ends
 			seen(l, schemas.HostID(fmt.Sprint("gone", i%40)), fmt.Sprint("s", i), schemas.Suspending, &op, "agent")
 		}
-		if l.pace.going != suspendsInAll+1 {
-			t.Errorf("%d suspends count after all hosts are back", l.pace.going)
+		if l.hosts.pace.going != suspendsInAll+1 {
+			t.Errorf("%d suspends count after all hosts are back", l.hosts.pace.going)
 		}
 		for i := range suspendsInAll {
 			seen(l, schemas.HostID(fmt.Sprint("gone", i%40)), fmt.Sprint("s", i), schemas.Suspended, nil, "agent")
 		}
 		seen(l, "here", "one", schemas.Suspended, nil, "agent")
-		if l.pace.going != 0 || len(l.pace.busy) != 0 {
-			t.Errorf("%d suspends on %d hosts count when all are through", l.pace.going, len(l.pace.busy))
+		if l.hosts.pace.going != 0 || len(l.hosts.pace.busy) != 0 {
+			t.Errorf("%d suspends on %d hosts count when all are through", l.hosts.pace.going, len(l.hosts.pace.busy))
 		}
 	})
 }
@@ -131,24 +131,24 @@ func TestPaceForgets(t *testing.T) {
 		due(l, seen(l, "a", id, schemas.Running, nil, "agent"))
 		seen(l, "b", id, schemas.Suspending, &schemas.Op{Kind: schemas.OpSuspend, Idle: true}, "agent")
 	}
-	if at := l.pick(); at != nil {
+	if at := l.hosts.pick(); at != nil {
 		t.Errorf("%s is out of line, and its turn comes", at.key)
 	}
-	if b := l.homes["b"]; b.going != 5 || len(b.seats) != 5 || len(l.homes["a"].seats) != 0 || l.pace.going != 5 {
-		t.Errorf("host b has %d suspends and %d sessions, host a %d sessions", b.going, len(b.seats), len(l.homes["a"].seats))
+	if b := l.hosts.byName["b"]; b.going != 5 || len(b.slots) != 5 || len(l.hosts.byName["a"].slots) != 0 || l.hosts.pace.going != 5 {
+		t.Errorf("host b has %d suspends and %d sessions, host a %d sessions", b.going, len(b.slots), len(l.hosts.byName["a"].slots))
 	}
 	for i := range 5 {
 		l.see(&statekv.Glance{Record: schemas.SessionRecord{UID: "x", Tenant: "acme", Session: schemas.SessionID(fmt.Sprint("s", i)), State: schemas.Deleted}})
 	}
-	if b := l.homes["b"]; b.going != 0 || len(b.seats) != 0 || l.pace.going != 0 || len(l.sessions) != 0 {
-		t.Errorf("of what is gone remain %d suspends, %d seats, %d sessions", b.going, len(b.seats), len(l.sessions))
+	if b := l.hosts.byName["b"]; b.going != 0 || len(b.slots) != 0 || l.hosts.pace.going != 0 || len(l.table.sessions) != 0 {
+		t.Errorf("of what is gone remain %d suspends, %d seats, %d sessions", b.going, len(b.slots), len(l.table.sessions))
 	}
 }
 
 // What waits for its turn is asked again when that comes.
 func TestWaitingIsNoVerdict(t *testing.T) {
 	l := newLoop(New(Options{}))
-	l.hearing, l.deciding, l.heardSince = true, true, time.Now()
+	l.lag.hearing, l.agenda.open, l.table.heardSince = true, true, time.Now()
 	at := seen(l, "a", "s", schemas.Running, nil, "agent")
 	due(l, at)
 	l.admit(t.Context())

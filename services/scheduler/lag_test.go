@@ -40,7 +40,7 @@ func TestNobodyIsSuspendedUnheard(t *testing.T) {
 			t.Fatalf("nothing was heard for two hours, and suspended is %v", got)
 		}
 		e, _, err := c.Explain(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
-		if err != nil || !strings.Contains(e.Text, "what was said in the last 2h0m0s hasn't been heard yet") {
+		if err != nil || !strings.Contains(e.Text, "activity of the last 2h0m0s hasn't been heard yet") {
 			t.Errorf("%+v, %v", e, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -84,13 +84,13 @@ func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			l := newLoop(New(Options{Records: statekvtest.New(), Bus: talk{}}))
 			ctx, cancel := context.WithCancel(t.Context())
-			defer l.acts.wait()
+			defer l.actor.acts.wait()
 			defer cancel()
 			l.hear(&stream.Heard{CaughtUp: true, Through: time.Now()})
 			var all []*tracked
 			for i := range sessions {
 				t := seen(l, "h", fmt.Sprint("s", i), schemas.Running, nil, "person")
-				v := l.view(t)
+				v := l.table.view(t)
 				v.Record.Idle = &schemas.Idle{Grace: graces[i%len(graces)].Milliseconds()}
 				l.see(&statekv.Glance{Record: v.Record})
 				all = append(all, t)
@@ -116,7 +116,7 @@ func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
 				if heard < len(taken) {
 					through = taken[heard].at
 				}
-				if through.After(l.through) {
+				if through.After(l.lag.through) {
 					l.hear(&stream.Heard{Through: through})
 				}
 				l.turn(ctx)
@@ -126,7 +126,7 @@ func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
 					}
 					suspended[i] = true
 					for _, s := range taken {
-						if quiet := now.Sub(s.at); s.session == i && quiet < graces[i%len(graces)] && quiet > lateAtMost {
+						if quiet := now.Sub(s.at); s.session == i && quiet < graces[i%len(graces)] && quiet > lagMost {
 							t.Fatalf("seed %d: session %d is suspended %v after it was used, its grace is %v; the reader is %v behind", seed, i, quiet, graces[i%len(graces)], lag)
 						}
 					}

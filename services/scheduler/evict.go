@@ -1,0 +1,209 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Watermarks are how full a host may be, each between 0 and 1; 0 is no limit.
+type Watermarks struct {
+	Sessions float64 // of its slots
+	Memory   float64 // in use
+	Pressure float64 // of the time, some task waits for memory
+}
+
+// DefaultWatermarks gives 8 of 10 slots, nine tenths of the memory, and a fifth of the time.
+func DefaultWatermarks() Watermarks { return Watermarks{Sessions: 0.8, Memory: 0.9, Pressure: 0.2} }
+
+// marked is what gives watermarks that were set; *policykv.Cache does.
+type marked interface{ Watermarks() schemas.Watermarks }
+
+// marksOf gives the watermarks as they are set now.
+func marksOf(p Policies) Watermarks {
+	m := DefaultWatermarks()
+	at, ok := p.(marked)
+	if !ok {
+		return m
+	}
+	set := at.Watermarks()
+	for to, from := range map[*float64]*float64{&m.Sessions: set.Sessions, &m.Memory: set.Memory, &m.Pressure: set.Pressure} {
+		if from != nil {
+			*to = *from
+		}
+	}
+	return m
+}
+
+// yield is how long a session has to be without activity before it may be evicted, if its
+// own grace isn't shorter.
+const yield = 10 * time.Second
+
+// reportFor is how long what a host says of its memory counts. It says so again before
+// that, or it is gone.
+const reportFor = 90 * time.Second
+
+// NoRoom says why a host takes no more sessions.
+type NoRoom struct {
+	Host    schemas.HostID
+	Slots   int
+	Because []string // by session
+}
+
+func (e *NoRoom) Error() string {
+	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
+		e.Host, e.Slots, strings.Join(e.Because, "; "))
+}
+
+// becauseAtMost is how many sessions a NoRoom names.
+const becauseAtMost = 10
+
+// evictor suspends sessions before their grace is over, where there is no room for all.
+type evictor struct {
+	table *table
+	hosts *hosts
+	lag   *lag
+	actor *actor
+}
+
+// relieve goes through the hosts that may be too full, and evicts from those that are.
+func (e *evictor) relieve(ctx context.Context) {
+	if !e.lag.inTime() {
+		return
+	}
+	for at, since := range e.hosts.crowded {
+		if e.hosts.now() < at.look {
+			continue // nothing could be done a moment ago
+		}
+		over, why := e.excess(at)
+		if over <= 0 {
+			delete(e.hosts.crowded, at)
+			continue
+		}
+		at.look = e.hosts.now() + recheckEvery
+		for ; over > 0; over-- {
+			t, d, ok := e.least(at.slots, since.Add(patience))
+			if !ok {
+				break // it is looked at again in a while
+			}
+			e.evict(ctx, t, d, schemas.PausePressure, why)
+		}
+	}
+}
+
+// excess says how many sessions of a host are to be evicted now, and why. Memory that a
+// suspend frees is seen when the host says so: for memory one goes at a time.
+func (e *evictor) excess(at *host) (n int, why string) {
+	m, r := marksOf(e.table.policies), at.report
+	leaving := leaving(at.slots)
+	if r.Slots > 0 && m.Sessions > 0 {
+		most := int(math.Ceil(float64(r.Slots)*m.Sessions - 1e-9))
+		if n := len(at.slots) - leaving - most; n > 0 {
+			return n, fmt.Sprintf("host %s has %s, %d of its %d slots are to be taken", r.Host, schemas.CountSessions(len(at.slots)), most, r.Slots)
+		}
+	}
+	if r.Load == nil || leaving > 0 || e.hosts.now()-at.reported > reportFor || at.eased > at.reported {
+		return 0, ""
+	}
+	used := 1 - float64(r.Load.AvailableBytes)/float64(max(r.Load.MemoryBytes, 1))
+	switch {
+	case m.Memory > 0 && used > m.Memory:
+		return 1, fmt.Sprintf("host %s has %.0f%% of its memory in use, %.0f%% is the mark", r.Host, 100*used, 100*m.Memory)
+	case m.Pressure > 0 && r.Load.Pressure > m.Pressure:
+		return 1, fmt.Sprintf("tasks of host %s wait for memory %.0f%% of the time, %.0f%% is the mark", r.Host, 100*r.Load.Pressure, 100*m.Pressure)
+	}
+	return 0, ""
+}
+
+// least finds the session that matters least of those that may be evicted. One that may be
+// soon, until a time, is waited for if it matters less: ok is false.
+func (e *evictor) least(all []*tracked, until time.Time) (best *tracked, d session.Decision, ok bool) {
+	var score float64
+	var since time.Time
+	for _, t := range all {
+		if t.acting || t.outbound() || t.view.state() != schemas.Running {
+			continue
+		}
+		v := e.table.view(t)
+		p := e.table.policy(&v)
+		one := session.Decide(&v, p.Pressed(yield), time.Now())
+		if one.Verdict != session.Suspend && (one.Next.IsZero() || one.Next.After(until)) {
+			continue
+		}
+		s := v.Score(p.Score, time.Now())
+		if best == nil || s < score || s == score && v.IdleSince().Before(since) {
+			best, d, score, since = t, one, s, v.IdleSince()
+		}
+	}
+	d.Reason = fmt.Sprintf("it matters least, its score is %.0f; %s", score, d.Reason)
+	return best, d, best != nil && d.Verdict == session.Suspend
+}
+
+// evict suspends a session to make room.
+func (e *evictor) evict(ctx context.Context, t *tracked, d session.Decision, pause schemas.PauseReason, why string) {
+	if d.Reason = why + ": " + d.Reason; d.Pause != schemas.PauseExpired {
+		d.Pause = pause
+	}
+	t.host.eased = e.hosts.now()
+	t.waiting = false
+	e.hosts.count(t)
+	e.actor.carryOut(ctx, t, d)
+}
+
+// room looks whether a slot that was asked for is free, and evicts a session if that needs
+// one more. none says why nothing can be done now; hope that it may be soon.
+func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Time) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
+	at := e.hosts.of(mine.Host)
+	e.hosts.settle(at)
+	slots, before := at.report.Slots, e.hosts.before(mine)
+	switch {
+	case slots == 0:
+		return true, nil, nil, false
+	case before < 0 || !e.lag.hearing:
+		return false, nil, nil, true // who asked before, or what is in use, isn't known yet
+	case len(at.slots)+before < slots:
+		return true, nil, nil, false
+	case len(at.slots)-leaving(at.slots)+before < slots:
+		return false, nil, nil, true // it is about to be
+	case !e.lag.inTime():
+		return false, nil, nil, true // what is in use now isn't known
+	}
+	if t, d, ok := e.least(at.slots, deadline); ok {
+		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
+		n := t.name()
+		return false, &n, nil, true
+	}
+	none, next := e.noRoom(at)
+	return false, nil, none, !next.IsZero() && next.Before(deadline)
+}
+
+// noRoom says what keeps a host from making room, and when that may be over.
+func (e *evictor) noRoom(at *host) (none *NoRoom, next time.Time) {
+	none = &NoRoom{Host: at.report.Host, Slots: at.report.Slots}
+	none.Because, next = e.because(at.slots)
+	return none, next
+}
+
+// because says why each of some sessions may not be suspended, and when one may be that
+// can't be now.
+func (e *evictor) because(all []*tracked) (why []string, next time.Time) {
+	for _, t := range all {
+		v := e.table.view(t)
+		d := session.Decide(&v, e.table.policy(&v).Pressed(yield), time.Now())
+		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
+			next = d.Next
+		}
+		why = append(why, t.name().String()+": "+d.Reason)
+	}
+	slices.Sort(why)
+	if more := len(why) - becauseAtMost; more > 0 {
+		why = append(why[:becauseAtMost], fmt.Sprintf("and %d more", more))
+	}
+	return why, next
+}
