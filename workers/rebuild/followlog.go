@@ -118,7 +118,7 @@ const followEvery = time.Second
 const lookWait = 2 * time.Second
 
 // look compares the log with what was seen of it before, and notes how far it is if nothing
-// speaks for it having gone back. others tells whether other hosts have begun to recover.
+// speaks for it having gone back. others reports whether other hosts recover already.
 func (r *Rebuilder) look(ctx context.Context) (is logEnd, signs []string, others bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
@@ -167,7 +167,7 @@ func (r *Rebuilder) FollowLog(ctx context.Context) error {
 		switch {
 		case err != nil: // the next look tells
 		case others:
-			return fmt.Errorf("%w: another host has begun to recover", ErrWentBack)
+			return fmt.Errorf("%w: another host recovers already", ErrWentBack)
 		case len(signs) == 0:
 			bad = 0
 		case !is.cluster || bad >= patience:

@@ -45,8 +45,8 @@ func generationNow(ctx context.Context, kv jetstream.KeyValue) (generation, erro
 	return g, nil
 }
 
-// swapGeneration writes g in the place of the one that it was read as; somebody else
-// may have been quicker, which is no error: it is read again.
+// swapGeneration replaces the generation that g was read as. That another host was quicker is
+// no error: the caller reads it again.
 func swapGeneration(ctx context.Context, kv jetstream.KeyValue, g generation) error {
 	data, err := json.Marshal(g)
 	if err != nil {

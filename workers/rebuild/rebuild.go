@@ -21,7 +21,7 @@ import (
 
 // ErrWentBack is how FollowLog ends when the log of sessions is no longer the one that was
 // served: nothing may be decided from it before Run.
-var ErrWentBack = errors.New("the records of sessions have gone back: NATS was restored from a backup, or its store was lost")
+var ErrWentBack = errors.New("the records of sessions have gone back")
 
 // Records are the session records. *statekv.Store is one, and says what each method promises.
 type Records interface {

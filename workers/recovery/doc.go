@@ -12,7 +12,7 @@
 // higher epoch, before anything is decided, resumed, removed or collected.
 //
 // Nothing here ends a process or removes an image. A session that belongs to another
-// host is left to that host. What nobody has seen is not invented: a session whose
+// host is left to that host. What no host has seen is not invented: a session whose
 // record is lost everywhere comes back from its image's header, and says what is
 // missing.
 package recovery

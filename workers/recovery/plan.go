@@ -27,7 +27,7 @@ type Evidence struct {
 type Verdict struct {
 	Record schemas.SessionRecord // with its new epoch; its version is the log's to give
 	Reason string
-	// Missing says what can't be done with it, as nobody remembers how it was started.
+	// Missing says what can't be done with it, since its spec is lost.
 	Missing string
 }
 
@@ -81,7 +81,7 @@ func (e Evidence) deaf(r schemas.SessionRecord) bool {
 }
 
 // fromHere follows processes that are of a later epoch than every record: they are
-// the session, and nobody has seen what was recorded of them.
+// the session, and what was recorded of them is lost.
 func (e Evidence) fromHere(base *schemas.SessionRecord) Verdict {
 	i := e.Here
 	r := schemas.SessionRecord{
@@ -142,7 +142,7 @@ func (e Evidence) fromRecord(r schemas.SessionRecord) (v Verdict, ok bool) {
 		return Verdict{Record: r, Reason: "its processes are gone, and its image of " + stamp(img.Header.Time) + " is complete"}, true
 	case !here && alive(r.State):
 		// What the log says of how it came to run may not be the last word: it must not
-		// be begun anew for it.
+		// be started again for it.
 		e.goesOn(&r)
 		return Verdict{Record: r, Reason: "its processes are gone"}, true
 	}

@@ -51,8 +51,8 @@ func TestPlanKeepsATrial(t *testing.T) {
 		"it runs":                  {Logged: record(schemas.Suspended, 4, 7), Kept: trial, Here: here("u", 5)},
 		"its processes are gone":   {Logged: record(schemas.Suspended, 4, 7), Kept: trial},
 		"the activity went back":   {Logged: trial, Kept: trial, Here: here("u", 5)},
-		"nobody saw it recorded":   {Logged: before, Here: here("u", 5)},
-		"nobody remembers, either": {Logged: trial},
+		"no one saw it recorded":   {Logged: before, Here: here("u", 5)},
+		"no one remembers, either": {Logged: trial},
 	} {
 		e.Host, e.Activity, e.Images = "h", 5, []recovery.Image{was, comes}
 		v, ok := recovery.Plan(e)

@@ -20,7 +20,7 @@ const (
 
 // arrival is a session that comes to run.
 type arrival struct {
-	begun   time.Time
+	since   time.Time
 	version uint64        // of the record before it said so
 	done    chan struct{} // closed when the driver has returned
 	pid     int           // after done
@@ -29,7 +29,7 @@ type arrival struct {
 // Arriving notes that a record is about to say that its session runs. The caller calls arrived
 // when the driver has returned, with the pid, or 0 after an error.
 func (s *Sensor) Arriving(rec statekv.Versioned) (arrived func(pid int)) {
-	a := &arrival{begun: time.Now(), version: rec.Version, done: make(chan struct{})}
+	a := &arrival{since: time.Now(), version: rec.Version, done: make(chan struct{})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.arriving[rec.UID] = a
@@ -69,7 +69,7 @@ func (s *Sensor) arrivals() map[schemas.UID]*arrival {
 	defer s.mu.Unlock()
 	out := map[schemas.UID]*arrival{}
 	for uid, a := range s.arriving {
-		if look, seen := s.observed[uid]; seen && look.at.After(a.begun) || time.Since(a.begun) > arrivalKept {
+		if look, seen := s.observed[uid]; seen && look.at.After(a.since) || time.Since(a.since) > arrivalKept {
 			delete(s.arriving, uid)
 			continue
 		}

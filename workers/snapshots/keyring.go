@@ -35,7 +35,7 @@ func (s *Store) readers(ctx context.Context, t schemas.Tenant) (image.Readers, e
 	}
 	r, err := s.Keyring.Readers(ctx, t)
 	if err == nil && len(r.Recipients) == 0 {
-		err = &driver.Error{Kind: driver.Refused, Text: "nobody would be able to read an image of tenant " + string(t) + ": `diapause key add` a reader"}
+		err = &driver.Error{Kind: driver.Refused, Text: "no key could open an image of tenant " + string(t), Hint: "add a reader: `diapause key add`"}
 	}
 	return r, err
 }
@@ -48,7 +48,7 @@ func (s *Store) sealers(ctx context.Context, t schemas.Tenant) ([]age.Recipient,
 	return to, err
 }
 
-// maySign refuses to write an image that nobody would believe.
+// maySign refuses to write an image that every reader would reject.
 func (s *Store) maySign(ctx context.Context, t schemas.Tenant) error {
 	if s.Keyring == nil {
 		return nil
@@ -59,8 +59,8 @@ func (s *Store) maySign(ctx context.Context, t schemas.Tenant) error {
 			return nil
 		}
 	}
-	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf(
-		"the signing key of host %s is revoked, or was never trusted, for tenant %s: an image of it would be refused everywhere; `diapause key ls` shows it", s.Host, t)}
+	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("tenant %s doesn't trust the signing key of host %s", t, s.Host),
+		Hint: "`diapause key ls` shows whether it was revoked"}
 }
 
 // trusts gives the keys that a snapshot which a session's record names may be
@@ -91,17 +91,17 @@ func (s *Store) recorded(ctx context.Context, r schemas.SessionRecord, head sche
 			_ = look(v) // it never fails
 		}
 	} else {
-		err = s.Records.Log(ctx, look) // whose it was, nobody says
+		err = s.Records.Log(ctx, look) // the head doesn't say whose it was
 	}
 	if err != nil {
-		s.Log.Warn("when a snapshot was recorded can't be looked up", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not look up when a snapshot was recorded", "session", r.Name().String(), "err", err)
 		return time.Time{}
 	}
 	return at
 }
 
-// FollowReaders rewraps the keys of an image that was begun for readers who
-// changed while it was written. What fails is done by the keeper, later.
+// FollowReaders wraps the keys of an image again if its tenant's readers have changed since
+// before, while it was written. What fails is left to the keeper.
 func (s *Store) FollowReaders(ctx context.Context, rec statekv.Versioned, before image.Readers) {
 	if s.Keyring == nil {
 		return
@@ -111,6 +111,6 @@ func (s *Store) FollowReaders(ctx context.Context, rec statekv.Versioned, before
 		err = s.Keyring.Lineage(ctx, rec)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("the keys of an image may still be those of its readers before", "session", rec.Name().String(), "err", err)
+		s.Log.Warn("could not wrap the keys of an image to its new readers", "session", rec.Name().String(), "err", err)
 	}
 }

@@ -17,7 +17,7 @@ type base struct {
 }
 
 // baseFor gives the pages of the record's head, if this worker can have them:
-// without them every page is written anew, which costs room and loses nothing.
+// without them every page is written once more, which costs space and loses nothing.
 func (s *Store) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Base {
 	if r.Head == nil {
 		return nil
@@ -30,13 +30,13 @@ func (s *Store) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Bas
 	}
 	img, err := s.Open(ctx, r, *r.Head)
 	if err != nil {
-		s.Log.Warn("writing a full image: the last one can't be read", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not read the last image: writing a full one", "session", r.Name().String(), "err", err)
 		return nil
 	}
 	defer img.Close()
 	pages, err := image.LoadBase(ctx, img)
 	if err != nil {
-		s.Log.Warn("writing a full image: the last one can't be read", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not read the last image: writing a full one", "session", r.Name().String(), "err", err)
 		return nil
 	}
 	return pages

@@ -25,11 +25,11 @@ func (s *Store) Spec(r schemas.SessionRecord) (schemas.Spec, error) {
 	data, err := seal.Unseal(r.Spec, s.openers()...)
 	if err != nil {
 		return schemas.Spec{}, &driver.Error{Kind: driver.Refused,
-			Text: fmt.Sprintf("host %s can't open how session %s is to run; has its identity changed?", s.Host, r.Name()), Err: err}
+			Text: fmt.Sprintf("host %s can't open the spec of session %s", s.Host, r.Name()), Err: err, Hint: "look whether the host's identity has changed"}
 	}
 	var spec schemas.Spec
 	if err := json.Unmarshal(data, &spec); err != nil {
-		return schemas.Spec{}, &driver.Error{Kind: driver.Refused, Text: "the spec of session " + r.Name().String() + " is not one", Err: err}
+		return schemas.Spec{}, &driver.Error{Kind: driver.Refused, Text: "decode the spec of session " + r.Name().String(), Err: err}
 	}
 	return spec, nil
 }

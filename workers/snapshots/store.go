@@ -74,8 +74,8 @@ func (s *Store) Open(ctx context.Context, r schemas.SessionRecord, head schemas.
 		expect.Session, expect.UID = r.Session, r.UID
 	}
 	if len(s.Identities) == 0 {
-		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("host %s writes images and has no identity that opens one: "+
-			"resume session %s on a host that has one of its readers' (`diapause key ls`), or start `diapause up` here with --identity-file", s.Host, r.Name())}
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("host %s has no identity that opens an image", s.Host),
+			Hint: "resume the session on a host with an identity of its readers (`diapause key ls`), or start `diapause up` here with --identity-file"}
 	}
 	img, err := image.Open(ctx, s.Objects, head, image.ReadOptions{Identities: s.Identities, Trusted: s.trusts(ctx, r, head), Expect: expect})
 	if err != nil {

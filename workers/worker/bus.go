@@ -28,8 +28,7 @@ type Records interface {
 
 var _ Records = (*statekv.Store)(nil)
 
-// Bus is what a worker hears and says besides the records. Options.JS gives the
-// one of every day.
+// Bus is what a worker hears and publishes besides the records.
 type Bus interface {
 	// Since gives the activity of a session that was accepted after seq: all that
 	// was acknowledged before the call is in it.
@@ -41,11 +40,11 @@ type Bus interface {
 	Activity(ctx context.Context, n schemas.Name, k schemas.Kind, key string, a schemas.Activity) (uint64, error)
 	Event(ctx context.Context, e schemas.Event) error
 	// Commands calls fn for the sessions that commands of this host name, at least
-	// once each, until ctx ends or it can't be gone on with.
+	// once each, until ctx ends or reading fails.
 	Commands(ctx context.Context, host schemas.HostID, fn func(schemas.Name)) error
-	// Announce tells the fleet about this host, in the place of what was told last.
+	// Announce tells the fleet about this host, and replaces what was announced before.
 	Announce(ctx context.Context, h schemas.Host) error
-	// Progress is for whoever happens to look; it may be lost.
+	// Progress publishes how far an op is; it may be lost.
 	Progress(n schemas.Name, p schemas.Progress)
 }
 

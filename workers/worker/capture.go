@@ -41,7 +41,7 @@ type taken struct {
 	way    driver.Way
 	whyWay string
 
-	readers image.Readers // as they were when the image was begun
+	readers image.Readers // as they were when the capture began
 
 	stored bool // the image may be durable, although there was an error
 }
@@ -56,7 +56,7 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 	}
 	if rec.Spec == "" {
 		return c.captureFailed(ctx, rec, nil, driver.Fence{}, false, &driver.Error{Kind: driver.Refused,
-			Text: "how it was started was lost with the records: once suspended it could not be resumed"})
+			Text: "it could not be resumed: its spec was lost with the records"})
 	}
 	fence := c.hosting.fence(rec.SessionRecord)
 	// What froze it was interrupted, and this op is ours since: hooks and the
@@ -93,8 +93,8 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 		Set: schemas.Set{Head: &img.head, Size: &img.sizes, Op: &reap, Warnings: img.warn},
 	})
 	if err != nil {
-		// Refused, or not known: whoever moved the record decides what becomes
-		// of the frozen tree, when it is read again.
+		// Refused, or not known: the record, when it is read again, decides what
+		// becomes of the frozen tree.
 		return err
 	}
 	c.log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)

@@ -21,7 +21,7 @@ func TestAllRecordsLost(t *testing.T) {
 	b.loseLog()
 
 	w := b.remembering(t.TempDir()) // nothing was remembered here
-	got, err := w.Regain(b.ctx, true, nil, nobody(t))
+	got, err := w.Regain(b.ctx, true, nil, waitsForNone(t))
 	b.must(err)
 	if len(got.Sessions) != 1 {
 		t.Fatalf("it recovers %+v", got)

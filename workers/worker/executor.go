@@ -111,13 +111,13 @@ func (x *executor) step(ctx context.Context, rec statekv.Versioned) error {
 	case schemas.OpProve:
 		return x.starter.prove(ctx, rec)
 	case schemas.OpBegin: // its driver has it, or this wouldn't be asked
-		return x.starter.begun(ctx, rec)
+		return x.starter.confirm(ctx, rec)
 	case schemas.OpKill:
 		return x.killer.kill(ctx, rec)
 	case schemas.OpRemove:
 		return x.remover.remove(ctx, rec)
 	}
-	return fmt.Errorf("session %s: op of unknown kind %q; is this worker older than the scheduler?", rec.Name(), rec.Op.Kind)
+	return schemas.WithHint(fmt.Errorf("session %s: op of unknown kind %q", rec.Name(), rec.Op.Kind), "update Diapause on host %s: the scheduler is newer", x.host)
 }
 
 // ends reports whether an op only removes processes: without its driver it has to

@@ -40,7 +40,7 @@ func (k *keeping) Release(_ context.Context, f driver.Fence) error {
 }
 
 // What is kept here of a session that has ended goes when that has run elsewhere, and what
-// was there before the session is let go of with it: by a worker that sees it, and by one
+// was there before the session is released with it: by a worker that sees it, and by one
 // that was away meanwhile.
 func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 	for what, c := range map[string]struct{ foreign, away bool }{"its own": {false, false}, "its own, unseen": {false, true}, "another's": {true, false}, "another's, unseen": {true, true}} {
@@ -72,7 +72,7 @@ func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 			select {
 			case f := <-k.released:
 				if f.UID != v.UID || f.Epoch != v.Epoch {
-					t.Errorf("let go of %+v", f)
+					t.Errorf("released %+v", f)
 				}
 			case <-b.ctx.Done():
 				t.Fatal("it is kept for ever")
@@ -81,8 +81,8 @@ func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 	}
 }
 
-// What can't be let go of, for its engine is away, keeps no session of the same name waiting.
-func TestKeptOfAnEarlierSessionIsInNobodysWay(t *testing.T) {
+// What can't be released, since its engine is away, doesn't delay a session of the same name.
+func TestKeptOfAnEarlierSessionDelaysNoOther(t *testing.T) {
 	b := newBench(t)
 	k := &keeping{Driver: b.fake, released: make(chan driver.Fence, 10), refuses: errors.New("the engine is away")}
 	o := b.options()
@@ -104,7 +104,7 @@ func TestKeptOfAnEarlierSessionIsInNobodysWay(t *testing.T) {
 	select {
 	case f := <-k.released:
 		if f.UID != old.UID {
-			t.Errorf("let go of %+v", f)
+			t.Errorf("released %+v", f)
 		}
 	case <-b.ctx.Done():
 		t.Fatal("it is kept for ever")

@@ -27,7 +27,7 @@ type ring struct {
 	readers  image.Readers
 	writers  []image.WriterKey
 	asked    int      // how often for the readers
-	rewraps  []string // sessions whose keys were to be wrapped anew
+	rewraps  []string // sessions whose keys were to be wrapped again
 	eachTime func(n int, r *image.Readers)
 }
 

@@ -36,7 +36,7 @@ func (b *bench) suspendOnly(pages string) worker.Options {
 }
 
 // A worker that can't read images matches against what it kept, after it was
-// started anew, too; against nothing that isn't as it was put there.
+// started again, too; against nothing that isn't as it was put there.
 func TestKeptPages(t *testing.T) {
 	b := newBench(t)
 	o := b.suspendOnly(t.TempDir())

@@ -62,7 +62,7 @@ func (s *starter) prove(ctx context.Context, rec statekv.Versioned) error {
 }
 
 // untilWell waits for a session to be well, and says why it isn't. After a restart of the
-// worker the time begins anew: no clock is compared with another one's; so it does when the
+// worker the time starts again: clocks of two processes aren't compared. So it does when the
 // session stood still (errFrozen).
 func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within time.Duration) (ill string, err error) {
 	began, long := time.Now(), min(steady, within)

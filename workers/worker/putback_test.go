@@ -98,7 +98,7 @@ func TestLogPutBack(t *testing.T) {
 			r := serveRestorable(t)
 			b := benchOn(t, r.ClientURL())
 			w := b.remembering(t.TempDir())
-			_, err := w.Regain(b.ctx, false, nil, nobody(t))
+			_, err := w.Regain(b.ctx, false, nil, waitsForNone(t))
 			b.must(err)
 			ended, _ := b.serve(w)
 			b.asked("count")

@@ -90,7 +90,7 @@ func TestCrashes(t *testing.T) {
 }
 
 // A session that is to be resumed from its image must not run on from its frozen
-// tree meanwhile, whatever a worker left claimed.
+// tree meanwhile, even if a worker left it claimed.
 func TestFrozenTreeOfAResumeStaysFrozen(t *testing.T) {
 	b := newBench(t)
 	v := b.run()

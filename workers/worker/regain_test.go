@@ -15,8 +15,8 @@ import (
 	"github.com/diapause/diapause/workers/worker"
 )
 
-// nobody fails a test that waits for other hosts.
-func nobody(t *testing.T) func([]schemas.HostID) {
+// waitsForNone fails a test in which a host waits for others.
+func waitsForNone(t *testing.T) func([]schemas.HostID) {
 	return func(h []schemas.HostID) { t.Errorf("it waits for %v", h) }
 }
 
@@ -59,7 +59,7 @@ func TestLogLost(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
 	w := b.remembering(dir)
-	got, err := w.Regain(b.ctx, false, nil, nobody(t))
+	got, err := w.Regain(b.ctx, false, nil, waitsForNone(t))
 	b.must(err)
 	if len(got.Signs)+len(got.Sessions) > 0 {
 		t.Fatalf("on an empty host it recovers %+v", got)
@@ -75,7 +75,7 @@ func TestLogLost(t *testing.T) {
 	b.isOnHost(v.UID, driver.Running)
 
 	w = b.remembering(dir)
-	got, err = w.Regain(b.ctx, false, nil, nobody(t))
+	got, err = w.Regain(b.ctx, false, nil, waitsForNone(t))
 	b.must(err)
 	if len(got.Signs) == 0 || len(got.Sessions) != 1 {
 		t.Fatalf("it recovers %+v", got)
@@ -99,7 +99,7 @@ func TestLogLost(t *testing.T) {
 	b.must(stop())
 
 	w = b.remembering(dir)
-	got, err = w.Regain(b.ctx, false, nil, nobody(t))
+	got, err = w.Regain(b.ctx, false, nil, waitsForNone(t))
 	b.must(err)
 	if len(got.Signs)+len(got.Sessions) > 0 {
 		t.Errorf("once more it recovers %+v", got)
@@ -119,7 +119,7 @@ func TestRegainWithoutStore(t *testing.T) {
 	w = b.remembering(dir)
 	ctx, cancel := context.WithCancel(b.ctx)
 	cancel()
-	if _, err := w.Regain(ctx, false, nil, nobody(t)); err == nil {
+	if _, err := w.Regain(ctx, false, nil, waitsForNone(t)); err == nil {
 		t.Error("it recovers without its servers")
 	}
 	if _, err := b.records.Get(b.ctx, b.name); !errors.Is(err, statekv.ErrNoSession) {
@@ -146,7 +146,7 @@ func TestHostsRecoverTogether(t *testing.T) {
 	var ended []<-chan error
 	for _, host := range []schemas.HostID{"h", "other"} {
 		w := begin(host)
-		_, err := w.Regain(b.ctx, false, nil, nobody(t))
+		_, err := w.Regain(b.ctx, false, nil, waitsForNone(t))
 		b.must(err)
 		done, _ := b.serve(w)
 		ended = append(ended, done)
@@ -175,7 +175,7 @@ func TestHostsRecoverTogether(t *testing.T) {
 		t.Fatalf("it serves without the other host (%v)", err)
 	default:
 	}
-	_, err := begin("other").Regain(b.ctx, false, nil, nobody(t))
+	_, err := begin("other").Regain(b.ctx, false, nil, waitsForNone(t))
 	b.must(err)
 	b.must(<-regained)
 	_, stop := b.serve(first)
@@ -187,7 +187,7 @@ func TestHostsRecoverTogether(t *testing.T) {
 
 	b.loseLog()
 	alone := begin("h")
-	got, err := alone.Regain(b.ctx, false, []schemas.HostID{"other"}, nobody(t))
+	got, err := alone.Regain(b.ctx, false, []schemas.HostID{"other"}, waitsForNone(t))
 	b.must(err)
 	if len(got.Sessions) != 1 {
 		t.Errorf("without the other host it recovers %+v", got)

@@ -148,7 +148,7 @@ func TestUnusableImage(t *testing.T) {
 	}
 }
 
-// Whoever removes a session while it is restored is first: nothing ran.
+// A remove while the session is restored comes first: nothing ran.
 func TestRemoveDuringResume(t *testing.T) {
 	b := newBench(t)
 	v, _ := b.asleep()
@@ -243,7 +243,7 @@ func TestRestoreFailsAfterItBegan(t *testing.T) {
 	b.folded()
 }
 
-// What can't be begun at all is said after the record had it run: it is what it was, with the
+// What can't be started at all is said after the record had it run: it is what it was, with the
 // reason, and is tried again only if that may help.
 func TestCannotBeBegun(t *testing.T) {
 	b := newBench(t)
@@ -279,8 +279,8 @@ func TestCannotBeBegun(t *testing.T) {
 	b.folded()
 }
 
-// What was to be begun when its driver could say nothing any more, not even whether it runs:
-// it is begun again once that says that it doesn't, and is left alone if it does.
+// What was to be started when its driver could no longer say anything, not even whether it
+// runs: it is started again once the driver says that it doesn't, and is left alone if it does.
 func TestUnheardOf(t *testing.T) {
 	for name, s := range map[string]fake.Step{"nothing ran": {Undone: errors.New("the engine went away")}, "it ran": {After: errors.New("the engine went away")}} {
 		b := newBench(t)
@@ -342,7 +342,7 @@ func TestKill(t *testing.T) {
 		t.Errorf("after a restart: exit %+v, boot %q, generation %d", again.Exit, again.Boot, again.Generation)
 	}
 	if n := b.count(v.UID); n != 1 {
-		t.Errorf("started anew it counts from %d", n)
+		t.Errorf("started again it counts from %d", n)
 	}
 }
 
@@ -358,7 +358,7 @@ func TestKillIsRepeated(t *testing.T) {
 	b.folded()
 }
 
-// A fork that was made while its origin was deleted, by somebody who was stopped before he
+// A fork that was made while its origin was deleted, by a client that was stopped before it
 // could look, doesn't stay without anything to begin from.
 func TestForkOfWhatIsGone(t *testing.T) {
 	b := newBench(t)

@@ -20,31 +20,31 @@ func TestWentOn(t *testing.T) {
 		}
 		return v
 	}
-	anew := at("s", 2, "there", schemas.Running, "")
-	anew.Boot = "clean"
+	clean := at("s", 2, "there", schemas.Running, "")
+	clean.Boot = "clean"
 	ended := []statekv.Versioned{at("s", 1, "here", schemas.Running, ""), at("s", 1, "here", schemas.Exited, "")}
 	for what, c := range map[string]struct {
 		since        []statekv.Versioned
 		own, foreign bool
 	}{
-		"it ended":                    {nil, false, false},
-		"resuming elsewhere":          {[]statekv.Versioned{at("s", 2, "there", schemas.Resuming, schemas.OpResume)}, false, false},
-		"recorded to run elsewhere":   {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpBegin)}, false, false},
-		"on trial elsewhere":          {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpProve)}, false, false},
-		"couldn't be begun elsewhere": {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpBegin), at("s", 2, "there", schemas.Exited, "")}, false, false},
-		"runs elsewhere":              {[]statekv.Versioned{at("s", 2, "there", schemas.Running, "")}, true, false},
-		"is captured elsewhere":       {[]statekv.Versioned{at("s", 3, "there", schemas.Suspending, schemas.OpSuspend)}, true, false},
-		"ran elsewhere, and ended":    {[]statekv.Versioned{at("s", 2, "there", schemas.Running, ""), at("s", 2, "there", schemas.Exited, "")}, true, false},
-		"begun anew elsewhere":        {[]statekv.Versioned{anew}, false, false},
-		"and resumed from that":       {[]statekv.Versioned{anew, at("s", 4, "there", schemas.Running, "")}, false, false},
-		"and removed":                 {[]statekv.Versioned{anew, at("s", 3, "there", schemas.Deleted, schemas.OpRemove)}, true, true},
-		"runs here":                   {[]statekv.Versioned{at("s", 2, "here", schemas.Running, "")}, false, false},
-		"removed":                     {[]statekv.Versioned{at("s", 2, "there", schemas.Deleted, schemas.OpRemove)}, true, true},
-		"another of its name":         {[]statekv.Versioned{at("later", 1, "there", schemas.Running, "")}, true, true},
+		"it ended":                  {nil, false, false},
+		"resuming elsewhere":        {[]statekv.Versioned{at("s", 2, "there", schemas.Resuming, schemas.OpResume)}, false, false},
+		"recorded to run elsewhere": {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpBegin)}, false, false},
+		"on trial elsewhere":        {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpProve)}, false, false},
+		"couldn't start elsewhere":  {[]statekv.Versioned{at("s", 2, "there", schemas.Running, schemas.OpBegin), at("s", 2, "there", schemas.Exited, "")}, false, false},
+		"runs elsewhere":            {[]statekv.Versioned{at("s", 2, "there", schemas.Running, "")}, true, false},
+		"is captured elsewhere":     {[]statekv.Versioned{at("s", 3, "there", schemas.Suspending, schemas.OpSuspend)}, true, false},
+		"ran elsewhere, and ended":  {[]statekv.Versioned{at("s", 2, "there", schemas.Running, ""), at("s", 2, "there", schemas.Exited, "")}, true, false},
+		"started clean elsewhere":   {[]statekv.Versioned{clean}, false, false},
+		"and resumed from that":     {[]statekv.Versioned{clean, at("s", 4, "there", schemas.Running, "")}, false, false},
+		"and removed":               {[]statekv.Versioned{clean, at("s", 3, "there", schemas.Deleted, schemas.OpRemove)}, true, true},
+		"runs here":                 {[]statekv.Versioned{at("s", 2, "here", schemas.Running, "")}, false, false},
+		"removed":                   {[]statekv.Versioned{at("s", 2, "there", schemas.Deleted, schemas.OpRemove)}, true, true},
+		"another of its name":       {[]statekv.Versioned{at("later", 1, "there", schemas.Running, "")}, true, true},
 	} {
 		for kind, want := range map[bool]bool{false: c.own, true: c.foreign} {
 			if got := r.wentOn(append(ended[:2:2], c.since...), driver.Kept{UID: "s", Epoch: 1, Foreign: kind}); got != want {
-				t.Errorf("%s, foreign %t: it is let go of: %t", what, kind, got)
+				t.Errorf("%s, foreign %t: it went on: %t", what, kind, got)
 			}
 		}
 	}

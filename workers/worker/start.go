@@ -74,9 +74,9 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	return s.failpoints.At(ctx, failpoint.StartDone)
 }
 
-// beginning gives the context for the swap that comes before a session's first
-// instruction: a worker that is being stopped waits for its answer, since half an
-// answer would cost the session its place.
+// beginning gives the context for the swap that comes before a session's first instruction: a
+// worker that is being stopped waits for the answer, since without it the session would have to
+// be given up.
 func beginning(ctx context.Context) (context.Context, context.CancelFunc) {
 	if ctx.Err() != nil {
 		return context.WithCancel(ctx)
@@ -90,7 +90,7 @@ func (s *starter) settle(ctx context.Context, a attempt, err error) (ran bool, _
 	switch outcomeOf(s.facts(ctx, a, err)) {
 	case succeeded:
 		s.log.Info(string(a.runs), "session", a.rec.Name().String(), "boot", a.rec.Boot)
-		return true, s.begun(ctx, a.rec)
+		return true, s.confirm(ctx, a.rec)
 	case noteUnknown:
 		s.attempts.note(a.asked, err)
 	case takeBack:
@@ -150,12 +150,12 @@ func toBegin(d driver.Driver, op schemas.Op) *schemas.Op {
 	return &op
 }
 
-// begun records that a session runs which was recorded to, if its driver says that later.
-func (s *starter) begun(ctx context.Context, rec statekv.Versioned) error {
+// confirm records that a session runs which was recorded to run, if its driver says that later.
+func (s *starter) confirm(ctx context.Context, rec statekv.Versioned) error {
 	if rec.Op == nil || rec.Op.Kind != schemas.OpBegin {
 		return nil
 	}
-	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "its command was begun", Set: schemas.Set{Failure: rec.Failure}})
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TProved, Reason: "its command runs", Set: schemas.Set{Failure: rec.Failure}})
 	return err
 }
 

@@ -215,7 +215,7 @@ func TestFailuresInARow(t *testing.T) {
 	}
 }
 
-// A thaw that fails is tried again until it works, whatever the capture came to.
+// A thaw that fails is tried again until it works, also after a capture that failed.
 func TestThawIsTriedAgain(t *testing.T) {
 	for name, broken := range map[string]bool{"after a failure": true, "after a checkpoint": false} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +253,7 @@ func TestCheckpoint(t *testing.T) {
 	}
 }
 
-// Whoever moves the record while a session is captured wins.
+// A record that moves on while the session is captured decides.
 func TestRecordMovesDuringCapture(t *testing.T) {
 	for _, kind := range []string{schemas.OpRemove, schemas.OpKill} {
 		t.Run(kind, func(t *testing.T) {

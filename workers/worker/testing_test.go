@@ -350,7 +350,7 @@ func (b *bench) objects(prefix string) (names []string) {
 }
 
 // pause makes the next call of a driver's method wait: entered is sent to when it
-// has begun, and go on by closing release.
+// has started, and goes on when release is closed.
 func (b *bench) pause(method string) (entered <-chan struct{}, release chan<- struct{}) {
 	in, out := make(chan struct{}, 1), make(chan struct{})
 	b.fake.Script(method, fake.Step{Entered: in, Block: out})

@@ -12,8 +12,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// OpenImage opens a snapshot of a session for whoever verifies it, as a resume
-// would.
+// OpenImage opens a snapshot of a session as a resume would, to verify it.
 func (w *Worker) OpenImage(ctx context.Context, r schemas.SessionRecord, head schemas.Head) (*image.Reader, error) {
 	return w.snapshots.Open(ctx, r, head)
 }
@@ -22,8 +21,8 @@ func (w *Worker) OpenImage(ctx context.Context, r schemas.SessionRecord, head sc
 var errTrial = errors.New("only tried")
 
 // TryImage restores a snapshot in quarantine, under a uid that no record has, and
-// kills it before its first instruction: what is left to go wrong in a resume is
-// only the running. The session itself may run meanwhile.
+// kills it before its first instruction: it does all of a resume but the running. The session
+// itself may run meanwhile.
 func (w *Worker) TryImage(ctx context.Context, r schemas.SessionRecord, img *image.Reader) error {
 	d, err := w.inventory.drivers.of(r)
 	if err != nil {

@@ -29,50 +29,49 @@ import (
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// Options is what a worker is made of. All fields are needed but those that say
-// otherwise, Log and the durations; without NC nobody is connected to a session.
+// Options is what a worker is made of. All fields are needed except those that say otherwise,
+// Log and the durations; without NC no client can connect to a session.
 type Options struct {
 	Host    schemas.HostID
 	NC      *nats.Conn
 	JS      jetstream.JetStream
 	Names   stream.Names
 	Records Records
-	Bus     Bus // that of JS, NC and Names if nil
+	Bus     Bus // made of JS, NC and Names if nil
 	Images  objectstore.Store
 	Drivers map[schemas.DriverName]driver.Driver
 
 	Identities []age.Identity     // open the sealed spec of sessions and their images
-	Recipients []age.Recipient    // whom new lineage keys are wrapped to
+	Recipients []age.Recipient    // of new lineage keys
 	Signer     ed25519.PrivateKey // signs images
 	// Trusted gives the keys that images of a tenant may be signed with.
 	Trusted func(tenant, signer string) []ed25519.PublicKey
-	// Keyring, if given, says in the place of Recipients and Trusted who reads and
-	// writes images.
+	// Keyring, if given, replaces Recipients and Trusted.
 	Keyring snapshots.Keyring
-	// Own are identities that open what is sealed to this host besides, and no
-	// image: a host that only suspends has these alone.
+	// Own are identities that open what is sealed to this host, and no image: a host that
+	// only suspends has these alone.
 	Own []age.Identity
 
-	// Pages, if given, is a directory of this host's own, where it keeps, encrypted, what
-	// the next capture of each session is matched against. Without it that is in
-	// memory alone: after a restart it is read from the store, if Identities can, or
-	// the next image is a full one.
+	// Pages, if given, is a directory of this host, where it keeps, encrypted, what the next
+	// capture of each session is matched against. Without it that is in memory alone: after
+	// a restart it is read from the store, if Identities open the image, or else the next
+	// image is a full one.
 	Pages string
-	// Ledger, if given, is this host's own memory of its sessions' records: see Regain.
+	// Ledger, if given, is what this host remembers of its sessions' records: see Regain.
 	Ledger *recovery.Ledger
 	// Budget bounds how far images are scattered over the packs of earlier ones, and
 	// Dense has first images made small rather than fast: see image.WriteOptions.
 	Budget image.Budget
 	Dense  bool
 
-	// Lease, if given, is this host's: it is taken before anything else is done, and held.
-	// Without it the host counts as there for ever, and no other takes over from it.
+	// Lease, if given, is this host's: Serve takes it before anything else, and holds it.
+	// Without it the host never counts as lost, and no other takes over from it.
 	Lease *lease.Holder
 
-	// Policy says what a session is held to; what is built in if nil.
+	// Policy gives the policy of a session; the one of its class if nil.
 	Policy func(schemas.SessionRecord) session.Policy
 
-	// Lacks says of drivers that this host could have why it hasn't, by name.
+	// Lacks says why this host hasn't got a driver that it could have, by name.
 	Lacks map[schemas.DriverName]string
 
 	// Slots is how many sessions this host has room for; no limit if 0. Load, if given,
@@ -80,7 +79,7 @@ type Options struct {
 	Slots int
 	Load  func() (schemas.HostLoad, error)
 
-	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	// Failpoints fails or stops between two steps, in tests; may be nil.
 	Failpoints *failpoint.Set
 
 	Log     *slog.Logger
