@@ -151,6 +151,9 @@ const shortly = 20 * time.Second
 // was away while its sessions went on elsewhere may keep frozen trees of them; its
 // worker finds them at the latest when it starts.
 func (f *machines) leftovers() []string {
+	if f.elsewhere != nil {
+		return append(f.leftAfter(limit), f.elsewhere.end()...)
+	}
 	out := f.leftAfter(shortly)
 	if len(out) == 0 {
 		return nil
@@ -174,6 +177,9 @@ func (f *machines) leftAfter(wait time.Duration) (out []string) {
 }
 
 func (f *machines) left() (out []string) {
+	if f.elsewhere != nil {
+		return f.elsewhere.left()
+	}
 	f.must(f.store.List(f.t.Context(), "default/", func(i objectstore.Info) error {
 		out = append(out, "the store keeps "+i.Name)
 		return nil

@@ -32,6 +32,7 @@ var faults = map[string][2]int{
 	"drop part":    {0, 1},
 	"crash part":   {0, 1},
 	"slow store":   {500, 3000},
+	"stop store":   {50, 4000},  // the server is killed
 	"slow disk":    {500, 5000}, // of NATS: every write takes long
 	"restart node": {0, 1500},
 	"step down":    {0, 1},
@@ -64,11 +65,16 @@ func plan(r *rand.Rand, of kind, parts, n int) []fault {
 	if of.own && jump.Known {
 		kinds = append(kinds, slowed...)
 	}
+	return planOf(r, kinds, of.servers, parts, n)
+}
+
+// planOf draws n faults of some kinds.
+func planOf(r *rand.Rand, kinds []string, servers, parts, n int) []fault {
 	var out []fault
 	for range n {
 		k := kinds[r.IntN(len(kinds))]
 		bounds := faults[k]
-		f := fault{Kind: k, Target: r.IntN(of.servers), Other: r.IntN(of.servers), Pause: time.Duration(100+r.IntN(1200)) * time.Millisecond,
+		f := fault{Kind: k, Target: r.IntN(servers), Other: r.IntN(servers), Pause: time.Duration(100+r.IntN(1200)) * time.Millisecond,
 			Lasts: time.Duration(bounds[0]+r.IntN(bounds[1]-bounds[0])) * time.Millisecond}
 		switch k {
 		case "stall part", "stop part", "cut part", "drop part", "crash part":
@@ -81,15 +87,14 @@ func plan(r *rand.Rand, of kind, parts, n int) []fault {
 	return out
 }
 
-// nemesis carries the faults out, one after another, until ctx ends, and leaves
-// everything whole.
-func (f *machines) nemesis(ctx context.Context, faults []fault) error {
+// nemesis carries the faults out, one after another, until ctx ends.
+func (f *machines) nemesis(ctx context.Context, faults []fault, begin func(fault) (func() error, error)) error {
 	for _, one := range faults {
 		if !pause(ctx, one.Pause) {
 			break
 		}
 		f.log.Info("fault", "fault", one.String())
-		undo, err := f.begin(one)
+		undo, err := begin(one)
 		if err != nil {
 			return fmt.Errorf("%s: %w", one, err)
 		}
@@ -98,6 +103,11 @@ func (f *machines) nemesis(ctx context.Context, faults []fault) error {
 			return fmt.Errorf("undo %s: %w", one, err)
 		}
 	}
+	return nil
+}
+
+// heal leaves everything whole.
+func (f *machines) heal() error {
 	f.cluster.HealAll()
 	return f.store.set(false)
 }

@@ -44,7 +44,7 @@ type machines struct {
 	store   *slowStore
 	key     *age.X25519Identity
 	signer  ed25519.PrivateKey
-	hosts   []*host
+	hosts   []*host // with fakes
 	parts   []*part
 	server  *part // NATS, if it is a process of its own
 
@@ -52,6 +52,11 @@ type machines struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	records *statekv.Store
+
+	elsewhere interface { // where real sessions are
+		left() []string
+		end() []string
+	}
 
 	mu     sync.Mutex
 	broken []string // promises that were seen broken
@@ -75,15 +80,15 @@ type part struct {
 	done   chan struct{}
 }
 
-// newMachines makes them, with two hosts and two services; each a process of its own if
-// said so.
-func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines {
+// newMachines makes them, with two hosts and two services, each a process of its own if
+// the kind says so; or with none, where the program is to run.
+func newMachines(t *testing.T, k kind, said io.Writer) *machines {
 	t.Helper()
 	f := &machines{t: t, said: said, log: slog.New(slog.NewTextHandler(said, nil)), names: stream.NamesWith("")}
-	if own {
+	if k.own {
 		f.cluster = f.serveNATS()
 	} else {
-		f.cluster = natscluster.Start(t, servers)
+		f.cluster = natscluster.Start(t, k.servers)
 	}
 	var err error
 	f.nc, err = f.cluster.Door().Connect()
@@ -91,7 +96,7 @@ func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines 
 	t.Cleanup(f.nc.Close)
 	f.js, err = jetstream.New(f.nc)
 	f.must(err)
-	f.ensure(min(servers, 3))
+	f.ensure(min(k.servers, 3))
 	f.records, err = statekv.Open(t.Context(), f.js, f.names)
 	f.must(err)
 	images := t.TempDir()
@@ -102,6 +107,15 @@ func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines 
 	f.must(err)
 	_, f.signer, err = ed25519.GenerateKey(nil)
 	f.must(err)
+	if k.program {
+		return f
+	}
+	f.addFakes(k.own, images)
+	return f
+}
+
+// addFakes adds two hosts whose sessions are fakes, and two services.
+func (f *machines) addFakes(own bool, images string) {
 	for i := range 2 {
 		h := &host{id: schemas.HostID(fmt.Sprintf("h%d", i)), fake: fake.New()}
 		f.hosts = append(f.hosts, h)
@@ -113,7 +127,6 @@ func newMachines(t *testing.T, servers int, own bool, said io.Writer) *machines 
 		f.add(fmt.Sprint("services ", i), func(ctx context.Context, nc *nats.Conn) error { return f.decide(ctx, nc, h.id) },
 			f.process(own, order{Host: h.id, Images: images}))
 	}
-	return f
 }
 
 // ensure makes the streams. A cluster may still be choosing who places them.

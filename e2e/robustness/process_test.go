@@ -13,16 +13,18 @@ import (
 	"os/signal"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"filippo.io/age"
-	"github.com/nats-io/nats-server/v2/server"
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/diapause/diapause/e2e/natscluster"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/objectstore/storetest/server"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -37,6 +39,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 		os.Exit(0)
+	}
+	for name, value := range map[string]string{"AWS_ACCESS_KEY_ID": server.AccessKey, "AWS_SECRET_ACCESS_KEY": server.SecretKey} {
+		if err := os.Setenv(name, value); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
 	}
 	os.Exit(m.Run())
 }
@@ -97,7 +105,7 @@ func serve(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.NewServer(&server.Options{JetStream: true, StoreDir: o.NATS, SyncAlways: true, Host: host, Port: at, NoLog: true, NoSigs: true})
+	s, err := natsserver.NewServer(&natsserver.Options{JetStream: true, StoreDir: o.NATS, SyncAlways: true, Host: host, Port: at, NoLog: true, NoSigs: true})
 	if err != nil {
 		return err
 	}
@@ -123,8 +131,10 @@ func (f *machines) serveNATS() *natscluster.Cluster {
 
 // process is a part that is a process of its own.
 type process struct {
-	f     *machines
-	order order
+	f       *machines
+	order   order
+	command func(urls string) *exec.Cmd // makes it, if it isn't this program with an order
+	gentle  atomic.Bool                 // it is asked to end, and not killed
 
 	mu  sync.Mutex
 	cmd *exec.Cmd // that runs; nil if none does
@@ -144,15 +154,10 @@ const raced = 66
 
 // run has the process live until it ends, or is killed for the end of ctx.
 func (p *process) run(ctx context.Context, name, urls string) error {
-	o := p.order
-	o.Name, o.URLs = name, urls
-	self, err := os.Executable()
+	cmd, err := p.made(name, urls)
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, self)
-	cmd.Env = append(os.Environ(), ordered+"="+string(encoded(o)))
-	cmd.Stdout, cmd.Stderr = p.f.said, p.f.said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.mu.Lock()
 	err = cmd.Start()
@@ -163,7 +168,15 @@ func (p *process) run(ctx context.Context, name, urls string) error {
 	if err != nil {
 		return err
 	}
+	stop := context.AfterFunc(ctx, func() {
+		s := syscall.SIGKILL
+		if p.gentle.Load() {
+			s = syscall.SIGTERM
+		}
+		_ = p.signal(s) // it may have ended
+	})
 	err = cmd.Wait()
+	stop()
 	p.mu.Lock()
 	p.cmd = nil
 	p.mu.Unlock()
@@ -171,6 +184,23 @@ func (p *process) run(ctx context.Context, name, urls string) error {
 		p.f.complain("the race detector has something to say of %s", name)
 	}
 	return err
+}
+
+// made gives the command of the process, which isn't started yet.
+func (p *process) made(name, urls string) (*exec.Cmd, error) {
+	if p.command != nil {
+		return p.command(urls), nil
+	}
+	o := p.order
+	o.Name, o.URLs = name, urls
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), ordered+"="+string(encoded(o)))
+	cmd.Stdout, cmd.Stderr = p.f.said, p.f.said
+	return cmd, nil
 }
 
 // signal sends it a signal, if it runs.

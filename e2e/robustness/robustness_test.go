@@ -3,11 +3,13 @@ package robustness_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime/pprof"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,23 +29,23 @@ var (
 
 // The sizes of a run.
 const (
-	clients  = 6
-	slots    = 5
-	short    = 12 * time.Second // of a run that is part of make test
-	long     = 60 * time.Second
-	enoughOf = 300 // operations: clients go on until there are so many
+	clients = 6
+	slots   = 5
+	short   = 12 * time.Second // of a run that is part of make test
+	long    = 60 * time.Second
 )
 
 // kind says what a history is made with.
 type kind struct {
 	servers int
 	own     bool // workers and services are processes of their own, which can be stopped
+	program bool // they are the program itself, with CRIU and an S3 server
 }
 
 // What clients are told agrees with one session's life, on one server and on a
 // cluster of three, whatever fails meanwhile.
 func TestHistories(t *testing.T) {
-	for name, k := range map[string]kind{"one server": {servers: 1}, "three servers": {servers: 3}, "processes": {servers: 1, own: true}} {
+	for name, k := range map[string]kind{"one server": {servers: 1}, "three servers": {servers: 3}, "processes": {servers: 1, own: true}, "program": {servers: 1, own: true, program: true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			first, length := *seed, short
@@ -98,14 +100,24 @@ func makeHistory(t *testing.T, k kind, seed uint64, length time.Duration) {
 			t.Log(said.kept())
 		}
 	})
-	f := newMachines(t, k.servers, k.own, said)
+	f := newMachines(t, k, said)
+	clients, slots := clients, slots
+	if k.program { // CRIU takes longer than a fake
+		clients, slots = 4, 3
+	}
 	tr := newTraffic(f, slots)
 	tr.said = said
+	harm, counted := f.harm(k, seed, length), func() []porcupine.Operation { return nil }
+	if k.program {
+		p := newPrograms(f, seed)
+		tr.programs, f.elsewhere = p, p
+		harm = func(ctx context.Context) error { return p.harm(ctx, seed, length) }
+		counted = func() []porcupine.Operation { return p.counted(tr) }
+	}
 	all := make([]*client, clients)
 	for i := range all {
 		all[i] = tr.client(i, seed)
 	}
-	faults := plan(rand.New(rand.NewPCG(seed, 1<<32)), k, len(f.parts), 1+int(length/time.Second))
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var running sync.WaitGroup
@@ -114,7 +126,7 @@ func makeHistory(t *testing.T, k kind, seed uint64, length time.Duration) {
 	}
 	harmful, over := context.WithTimeout(ctx, length)
 	defer over()
-	if err := f.nemesis(harmful, faults); err != nil {
+	if err := errors.Join(harm(harmful), f.heal()); err != nil {
 		t.Error(err)
 	}
 	<-harmful.Done()
@@ -123,7 +135,16 @@ func makeHistory(t *testing.T, k kind, seed uint64, length time.Duration) {
 	running.Wait()
 	f.cluster.AwaitCurrent(f.streams()...)
 	all[0].settle(t)
+	tr.history = append(tr.history, counted()...)
 	f.judge(t, tr, seed)
+}
+
+// harm gives what has the faults of a plan happen until its context ends.
+func (f *machines) harm(k kind, seed uint64, length time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		faults := plan(rand.New(rand.NewPCG(seed, 1<<32)), k, len(f.parts), 1+int(length/time.Second))
+		return f.nemesis(ctx, faults, f.begin)
+	}
 }
 
 func (tr *traffic) client(i int, seed uint64) *client {
@@ -144,7 +165,7 @@ func (tr *traffic) enough(t *testing.T) {
 		tr.mu.Lock()
 		n := len(tr.history)
 		tr.mu.Unlock()
-		if n >= enoughOf {
+		if n >= tr.enoughOf() {
 			return
 		}
 		if time.Now().After(deadline) {
@@ -186,6 +207,9 @@ func (c *client) insist(t *testing.T, name, verb string, uid schemas.UID) {
 			v, err = c.tr.f.records.Get(t.Context(), n)
 			return err
 		})
+		if v.State == schemas.Failed && verb == opEnsure { // its resumes failed, on purpose
+			c.do(input{Session: name, Verb: opResume, Strict: c.tr.strict}, uid)
+		}
 		if v.State == schemas.Deleted && v.Op == nil || verb != opRemove && (out.Outcome == ok || v.State == schemas.Exited || v.State == schemas.Deleted) {
 			return
 		}
@@ -222,7 +246,7 @@ func (f *machines) judge(t *testing.T, tr *traffic, seed uint64) {
 	for _, p := range problems {
 		t.Error(p)
 	}
-	name := fmt.Sprintf("%d-servers-seed-%d", f.cluster.Size(), seed)
+	name := fmt.Sprintf("%s-seed-%d", strings.ReplaceAll(t.Name(), "/", "-"), seed)
 	dir, err := os.MkdirTemp("", "diapause-history-")
 	f.must(err)
 	_, again, err := save(dir, name, tr.history, info)

@@ -20,8 +20,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// patience is how long a client waits for an answer.
-const patience = 4 * time.Second
+// publishing is how long a client waits for the stream.
+const publishing = 4 * time.Second
 
 // traffic is what the clients share.
 type traffic struct {
@@ -29,6 +29,8 @@ type traffic struct {
 	strict bool
 	start  time.Time
 	said   io.Writer // what the parts log
+
+	programs *programs // nil with fakes
 
 	mu      sync.Mutex
 	slots   []*slot
@@ -65,6 +67,23 @@ func (s *slot) renew() {
 	s.turn++
 	s.name = schemas.Name{Tenant: "default", Session: schemas.SessionID(fmt.Sprintf("s%d-%d", s.number, s.turn))}
 	s.uid, s.empty, s.snapshots, s.served = "", true, nil, 0
+}
+
+// enoughOf is how many operations make a history: clients go on until there are so many. The
+// steps of real sessions aren't among them.
+func (tr *traffic) enoughOf() int {
+	if tr.programs != nil {
+		return 60
+	}
+	return 300
+}
+
+// patience is how long a client waits for an answer.
+func (tr *traffic) patience() time.Duration {
+	if tr.programs != nil {
+		return 15 * time.Second
+	}
+	return 4 * time.Second
 }
 
 // client is one user.
@@ -146,7 +165,9 @@ func (c *client) draw() string {
 func (c *client) do(in input, uid schemas.UID) output {
 	call := c.tr.now()
 	out, view := c.carryOut(in, uid)
-	c.tr.keep(c.number, in, out, call, c.tr.now())
+	if in.Verb != opCount || c.tr.programs == nil { // whose steps the witness keeps
+		c.tr.keep(c.number, in, out, call, c.tr.now())
+	}
 	c.tr.learn(in, out, view)
 	return out
 }
@@ -157,7 +178,7 @@ func (tr *traffic) now() int64 { return time.Since(tr.start).Nanoseconds() }
 func (c *client) carryOut(in input, uid schemas.UID) (output, *schemas.View) {
 	switch in.Verb {
 	case opCount:
-		n, ran := c.tr.f.count(uid)
+		n, ran := c.tr.count(in, uid)
 		if !ran {
 			return output{}, nil // it doesn't run now: nothing happened
 		}
@@ -177,12 +198,31 @@ func (c *client) carryOut(in input, uid schemas.UID) (output, *schemas.View) {
 	return out, &v
 }
 
+// count has a session count one, or waits for a real one to do so.
+func (tr *traffic) count(in input, uid schemas.UID) (n int, ran bool) {
+	if tr.programs == nil {
+		return tr.f.count(uid)
+	}
+	name, err := schemas.ParseName(in.Session)
+	tr.f.must(err)
+	ctx, cancel := context.WithTimeout(context.Background(), publishing)
+	defer cancel()
+	v, err := tr.f.records.Get(ctx, name)
+	if err != nil {
+		return 0, false
+	}
+	return tr.programs.witness.next(v.Program, stepWait)
+}
+
+// stepWait is how long a real session may take for a step before it counts as one that stands still.
+const stepWait = 500 * time.Millisecond
+
 func (c *client) touch(in input) {
 	name, err := schemas.ParseName(in.Session)
 	if err != nil {
 		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), publishing)
 	defer cancel()
 	kinds := []schemas.Kind{schemas.KindInput, schemas.KindHeartbeat, schemas.KindOutput}
 	// Whether it arrives makes no difference to what a session counts.
@@ -190,23 +230,27 @@ func (c *client) touch(in input) {
 }
 
 func (c *client) ask(in input, out any) error {
-	verb, req := in.Verb, schemas.Request{Name: in.Session, Wait: schemas.Duration(patience), Snapshot: in.Snapshot}
+	verb, req := in.Verb, schemas.Request{Name: in.Session, Wait: schemas.Duration(c.tr.patience()), Snapshot: in.Snapshot}
 	switch verb {
 	case opClean:
 		verb, req.Clean = opResume, true
 	case opRun:
-		spec, err := json.Marshal(schemas.Spec{Command: []string{"count"}})
+		run, of, graces := "count", schemas.Spec{Command: []string{"count"}}, []int64{30, 200, 1000, 60_000}
+		if p := c.tr.programs; p != nil {
+			run, graces = fmt.Sprint("run-", p.runs.Add(1)), []int64{1000, 3000, 60_000}
+			of = p.witness.spec(run)
+		}
+		spec, err := json.Marshal(of)
 		if err != nil {
 			return err
 		}
-		grace := []int64{30, 200, 1000, 60_000}[c.rand.IntN(4)]
-		req.Run = &schemas.RunRequest{Program: "count", Spec: spec, Idle: &schemas.Idle{Grace: grace}}
+		req.Run = &schemas.RunRequest{Program: run, Spec: spec, Idle: &schemas.Idle{Grace: graces[c.rand.IntN(len(graces))]}}
 	}
 	data, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
-	msg, err := c.nc.Request(schemas.SubjectAPI+"."+verb, data, patience+time.Second)
+	msg, err := c.nc.Request(schemas.SubjectAPI+"."+verb, data, c.tr.patience()+time.Second)
 	if err != nil {
 		return err
 	}

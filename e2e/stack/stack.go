@@ -193,7 +193,7 @@ func (s *Stack) Close() error {
 	}
 	err := s.clean()
 	if err != nil {
-		s.destroy()
+		s.Destroy()
 		return err
 	}
 	return s.Leftovers()
@@ -227,8 +227,8 @@ func (s *Stack) clean() error {
 	return nil
 }
 
-// Destroyed ends what a failed test has left, without asking anyone.
-func (s *Stack) destroy() {
+// Destroy ends what a failed test has left, without asking the daemon.
+func (s *Stack) Destroy() {
 	if s.Alive() {
 		_ = s.Kill()
 	}
