@@ -17,8 +17,9 @@
 // itself as a daemon, a worker and a second scheduler, with process trees under CRIU and an S3
 // server (program_test.go). Its processes start with failpoints armed and are killed, stopped
 // and cut off while the S3 server and NATS are killed beside them; each session tells a
-// witness of every step, which the kernel stamps with its time (witness_test.go). A seed gives the clients' requests and the faults;
-// the order in which they meet is the machine's. A history that fails is kept
+// witness of every step, which the kernel stamps with its time (witness_test.go).
+//
+// A seed gives the clients' requests and the faults; the order in which they meet is the machine's. A history that fails is kept
 // as a file, with the command that checks it again. `make robustness` runs for as
 // long as it is told. TRACK_RECORD.md says what was found.
 package robustness

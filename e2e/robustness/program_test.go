@@ -134,7 +134,7 @@ func (p *programs) arm() string {
 // moments are where something may go wrong with no harm to what a session has.
 var moments = []failpoint.Name{
 	failpoint.SchedulerDecided, failpoint.SchedulerRecorded, failpoint.SchedulerCommanded, failpoint.APIAsked, failpoint.APIRecorded, failpoint.APICommanded,
-	failpoint.WorkerFound, failpoint.WorkerClaimed, failpoint.CaptureBegun, failpoint.CaptureTaken, failpoint.CaptureDurable, failpoint.SuspendRecorded,
+	failpoint.WorkerFound, failpoint.WorkerClaimed, failpoint.CaptureStarts, failpoint.CaptureTaken, failpoint.CaptureDurable, failpoint.SuspendRecorded,
 	failpoint.ReapHeard, failpoint.ReapKilled, failpoint.ReapRecorded, failpoint.ReviveRecorded, failpoint.CheckpointThawed, failpoint.CheckpointRecorded,
 	failpoint.AbortThawed, failpoint.AbortRecorded, failpoint.ResumeCleared, failpoint.ResumeOpened, failpoint.KillStopped, failpoint.KillRecorded,
 	failpoint.RemoveStopped, failpoint.RemoveUnneeded, failpoint.RemoveDeleted, failpoint.RemoveRecorded, failpoint.ImagePacks, failpoint.ImageKey, failpoint.ImageHeader,
