@@ -37,8 +37,10 @@ type Dir struct {
 	path    string
 	lock    *os.File
 	host    schemas.HostID
-	made    bool
 	started time.Time
+
+	absent  bool // the directory was not there before Open
+	unknown bool // nothing was in it before Open, and nothing but this process knows of it
 }
 
 // Open takes the data directory at path, and makes it, with its keys, if it is
@@ -57,7 +59,10 @@ func Open(path string) (*Dir, error) {
 }
 
 func (d *Dir) open() error {
-	err := os.MkdirAll(d.path, 0o700)
+	entries, err := os.ReadDir(d.path)
+	d.absent = errors.Is(err, fs.ErrNotExist)
+	d.unknown = d.absent || err == nil && len(entries) == 0
+	err = os.MkdirAll(d.path, 0o700)
 	if errors.Is(err, fs.ErrPermission) {
 		return schemas.WithHint(fmt.Errorf("%w: you may not make or enter it (%w)", ErrAccess, err), "use sudo, or choose another with --data")
 	}
@@ -92,7 +97,6 @@ func (d *Dir) prepare() error {
 		if err := initialise(d.path); err != nil {
 			return fmt.Errorf("set it up: %w", err)
 		}
-		d.made = true
 	}
 	if err := removeIfThere(d.Join(upFile)); err != nil {
 		return err // the notice of one that crashed
@@ -115,9 +119,35 @@ func (d *Dir) Join(elem ...string) string { return filepath.Join(append([]string
 // Host gives the id that this host keeps for good.
 func (d *Dir) Host() schemas.HostID { return d.host }
 
-// Made reports whether Open has made the directory and its keys just now, so
-// that the person can be told to back them up.
-func (d *Dir) Made() bool { return d.made }
+// Keep has Discard keep the directory: another process or machine knows of its keys.
+func (d *Dir) Keep() { d.unknown = false }
+
+// Discard is Close after a start that failed. If the directory was empty before Open, and
+// Keep wasn't called, all in it is removed, and the directory if Open has made it.
+func (d *Dir) Discard() error {
+	if !d.unknown {
+		return d.Close()
+	}
+	entries, err := os.ReadDir(d.path)
+	errs := []error{err}
+	for _, e := range entries {
+		errs = append(errs, os.RemoveAll(d.Join(e.Name())))
+	}
+	if d.absent {
+		errs = append(errs, os.Remove(d.path))
+	}
+	return errors.Join(append(errs, d.lock.Close())...)
+}
+
+// NewKeys reports whether Open, now or at a start that failed, has made the keys of the
+// directory, and KeysShown was not called since: the person has to be told to back them up.
+func (d *Dir) NewKeys() bool {
+	_, err := os.Lstat(d.Join(keysDir, newKeysFile))
+	return err == nil
+}
+
+// KeysShown records that the person was told to back up the keys.
+func (d *Dir) KeysShown() error { return removeIfThere(d.Join(keysDir, newKeysFile)) }
 
 // Serving leaves the notice for clients that the server takes connections at
 // url, and that clientCreds is the file with their credentials ("" for none).

@@ -19,7 +19,7 @@ import (
 func TestFirstAndSecondStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "data")
 	d := open(t, path)
-	if !d.Made() {
+	if !d.NewKeys() {
 		t.Error("the first start doesn't say that it made the keys")
 	}
 	if !schemas.ValidToken(string(d.Host())) {
@@ -42,8 +42,17 @@ func TestFirstAndSecondStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = open(t, path)
-	if d.Made() || d.Host() != before {
-		t.Errorf("the second start: made %v, host %s; want neither made again (%s)", d.Made(), d.Host(), before)
+	if !d.NewKeys() || d.Host() != before {
+		t.Errorf("the second start: new keys %v, host %s; want new keys, which were not shown, and %s", d.NewKeys(), d.Host(), before)
+	}
+	if err := d.KeysShown(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if open(t, path).NewKeys() {
+		t.Error("the keys that the person was told of count as new")
 	}
 }
 
@@ -62,12 +71,69 @@ func TestAFirstStartThatWasCutShortGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := open(t, path)
-	if _, err := d.Keys(nil, nil); err != nil || !d.Made() {
-		t.Errorf("keys: %v, made %v; want a finished first start", err, d.Made())
+	if _, err := d.Keys(nil, nil); err != nil || !d.NewKeys() {
+		t.Errorf("keys: %v, new %v; want a finished first start", err, d.NewKeys())
 	}
 	if now, err := os.ReadFile(d.Join(keysDir, identityFile)); err != nil || !bytes.Equal(now, identity) {
 		t.Errorf("the identity that was made before the cut was replaced (%v)", err)
 	}
+}
+
+func TestDiscard(t *testing.T) {
+	for name, c := range map[string]struct {
+		before func(t *testing.T, path string)
+		keep   bool
+		left   func(path string) bool
+	}{
+		"absent before": {func(*testing.T, string) {}, false, func(path string) bool { return !exists(path) }},
+		"empty before": {func(t *testing.T, path string) { makeDir(t, path) }, false, func(path string) bool {
+			entries, err := os.ReadDir(path)
+			return err == nil && len(entries) == 0
+		}},
+		"known elsewhere": {func(*testing.T, string) {}, true, func(path string) bool { return exists(filepath.Join(path, keysDir, identityFile)) }},
+		"with keys before": {func(t *testing.T, path string) {
+			makeDir(t, filepath.Join(path, keysDir))
+			text, err := newIdentity()
+			if err == nil {
+				err = os.WriteFile(filepath.Join(path, keysDir, identityFile), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}, false, func(path string) bool { return exists(filepath.Join(path, keysDir, identityFile)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "data")
+			c.before(t, path)
+			d, err := Open(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			makeDir(t, d.Join("nats", "jetstream"))
+			if c.keep {
+				d.Keep()
+			}
+			if err := d.Discard(); err != nil {
+				t.Fatal(err)
+			}
+			if !c.left(path) {
+				t.Errorf("left:\n%s", contents(t, filepath.Dir(path)))
+			}
+			open(t, path)
+		})
+	}
+}
+
+func makeDir(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func TestTwoProcessesContend(t *testing.T) {

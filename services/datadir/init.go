@@ -21,10 +21,11 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Names of the keys in keysDir.
+// Names in keysDir.
 const (
 	identityFile = "identity.txt"
 	signingFile  = "signing.key"
+	newKeysFile  = "new" // there until the person was told to back up the keys
 )
 
 // initialise makes what a data directory has for good. The version comes last:
@@ -39,6 +40,7 @@ func initialise(path string) error {
 	}{
 		{filepath.Join(keysDir, identityFile), newIdentity},
 		{filepath.Join(keysDir, signingFile), newSigningKey},
+		{filepath.Join(keysDir, newKeysFile), func() ([]byte, error) { return nil, nil }},
 		{hostFile, newHost},
 		{versionFile, func() ([]byte, error) { return []byte(strconv.Itoa(FormatVersion) + "\n"), nil }},
 	} {

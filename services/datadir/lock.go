@@ -24,12 +24,28 @@ func takeLock(path string, by Up) (*os.File, error) {
 		return nil, err
 	}
 	if err = lockSoon(f); err == nil {
+		err = stillThere(f)
+	}
+	if err == nil {
 		err = writeHolder(f, by)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// stillThere checks that Discard of another process hasn't removed a file meanwhile.
+func stillThere(f *os.File) error {
+	mine, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	now, err := os.Stat(f.Name())
+	if err != nil || !os.SameFile(mine, now) {
+		return fmt.Errorf("%w by another process that is stopping", ErrInUse)
+	}
+	return nil
 }
 
 // A lock whose holder is dead is held by a process that the holder was starting

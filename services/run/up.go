@@ -56,7 +56,13 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, data.Close()) }()
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, data.Discard())
+			return
+		}
+		err = data.Close()
+	}()
 	keys, err := data.Keys(h.Keys.IdentityFiles, h.Keys.Recipients)
 	if err != nil {
 		return err
@@ -94,16 +100,16 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		}
 		g.through()
 		h.started()
-		h.announce(data, keys, at.url)
-		return nil
+		return h.announce(data, keys, at.url)
 	}))
 }
 
-func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string) {
-	if data.Made() {
+func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string) error {
+	if data.NewKeys() {
 		fmt.Fprintf(h.Out, "made the keys of this data directory: %s and %s\nback them up: without them no image in it can be read again\n", keys.IdentityFile, keys.SigningFile)
 	}
 	fmt.Fprintf(h.Out, "ready: host %s, %s, data in %s (%s)\n", data.Host(), url, data.Path(), time.Now().Format(time.RFC3339))
+	return data.KeysShown()
 }
 
 // parts are what runs in a process that runs sessions.
@@ -128,6 +134,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	if p.drivers, err = h.Host.drivers(m, h.Log); err != nil {
 		return p, err
 	}
+	m.data.Keep()
 	if m.keeper, err = m.register(ctx, h.Log); err != nil {
 		return p, err
 	}
