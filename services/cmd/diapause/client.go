@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/term"
 
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
@@ -75,7 +73,7 @@ func (c *client) callOn(ctx context.Context, api *events.API, verb string, req s
 		wait = 2 * time.Minute
 	}
 	req.Wait = schemas.Duration(wait)
-	stop := showProgress(api.Conn(), req.Name)
+	stop := showProgress(api.Conn(), verb, req)
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, wait+slack)
 	defer cancel()
@@ -87,45 +85,7 @@ func (c *client) callOn(ctx context.Context, api *events.API, verb string, req s
 			Hint: "name a file of credentials that may with --creds or DIAPAUSE_CREDS, or, for a `diapause up` of this machine, its data directory with --data or DIAPAUSE_DATA in place of --url",
 		}
 	case errors.Is(err, context.Canceled):
-		return fmt.Errorf("%w; what was asked for goes on, see `diapause show`", errInterrupted)
+		return schemas.WithHint(errInterrupted, "what was asked for goes on, see `diapause show`")
 	}
 	return err
-}
-
-// showProgress prints the steps of a session's operation on a terminal, and
-// nothing elsewhere.
-func showProgress(nc *nats.Conn, name string) (stop func()) {
-	n, err := schemas.ParseName(name)
-	if err != nil || !term.IsTerminal(int(os.Stderr.Fd())) {
-		return func() {}
-	}
-	shown := false
-	sub, err := nc.Subscribe(schemas.SubjectProgress+"."+n.Key(), func(msg *nats.Msg) {
-		var p schemas.Progress
-		if json.Unmarshal(msg.Data, &p) != nil {
-			return
-		}
-		shown = true
-		fmt.Fprintf(os.Stderr, "\r\033[K%s %s: %s", p.Kind, n, stepOf(p))
-	})
-	if err != nil {
-		return func() {}
-	}
-	return func() {
-		_ = sub.Drain() // the connection closes next
-		if shown {
-			fmt.Fprint(os.Stderr, "\r\033[K")
-		}
-	}
-}
-
-// stepOf is how far an operation is, for a person.
-func stepOf(p schemas.Progress) string {
-	switch {
-	case p.Of > 0:
-		return fmt.Sprintf("%s %s of %s", p.Stage, size(min(p.Bytes, p.Of)), size(p.Of))
-	case p.Bytes > 0:
-		return p.Stage + " " + size(p.Bytes)
-	}
-	return p.Stage
 }

@@ -82,6 +82,9 @@ func (c *client) each(ctx context.Context, verb string, host schemas.HostID) err
 			continue
 		}
 		printOutcome(out)
+		if verb == "suspend" {
+			printWarnings(out)
+		}
 	}
 	return failed
 }

@@ -1,22 +1,25 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
 )
 
 // lsFlags are the flags of ls.
 type lsFlags struct {
-	quiet, asJSON bool
-	tenant        string
-	states        []string
+	quiet, asJSON, watch bool
+	tenant               string
+	states               []string
 }
 
 func lsCommand(c *client) *cobra.Command {
@@ -31,13 +34,13 @@ func lsCommand(c *client) *cobra.Command {
 			if f.tenant != "" && !schemas.ValidToken(f.tenant) {
 				return usagef("--tenant %q: want 1 to 64 letters, digits, - or _", f.tenant)
 			}
-			var all []schemas.View
-			if err := c.call(cmd.Context(), "list", schemas.Request{Tenant: schemas.Tenant(f.tenant)}, &all); err != nil {
+			if f.watch {
+				return f.follow(cmd.Context(), c)
+			}
+			all, err := f.list(cmd.Context(), c, nil)
+			if err != nil {
 				return err
 			}
-			all = slices.DeleteFunc(all, func(v schemas.View) bool {
-				return len(f.states) > 0 && !slices.Contains(f.states, string(v.State))
-			})
 			return f.print(all)
 		},
 	}
@@ -46,9 +49,23 @@ func lsCommand(c *client) *cobra.Command {
 	fl.BoolP("all", "a", true, "those that don't run as well, which are listed in any case")
 	fl.StringSliceVar(&f.states, "state", nil, "only those that are running, suspended, … ; several with commas")
 	fl.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	fl.BoolVarP(&f.watch, "watch", "w", false, "go on: show the table as it changes on a terminal, else print each session that changes; with --json on a line of its own")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
+}
+
+// list asks for the sessions, over a connection if there is one.
+func (f lsFlags) list(ctx context.Context, c *client, api *events.API) (all []schemas.View, err error) {
+	req := schemas.Request{Tenant: schemas.Tenant(f.tenant)}
+	if api == nil {
+		err = c.call(ctx, "list", req, &all)
+	} else {
+		err = c.callOn(ctx, api, "list", req, &all)
+	}
+	return slices.DeleteFunc(all, func(v schemas.View) bool {
+		return len(f.states) > 0 && !slices.Contains(f.states, string(v.State))
+	}), err
 }
 
 // states are the words that a session's state may be.
@@ -78,11 +95,17 @@ func (f lsFlags) print(all []schemas.View) error {
 		}
 		return nil
 	}
-	table("NAME\tSTATE\tFOR\tIDLE\tMEMORY\tSTORED\tBOOT\tCLASS\tPROGRAM", func(w *tabwriter.Writer) {
+	writeSessions(os.Stdout, all)
+	return nil
+}
+
+// writeSessions writes the table of sessions.
+func writeSessions(out io.Writer, all []schemas.View) {
+	tableTo(out, "NAME\tSTATE\tFOR\tIDLE\tMEMORY\tSTORED\tBOOT\tCLASS\tPROGRAM", func(w *tabwriter.Writer) {
 		for _, v := range all {
 			idle, stored := "-", "-"
 			if v.State == schemas.Running {
-				idle = time.Duration(v.IdleSeconds * float64(time.Second)).Round(time.Second).String()
+				idle = span(idleFor(v))
 				if v.Failure != nil && v.Failure.Open {
 					idle += " (breaker open)"
 				}
@@ -94,7 +117,6 @@ func (f lsFlags) print(all []schemas.View) error {
 				v.Name, stateOf(v), ago(v.Since), idle, memory(v), stored, v.Boot, v.Class, v.Program)
 		}
 	})
-	return nil
 }
 
 // stateOf is a session's state, and what its container is where that isn't simply running.

@@ -106,15 +106,29 @@ func size(n int64) string {
 }
 
 // ago writes how long ago something was.
-func ago(t time.Time) string {
-	d := time.Since(t)
-	switch {
+func ago(t time.Time) string { return span(time.Since(t)) }
+
+// span writes how long something took or lasts, in the largest unit that it fills.
+func span(d time.Duration) string {
+	switch d = max(d, 0); {
 	case d < time.Minute:
 		return d.Round(time.Second).String()
 	case d < time.Hour:
-		return d.Round(time.Minute).String()
+		return fmt.Sprintf("%dm", int(d.Minutes()))
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%dh", int(d.Hours()))
 	}
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// idleFor is how long a session that runs wasn't used: not longer than it runs.
+func idleFor(v schemas.View) time.Duration {
+	return min(time.Duration(v.IdleSeconds*float64(time.Second)), max(time.Since(v.Since), 0))
+}
+
+// printWarnings prints what a capture warned of.
+func printWarnings(v schemas.View) {
+	for _, w := range v.Warnings {
+		fmt.Fprintln(os.Stderr, "warning: "+w.Text)
+	}
 }

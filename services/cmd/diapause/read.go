@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"text/tabwriter"
 	"time"
@@ -41,8 +42,10 @@ func reading[T any](c *client, verb, use, short string, args cobra.PositionalArg
 	return cmd
 }
 
-func table(header string, rows func(w *tabwriter.Writer)) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+func table(header string, rows func(w *tabwriter.Writer)) { tableTo(os.Stdout, header, rows) }
+
+func tableTo(out io.Writer, header string, rows func(w *tabwriter.Writer)) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	rows(w)
 	_ = w.Flush() // standard output is closed, then

@@ -49,7 +49,10 @@ func (f *replaceFlags) ask(cmd *cobra.Command, c *client, name string) error {
 	if err != nil {
 		return err
 	}
-	return answers{asJSON: flag("json") == "true"}.outcome(v)
+	return answers{asJSON: flag("json") == "true"}.print(v, func() {
+		printOutcome(v)
+		printWarnings(v)
+	})
 }
 
 func acceptCommand(c *client) *cobra.Command {

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,12 +41,22 @@ func printSession(v schemas.View) {
 	line("name", "%s", v.Name)
 	line("state", "%s for %s", stateOf(v), ago(v.Since))
 	line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
+	if c := v.Container; c != nil {
+		line("image", "%s", c.Image)
+		line("container", "%s", c.Name)
+		if len(c.Ports) > 0 {
+			line("ports", "%s", strings.Join(c.Ports, ", "))
+		}
+	}
 	line("host", "%s", v.Host)
 	if v.State == schemas.Running {
 		line("memory", "%s", memoryLine(v))
-		line("idle", "%s", time.Duration(v.IdleSeconds*float64(time.Second)).Round(100*time.Millisecond))
+		line("idle", "%s", span(idleFor(v)))
 	} else {
 		line("memory", "0 B")
+	}
+	if p := v.Pause; p != nil {
+		line("pause", "%s, since %s", cmp.Or(string(p.Reason), "for a reason that isn't known"), p.At.Format(time.RFC3339))
 	}
 	if v.Boot != "" {
 		line("boot", "%s, generation %d", v.Boot, v.Generation)
@@ -57,6 +68,13 @@ func printSession(v schemas.View) {
 	line("last", "%s by %s, %s ago: %s", t.Type, schemas.Who(t.Actor, t.Note), ago(t.At), t.Reason)
 	if steps := stages(t.Stages); steps != "" {
 		line("stages", "%s", steps)
+	}
+	for i, w := range v.Warnings {
+		title := "warnings"
+		if i > 0 {
+			title = ""
+		}
+		line(title, "%s", w.Text)
 	}
 	if v.Op != "" {
 		line("under way", "%s", cmp.Or(v.Underway, v.Op))

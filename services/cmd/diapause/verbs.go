@@ -271,6 +271,7 @@ type sessionVerb struct {
 	fill             func(req *schemas.Request, args []string)
 	// print prints for a person what became of a session; printOutcome if nil.
 	print func(schemas.View)
+	warns bool // it takes a snapshot, and prints what that warned of
 
 	reason string
 	asJSON bool
@@ -298,7 +299,12 @@ func (s sessionVerb) command(c *client) *cobra.Command {
 			if err := c.call(cmd.Context(), s.verb, req, &v); err != nil {
 				return err
 			}
-			return a.print(v, func() { s.print(v) })
+			return a.print(v, func() {
+				s.print(v)
+				if s.warns {
+					printWarnings(v)
+				}
+			})
 		})
 	}
 	cmd.Flags().StringVar(&s.reason, "reason", "", "kept in the session's history")
@@ -312,7 +318,7 @@ const jsonHelp = "print the session as JSON; of several, one a line"
 func suspendCommand(c *client) *cobra.Command {
 	var reset bool
 	cmd := sessionVerb{
-		verb: "suspend", use: "suspend NAME...", short: "Write a session's image and free its memory",
+		verb: "suspend", use: "suspend NAME...", short: "Write a session's image and free its memory", warns: true,
 		fill: func(req *schemas.Request, _ []string) { req.Reset = reset },
 	}.command(c)
 	cmd.Flags().BoolVar(&reset, "reset", false, "not now: forget that suspends failed, so that it is suspended when it is idle")
@@ -362,7 +368,7 @@ func resumeCommand(c *client) *cobra.Command {
 func checkpointCommand(c *client) *cobra.Command {
 	var description, runID string
 	cmd := sessionVerb{
-		verb: "checkpoint", use: "checkpoint NAME...", short: "Take a snapshot of a session, which runs on",
+		verb: "checkpoint", use: "checkpoint NAME...", short: "Take a snapshot of a session, which runs on", warns: true,
 		fill:  func(req *schemas.Request, _ []string) { req.Description, req.RunID = description, runID },
 		print: printCheckpoint,
 	}.command(c)
@@ -373,14 +379,14 @@ func checkpointCommand(c *client) *cobra.Command {
 
 func forkCommand(c *client) *cobra.Command {
 	return sessionVerb{
-		verb: "fork", use: "fork NAME NEW", short: "Make a second session from a session's memory and files", args: cobra.ExactArgs(2),
+		verb: "fork", use: "fork NAME NEW", short: "Make a second session from a session's memory and files", args: cobra.ExactArgs(2), warns: true,
 		fill: func(req *schemas.Request, args []string) { req.To = args[1] },
 	}.command(c)
 }
 
 func rollbackCommand(c *client) *cobra.Command {
 	return sessionVerb{
-		verb: "rollback", use: "rollback NAME SNAPSHOT", short: "Take a session back to a snapshot; what it is now becomes one first", args: cobra.ExactArgs(2),
+		verb: "rollback", use: "rollback NAME SNAPSHOT", short: "Take a session back to a snapshot; what it is now becomes one first", args: cobra.ExactArgs(2), warns: true,
 		fill: func(req *schemas.Request, args []string) { req.Snapshot = args[1] },
 	}.command(c)
 }
