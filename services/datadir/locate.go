@@ -51,7 +51,7 @@ func locate(path string) (Up, error) {
 	}
 	var up Up
 	if err := json.Unmarshal(text, &up); err != nil || up.URL == "" {
-		return Up{}, fmt.Errorf("its file %s is damaged: stop and start `diapause up`", upFile)
+		return Up{}, schemas.WithHint(fmt.Errorf("its file %s is damaged", upFile), "stop and start `diapause up`")
 	}
 	if _, held, err := lockHolder(path); err != nil {
 		return Up{}, err
@@ -71,9 +71,9 @@ func noNotice(path string) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return err
 	case held:
-		return fmt.Errorf("%w yet: %s is starting or stopping: try again in a moment", ErrNotRunning, describe(holder))
+		return schemas.WithHint(fmt.Errorf("%w yet: %s is starting or stopping", ErrNotRunning, describe(holder)), "try again in a moment")
 	}
-	return fmt.Errorf("%w: start it with `diapause up --data %s`", ErrNotRunning, path)
+	return schemas.WithHint(ErrNotRunning, "start it with `diapause up --data %s`", path)
 }
 
 func writeNotice(path string, up Up) error {

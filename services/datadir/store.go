@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // storeFile says in which object store the images of this directory's sessions
@@ -32,7 +34,8 @@ func (d *Dir) UseStore(where string, moved bool) error {
 	case strings.TrimSpace(string(was)) == where:
 		return nil
 	case !moved && !(strings.TrimSpace(string(was)) == OwnObjects && d.empty(OwnObjects)):
-		return fmt.Errorf("data directory %s: %w: %s, not %s; suspended sessions are there: copy its objects and say --store-moved, or go on with the old one", d.path, ErrOtherStore, strings.TrimSpace(string(was)), where)
+		return schemas.WithHint(fmt.Errorf("data directory %s: %w: %s, not %s", d.path, ErrOtherStore, strings.TrimSpace(string(was)), where),
+			"suspended sessions are there: copy its objects and say --store-moved, or go on with the old one")
 	}
 	if err := writeFile(d.Join(storeFile), []byte(where+"\n")); err != nil {
 		return fmt.Errorf("data directory %s: remember the store: %w", d.path, err)

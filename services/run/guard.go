@@ -15,17 +15,17 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// errForbidden ends a part whose user may not do what the part has to.
+// errForbidden ends a part whose user may not do what the part does.
 var errForbidden = errors.New("the NATS server forbids what this part has to do")
 
-// guard ends a part that begins as a user who isn't made for it: the server says so
+// guard ends a part that starts as a user who may not do what it does: the server says so
 // beside the calls, which would only time out.
 type guard struct {
 	part, user string // what it is, and who may be it
 	creds      string
 	log        *slog.Logger
 	cancel     context.CancelCauseFunc
-	begun      atomic.Bool
+	started    atomic.Bool
 
 	mu   sync.Mutex
 	said string // the last complaint, and when
@@ -46,7 +46,7 @@ func (g *guard) news(complaint string) bool {
 	return true
 }
 
-// guarded gives the context of a part that begins.
+// guarded gives the context of a part that starts.
 func guarded(ctx context.Context, part, user, creds string, log *slog.Logger) (context.Context, *guard) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	return ctx, &guard{part: part, user: user, creds: creds, log: log, cancel: cancel}
@@ -60,8 +60,9 @@ func (g *guard) option() nats.Option {
 			g.log.Warn("the NATS server's configuration doesn't let callers prove who they are: write it again with `diapause nats-config`", "err", err)
 			return
 		}
-		if errors.Is(err, nats.ErrPermissionViolation) && !g.begun.Load() {
-			g.cancel(fmt.Errorf("%w: %s needs the user %s of `diapause nats-config`, which %s isn't: give its file with --creds (%w)", errForbidden, g.part, g.user, orNobody(g.creds), err))
+		if errors.Is(err, nats.ErrPermissionViolation) && !g.started.Load() {
+			g.cancel(schemas.WithHint(fmt.Errorf("%w: %s needs the user %s of `diapause nats-config`, which %s isn't (%w)", errForbidden, g.part, g.user, orNone(g.creds), err),
+				"give its file with --creds"))
 			return
 		}
 		subject := ""
@@ -75,15 +76,15 @@ func (g *guard) option() nats.Option {
 	})
 }
 
-func orNobody(creds string) string {
+func orNone(creds string) string {
 	if creds == "" {
-		return "nobody without credentials"
+		return "a client without credentials"
 	}
 	return creds
 }
 
-// through says that the part has begun: what is refused later is logged.
-func (g *guard) through() { g.begun.Store(true) }
+// through marks the part as started: what is refused later is logged.
+func (g *guard) through() { g.started.Store(true) }
 
 // why gives the reason that the guard ended the part for, or else its error.
 func (g *guard) why(ctx context.Context, err error) error {

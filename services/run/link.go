@@ -19,6 +19,7 @@ import (
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
 )
@@ -112,7 +113,7 @@ func (l *link) open(ctx context.Context, m gauges, log *slog.Logger) (err error)
 func (l *link) find(ctx context.Context) (err error) {
 	l.leases, err = lease.Open(ctx, l.js, l.names)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return fmt.Errorf("%w: a `diapause up` on this NATS server makes it: start one first", err)
+		return schemas.WithHint(err, "a `diapause up` on this NATS server makes it: start one first")
 	}
 	return err
 }

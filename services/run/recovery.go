@@ -21,7 +21,7 @@ func (c Recovery) regain(ctx context.Context, w *worker.Worker, out io.Writer) e
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("nothing is decided, resumed or removed before the records are recovered; sessions run on: %w", err)
+		return schemas.WithHint(fmt.Errorf("recover the records of sessions: %w", err), "nothing is decided, resumed or removed before that; sessions run on")
 	}
 	for _, n := range got.Sessions {
 		fmt.Fprintf(out, "recovered: session %s: %s\n", n, got.Reasons[n.String()])

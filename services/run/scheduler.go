@@ -122,7 +122,7 @@ func schedulerName(given string) (string, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", fmt.Errorf("find a name for this scheduler (--name gives it one): %w", err)
+		return "", schemas.WithHint(fmt.Errorf("find a name for this scheduler: %w", err), "--name gives it one")
 	}
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
 	if !schemas.ValidToken(name) {
@@ -156,7 +156,7 @@ func recovered(ctx context.Context, js jetstream.JetStream, names stream.Names, 
 const lowerLooks = 3
 
 // errBackwards ends a scheduler that knows what the log has forgotten.
-var errBackwards = errors.New("stopped: the records of sessions have gone back (was NATS restored from a backup?); start `diapause up` again, which recovers them, and then this")
+var errBackwards = errors.New("stopped: the records of sessions have gone back")
 
 // backwards looks now and then whether the log of records has become shorter. One look
 // proves nothing: a server that has lost its place in a cluster answers with the past.
@@ -171,7 +171,8 @@ func backwards(ctx context.Context, js jetstream.JetStream, names stream.Names) 
 				last, lower = now, 0
 			}
 			if lower == lowerLooks {
-				return fmt.Errorf("%w: %d revisions, after %d", errBackwards, now, last)
+				return schemas.WithHint(fmt.Errorf("%w: %d revisions, after %d", errBackwards, now, last),
+					"NATS was put back from a backup: start `diapause up` again, which recovers them, and then this")
 			}
 		}
 		select {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/drivers"
@@ -50,7 +51,7 @@ func (h hostProcess) part(data *datadir.Dir) (part, user string) {
 
 func (h hostProcess) serve(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
-		return errors.New("running sessions needs root to freeze, capture and restore processes: run it with sudo")
+		return schemas.WithHint(errors.New("running sessions needs root to freeze, capture and restore processes"), "run it with sudo")
 	}
 	data, err := datadir.Open(h.Data)
 	if err != nil {
@@ -167,7 +168,7 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 	g.Go(func() error {
 		select {
 		case err := <-broken:
-			return fmt.Errorf("stopped, sessions run on: make room and start `diapause up` again: %w", err)
+			return schemas.WithHint(fmt.Errorf("stopped, sessions run on: %w", err), "make room and start `diapause up` again")
 		case <-ctx.Done():
 			return nil
 		}
@@ -191,7 +192,7 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 // wentBack says what to do when the records went back while they were served.
 func wentBack(err error) error {
 	if errors.Is(err, rebuild.ErrWentBack) {
-		return fmt.Errorf("stopped, sessions run on: start `diapause up` again, it recovers their records: %w", err)
+		return schemas.WithHint(fmt.Errorf("stopped, sessions run on: %w", err), "start `diapause up` again, it recovers their records")
 	}
 	return err
 }
