@@ -73,8 +73,8 @@ func serveParent(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-// bird is the program's state.
-type bird struct {
+// probe is the program's state.
+type probe struct {
 	seed   [32]byte
 	token  string
 	memory []byte
@@ -87,7 +87,7 @@ type bird struct {
 }
 
 func live(args []string) error {
-	b := &bird{token: crand.Text(), memory: make([]byte, memorySize)}
+	b := &probe{token: crand.Text(), memory: make([]byte, memorySize)}
 	if _, err := crand.Read(b.seed[:]); err != nil {
 		return err
 	}
@@ -115,16 +115,16 @@ func live(args []string) error {
 }
 
 // content gives the bytes that the memory must hold.
-func (b *bird) content() *rand.ChaCha8 { return rand.NewChaCha8(b.seed) }
+func (b *probe) content() *rand.ChaCha8 { return rand.NewChaCha8(b.seed) }
 
-func (b *bird) tick() {
+func (b *probe) tick() {
 	for range time.Tick(5 * time.Millisecond) {
 		b.ticks.Add(1)
 	}
 }
 
 // talk answers on the terminal until it is closed.
-func (b *bird) talk(in io.Reader, out io.Writer) error {
+func (b *probe) talk(in io.Reader, out io.Writer) error {
 	if err := b.say(out, wordReady); err != nil {
 		return err
 	}
@@ -139,14 +139,14 @@ func (b *bird) talk(in io.Reader, out io.Writer) error {
 	return lines.Err()
 }
 
-func (b *bird) say(out io.Writer, words string) error {
+func (b *probe) say(out io.Writer, words string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.answer(out, words)
 }
 
 // serve answers one connection after the other.
-func (b *bird) serve(l net.Listener) {
+func (b *probe) serve(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -158,7 +158,7 @@ func (b *bird) serve(l net.Listener) {
 
 // attend returns when the caller has hung up, so that the caller's end is the
 // one that waits for late segments, and not the port.
-func (b *bird) attend(c net.Conn) {
+func (b *probe) attend(c net.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer c.Close()
@@ -170,7 +170,7 @@ func (b *bird) attend(c net.Conn) {
 	}
 }
 
-func (b *bird) answer(out io.Writer, words string) error {
+func (b *probe) answer(out io.Writer, words string) error {
 	heard, err := b.child.ask()
 	if err != nil {
 		return fmt.Errorf("ask the child: %w", err)

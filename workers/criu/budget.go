@@ -23,8 +23,8 @@ type budget struct {
 	sum int64 // bytes that those under way may take
 }
 
-// take notes need until release is called, and gives what the others have. What
-// they take already counts twice by that: in doubt an image is streamed.
+// take reserves need until release is called, and returns what others have reserved. What
+// they have taken already counts twice by that: in doubt an image is streamed.
 func (b *budget) take(need int64) (others int64, release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,14 +1,14 @@
 // Package criu is the driver that runs sessions as process trees under shims,
 // and captures and restores them with CRIU.
 //
-// The way through it: New takes the Options; Find looks for criu. Start and
-// Restore (start.go, restore.go) launch a shim (launch.go) and talk to it while
-// it sets the session up; every later call finds the shim by its socket
-// (shims.go), so a driver made after a crash knows all that an older one
-// did. Capture (capture.go) reads the image out of the shim's memory into the sink;
-// Restore verifies names and puts it back (lower.go; package layer for whole trees).
-// Where there is no room for an image in memory, its large parts go through pipes
-// between criu and the sink or the source (stream.go). fence.go keeps the highest epoch of each session on disk.
+// New takes the Options; Find looks for criu. Start and Restore (start.go, restore.go)
+// launch a shim (launch.go) and talk to it while it sets the session up; every later
+// call finds the shim by its socket (shims.go), so a driver made after a crash knows
+// all that an older one did. Capture (capture.go) reads the image out of the shim's
+// memory into the sink; Restore verifies names and puts it back (lower.go; package
+// layer for whole trees). Where there is no room for an image in memory, its large
+// parts go through pipes between criu and the sink or the source (stream.go). fence.go
+// keeps the highest epoch of each session on disk.
 //
 // What a session is isolated from: it has its own processes, mounts, IPC, host
 // name and, if asked for, network; it sees the host's root (or a directory in
@@ -20,14 +20,14 @@
 // (a /home of its own) are not seen inside: below their mount points the session
 // sees what the root file system has there.
 //
-// What a crash leaves: the shim writes down, synced, that its session runs before
-// the first instruction, and that stays until Stop, also where a start or a restore failed after it. So a session that isn't here
-// at all, though its record says that it runs, has never run here at that epoch;
-// one that ran and was lost is reported as Exited and Lost, with the reason: a shim that is
-// killed takes its session with it, and what was in no image then is gone. A worker that
-// dies while it captures has its session thawed by the shim; once Capture has
-// returned the session stays frozen, since its image may be committed.
+// What a crash leaves: before the first instruction of a session its shim writes a state
+// file, synced, which stays until Stop, even if the start or the restore failed after it.
+// So a session that isn't here at all has never run here at that epoch, although its record
+// says that it runs. One that ran and was lost is reported as Exited and Lost, with the
+// reason: a shim that is killed takes its session with it, and what was in no image is lost.
+// If a worker dies during a capture, the shim thaws the session. Once Capture has returned,
+// the session stays frozen, since its image may be committed.
 //
-// It never kills a criu that dumps, never writes an image or a secret to a disk, and never
-// destroys a session before it was told to.
+// The driver never kills a criu that dumps, never writes an image or a secret to a disk, and
+// never destroys a session without an order.
 package criu

@@ -42,9 +42,9 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*c
 	return conn, nil
 }
 
-// makeGroups makes the cgroups. What the shim needs in the session before it runs
-// would not fit into all of its limits: the number of processes is limited when
-// it runs, and after a restore all of them are.
+// makeGroups makes the cgroups. What the shim needs in the session before that runs may
+// not fit into its limits: the shim sets the limit of processes when it runs, and after a
+// restore all limits.
 func (h *shims) makeGroups(f driver.Fence, spec schemas.Spec, boot schemas.Boot) error {
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs}
 	if boot != schemas.BootClean {
@@ -109,7 +109,7 @@ func converse(ctx context.Context, conn *control.Conn, f driver.Fence, begin fun
 	return letGo(ctx, conn, f, release, begin)
 }
 
-// letGo carries it on from "ready", ctx being watched until release is called.
+// letGo does the rest of that, after "ready". release ends the watch on ctx.
 func letGo(ctx context.Context, conn *control.Conn, f driver.Fence, release func(), begin func(context.Context) error) (*shim.State, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -123,7 +123,7 @@ func letGo(ctx context.Context, conn *control.Conn, f driver.Fence, release func
 		return nil, err
 	}
 	if err := conn.Send(shim.Answer{Go: true, Lease: shim.LeaseOf(f)}); err != nil {
-		return nil, fmt.Errorf("give the shim the word to go: %w", err)
+		return nil, fmt.Errorf("let the session run: %w", err)
 	}
 	m, err := expect(conn, shim.PhaseRunning)
 	if err != nil {

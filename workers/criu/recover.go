@@ -58,9 +58,9 @@ const (
 	recoverAtOnce = 32
 )
 
-// recoverSoon recovers a session whose shim answers in time, or has ended; none if there
-// is nothing of it. One whose shim is stopped, or hangs, is as it was noted last: it mustn't
-// keep others from being found, and the next call for it asks its shim again.
+// recoverSoon recovers a session whose shim answers in time, or has ended; nil if there is
+// nothing of it. If its shim is stopped or hangs, the state file counts, so that other
+// sessions are found in time. The next call for the session asks its shim again.
 func (h *shims) recoverSoon(ctx context.Context, uid schemas.UID) (*driver.Instance, error) {
 	soon, cancel := context.WithTimeout(ctx, recoverWait)
 	defer cancel()
@@ -120,8 +120,8 @@ func (h *shims) recoverOne(ctx context.Context, uid schemas.UID) (driver.Instanc
 	if err == nil {
 		return i, nil
 	}
-	// No shim, or one that was on its way when its worker went: that undoes what
-	// it did and ends, or gets done and answers.
+	// There is no shim, or one that was starting when its worker died. That one undoes
+	// what it did and ends, or gets ready and answers.
 	lock, err := h.awaitLock(ctx, uid)
 	if err != nil {
 		return driver.Instance{}, err
@@ -130,8 +130,8 @@ func (h *shims) recoverOne(ctx context.Context, uid schemas.UID) (driver.Instanc
 	return h.bury(ctx, uid)
 }
 
-// bury deals with a session whose shim is dead. If it had run, its end is
-// reported until Stop; what is left of its processes can't be used and goes.
+// bury notes the end of a session whose shim is dead, if it has run: that is reported
+// until Stop. What is left of its processes is killed.
 func (h *shims) bury(ctx context.Context, uid schemas.UID) (driver.Instance, error) {
 	state, err := h.readState(uid)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +162,7 @@ func (h *shims) bury(ctx context.Context, uid schemas.UID) (driver.Instance, err
 	return instanceOf(state, false), nil
 }
 
-// buried is the state of a session whose shim is dead: it ended with it.
+// buried is the state of a session whose shim is dead: it ended with the shim.
 func buried(s shim.State) shim.State {
 	if s.Exit == nil {
 		s.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}

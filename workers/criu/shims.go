@@ -72,7 +72,7 @@ func (h *shims) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim.
 	return m, m.Failure.Err()
 }
 
-// shimPoints is what shims are to do wrong.
+// shimPoints are the armed failpoints of shims, as text.
 func (h *shims) shimPoints() string { return h.options.Failpoints.Text("shim.") }
 
 // statusWait bounds a shim's answer to a question that it can answer at once.
@@ -94,8 +94,8 @@ func (h *shims) status(ctx context.Context, uid schemas.UID) (driver.Instance, e
 // ended. There is no signal for that: it may be another process's child.
 const lockPoll = 5 * time.Millisecond
 
-// remove waits for the session's shim to end and removes what it had. A shim
-// that lives on without being told to end makes it wait until ctx ends.
+// remove waits for the session's shim to end, or for the end of ctx, and removes what it
+// had. It doesn't order the shim to end.
 func (h *shims) remove(ctx context.Context, uid schemas.UID) error {
 	lock, err := h.awaitLock(ctx, uid)
 	if err != nil {
@@ -156,10 +156,9 @@ func (h *shims) readState(uid schemas.UID) (shim.State, error) {
 	return s, nil
 }
 
-// undone removes what a start or a restore that failed has left here. A session that may
-// have executed something, which its shim notes first, stays as lost until Stop, and the
-// error says so: this process may end before it has told anybody, and who comes next must
-// not begin it again from the same image as if it hadn't.
+// undone removes what a failed start or restore has left here. A session that may have
+// executed something, which its shim notes first, stays as lost until Stop, and the error
+// is Broken: the next worker must not start it from the same image as if it hadn't.
 func (h *shims) undone(ctx context.Context, f driver.Fence, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardWait)
 	defer cancel()
@@ -185,7 +184,7 @@ func (h *shims) vacant(f driver.Fence) error {
 	if err == nil {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is on this host already", f.Name)}
 	}
-	// What a crash left of it is in the way.
+	// A crash may have left something of it.
 	return h.discard(f)
 }
 

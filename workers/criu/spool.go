@@ -17,9 +17,8 @@ import (
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
-// spool is what criu has streamed and the image hasn't taken yet: criu runs ahead
-// of the image by as much memory as there is room for. Without room it holds one
-// piece, and criu waits for the image.
+// spool buffers what criu has streamed and the image hasn't taken yet, in as much memory
+// as there is room for. Without room it holds one piece, and criu waits for the image.
 type spool struct {
 	room int64 // bytes
 
@@ -31,9 +30,9 @@ type spool struct {
 	closed bool
 }
 
-// pieceSize is what a spool takes memory by, in bytes: one large page where the
-// kernel has them. It isn't the collector's memory: that grows with its peaks, and
-// can be swapped.
+// pieceSize is the unit in which a spool takes memory, in bytes: one large page where
+// the kernel has them. The memory isn't the garbage collector's, which keeps its peak
+// and can be swapped.
 const pieceSize = 2 << 20
 
 // fewPieces is what there always is: one is filled while one is taken.
@@ -71,9 +70,9 @@ func (s *spool) take() ([]byte, error) {
 	}
 }
 
-// piece gives memory that is never swapped; nil if no more of it can be had. The
-// few pieces that are needed anyway may be of the other kind, as are the buffers of
-// who writes the image. Callers hold mu.
+// piece returns memory that is never swapped; nil if there is no more of it. The first
+// few pieces, which are always needed, may be swappable like the buffers of the image's
+// writer. Callers hold mu.
 func (s *spool) piece() ([]byte, error) {
 	if n := len(s.free); n > 0 {
 		piece := s.free[n-1]
@@ -189,7 +188,7 @@ func (x *spooled) drop() {
 	x.give(piece)
 }
 
-// incoming is what criu streams during one capture, on its way into the image.
+// incoming takes what criu streams during one capture into the image.
 type incoming struct {
 	ctx   context.Context // ends with the first failure
 	stop  context.CancelCauseFunc
@@ -302,7 +301,7 @@ func awaitDump(ctx context.Context, conn *control.Conn, sink driver.Sink, most i
 	return nil, taken{}, err
 }
 
-// receive hears the shim out until all is dumped.
+// receive handles the messages of the shim until all is dumped.
 func (in *incoming) receive(conn *control.Conn) (*shim.Dump, taken, error) {
 	for {
 		var m shim.Message

@@ -29,7 +29,7 @@ const pipeSize = 1 << 20
 // waitable makes a pipe that criu made one that a deadline ends. It takes f over.
 func waitable(f *os.File) (*os.File, error) {
 	defer f.Close()
-	// Less is no failure: a limit for those who aren't root, or no memory.
+	// A smaller pipe works, too.
 	_, _ = unix.FcntlInt(f.Fd(), unix.F_SETPIPE_SZ, pipeSize)
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/diapause/diapause/workers/shim"
 )
 
-// watchers know which sessions Exits has to wait for.
+// watchers are the sessions whose end Exits waits for.
 type watchers struct {
 	mu      sync.Mutex
 	live    map[schemas.UID]context.CancelFunc // nil until Exits watches it

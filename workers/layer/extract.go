@@ -27,9 +27,10 @@ type holder interface {
 	CopyTo(dst *os.File, name string) error
 }
 
-// Extract puts the entries of an image below the name as into a directory, which it
-// gives the looks of as itself. What is there already and isn't a directory is an error.
-// Alone says that nothing else can change the directory until Extract has returned: a source that wants them is then told the stamps of the files.
+// Extract puts the entries of an image below the name as into a directory, and gives the
+// directory itself the attributes of as. What is there already and isn't a directory is an
+// error. alone says that nothing else can change the directory until Extract has returned:
+// a source that wants them is then told the stamps of the files.
 func Extract(ctx context.Context, source Source, as string, root *os.File, alone bool) error {
 	x := &Extraction{Source: source, Root: root, As: as}
 	if to, ok := source.(Restamped); ok && alone {

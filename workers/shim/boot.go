@@ -16,11 +16,11 @@ import (
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
-// boot is one start or restore of the session: what both share, up to the word to
-// run and the limits that hold from then on.
+// boot is one start or restore of the session: what both share, until the session runs
+// and its limits hold.
 type boot struct {
 	setup  Setup
-	worker *control.Conn // that asked for it
+	worker *control.Conn // asked for it
 	place  place
 	tree   *processes
 	guard  *guard
@@ -32,9 +32,9 @@ type boot struct {
 	ran        bool     // the session was let run, and may have executed something
 }
 
-var errNoGo = errors.New("the worker gave no word to go")
+var errNoGo = errors.New("the worker cancelled it")
 
-// ask tells the worker that all is ready and waits for its word.
+// ask reports to the worker that all is ready, and waits for its answer.
 func (b *boot) ask() error {
 	if err := b.worker.Send(Message{Phase: PhaseReady}); err != nil {
 		return err
@@ -52,8 +52,8 @@ func (b *boot) ask() error {
 // limitWait bounds the wait for memory that the kernel can still reclaim.
 const limitWait = 5 * time.Second
 
-// limit puts the session's limits in place: what starts or restores it doesn't
-// fit into them.
+// limit sets the session's limits. It comes last because what starts or restores a
+// session may not fit into them.
 func (b *boot) limit() error {
 	spec := b.setup.Spec
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids}
@@ -83,12 +83,12 @@ func (b *boot) ranFirst(err error) error {
 // undoWait bounds the wait for killed processes to be gone.
 const undoWait = 30 * time.Second
 
-// undo removes a tree that has not run, or not in full. That it may have executed
-// something stays noted, with its end: the worker may be gone, and the next one must know.
+// undo removes the tree after a failed boot. If it may have executed something, its
+// state file stays, with its end: the worker may be dead, and the next one must know.
 func (b *boot) undo(cause error) {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
-	// What is left after this is found by the worker, by its cgroup.
+	// The worker finds what is left after this by its cgroup.
 	_ = b.tree.group.Kill(ctx)
 	if b.tree.init != 0 {
 		_, _ = unix.Wait4(b.tree.init, nil, 0, nil)
@@ -101,7 +101,7 @@ func (b *boot) undo(cause error) {
 	_ = b.state.end(exit, true) // the file says already that it ran
 }
 
-// generationFile is what programs inside read.
+// generationFile is the content of stage.GenerationPath, which programs inside read.
 type generationFile struct {
 	Generation uint64       `json:"generation"`
 	Boot       schemas.Boot `json:"boot"`

@@ -43,16 +43,15 @@ type dumper struct {
 	runner  *runner
 }
 
-// capture freezes the session and dumps it. It leaves it frozen if the worker
-// got everything, and running as before if anything failed on the way: until the
-// worker heard that all is done it can't have committed an image. Callers hold the
-// session's work.
+// capture freezes the session and dumps it. The session stays frozen if the worker got
+// everything. After a failure it runs as before: a worker commits no image before it
+// heard that all is done. Callers hold the session's work.
 func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (dump *Dump, err error) {
 	if err := d.tree.alive(); err != nil {
 		return nil, err
 	}
 	var warnings []schemas.Warning
-	// One that an earlier capture left frozen could run no hook.
+	// A session that an earlier capture left frozen can't run a hook.
 	if frozen, err := d.group.State(); err == nil && !frozen {
 		warnings = d.runner.hook(ctx, d.onSuspend)
 	}
@@ -200,9 +199,8 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	return d.points.at(failpoint.ShimLetGo)
 }
 
-// runDump dumps, again if the failure is one of the moment, or if the image
-// turned out not to fit into its memory. It can't begin again once anything has
-// gone to the worker.
+// runDump dumps the session, again if the failure is transient or if the image didn't
+// fit into its memory, but not after the worker got a part of it.
 func (d *dumper) runDump(worker *control.Conn, o rpc.Options, dump *Dump, dumped func() error) error {
 	const attempts = 3
 	for i := 1; ; i++ {
@@ -253,7 +251,7 @@ func (d *dumper) emptyImages() error {
 	return nil
 }
 
-// repeatCalls has threads that wait in a system call wait on after a restore.
+// repeatCalls changes the image so that threads that wait in a system call wait on after a restore.
 func (d *dumper) repeatCalls() error {
 	log, err := os.ReadFile(filepath.Join(d.place.images(), logName))
 	if err != nil {
@@ -300,7 +298,7 @@ func (d *dumper) handOver(worker *control.Conn, dump *Dump) error {
 		return fmt.Errorf("the worker is gone: %w", err)
 	}
 	if !a.Go {
-		return errors.New("the worker gave the capture up")
+		return errors.New("the worker cancelled the capture")
 	}
 	return d.points.at(failpoint.ShimRead)
 }

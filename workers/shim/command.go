@@ -13,8 +13,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// command is a program that the shim started in the session, as it sees it: its
-// output and how it ended. The leader is one, each exec another.
+// command is a program that the shim started in the session, with its output and how it
+// ended. The leader is one, each exec another.
 type command struct {
 	pid  int // within the session
 	exec bool
@@ -26,8 +26,8 @@ type command struct {
 	mu    sync.Mutex
 	stdin *os.File // write end of its standard input's pipe; nil if none or closed
 
-	taken typed  // input taken back while frozen; owned by who holds the session's work
-	late  []byte // input that was put back and has no room yet; owned by who is inside the gate, or closed it, and holds mu
+	taken typed  // input taken back while frozen; used with the session's work held
+	late  []byte // input that was put back and has no room yet; used inside the gate, or with it closed, with mu held
 
 	done chan struct{} // closed when exit is set
 	exit schemas.ExitStatus
@@ -118,8 +118,8 @@ func (c *command) write(ctx context.Context, g *gate, b []byte) error {
 	return c.pass(ctx, g, b, unix.Write)
 }
 
-// pass has put write, piece by piece, what was typed, when the session is neither
-// captured nor full.
+// pass writes with put what was typed, piece by piece, when the session isn't being
+// captured and has room.
 func (c *command) pass(ctx context.Context, g *gate, b []byte, put func(fd int, b []byte) (int, error)) error {
 	for len(b) > 0 {
 		err := c.enter(ctx, g, func(fd int) error {
@@ -140,8 +140,8 @@ func (c *command) pass(ctx context.Context, g *gate, b []byte, put func(fd int, 
 	return nil
 }
 
-// enter has do write to the command's input, again whenever there is room, while
-// the session isn't being captured.
+// enter calls do to write to the command's input, again when there is room, while the
+// session isn't being captured.
 func (c *command) enter(ctx context.Context, g *gate, do func(fd int) error) error {
 	to := c.input()
 	if to == nil {

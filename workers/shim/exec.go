@@ -31,8 +31,8 @@ type runner struct {
 }
 
 // exec starts one more command in the session. It waits while the session is
-// captured, and no capture begins before the command is a child of init. The
-// caller reads its log; when it has ended, close.
+// captured, and no capture starts before the command is a child of init. The
+// caller reads its log, and calls close when it has ended.
 func (r *runner) exec(ctx context.Context, req attach.Request) (*command, error) {
 	if err := r.gate.enter(ctx); err != nil {
 		return nil, err
@@ -41,7 +41,7 @@ func (r *runner) exec(ctx context.Context, req attach.Request) (*command, error)
 	return r.execInside(req)
 }
 
-// execInside is exec for who has shut the gate, or is inside it.
+// execInside is exec for callers that are inside the gate, or have closed it.
 func (r *runner) execInside(req attach.Request) (*command, error) {
 	c := newCommand(backlog.New(attach.OutputKept), true)
 	theirs, err := r.connect(c, req)
@@ -50,8 +50,8 @@ func (r *runner) execInside(req attach.Request) (*command, error) {
 		c.close()
 		return nil, err
 	}
-	// Reports on older processes with the same pid are of no interest from here,
-	// and those on other new commands must not get lost: one at a time.
+	// Reports on older processes with the same pid are dropped. So that no report on
+	// another new command is lost by that, commands join one at a time.
 	r.joining.Lock()
 	defer r.joining.Unlock()
 	r.tree.forget()
@@ -81,7 +81,7 @@ func (r *runner) connect(c *command, req attach.Request) ([]*os.File, error) {
 	return nil, t.resize(windowOf(req.Rows, req.Cols))
 }
 
-// commandOf fills in what a request leaves to the session.
+// commandOf makes the command of a request: what that leaves out is the session's.
 func (r *runner) commandOf(c *command, req attach.Request) stage.Command {
 	spec := r.spec
 	cmd := stage.Command{Argv: req.Argv, Env: req.Env, Dir: req.Dir, User: req.User, Stdin: !req.TTY && req.Stdin}
@@ -100,8 +100,8 @@ func (r *runner) commandOf(c *command, req attach.Request) stage.Command {
 	return cmd
 }
 
-// join brings a command into the session by way of a stage, which ends before
-// join returns: the command is then a child of init.
+// join starts a command in the session through a stage. The stage ends before join
+// returns: the command is then a child of init.
 func (r *runner) join(c stage.Command, files []*os.File) (stage.Report, error) {
 	ours, theirs, err := control.Pair()
 	if err != nil {
@@ -144,8 +144,8 @@ func (r *runner) join(c stage.Command, files []*os.File) (stage.Report, error) {
 // hookWait is how long a hook may take if the session doesn't say.
 const hookWait = 10 * time.Second
 
-// hook runs a command of the session's own before or after a suspend. Its
-// failure is a warning and stops nothing.
+// hook runs a command of the session's own before or after a suspend. If it fails,
+// that is a warning.
 func (r *runner) hook(ctx context.Context, script string) (warnings []schemas.Warning) {
 	if script == "" {
 		return nil
@@ -169,7 +169,7 @@ func (r *runner) hook(ctx context.Context, script string) (warnings []schemas.Wa
 		return nil
 	case <-ctx.Done():
 		r.killCommand(c)
-		return hookFailed(script, "took longer than %s and was ended", limit)
+		return hookFailed(script, "took longer than %s and was killed", limit)
 	}
 }
 
@@ -178,7 +178,7 @@ func hookFailed(script, format string, args ...any) []schemas.Warning {
 	return []schemas.Warning{{Code: schemas.WarnHook, Subject: script, Text: text}}
 }
 
-// lastLine gives the end of what the command wrote.
+// lastLine returns the last line that the command wrote.
 func (c *command) lastLine() string {
 	const enough = 512
 	var text []byte
@@ -193,7 +193,7 @@ func (c *command) lastLine() string {
 	return lines[len(lines)-1]
 }
 
-// killCommand ends a command, and returns when it has.
+// killCommand kills a command and waits for its end.
 func (r *runner) killCommand(c *command) {
 	pid, err := hostPID(r.tree.init, c.pid)
 	if err != nil {

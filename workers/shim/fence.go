@@ -16,15 +16,14 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// Lease is how long a session may run without another word, as the worker tells
-// the shim.
+// Lease is how long a session may run until the worker renews it.
 type Lease struct {
 	Until  term.Clock    `json:"until"`
-	Within time.Duration `json:"within"` // that freezing may take, else the session is killed
-	Guard  bool          `json:"guard"`  // freeze the session when that is over; else only no thaw comes later
+	Within time.Duration `json:"within"` // how long freezing may take, or the session is killed
+	Guard  bool          `json:"guard"`  // freeze the session when it is over; if false, only later thaws are refused
 }
 
-// LeaseOf gives what a fence says of the host's lease now; nil if it says nothing.
+// LeaseOf returns the host's lease as a fence has it now; nil if it has none.
 func LeaseOf(f driver.Fence) *Lease {
 	if f.Lease == nil {
 		return nil
@@ -33,9 +32,9 @@ func LeaseOf(f driver.Fence) *Lease {
 	return &Lease{Until: r.Until, Within: r.Within, Guard: f.Guard}
 }
 
-// guard freezes a session by itself when its host's lease isn't renewed, whether
-// the worker lives or not: another host may resume the session then. Its timer goes
-// on while the machine sleeps.
+// guard freezes the session when its host's lease isn't renewed in time, even if the
+// worker is dead: another host may resume the session then. Its timer also runs while
+// the machine is suspended.
 type guard struct {
 	freeze func(context.Context) error
 	thaw   func() error
@@ -45,8 +44,8 @@ type guard struct {
 	mu     sync.Mutex // held while freezing and thawing
 	timer  *os.File   // nil before the first lease that guards
 	lease  Lease
-	held   bool // criu, or what starts it, has the processes: they stand still, and it wants them thawed
-	late   bool // and the lease ran out meanwhile
+	held   bool // criu, or a start, controls the processes: they stand still, and it needs them thawed
+	late   bool // held, and the lease ran out meanwhile
 	fenced bool // the session froze by itself, and wasn't thawed since
 	killed bool // or it didn't freeze in time
 }
@@ -65,7 +64,7 @@ func (g *guard) hear(l *Lease) error {
 	if !l.Guard {
 		return nil
 	}
-	g.fence() // the one before may have run out just now, and not be noticed yet
+	g.fence() // the lease so far may have run out just now
 	if g.timer == nil {
 		if err := g.begin(); err != nil {
 			return err
@@ -88,7 +87,7 @@ func (g *guard) begin() error {
 	return nil
 }
 
-// set has the timer go off when the lease is over. Callers hold mu.
+// set sets the timer to the end of the lease. Callers hold mu.
 func (g *guard) set() error {
 	raw, err := g.timer.SyscallConn()
 	if err != nil {
@@ -102,7 +101,7 @@ func (g *guard) set() error {
 	return nil
 }
 
-// watch goes on until the process ends.
+// watch calls fence when the timer expires, until the process ends.
 func (g *guard) watch(timer *os.File) {
 	b := make([]byte, binary.Size(uint64(0)))
 	for {
@@ -143,12 +142,13 @@ func (g *guard) fence() {
 	g.killed = true
 	ctx, cancel := context.WithTimeout(context.Background(), stopWait)
 	defer cancel()
-	// What doesn't die here is killed again by the worker, as what it no longer owns.
+	// The worker kills what is left: it no longer owns the session.
 	_ = g.kill(ctx)
 }
 
-// release thaws the session, unless the lease is over. One that was over meanwhile has it
-// thawed by a worker's order alone (ordered): the worker has made sure that no other host has it.
+// release thaws the session, unless the lease is over. If the lease ran out meanwhile,
+// only a worker's order (ordered) thaws it: the worker has made sure that no other host
+// has the session.
 func (g *guard) release(ordered bool) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *guard) release(ordered bool) error {
 	return nil
 }
 
-// live says whether the session may run its first instruction, as far as its lease goes.
+// live returns ErrNoLease if the session may not run its first instruction.
 func (g *guard) live() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,8 +172,9 @@ func (g *guard) live() error {
 	return nil
 }
 
-// hold runs criu, which stops the processes by itself and needs the freezer for that, or
-// what starts them. What the lease asked for meanwhile is done after it.
+// hold calls run while criu, or a start, controls the processes: criu stops them by
+// itself and uses the freezer for that. If the lease runs out meanwhile, the session is
+// frozen when run has returned.
 func (g *guard) hold(run func() error) error {
 	g.mu.Lock()
 	g.held = true

@@ -38,9 +38,8 @@ func (d *dumper) freeze(ctx context.Context, dump *Dump) error {
 	return nil
 }
 
-// freezeBetween freezes while no process waits for the child that it has just
-// made to execute its program (vfork, posix_spawn): such a one can be stopped
-// for a dump only after its child went on.
+// freezeBetween freezes at a moment when no process waits for a new child to execute
+// its program (vfork, posix_spawn): such a process can't be stopped for a dump.
 func (d *dumper) freezeBetween(ctx context.Context) error {
 	deadline := time.Now().Add(spawnLimit)
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {

@@ -8,8 +8,7 @@ import (
 
 var errEnded = errors.New("the session has ended")
 
-// gate keeps everyone out of a session while it is captured: input, and
-// commands that are about to start.
+// gate keeps input and new commands out of a session while it is captured.
 type gate struct {
 	mu      sync.Mutex
 	inside  int
@@ -37,7 +36,7 @@ func (g *gate) leave() {
 	g.signal()
 }
 
-// close shuts the gate and waits until everyone has left.
+// close closes the gate and waits until all that entered have left.
 func (g *gate) close(ctx context.Context) error {
 	g.mu.Lock()
 	g.closed = true
@@ -56,7 +55,7 @@ func (g *gate) open() {
 	g.signal()
 }
 
-// end sends everyone away for good.
+// end makes all waits and later calls fail with errEnded.
 func (g *gate) end() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

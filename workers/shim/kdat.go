@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// criuFacts is where criu keeps what it found out about the kernel, which takes
-// it half of the time of a small dump. It does so only in memory file systems,
-// and this one is shared with any other criu of the machine.
+// criuFacts is where criu keeps what it found out about the kernel. That takes half of
+// the time of a small dump. criu keeps it only in a memory file system, and shares this
+// one with any other criu of the machine.
 const criuFacts = "/run/criu.kdat"
 
 // factsCache carries criu's facts from one shim to the next, as long as the host

@@ -20,8 +20,8 @@ type servers struct {
 	streams *net.UnixListener
 }
 
-// SocketPath gives a path for a socket in the run directory that dir is open
-// on, however long the directory's own name is.
+// SocketPath returns a path for a socket in the run directory that dirFD is open
+// on. The path is short, however long the directory's name is.
 func SocketPath(dirFD uintptr, name string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dirFD, name)
 }
@@ -162,8 +162,7 @@ func (s *session) status() (Message, error) {
 }
 
 func (s *session) stop() error {
-	// Not under criu: a capture that is under way, for a worker that is gone, is
-	// about to end.
+	// A capture under way must end first. One for a dead worker ends soon.
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.clients.silent.Store(true)

@@ -9,8 +9,8 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 )
 
-// points are what goes wrong in this process, in tests, as the worker that spoke last
-// has it: nothing, at the price of a look at a pointer.
+// points are the failpoints of this process, as the last worker armed them, in tests.
+// Without any they cost one load of a pointer.
 type points struct {
 	set atomic.Pointer[failpoint.Set]
 
@@ -18,8 +18,8 @@ type points struct {
 	text string // that set was made of
 }
 
-// hear takes in what a worker has armed for the moments of shims. The same as before
-// counts on.
+// hear sets the failpoints that a worker has armed for shims. The same text again
+// doesn't reset their counts.
 func (p *points) hear(text string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,15 +28,15 @@ func (p *points) hear(text string) error {
 	}
 	set, err := failpoint.Parse(text)
 	if err != nil {
-		return fmt.Errorf("take in the worker's failpoints: %w", err)
+		return fmt.Errorf("set the worker's failpoints: %w", err)
 	}
 	p.text = text
 	p.set.Store(set)
 	return nil
 }
 
-// at is called when a moment is reached. A shim is asked for nothing that ends before
-// it has done it: what hangs here hangs until it is killed.
+// at runs the failpoint n, if it is armed. One that hangs does so until the shim is
+// killed.
 func (p *points) at(n failpoint.Name) error {
 	if p == nil {
 		return nil

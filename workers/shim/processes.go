@@ -18,8 +18,8 @@ import (
 	"github.com/diapause/diapause/workers/tree"
 )
 
-// processes are the session's processes as a whole: its init, whose end is the end of
-// all, and the reports of init on who ended.
+// processes are the session's processes: its init, whose end is the end of all, the
+// commands that the shim started, and the reports of init on processes that ended.
 type processes struct {
 	name  schemas.Name
 	group *cgroup.Group
@@ -99,8 +99,8 @@ func (t *processes) report(s tiny.Status) {
 	}
 }
 
-// follow makes c end when its process is reported, which may be already, or with the session,
-// which may be over.
+// follow ends c when its process is reported or the session ends. Either may have
+// happened before.
 func (t *processes) follow(c *command) {
 	t.mu.Lock()
 	status, ended := t.unclaimed[c.pid]
@@ -121,7 +121,7 @@ func (t *processes) follow(c *command) {
 // withSession is how a command ended that ran until its session was over.
 var withSession = schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session ended"}
 
-// finish ends the commands that are followed, now that init is gone.
+// finish ends the commands that are followed, after init has ended.
 func (t *processes) finish() {
 	t.mu.Lock()
 	t.over = true
@@ -199,8 +199,8 @@ func (t *processes) pids() ([]int, error) {
 	return pids, nil
 }
 
-// kill ends all processes of the session. It can't be given up: a caller that
-// doesn't wait any longer leaves it to finish.
+// kill kills all processes of the session and waits for their end. When ctx ends it
+// returns, and they die nevertheless.
 func (t *processes) kill(ctx context.Context) error {
 	if err := t.group.Kill(ctx); err != nil {
 		return fmt.Errorf("kill session %s: %w", t.name, err)

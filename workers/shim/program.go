@@ -16,8 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
-// program is this program's own file, in a form that a session which sees it run
-// can't write to.
+// program is this program's own file, in a form that a session can't write to.
 type program struct {
 	file  *os.File
 	enter *os.File // the program that brings it into a session

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pump moves what arrives on a pipe or terminal to a sink. Reading and handing
-// on are one step, so that after drain nothing is on its way.
+// pump moves what arrives on a pipe or terminal to a sink. It holds a lock from the read
+// until the sink has the data, so that after drain none is in between.
 type pump struct {
 	file *os.File
 	raw  syscall.RawConn

@@ -26,8 +26,8 @@ type restorer struct {
 	typists *typists
 }
 
-// restore brings the tree back from what the worker puts into memory, up to its
-// next instruction, and lets it run once the worker has said so.
+// restore restores the tree from the image that the worker puts into memory, up to its
+// next instruction, and lets it run when the worker has agreed.
 func (r *restorer) restore() error {
 	served, err := r.receiveImage()
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *restorer) restore() error {
 
 // receiveImage waits until the worker has filled the image's directory and that
 // of the middle layer, both in memory. served are criu's images that the worker
-// keeps, to give them out when criu asks.
+// hands out when criu asks for them.
 func (r *restorer) receiveImage() (served []string, err error) {
 	if err := r.boot.place.mountScratch(0); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (r *restorer) receiveImage() (served []string, err error) {
 		return nil, fmt.Errorf("the worker is gone: %w", err)
 	}
 	if !a.Go {
-		return nil, errors.New("the worker gave the restore up")
+		return nil, errors.New("the worker cancelled the restore")
 	}
 	return a.Served, nil
 }
@@ -313,7 +313,7 @@ func (r *restorer) resume() error {
 	if err := r.boot.points.at(failpoint.ShimBegins); err != nil {
 		return err
 	}
-	// Not being found is no reason to fail: it is only shown.
+	// The host's pid is only shown: not finding it is no failure.
 	host, _ := hostPID(r.boot.tree.init, r.boot.tree.leader)
 	for _, c := range r.boot.tree.commands() {
 		c.pushLate(r.gate)

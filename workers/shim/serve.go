@@ -26,7 +26,7 @@ type clients struct {
 	typists *typists // to the main command
 
 	count  atomic.Int64 // being served
-	silent atomic.Bool  // the session is killed: its end isn't told
+	silent atomic.Bool  // the session is killed: clients aren't told how it ended
 }
 
 // attend serves one client.
@@ -58,8 +58,8 @@ func (v *clients) attend(c *net.UnixConn) {
 	}
 }
 
-// answerError tells a client why nothing came of its request. A command that can't be run
-// ends with a status, as it would in a shell. A client that is gone needs no answer.
+// answerError tells a client why its request failed. A command that can't be run ends
+// with a status, as in a shell. A client that is gone needs no answer.
 func answerError(c net.Conn, r attach.Request, err error) {
 	var refusal *driver.Error
 	if r.Op == attach.OpExec && errors.As(err, &refusal) && refusal.Status > 0 {
@@ -120,7 +120,7 @@ func (v *clients) converse(ctx context.Context, c net.Conn, cmd *command, from i
 		receive(ctx)
 	}()
 	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || v.silent.Load() {
-		return nil // the end of what was killed here is not its own: the client hears nothing
+		return nil // a killed session has no end of its own to report
 	}
 	return attach.WriteJSON(c, attach.FrameExit, cmd.exit)
 }

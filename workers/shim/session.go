@@ -13,9 +13,9 @@ import (
 	"github.com/diapause/diapause/workers/shim/stage"
 )
 
-// session supervises the one session that the shim is there for: it brings it up,
-// carries out the orders of workers and notes its end. What it does to the session
-// is done by its parts, each of which holds what it needs and no more.
+// session supervises the one session of this shim: it brings the session up, carries
+// out the orders of workers and notes its end. Each of its parts has one job and holds
+// only what that needs.
 type session struct {
 	setup   Setup
 	points  *points
@@ -31,13 +31,12 @@ type session struct {
 	// terminals keeps the terminals' names of a session that was restored.
 	terminals *os.File
 
-	// work is held by who captures, thaws, stops or looks for blockers.
+	// work is held during a capture, a thaw, a stop and a look for blockers.
 	work    sync.Mutex
 	stopped chan struct{} // closed when all is dead after an order to stop
 }
 
-// newSession makes the parts of a session, and gives the boot that it is to come
-// up by, which bringUp carries out.
+// newSession makes the parts of a session, and the boot that bringUp carries out.
 func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp func() error, err error) {
 	group, beside, err := groups(setup)
 	if err != nil {
@@ -78,8 +77,8 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	return s, b, (&restorer{boot: b, facts: facts, gate: gate, typists: typists}).restore, nil
 }
 
-// raise brings the session up. After an error nothing of it is left but its
-// directory and its cgroups, which the worker removes, and the note that it ran, if it did.
+// raise brings the session up. After an error only its directory and its cgroups are
+// left, which the worker removes, and its state file, if it may have run.
 func raise(setup Setup, worker *control.Conn) (*session, error) {
 	shield()
 	lock, err := Lock(setup.Run, LockFile(setup.UID))
@@ -109,7 +108,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	return s, nil
 }
 
-// shield asks the out-of-memory killer to look elsewhere. It needs a capability
+// shield asks the out-of-memory killer to spare this process. It needs a capability
 // that not every machine gives.
 func shield() {
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("-900"), 0)
@@ -132,8 +131,8 @@ func groups(setup Setup) (group, beside *cgroup.Group, err error) {
 	return group, beside, nil
 }
 
-// resumed runs the hook for how the session came back. What goes wrong with it is
-// told where the session's own words are.
+// resumed runs the hook for how the session came back. Its failure is reported in the
+// session's own output.
 func (s *session) resumed() {
 	script := ""
 	switch s.setup.Boot {
@@ -160,6 +159,6 @@ func (s *session) end() {
 	s.tree.finish()
 	s.tree.main.ended(exit)
 	s.gate.end()
-	// If it can't be written, the worker still hears of it by its wait.
+	// If it can't be written, the worker still learns it by OrderWait.
 	_ = s.state.end(exit, false)
 }

@@ -13,7 +13,7 @@ import (
 // socket.
 const ControlFD = 3
 
-// Setup is the first message to a new shim: all that it needs to know.
+// Setup is the first message to a new shim, with all that it needs.
 type Setup struct {
 	UID    schemas.UID  `json:"uid"`
 	Name   schemas.Name `json:"name"`
@@ -25,7 +25,7 @@ type Setup struct {
 	Run    string       `json:"run"`  // where sockets, locks and state files are
 	Cgroup string       `json:"cgroup"`
 	Criu   []string     `json:"criu"` // criu's command line
-	Self   []string     `json:"self"` // this binary's, to come to Main again
+	Self   []string     `json:"self"` // the command line that runs this binary so that it calls Main
 
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`
@@ -73,16 +73,16 @@ const (
 	PhaseScratch = "scratch" // restore: with the directories for the image and the middle layer
 	PhaseReady   = "ready"   // all is set up, nothing has run; waits for an Answer
 	PhasePages   = "pages"   // with one end of a pipe: what Name has goes from it, or into it
-	PhaseRunning = "running" // the last word of a start or a restore
+	PhaseRunning = "running" // the last message of a start or a restore
 	PhaseDumped  = "dumped"  // capture: with the directories to read from; waits for an Answer
-	PhaseDone    = "done"    // the last word of an order
+	PhaseDone    = "done"    // the last message of an order
 )
 
-// Message is what a shim says. A message with a Failure is the last one.
+// Message is a message of a shim. One with a Failure is the last one.
 type Message struct {
 	Phase    string              `json:"phase,omitempty"`
-	Name     string              `json:"name,omitempty"` // of one of criu's images
-	Room     int64               `json:"room,omitempty"` // bytes of memory that may hold what waits of criu's images
+	Name     string              `json:"name,omitempty"` // of one of criu's images, with PhasePages
+	Room     int64               `json:"room,omitempty"` // bytes of memory that may buffer criu's images
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`
@@ -92,7 +92,7 @@ type Message struct {
 	Seen     *driver.Observation `json:"seen,omitempty"`
 }
 
-// Dump says what a capture did and what its image must hold.
+// Dump is what a capture did, and what its image must hold.
 type Dump struct {
 	Frozen     time.Time     `json:"frozen"`
 	FreezeTook time.Duration `json:"freeze_took"`
@@ -104,7 +104,7 @@ type Dump struct {
 	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
 
 	limited bool  // the image's memory is bounded, and there is another way
-	ahead   int64 // how far a stream may run ahead of who stores it, in bytes
+	ahead   int64 // how far a stream may run ahead of the store, in bytes
 }
 
 // Answer is the worker's: go on, or undo. For a restore from a stream it lists
@@ -112,7 +112,7 @@ type Dump struct {
 type Answer struct {
 	Go     bool     `json:"go"`
 	Served []string `json:"served,omitempty"`
-	Lease  *Lease   `json:"lease,omitempty"` // with the word to run
+	Lease  *Lease   `json:"lease,omitempty"` // with Go of a start or a restore
 }
 
 // Order is a worker's request on the control socket.
@@ -122,11 +122,11 @@ type Order struct {
 	Way   driver.Way `json:"way,omitempty"`  // of a capture
 	Room  int64      `json:"room,omitempty"` // of a capture: bytes of memory for images; 0: what is free
 
-	Promised int64 `json:"promised,omitempty"` // of that, bytes that others may take
+	Promised int64 `json:"promised,omitempty"` // bytes of Room that other captures and restores may take
 
 	Lease *Lease `json:"lease,omitempty"` // of a thaw or a renewal
 
-	Failpoints string `json:"failpoints,omitempty"` // what is to go wrong in the shim, as package failpoint reads it
+	Failpoints string `json:"failpoints,omitempty"` // the armed failpoints, as package failpoint reads them
 }
 
 // The orders. Capture, thaw and stop are fenced by the epoch.
@@ -141,7 +141,7 @@ const (
 	OrderObserve   = "observe"
 )
 
-// Failure is an error on its way to the worker.
+// Failure is an error that a shim sends to a worker.
 type Failure struct {
 	Kind     driver.Kind      `json:"kind"`
 	Text     string           `json:"text"`
@@ -152,7 +152,7 @@ type Failure struct {
 	NoLease  bool             `json:"no_lease,omitempty"`
 }
 
-// ErrPassing is the cause of a failure that trying again at once may get past.
+// ErrPassing is the cause of a failure that may not happen at the next attempt.
 var ErrPassing = errors.New("it may pass")
 
 func failure(err error) *Failure {
@@ -171,7 +171,7 @@ func failure(err error) *Failure {
 	return f
 }
 
-// Err turns it back into the error that it was.
+// Err returns the error that f was made of.
 func (f *Failure) Err() error {
 	switch {
 	case f == nil:

@@ -26,8 +26,8 @@ type starter struct {
 	resolver []byte // the host's resolv.conf, if the session can't see it
 }
 
-// start makes the session's tree, up to its first instruction, and lets it run
-// once the worker has said so.
+// start makes the session's tree, up to its first instruction, and lets it run when
+// the worker has agreed.
 func (s *starter) start() error {
 	s.boot.generation = 1
 	if err := s.boot.place.mountRoot(); err != nil {
@@ -61,7 +61,7 @@ func (s *starter) start() error {
 	return s.boot.points.at(failpoint.ShimStarted)
 }
 
-// letRun has the command begin once the worker has said so.
+// letRun lets the command run when the worker has agreed.
 func (s *starter) letRun(first *control.Conn) error {
 	if err := s.boot.points.at(failpoint.ShimMade); err != nil {
 		return err

@@ -264,11 +264,11 @@ func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []str
 func (r *restorer) endTree() {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
-	_ = r.boot.tree.group.Kill(ctx) // it is tried again by who removes the session
+	_ = r.boot.tree.group.Kill(ctx) // the removal of the session tries again
 }
 
-// endWithWorker ends a restore if the worker goes, until release is called: pipes
-// that end too early don't end every criu.
+// endWithWorker kills what is being restored if the worker ends before release is
+// called: criu doesn't always fail when its pipes end too early.
 func (r *restorer) endWithWorker() (release func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {

@@ -12,9 +12,9 @@ import (
 	"github.com/diapause/diapause/events/attach"
 )
 
-// terminal is one pseudo terminal of the session's own devpts instance, held by
-// the shim at its master end. The slave is kept open too: to see what is queued
-// in it, and so that the master doesn't fail while no program inside has it open.
+// terminal is one pseudo terminal of the session's own devpts instance, whose master the
+// shim has. It keeps the slave open too: to see what is queued there, and so that the
+// master doesn't fail while no program inside has the slave open.
 type terminal struct {
 	master *os.File
 	slave  *os.File

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// typed is input that a terminal had and no program has read: what its line
-// discipline has seen, shown and acted on, and what waits for room there.
+// typed is input that a terminal holds and no program has read: what its line
+// discipline has processed (shown, and acted on), and what waits for room there.
 type typed struct {
 	seen []byte
 	ends []int  // positions in seen at which Ctrl-D, or what has its place, ended a line without a newline
@@ -23,7 +23,7 @@ func (i typed) empty() bool { return len(i.seen) == 0 && len(i.ends) == 0 && len
 // then adds what was typed after it.
 func (i typed) then(more typed) typed {
 	if len(i.late) > 0 && len(more.seen) > 0 {
-		// It can't be: what was late is put in before anything newer.
+		// This doesn't happen: what was late is put in before newer input.
 		return typed{seen: i.seen, ends: i.ends, late: append(append(i.late, more.seen...), more.late...)}
 	}
 	for _, at := range more.ends {
@@ -101,16 +101,15 @@ func (t *terminal) readAll() (all []byte) {
 	}
 }
 
-// settle is how long the kernel gets to pass on what was written to a terminal;
-// it takes microseconds as a rule and gives no sign.
+// settle is how long the kernel gets to process what was written to a terminal. It takes
+// microseconds as a rule, and there is no signal.
 const settle = 20 * time.Millisecond
 
 // endMark stands for the end of a line without a newline, while nothing else is written.
 const endMark = 4
 
-// putInput puts back what takeInput took, as if it had been typed: what had been seen
-// isn't shown again, nor acted on a second time. A line that was unfinished stays so.
-// What has no room yet is left in late.
+// putInput puts back what takeInput took. What was processed isn't shown or acted on
+// again, and an unfinished line stays unfinished. late is what has no room yet.
 func (t *terminal) putInput(in typed) (late []byte, err error) {
 	if in.empty() {
 		return nil, nil
@@ -192,7 +191,7 @@ func (c *command) takeInput() error {
 	return err
 }
 
-// putInput gives it back. pushLate has to follow when the session runs.
+// putInput puts the input back. pushLate must follow when the session runs.
 func (c *command) putInput() error {
 	in := c.taken
 	c.taken = typed{}
@@ -232,8 +231,8 @@ func (c *command) putLate() error {
 	return nil
 }
 
-// pushLate puts in what was late as the session reads, in a goroutine that ends with
-// that, or with the session.
+// pushLate puts in what was late when the session reads, in a goroutine that ends when
+// all is in, or with the session.
 func (c *command) pushLate(g *gate) {
 	c.mu.Lock()
 	none := len(c.late) == 0

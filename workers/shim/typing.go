@@ -10,8 +10,8 @@ import (
 	"github.com/diapause/diapause/events/attach"
 )
 
-// welcome answers a typist's request: what of its input is here, and where the output
-// begins that it gets.
+// welcome answers a typist's request with how much of its input was taken, and with the
+// position at which its output begins.
 func (v *clients) welcome(c net.Conn, r attach.Request, taken int64) (from int64, err error) {
 	start, end := v.tree.main.log.Span()
 	from = v.tree.main.log.Tail(tail(r.Tail))
@@ -21,7 +21,7 @@ func (v *clients) welcome(c net.Conn, r attach.Request, taken int64) (from int64
 	return from, attach.WriteJSON(c, attach.FrameStarted, attach.Taken{Taken: taken, At: from})
 }
 
-// receiveTyped is receiveInput for a typist, who is told of what is taken.
+// receiveTyped is receiveInput for a typist, which is told what was taken.
 func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 	for {
 		kind, payload, err := attach.ReadFrame(c)
@@ -43,7 +43,7 @@ func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 	}
 }
 
-// toldOf is how many bytes are taken at most before the typist is told.
+// toldOf is how many bytes may be taken before the typist is told.
 const toldOf = 4096
 
 func (v *clients) passTyped(ctx context.Context, c net.Conn, id string, b []byte) error {

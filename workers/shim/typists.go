@@ -12,8 +12,8 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// typist is a client that types into the main command over as many connections as it
-// takes, and what has been taken of that.
+// typist is a client that types into the main command over one connection after the
+// other, and how much of its input was taken.
 type typist struct {
 	ID    string `json:"id"`
 	Taken int64  `json:"taken"` // bytes, since it began
@@ -29,7 +29,7 @@ type typists struct {
 	forgot bool      // some are not among them any more
 }
 
-// typistsKept is how many are remembered, and how many may be connected at a time. One
+// typistsKept is how many typists are remembered, and how many may be connected. One
 // that stays away while so many others come is forgotten, and may not go on where it
 // was: that position isn't known any more.
 const typistsKept = 256
@@ -46,8 +46,8 @@ var (
 	}
 )
 
-// come makes c the one connection of a typist, which has forgotten what it typed
-// before from. It may have typed before if it comes again.
+// come makes c the one connection of a typist, which no longer has its input before
+// from. again says that it was connected before.
 func (t *typists) come(id string, from int64, again bool, c net.Conn) (taken int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -77,8 +77,8 @@ func (t *typists) drop(id string) *typist {
 	return p
 }
 
-// room forgets the one that has been away for longest, if there are too many, and
-// reports whether there is room for another. Callers hold mu.
+// room reports whether there is room for another typist. If there are too many it
+// forgets the one that disconnected first. Callers hold mu.
 func (t *typists) room() bool {
 	if len(t.all) < typistsKept {
 		return true

@@ -19,13 +19,13 @@ import (
 // writer, and for what the machine does meanwhile.
 const margin = 256 << 20
 
-// small is below what a stream gains nothing, in bytes.
+// small is the size below which a stream gains nothing, in bytes.
 const small = 64 << 20
 
-// Plan decides the way of an image: the one that is forced; else, where need bytes
-// fit into free and leave a margin, memory for a small one and a buffer for
-// others. limit is how much the image may take in memory, 0 for no limit of its
-// own; why is for a person.
+// Plan decides the way of an image: the one that is forced; else, if need bytes fit into
+// free and leave a margin, memory for a small image and a buffer for others; else a
+// stream. limit is how much memory the image may take, 0 for no limit of its own; why is
+// for a person.
 func Plan(forced driver.Way, need, free int64) (way driver.Way, limit int64, why string) {
 	room := max(free-margin, 0)
 	switch forced {

@@ -1,10 +1,10 @@
 // Package backlog keeps the last part of what a command wrote, in memory, and
 // lets any number of readers follow it, each at its own pace.
 //
-// The way through it: Append adds what was read from a pipe or a terminal; a
-// reader calls Next with the position that the last Next gave it. Positions
-// count bytes since the command was started, and go on across suspends: Encode
-// and Decode carry a Log through an image. It never writes to a disk.
+// Append adds what was read from a pipe or a terminal; a reader calls Next with the
+// position that the last Next gave it. Positions count bytes since the command was
+// started, and go on across suspends: Encode and Decode carry a Log through an image.
+// It never writes to a disk.
 package backlog
 
 import (

@@ -55,7 +55,7 @@ func (r Report) Err() error {
 	return errors.New(r.Error)
 }
 
-// Go is the word that lets the leader run.
+// Go is the message that lets the leader run.
 type Go struct{}
 
 // The kinds of stage.

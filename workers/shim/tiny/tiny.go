@@ -4,9 +4,8 @@
 // in. Init is part of the session's image, so it must be small, need no library
 // and never change between hosts; nothing else belongs in it.
 //
-// The way through it: each program has its source in an .s.txt, what the
-// assembler makes of that in a .bin (a test does it again and compares), and gets
-// a header from elf.
+// Each program has its source in an .s.txt, what the assembler makes of that in a .bin
+// (a test does it again and compares), and gets a header from elf.
 package tiny
 
 import (

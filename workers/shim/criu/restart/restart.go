@@ -8,9 +8,8 @@
 // from its beginning. Its time limit then starts again, except where it is a
 // point in time.
 //
-// The way through it: Interrupted reads criu's log for the threads it happened
-// to, Again changes the image of each. It knows x86-64 alone, and leaves a thread
-// as it is wherever it isn't sure.
+// Interrupted reads criu's log for the threads it happened to, Again changes the image
+// of each. It knows x86-64 alone, and leaves a thread as it is wherever it isn't sure.
 package restart
 
 import (

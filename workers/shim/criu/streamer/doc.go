@@ -12,8 +12,8 @@
 // image is the end of the pipe; the end of the connection means that no more images
 // will be opened. There is no way to report an error but to break a pipe.
 //
-// The way through it: Listen makes the socket, Accept waits for criu, Run hands each
-// pipe over as it comes. All processes of a restore share the one connection.
+// Listen makes the socket, Accept waits for criu, Run hands each pipe over as it
+// comes. All processes of a restore share the one connection.
 //
 // The package never reads or writes an image: the pipes are its caller's.
 package streamer
