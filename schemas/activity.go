@@ -20,7 +20,7 @@ const (
 	SubjectCommand  = "diapause.v1.command"  // .<host>.<tenant>.<session>
 	SubjectAPI      = "diapause.v1.api"      // .<verb>: requests of callers that prove no identity
 	SubjectAs       = "diapause.v1.as"       // .<user>.<verb>: requests of a NATS user, which alone may publish there
-	SubjectDiary    = "diapause.v1.diary"    // what a scheduler heard, in little room
+	SubjectUses     = "diapause.v1.diary"    // what a scheduler heard, in little room
 	SubjectHost     = "diapause.v1.host"     // .<host>.dial
 	SubjectProgress = "diapause.v1.progress" // .<tenant>.<session>: core NATS, not kept
 )

@@ -53,13 +53,13 @@ type PolicyVerdict struct {
 // happens by the same reckoning under the one that holds.
 type PolicySimulation struct {
 	Scope PolicyScope `json:"scope"`
-	From  time.Time   `json:"from"` // later than asked for if the diary doesn't go back further
+	From  time.Time   `json:"from"` // later than asked for if the use history doesn't go back further
 	To    time.Time   `json:"to"`
-	// Sessions are those that there were; Unknown those of them of which the diary
+	// Sessions are those that there were; Unknown those of them of which the use history
 	// knows nothing, so that they count as in use.
 	Sessions int `json:"sessions"`
 	Unknown  int `json:"unknown,omitempty"`
-	// Holes is for how long no scheduler wrote the diary: all count as in use then.
+	// Holes is for how long no scheduler wrote the use history: all count as in use then.
 	Holes Duration `json:"holes,omitempty"`
 	Now   Outcome  `json:"now"`
 	Would Outcome  `json:"would"`
@@ -76,12 +76,12 @@ type Outcome struct {
 	Waits       float64 `json:"waits_seconds"` // for which somebody waited for a resume, at what one takes on average
 }
 
-// DiaryEvery is how often a diary has an entry at least while it is kept.
-const DiaryEvery = 5 * time.Minute
+// UseHistoryEvery is how often the use history has an entry at least while it is kept.
+const UseHistoryEvery = 5 * time.Minute
 
-// Diary is what was heard of many sessions in a short time, in little room: the
+// UseHistory is what was heard of many sessions in a short time, in little room: the
 // silences that ended, and the uses. The activity itself is not kept.
-type Diary struct {
+type UseHistory struct {
 	Writer   string    `json:"writer"` // the run of the scheduler that wrote it
 	Since    time.Time `json:"since"`  // what it could hear since, without a gap
 	At       time.Time `json:"at"`
@@ -96,7 +96,7 @@ type Diary struct {
 }
 
 // UsePart is the longest use that isn't written down yet.
-const UsePart = DiaryEvery
+const UsePart = UseHistoryEvery
 
 // Use is a time in which a session was used in one way again and again, or a lease lived,
 // whatever its policy makes of that.

@@ -48,7 +48,7 @@ var channels = []channel{
 		"What happens without changing a session's state. Kept for a year.", true, []string{"event"}, nil},
 	{"progress", schemas.SubjectProgress + ".{tenant}.{session}",
 		"The steps of an operation, as they happen. Not kept.", true, []string{"progress"}, nil},
-	{"diary", schemas.SubjectDiary,
+	{"diary", schemas.SubjectUses,
 		"What a scheduler heard of many sessions in a short time, in little room. Kept for `diapause policy simulate`.", true, []string{"diary"}, nil},
 	{"command", schemas.SubjectCommand + ".{host}.{tenant}.{session}",
 		"Wakes the worker of a host for a session, whose record says what to do.", true, []string{"command"}, nil},
@@ -316,7 +316,7 @@ func there(doc any, to string) string {
 
 // Every subject that the program speaks of is in the document.
 func TestAsyncAPIKnowsTheSubjects(t *testing.T) {
-	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectProgress, schemas.SubjectDiary} {
+	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectProgress, schemas.SubjectUses} {
 		if !slices.ContainsFunc(channels, func(c channel) bool { return strings.HasPrefix(c.subject+".", subject+".") }) {
 			t.Errorf("no channel speaks of %s", subject)
 		}

@@ -105,8 +105,8 @@ func (n Names) PolicySubject(s schemas.PolicyScope) string {
 	return "$KV." + n.Policies() + "." + s.Key()
 }
 
-// Diary names the stream of what schedulers heard, in little room.
-func (n Names) Diary() string { return n.prefix + "DIARY" }
+// UseHistory names the stream of the use history.
+func (n Names) UseHistory() string { return n.prefix + "DIARY" }
 
 // SessionStream names the stream behind the bucket of session records.
 func (n Names) SessionStream() string { return "KV_" + n.Sessions() }
@@ -203,11 +203,11 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	events := base(n.Events(), schemas.SubjectEvent+".>")
 	events.Description = "what happens without changing a session's state"
 	events.MaxAge, events.DenyDelete = 365*24*time.Hour, true
-	diary := base(n.Diary(), schemas.SubjectDiary)
-	diary.Description = "the silences of sessions that ended, for trying policies on them"
-	diary.MaxAge, diary.MaxBytes = 14*24*time.Hour, 256<<20
+	uses := base(n.UseHistory(), schemas.SubjectUses)
+	uses.Description = "the silences of sessions that ended, for trying policies on them"
+	uses.MaxAge, uses.MaxBytes = 14*24*time.Hour, 256<<20
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, places, events, diary, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, places, events, uses, commands}
 }

@@ -25,7 +25,7 @@ type silent interface {
 const simulateSince = 24 * time.Hour
 
 // policySimulate lives the last hours again under another policy, and under the one that
-// holds, by what the diary says of them.
+// holds, by what the use history says of them.
 func (s *policies) policySimulate(ctx context.Context, req request) (any, error) {
 	scope, p, trial, err := s.trial(ctx, req)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *policies) policySimulate(ctx context.Context, req request) (any, error)
 	}
 	quiet, ok := s.scheduler.(silent)
 	if !ok {
-		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that keeps a diary")
+		return nil, schemas.FailedError(schemas.ReasonNoServer, "no scheduler runs here that keeps a use history")
 	}
 	since := time.Duration(req.Policy.Since)
 	if since <= 0 {
@@ -46,16 +46,16 @@ func (s *policies) policySimulate(ctx context.Context, req request) (any, error)
 	}
 	switch {
 	case past.first.IsZero() && past.byKind:
-		return nil, schemas.StateError(schemas.ReasonNoDiary, "the diary of the last %s doesn't tell kinds of activity", since).WithHint("counts, wakes and ignore can't be tried on it; it is written while a scheduler runs, for 14 days at most")
+		return nil, schemas.StateError(schemas.ReasonNoHistory, "the use history of the last %s doesn't tell kinds of activity", since).WithHint("counts, wakes and ignore can't be tried on it; it is written while a scheduler runs, for 14 days at most")
 	case past.first.IsZero():
-		return nil, schemas.StateError(schemas.ReasonNoDiary, "the diary says nothing of the last %s", since).WithHint("it is written while a scheduler runs, for 14 days at most")
+		return nil, schemas.StateError(schemas.ReasonNoHistory, "the use history says nothing of the last %s", since).WithHint("it is written while a scheduler runs, for 14 days at most")
 	}
 	out := past.simulate(s.policies.For, trial)
 	out.Notes = append(append(out.Notes, untried(p)...), overruled(scope, p, past.ruled)...)
 	return out, nil
 }
 
-// untriable are the parts of policies that the diary can't tell about.
+// untriable are the parts of policies that the use history can't tell about.
 var untriable = []string{"backoff", "breaker", "checkpoints", "keep", "on_suspend_failure", "quota", "score", "watermarks"}
 
 // untried says which parts of a policy make no difference to a simulation.
@@ -69,20 +69,20 @@ func untried(p schemas.Policy) []string {
 	if parts == nil {
 		return nil
 	}
-	return []string{fmt.Sprintf("not tried: %s; the diary says when sessions were used, and nothing that these parts go by", strings.Join(parts, ", "))}
+	return []string{fmt.Sprintf("not tried: %s; the use history says when sessions were used, and nothing that these parts go by", strings.Join(parts, ", "))}
 }
 
 // past is a stretch of the log.
 type past struct {
 	scope       schemas.PolicyScope
 	from, to    time.Time
-	first       time.Time // what the diary knows since
+	first       time.Time // what the use history knows since
 	holes       time.Duration
 	silences    map[schemas.UID][]schemas.Silence
 	byKind      bool // it goes by uses, not by silences
 	uses        map[schemas.UID][]schemas.Use
-	unknown     []schemas.Use // when no diary was kept of them
-	lost        int           // uses that the diary lacks
+	unknown     []schemas.Use // when no use history was kept of them
+	lost        int           // uses that the use history lacks
 	ruled       int           // sessions that were run with a rule of their own
 	lives       map[schemas.UID]*lived
 	took        map[schemas.TransitionType]*spent
@@ -115,7 +115,7 @@ func newPast(scope schemas.PolicyScope, from time.Time) *past {
 }
 
 func (p *past) read(ctx context.Context, s *policies, quiet silent) error {
-	if err := stream.ReadDiary(ctx, s.js, s.names, p.from, p.page); err != nil {
+	if err := stream.ReadUseHistory(ctx, s.js, s.names, p.from, p.page); err != nil {
 		return err
 	}
 	now, err := quiet.Silences(ctx, func(r schemas.SessionRecord) bool { return policykv.Covers(p.scope, r) })
@@ -138,8 +138,8 @@ func (p *past) read(ctx context.Context, s *policies, quiet silent) error {
 	})
 }
 
-// page takes in one page of the diary.
-func (p *past) page(d schemas.Diary) {
+// page takes in one page of the use history.
+func (p *past) page(d schemas.UseHistory) {
 	if p.byKind && !d.Kinds {
 		return // as if there were none
 	}
@@ -154,7 +154,7 @@ func (p *past) page(d schemas.Diary) {
 		} else if begun.After(known) {
 			p.hole(known, begun)
 		}
-	} else if d.At.Sub(known) > 2*schemas.DiaryEvery {
+	} else if d.At.Sub(known) > 2*schemas.UseHistoryEvery {
 		p.hole(known, d.At)
 	} else if p.byKind && d.Since.After(known) {
 		p.hole(known, d.Since) // it couldn't hear for a while
@@ -167,7 +167,7 @@ func (p *past) page(d schemas.Diary) {
 	p.lost += d.Lost
 }
 
-// hole notes a time of which the diary says nothing. Of the uses that went on when it
+// hole notes a time of which the use history says nothing. Of the uses that went on when it
 // began some part may be missing.
 func (p *past) hole(from, to time.Time) {
 	p.holes += to.Sub(from)
@@ -296,15 +296,15 @@ func (p *past) notes(unsized int) (out []string) {
 		note("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized)
 	}
 	if p.first.After(p.from.Add(time.Minute)) {
-		note("the diary doesn't go back as far as was asked for")
+		note("the use history doesn't go back as far as was asked for")
 	}
 	if p.holes > 0 && p.byKind {
-		note("for %s no diary was kept: that time counts as use", p.holes.Round(time.Second))
+		note("for %s no use history was kept: that time counts as use", p.holes.Round(time.Second))
 	} else if p.holes > 0 {
-		note("for %s no diary was kept: silences that began and ended in that time count as use", p.holes.Round(time.Second))
+		note("for %s no use history was kept: silences that began and ended in that time count as use", p.holes.Round(time.Second))
 	}
 	if p.lost > 0 {
-		note("%d uses aren't in the diary, there were too many at once: sessions look less used than they were", p.lost)
+		note("%d uses aren't in the use history, there were too many at once: sessions look less used than they were", p.lost)
 	}
 	if p.byKind {
 		note("uses of one kind less than 20s apart count as one; what a session would have done in times in which it slept isn't known: leases that say what it does (busy.cpu) were only heard while it ran")

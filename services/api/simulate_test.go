@@ -52,8 +52,8 @@ func newMorning(to float64) *past {
 // Two hours of one session: quiet for 30 minutes, then for 6, then until the end.
 func TestSimulate(t *testing.T) {
 	p := newMorning(120)
-	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)})
-	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(5), Silences: []schemas.Silence{quiet("u", 10, 40, "input"), quiet("u", 50, 56, "input")}})
+	p.page(schemas.UseHistory{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)})
+	p.page(schemas.UseHistory{Writer: "w", Since: morning.Add(-time.Hour), At: after(5), Silences: []schemas.Silence{quiet("u", 10, 40, "input"), quiet("u", 50, 56, "input")}})
 	p.silences["u"] = append(p.silences["u"], quiet("u", 60, 120, ""))
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 15, schemas.TSuspended: 15.1, schemas.TResume: 40, schemas.TResumed: 40.05}, "scheduler@h")
 	out := p.simulate(graced(5*time.Minute), graced(10*time.Minute))
@@ -76,7 +76,7 @@ func minutes(hours float64) int { return int(hours*60 + 0.5) }
 // that is gone takes no memory.
 func TestSimulateWhatWasAskedFor(t *testing.T) {
 	p := newMorning(120)
-	p.page(schemas.Diary{Writer: "w", Since: morning, At: after(1)})
+	p.page(schemas.UseHistory{Writer: "w", Since: morning, At: after(1)})
 	p.silences["u"] = []schemas.Silence{quiet("u", 0, 120, "")}
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 5, schemas.TSuspended: 5, schemas.TResume: 30, schemas.TResumed: 30, schemas.TRemove: 60}, "cli:me")
 	out := p.simulate(graced(5*time.Minute), graced(time.Hour))
@@ -88,12 +88,12 @@ func TestSimulateWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-// What the diary doesn't know counts as use, and that is said.
+// What the use history doesn't know counts as use, and that is said.
 func TestSimulateWhatIsUnknown(t *testing.T) {
 	p := newMorning(120)
-	p.page(schemas.Diary{Writer: "a", Since: after(30), At: after(31)})
-	p.page(schemas.Diary{Writer: "b", Since: after(45), At: after(46)})
-	p.page(schemas.Diary{Writer: "b", Since: after(45), At: after(66)})
+	p.page(schemas.UseHistory{Writer: "a", Since: after(30), At: after(31)})
+	p.page(schemas.UseHistory{Writer: "b", Since: after(45), At: after(46)})
+	p.page(schemas.UseHistory{Writer: "b", Since: after(45), At: after(66)})
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0}, "me")
 	out := p.simulate(graced(time.Minute), graced(time.Minute))
 	if out.Unknown != 1 || !out.From.Equal(after(30)) || time.Duration(out.Holes) != 34*time.Minute || len(out.Notes) != 2 {
@@ -109,15 +109,15 @@ func TestSimulateWhatIsUnknown(t *testing.T) {
 func TestSimulateKinds(t *testing.T) {
 	p := newMorning(120)
 	p.byKind = true
-	p.page(schemas.Diary{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)}) // of an earlier version
+	p.page(schemas.UseHistory{Writer: "w", Since: morning.Add(-time.Hour), At: after(1)}) // of an earlier version
 	if !p.first.IsZero() {
-		t.Errorf("the diary of uses begins at %s", p.first)
+		t.Errorf("the use history begins at %s", p.first)
 	}
 	use := func(what string, from, to float64) schemas.Use {
 		return schemas.Use{UID: "u", What: what, From: after(from).UnixMilli(), To: after(to).UnixMilli()}
 	}
-	p.page(schemas.Diary{Writer: "v", Since: morning, At: after(2), Kinds: true, Uses: []schemas.Use{use("input", 1, 2)}})
-	p.page(schemas.Diary{Writer: "v", Since: morning, At: after(6), Kinds: true, Uses: []schemas.Use{use("heartbeat", 0, 60)}})
+	p.page(schemas.UseHistory{Writer: "v", Since: morning, At: after(2), Kinds: true, Uses: []schemas.Use{use("input", 1, 2)}})
+	p.page(schemas.UseHistory{Writer: "v", Since: morning, At: after(6), Kinds: true, Uses: []schemas.Use{use("heartbeat", 0, 60)}})
 	p.used([]schemas.Use{use("heartbeat", 60, 100), use("input", 80, 80)})
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 105, schemas.TSuspended: 105, schemas.TResume: 110, schemas.TResumed: 110}, "cli:me")
 	deaf := func(r schemas.SessionRecord) session.Policy {
@@ -139,15 +139,15 @@ func TestSimulateKinds(t *testing.T) {
 	}
 }
 
-// A time in which no diary of uses was kept counts as use, and so does what a scheduler
+// A time in which no use history was kept counts as use, and so does what a scheduler
 // that died may not have written yet.
 func TestSimulateKindsUnknown(t *testing.T) {
 	p := newMorning(120)
 	p.byKind = true
-	p.page(schemas.Diary{Writer: "a", Since: morning, At: after(30), Kinds: true, Lost: 2})
-	p.page(schemas.Diary{Writer: "b", Since: after(60), At: after(61), Kinds: true})
-	p.page(schemas.Diary{Writer: "b", Since: after(60), At: after(66), Kinds: true})
-	p.page(schemas.Diary{Writer: "b", Since: after(68), At: after(70), Kinds: true}) // NATS was away
+	p.page(schemas.UseHistory{Writer: "a", Since: morning, At: after(30), Kinds: true, Lost: 2})
+	p.page(schemas.UseHistory{Writer: "b", Since: after(60), At: after(61), Kinds: true})
+	p.page(schemas.UseHistory{Writer: "b", Since: after(60), At: after(66), Kinds: true})
+	p.page(schemas.UseHistory{Writer: "b", Since: after(68), At: after(70), Kinds: true}) // NATS was away
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0}, "me")
 	out := p.simulate(graced(5*time.Minute), graced(5*time.Minute))
 	if o := out.Would; o.Suspends != 2 || minutes(o.AsleepHours) != 20+47 || time.Duration(out.Holes) != 32*time.Minute || len(out.Notes) != 3 {

@@ -19,7 +19,7 @@
 //     or waits.
 //   - notifier (notices.go) publishes that suspends are near; lag (lag.go) holds suspends
 //     back while activity is heard late.
-//   - journal (silences.go, uses.go) records what `policy simulate` reads.
+//   - history (use_history.go, uses.go) records what `policy simulate` reads.
 //
 // Of several schedulers one acts, as its Lead says; the others take everything in as well.
 // Two that act beside each other are harmless: the swap of the second is refused.

@@ -23,7 +23,7 @@ type loop struct {
 	evictor  *evictor
 	waker    *waker
 	notifier *notifier
-	journal  *journal // nil if none is kept
+	history  *history // nil if none is kept
 
 	leading bool      // deciding is ours, once all was heard
 	bad     int       // messages that were no activity
@@ -41,7 +41,7 @@ const actAgain = time.Second
 func newLoop(s *Scheduler) *loop {
 	l := &loop{
 		s: s, table: newTable(s.Policies), lag: &lag{log: s.Log}, quotas: newQuotas(s.Policies), actor: newActor(s),
-		journal: newJournal(s.Bus), leading: s.Lead == nil,
+		history: newHistory(s.Bus), leading: s.Lead == nil,
 	}
 	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock)
 	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor}
@@ -55,7 +55,7 @@ func (s *Scheduler) run(ctx context.Context) error {
 	defer l.actor.acts.wait()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
-	pages := time.NewTicker(journalEvery)
+	pages := time.NewTicker(historyEvery)
 	defer pages.Stop()
 	known, heard := s.known, (chan struct{})(nil) // nothing is heard while the records are read: only then it is known what has no record
 	var glances []statekv.Glance
@@ -85,7 +85,7 @@ func (s *Scheduler) run(ctx context.Context) error {
 			l.reconsider()
 		case <-busy:
 		case <-pages.C:
-			l.journal.sweep(l.agenda.open) // and turn writes what was gathered
+			l.history.sweep(l.agenda.open) // and turn writes what was gathered
 		case <-timer.C: // act takes what is due
 		}
 		l.turn(ctx)
@@ -107,7 +107,7 @@ func (l *loop) turn(ctx context.Context) {
 		l.act(ctx)
 		l.evictor.relieve(ctx)
 		l.waker.serve(ctx)
-		l.journal.write(ctx, l.actor, l.table.heardSince)
+		l.history.write(ctx, l.actor, l.table.heardSince)
 	}
 }
 
@@ -316,17 +316,17 @@ func (l *loop) unrecorded(n schemas.Name) *tracked {
 
 // take has a session hear a message, and notes what silence that ended.
 func (l *loop) take(v *session.View, m *session.Message, p session.Policy) {
-	if l.journal == nil || v.Record.UID == "" {
+	if l.history == nil || v.Record.UID == "" {
 		v.Hear(*m, p)
 		return
 	}
 	was, used := v.QuietSince(p), v.Last().At
 	v.Hear(*m, p)
 	if l.agenda.open { // else it was stored before, and its silence is long over
-		l.journal.heard(was, used, v, m, p)
+		l.history.heard(was, used, v, m, p)
 	}
 	if l.lag.hearing || m.Source.Kind.Lease() && ends(m).After(time.Now()) { // or lives on
-		l.journal.uses.heard(v.Record.UID, m)
+		l.history.uses.heard(v.Record.UID, m)
 	}
 }
 

@@ -205,11 +205,11 @@ func TestSilences(t *testing.T) {
 	if i := slices.IndexFunc(all, func(s schemas.Silence) bool { return s.Name == "work" }); len(all) != 1 || i != 0 || all[0].To-all[0].From < 200 {
 		t.Errorf("%+v", all)
 	}
-	var pages []schemas.Diary
+	var pages []schemas.UseHistory
 	for deadline := time.Now().Add(limit); len(pages) == 0 && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		b.must(stream.ReadDiary(b.ctx, b.js, stream.NamesWith(""), time.Now().Add(-time.Hour), func(d schemas.Diary) { pages = append(pages, d) }))
+		b.must(stream.ReadUseHistory(b.ctx, b.js, stream.NamesWith(""), time.Now().Add(-time.Hour), func(d schemas.UseHistory) { pages = append(pages, d) }))
 	}
 	if len(pages) == 0 || pages[0].Writer == "" || pages[0].Since.IsZero() {
-		t.Errorf("the diary begins with %+v", pages)
+		t.Errorf("the use history begins with %+v", pages)
 	}
 }

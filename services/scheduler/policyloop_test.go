@@ -29,7 +29,7 @@ type instant struct {
 	naps    map[schemas.Name][]replay.Nap
 	events  map[schemas.Name]int
 	refuses int // so many events aren't taken
-	pages   []schemas.Diary
+	pages   []schemas.UseHistory
 	open    []schemas.Silence // at the end
 	going   []schemas.Use
 }
@@ -110,7 +110,7 @@ func (w *instant) Event(_ context.Context, e schemas.Event) error {
 	return nil
 }
 
-func (w *instant) Diary(_ context.Context, d schemas.Diary) error {
+func (w *instant) UseHistory(_ context.Context, d schemas.UseHistory) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.pages = append(w.pages, d)
@@ -269,7 +269,7 @@ func TestWarningThatIsNotTaken(t *testing.T) {
 
 // sittings makes up uses that each begin with a command: some are over at once, some
 // go on for as long as somebody holds the session. The silences between are long enough
-// for the diary.
+// for the use history.
 func sittings(r *rand.Rand, n schemas.Name, from time.Time, length time.Duration) (out []session.Message) {
 	for at := from; ; {
 		at = at.Add(time.Second + time.Duration(r.Int64N(int64(20*time.Minute)))).Truncate(time.Millisecond)
@@ -285,9 +285,9 @@ func sittings(r *rand.Rand, n schemas.Name, from time.Time, length time.Duration
 	}
 }
 
-// The diary of what was heard is enough to tell what happened: lived again from it alone,
+// The use history of what was heard is enough to tell what happened: lived again from it alone,
 // under the policy that held, the sessions sleep when they did.
-func TestDiaryIsEnough(t *testing.T) {
+func TestUseHistoryIsEnough(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const sessions, length = 30, 6 * time.Hour
 		w := newInstant()
@@ -310,7 +310,7 @@ func TestDiaryIsEnough(t *testing.T) {
 		}
 		w.live(t, policies, all, length)
 		silences := map[schemas.UID][]schemas.Silence{}
-		for _, d := range append(w.pages, schemas.Diary{Silences: w.open}) {
+		for _, d := range append(w.pages, schemas.UseHistory{Silences: w.open}) {
 			for _, s := range d.Silences {
 				silences[s.UID] = append(silences[s.UID], s)
 			}

@@ -31,7 +31,7 @@ type use struct {
 }
 
 // usesMost bounds the uses that go on, and those that wait to be written: with more than
-// that the journal says that it lacks some.
+// that the use history says that it lacks some.
 const usesMost = 100_000
 
 func newUses() uses { return uses{open: map[source]use{}} }
@@ -143,20 +143,20 @@ func (u *uses) sweep(now time.Time, writes bool) {
 
 // take gives what is to be written, and how many are missing.
 func (u *uses) take() ([]schemas.Use, int) {
-	out, lost := u.page[:min(len(u.page), journalBatch)], u.lost
+	out, lost := u.page[:min(len(u.page), historyBatch)], u.lost
 	u.page, u.lost = slices.Clone(u.page[len(out):]), 0
 	return out, lost
 }
 
-// Uses gives the uses that aren't in the journal yet, of all sessions.
+// Uses gives the uses that aren't in the use history yet, of all sessions.
 func (s *Scheduler) Uses(ctx context.Context) (out []schemas.Use, err error) {
 	err = s.ask(ctx, func(l *loop) {
-		if l.journal == nil {
+		if l.history == nil {
 			return
 		}
 		now := time.Now()
-		out = slices.Clone(l.journal.uses.page)
-		for of, o := range l.journal.uses.open {
+		out = slices.Clone(l.history.uses.page)
+		for of, o := range l.history.uses.open {
 			out = append(out, of.told(o, now))
 		}
 	})

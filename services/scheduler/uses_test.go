@@ -31,7 +31,7 @@ func kindRules(t *testing.T) (out rules) {
 	return out
 }
 
-// The uses in the diary are the same whatever the policy was, and enough to tell what
+// The uses in the use history are the same whatever the policy was, and enough to tell what
 // happens under any: sessions that were lived under some kinds sleep, lived again from
 // what was written while others held, when they did.
 func TestUsesAreEnough(t *testing.T) {
@@ -62,7 +62,7 @@ func TestUsesAreEnough(t *testing.T) {
 		}
 		other.live(t, append(policies[1:], policies[0]), all, length)
 		uses := map[schemas.UID][]schemas.Use{}
-		for _, d := range append(other.pages, schemas.Diary{Uses: other.going}) {
+		for _, d := range append(other.pages, schemas.UseHistory{Uses: other.going}) {
 			for _, u := range d.Uses {
 				u.From, u.To = u.From-later.Milliseconds(), max(u.To, u.From)-later.Milliseconds()
 				if u.Last != 0 {

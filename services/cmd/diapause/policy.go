@@ -266,7 +266,7 @@ const simulateHelp = `Live the last hours again under another policy, and under 
 compare: suspends, resumes, how much memory was free for how long, and how often it
 would have been wrong (resumed within two minutes).
 
-It goes by a diary: while a scheduler runs it writes down each silence of a session
+It goes by a use history: while a scheduler runs it writes down each silence of a session
 that was longer than 20 s, and from when to when each kind of activity was heard, for 14
 days or 256 MiB. So other kinds that count, wake or are ignored can be tried as well.
 What a session would have done in times in which it slept nobody knows.`
@@ -311,7 +311,7 @@ func printSimulation(out schemas.PolicySimulation) {
 		row("would be", out.Would)
 	})
 	if out.Unknown > 0 {
-		fmt.Printf("%d of them, of which the diary says nothing, count as in use\n", out.Unknown)
+		fmt.Printf("%d of them, of which the use history says nothing, count as in use\n", out.Unknown)
 	}
 	for _, note := range out.Notes {
 		fmt.Println("note: " + note)

@@ -13,7 +13,7 @@ import (
 
 // recorder is a Bus that keeps what was heard for `policy simulate`.
 type recorder interface {
-	Diary(ctx context.Context, d schemas.Diary) error
+	UseHistory(ctx context.Context, d schemas.UseHistory) error
 }
 
 // What is recorded, and how: silences that are long enough for some grace to end in them,
@@ -21,14 +21,14 @@ type recorder interface {
 // simulate` takes that time for use.
 const (
 	silenceMin   = 20 * time.Second
-	journalEvery = 10 * time.Second
-	journalBatch = 2000 // silences in one message
-	journalMost  = 50 * journalBatch
+	historyEvery = 10 * time.Second
+	historyBatch = 2000 // silences in one message
+	historyMost  = 50 * historyBatch
 )
 
-// journal gathers the silences that ended, and the uses of sessions. Only the loop's
+// history gathers the silences that ended, and the uses of sessions. Only the loop's
 // goroutine calls its methods.
-type journal struct {
+type history struct {
 	to      recorder
 	writer  string
 	page    []schemas.Silence
@@ -37,18 +37,18 @@ type journal struct {
 	writing bool
 }
 
-// newJournal gives nil if the bus records nothing.
-func newJournal(b Bus) *journal {
+// newHistory gives nil if the bus records nothing.
+func newHistory(b Bus) *history {
 	to, ok := b.(recorder)
 	if !ok {
 		return nil
 	}
-	return &journal{to: to, writer: nuid.Next(), uses: newUses()}
+	return &history{to: to, writer: nuid.Next(), uses: newUses()}
 }
 
 // heard notes the silence that a message ended: was is how it was before, v how it is.
-func (j *journal) heard(was, used time.Time, v *session.View, m *session.Message, p session.Policy) {
-	if m.At.Sub(was) < silenceMin || was.IsZero() || !v.QuietSince(p).After(was) || len(j.page) >= journalMost {
+func (j *history) heard(was, used time.Time, v *session.View, m *session.Message, p session.Policy) {
+	if m.At.Sub(was) < silenceMin || was.IsZero() || !v.QuietSince(p).After(was) || len(j.page) >= historyMost {
 		return
 	}
 	j.page = append(j.page, silence(v, was, used, m.At, what(m.Source)))
@@ -70,37 +70,37 @@ func silence(v *session.View, was, used, to time.Time, what string) schemas.Sile
 }
 
 // sweep ends the uses that are over.
-func (j *journal) sweep(writes bool) {
+func (j *history) sweep(writes bool) {
 	if j != nil {
 		j.uses.sweep(time.Now(), writes)
 	}
 }
 
 // due reports whether it is time to write.
-func (j *journal) due() bool {
+func (j *history) due() bool {
 	switch since, most := time.Since(j.written), max(len(j.page), len(j.uses.page)); {
 	case most == 0:
-		return since >= schemas.DiaryEvery
-	case most < journalBatch:
-		return since >= journalEvery
+		return since >= schemas.UseHistoryEvery
+	case most < historyBatch:
+		return since >= historyEvery
 	}
 	return true
 }
 
-// write publishes what was gathered, now and then, and even if that is nothing: a journal
+// write publishes what was gathered, now and then, and even if that is nothing: a use history
 // that says nothing of a time differs from one that wasn't kept.
-func (j *journal) write(ctx context.Context, a *actor, heardSince time.Time) {
+func (j *history) write(ctx context.Context, a *actor, heardSince time.Time) {
 	if j == nil || j.writing || !j.due() {
 		return
 	}
 	j.written, j.writing = time.Now(), true
-	page := schemas.Diary{Writer: j.writer, Since: heardSince.UTC(), At: j.written.UTC(), Silences: j.page[:min(len(j.page), journalBatch)], Kinds: true}
+	page := schemas.UseHistory{Writer: j.writer, Since: heardSince.UTC(), At: j.written.UTC(), Silences: j.page[:min(len(j.page), historyBatch)], Kinds: true}
 	j.page = slices.Clone(j.page[len(page.Silences):])
 	page.Uses, page.Lost = j.uses.take()
 	a.acts.run(session.Notify, func() {
-		ctx, cancel := context.WithTimeout(ctx, journalEvery)
+		ctx, cancel := context.WithTimeout(ctx, historyEvery)
 		defer cancel()
-		err := j.to.Diary(ctx, page)
+		err := j.to.UseHistory(ctx, page)
 		if err != nil && ctx.Err() == nil {
 			a.log.Warn("silences not recorded; `policy simulate` takes that time for use", "err", err)
 		}
