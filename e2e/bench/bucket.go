@@ -30,7 +30,7 @@ func startBucket(ctx context.Context, dir string) (*bucket, error) {
 	return &bucket{s, client}, nil
 }
 
-// put stores what r gives, of whatever length, in parts that go up beside each
+// put stores what r gives, of any length, in parts that are uploaded beside each
 // other.
 func (b *bucket) put(ctx context.Context, name string, r io.Reader) error {
 	_, err := b.client.PutObject(ctx, server.Bucket, name, r, -1, minio.PutObjectOptions{

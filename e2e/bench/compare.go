@@ -30,7 +30,7 @@ type Cost struct {
 	Alone   time.Duration // what zstd and age take for these images with nothing else, if measured
 }
 
-// Change is a part of the memory that is written to anew.
+// Change is a part of the memory that is written to again.
 type Change struct {
 	Name string
 	Nth  int // every Nth page

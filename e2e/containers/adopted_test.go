@@ -13,7 +13,7 @@ import (
 )
 
 // A container that asks for it by its label becomes a session by itself, is suspended when
-// it is idle, and comes back when somebody wants it.
+// it is idle, and comes back when someone wants it.
 func TestLabelledContainer(t *testing.T) {
 	e := dockertest.Shared(t)
 	h := newHost(t, e)
@@ -80,7 +80,7 @@ func TestRefusedVerbs(t *testing.T) {
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--", "/no/such"}, 1, "command not found"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--on-host-loss", "resume", "--", "sleep", "1000"}, 2, "leave --on-host-loss resume out"},
 		{[]string{"adopt"}, 2, "--container"},
-		{[]string{"adopt", "--container", "nobody"}, 1, "there is no container nobody"},
+		{[]string{"adopt", "--container", "missing"}, 1, "there is no container missing"},
 	} {
 		if r := h.Do(c.args...); r.Code != c.code || !strings.Contains(r.Err, c.says) {
 			t.Errorf("%q: %+v, want code %d and %q", c.args, r, c.code, c.says)

@@ -85,7 +85,7 @@ func run(b *testing.B, e *dockertest.Engine, script string) {
 	b.Fatal(err)
 }
 
-// change writes a hundredth of the files anew.
+// change writes a hundredth of the files again.
 func change(b *testing.B, e *dockertest.Engine) {
 	b.Helper()
 	for dir, n := range map[string]int{"/files": layerFiles, "/volume/files": volumeFiles} {

@@ -84,7 +84,7 @@ func TestKeptContainerOfASessionThatWentElsewhere(t *testing.T) {
 	there := host{h.Stack, t, other}
 	before := there.left()
 	h.must("run", "--name", "vx", "--host", w, "--image", "busybox:test", "--container-name", "vx", "--idle", "never", "--network", "none",
-		"-v", "vxdata:/data", "-v", "theirs:/theirs", "--", "sh", "-c", "echo begun >>/data/log; while ! [ -e /end ]; do sleep 0.01; done; rm /end")
+		"-v", "vxdata:/data", "-v", "theirs:/theirs", "--", "sh", "-c", "echo started >>/data/log; while ! [ -e /end ]; do sleep 0.01; done; rm /end")
 	there.until("vx", "[ $(wc -l </data/log) = 1 ]")
 	h.must("checkpoint", "vx")
 	there.until("vx", "touch /end")

@@ -23,7 +23,7 @@ func TestEngineStopsAndStarts(t *testing.T) {
 func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 	e.Busybox(t)
 	h := newHost(t, e)
-	const script = "trap 'exit 0' TERM; echo begun >>/log; while :; do sleep 0.05; done"
+	const script = "trap 'exit 0' TERM; echo started >>/log; while :; do sleep 0.05; done"
 	run := func(name string, more ...string) {
 		args := append([]string{"run", "--name", name, "--image", "busybox:test", "--container-name", name, "--idle", "never", "--network", "none"}, more...)
 		h.must(append(args, "--", "sh", "-c", script)...)

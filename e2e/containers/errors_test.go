@@ -14,7 +14,7 @@ import (
 )
 
 // Between any two steps of the driver an error comes, once each: before the one, and after
-// success of the other. Whatever the verb says, what the container has counted is there, it
+// success of the other. For any answer of the verb, what the container has counted is there, it
 // is there once, and nothing stays paused or left behind.
 func TestErrors(t *testing.T) {
 	marks := t.TempDir() // each error leaves a file in it

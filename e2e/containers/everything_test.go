@@ -52,7 +52,7 @@ func (h *host) everything() (all []string) {
 	return all
 }
 
-// bystanders makes one of each that is nobody's: a paused container, an image without a
+// bystanders makes one of each that is no one's: a paused container, an image without a
 // name, one with, a volume and a network. What becomes of sessions is nothing to them.
 func (h *host) bystanders() {
 	h.t.Helper()

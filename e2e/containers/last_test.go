@@ -14,7 +14,7 @@ import (
 // of every line that it wrote.
 const writers = 8
 
-// Once its image is taken nothing of a container executes: what a process has told somebody
+// Once its image is taken nothing of a container executes: what a process has told someone
 // that it wrote is in the image, up to the last word. The engine by itself ends the first
 // process of a paused container and lets the others run until they are gone.
 func TestNothingRunsAfterItsImage(t *testing.T) {
@@ -52,7 +52,7 @@ func TestNothingRunsAfterItsImage(t *testing.T) {
 }
 
 // acknowledge begins the writers. said waits until they are gone, and gives the last line
-// that each of them let go of whole.
+// that each of them released whole.
 func (h *host) acknowledge(container string) (said func() []string) {
 	last := make([]string, writers)
 	var all sync.WaitGroup

@@ -59,8 +59,8 @@ func (h *host) failsFor(name, why string) {
 	}
 }
 
-// A container that somebody removes, while the program runs and while it doesn't, takes
-// nothing with it that has a name: the session goes on with it, whatever goes wrong then,
+// A container that someone removes, while the program runs and while it doesn't, takes
+// nothing with it that has a name: the session goes on with it, even if something fails then,
 // until it is removed itself.
 func TestRemovedByOthers(t *testing.T) {
 	e := dockertest.Shared(t)
@@ -68,7 +68,7 @@ func TestRemovedByOthers(t *testing.T) {
 	h := newHost(t, e)
 	port := freePort(t)
 	h.must("run", "--name", "vx", "--image", "busybox:test", "--container-name", "vx", "--idle", "never",
-		"-p", fmt.Sprintf("127.0.0.1:%d:80", port), "-v", "vxdata:/data", "-v", "/nameless", "--", "sh", "-c", "echo begun >>/data/log; exec sleep 1000000")
+		"-p", fmt.Sprintf("127.0.0.1:%d:80", port), "-v", "vxdata:/data", "-v", "/nameless", "--", "sh", "-c", "echo started >>/data/log; exec sleep 1000000")
 	h.until("vx", "[ $(wc -l </data/log) = 1 ]")
 	h.takeAway("vx")
 	h.failsFor("vx", "removed by somebody else")
@@ -94,7 +94,7 @@ func TestRemovedByOthers(t *testing.T) {
 	}
 	h.failsFor("vx", "removed by somebody else")
 	h.must("resume", "vx")
-	if got := h.until("vx", "[ $(wc -l </data/log) = 3 ] && tail -n 1 /data/log"); got != "begun" { // as it was captured, and begun once more
+	if got := h.until("vx", "[ $(wc -l </data/log) = 3 ] && tail -n 1 /data/log"); got != "started" { // as it was captured, and started once more
 		t.Errorf("after a resume its last line is %q", got)
 	}
 	h.must("suspend", "vx")
@@ -135,7 +135,7 @@ func TestNotStartableAgain(t *testing.T) {
 	device := t.TempDir() + "/null"
 	mknod(t, device)
 	h.must("run", "--name", "dv", "--image", "busybox:test", "--container-name", "dv", "--idle", "never", "--network", "none", "-v", "vxdata:/data",
-		"--device", device, "--", "sh", "-c", "echo begun >>/data/log; exec sleep 1000000")
+		"--device", device, "--", "sh", "-c", "echo started >>/data/log; exec sleep 1000000")
 	h.until("dv", "[ $(wc -l </data/log) = 1 ]")
 	h.must("suspend", "dv")
 	if err := os.Remove(device); err != nil {

@@ -66,7 +66,7 @@ func TestLogsAndExec(t *testing.T) {
 			t.Fatalf("when it is over, there is %q", left)
 		}
 	}
-	h.must("resume", "--clean", "talk") // and is there when it is begun anew
+	h.must("resume", "--clean", "talk") // and is there when it is started again
 	h.until(container, "true")
 	h.must("rm", "--yes", "talk")
 	if left := h.left(); len(left) > 0 {
@@ -74,7 +74,7 @@ func TestLogsAndExec(t *testing.T) {
 	}
 }
 
-// No command can run in a container that doesn't: whoever wants one is told what the container
+// No command can run in a container that doesn't: anyone who wants one is told what the container
 // is, and what makes it run.
 func TestExecInOneThatDoesNotRun(t *testing.T) {
 	e := dockertest.Shared(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/docker/dockertest"
 )
 
-// volume makes a volume of somebody's, which is there before the session and after it, and
+// volume makes a volume of someone's, which is there before the session and after it, and
 // gives its directory.
 func (h *host) volume(name string) (dir string) {
 	h.t.Helper()

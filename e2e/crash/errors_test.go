@@ -14,7 +14,7 @@ import (
 
 // Between any two steps of a verb an error comes, once each, with real processes: an error
 // before the one, and after success of the other. The daemon lives on, and the session is
-// whole whatever the verb says; asked again often enough it does what it was asked for.
+// whole after any answer of the verb; asked again often enough it does what it was asked for.
 func TestErrorsAtFailpoints(t *testing.T) {
 	for _, w := range ways() {
 		t.Run(w.verb[0], func(t *testing.T) {

@@ -66,7 +66,7 @@ func stops(r *rand.Rand) (all []stop) {
 }
 
 // The daemon is killed at each moment between two steps, with real processes: the
-// next start finishes or undoes what was begun.
+// next start finishes or undoes what was started.
 func TestKilledAtFailpoints(t *testing.T) {
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")

@@ -12,8 +12,8 @@ import (
 
 // A session's shim ends when it has let the session run, and the daemon before it has told
 // anybody. The session may have done things that no image has: it is lost and said so, and
-// not begun again from its image as if nothing had been.
-func TestWhatRanIsNotBegunAgain(t *testing.T) {
+// not started again from its image as if nothing had been.
+func TestWhatRanIsNotStartedAgain(t *testing.T) {
 	d, c := newUnlucky(t)
 	d.loses = func(shimMoment) bool { return true }
 
@@ -35,7 +35,7 @@ func TestWhatRanIsNotBegunAgain(t *testing.T) {
 	d.lostAndSaidSo(c, "had run already")
 }
 
-// restartWith starts the daemon anew, with failpoints, each once.
+// restartWith starts the daemon again, with failpoints, each once.
 func (d *unlucky) restartWith(points ...string) {
 	d.t.Helper()
 	if d.s.Alive() {
@@ -53,8 +53,8 @@ func (d *unlucky) restartWith(points ...string) {
 	}
 }
 
-// lostAndSaidSo wants the counting session failed and why, nobody to begin it again who
-// wasn't asked to, and that it goes on from its snapshot when somebody is.
+// lostAndSaidSo wants the counting session failed and why, no one to begin it again who
+// wasn't asked to, and that it goes on from its snapshot when someone is.
 func (d *unlucky) lostAndSaidSo(c *counter, why string) {
 	d.t.Helper()
 	v := settle(d.t, d.s, "work")
@@ -68,7 +68,7 @@ func (d *unlucky) lostAndSaidSo(c *counter, why string) {
 	}
 	for _, again := range []schemas.TransitionType{schemas.TResumeAgain, schemas.TStartAgain} {
 		if slices.Contains(strings.Fields(out), string(again)) {
-			d.t.Fatalf("it was begun again:\n%s", out)
+			d.t.Fatalf("it was started again:\n%s", out)
 		}
 	}
 	if _, err := d.s.Must("resume", "work"); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// shimMoment is a moment of a shim that a session comes by whatever its host's lease does.
+// shimMoment is a moment of a shim that a session reaches under any host lease.
 type shimMoment struct {
 	failpoint.Name
 	loses bool // a session whose shim is killed there has nothing but its last snapshot left
@@ -40,7 +40,7 @@ func TestShimsKilled(t *testing.T) {
 	d.all(c, "kill", "stream", shimMoments)
 }
 
-// A shim gets an error at each of them. Nothing is lost but what had begun to run and was
+// A shim gets an error at each of them. Nothing is lost but what had started to run and was
 // ended by it.
 func TestShimsFail(t *testing.T) {
 	d, c := newUnlucky(t)
@@ -51,7 +51,7 @@ func TestShimsFail(t *testing.T) {
 }
 
 // The daemon is killed while a shim stands at a moment, and started again while it does, or
-// goes on. Nothing is lost: the next worker finishes or undoes what was begun.
+// goes on. Nothing is lost: the next worker finishes or undoes what was started.
 func TestKilledWhileShimStands(t *testing.T) {
 	d, c := newUnlucky(t)
 	d.loses = func(shimMoment) bool { return false }
@@ -169,7 +169,7 @@ func (d *unlucky) all(c *counter, action, way string, moments []shimMoment) {
 	usable(d.t, d.s, "work")
 }
 
-// arm starts the daemon anew: it tells its shims what is to go wrong.
+// arm starts the daemon again: it tells its shims what is to go wrong.
 func (d *unlucky) arm(action, way string, at []shimMoment) {
 	d.t.Helper()
 	if err := d.s.Kill(); err != nil {

@@ -37,7 +37,7 @@ func steps() (all []step) {
 }
 
 // A kill right after each transition that is recorded: the next start finishes
-// or undoes what was begun.
+// or undoes what was started.
 func TestKilledAfterEachTransition(t *testing.T) {
 	s := newStack(t)
 	c := startCounter(t, s, "work")

@@ -175,7 +175,7 @@ func (b bench) server() {
 	b.ended(b.start("CGO_ENABLED=0", filepath.Join(top, "go"), nil, "go", "build", "-o", program, "."))
 	cmd := b.start("NATS_URL="+b.URL, "", nil, program, address)
 	defer func() {
-		_ = cmd.Process.Kill() // it serves until somebody stops it
+		_ = cmd.Process.Kill() // it serves until someone stops it
 		_ = cmd.Wait()
 	}()
 	b.until("served", func() bool { return get(address, "/healthz") == nil })

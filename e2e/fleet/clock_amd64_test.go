@@ -55,7 +55,7 @@ func TestClocksJump(t *testing.T) {
 	h.audit()
 }
 
-// The clocks of hosts and scheduler are hours apart: nobody takes a host for gone that is
+// The clocks of hosts and scheduler are hours apart: no one takes a host for gone that is
 // there, what a publisher's clock says counts for nothing, and a host that is gone is taken
 // over from as soon as ever.
 func TestClocksApart(t *testing.T) {
@@ -109,7 +109,7 @@ func (h *hosts) awaitAsleep(name string) schemas.View {
 	return v
 }
 
-// ahead checks that a clock has jumped: that of whoever made a session's last transition.
+// ahead checks that a clock has jumped: that of anyone who made a session's last transition.
 func ahead(t *testing.T, v schemas.View, want time.Duration) {
 	t.Helper()
 	if got := time.Until(v.LastTransition.At).Round(10 * time.Minute); got != want {

@@ -90,7 +90,7 @@ func TestStoppedWorkerIsTakenOver(t *testing.T) {
 	w.goesOn()
 	a.signal(syscall.SIGSTOP)
 	v := h.awaitMoved("s", a, "takeover")
-	h.awaitTrees(v, 2) // the old one is frozen, not gone: nobody could remove it
+	h.awaitTrees(v, 2) // the old one is frozen, not gone: no one could remove it
 	w.goesOn()
 	a.signal(syscall.SIGCONT)
 	h.awaitTrees(v, 1)
@@ -180,7 +180,7 @@ func TestHostComesBackInTime(t *testing.T) {
 }
 
 // A host that dies when an image is durable and before the record says so: the image is
-// found, whatever the session's policy, and goes on elsewhere.
+// found, under any policy of the session, and goes on elsewhere.
 func TestDurableImageIsAdopted(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)

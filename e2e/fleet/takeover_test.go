@@ -17,7 +17,7 @@ import (
 // failsToResume has each attempt of a worker's first resume fail.
 const failsToResume = "DIAPAUSE_FAILPOINTS=worker.resume.opened=error;worker.resume.opened=error@2;worker.resume.opened=error@3"
 
-// A resume that fails on the session's own host is tried on another one, for whoever
+// A resume that fails on the session's own host is tried on another one, for anyone who
 // asked for it: a person who waits, or activity.
 func TestFailedResumeIsTriedElsewhere(t *testing.T) {
 	for name, wake := range map[string]func(*hosts){
@@ -61,7 +61,7 @@ func TestKilledWorkerIsTakenOver(t *testing.T) {
 	w.goesOn()
 	a.end(syscall.SIGKILL)
 	v := h.awaitMoved("s", a, "takeover")
-	h.awaitTrees(v, 2) // the old one is frozen, and nobody is there to remove it
+	h.awaitTrees(v, 2) // the old one is frozen, and no one is there to remove it
 	w.goesOn()
 	h.wentBackOnce(w)
 	a.start()
@@ -217,7 +217,7 @@ func awaitMark(t *testing.T, file string) (pid int) {
 	return pid
 }
 
-// A worker stops in the middle of a removal for longer than its host's lease: nobody else
+// A worker stops in the middle of a removal for longer than its host's lease: no one else
 // has what is left to do, and when it goes on nothing stays.
 func TestRemovalPausedPastTheLease(t *testing.T) {
 	moments := []string{"worker.remove.stopped=stop"}
@@ -329,7 +329,7 @@ func TestRollbackOfAnEndedSession(t *testing.T) {
 	h.audit()
 }
 
-// Nobody is suspended for room on a host while another has some, though what hosts say of
+// No one is suspended for room on a host while another has some, though what hosts say of
 // their places is seconds old; and `down --kill` ends what runs on the host that stops, and
 // nothing else of the fleet.
 func TestRoomIsElsewhere(t *testing.T) {

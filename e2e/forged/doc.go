@@ -1,5 +1,5 @@
 // Package forged shows that an image that was damaged, exchanged or made by
-// somebody else is refused before CRIU is started, by the real program on a real
+// someone else is refused before CRIU is started, by the real program on a real
 // suspended session: each case changes objects of a directory store, asks for the
 // session, and puts back what was there.
 //

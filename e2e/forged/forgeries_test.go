@@ -135,7 +135,7 @@ func forgeries(good objects, s store) (map[string]objects, error) {
 	unsigned := head
 	unsigned.signature = nil
 	c.put("not signed", name, unsigned.object())
-	if err := c.encryptedAnew(head, name); err != nil {
+	if err := c.encryptedAgain(head, name); err != nil {
 		return nil, err
 	}
 	for object := range good {
@@ -199,9 +199,9 @@ func (c cases) someOlder(s store) []byte {
 	return nil
 }
 
-// encryptedAnew has an index that somebody encrypted for us, as anyone may: the
+// encryptedAgain has an index that someone encrypted for us, as anyone may: the
 // recipient is in the header.
-func (c cases) encryptedAnew(head snapshot, name string) error {
+func (c cases) encryptedAgain(head snapshot, name string) error {
 	var h struct{ Recipient string }
 	if err := json.Unmarshal(head.header, &h); err != nil {
 		return fmt.Errorf("read the header: %w", err)

@@ -26,7 +26,7 @@ func main() {
 		panic(err)
 	}
 	os.Remove(f.Name())
-	go func() { // somebody always makes system calls
+	go func() { // someone always makes system calls
 		for {
 			f.WriteAt([]byte("x"), 0)
 		}

@@ -179,5 +179,5 @@ func (s shims) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance, e
 }
 
 // errElsewhere says that a record is of another machine's session, of which a tree here may
-// be removed whatever it says.
+// be removed in any case.
 var errElsewhere = errors.New("the session is another machine's")

@@ -290,20 +290,20 @@ func (l *lane) beginAPI() {
 	l.t.Helper()
 	l.begin(partAPI, func(p *life, js jetstream.JetStream) (func(context.Context) error, <-chan struct{}) {
 		a := api.New(api.Options{
-			NC: p.nc, JS: js, Names: l.names, Records: l.open(js), Images: goods{l.disk, p}, Scheduler: nobody{},
+			NC: p.nc, JS: js, Names: l.names, Records: l.open(js), Images: goods{l.disk, p}, Scheduler: noScheduler{},
 			Recipients: []age.Recipient{l.key.Recipient()}, Trusted: l.trusted, Host: "h", Version: "0.0.1", Log: l.log(partAPI), Failpoints: l.points,
 		})
 		return a.Serve, a.Ready()
 	})
 }
 
-// nobody is asked why: the scheduler may be gone.
-type nobody struct{}
+// no one is asked why: the scheduler may be gone.
+type noScheduler struct{}
 
-func (nobody) Explain(context.Context, schemas.Name) (schemas.Explanation, bool, error) {
+func (noScheduler) Explain(context.Context, schemas.Name) (schemas.Explanation, bool, error) {
 	return schemas.Explanation{}, false, nil
 }
-func (nobody) Idle(context.Context) (map[schemas.Name]time.Duration, error) { return nil, nil }
+func (noScheduler) Idle(context.Context) (map[schemas.Name]time.Duration, error) { return nil, nil }
 
 // ask sends a request as a client does.
 func (l *lane) ask(ctx context.Context, verb string, req schemas.Request, out any) error {

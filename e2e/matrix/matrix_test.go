@@ -199,7 +199,7 @@ func (c *trial) strike() error {
 	}
 }
 
-// answered waits for the verb's answer, whatever it is.
+// answered waits for the verb's answer, a refusal or not.
 func (c *trial) answered(within time.Duration) error {
 	defer c.hangUp()
 	select {
@@ -212,7 +212,7 @@ func (c *trial) answered(within time.Duration) error {
 
 var errNone = errors.New("there is no such session")
 
-// rule changes the session's idle rule and nothing else, whatever is under way.
+// rule changes the session's idle rule and nothing else, also during an operation.
 func (c *trial) rule(i schemas.Idle) error {
 	_, err := c.l.records.Update(c.l.ctx, c.id(), func(r schemas.SessionRecord) (schemas.Transition, bool, error) {
 		if r.UID == "" || r.State == schemas.Deleted {
@@ -279,7 +279,7 @@ func (c *trial) check() error {
 	case c.fault.removes && r.State != schemas.Deleted && r.UID != "":
 		return fmt.Errorf("it is %s, and was deleted", r.State)
 	case r.State == schemas.Deleted && !c.fault.removes && c.verb.end != mustGo && c.verb.end != mayBorn:
-		return errors.New("it is deleted, and nobody asked for it")
+		return errors.New("it is deleted, and no client asked for it")
 	case c.verb.end == mayBorn && (r.UID == "" || r.State == schemas.Deleted):
 		err = c.l.do("run", runRequest(c.name))
 		if err == nil {

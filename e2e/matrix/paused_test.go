@@ -320,7 +320,7 @@ func (p *pair) use(c *trial, name string) error {
 }
 
 // takenOver reports whether a session was taken over since: on a busy machine a lease may run
-// out that nobody stopped.
+// out that no one stopped.
 func (p *pair) takenOver(since schemas.SessionRecord) bool {
 	all, err := p.records.History(p.ctx, since.Name())
 	return err == nil && slices.ContainsFunc(all, func(v statekv.Versioned) bool {

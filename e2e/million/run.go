@@ -31,7 +31,7 @@ type Found struct {
 	Fold           []Folded
 	Again          Folded // by a scheduler that may use all cores, as one in use does
 	One, Clustered Late
-	Woken          Late // before one server, while most of what comes in wakes somebody
+	Woken          Late // before one server, while most of what comes in wakes someone
 }
 
 // rounds is how often a consumer and a scheduler read everything, in turn.

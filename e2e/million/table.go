@@ -20,7 +20,7 @@ Written by ` + "`make bench-million`" + `; don't edit.
 - machine: %s
 - at: %s; load average before the run: %s
 
-One session in ten runs, the others are suspended; to one in twenty somebody is
+One session in ten runs, the others are suspended; to one in twenty a client is
 connected (a lease). Each has its last input and heartbeat in the activity stream, and
 its last %d revisions of about 2 KB in the log of records. A scheduler, a consumer and each NATS
 server is a process of its own on this machine; the first two compute on one core

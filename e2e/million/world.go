@@ -14,7 +14,7 @@ import (
 // suspended, which is what a fleet of a million looks like.
 const runningOf = 10
 
-// leaseOf says which part of the running ones somebody is connected to: one in two.
+// leaseOf says which part of the running ones someone is connected to: one in two.
 const leaseOf = 2
 
 // hosts is how many the sessions are spread over.

@@ -37,7 +37,7 @@ type node struct {
 	elsewhere string // address of a server that others run
 }
 
-// Around stands around a server that somebody else runs, at that address: it has doors,
+// Around stands around a server that someone else runs, at that address: it has doors,
 // and no say in the server's life.
 func Around(t testing.TB, address string) *Cluster {
 	t.Helper()
@@ -75,7 +75,7 @@ func Start(t testing.TB, size int) *Cluster {
 }
 
 // route gives every node a way to every other, through a link of its own. What
-// they gossip about each other is an address where nobody answers, so that there
+// they gossip about each other is an address where no one answers, so that there
 // is no other way.
 func (c *Cluster) route() {
 	for i, n := range c.nodes {

@@ -40,8 +40,8 @@ func (k *Link) aim(target string) {
 	k.target = target
 }
 
-// Stall keeps back whatever is sent from now on, in both directions, as a
-// stopped process or a lost route does: nobody is told.
+// Stall keeps back everything that is sent from now on, in both directions, as a
+// stopped process or a lost route does: no one is told.
 func (k *Link) Stall() { k.set(func() { k.stalled = true }) }
 
 // Cut closes what is connected, and refuses what comes.

@@ -45,7 +45,7 @@ func TestRollup(t *testing.T) {
 }
 
 // Denied deletes hold for the stream's own interface; a purge goes through, which
-// is how the janitor drops what it has exported. Whoever may publish to the
+// is how the janitor drops what it has exported. Anyone who may publish to the
 // JetStream API may purge: that is a matter of permissions.
 func TestDeniedDeletes(t *testing.T) {
 	_, js := one(t)
@@ -62,7 +62,7 @@ func TestDeniedDeletes(t *testing.T) {
 }
 
 // A write that expects another last revision is refused and leaves nothing behind,
-// whatever its message id: the whole protocol stands on it. A key that was never
+// with any message id: the whole protocol stands on it. A key that was never
 // written has revision 0.
 func TestCompareAndSwap(t *testing.T) {
 	_, js := one(t)

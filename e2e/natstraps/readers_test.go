@@ -13,7 +13,7 @@ import (
 )
 
 // A consumer that is to begin at a message which is gone begins at the next one
-// there is and says nothing. Whoever folds the log must look at the first version
+// there is and says nothing. Anyone who folds the log must look at the first version
 // it gets: audits do, a gap is reported.
 func TestAConsumerBeginsPastAGap(t *testing.T) {
 	_, js := one(t)
@@ -93,7 +93,7 @@ func TestAnUpdateForgetsTheLifetime(t *testing.T) {
 	if got := header(rev2); got != "" {
 		t.Errorf("the trap is gone: an updated key has the lifetime %s", got)
 	}
-	// On the stream of records nobody can set one.
+	// On the stream of records no one can set one.
 	msg := nats.NewMsg(names.SessionSubject(work))
 	msg.Header.Set("Nats-TTL", "1s")
 	if _, err := js.PublishMsg(ctx, msg); err == nil {
@@ -134,9 +134,9 @@ func TestStoppedConsumersStay(t *testing.T) {
 	}
 }
 
-// How far a consumer is, it says, or nobody does: a question that goes under with
+// How far a consumer is, it says, or no one does: a question that goes under with
 // its node is not answered, and the client waits as long as its context lives.
-// Whoever asks gives it an end.
+// Anyone who asks gives it an end.
 func TestAQuestionMayHaveNoAnswer(t *testing.T) {
 	t.Parallel()
 	c, _ := one(t)

@@ -143,7 +143,7 @@ func TestDirectReadsAnswerFromAnyReplica(t *testing.T) {
 	}
 }
 
-// A majority that is gone makes a write neither done nor refused. Whoever gave up
+// A majority that is gone makes a write neither done nor refused. Anyone who gave up
 // on it may find it done later: a swap says that it doesn't know.
 func TestAWriteWithoutAMajority(t *testing.T) {
 	t.Parallel()

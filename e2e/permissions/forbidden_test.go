@@ -16,7 +16,7 @@ import (
 // everybody are the users that are tried.
 var everybody = []string{"scheduler", "api", "worker-h1", "gateway", "reader", "client", "publisher", "publisher-acme"}
 
-// may is who may publish, or subscribe to, a subject; nobody else.
+// may is who may publish, or subscribe to, a subject; no one else.
 type may map[string][]string
 
 func who(names ...string) []string { return names }
@@ -59,7 +59,7 @@ func publishing() may {
 		"diapause.v1.as.api.rm":                 nil,
 		"diapause.v1.as.worker-h1.rm":           nil,
 		"$SRV.PING":                             who("client"),
-		"_INBOX.somebody.else":                  who("api", "worker-h1", "gateway", "client"),
+		"_INBOX.another.user":                   who("api", "worker-h1", "gateway", "client"),
 		"_R_.x.y":                               nil,
 		"anything":                              nil,
 		// The records and what else is kept.
@@ -123,7 +123,7 @@ func subscribing() may {
 	}
 }
 
-// last is what nobody may: its refusal comes after those of all that was tried
+// last is what no one may: its refusal comes after those of all that was tried
 // before.
 const last = "no.such.subject"
 
@@ -188,7 +188,7 @@ func subjects(m may) (all []string) {
 	return all
 }
 
-// JetStream acknowledges to whatever reply subject a message names, with the rights of
+// JetStream acknowledges to any reply subject that a message names, with the rights of
 // the stream: a publisher must not be able to have it write a key.
 func TestAcknowledgementsWriteNothing(t *testing.T) {
 	f := newFleet(t)

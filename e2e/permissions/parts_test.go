@@ -164,8 +164,8 @@ func runParts(t *testing.T, f fleet) *parts {
 	w.must(err)
 	serve, ready := w.worker()
 	w.run(serve, ready)
-	control, begun := w.control()
-	w.run(control, begun...)
+	control, started := w.control()
+	w.run(control, started...)
 	return w
 }
 
@@ -191,7 +191,7 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.must(err)
 	hold, err := said.Hold(t.Context(), "me", 0)
 	w.must(err)
-	said.Input(events.Because("somebody types"))
+	said.Input(events.Because("a person types"))
 	w.is(s, schemas.Running)
 	w.until(s, func(e schemas.Explanation) bool { return strings.Contains(what(e), "hold.me") })
 	_, err = s.Suspend(t.Context(), "asked for")

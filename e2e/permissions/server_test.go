@@ -88,7 +88,7 @@ func (f fleet) connect(user string, opts ...nats.Option) *nats.Conn {
 	return nc
 }
 
-func TestNobodyWithoutCredentials(t *testing.T) {
+func TestNoAccessWithoutCredentials(t *testing.T) {
 	f := newFleet(t)
 	if nc, err := natsconn.Connect(t.Context(), f.url, "", "stranger", nats.RootCAs(filepath.Join(f.dir, "creds", "ca.pem"))); err == nil {
 		nc.Close()
@@ -101,6 +101,6 @@ func TestNobodyWithoutCredentials(t *testing.T) {
 	f.must(os.WriteFile(copied, seed, 0o600))
 	if nc, err := natsconn.Connect(t.Context(), f.url, copied, "reader"); err == nil {
 		nc.Close()
-		t.Error("a client trusts a certificate that nobody vouched for")
+		t.Error("a client trusts a certificate of an unknown authority")
 	}
 }

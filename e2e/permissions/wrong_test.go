@@ -32,7 +32,7 @@ func (f fleet) copied(user string) string {
 	return file
 }
 
-// here dials the server whatever its address is said to be.
+// here dials the server under any address.
 type here struct{ at string }
 
 func (h here) Dial(network, _ string) (net.Conn, error) { return net.Dial(network, h.at) }
@@ -81,7 +81,7 @@ func TestUntrusted(t *testing.T) {
 	}
 }
 
-// Parts and verbs that are run as somebody else end at once, and say as whom they have to
+// Parts and verbs that are run as someone else end at once, and say as whom they have to
 // be run.
 func TestWrongUser(t *testing.T) {
 	f := newFleet(t)

@@ -37,7 +37,7 @@ func newDisk(t *testing.T) disk {
 }
 
 // mounted mounts a disk. An hour passes before its file system would write
-// anything back that nobody asked it to sync.
+// anything back that no one asked it to sync.
 func mounted(t *testing.T, file string) disk {
 	t.Helper()
 	d := disk{file: file, mount: t.TempDir()}

@@ -10,7 +10,7 @@ import (
 )
 
 // A person may end the time in which what took a session's place has to get well: it stays,
-// or what it was comes back, and whoever waits for the replacement hears of it.
+// or what it was comes back, and anyone who waits for the replacement hears of it.
 func TestAcceptAndReject(t *testing.T) {
 	h := start(t)
 	run := h.run("work")

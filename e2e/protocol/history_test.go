@@ -28,7 +28,7 @@ type history struct {
 	t        *rapid.T
 	name     schemas.Name
 	uid      schemas.UID
-	orderly  bool // nobody kills it, starts it anew or rolls it back: it counts without a gap
+	orderly  bool // no one kills it, starts it again or rolls it back: it counts without a gap
 	counted  int
 	calls    sync.WaitGroup
 	blocked  []chan struct{}
@@ -37,8 +37,8 @@ type history struct {
 	answers  []string
 }
 
-// Whatever clients, activity, crashes and failing parts do to a session, in
-// whatever order: no tree is killed before its image is durable and the record
+// For all that clients, activity, crashes and failing parts do to a session, in
+// any order: no tree is killed before its image is durable and the record
 // points at it, none runs twice, it goes on exactly where it was, everyone who
 // asks gets an answer, the log gives the record back, and when the faults stop
 // the session can be used, suspended and removed without a trace.

@@ -63,7 +63,7 @@ func TestReplace(t *testing.T) {
 	h.audited()
 }
 
-// Whoever removes or kills a session while what took its place is looked at is first.
+// Anyone who removes or kills a session while what took its place is looked at is first.
 func TestEndedWhileItIsProved(t *testing.T) {
 	for _, verb := range []string{"kill", "rm"} {
 		h := start(t)
@@ -107,10 +107,10 @@ func TestProvedWhileItStandsStill(t *testing.T) {
 	h.audited()
 }
 
-// Whoever else waits for a session that is replaced has what it was go on elsewhere, when
-// neither that nor what was to take its place can be restored here: nobody would look at the
+// Anyone who else waits for a session that is replaced has what it was go on elsewhere, when
+// neither that nor what was to take its place can be restored here: no one would look at the
 // other there.
-func TestReplacedWhileSomebodyWaits(t *testing.T) {
+func TestReplacedWhileAClientWaits(t *testing.T) {
 	h := start(t)
 	h.run("work")
 	cp := h.do("checkpoint", schemas.Request{Name: "work"})

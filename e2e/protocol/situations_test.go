@@ -155,7 +155,7 @@ func TestRepeatedDisconnectsAndDoubleCloses(t *testing.T) {
 	}
 }
 
-// The grace has passed long ago when the connection goes: it isn't begun anew.
+// The grace has passed long ago when the connection goes: it isn't started again.
 func TestConnectionLostAfterKnownIdleStillSuspends(t *testing.T) {
 	t.Parallel()
 	h := start(t)
@@ -165,7 +165,7 @@ func TestConnectionLostAfterKnownIdleStillSuspends(t *testing.T) {
 	h.say("work", schemas.KindPresence, "tab", schemas.Activity{Released: true})
 	h.until("work", "suspended", isState(schemas.Suspended))
 	if idle := h.first("work", schemas.TSuspend).Transition.Evidence.IdleMS; idle < (2 * grace).Milliseconds() {
-		t.Errorf("idle for %d ms: the lost connection began the grace anew", idle)
+		t.Errorf("idle for %d ms: the lost connection started the grace again", idle)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestHeartbeatKeepsASessionWithoutAConnectionAwake(t *testing.T) {
 	}
 }
 
-// The record says suspending, no worker has begun, and someone types.
+// The record says suspending, no worker has started, and someone types.
 func TestActivityBetweenTheDecisionAndTheLock(t *testing.T) {
 	t.Parallel()
 	h := start(t)

@@ -43,7 +43,7 @@ type tester interface {
 }
 
 // host is one machine's worth of Diapause, in one process: what lasts (the
-// server, the store, the fake's sessions), and what can be ended and begun again.
+// server, the store, the fake's sessions), and what can be ended and started again.
 type host struct {
 	t       tester
 	ctx     context.Context
@@ -173,7 +173,7 @@ func (p *part) begin(t tester, serve func(context.Context) error, ready <-chan s
 	}
 }
 
-// end ends it in the middle of whatever it does.
+// end ends it at any moment.
 func (p *part) end(t tester) {
 	t.Helper()
 	if p.cancel == nil {

@@ -117,7 +117,7 @@ func TestBadRequests(t *testing.T) {
 	bad := runRequest("other", "count")
 	bad.Run.Class = "nonsense"
 	made := runRequest("other", "count")
-	made.Run.MadeBy = "nobody"
+	made.Run.MadeBy = "stranger"
 	driverless := runRequest("other", "count")
 	driverless.Run.Driver = "docker"
 	for what, c := range map[string]struct {
@@ -129,7 +129,7 @@ func TestBadRequests(t *testing.T) {
 		"no name":                  {"suspend", schemas.Request{}, schemas.CodeUsage},
 		"no command":               {"run", schemas.Request{Name: "other"}, schemas.CodeUsage},
 		"a class that isn't":       {"run", bad, schemas.CodeUsage},
-		"made by nobody":           {"run", made, schemas.CodeUsage},
+		"made by a stranger":       {"run", made, schemas.CodeUsage},
 		"a driver that isn't":      {"run", driverless, schemas.CodeFailed},
 		"a command that isn't":     {"run", runRequest("other", "missing"), schemas.CodeFailed},
 		"fork to a bad name":       {"fork", schemas.Request{Name: "work", To: "a/b/c"}, schemas.CodeUsage},

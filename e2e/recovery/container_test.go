@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { dockertest.Main(m) }
 
 // changing changes its files in every way that a layer can say, and its volume, if it has one;
-// begun anew it tells what it finds.
+// started again it tells what it finds.
 const changing = `
 if [ -e /data/kept ]; then
 	echo "again: $(cat /etc/lower 2>&1) $(ls /home) $(cat /tmp/mine) $(stat -c %u:%a /data/kept) $(cat /data/kept) $KEY"

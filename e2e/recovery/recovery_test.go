@@ -58,7 +58,7 @@ func TestRecovery(t *testing.T) {
 	} {
 		f.start(t, c.name, c.least, c.run)
 	}
-	f.startContainer(t, "container", "-v", "diary:/data")
+	f.startContainer(t, "container", "-v", "notes:/data")
 	f.startContainer(t, "bare")
 	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container", "bare") {
 		t.Run(name, func(t *testing.T) {

@@ -210,7 +210,7 @@ func TestHostForgotToo(t *testing.T) {
 		t.Errorf("a session that couldn't be resumed is suspended: exit status %d: %s", r.Code, r.Err)
 	}
 	l.counters["new"].check(l)
-	// Removed after the backup, and nobody remembers that: it is shown as lost.
+	// Removed after the backup, and no one remembers that: it is shown as lost.
 	l.is("gone", schemas.Failed)
 	if out, err := l.Must("audit", "--verify"); err != nil {
 		t.Errorf("%v\n%s", err, out)

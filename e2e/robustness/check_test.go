@@ -43,14 +43,14 @@ func culprit(history []porcupine.Operation) string {
 		slices.SortFunc(part, func(a, b porcupine.Operation) int { return cmp.Compare(a.Return, b.Return) })
 		for n := range part {
 			// What began before, and has no answer by then, may have happened or not.
-			begun := slices.Clone(part[:n+1])
+			started := slices.Clone(part[:n+1])
 			for _, o := range part[n+1:] {
 				if o.Call < part[n].Return && changes(o.Input.(input).Verb) {
 					o.Output, o.Return = output{Outcome: unknown, UID: o.Output.(output).UID}, never
-					begun = append(begun, o)
+					started = append(started, o)
 				}
 			}
-			if !porcupine.CheckOperations(sessions, begun) {
+			if !porcupine.CheckOperations(sessions, started) {
 				o := part[n]
 				return fmt.Sprintf("session %s: %+v is answered %+v, %s after the beginning",
 					o.Input.(input).Session, o.Input, o.Output, time.Duration(o.Return))
@@ -144,7 +144,7 @@ func encoded(v any) []byte {
 }
 
 // shortly is how long a host may keep what went on elsewhere, before its worker is
-// started anew to look for it.
+// started again to look for it.
 const shortly = 20 * time.Second
 
 // leftovers are what is still there when every session has been removed. A host that
@@ -158,7 +158,7 @@ func (f *machines) leftovers() []string {
 	if len(out) == 0 {
 		return nil
 	}
-	f.t.Logf("kept until the workers start anew: %v", out)
+	f.t.Logf("kept until the workers start again: %v", out)
 	for _, p := range f.parts {
 		if strings.HasPrefix(p.name, "worker ") {
 			p.end()

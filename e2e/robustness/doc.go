@@ -2,9 +2,9 @@
 // servers, connections, workers and schedulers fail, and what each client was told
 // is held against a model of one session's life, by porcupine.
 //
-// The model knows nothing of suspends: a session counts, and whatever happens
-// around it (it is suspended, resumed, its worker ends, the leader of its log
-// changes) it goes on with the next number. So a session that ran twice, was
+// The model knows nothing of suspends: a session counts, and goes on with the next
+// number when it is suspended or resumed, its worker ends, or the leader of its log
+// changes. So a session that ran twice, was
 // resumed from an old image, or lost what was acknowledged, shows itself by a
 // number that is missing or comes twice. Beside the model the log is checked:
 // folding it gives every record, versions have no gaps, and every answer that a

@@ -39,7 +39,7 @@ func TestModel(t *testing.T) {
 		"a lost rollback comes twice":              {false, []porcupine.Operation{does(0, opRun), counts(10, 1), checkpoint, counts(40, 2), did(50, never, rollback, lost), counts(70, 3), counts(80, 2), counts(90, 3), counts(100, 2)}},
 		"a refused rollback happens":               {false, []porcupine.Operation{does(0, opRun), counts(10, 1), checkpoint, counts(40, 2), did(50, 60, rollback, output{Outcome: refused}), counts(70, 2)}},
 		"it counts after a kill":                   {false, []porcupine.Operation{does(0, opRun), counts(10, 1), does(20, opKill), counts(40, 2)}},
-		"a clean start begins anew":                {true, []porcupine.Operation{does(0, opRun), counts(10, 1), does(20, opKill), does(30, opClean), counts(40, 1)}},
+		"a clean start counts from one":            {true, []porcupine.Operation{does(0, opRun), counts(10, 1), does(20, opKill), does(30, opClean), counts(40, 1)}},
 		"two runs of one name":                     {false, []porcupine.Operation{does(0, opRun), does(20, opRun)}},
 		"a session that was made is gone":          {false, []porcupine.Operation{does(0, opRun), did(20, 21, input{Verb: opShow}, output{Outcome: gone})}},
 		"a removed session is shown":               {false, []porcupine.Operation{does(0, opRun), does(20, opRemove), did(40, 41, input{Verb: opShow}, output{Outcome: ok, UID: "u", State: "running"})}},

@@ -8,7 +8,7 @@ import (
 )
 
 // The operations of the model. The verbs are the API's; count is what the
-// session's own program does; clean is a resume that starts anew.
+// session's own program does; clean is a resume that starts again.
 const (
 	opRun        = "run"
 	opSuspend    = "suspend"

@@ -37,7 +37,7 @@ var faults = map[string][2]int{
 	"restart node": {0, 1500},
 	"step down":    {0, 1},
 	"isolate node": {500, 11000}, // from the other nodes; its clients stay
-	"stall node":   {500, 11000}, // the same, and nobody is told
+	"stall node":   {500, 11000}, // the same, and no one is told
 	"cut pair":     {200, 3000},
 }
 

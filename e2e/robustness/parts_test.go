@@ -68,7 +68,7 @@ type host struct {
 	fake *fake.Driver
 }
 
-// part is one process of the fleet, or as good as one, which is started anew when it
+// part is one process of the fleet, or as good as one, which is started again when it
 // ends.
 type part struct {
 	name   string
@@ -162,7 +162,7 @@ func (f *machines) add(name string, serve func(context.Context, *nats.Conn) erro
 	f.t.Cleanup(p.end)
 }
 
-// begin runs the part until end, whatever ends it before.
+// begin runs the part until end, again if it ends before.
 func (p *part) begin() {
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel, p.done = cancel, make(chan struct{})
@@ -170,7 +170,7 @@ func (p *part) begin() {
 		defer close(p.done)
 		for ctx.Err() == nil {
 			if err := p.run(ctx); err != nil && ctx.Err() == nil {
-				p.log.Info("ended, and is started anew", "err", err)
+				p.log.Info("ended, and is started again", "err", err)
 			}
 			select {
 			case <-time.After(200 * time.Millisecond):
@@ -192,7 +192,7 @@ func (p *part) run(ctx context.Context) error {
 	return p.serve(ctx, nc)
 }
 
-// end ends the part in the middle of whatever it does.
+// end ends the part at any moment.
 func (p *part) end() {
 	p.cancel()
 	<-p.done

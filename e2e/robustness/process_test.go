@@ -116,7 +116,7 @@ func serve(ctx context.Context, o order) error {
 	return nil
 }
 
-// serveNATS runs a server as a process of its own, which is started anew when it ends.
+// serveNATS runs a server as a process of its own, which is started again when it ends.
 func (f *machines) serveNATS() *natscluster.Cluster {
 	f.t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -220,7 +220,7 @@ func (f *machines) answer(conn net.Conn, h *host) {
 		h.fake.LetGo(c.UID) // as its shim does when the worker ends in the middle
 		return
 	}
-	_ = out.Encode(a) // nobody is there to hear it
+	_ = out.Encode(a) // no one is there to hear it
 }
 
 // asks is a sink, or a source, at the other end.

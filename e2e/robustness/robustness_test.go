@@ -43,7 +43,7 @@ type kind struct {
 }
 
 // What clients are told agrees with one session's life, on one server and on a
-// cluster of three, whatever fails meanwhile.
+// cluster of three, while parts fail.
 func TestHistories(t *testing.T) {
 	for name, k := range map[string]kind{"one server": {servers: 1}, "three servers": {servers: 3}, "processes": {servers: 1, own: true}, "program": {servers: 1, own: true, program: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -95,7 +95,7 @@ var parameters = object{
 	"lease":   object{"description": "What lasts.", "enum": list{"presence", "busy", "hold", "agent"}},
 	"key":     object{"description": "Tells a lease from others of its kind: 1 to 128 printable ASCII characters, no space, dot, asterisk or greater-than sign."},
 	"host":    object{"description": "The machine with the worker."},
-	"place":   object{"description": "One that is asked for, by whoever asks."},
+	"place":   object{"description": "One that is asked for, by the requester."},
 	"office":  object{"description": "What only one of several does at a time."},
 	"scope":   object{"description": "Whose policy: class or session."},
 	"name":    object{"description": "Of the class, or of the session."},
@@ -228,7 +228,7 @@ func TestAsyncAPI(t *testing.T) {
 		t.Fatalf("%v; `go test ./schema -update` writes it", err)
 	}
 	if !bytes.Equal(got, want.Bytes()) {
-		t.Errorf("%s isn't what the types say; `go test ./schema -update` writes it anew", asyncapiFile)
+		t.Errorf("%s isn't what the types say; `go test ./schema -update` writes it again", asyncapiFile)
 	}
 	validAsyncAPI(t, got)
 	if !*update { // the schemas are being written

@@ -16,7 +16,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-var update = flag.Bool("update", false, "write schemas/jsonschema anew")
+var update = flag.Bool("update", false, "write schemas/jsonschema again")
 
 const (
 	schemaDir = "../../schemas/jsonschema"
@@ -141,7 +141,7 @@ func TestSchemasMatchTypes(t *testing.T) {
 			t.Fatalf("%v; `go test ./schema -update` writes it", err)
 		}
 		if !bytes.Equal(got, want) {
-			t.Errorf("%s isn't what the type says; `go test ./schema -update` writes it anew, and a reader of the old form must still understand the new", file)
+			t.Errorf("%s isn't what the type says; `go test ./schema -update` writes it again, and a reader of the old form must still understand the new", file)
 		}
 	}
 	files, err := os.ReadDir(schemaDir)

@@ -45,7 +45,7 @@ func cmdResizeDisk(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(unix.Mount("tmpfs", stackOf(ts).Data, "tmpfs", unix.MS_REMOUNT, "mode=700,size="+args[0]))
 }
 
-// dropDisk lets go of what cmdSmallDisk has mounted.
+// dropDisk releases what cmdSmallDisk has mounted.
 func dropDisk(data string) error {
 	err := unix.Unmount(data, unix.MNT_DETACH)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -118,7 +118,7 @@ func (g hands) Stop(ctx context.Context, f driver.Fence) error {
 	return g.Guard.Stop(ctx, f)
 }
 
-// heeded looks, when a tree is about to be killed for its suspend, that nobody typed
+// heeded looks, when a tree is about to be killed for its suspend, that no one typed
 // into it between the decision and the record of it: that undoes every suspend.
 func (w *world) heeded(f driver.Fence) {
 	v := w.now()
@@ -127,7 +127,7 @@ func (w *world) heeded(f driver.Fence) {
 	}
 	for _, past := range w.log() {
 		if past.Transition.Type == schemas.TSuspended {
-			v.Stored = past.Stored // whatever has been changed in it since
+			v.Stored = past.Stored // with any later changes
 		}
 	}
 	all, _ := w.wire.since(v.Op.Seq)

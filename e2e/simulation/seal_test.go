@@ -9,7 +9,7 @@ import (
 )
 
 // lock is a key in age's place that costs nothing: what it wraps is masked with a word
-// of its own. Most of what a life takes would be X25519 otherwise, and nobody breaks in
+// of its own. Most of what a life takes would be X25519 otherwise, and no one breaks in
 // here.
 type lock [16]byte
 

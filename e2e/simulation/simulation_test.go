@@ -54,7 +54,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// cpuTime is what this process has taken of all cores, whatever else they do.
+// cpuTime is what this process alone has taken of all cores.
 func cpuTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -177,7 +177,7 @@ func (w *world) pass() {
 }
 
 // count lets the session count one, if it runs at the moment: without a gap and
-// without going back, since nobody rolls it back, and only where its record says that
+// without going back, since no one rolls it back, and only where its record says that
 // it does.
 func (w *world) count() {
 	n, ok := w.host.Count(w.uid)
@@ -213,7 +213,7 @@ func (w *world) verb() {
 	w.background.Go(func() { w.ask(verb) })
 }
 
-// otherRule changes the record whatever is under way: who works on it has to go on.
+// otherRule changes the record also during an operation, which has to go on.
 func (w *world) otherRule() {
 	grace := []int64{1_000, 30_000, 300_000}[w.draw(3)]
 	w.tell("the grace is %d ms from now on", grace)

@@ -132,7 +132,7 @@ func (w *world) beginScheduler() {
 	})
 }
 
-// close ends everything, in the middle of whatever it does.
+// close ends everything, at any moment.
 func (w *world) close() {
 	close(w.end)
 	for _, l := range w.lives {

@@ -7,7 +7,7 @@ import (
 )
 
 // Fresh builds the program and gives a stack that isn't up yet, and the directory that
-// its data and whatever else the test needs are in. With the test it is closed, and what
+// its data and other files of the test are in. With the test it is closed, and what
 // is left behind then is the test's failure.
 func Fresh(t testing.TB) (s *Stack, dir string) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 )
 
 // leaveWait bounds the wait for what is on its way out: the kernel takes a
-// moment to end processes and let go of their mounts.
+// moment to end processes and released their mounts.
 const leaveWait = 10 * time.Second
 
 // Leftovers says what the stack has left on the machine, once its sessions are

@@ -42,6 +42,9 @@ var vague = []string{
 
 var bannedText = regexp.MustCompile(`(?i)\b(` + strings.ReplaceAll(strings.Join(banned, "|"), " ", `\s+`) + `)\b`)
 
+// wire are words that programs of earlier versions use.
+var wire = regexp.MustCompile(`diapause\.v1\.diary|"DIARY"|worker\.capture\.begun`)
+
 // hit is one place that breaks a rule of prose.
 type hit struct{ at, what string }
 
@@ -102,6 +105,7 @@ func bannedInSource(s source) (hits []hit) {
 
 // bannedIn finds the banned words of a text that begins at a line of a file.
 func bannedIn(text, file string, line int) (hits []hit) {
+	text = wire.ReplaceAllStringFunc(text, func(word string) string { return strings.Repeat("-", len(word)) })
 	for _, at := range bannedText.FindAllStringIndex(text, -1) {
 		n := line + strings.Count(text[:at[0]], "\n")
 		hits = append(hits, hit{fmt.Sprintf("%s:%d", file, n), strconv.Quote(text[at[0]:at[1]])})
@@ -312,4 +316,4 @@ func errorWords(text string) int {
 }
 
 // mayHave is what is left to clean.
-var mayHave = struct{ banned, long int }{banned: 1351, long: 170}
+var mayHave = struct{ banned, long int }{banned: 740, long: 92}

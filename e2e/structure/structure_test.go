@@ -259,7 +259,7 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// Nobody skips a test, or leaves one that can't fail.
+// No one skips a test, or leaves one that can't fail.
 func TestNothingIsSkipped(t *testing.T) {
 	for _, s := range sources(t) {
 		ast.Inspect(s.file, func(n ast.Node) bool {

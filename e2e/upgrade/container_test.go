@@ -42,7 +42,7 @@ func TestContainersAreTakenOver(t *testing.T) {
 	i.must("ensure", "ship")
 	for _, name := range names {
 		i.is(name, schemas.Running)
-		i.until("container "+name+" has begun again", func() bool { return i.inside(name, "cat", "/data/lives") == "value begins\nvalue begins\n" })
+		i.until("container "+name+" has started again", func() bool { return i.inside(name, "cat", "/data/lives") == "value begins\nvalue begins\n" })
 		is := i.shape(name)
 		for _, part := range slices.Sorted(maps.Keys(shapes[name])) {
 			for _, p := range differing(name+"."+part, shapes[name][part], is[part], nil) {
