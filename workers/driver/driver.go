@@ -14,18 +14,17 @@ import (
 
 // Driver runs, captures and restores sessions on this host.
 //
-// A session on a host is known by its uid. Every mutating call carries the
-// epoch of the caller; a driver remembers, durably, the highest epoch it saw for
-// a uid and answers ErrStale to a lower one, so that a worker that was deposed
-// can't touch what its successor owns.
+// A session on a host is known by its uid. Every mutating call carries the epoch of the
+// caller. A driver stores the highest epoch that it saw for a uid durably and answers
+// ErrStale to a lower one, so that a former owner can't touch what its successor owns.
 //
 // Calls for one uid are serialised by the caller; calls for different uids run
-// beside each other. A cancelled context gives up waiting, never half undoes:
-// after any error the session is what it was before the call, or the error is
-// of kind Broken and says what it is now.
+// concurrently. A cancelled context ends the wait and never leaves a call half undone:
+// after any error the session is what it was before the call, or the error is of kind
+// Broken and says what it is now.
 type Driver interface {
-	// Fingerprint says what this host can run. An error means that the driver
-	// can't work here, and why.
+	// Fingerprint returns what this host can run. An error says why the driver can't
+	// work here.
 	Fingerprint(ctx context.Context) (schemas.Fingerprint, error)
 
 	// Start makes the session and returns when its command has been executed.
@@ -37,16 +36,15 @@ type Driver interface {
 
 	// Capture freezes the session and adds its image to sink, which it never
 	// commits. It returns with the session still frozen, after an error too if
-	// Frozen in the Instance of Recover says so: the caller commits the image
-	// and then calls Stop, or calls Thaw. What can't be captured is found
-	// before anything is frozen, and is an error of kind Refused that carries
-	// Blockers.
+	// Inspect says so. The caller then commits the image and calls Stop, or calls
+	// Thaw. What can't be captured is found before anything is frozen, and is an
+	// error of kind Refused with Blockers.
 	Capture(ctx context.Context, f Fence, sink Sink) (Captured, error)
 
 	// Thaw lets a frozen session run on. It does nothing to one that runs.
 	Thaw(ctx context.Context, f Fence) error
 
-	// Restore brings a session back from source. begin is called when all is
+	// Restore restores a session from source. begin is called when all is
 	// restored and before the first instruction of any of its processes; if it
 	// fails, the restored tree is destroyed without having run, and Restore
 	// returns that error. Nothing else of that uid may be on the host.
@@ -56,45 +54,44 @@ type Driver interface {
 	// this host. It does nothing to a session that isn't there.
 	Stop(ctx context.Context, f Fence) error
 
-	// Inspect says how one session is on this host now: ErrNotHere if it isn't.
-	// It changes nothing, and may be called beside any other call. A session that
-	// may have executed an instruction since begin returned is here, as exited if
-	// not otherwise, until Stop: also after a crash of the worker or the host.
+	// Inspect returns the state of one session on this host, or ErrNotHere. It changes
+	// nothing, and may be called concurrently with any other call. A session that may
+	// have executed an instruction since begin returned is here until Stop, at least
+	// as Exited, even after a crash of the worker or the host.
 	Inspect(ctx context.Context, uid schemas.UID) (Instance, error)
 
-	// Recover lists the sessions that are on this host, from the host alone:
-	// after a restart of the worker it is how they are found again. What a
-	// crash left half made (half started, half restored) is removed first. It is
-	// called once, before any other call.
+	// Recover lists the sessions on this host, by the state of the host alone: a worker
+	// finds them so after its restart. It first removes what a crash left half started
+	// or half restored. It is called once, before any other call.
 	Recover(ctx context.Context) ([]Instance, error)
 }
 
-// Watcher is a driver that reports the end of sessions by itself.
+// Watcher is implemented by drivers that report the end of sessions.
 type Watcher interface {
 	// Exits delivers an Instance for each session that ended by itself, at
 	// least once, until ctx ends.
 	Exits(ctx context.Context) <-chan Instance
 }
 
-// Preflighter is a driver that can say, without freezing, what would stop a
-// capture now.
+// Preflighter is implemented by drivers that can say, without freezing, what would
+// prevent a capture now.
 type Preflighter interface {
 	Preflight(ctx context.Context, uid schemas.UID) ([]Blocker, error)
 }
 
-// Observer is a driver that sees what a session does.
+// Observer is implemented by drivers that see what a session does.
 type Observer interface {
 	Observe(ctx context.Context, uid schemas.UID) (Observation, error)
 }
 
-// Prober is a driver whose sessions may have a health check of their own.
+// Prober is implemented by drivers whose sessions may have a health check of their own.
 type Prober interface {
-	// Health says how a session that is on this host is. It changes nothing, and may be
-	// called beside any other call.
+	// Health returns the health of a session on this host. It changes nothing, and may be
+	// called concurrently with any other call.
 	Health(ctx context.Context, uid schemas.UID) (Health, error)
 }
 
-// Health is how well a session is.
+// Health is the result of a session's health check.
 type Health struct {
 	State HealthState
 	Began time.Time // when its program was started last: a later time means that it was restarted
@@ -112,12 +109,12 @@ const (
 	Ill       HealthState = "ill"
 )
 
-// Guarder is a driver whose sessions freeze by themselves, their worker alive or not,
-// when the host's lease runs out: another host may then resume them. One that doesn't
-// freeze soon enough is killed.
+// Guarder is implemented by drivers whose sessions freeze by themselves, even without a
+// worker, when the host's lease runs out: another host may resume them then. A session
+// that doesn't freeze in time is killed.
 type Guarder interface {
-	// Renew tells a session, started, restored or thawed with Guard, of a renewal that
-	// is known to be stored. It thaws nothing.
+	// Renew tells a session that was started, restored or thawed with Guard of a renewal
+	// that is known to be stored. It thaws nothing.
 	Renew(ctx context.Context, f Fence) error
 }
 
@@ -127,21 +124,21 @@ type Early interface {
 	StoresEarly() bool
 }
 
-// Late is a driver that hears only after begin whether what it made can be started at all:
-// an error of Start or Restore, with nothing here, may be the first word of it.
+// Late is implemented by drivers whose Start or Restore may fail after begin returned nil
+// although the session has never run: Inspect then says ErrNotHere.
 type Late interface {
 	BeginsLate() bool
 }
 
-// Releaser is a driver that may keep something of a session after Stop, for the time when
-// it goes on.
+// Releaser is implemented by drivers that may keep something of a session after Stop, for
+// its next start.
 type Releaser interface {
 	// Release is called after Stop when the session is deleted: what was kept
 	// can be removed.
 	Release(ctx context.Context, f Fence) error
 }
 
-// Keeper is a Releaser that says what it keeps.
+// Keeper is a Releaser that lists what it keeps.
 type Keeper interface {
 	Releaser
 	// Kept lists the sessions of which something is kept on this host after Stop.
@@ -156,8 +153,8 @@ type Kept struct {
 	Foreign bool // it was there before the session, and stays when the session is deleted
 }
 
-// Dialer is a driver whose sessions can be talked to: the connection speaks the
-// protocol of package shim (attach, exec, copy, output).
+// Dialer is implemented by drivers that connect clients to their sessions. The connection
+// speaks the protocol of package attach (attach, exec, copy, output).
 type Dialer interface {
 	Dial(ctx context.Context, uid schemas.UID) (net.Conn, error)
 }
@@ -189,9 +186,9 @@ type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// Checker is a Source that can look whether all that it consists of is there and
-// undamaged, without decrypting it and without keeping it: before anything is
-// restored by a driver that can't take all of it in first. *image.Reader is one.
+// Checker is a Source that can check whether all of its parts are there and undamaged,
+// without decrypting or keeping them. A driver that restores while it still reads calls
+// it first. *image.Reader is one.
 type Checker interface {
 	CheckPacks(ctx context.Context) error
 }
@@ -212,11 +209,11 @@ type Fence struct {
 	UID   schemas.UID
 	Name  schemas.Name
 	Epoch uint64
-	// Lease, if given, tells until when the host's lease lets the session run: a start,
-	// a restore or a thaw that comes later is refused with ErrNoLease. It is asked at the
-	// last moment.
+	// Lease, if given, returns until when the host's lease lets the session run: a later
+	// start, restore or thaw is refused with ErrNoLease. It is called as late as possible.
 	Lease func() term.Renewal
-	// Guard has the session freeze by itself when that is over, if the driver is a Guarder.
+	// Guard makes the session freeze by itself when the lease is over, if the driver is a
+	// Guarder.
 	Guard bool
 }
 
