@@ -31,6 +31,7 @@ type View struct {
 	Created        time.Time      `json:"created"`
 	LastTransition TransitionView `json:"last_transition"`
 	Snapshot       *SnapshotView  `json:"snapshot,omitempty"`  // the head
+	StoredBytes    int64          `json:"stored_bytes"`        // what all its snapshots take in the store
 	Op             string         `json:"op,omitempty"`        // the operation under way
 	Underway       string         `json:"underway,omitempty"`  // the same for a person, where there is more to say
 	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it

@@ -97,10 +97,16 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	}
 	select {
 	case <-s.known:
-		return h(ctx, request{req, c})
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	out, err := h(ctx, request{req, c})
+	if v, ok := out.(schemas.View); ok && err == nil && v.PID == 0 {
+		views := []schemas.View{v}
+		s.look.complete(ctx, views)
+		out = views[0]
+	}
+	return out, err
 }
 
 // confine refuses what a caller may not ask for. What is about all tenants becomes a

@@ -33,6 +33,7 @@ type views struct {
 	policies  *policykv.Cache
 	records   *statekv.Store
 	scheduler Explainer
+	stored    func(schemas.Name, schemas.UID) (bytes int64, known bool) // nil if nothing sums it up
 }
 
 // hostAnswer bounds how long a list waits for what a host sees.
@@ -60,31 +61,58 @@ func (s *views) show(ctx context.Context, req request) (any, error) {
 	return out[0], nil
 }
 
-// fill adds what only the hosts and the scheduler know. A host that doesn't
-// answer leaves zeros.
+// fill adds what records don't have: how idle sessions are, and what complete adds.
 func (s *views) fill(ctx context.Context, views []schemas.View) {
 	idle, err := s.scheduler.Idle(ctx)
 	if err != nil {
 		s.log.Debug("no idle times", "err", err)
 	}
+	for i := range views {
+		v := &views[i]
+		if n, err := schemas.ParseName(v.Name); err == nil && onHost(v.State) {
+			v.IdleSeconds = idle[n].Seconds()
+		}
+	}
+	s.complete(ctx, views)
+}
+
+// complete adds what hosts see of sessions, and what their snapshots take. A host that
+// doesn't answer leaves zeros.
+func (s *views) complete(ctx context.Context, views []schemas.View) {
 	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
 	for i := range views {
 		v := &views[i]
-		if since, gone := s.fleet.Gone(v.Host); gone {
+		v.StoredBytes = s.storedBy(v)
+		since, gone := s.fleet.Gone(v.Host)
+		if gone {
 			v.HostGone = &since
 		}
-		if v.State != schemas.Running && v.State != schemas.Suspending {
+		if !onHost(v.State) {
 			continue
 		}
-		if _, asked := hosts[v.Host]; !asked {
+		if _, asked := hosts[v.Host]; !asked && !gone {
 			hosts[v.Host] = s.observed(ctx, v.Host)
 		}
 		o := hosts[v.Host][v.UID]
 		v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
-		if n, err := schemas.ParseName(v.Name); err == nil {
-			v.IdleSeconds = idle[n].Seconds()
+	}
+}
+
+// onHost reports whether a session has processes on its host.
+func onHost(s schemas.State) bool { return s == schemas.Running || s == schemas.Suspending }
+
+// storedBy is what all snapshots of a session take in the store: at least what its last
+// one does, of which the sum may not have been told yet.
+func (s *views) storedBy(v *schemas.View) (bytes int64) {
+	if v.Snapshot != nil {
+		bytes = v.Snapshot.StoredBytes
+	}
+	if n, err := schemas.ParseName(v.Name); err == nil && s.stored != nil {
+		if sum, known := s.stored(n, v.UID); known {
+			bytes = max(bytes, sum)
 		}
 	}
+	return bytes
 }
 
 func (s *views) observed(ctx context.Context, host schemas.HostID) map[schemas.UID]schemas.Observed {

@@ -55,6 +55,8 @@ type Options struct {
 	// Janitor and Reader, if given, answer the verbs that look after the store.
 	Janitor *janitor.Janitor
 	Reader  Reader
+	// Stored, if given, says what all snapshots of a session take in the store.
+	Stored func(n schemas.Name, uid schemas.UID) (bytes int64, known bool)
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
 	Host       schemas.HostID // where new sessions go if it can run them; any host if empty
@@ -77,6 +79,7 @@ type Server struct {
 
 	captures *capturer
 	ends     *ender
+	look     *views
 	policies *policies
 }
 
@@ -111,8 +114,9 @@ func New(o Options) *Server {
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
 	look := &views{
 		sessions: ss, quotas: quota, board: b, fleet: o.Fleet, js: o.JS, log: o.Log, names: o.Names, nc: o.NC,
-		policies: o.Policies, records: o.Records, scheduler: o.Scheduler,
+		policies: o.Policies, records: o.Records, scheduler: o.Scheduler, stored: o.Stored,
 	}
+	s.look = look
 	s.policies = &policies{
 		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, scheduler: o.Scheduler,
 	}

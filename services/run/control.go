@@ -42,19 +42,20 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 		Keep:   func(r schemas.SessionRecord) schemas.Keep { return m.policies.For(r).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
 	})
+	c.usage = &usage.Publisher{
+		Log: usage.Log{JS: m.js, Names: m.names, Records: m.records}, Every: h.Control.Usage, Actor: "usage@" + host, Notes: h.Log,
+	}
 	c.api = api.New(api.Options{
 		Janitor: c.janitor, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
 		NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images, Scheduler: c.scheduler, Keys: m.keeper,
 		Trusted: m.keeper.Trusted, Host: m.data.Host(), Version: h.Version, Log: h.Log, Failpoints: m.points,
+		Stored: c.usage.Stored,
 	})
 	expire = c.api.Expire
 	c.agents = triggers.New(triggers.Options{
 		JS: m.js, Names: m.names, To: c.api, Count: h.Triggered, Log: h.Log,
 		Wanted: func(r schemas.SessionRecord) schemas.Triggers { return m.policies.For(r).Checkpoints },
 	})
-	c.usage = &usage.Publisher{
-		Log: usage.Log{JS: m.js, Names: m.names, Records: m.records}, Every: h.Control.Usage, Actor: "usage@" + host, Notes: h.Log,
-	}
 	return c, nil
 }
 

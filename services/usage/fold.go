@@ -207,6 +207,18 @@ func (f *Fold) Measured(n schemas.Name, uid schemas.UID, at time.Time, bytes int
 	f.measured[l] = all
 }
 
+// stored is what a session's images take after all that was added.
+func (f *Fold) stored(n schemas.Name, uid schemas.UID) (bytes int64, known bool) {
+	s := f.sessions[n]
+	if s == nil || s.UID != uid {
+		return 0, false
+	}
+	if measured := f.measured[life{n, uid}]; len(measured) > 0 && !s.gone {
+		return measured[len(measured)-1].bytes, true
+	}
+	return s.Stored, true
+}
+
 // advance counts a session's time up to at, measures on the way.
 func (f *Fold) advance(s *Session, at int64) {
 	l := life{s.Name, s.UID}

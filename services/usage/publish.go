@@ -115,6 +115,17 @@ func (p *Publisher) serve(ctx context.Context) error {
 	return g.Wait()
 }
 
+// Stored is what all snapshots of a session take in the store, as far as this publisher has
+// read the log. It is unknown where nothing is published.
+func (p *Publisher) Stored(n schemas.Name, uid schemas.UID) (bytes int64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return 0, false
+	}
+	return p.fold.stored(n, uid)
+}
+
 // begin reads what was said before.
 func (p *Publisher) begin(ctx context.Context) error {
 	p.mu.Lock()

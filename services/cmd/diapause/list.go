@@ -111,7 +111,7 @@ func writeSessions(out io.Writer, all []schemas.View) {
 				}
 			}
 			if v.Snapshot != nil {
-				stored = size(v.Snapshot.StoredBytes)
+				stored = size(max(v.StoredBytes, v.Snapshot.StoredBytes)) // an older server knows the last one's alone
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
 				v.Name, stateOf(v), ago(v.Since), idle, memory(v), stored, v.Boot, v.Class, v.Program)

@@ -1,0 +1,60 @@
+package api
+
+import (
+	"testing"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// What a caller may ask for is held for every verb there is.
+func TestCallersAreConfined(t *testing.T) {
+	acme := schemas.Request{Name: "acme/web"}
+	for _, c := range []struct {
+		caller Caller
+		verb   string
+		req    schemas.Request
+		want   schemas.Reason
+	}{
+		{Caller{}, "rm", acme, ""},
+		{Caller{Role: RoleLook}, "show", acme, ""},
+		{Caller{Role: RoleLook}, "ensure", acme, schemas.ReasonDenied},
+		{Caller{Role: RoleUse}, "ensure", acme, ""},
+		{Caller{Role: RoleUse}, "rm", acme, schemas.ReasonDenied},
+		{Caller{Role: "a newer one"}, "list", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "rm", acme, ""},
+		{Caller{Tenant: "other"}, "rm", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "other"}, "show", schemas.Request{Name: "web"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "show", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "show", schemas.Request{Name: "acme/a b"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "fork", schemas.Request{Name: "acme/web", To: "acme/twin"}, ""},
+		{Caller{Tenant: "acme"}, "fork", schemas.Request{Name: "acme/web", To: "other/twin"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "usage", schemas.Request{Name: "acme/web"}, ""},
+		{Caller{Tenant: "acme"}, "usage", schemas.Request{Name: "other/web"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "list", schemas.Request{Tenant: "other"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "audit", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "stats", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "key_add", schemas.Request{Tenant: "acme"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "policy_set", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "store_prune", schemas.Request{}, schemas.ReasonDenied},
+	} {
+		if got := schemas.ReasonOf(confine(c.caller, c.verb, &c.req)); got != c.want {
+			t.Errorf("%+v asks for %s of %+v: %q, want %q", c.caller, c.verb, c.req, got, c.want)
+		}
+	}
+	all := schemas.Request{}
+	if err := confine(Caller{Tenant: "acme"}, "list", &all); err != nil || all.Tenant != "acme" {
+		t.Errorf("a list of all is one of tenant %q, %v", all.Tenant, err)
+	}
+}
+
+func TestCalls(t *testing.T) {
+	b := newBench(t)
+	b.running()
+	if _, err := b.server.Call(b.ctx, ann, "sing", schemas.Request{}); schemas.CodeOf(err) != schemas.CodeUsage {
+		t.Errorf("a verb that there isn't: %v", err)
+	}
+	_, err := b.server.Call(b.ctx, ann, "history", schemas.Request{Name: "acme/none"})
+	if e, ok := err.(*schemas.APIError); !ok || e.Code != schemas.CodeNoSession || e.Session != "acme/none" {
+		t.Errorf("a session that there isn't: %#v", err)
+	}
+}
