@@ -6,8 +6,9 @@
 // Session, whose methods say what happens there: Input, Exec, HTTP, Heartbeat and
 // Output for what happens at a moment, Agent for what an agent is doing, Present, Busy
 // and Hold for what lasts (lease.go). Client.Middleware marks requests of an HTTP server
-// (http.go). Watch and WatchEvents read what becomes of sessions (watch.go); Ensure,
-// Suspend and Checkpoint ask for it (ask.go). What is sent when, and what is kept while
+// (http.go). Watch and WatchEvents read what becomes of sessions (watch.go), and
+// WatchSessions what a list shows of them, as it changes (views.go); Ensure, Suspend and
+// Checkpoint ask for it (ask.go), and API asks any verb (api.go). What is sent when, and what is kept while
 // there is no connection, is decided by the outbox (outbox.go).
 //
 // Saying something never waits, never fails and never slows the service: a busy

@@ -24,7 +24,7 @@ type Reason string
 // wrong_state, quota, no_room, no_host or unread.
 const (
 	ReasonBusy       Reason = "busy"           // state: another operation is under way; ask again when it is over
-	ReasonConflict   Reason = "conflict"       // state: somebody else's change came first; look, and ask again
+	ReasonConflict   Reason = "conflict"       // state: another's change came first; look, and ask again
 	ReasonExists     Reason = "exists"         // state: the name is taken
 	ReasonExited     Reason = "exited"         // state: the session ended by itself
 	ReasonFailed     Reason = "failed"         // state: the session failed
@@ -44,6 +44,7 @@ const (
 	ReasonDenied     Reason = "denied"         // failed: the caller may not ask for that
 	ReasonNoServer   Reason = "no_server"      // failed: no Diapause answers
 	ReasonStopping   Reason = "stopping"       // failed: Diapause is being stopped; ask again when it is back
+	ReasonTooLarge   Reason = "too_large"      // failed: the answer is larger than NATS carries
 	ReasonUnread     Reason = "unread"         // failed: the session's record couldn't be read
 	ReasonUnreadable Reason = "unreadable"     // failed: the snapshot can't be used
 	ReasonKey        Reason = "key"            // state: a key doesn't allow it, or is the last one

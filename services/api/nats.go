@@ -113,7 +113,14 @@ func (s *Server) reply(to string, answer *nats.Msg) {
 		s.log.Warn("request not answered: that is no inbox", "subject", to)
 		return
 	}
-	if err := s.nc.PublishMsg(answer); err != nil {
+	err := s.nc.PublishMsg(answer)
+	if errors.Is(err, nats.ErrMaxPayload) && answer.Header == nil {
+		e := schemas.FailedError(schemas.ReasonTooLarge, "the answer has %d bytes, more than NATS carries", len(answer.Data)).
+			WithHint("ask for less: one session, or one tenant; or raise max_payload of the NATS server")
+		s.reply(to, encodeError(e))
+		return
+	}
+	if err != nil {
 		s.log.Warn("request not answered", "err", err)
 	}
 }
