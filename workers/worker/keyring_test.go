@@ -99,7 +99,7 @@ func TestRevokedHost(t *testing.T) {
 	b.until("running", running)
 	b.suspend(false)
 	failed := b.until("running again", func(v statekv.Versioned) bool { return v.Transition.Type == schemas.TSuspendFailed })
-	if !strings.Contains(failed.Transition.Reason, "signing key of host h is revoked") {
+	if !strings.Contains(failed.Transition.Reason, "trust the signing key of host h") {
 		t.Errorf("the reason is %q", failed.Transition.Reason)
 	}
 	b.isOnHost(v.UID, driver.Running)
@@ -174,7 +174,7 @@ func TestSuspendOnly(t *testing.T) {
 	b.until("suspended", suspended)
 	b.resume()
 	failed := b.until("suspended again", made(schemas.TResumeFailed))
-	if !strings.Contains(failed.Transition.Reason, "no identity that opens one") || failed.Failure.Kind != string(driver.Refused) {
+	if !strings.Contains(failed.Transition.Reason, "no identity that opens an image") || failed.Failure.Kind != string(driver.Refused) {
 		t.Errorf("the failure is %+v", failed.Failure)
 	}
 	o.Identities = []age.Identity{other}
