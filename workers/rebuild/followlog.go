@@ -18,14 +18,14 @@ import (
 	"github.com/diapause/diapause/workers/recovery"
 )
 
-// logEnd is how far the log of sessions is.
+// logEnd is the end of the log of sessions.
 type logEnd struct {
 	recovery.Mark
-	cluster  bool     // several servers have it, and one may answer with the past
-	replaced []string // what says that an entry which was seen is another one now
+	cluster  bool     // several servers have it, and one may give a stale answer
+	replaced []string // signs that an entry which was seen is another one now
 }
 
-// logEnd asks the log's leader how far it is, and whether it still has what was seen.
+// logEnd asks the log's leader for the end, and whether the log still has what was seen.
 func (r *Rebuilder) logEnd(ctx context.Context, saw ...recovery.Mark) (logEnd, error) {
 	s, err := r.JS.Stream(ctx, r.Names.SessionStream())
 	if err != nil {
@@ -52,8 +52,8 @@ func (r *Rebuilder) logEnd(ctx context.Context, saw ...recovery.Mark) (logEnd, e
 	return is, err
 }
 
-// transitionAt gives the id of an entry's transition; none if the log has no such entry to
-// show: the replica that answers may be behind.
+// transitionAt gives the id of an entry's transition; "" if the server that answers doesn't have
+// the entry: it may be behind.
 func transitionAt(ctx context.Context, s jetstream.Stream, seq uint64) (string, error) {
 	if seq == 0 {
 		return "", nil
@@ -72,8 +72,8 @@ func transitionAt(ctx context.Context, s jetstream.Stream, seq uint64) (string, 
 	return rec.Transition.ID, nil
 }
 
-// witnesses are the last entries of the log that were read on each connection to NATS since a
-// look found them in it: what is read after one was lost may be of another log, and go on
+// witnesses are the last entries of the log that were read on each connection to NATS, until a
+// look finds them in the log: after a connection was lost, another log may be read that goes on
 // where the earlier one ended.
 type witnesses struct {
 	mu   sync.Mutex
@@ -114,11 +114,11 @@ func (r *Rebuilder) See(v statekv.Versioned) {
 // followEvery is how often the end of the log is looked at.
 const followEvery = time.Second
 
-// lookWait bounds one look: a question that is lost with its server has no answer.
+// lookWait bounds one look: a request that is lost with its server is never answered.
 const lookWait = 2 * time.Second
 
-// look compares the log with what was seen of it before, and notes how far it is if nothing
-// speaks for it having gone back. others reports whether other hosts recover already.
+// look compares the log with what was seen of it before, and notes its end if there is no sign
+// that it went back. others reports whether other hosts recover already.
 func (r *Rebuilder) look(ctx context.Context) (is logEnd, signs []string, others bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
@@ -155,8 +155,8 @@ func (r *Rebuilder) look(ctx context.Context) (is logEnd, signs []string, others
 	return is, nil, r.recovering(ctx), nil
 }
 
-// FollowLog notes how far the log is, and ends with ErrWentBack if that is less far
-// than it was, or another log. While NATS doesn't answer it waits.
+// FollowLog notes the end of the log every second. It returns ErrWentBack if the log ends before
+// an entry that was seen, or is another log. While NATS doesn't answer it waits.
 func (r *Rebuilder) FollowLog(ctx context.Context) error {
 	back := r.JS.Conn().StatusChanged(nats.CONNECTED)
 	defer r.JS.Conn().RemoveStatusListener(back)

@@ -17,9 +17,9 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// generation is one recovery of the whole fleet. While it isn't over no host decides,
-// starts, resumes or removes: each makes the records again that it knows better, says
-// so, and waits for the others.
+// generation is one recovery of all hosts of the fleet. Until it is over no host decides,
+// starts, resumes or removes: each makes the records again that it knows better, notes that it
+// has, and waits for the others.
 type generation struct {
 	schemas.Recovery
 	rev uint64 // in the bucket
@@ -99,8 +99,8 @@ func (r *Rebuilder) others(ctx context.Context, log map[schemas.Name]statekv.Ver
 // assemblePoll is how often a host that waits for others looks.
 const assemblePoll = 300 * time.Millisecond
 
-// assemble says that this host has made its records again, and waits until all others
-// have. waiting is told whom it waits for, when that changes.
+// assemble notes that this host has made its records again, and waits until all others have. It
+// calls waiting with the hosts that it waits for, when those change.
 func (r *Rebuilder) assemble(ctx context.Context, others []schemas.HostID, waiting func([]schemas.HostID)) error {
 	kv, err := fleetBucket(ctx, r.JS, r.Names)
 	if err != nil {
@@ -156,8 +156,8 @@ func missingHosts(ctx context.Context, kv jetstream.KeyValue, g generation, othe
 	return out, nil
 }
 
-// joinGeneration begins a recovery of the fleet, if lost says that it is needed, or
-// joins the one that it is in. in is false if there is none.
+// joinGeneration joins the recovery that the fleet is in, or begins one if lost says that it is
+// needed. in is false if there is none.
 func (r *Rebuilder) joinGeneration(ctx context.Context, lost bool) (in bool, err error) {
 	kv, err := fleetBucket(ctx, r.JS, r.Names)
 	if err != nil {
@@ -179,8 +179,7 @@ func (r *Rebuilder) joinGeneration(ctx context.Context, lost bool) (in bool, err
 	}
 }
 
-// recovering reports whether the fleet is in a recovery, or has been, that this host
-// had no part in.
+// recovering reports whether the fleet is in a recovery that this host has no part in.
 func (r *Rebuilder) recovering(ctx context.Context) bool {
 	kv, err := fleetBucket(ctx, r.JS, r.Names)
 	if err != nil {

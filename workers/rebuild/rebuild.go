@@ -111,9 +111,8 @@ func (r *Rebuilder) Run(ctx context.Context, force bool, without []schemas.HostI
 	return out, r.Ledger.Reach(is.Mark)
 }
 
-// patience is how many looks, one each followEvery, a sign has to last that a
-// cluster gives: a leader that was deposed and doesn't know it yet answers with the
-// past for a while.
+// patience is for how many looks, one each followEvery, a sign has to last in a cluster: a leader
+// that was deposed and doesn't know it yet gives stale answers for a while.
 const patience = 15
 
 // compare reads the log and looks for signs that it lost something.
@@ -173,7 +172,7 @@ func (r *Rebuilder) rebuildAll(ctx context.Context, log map[schemas.Name]statekv
 	}
 	for _, h := range r.here {
 		add(h.Name, func(e *recovery.Evidence) {
-			if e.Here == nil || h.Epoch > e.Here.Epoch { // one name may have two lives on a host, for a moment
+			if e.Here == nil || h.Epoch > e.Here.Epoch { // for a moment a host may have two sessions of one name
 				e.Here = &h
 			}
 		})
@@ -186,8 +185,8 @@ func (r *Rebuilder) rebuildAll(ctx context.Context, log map[schemas.Name]statekv
 	return nil
 }
 
-// regain makes one record again. If someone else was quicker, what he wrote is one
-// more witness.
+// rebuild makes one record again. If another host was quicker, its record is one more piece of
+// evidence.
 func (r *Rebuilder) rebuild(ctx context.Context, prev statekv.Versioned, e recovery.Evidence, out *Result) error {
 	for {
 		v, ok := recovery.Plan(e)

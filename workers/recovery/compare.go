@@ -19,8 +19,8 @@ type Here struct {
 	Exited bool
 }
 
-// Compare says what speaks for transitions having been lost from the log; nothing
-// if it is as this host saw it, or further.
+// Compare gives the signs that transitions were lost from the log; none if it is as this host
+// saw it, or further.
 func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, here []Here) (signs []string) {
 	say := func(format string, args ...any) { signs = append(signs, fmt.Sprintf(format, args...)) }
 	switch {
@@ -48,8 +48,9 @@ func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, her
 	return signs
 }
 
-// Replaced says so if the log has another entry in the place of one that was seen: it went
-// back, and has gone on since. id is of the one that it has; empty if it has none to show.
+// Replaced gives a sign if the log has another entry in the place of one that was seen: the log
+// went back, and has gone on since. id is the transition that the log has there, "" if that
+// isn't known.
 func Replaced(saw Mark, id string) (signs []string) {
 	if saw.ID == "" || id == "" || saw.ID == id {
 		return nil

@@ -1,14 +1,12 @@
-// Package recovery brings the session records and what is really there together
-// again, after the records went back: NATS was restored from a backup, or its
-// store was lost.
+// Package recovery decides what the session records have to become after they went back: NATS
+// was restored from a backup, or its store was lost.
 //
 // A host keeps, in a directory of its own, the last record that it saw of each
 // session that it has or had (Ledger), and how far the log was (Mark). When it
 // starts, and while it runs, that is compared with the log: a log that ends before
 // what was seen, or that is another one, has lost transitions (Compare). Then Plan
-// says for each session what the highest epoch that anyone knows makes of it: the
-// record in the log, the record that the host kept, the processes on the host, or a
-// signed image in the store. Who calls it writes that down as one transition of a
+// says for each session what the highest known epoch makes of it: the record in the log, the record that the host kept, the processes on the host, or a
+// signed image in the store. The caller (package rebuild) records that as one transition of a
 // higher epoch, before anything is decided, resumed, removed or collected.
 //
 // Nothing here ends a process or removes an image. A session that belongs to another

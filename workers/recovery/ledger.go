@@ -26,10 +26,10 @@ type Mark struct {
 	ID string `json:"id,omitempty"`
 }
 
-// Ledger is what one host remembers of its sessions' records, over restarts: for each
-// the newest that it saw. It is a second witness beside the log: a write is not
-// synced, so a power failure may cost its last moments, never its older ones. The
-// specs in it are sealed, as they are in the log. It is safe for concurrent use.
+// Ledger keeps, over restarts, the newest record that one host saw of each of its sessions. It
+// is evidence beside the log. A write isn't synced: a power failure may cost the last moments,
+// never older records. The specs in it are sealed, as in the log. It is safe for concurrent
+// use.
 type Ledger struct {
 	dir  string
 	host schemas.HostID

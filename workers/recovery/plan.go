@@ -16,9 +16,9 @@ type Image struct {
 type Evidence struct {
 	Host     schemas.HostID         // the one that asks
 	Logged   *schemas.SessionRecord // the log's last; nil if it has none
-	Kept     *schemas.SessionRecord // this host's own memory of it
+	Kept     *schemas.SessionRecord // in this host's ledger
 	Here     *Here                  // its processes on this host
-	Images   []Image                // of that name, of whichever life
+	Images   []Image                // of that name, of any uid
 	All      bool                   // images that other hosts signed count, too, for a session without a record
 	Activity uint64                 // the last entry of the activity log, which may have gone back too
 }
@@ -51,7 +51,7 @@ func Plan(e Evidence) (v Verdict, ok bool) {
 	case base == nil:
 		return Verdict{}, false
 	case base.Host != "" && base.Host != e.Host:
-		return Verdict{}, false // that host has its own memory
+		return Verdict{}, false // that host has its own ledger
 	default:
 		v, ok = e.fromRecord(*base)
 		ok = ok || ahead || e.deaf(*base)
@@ -74,8 +74,8 @@ func (e Evidence) newest() (r *schemas.SessionRecord, ahead bool) {
 	return e.Logged, false
 }
 
-// deaf reports whether the record waits for activity behind the end of a log that
-// went back: it would sleep through what comes first.
+// deaf reports whether the record waits for activity after the end of an activity log that went
+// back: the session would ignore the first activity that comes.
 func (e Evidence) deaf(r schemas.SessionRecord) bool {
 	return r.State != schemas.Deleted && (r.Seq > e.Activity || r.Born > e.Activity)
 }
@@ -105,7 +105,7 @@ func (e Evidence) fromHere(base *schemas.SessionRecord) Verdict {
 	return v
 }
 
-// fromImage makes a session again whose last life no record tells of.
+// fromImage makes a session's record again from its image, if no record of it is left.
 func (e Evidence) fromImage(img Image) Verdict {
 	h := img.Header
 	r := schemas.SessionRecord{
@@ -193,8 +193,8 @@ func setImage(r *schemas.SessionRecord, img Image) {
 	r.Size = &schemas.Sizes{At: h.Time, Logical: h.LogicalBytes, New: h.NewBytes, Stored: h.StoredBytes}
 }
 
-// finish gives the record an epoch above all that anyone knows, and takes back what
-// points behind the end of the activity log.
+// finish gives the record an epoch above every known one, and moves positions after the end of
+// the activity log back to that end.
 func (e Evidence) finish(r *schemas.SessionRecord) {
 	for _, have := range []*schemas.SessionRecord{e.Logged, e.Kept} {
 		if have != nil {
@@ -217,7 +217,7 @@ func (e Evidence) finish(r *schemas.SessionRecord) {
 	}
 }
 
-// latest gives the newest image of one life of the session.
+// latest gives the newest image of one session of that name.
 func (e Evidence) latest(uid schemas.UID) (out *Image) {
 	for _, img := range e.Images {
 		if img.Header.UID == uid && (out == nil || img.later(out.Header)) {
@@ -227,8 +227,8 @@ func (e Evidence) latest(uid schemas.UID) (out *Image) {
 	return out
 }
 
-// unrecorded gives the newest image of a life of the session that began after the one
-// that base tells of. Another host's is left to that host, which has its own memory.
+// unrecorded gives the newest image of a session of that name that was made after the one in
+// base. Another host's image is left to that host, which has its own ledger.
 func (e Evidence) unrecorded(base *schemas.SessionRecord) (out *Image) {
 	var known schemas.SessionRecord
 	if base != nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// actors runs one piece of work per session at a time. Waking a session whose
-// actor is busy makes it look again when it is done.
+// actors runs one goroutine per session that has work. Waking a session whose actor is busy
+// makes the actor look at the record once more when it is done.
 type actors struct {
 	drive func(context.Context, schemas.Name) error
 	log   *slog.Logger
 
 	mu      sync.Mutex
-	busy    map[schemas.Name]bool // value: woken again meanwhile
+	busy    map[schemas.Name]bool // value: woken since it last looked
 	ctx     context.Context       // of serve; nil before
 	waiting map[schemas.Name]bool // woken before serve
 	wg      sync.WaitGroup
@@ -80,7 +80,7 @@ func (a *actors) run(ctx context.Context, n schemas.Name) {
 			return
 		}
 		if err != nil {
-			a.log.Error("working on a session failed; trying again", "session", n.String(), "err", err, "in", pause)
+			a.log.Error("could not do what a record asks; trying again", "session", n.String(), "err", err, "in", pause)
 			select {
 			case <-time.After(pause):
 			case <-ctx.Done():

@@ -59,7 +59,7 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) 
 	return nil
 }
 
-// wakeAll makes an actor look at each record of this host.
+// wakeAll wakes the actor of each record of this host.
 func (w *Worker) wakeAll(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

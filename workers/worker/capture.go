@@ -46,9 +46,9 @@ type taken struct {
 	stored bool // the image may be durable, although there was an error
 }
 
-// capture suspends a session or takes a checkpoint of it. The tree is frozen
-// while its image is written; it is killed only by reap, after the record points
-// at the durable image, and runs on after any failure.
+// capture suspends a session or takes a checkpoint of it. The tree is frozen while its image is
+// written. Only reap kills it, after the record points at the durable image; after any failure
+// it runs on.
 func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 	d, err := c.drivers.of(rec.SessionRecord)
 	if err != nil {
@@ -59,8 +59,8 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 			Text: "it could not be resumed: its spec was lost with the records"})
 	}
 	fence := c.hosting.fence(rec.SessionRecord)
-	// What froze it was interrupted, and this op is ours since: hooks and the
-	// preflight want it running.
+	// An earlier capture froze it and was interrupted. Hooks and the preflight need it
+	// running.
 	if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Frozen {
 		if i.Fenced {
 			if err := c.recorder.goOn(ctx, &rec); err != nil {
@@ -113,8 +113,8 @@ func reasonOf(rec statekv.Versioned) string {
 	return "its image is durable"
 }
 
-// writeImage freezes the session and writes its image, whole and durable. The
-// session is left frozen.
+// writeImage freezes the session and writes its image, complete and durable. The session is
+// left frozen.
 func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver) (taken, error) {
 	began := time.Now()
 	fp, err := d.Fingerprint(ctx)
@@ -185,14 +185,14 @@ func stamped(all []schemas.Warning, at time.Time) (out []schemas.Warning) {
 	return out
 }
 
-// imageStep tells of a step of writing an image.
+// imageStep reaches the failpoint of a step of writing an image.
 func (c *capturer) imageStep(ctx context.Context, s image.Step) error {
 	return c.failpoints.At(ctx, failpoint.Name("image."+string(s)))
 }
 
-// wayStages says how the memory went into the image, as "memory" or "stream", with
-// what of the image was held in memory beside the session. A driver that has but one
-// way says none.
+// wayStages gives the way that the memory took into the image, "memory" or "stream", as a
+// stage, with the bytes of the image that were held in memory beside the session. It gives
+// none for a driver that has only one way.
 func wayStages(got driver.Captured) []schemas.Stage {
 	if got.Way == "" {
 		return nil
@@ -200,22 +200,22 @@ func wayStages(got driver.Captured) []schemas.Stage {
 	return []schemas.Stage{{Name: string(got.Way), MS: got.CaptureTook.Milliseconds(), Bytes: got.Held}}
 }
 
-// captureFailed lets the session run on and says why it wasn't captured. If its image
-// may be durable (stored), the record comes before the thaw: should this host be thought
-// lost, others go on from that image.
+// captureFailed lets the session run on and records why it wasn't captured. If its image may
+// be durable (stored), the record comes before the thaw: if this host counts as lost, others
+// go on from that image.
 func (c *capturer) captureFailed(ctx context.Context, rec statekv.Versioned, d driver.Driver, fence driver.Fence, stored bool, cause error) error {
 	if ctx.Err() != nil || errors.Is(cause, statekv.ErrUnknown) {
-		return cause // stopping: the next worker on this host finds it frozen, and the record as it is
+		return cause // the next worker on this host finds it frozen, and the record as it is
 	}
 	if errors.Is(cause, errMoved) {
-		return cause // what the record says now decides, reconcile thaws if it says running
+		return cause // the record decides now: the reconciler thaws it if that says running
 	}
 	if d != nil {
 		if i, err := d.Inspect(ctx, rec.UID); err == nil && i.State == driver.Exited {
-			return c.ending.ended(ctx, d, &rec, i) // that is why, and nothing runs on
+			return c.ending.ended(ctx, d, &rec, i) // that is the reason, and nothing is left to thaw
 		}
 	}
-	var frozen error // the record comes all the same, and then the thaw is tried again
+	var frozen error // the record is written all the same, and the thaw tried again later
 	if d != nil && !stored {
 		frozen = runOn(ctx, d, fence)
 	}
@@ -236,7 +236,7 @@ func (c *capturer) captureFailed(ctx context.Context, rec statekv.Versioned, d d
 	return frozen
 }
 
-// whyNot is the transition of a capture that came to nothing.
+// whyNot gives the transition of a capture that failed or was given up.
 func (c *capturer) whyNot(ctx context.Context, rec statekv.Versioned, cause error) schemas.Transition {
 	var u undone
 	if errors.As(cause, &u) {
@@ -258,7 +258,7 @@ func (c *capturer) whyNot(ctx context.Context, rec statekv.Versioned, cause erro
 	return schemas.Transition{Type: t, Reason: f.Text, Set: schemas.Set{Failure: f}}
 }
 
-// alert says, once, that the breaker has opened.
+// alert publishes once that the breaker has opened.
 func (c *capturer) alert(ctx context.Context, before, after schemas.SessionRecord) {
 	f, was := after.Failure, before.Failure
 	if f != nil && f.Open && (was == nil || !was.Open) {

@@ -26,7 +26,7 @@ func newInterrupter(bus Bus, policy func(schemas.SessionRecord) session.Policy) 
 	return &interrupter{bus: bus, policy: policy, notify: map[schemas.Name]func(statekv.Versioned){}}
 }
 
-// undone is why a suspend under way is given up: activity came.
+// undone is the error of a suspend that was given up because activity came.
 type undone struct{ session.Message }
 
 func (u undone) Error() string {
@@ -48,7 +48,7 @@ func (t *interrupter) run(ctx context.Context, rec statekv.Versioned, work func(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	t.onRevision(rec.Name(), func(now statekv.Versioned) {
-		// The watch may still be delivering what came before.
+		// The watch may still be delivering older revisions.
 		if now.Version > rec.Version && !sameWork(now.SessionRecord, rec.SessionRecord) {
 			cancel(movedTo(now))
 		}
@@ -83,8 +83,8 @@ func (t *interrupter) listen(ctx context.Context, rec statekv.Versioned, cancel 
 	return err
 }
 
-// heardUpTo is the last activity that the op's decision knew, and none of an
-// earlier session of that name.
+// heardUpTo gives the last activity that the op's decision knew, at least the end of earlier
+// sessions of that name.
 func heardUpTo(rec statekv.Versioned) uint64 { return max(rec.Op.Seq, rec.Born) }
 
 // underway reports whether an op of a session that can be interrupted is under way here.

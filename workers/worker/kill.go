@@ -49,9 +49,9 @@ func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
 	return k.failpoints.At(ctx, failpoint.KillRecorded)
 }
 
-// stopUnsuspendable asks for the end of a session whose breaker is open, if that is
-// what it was made with. One that is in use by now runs on: when it no longer is, it is to
-// be suspended once more, and stopped if that fails.
+// stopUnsuspendable records a kill of a session whose breaker is open, if it or its policy asks
+// for that. A session that is in use by now runs on: when it no longer is, a suspend is tried
+// once more, and the session is stopped if that fails.
 func (k *killer) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) error {
 	if f := rec.Failure; f == nil || !f.Open || onBreaker(rec.SessionRecord, k.policy(rec.SessionRecord)) != schemas.BreakerStop || rec.State != schemas.Running || rec.Op != nil {
 		return nil
@@ -67,7 +67,7 @@ func (k *killer) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) 
 		}
 	}
 	op := schemas.NewOp(schemas.OpKill, 0, time.Now())
-	op.Description = fmt.Sprintf("stopped, as it was made to be: its last %d suspends failed", rec.Failure.Count)
+	op.Description = fmt.Sprintf("stopped: its last %d suspends failed", rec.Failure.Count)
 	next, err := k.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TKill, Reason: op.Description, Set: schemas.Set{Op: op}})
 	if err == nil {
 		*rec = next
@@ -75,8 +75,8 @@ func (k *killer) stopUnsuspendable(ctx context.Context, rec *statekv.Versioned) 
 	return err
 }
 
-// onBreaker is what becomes of a session whose breaker opened: what was said when it was
-// made, else what its policy says.
+// onBreaker says what to do with a session whose breaker has opened: what it was made with, or
+// else what its policy says.
 func onBreaker(r schemas.SessionRecord, p session.Policy) schemas.OnBreaker {
 	return cmp.Or(r.OnBreaker, p.OnBreaker, schemas.BreakerKeep)
 }

@@ -6,8 +6,8 @@ import "runtime/debug"
 // buffers behind that are worth giving back at once.
 const muchMemory = 64 << 20
 
-// giveBack returns the memory that an image of that size took to the system: the
-// next one may come in hours, and memory is what this program is there to save.
+// giveBack returns the memory that an image of that size took to the system: the next image may
+// come hours later.
 func giveBack(size int64) {
 	if size >= muchMemory {
 		debug.FreeOSMemory()

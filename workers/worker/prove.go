@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// steady is how long a session without a health check of its own has to run before it
+	// steady is how long a session without a health check of its own has to run until it
 	// counts as well.
 	steady = 10 * time.Second
 	// proveEach is how often it is looked at meanwhile.
 	proveEach = 100 * time.Millisecond
 )
 
-// toProve is what remains to be done when an op's snapshot runs, in the place of what the
-// session was; nil if nothing does. It is in the record with that: should this worker die,
-// the next one goes on with it.
+// toProve gives the op that remains when a snapshot runs in the place of what the session was;
+// nil if op replaces nothing. The record gets it together with the state running, so that the
+// next worker goes on with it if this one dies.
 func toProve(op schemas.Op) *schemas.Op {
 	if op.Fallback == nil {
 		return nil
@@ -33,8 +33,8 @@ func toProve(op schemas.Op) *schemas.Op {
 	return &op
 }
 
-// toBeProved reports whether a session runs in the place of what it was, and isn't known
-// to be well.
+// toBeProved reports whether a session runs in the place of what it was and isn't known to be
+// well yet.
 func toBeProved(r schemas.SessionRecord) bool { return r.Op != nil && r.Op.Kind == schemas.OpProve }
 
 // prove waits until what took a session's place is well, or puts back what it was.
@@ -101,8 +101,8 @@ func untilWell(ctx context.Context, d driver.Driver, uid schemas.UID, within tim
 	}
 }
 
-// errFrozen says that a session can't be judged, for it stands still by itself.
-var errFrozen = errors.New("it stands still, since the lease of its host ran out")
+// errFrozen says that a session can't be judged, since it froze by itself.
+var errFrozen = errors.New("it is frozen: the lease of its host ran out")
 
 // healthOf asks the driver, or goes by whether the session runs.
 func healthOf(ctx context.Context, d driver.Driver, uid schemas.UID) (driver.Health, error) {
@@ -134,8 +134,8 @@ func endOf(i driver.Instance) string {
 	return fmt.Sprintf("it ended with status %d", i.Exit.Code)
 }
 
-// inItsPlace names the snapshot that took, or was to take, a session's place.
-func inItsPlace(r schemas.SessionRecord) string {
+// replacement names the snapshot that took, or was to take, a session's place.
+func replacement(r schemas.SessionRecord) string {
 	head := r.Head
 	if r.Op.Source != nil { // it isn't restored yet
 		head = r.Op.Source
@@ -143,16 +143,16 @@ func inItsPlace(r schemas.SessionRecord) string {
 	return path.Base(head.Name)
 }
 
-// fallBack has a session go on from what it was before something took its place, which is
-// then removed as what any resume finds on the host.
+// fallBack has a session go on from what it was before a snapshot took its place. The resume
+// that it records removes what runs now.
 func (s *starter) fallBack(ctx context.Context, rec *statekv.Versioned, why string) error {
 	was := rec.SessionRecord
 	was.Head = rec.Op.Fallback
 	op := schemas.NewOp(schemas.OpResume, rec.Seq, time.Now())
 	op.Source, op.Boot = rec.Op.Fallback, session.BootOf(was)
-	s.log.Error("what took its place isn't well; it is put back", "session", rec.Name().String(), "err", why)
+	s.log.Error("a replacement isn't well: putting back what it replaced", "session", rec.Name().String(), "err", why)
 	s.recorder.event(ctx, rec.SessionRecord, "replace_failed", "the session is put back as it was: %s", why)
-	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place: %s", inItsPlace(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
+	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place: %s", replacement(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
 	next, err := s.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})
 	if err != nil {
 		return err

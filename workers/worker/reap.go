@@ -12,8 +12,8 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// reap kills what an image has replaced, unless activity came since: then the
-// frozen tree runs on, which takes a thaw and no resume.
+// reap kills the frozen tree that an image has replaced, unless activity came since: then the
+// tree is thawed, which is cheaper than a resume.
 func (c *capturer) reap(ctx context.Context, rec statekv.Versioned) error {
 	d, err := c.drivers.of(rec.SessionRecord)
 	if err != nil {
@@ -39,8 +39,8 @@ func (c *capturer) reap(ctx context.Context, rec statekv.Versioned) error {
 	return c.failpoints.At(ctx, failpoint.ReapRecorded)
 }
 
-// revive undoes a suspend that is recorded already, if the tree is still there
-// and activity came.
+// revive undoes a suspend that is recorded already, if the tree is still there and activity
+// came.
 func (c *capturer) revive(ctx context.Context, rec statekv.Versioned, d driver.Driver) (bool, error) {
 	if i, err := d.Inspect(ctx, rec.UID); errors.Is(err, driver.ErrNotHere) || i.State == driver.Exited {
 		return false, nil

@@ -85,8 +85,8 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 	return v.failpoints.At(ctx, failpoint.RemoveRecorded)
 }
 
-// heldBy notes that the images of a deleted session wait for another one, whose
-// next revision wakes its actor, and reports whether that was noted already.
+// heldBy notes that the images of a deleted session are needed by a fork, whose next revision
+// wakes the session's actor. It reports whether that was noted before.
 func (v *remover) heldBy(fork string, n schemas.Name) (before bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -97,7 +97,7 @@ func (v *remover) heldBy(fork string, n schemas.Name) (before bool) {
 	return before
 }
 
-// release wakes the actors of those whose images waited for a session.
+// release wakes the actors of deleted sessions whose images a fork needed.
 func (v *remover) release(fork string) {
 	v.mu.Lock()
 	waiting := v.held[fork]
@@ -116,9 +116,9 @@ func (v *remover) deleteImages(ctx context.Context, r schemas.SessionRecord) err
 	return nil
 }
 
-// pinned names a session whose record still points into r's lineage. A fork
-// writes its record before it reads this one's, and this one says deleted
-// before the forks' are read here: one of the two sees the other.
+// pinned names a session whose record still points into r's lineage, "" if there is none. A
+// fork writes its record before it reads r's, and r says deleted before pinned reads the
+// forks': one of the two sees the other.
 func (v *remover) pinned(ctx context.Context, r schemas.SessionRecord) (by string, err error) {
 	all := false
 	watch, stop := context.WithCancel(ctx)
@@ -146,8 +146,8 @@ func needs(fork, origin schemas.SessionRecord) bool {
 	return false
 }
 
-// waitForFork ends the actor's work for now, leaving the op for the sweep. The
-// log says so once.
+// waitForFork ends the actor's work for now and leaves the op for the sweep. It records that
+// once.
 func (v *remover) waitForFork(ctx context.Context, rec statekv.Versioned, by string) error {
 	if rec.Transition.Type == schemas.TDeferred {
 		return errLater

@@ -15,8 +15,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// resumeAttempts is how often one resume is tried on this host, if what went
-// wrong may pass.
+// resumeAttempts is how often one resume is tried on this host, if its error may pass.
 const resumeAttempts = 3
 
 // resume restores a session from the snapshot that its op names. The record says running
@@ -60,11 +59,11 @@ func mayPass(err error) bool {
 	return true
 }
 
-// restore gives the record as it stands after the swap to running, or rec if
-// that wasn't made.
+// restore restores a session and gives its record after the swap to running, or rec if that
+// wasn't made.
 func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver) (statekv.Versioned, error) {
 	began := time.Now()
-	// What an earlier attempt, or the suspended tree, left here goes first.
+	// What an earlier attempt, or the suspended tree, left here is removed first.
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return rec, fmt.Errorf("remove what is left of session %s here: %w", rec.Name(), err)
 	}
@@ -77,7 +76,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	}
 	s.recorder.progress(rec.SessionRecord, began, "verify", 0)
 	var size int64
-	defer func() { giveBack(size) }() // after all of it is closed
+	defer func() { giveBack(size) }() // after the image is closed
 	img, err := s.snapshots.Open(ctx, rec.SessionRecord, *rec.Op.Source)
 	if err != nil {
 		return rec, err
@@ -129,8 +128,8 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	return out, nil
 }
 
-// restoreStages tells what a restore took: reading by its steps, each summed
-// over the cores that shared it, and the whole by the clock.
+// restoreStages gives the time that a restore took: each step of reading, summed over the cores
+// that shared it, and all of it by the clock.
 func restoreStages(t image.ReadTimes, opened, total time.Duration, size int64) []schemas.Stage {
 	return []schemas.Stage{
 		{Name: "open", MS: opened.Milliseconds()},

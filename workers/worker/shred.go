@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// hostForgets bounds how long one host may take to say that it has forgotten.
+// hostForgets is how long one host may take to answer that it has dropped its pages.
 const hostForgets = 5 * time.Second
 
 // shredded records the end of a session whose images are gone, keys first, after
@@ -31,8 +31,8 @@ func (v *remover) shredded(ctx context.Context, rec statekv.Versioned) error {
 	return err
 }
 
-// tellHosts has every host that ever announced itself forget a session, this one
-// too.
+// tellHosts has every host that ever announced itself, this one too, drop what it keeps of a
+// session's images.
 func (v *remover) tellHosts(ctx context.Context, uid schemas.UID) (did, silent []string, err error) {
 	v.snapshots.Forget(uid)
 	did = []string{string(v.host)}
