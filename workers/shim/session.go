@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"github.com/diapause/diapause/events/attach/backlog"
@@ -85,6 +86,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer runtime.KeepAlive(lock) // until undo is done: a file that isn't in use any more is closed
 	s, b, bringUp, err := newSession(setup, worker)
 	if err != nil {
 		lock.Close()
