@@ -20,7 +20,7 @@ const (
 	SubjectCommand  = "diapause.v1.command"  // .<host>.<tenant>.<session>
 	SubjectAPI      = "diapause.v1.api"      // .<verb>: requests of callers that prove no identity
 	SubjectAs       = "diapause.v1.as"       // .<user>.<verb>: requests of a NATS user, which alone may publish there
-	SubjectUses     = "diapause.v1.diary"    // what a scheduler heard, in little room
+	SubjectUses     = "diapause.v1.diary"    // the use history
 	SubjectHost     = "diapause.v1.host"     // .<host>.dial
 	SubjectProgress = "diapause.v1.progress" // .<tenant>.<session>: core NATS, not kept
 )
@@ -83,7 +83,7 @@ const (
 )
 
 // LeaseKept is how long the stream keeps the message of a lease with a ttl: well
-// beyond its end, so that whoever has to know of it still finds it, and no longer,
+// beyond its end, so that a reader that has to know of it still finds it, and no longer,
 // so that the subjects of connections don't pile up.
 func LeaseKept(ttl time.Duration) time.Duration { return min(ttl, MaxLease) + 10*time.Minute }
 
@@ -183,7 +183,7 @@ func ParseActivitySubject(subject string) (Source, error) {
 }
 
 // Published gives the subject that a message was published on, of the one that the stream
-// makes of it: nobody knows that who publishes.
+// makes of it, which publishers don't know.
 func Published(subject string) string {
 	if rest, ok := strings.CutPrefix(subject, SubjectStored+"."); ok {
 		if _, own, ok := strings.Cut(rest, "."); ok {

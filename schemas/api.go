@@ -53,10 +53,10 @@ type TransitionView struct {
 	Op       string         `json:"op,omitempty"`
 	Evidence *Evidence      `json:"evidence,omitempty"`
 	Stages   []Stage        `json:"stages,omitempty"`
-	Joined   []Joined       `json:"joined,omitempty"` // in a history: who asked for the same, and found it begun
+	Joined   []Joined       `json:"joined,omitempty"` // in a history: who asked for the same while it was under way
 }
 
-// Joined is a caller that asked for what another had begun.
+// Joined is a caller that asked for what another had started.
 type Joined struct {
 	Actor  string    `json:"actor"`
 	Note   string    `json:"note,omitempty"`
@@ -129,7 +129,7 @@ type Request struct {
 	To          string         `json:"to,omitempty"` // the new name of a fork
 	Snapshot    string         `json:"snapshot,omitempty"`
 	Within      Duration       `json:"within,omitempty"` // of replace: how long what comes may take to be well
-	Clean       bool           `json:"clean,omitempty"`  // of resume: start anew
+	Clean       bool           `json:"clean,omitempty"`  // of resume: start its command again
 	Description string         `json:"description,omitempty"`
 	RunID       string         `json:"run_id,omitempty"`
 	Tenant      Tenant         `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty

@@ -163,7 +163,7 @@ func isJSON(contentType string) bool {
 	return err == nil && (t == "application/json" || t == "text/json" || strings.HasSuffix(t, "+json"))
 }
 
-// whatFits takes from somebody else's data what an Activity has, each field by
+// whatFits takes from data of another type what an Activity has, each field by
 // itself.
 func whatFits(data []byte) Activity {
 	var fields map[string]json.RawMessage

@@ -32,10 +32,10 @@ func TestCloudEvents(t *testing.T) {
 		{"structured without data", nil, `{"specversion":"1.0","id":"1","source":"s","type":"t"}`, Activity{By: "s"}, "t"},
 		{"base64", structured, `{"specversion":"1.0","id":"1","source":"s","type":"diapause.activity","data_base64":"eyJ0dGwiOiIxbSJ9"}`,
 			Activity{TTL: Duration(time.Minute), By: "s"}, TypeActivity},
-		{"somebody else's data", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"ttl":[1],"released":"maybe","reason":"a build","intent":null,"x":{}}}`,
+		{"data of another type", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"ttl":[1],"released":"maybe","reason":"a build","intent":null,"x":{}}}`,
 			Activity{Reason: "a build", By: "s"}, "t"},
-		{"somebody else's negative ttl", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"ttl":-5}}`, Activity{By: "s"}, "t"},
-		{"somebody else's list", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":[1,2]}`, Activity{By: "s"}, "t"},
+		{"a negative ttl of another type", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":{"ttl":-5}}`, Activity{By: "s"}, "t"},
+		{"a list of another type", structured, `{"specversion":"1.0","id":"1","source":"s","type":"t","data":[1,2]}`, Activity{By: "s"}, "t"},
 	} {
 		got, err := ParseMessage(test.header, []byte(test.data))
 		if err != nil || got.Activity != test.want {
@@ -130,7 +130,7 @@ func TestHostileSubjects(t *testing.T) {
 	}
 }
 
-// Whatever comes: no panic, a reason for what is refused, and what is taken is bounded
+// For any input: no panic, a reason for what is refused, and what is taken is bounded
 // and fit to be shown.
 func FuzzParseMessage(f *testing.F) {
 	f.Add("", "", "", []byte(`{"ttl":"20s","released":true}`))

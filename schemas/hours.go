@@ -32,7 +32,7 @@ func (h Hours) Span() (Span, error) {
 		s.to += minutesOfDay
 	}
 	if h.Zone == "Local" {
-		return s, fmt.Errorf("hours in time zone %q: hosts may differ in it, want a name such as Europe/Berlin", h.Zone)
+		return s, fmt.Errorf("hours in time zone %q: want a name such as Europe/Berlin", h.Zone)
 	}
 	if s.zone, err = time.LoadLocation(h.Zone); err != nil {
 		return s, fmt.Errorf("hours in time zone %q, want a name such as Europe/Berlin: %w", h.Zone, err)
@@ -66,7 +66,7 @@ func minutes(text string) (int, error) {
 // Until gives when the hours end that now is in; ok is false if it is in none.
 func (s Span) Until(now time.Time) (end time.Time, ok bool) {
 	local := now.In(s.zone)
-	for _, back := range []int{0, 1} { // they may have begun yesterday
+	for _, back := range []int{0, 1} { // they may have started yesterday
 		day := local.AddDate(0, 0, -back)
 		at := func(minutes int) time.Time {
 			return time.Date(day.Year(), day.Month(), day.Day(), 0, minutes, 0, 0, s.zone)

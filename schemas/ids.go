@@ -63,7 +63,7 @@ func (n Name) Validate() error {
 		return fmt.Errorf("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", n.Tenant)
 	}
 	if !ValidToken(string(n.Session)) {
-		return fmt.Errorf("session name %q: want 1 to 64 of A-Z a-z 0-9 _ -", n.Session)
+		return fmt.Errorf("session %q: want 1 to 64 of A-Z a-z 0-9 _ -", n.Session)
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ type TenantKeys struct {
 	Version uint64 `json:"version"`          // 1 for the first record of the key, then without gaps
 	Tenant  Tenant `json:"tenant,omitempty"` // empty: of every tenant
 	// Generation grows when a new image needs a new lineage key: a reader was
-	// removed, or somebody asked for it. It is compared across the tenant's own
+	// removed, or an administrator asked for it. It is compared across the tenant's own
 	// record and every tenant's; the higher one counts.
 	Generation uint64 `json:"generation,omitempty"`
 	// FullSince is the generation that images refer to nothing older than; 0 if

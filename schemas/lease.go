@@ -22,7 +22,7 @@ const (
 type HostLease struct {
 	ID          string    `json:"id"` // fresh for every attempt to write; finds one whose answer was lost
 	Host        HostID    `json:"host"`
-	Incarnation uint64    `json:"incarnation"` // grows with every lease that the host takes anew
+	Incarnation uint64    `json:"incarnation"` // grows with every new lease that the host takes
 	TermMS      int64     `json:"term_ms"`     // milliseconds that it holds after a renewal
 	Renewals    uint64    `json:"renewals"`    // of this incarnation
 	State       string    `json:"state"`       // held or expired

@@ -2,7 +2,7 @@ package schemas
 
 import "time"
 
-// Place is a place on a host that somebody asks for, for a session that is to be made.
+// Place is a slot on a host that is asked for, for a session that is to be made.
 // Who asks gets it when there is room for all who asked before him; the order is the
 // stream's.
 type Place struct {

@@ -28,7 +28,7 @@ type Policy struct {
 	Awake *Duration `json:"awake,omitempty"`
 	// Warn is how long before a suspend for idleness a "warning" event is published.
 	Warn *Duration `json:"warn,omitempty"`
-	// Ask has whoever listens asked before a suspend for idleness.
+	// Ask has the session's users asked before a suspend for idleness.
 	Ask *Ask `json:"ask,omitempty"`
 	// Quiet are hours in which nothing is suspended for idleness or age.
 	Quiet []Hours `json:"quiet,omitzero"`
@@ -84,7 +84,7 @@ type Score struct {
 }
 
 // Keep is which snapshots of a session are kept. What a session goes on from stays,
-// whatever it says, until Expire.
+// under any of these, until Expire.
 type Keep struct {
 	Age    *Duration `json:"age,omitempty"`    // older ones go; 0 is no limit
 	Count  *int      `json:"count,omitempty"`  // more than so many go; 0 is no limit
@@ -220,7 +220,7 @@ func (p Policy) Validate(scope PolicyScope) error {
 	if t := scope.Tenant(); t != "" {
 		rest := p
 		if rest.Quota = nil; !reflect.ValueOf(rest).IsZero() {
-			return fmt.Errorf("the policy of tenant %s has a quota and nothing else: set the rest for all, a class or a session", t)
+			return fmt.Errorf("policy of tenant %s: it has a quota and nothing else", t)
 		}
 	}
 	return together(
@@ -255,16 +255,16 @@ func (p Policy) validateKinds() error {
 	}
 	for _, k := range p.Wakes {
 		if k.Lease() || k == KindAgent {
-			errs = append(errs, fmt.Errorf("wakes %q: a lease says that something is in use, it wakes nothing", k))
+			errs = append(errs, fmt.Errorf("wakes %q: a lease wakes nothing", k))
 		}
 	}
 	if p.Counts != nil && !slices.Contains(p.Counts, KindHold) {
-		errs = append(errs, errors.New("counts: hold has to be among the kinds, it is how somebody keeps a session awake"))
+		errs = append(errs, errors.New("counts: hold has to be among the kinds"))
 	}
 	for _, i := range p.Ignore {
 		kind, key, ok := strings.Cut(i, ".")
 		if !ok || key == "" || !validKey(key) || Kind(kind) != KindBusy && Kind(kind) != KindPresence {
-			errs = append(errs, fmt.Errorf("ignore %q: want busy.KEY or presence.KEY; whole kinds are left out of counts", i))
+			errs = append(errs, fmt.Errorf("ignore %q: want busy.KEY or presence.KEY, not a whole kind", i))
 		}
 	}
 	return together(errs...)
@@ -307,7 +307,7 @@ func (p Policy) validateQuiet() error {
 			return err
 		}
 		if h.From == h.To || h.From == "24:00" { // which Span takes, since it may have been set once
-			return fmt.Errorf("quiet: hours %s-%s are none, or all of a day: want 00:00-24:00 for that", h.From, h.To)
+			return fmt.Errorf("quiet: hours %s-%s are none; all of a day is 00:00-24:00", h.From, h.To)
 		}
 	}
 	return nil
@@ -343,7 +343,7 @@ func (w *Watermarks) validate(scope PolicyScope) error {
 		return nil
 	}
 	if scope != ScopeAll {
-		return fmt.Errorf("watermarks are of hosts, not of %s: set them in the policy of all", scope)
+		return fmt.Errorf("watermarks of %s: set them in the policy of all", scope)
 	}
 	return together(inRange("watermarks sessions", w.Sessions, 0, 1), inRange("watermarks memory", w.Memory, 0, 1), inRange("watermarks pressure", w.Pressure, 0, 1))
 }

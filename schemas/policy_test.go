@@ -85,12 +85,12 @@ func TestPolicyErrors(t *testing.T) {
 		"ask=for:30s,defer:1m,tim:1":    `ask: "tim" is no part of it: want one of defer, for, times`,
 		"ask=for:0s,defer:0s,times:101": "want from 1s to 1h0m0s; ask defer 0s",
 		"quiet=08:00":                   "hours to",
-		"quiet=08:00-08:00":             "none, or all of a day",
+		"quiet=08:00-08:00":             "none; all of a day",
 		"quiet=8-9":                     "such as 08:30",
 		"quiet=08:00-25:00":             "from 00:00 to 24:00",
 		"quiet=monday 08:00-09:00":      "mon-fri",
 		"quiet=08:00-09:00 Mars/Sea":    "Europe/Berlin",
-		"quiet=08:00-09:00 Local":       "hosts may differ",
+		"quiet=08:00-09:00 Local":       "hours in time zone \"Local\": want",
 		"ignore=busy.\x1b[2J":           "want busy.KEY",
 		"life=5s":                       "at least 1m0s",
 		"breaker=0":                     "breaker 0: want from 1",
@@ -208,7 +208,7 @@ func TestHours(t *testing.T) {
 	}
 }
 
-// Whatever is taken for a part of a policy is shown so that it is taken for the same
+// All that is taken for a part of a policy is shown so that it is taken for the same
 // again, and stored so as well.
 func FuzzPolicyText(f *testing.F) {
 	for _, seed := range []string{

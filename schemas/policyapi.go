@@ -73,7 +73,7 @@ type Outcome struct {
 	Wrong       int     `json:"wrong"`        // suspends that were resumed within two minutes
 	AsleepHours float64 `json:"asleep_hours"` // of all sessions together
 	SavedGiBh   float64 `json:"saved_gib_hours"`
-	Waits       float64 `json:"waits_seconds"` // for which somebody waited for a resume, at what one takes on average
+	Waits       float64 `json:"waits_seconds"` // for which clients waited for a resume, at what one takes on average
 }
 
 // UseHistoryEvery is how often the use history has an entry at least while it is kept.
@@ -99,13 +99,13 @@ type UseHistory struct {
 const UsePart = UseHistoryEvery
 
 // Use is a time in which a session was used in one way again and again, or a lease lived,
-// whatever its policy makes of that.
+// under any policy.
 type Use struct {
 	UID  UID    `json:"u"`
 	What string `json:"w"`           // the kind, with the key of a lease
 	From int64  `json:"f"`           // milliseconds since 1970
 	To   int64  `json:"t,omitempty"` // the last of it, if it isn't From; of a lease its end
-	Last int64  `json:"l,omitempty"` // of a lease that nobody ended: when it was renewed last
+	Last int64  `json:"l,omitempty"` // of a lease that wasn't released: when it was renewed last
 }
 
 // Silence is a time in which nothing that counted was heard of a session, and no lease

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Whatever the quick way takes, it reads like encoding/json.
+// All that the quick way takes it reads like encoding/json.
 func FuzzQuickActivity(f *testing.F) {
 	for _, s := range []string{
 		`{}`, `{"ttl":"60s"}`, `{"ttl":"1h30m","by":"gateway@host","reason":"a page"}`, `{"released":true}`, `{"ttl":"60s","released":true,"intent":"reconnect"}`,

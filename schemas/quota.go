@@ -7,11 +7,11 @@ import (
 	"strconv"
 )
 
-// Quota is how much a tenant may have; 0 is no limit, and so is what nobody says.
+// Quota is how much a tenant may have; 0 is no limit, and so is none.
 type Quota struct {
 	Sessions *int   `json:"sessions,omitempty"` // that aren't removed
 	Running  *int   `json:"running,omitempty"`  // of these, that run or are about to
-	Stored   *Bytes `json:"stored,omitempty"`   // by their images, before another session is begun
+	Stored   *Bytes `json:"stored,omitempty"`   // by their images, before another session is started
 }
 
 // Held is what a tenant has.
@@ -34,7 +34,7 @@ func (q *Quota) validate(scope PolicyScope) error {
 		return nil
 	}
 	if scope != ScopeAll && scope.Tenant() == "" {
-		return fmt.Errorf("a quota is of a tenant, not of %s: set it in the policy of tenant:NAME, or of all for every tenant", scope)
+		return fmt.Errorf("quota of %s: a quota is of a tenant, or of all", scope)
 	}
 	zero := Bytes(0)
 	return together(inRange("quota sessions", q.Sessions, 0, math.MaxInt32), inRange("quota running", q.Running, 0, math.MaxInt32),

@@ -58,7 +58,7 @@ type SessionRecord struct {
 	Pause      *Pause    `json:"pause,omitempty"`    // the last one; Paused says whether it lasts
 	Warnings   []Warning `json:"warnings,omitempty"` // of its last operations
 	Seq        uint64    `json:"activity_seq"`       // the last activity that a transition was decided on: older never wakes it
-	// Triggered is the last trigger of an agent's that a checkpoint was begun for: each is
+	// Triggered is the last trigger of an agent's that a checkpoint was started for: each is
 	// acted on once at most.
 	Triggered uint64 `json:"trigger_seq,omitempty"`
 
@@ -108,7 +108,7 @@ const (
 	OpRemove     = "remove"
 	OpKill       = "kill"  // end its processes, keep its record
 	OpProve      = "prove" // see whether what took another's place is well, else put that back
-	OpBegin      = "begin" // hear whether what is recorded to run could be begun
+	OpBegin      = "begin" // report whether what is recorded to run could be started
 )
 
 // Op is what the owner of a session has to do.
@@ -118,7 +118,7 @@ type Op struct {
 	Claim       string    `json:"claim,omitempty"` // the worker process that works on it
 	Attempts    int       `json:"attempts,omitempty"`
 	Deadline    time.Time `json:"deadline"`         // when the sweep looks after it
-	Idle        bool      `json:"idle,omitempty"`   // decided for want of activity: anything that counts undoes it
+	Idle        bool      `json:"idle,omitempty"`   // decided because nothing happened: anything that counts undoes it
 	Seq         uint64    `json:"activity_seq"`     // the last activity that the decision knew
 	Source      *Head     `json:"source,omitempty"` // the snapshot to restore
 	Boot        Boot      `json:"boot,omitempty"`   // what the restore will be reported as
@@ -152,7 +152,7 @@ func (r SessionRecord) Underway() string {
 	}
 	until := Duration(within).String() + " from its start"
 	if !r.Since.IsZero() {
-		until = "until " + r.Since.Add(within).UTC().Format(time.RFC3339) + " (" + Duration(within).String() + " anew if its host's Diapause is restarted)"
+		until = "until " + r.Since.Add(within).UTC().Format(time.RFC3339) + " (" + Duration(within).String() + " again after a restart of its host's Diapause)"
 	}
 	return fmt.Sprintf("%s took its place and has %s to get well, else snapshot %s comes back", which, until, path.Base(r.Op.Fallback.Name))
 }
@@ -186,13 +186,13 @@ type Failure struct {
 	// Open says that the session isn't suspended for idleness any more: too many
 	// suspends in a row failed. One that is asked for and works, or a reset, ends that.
 	Open bool `json:"breaker_open,omitempty"`
-	// Seq is the last activity that the decision for what failed knew, of a suspend: whoever
-	// acts on the failure looks whether the session was used since.
+	// Seq is the last activity that the decision knew, of a failed suspend: before the failure
+	// is acted on it is looked whether the session was used since.
 	Seq uint64    `json:"activity_seq,omitempty"`
 	At  time.Time `json:"at"`
 }
 
-// FailureTaken is the kind of failure of a session whose place somebody else has taken.
+// FailureTaken is the kind of failure of a session whose place something else has taken.
 const FailureTaken = "taken"
 
 // Exit is how a session ended by itself.
@@ -252,13 +252,13 @@ const (
 	TDeferred         TransitionType = "deferred" // of a deleted session: its images are needed by a fork for now
 	TRemoved          TransitionType = "removed"
 	TShredded         TransitionType = "shredded"      // removed, the keys of its images first, and the hosts were told
-	TResealed         TransitionType = "resealed"      // how it is to run was sealed anew: those who may open it changed
+	TResealed         TransitionType = "resealed"      // how it is to run was sealed again: those who may open it changed
 	TTakenOver        TransitionType = "taken_over"    // its host is gone: another resumes its last snapshot
 	TMoved            TransitionType = "moved"         // its host is gone before it ran there: another does what was asked
 	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
 	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
 	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
-	TProved           TransitionType = "proved"        // what took another's place is well, or has been begun
+	TProved           TransitionType = "proved"        // what took another's place is well, or was started
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )

@@ -81,7 +81,7 @@ func (s Spec) MarshalJSON() ([]byte, error) {
 			return nil, err
 		}
 		if isSpecField(string(name)) {
-			return nil, fmt.Errorf("encode the options of driver %q: a spec has a field of that name", name)
+			return nil, fmt.Errorf("encode options of driver %q: a spec has such a field", name)
 		}
 		fmt.Fprintf(out, ",%s:%s", key, s.Options[name])
 	}

@@ -31,7 +31,7 @@ func (t Trigger) Known() bool {
 // What a policy may say besides the names of the triggers.
 const (
 	OnRunBoundaries = "run_boundaries" // run_start and run_end
-	OnEveryAction   = "every_action"   // after, whatever the action
+	OnEveryAction   = "every_action"   // after any action
 )
 
 // Triggers are the words by which a policy says which triggers make a checkpoint:
@@ -51,7 +51,7 @@ func (ts Triggers) Validate() error {
 		case one && t != TriggerBefore && t != TriggerAfter:
 			return fmt.Errorf("checkpoint trigger %q: only before and after name an action", word)
 		case one && (action == "" || len(action) > maxAction):
-			return fmt.Errorf("checkpoint trigger %q: want an action of 1 to %d bytes after the colon", word, maxAction)
+			return fmt.Errorf("checkpoint trigger %q: want an action of 1 to %d bytes", word, maxAction)
 		case !t.Known() && name != OnRunBoundaries && name != OnEveryAction:
 			return fmt.Errorf("checkpoint trigger %q: want run_start, run_end, run_boundaries, before[:ACTION], after[:ACTION], every_action or manual", word)
 		}

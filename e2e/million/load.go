@@ -295,7 +295,7 @@ func (w *suspends) judge(ctx context.Context, js jetstream.JetStream, out Late) 
 		}
 	}
 	if len(late) == 0 {
-		return out, errors.New("no decision could be timed: the server is too slow for what came in")
+		return out, errors.New("time decisions: the server is too slow for its input")
 	}
 	out.Decisions, out.Spread, out.Heard, out.Decided, out.Written = len(late), spreadOf(late), spreadOf(hearing), spreadOf(deciding), spreadOf(writing)
 	return out, nil

@@ -49,7 +49,7 @@ var channels = []channel{
 	{"progress", schemas.SubjectProgress + ".{tenant}.{session}",
 		"The steps of an operation, as they happen. Not kept.", true, []string{"progress"}, nil},
 	{"diary", schemas.SubjectUses,
-		"What a scheduler heard of many sessions in a short time, in little room. Kept for `diapause policy simulate`.", true, []string{"diary"}, nil},
+		"The use history: what a scheduler heard of many sessions in a short time. Kept for `diapause policy simulate`.", true, []string{"diary"}, nil},
 	{"command", schemas.SubjectCommand + ".{host}.{tenant}.{session}",
 		"Wakes the worker of a host for a session, whose record says what to do.", true, []string{"command"}, nil},
 	{"api", schemas.SubjectAPI + ".{verb}",

@@ -14,12 +14,12 @@ import (
 var (
 	// ErrConflict is the answer to a write whose expected revision is no longer
 	// the last.
-	ErrConflict = errors.New("changed by someone else")
+	ErrConflict = errors.New("changed by another writer")
 	// ErrUnknown is the answer to a write that may or may not have happened.
 	ErrUnknown = errors.New("it is not known whether the write happened")
 	// ErrFull is the answer of a server that has no room, for as long as one attempt
 	// may take; nothing was written.
-	ErrFull = errors.New("NATS has no room for it: raise the limit of the stream or of the account, or free some of its disk")
+	ErrFull = errors.New("NATS is full: raise the stream's or account's limit, or free disk")
 )
 
 // Writer writes to the subjects of one stream. It is safe for concurrent use.

@@ -199,8 +199,8 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 }
 
-// setTakenOver makes what another host goes on from the one to go on from, whatever was being
-// tried in its place when its host was lost.
+// setTakenOver makes what another host goes on from the one to go on from, also if
+// another was being tried in its place when its host was lost.
 func setTakenOver(r *schemas.SessionRecord, t schemas.Transition) {
 	setOp(r, t)
 	r.Pause = t.Set.Pause
@@ -236,7 +236,7 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Op = nil
 	switch {
 	case t.Type == schemas.TCheckpointFailed && r.Failure != nil && r.Failure.Op == schemas.OpSuspend:
-		// How often suspends failed still counts; the log and whoever asked know of this.
+		// How often suspends failed still counts; the log and the caller know of this.
 	case t.Set.Failure != nil:
 		r.Failure = t.Set.Failure
 	case t.Type == schemas.TReaped, t.Type == schemas.TRemoved, t.Type == schemas.TShredded, t.Type == schemas.TSuspendAborted:

@@ -36,7 +36,7 @@ func drawTransition(t *rapid.T) schemas.Transition {
 	return tr
 }
 
-// Whatever happens, in whatever order: a refused transition changes nothing, an
+// For all transitions in any order: a refused one changes nothing, an
 // accepted one raises the version by one and never lowers the epoch, and what a
 // record says survives being stored and folded again.
 func TestApplyKeepsTheLog(t *testing.T) {
@@ -134,7 +134,7 @@ func TestBootOf(t *testing.T) {
 	}
 }
 
-// A session that had ended stays so when going back to a snapshot fails: what nobody
+// A session that had ended stays so when going back to a snapshot fails: what no client
 // asked for doesn't bring it back.
 func TestEndedSessionStaysEnded(t *testing.T) {
 	r := schemas.SessionRecord{State: schemas.Exited, Exit: &schemas.Exit{Code: 3}, Head: &schemas.Head{Name: "h"}}
@@ -161,7 +161,7 @@ func TestEndedSessionStaysEnded(t *testing.T) {
 }
 
 // What is taken over while something else was tried in its place stays what it was before that,
-// whatever becomes of the takeover.
+// also if the takeover fails.
 func TestTakenOverWhileItIsProved(t *testing.T) {
 	was, tried := &schemas.Head{Name: "was"}, &schemas.Head{Name: "tried"}
 	r := schemas.SessionRecord{State: schemas.Resuming, Head: was, Op: &schemas.Op{Kind: schemas.OpResume, Source: tried, Fallback: was}}

@@ -261,7 +261,7 @@ func decideSuspended(v *View, p Policy, now time.Time) Decision {
 }
 
 // Undoes reports whether activity that came during a suspend undoes it: of one
-// decided for idleness, all that counts; of one that somebody asked for, what
+// decided for idleness, all that counts; of one that a client asked for, what
 // wakes. An answer to a question comes too late for that: what answers every question
 // can put a suspend off for no longer than the policy says.
 func Undoes(op schemas.Op, src schemas.Source, a schemas.Activity, p Policy) bool {

@@ -75,7 +75,7 @@ func TestGrace(t *testing.T) {
 		}, 150 + grace},
 		"busy begins a grace when it ends":         {func(v *session.View) { heard(v, 1, 400, "busy", "cpu", ttl(3)) }, 400 + grace},
 		"what spoke of an earlier session is mute": {func(v *session.View) { v.Record.Born = 9; heard(v, 8, 100, "hold", "h", ttl(9000)) }, grace},
-		"a gap in hearing begins every grace anew": {func(v *session.View) { v.HeardSince = at(200) }, 200 + grace},
+		"a gap in hearing restarts every grace":    {func(v *session.View) { v.HeardSince = at(200) }, 200 + grace},
 		"an own rule replaces the class's":         {func(v *session.View) { v.Record.Idle = &schemas.Idle{Grace: 5000} }, 5},
 		"a failed suspend backs off":               {func(v *session.View) { v.Record.Failure = &schemas.Failure{Op: "suspend", Count: 1, At: at(299)} }, 309},
 	} {
@@ -167,7 +167,7 @@ func TestWaking(t *testing.T) {
 	}
 }
 
-// A suspend that somebody asked for is undone only by what would wake the
+// A suspend that a client asked for is undone only by what would wake the
 // session; one for idleness by all that counts.
 func TestUndoes(t *testing.T) {
 	p, _ := session.PolicyFor("web", nil)

@@ -208,7 +208,7 @@ func (w Weights) with(s *schemas.Score) Weights {
 }
 
 // Pressed gives the policy for a time in which there isn't room for all: a shorter
-// grace, and nobody is warned or asked, since there is no time for it.
+// grace, and no warning or question, since there is no time for it.
 func (p Policy) Pressed(yield time.Duration) Policy {
 	p.Grace = min(p.Grace, yield)
 	p.Warn, p.Ask = 0, 0

@@ -94,7 +94,7 @@ func TestPolicyParts(t *testing.T) {
 	}
 }
 
-// An outage ends the warning that came before it: nobody could answer.
+// An outage ends the warning that came before it: no client could answer.
 func TestWarningBeforeAGapIsSaidAgain(t *testing.T) {
 	p := under(t, "grace=100s", "warn=30s")
 	v := running()

@@ -118,7 +118,7 @@ type step struct {
 	d  session.Decision
 }
 
-// live runs a history: whatever is heard is taken in when it comes, and the session is
+// live runs a history: each message is taken in when it comes, and the session is
 // decided about whenever that is due, and at the times in polls, until it is suspended.
 // look is called with every decision.
 func live(v *session.View, p session.Policy, history []session.Message, polls []time.Time, look func(step)) (suspended time.Time) {
@@ -262,7 +262,7 @@ func TestPropertyActivityNeverHastens(t *testing.T) {
 		more := drawMessage(t, "one more", rapid.IntRange(10, 99).Draw(t, "place"))
 		more.Activity.Released = false
 		for _, m := range history {
-			// A lease that is said again may be shortened by that: whoever holds it says so.
+			// A lease that is said again may be shortened by that: its holder wants that.
 			if m.Source.Kind.Lease() && m.Source.Kind == more.Source.Kind && m.Source.Key == more.Source.Key {
 				return
 			}
@@ -362,8 +362,8 @@ func TestPropertyDecidingTwiceIsOnce(t *testing.T) {
 	})
 }
 
-// What was heard twice was heard once, in whatever order the kinds come again: so a
-// reader may begin anew at any time.
+// What was heard twice was heard once, in any order of the kinds: so a
+// reader may start again at any time.
 func TestPropertyHearingTwiceIsOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, v := drawPolicy(t), alive(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// A recovered record replaces all but the log's own count, from whatever was there,
-// and only with an epoch that nobody has had.
+// A recovered record replaces all but the log's own count, of any record before it,
+// and only with an epoch that is new.
 func TestRecovered(t *testing.T) {
 	made := &schemas.SessionRecord{UID: "v", Tenant: "default", Session: "work", State: schemas.Suspended, Epoch: 9, Version: 77, Head: &schemas.Head{Name: "default/v/snaps/8-1"}}
 	for _, s := range []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted} {
@@ -51,26 +51,26 @@ func TestClockSetBackAfterAFailure(t *testing.T) {
 	}
 }
 
-// How long a session has run is counted from when it was seen to begin, whatever clock its
+// How long a session has run is counted from when it was seen to begin, by any clock that its
 // host has; by who came later from what its record says.
 func TestLifeByTheClockOfWhoSawIt(t *testing.T) {
 	limited := under(t, "life=30m")
 	for name, c := range map[string]struct {
 		before  schemas.State
-		begun   time.Time // says its host
+		started time.Time // says its host
 		expires time.Time
 	}{
-		"seen, by a host an hour behind":       {schemas.Starting, t0.Add(-time.Hour), t0.Add(30 * time.Minute)},
-		"seen, by a host an hour ahead":        {schemas.Starting, t0.Add(time.Hour), t0.Add(30 * time.Minute)},
-		"begun before, ten minutes ago":        {"", t0.Add(-10 * time.Minute), t0.Add(20 * time.Minute)},
-		"begun before, by a host that's ahead": {"", t0.Add(time.Hour), t0.Add(30 * time.Minute)},
+		"seen, by a host an hour behind":         {schemas.Starting, t0.Add(-time.Hour), t0.Add(30 * time.Minute)},
+		"seen, by a host an hour ahead":          {schemas.Starting, t0.Add(time.Hour), t0.Add(30 * time.Minute)},
+		"started before, ten minutes ago":        {"", t0.Add(-10 * time.Minute), t0.Add(20 * time.Minute)},
+		"started before, by a host that's ahead": {"", t0.Add(time.Hour), t0.Add(30 * time.Minute)},
 	} {
 		v := &session.View{HeardSince: t0.Add(-time.Hour)}
 		r := schemas.SessionRecord{UID: "u", Class: "web", State: c.before, Since: t0.Add(-2 * time.Hour)}
 		if c.before != "" {
 			v.See(r, t0.Add(-time.Second))
 		}
-		r.State, r.Since = schemas.Running, c.begun
+		r.State, r.Since = schemas.Running, c.started
 		v.See(r, t0)
 		v.See(r, t0.Add(time.Minute)) // another revision, of the same
 		for at := t0; ; at = at.Add(time.Minute) {

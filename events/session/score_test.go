@@ -14,14 +14,14 @@ func TestScore(t *testing.T) {
 		after time.Duration
 		want  float64
 	}{
-		"one that has just begun":  {func(*session.View) {}, 0, 100},
+		"one that just started":    {func(*session.View) {}, 0, 100},
 		"idle for half an hour":    {func(*session.View) {}, 30 * time.Minute, 95},
 		"idle for days":            {func(*session.View) {}, 72 * time.Hour, 0},
 		"a person's":               {func(v *session.View) { v.Record.MadeBy = "person" }, time.Hour, 140},
 		"an agent's":               {func(v *session.View) { v.Record.MadeBy = "agent" }, time.Hour, 90},
 		"three commands":           {commands(3), 0, 106},
 		"more commands than count": {commands(400), 0, 300},
-		"the same command, delivered anew": {func(v *session.View) {
+		"the same command, delivered again": {func(v *session.View) {
 			heard(v, 1, 0, "exec", "", schemas.Activity{})
 			heard(v, 1, 0, "exec", "", schemas.Activity{})
 		}, 0, 102},

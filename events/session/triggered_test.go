@@ -6,8 +6,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// The record keeps the last trigger that a checkpoint was begun for, whatever became of
-// it; another session of the name begins anew.
+// The record keeps the last trigger that a checkpoint was started for, also if it failed:
+// another session of the name has none.
 func TestTriggered(t *testing.T) {
 	r := schemas.SessionRecord{}
 	do := func(kind schemas.TransitionType, set schemas.Set) {

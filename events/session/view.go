@@ -76,7 +76,7 @@ func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	// What was seen to happen is counted from then, by this host's clock; what its record
 	// says of that is for who came later.
 	lived := r.UID == v.Record.UID && (r.State != v.Record.State || v.Record.Since.IsZero())
-	if r.State != v.Record.State || v.known.Since.IsZero() || begun(&v.Record, &r) {
+	if r.State != v.Record.State || v.known.Since.IsZero() || started(&v.Record, &r) {
 		v.known.Since, v.known.Noticed = now, time.Time{}
 	}
 	if v.Record = r; lived {
@@ -84,9 +84,9 @@ func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	}
 }
 
-// begun reports whether a session that was recorded to run has now been begun by its host:
-// until then nobody could use it.
-func begun(before, now *schemas.SessionRecord) bool {
+// started reports whether a session that was recorded to run was now started by its host:
+// until then it could not be used.
+func started(before, now *schemas.SessionRecord) bool {
 	return before.UID == now.UID && before.State == schemas.Running && now.State == schemas.Running &&
 		before.Op != nil && before.Op.Kind == schemas.OpBegin && now.Op == nil
 }
@@ -123,7 +123,7 @@ func (v *View) Hear(m Message, p Policy) {
 		v.lease(mark, m, p)
 	}
 	if e.Counts && (what != answer || v.putsOff(p)) {
-		v.known.Noticed = time.Time{} // whoever was told has answered, or has gone
+		v.known.Noticed = time.Time{} // that was the answer, or its users are gone
 	}
 	if counts && m.Seq > v.known.Last.Seq {
 		v.known.Last = mark
@@ -144,7 +144,7 @@ func (v *View) putsOff(p Policy) bool {
 }
 
 // deferrable is until when answers can put a suspend off. It is counted from when the
-// session is suspended if nobody answers, which all activity that counts and every lease
+// session is suspended without an answer, which all activity that counts and every lease
 // but an answer put off: so no word of anyone makes a suspend come earlier.
 func (v *View) deferrable(p Policy) time.Time {
 	ends := v.known.Leased

@@ -160,7 +160,7 @@ func ensure(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamCon
 	// one key wipes the whole stream.
 	got := s.CachedInfo().Config
 	if got.AllowDirect || got.AllowRollup {
-		return fmt.Errorf("direct reads or rollups are on, and the server keeps them on; delete the stream or use another prefix")
+		return fmt.Errorf("direct reads or rollups are on: delete the stream")
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func TestNotBegun(t *testing.T) {
 		Tenant: "default", Session: "web", State: schemas.Running, Since: morning, Head: &schemas.Head{Name: "a/1-5"},
 		Op: &schemas.Op{Kind: schemas.OpProve, Fallback: &schemas.Head{Name: "a/4-22"}, WithinMS: time.Minute.Milliseconds()},
 	}}
-	want := "session web: snapshot 1-5 took its place and has until 2026-03-02T08:01:00Z (1m0s anew if its host's Diapause is restarted) to get well, else snapshot 4-22 comes back; what was asked for has not started"
+	want := "session web: snapshot 1-5 took its place and has until 2026-03-02T08:01:00Z (1m0s again after a restart of its host's Diapause) to get well, else snapshot 4-22 comes back; what was asked for has not started"
 	var answer *schemas.APIError
 	if err := notBegun(v, context.DeadlineExceeded); !errors.As(err, &answer) || answer.Code != schemas.CodeTimeout || answer.Text != want {
 		t.Errorf("%v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// late is Records that answer when they are told to, and then that somebody was quicker.
+// late is Records that answer when they are told to, and then that another was quicker.
 type late struct {
 	Records
 	answer chan struct{}
@@ -23,8 +23,8 @@ func (r late) Get(context.Context, schemas.Name) (statekv.Versioned, error) {
 	return statekv.Versioned{}, statekv.ErrConflict
 }
 
-// Sessions that wait for their turn to be woken, and are woken by somebody else until
-// then, hold up nobody: neither those behind them nor their own next turn.
+// Sessions that wait for their turn to be woken, and are woken by another until
+// then, hold up none: neither those behind them nor their own next turn.
 func TestBacklogOfOthers(t *testing.T) {
 	const sessions = 5 * actorsAtOnce
 	answer := make(chan struct{})
@@ -46,7 +46,7 @@ func TestBacklogOfOthers(t *testing.T) {
 	if l.actor.waking != actorsAtOnce || len(l.agenda.backlog) != sessions-actorsAtOnce {
 		t.Fatalf("%d are woken and %d wait", l.actor.waking, len(l.agenda.backlog))
 	}
-	for i := range sessions { // whoever used them has resumed them, too
+	for i := range sessions { // the client that used them has resumed them, too
 		seen(l, "a", fmt.Sprint("s", i), schemas.Running, nil, "person")
 	}
 	close(answer)

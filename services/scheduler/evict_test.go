@@ -122,7 +122,7 @@ func (c *crowd) say(id string, k schemas.Kind, key string, ttl time.Duration) {
 	synctest.Wait()
 }
 
-// gone ends the suspends that were begun, as a worker does, and lists them all.
+// gone ends the suspends that were started, as a worker does, and lists them all.
 func (c *crowd) gone() (ids []string) {
 	synctest.Wait()
 	all, err := c.fake.All(c.t.Context())

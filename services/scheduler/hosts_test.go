@@ -100,7 +100,7 @@ func TestPaceWithoutHostsThatAreGone(t *testing.T) {
 		time.Sleep(stuckLook)
 		at := l.hosts.pick()
 		if at == nil {
-			t.Fatal("nobody is suspended any more: hosts that are gone take all the room")
+			t.Fatal("no session is suspended any more: hosts that are gone take all the room")
 		}
 		l.hosts.count(at)
 		if n := l.hosts.byName["gone0"].going; l.hosts.pace.going != n+1 {
@@ -153,6 +153,6 @@ func TestWaitingIsNoVerdict(t *testing.T) {
 	due(l, at)
 	l.admit(t.Context())
 	if at.acting || at.waiting || !at.fresh && at.place == nowhere {
-		t.Errorf("its grace has just begun, and it is %+v", at)
+		t.Errorf("its grace just started, and it is %+v", at)
 	}
 }

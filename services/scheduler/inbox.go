@@ -15,7 +15,7 @@ type inbox[T any] struct {
 	items []T
 }
 
-// inboxSize is how many may wait before whoever brings more has to.
+// inboxSize is how many items may wait before put blocks.
 const inboxSize = 4096
 
 func newInbox[T any]() *inbox[T] {

@@ -54,7 +54,7 @@ func TestHostileIntakeIsCounted(t *testing.T) {
 	b.raw("default.work.http", "[]")
 	b.raw("default.work.output", "half a lease {")
 	b.raw("default.work.heartbeat", `{"specversion":"0.1"}`)
-	b.raw("nobody.there.input", "")
+	b.raw("missing.there.input", "")
 	b.counted(func(i schemas.Intake) bool { return i.Strangers == 1 && i.BadSubject == 4 }) // which come by two ways, in any order
 	b.raw("default.work.hold.large", `{"reason":"`+strings.Repeat("x", schemas.MaxActivity)+`"}`)
 	i := b.counted(func(i schemas.Intake) bool { return i.TooBig == 1 })

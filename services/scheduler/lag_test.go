@@ -26,9 +26,9 @@ func (b lagging) Activity(ctx context.Context, fn func(stream.Heard)) error {
 	return b.talk.listen(ctx, fn)
 }
 
-// A silence that is one only because what was said hasn't been heard yet suspends nobody,
+// A silence that is one only because what was said hasn't been heard yet suspends no session,
 // neither for idleness nor to make room; what wakes, wakes.
-func TestNobodyIsSuspendedUnheard(t *testing.T) {
+func TestNoneIsSuspendedUnheard(t *testing.T) {
 	inCrowdOf(t, func(c *crowd) Options { return Options{Bus: lagging{talk: c.talk}} }, func(t *testing.T, c *crowd) {
 		c.run("a", "person")
 		c.run("b", "agent")
@@ -46,7 +46,7 @@ func TestNobodyIsSuspendedUnheard(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if got, _, err := c.MakeRoom(ctx, "h", schemas.Name{Tenant: "acme", Session: "new"}); err == nil || len(got) > 0 {
-			t.Errorf("somebody made room unheard: %v, %v", got, err)
+			t.Errorf("a session made room unheard: %v, %v", got, err)
 		}
 		c.say("x", schemas.KindInput, "", 0)
 		if c.states(map[string]schemas.State{"x": schemas.Resuming}); len(c.swapped()) != 1 {
@@ -74,9 +74,9 @@ type spoken struct {
 	at      time.Time
 }
 
-// Whatever is said, and however late it is heard: nobody is suspended of whom the stream
+// For all activity, however late it is heard: no session is suspended of which the stream
 // had taken something within his grace, but for the last moment.
-func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
+func TestNoFalseSilenceWithAnyLag(t *testing.T) {
 	const sessions, runs = 8, 300
 	graces := []time.Duration{3 * time.Second, 10 * time.Second, time.Minute}
 	for seed := range uint64(runs) {
@@ -133,7 +133,7 @@ func TestNoFalseSilenceWhateverTheLag(t *testing.T) {
 				}
 			}
 			if len(suspended) == 0 && seed == 0 {
-				t.Error("nobody is ever suspended")
+				t.Error("no session is ever suspended")
 			}
 		})
 	}

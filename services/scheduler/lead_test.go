@@ -71,7 +71,7 @@ func (b *bench) acts(a another) {
 }
 
 // One of two acts. The other stands by, and takes over when the first is gone, with
-// what it has heard all the while: no grace begins anew.
+// what it has heard all the while: no grace starts again.
 func TestStandby(t *testing.T) {
 	b := newBench(t)
 	first := b.beside("first", b.office("first"))
@@ -102,8 +102,8 @@ func TestStandby(t *testing.T) {
 }
 
 // A scheduler that begins when the other is gone has heard nothing of what was said in
-// between: every grace begins anew.
-func TestTakeoverFromNobody(t *testing.T) {
+// between: every grace starts again.
+func TestTakeoverWithAGap(t *testing.T) {
 	b := newBench(t)
 	first := b.beside("first", b.office("first"))
 	b.acts(first)

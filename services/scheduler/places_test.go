@@ -60,7 +60,7 @@ func TestTwoGiveNoPlaceTwice(t *testing.T) {
 		for range atOnce {
 			got = append(got, <-answers) // within the time that the bench has
 		}
-		for _, a := range got { // only now: nobody has read of the others' sessions
+		for _, a := range got { // only now: none has read of the others' sessions
 			var none *scheduler.NoRoom
 			if a.err == nil {
 				given++
@@ -75,7 +75,7 @@ func TestTwoGiveNoPlaceTwice(t *testing.T) {
 	}
 }
 
-// One that made its place and is gone counts no longer, for everybody, and whoever comes
+// One that made its place and is gone counts no longer, for all, and what comes
 // later knows of the others.
 func TestWhoComesLaterKnowsOfPlaces(t *testing.T) {
 	b := newBench(t)
@@ -118,7 +118,7 @@ func TestPlacesWithoutABucket(t *testing.T) {
 	}
 	release(statekv.Revision{})
 	if b.logged.with("the same place of a host") != 1 {
-		t.Error("nobody is told")
+		t.Error("it isn't logged")
 	}
 }
 

@@ -110,7 +110,7 @@ func TestWarningGoesBefore(t *testing.T) {
 	}
 }
 
-// A question can be answered by whoever may publish activity, and explain says so.
+// A question can be answered by all who may publish activity, and explain says so.
 func TestQuestionIsAnswered(t *testing.T) {
 	b := newBench(t)
 	c := b.ruled()

@@ -183,7 +183,7 @@ func TestLoopDecidesAsReplay(t *testing.T) {
 		policies := someRules(t)
 		w.live(t, policies, all, length)
 		if len(w.events) == 0 {
-			t.Error("nobody was warned or asked")
+			t.Error("no warning or question was published")
 		}
 		for n, v := range w.records(t) {
 			l := replay.Life{Record: v, From: w.from, To: w.from.Add(length), Said: of(all, n)}
@@ -268,7 +268,7 @@ func TestWarningThatIsNotTaken(t *testing.T) {
 }
 
 // sittings makes up uses that each begin with a command: some are over at once, some
-// go on for as long as somebody holds the session. The silences between are long enough
+// go on for as long as a lease holds the session. The silences between are long enough
 // for the use history.
 func sittings(r *rand.Rand, n schemas.Name, from time.Time, length time.Duration) (out []session.Message) {
 	for at := from; ; {

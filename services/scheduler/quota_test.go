@@ -117,7 +117,7 @@ func TestWakesMakeRoomWithinTheirQuota(t *testing.T) {
 	})
 }
 
-// Where none may be suspended the wake waits: until one is, whoever has it, or the quota is
+// Where none may be suspended the wake waits: until one is, by any client, or the quota is
 // raised, or it is wanted no more. First come, first served.
 func TestWakesWaitForTheirQuota(t *testing.T) {
 	inTenant(t, 1, func(t *testing.T, c *crowd, r *rationed, h *hails) {
@@ -132,7 +132,7 @@ func TestWakesWaitForTheirQuota(t *testing.T) {
 		if c.gone(); len(c.swapped()) != 0 || len(h.events()) != 3 || !strings.Contains(h.events()[0].Text, "acme/a: hold.tea: tea") {
 			t.Fatalf("with a hold on the only one: %v; %v", c.swapped(), h.events())
 		}
-		end := func(id string) { // somebody else does something with it
+		end := func(id string) { // another client does something with it
 			v, _ := c.fake.Get(t.Context(), schemas.Name{Tenant: "acme", Session: schemas.SessionID(id)})
 			v.State = schemas.Exited
 			c.fake.Put(v.SessionRecord)
@@ -149,7 +149,7 @@ func TestWakesWaitForTheirQuota(t *testing.T) {
 	})
 }
 
-// Nobody makes room for those in line that are wanted no more, or are gone.
+// No room is made for those in the queue that are wanted no more, or are gone.
 func TestNoRoomIsMadeForWhoIsGone(t *testing.T) {
 	inTenant(t, 2, func(t *testing.T, c *crowd, r *rationed, h *hails) {
 		c.run("a", "agent")
@@ -173,7 +173,7 @@ func TestNoRoomIsMadeForWhoIsGone(t *testing.T) {
 	})
 }
 
-// A host that is gone makes no room: what was to leave it keeps nobody from being woken.
+// A host that is gone makes no room: what was to leave it keeps no session from being woken.
 func TestAHostThatIsGoneMakesNoRoom(t *testing.T) {
 	inTenant(t, 2, func(t *testing.T, c *crowd, r *rationed, h *hails) {
 		c.run("a", "agent")
@@ -222,7 +222,7 @@ func TestABurstKeepsToTheQuota(t *testing.T) {
 }
 
 // Who is in line with a scheduler that rests is in line with it again when it acts again.
-func TestLinesAreMadeAnew(t *testing.T) {
+func TestQueuesAreMadeAgain(t *testing.T) {
 	l := newLoop(New(Options{Policies: &rationed{most: 1}}))
 	l.lag.hearing, l.agenda.open, l.table.heardSince = true, true, time.Now()
 	one := seen(l, "a", "one", schemas.Running, nil, "person")

@@ -107,7 +107,7 @@ func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspende
 		case err != nil || free:
 			return suspended, err
 		case listed && !there:
-			return suspended, fmt.Errorf("the place on host %s that session %s waited for is gone: somebody else has made it, or it took longer than %s", mine.Host, mine.Session, stream.PlaceKept)
+			return suspended, fmt.Errorf("slot of session %s on host %s: taken, or older than %s", mine.Session, mine.Host, stream.PlaceKept)
 		case none != nil && !hope:
 			return suspended, none
 		}
@@ -137,8 +137,8 @@ func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 const placesAgain = time.Second
 
 // followPlaces takes in what is said of places, once one is asked for here. The bucket of
-// them may be lacking, if what makes the streams is of an older version. Whatever else is
-// wrong with it holds up who asks for a place, and nobody else.
+// them may be lacking, if what makes the streams is of an older version. Any other
+// fault of it holds up those who ask for a place, and no others.
 func (s *Scheduler) followPlaces(ctx context.Context) error {
 	select {
 	case <-s.placing:

@@ -22,7 +22,7 @@ type Options struct {
 	Names   stream.Names
 	Records Records
 	Bus     Bus // that of JS and Names if nil
-	// Hosts tell how full they are; those of JS and Names if nil. Without JS nobody does.
+	// Hosts tell how full they are; those of JS and Names if nil. Without JS none do.
 	Hosts Hosts
 	// Places are where several that make room agree; those of JS and Names if nil. Without JS
 	// this one is alone.

@@ -226,7 +226,7 @@ func TestSuspendsAtTheEndOfTheGrace(t *testing.T) {
 	}
 }
 
-func TestActivityBeginsTheGraceAnew(t *testing.T) {
+func TestActivityRestartsTheGrace(t *testing.T) {
 	b := newBench(t)
 	b.begin()
 	b.run(work, grace)
@@ -273,7 +273,7 @@ func TestWakes(t *testing.T) {
 	}
 }
 
-// What was published while nobody listened is heard, and nothing was idle
+// What was published while no scheduler listened is heard, and nothing was idle
 // meanwhile.
 func TestRestart(t *testing.T) {
 	b := newBench(t)
@@ -314,8 +314,8 @@ func TestReusedNameIsSuspendedOnItsOwnEvidence(t *testing.T) {
 	}
 }
 
-// After the connection was lost every grace begins anew.
-func TestLostConnectionBeginsTheGraceAnew(t *testing.T) {
+// After the connection was lost every grace starts again.
+func TestLostConnectionRestartsTheGrace(t *testing.T) {
 	b := newBench(t)
 	b.begin()
 	b.run(work, time.Hour)
@@ -357,7 +357,7 @@ func TestOverdueSuspendsArePaced(t *testing.T) {
 }
 
 // Strangers publish what they like: sessions that don't exist, and nonsense. It
-// costs nobody his suspend, and hardly any room in the log.
+// costs no session its suspend, and hardly any space in the log.
 func TestStrangers(t *testing.T) {
 	b := newBench(t)
 	b.begin()

@@ -12,9 +12,9 @@ import (
 	"github.com/diapause/diapause/services/scheduler"
 )
 
-// A scheduler that reads slowly takes nobody for idle whose activity the stream has, however
+// A scheduler that reads slowly takes no session for idle whose activity the stream has, however
 // long the silence seems to it; when it has caught up, graces go by what was heard.
-func TestASlowReaderSuspendsNobodyInUse(t *testing.T) {
+func TestASlowReaderSuspendsNoneInUse(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	var gate sync.RWMutex // locked while nothing is heard
@@ -52,7 +52,7 @@ func TestASlowReaderSuspendsNobodyInUse(t *testing.T) {
 	b.explained(work, func(e schemas.Explanation) bool { return e.IdleSeconds > grace.Seconds() })
 	for deadline := time.Now().Add(limit); b.logged.with("is heard late") == 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatal("nobody is told that activity is heard late")
+			t.Fatal("it isn't logged that activity is heard late")
 		}
 	}
 	unlock()

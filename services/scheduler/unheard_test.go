@@ -13,7 +13,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Before all activity was heard nobody has to make room: it may be in use.
+// Before all activity was heard no session is evicted: it may be in use.
 func TestNoRoomIsMadeUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
@@ -57,7 +57,7 @@ func TestLookingForRoomForgetsNothing(t *testing.T) {
 }
 
 // A place that was made stays taken between the swap that makes the session's record and
-// when that is read here: nobody else is given it.
+// when that is read here: no other is given it.
 func TestAMadePlaceIsGivenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(New(Options{Bus: talk{}}))
@@ -75,7 +75,7 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 		}
 		first, second := schemas.Place{ID: "1", Host: "a", Session: "acme/new"}, schemas.Place{ID: "2", Host: "a", Session: "acme/other"}
 		if free(first) {
-			t.Fatal("a place is given that nobody has heard to be asked for")
+			t.Fatal("a place is given before it was heard to be asked for")
 		}
 		l.hosts.reserve(first)
 		l.hosts.reserve(second)

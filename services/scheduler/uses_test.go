@@ -31,7 +31,7 @@ func kindRules(t *testing.T) (out rules) {
 	return out
 }
 
-// The uses in the use history are the same whatever the policy was, and enough to tell what
+// The uses in the use history are the same under any policy, and enough to tell what
 // happens under any: sessions that were lived under some kinds sleep, lived again from
 // what was written while others held, when they did.
 func TestUsesAreEnough(t *testing.T) {
@@ -85,8 +85,8 @@ func TestUsesAreEnough(t *testing.T) {
 // Uses are parted while they go on, ended by a silence or a release, and no more of them
 // are kept than there is room for.
 func TestUses(t *testing.T) {
-	begun := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
-	at := func(seconds int) time.Time { return begun.Add(time.Duration(seconds) * time.Second) }
+	first := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return first.Add(time.Duration(seconds) * time.Second) }
 	u := newUses()
 	say := func(seconds int, k schemas.Kind, key string, a schemas.Activity) {
 		u.heard("u", &session.Message{Source: schemas.Source{Kind: k, Key: key}, Activity: a, At: at(seconds)})
@@ -98,7 +98,7 @@ func TestUses(t *testing.T) {
 	say(10, schemas.KindInput, "", schemas.Activity{})
 	say(30, schemas.KindInput, "", schemas.Activity{}) // after 20 s: another
 	say(40, schemas.KindBusy, "cpu", schemas.Activity{Released: true})
-	say(41, schemas.KindBusy, "cpu", schemas.Activity{Released: true}) // nobody has that
+	say(41, schemas.KindBusy, "cpu", schemas.Activity{Released: true}) // there is no such lease
 	say(50, schemas.KindPresence, "c", schemas.Activity{TTL: schemas.Duration(time.Hour)})
 	u.sweep(at(60), true)
 	u.sweep(at(50+300), true)

@@ -78,7 +78,7 @@ func (s *someone) sitting() {
 		until := earlier(at.Add(s.between(time.Minute, 15*time.Minute)), to)
 		s.renew(at, until, schemas.KindPresence, key, time.Minute)
 		if s.chance(0.8) { // else it drops, and its lease runs out
-			s.release(until.Add(s.between(0, 5*time.Second)), schemas.KindPresence, key) // after the next has begun
+			s.release(until.Add(s.between(0, 5*time.Second)), schemas.KindPresence, key) // after the next began
 		}
 		at = until
 	}
@@ -119,7 +119,7 @@ func (s *someone) task() {
 	s.now = to
 }
 
-// away is nobody: but for a client that reconnects by itself, and a page that shows what
+// away has no client: except one that reconnects by itself, and a page that shows what
 // there was.
 func (s *someone) away(least, most time.Duration) {
 	to := s.now.Add(s.between(least, most))
@@ -252,7 +252,7 @@ func others(t *testing.T) map[string]session.Policy {
 }
 
 // A day of web, agent and terminal sessions, with refreshes, drops, long builds, silent
-// agents, clients that close twice and publishers that crash: nobody is suspended while he
+// agents, clients that close twice and publishers that crash: no session is suspended while its user
 // is needed, and all that are idle are, within their grace and 2 s.
 func TestDay(t *testing.T) {
 	sessions := 120

@@ -37,7 +37,7 @@ func FromSilences(r schemas.SessionRecord, from, to time.Time, silences []schema
 	return l
 }
 
-// newLife begins a life awake, whatever the record says of the end of its time.
+// newLife begins a life that runs: the record says how it ended.
 func newLife(r schemas.SessionRecord, from, to time.Time) Life {
 	r.State, r.Since, r.Boot = schemas.Running, from, schemas.BootClean
 	r.Born, r.Seq, r.Op, r.Failure = 0, 0, nil, nil

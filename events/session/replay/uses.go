@@ -13,7 +13,7 @@ import (
 // Times is what is known of how a session was used.
 type Times struct {
 	Uses []schemas.Use
-	// Asked are the times at which somebody asked for it to run, which wakes it under
+	// Asked are the times at which a client asked for it to run, which wakes it under
 	// every policy.
 	Asked []time.Time
 	// Unknown are times of which nothing is known; they count as use.
@@ -105,7 +105,7 @@ func (l *Life) keep(from, to time.Time, k schemas.Kind, what string) {
 	}
 }
 
-// leased says a lease. The grace after a busy one begins with its end, or where nobody
+// leased says a lease. The grace after a busy one begins with its end, or where no message
 // ended it with its last word.
 func (l *Life) leased(src schemas.Source, from, to time.Time, last int64) {
 	if from.Before(l.From) && to.After(l.From) {
