@@ -29,36 +29,37 @@ type restorer struct {
 // restore restores the tree from the image that the worker puts into memory, up to its
 // next instruction, and lets it run when the worker has agreed.
 func (r *restorer) restore() error {
+	b := r.boot
 	served, err := r.receiveImage()
 	if err != nil {
 		return err
 	}
-	defer drop(r.boot.place.scratch())
-	if r.boot.setup.Boot == schemas.BootTrial {
+	defer drop(b.place.scratch())
+	if b.setup.Boot == schemas.BootTrial {
 		if err := stage.LoopbackUp(); err != nil {
 			return err
 		}
 	}
-	m, err := readMeta(r.boot.place.meta())
+	m, err := readMeta(b.place.meta())
 	if err != nil {
 		return err
 	}
-	r.boot.generation = m.Generation + 1
+	b.generation = m.Generation + 1
 	r.typists.load(m.Typists, m.Forgot)
-	if err := r.boot.place.mountRoot(); err != nil {
+	if err := b.place.mountRoot(); err != nil {
 		return err
 	}
-	drop(r.boot.place.middle()) // the overlay holds it
+	drop(b.place.middle()) // the overlay holds it
 	// Kept: without it the terminals would lose their names.
-	if r.boot.terminals, err = r.boot.place.mountTerminals(); err != nil {
+	if b.terminals, err = b.place.mountTerminals(); err != nil {
 		return err
 	}
-	in := &inheritance{terminals: r.boot.terminals}
+	in := &inheritance{terminals: b.terminals}
 	defer in.close()
 	if err := r.reconnect(m, in); err != nil {
 		return err
 	}
-	if err := r.boot.points.at(failpoint.ShimFilled); err != nil {
+	if err := b.points.at(failpoint.ShimFilled); err != nil {
 		return err
 	}
 	return r.runRestore(m, in, served)
@@ -68,29 +69,30 @@ func (r *restorer) restore() error {
 // of the middle layer, both in memory. served are criu's images that the worker
 // hands out when criu asks for them.
 func (r *restorer) receiveImage() (served []string, err error) {
-	if err := r.boot.place.mountScratch(0); err != nil {
+	b := r.boot
+	if err := b.place.mountScratch(0); err != nil {
 		return nil, err
 	}
-	if err := mountMemory(r.boot.place.middle(), 0); err != nil {
+	if err := mountMemory(b.place.middle(), 0); err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(r.boot.place.middle(), 0o755); err != nil {
+	if err := os.Chmod(b.place.middle(), 0o755); err != nil {
 		return nil, fmt.Errorf("make the middle layer: %w", err)
 	}
 	var files []*os.File
 	defer func() { closeFiles(files) }()
-	for _, dir := range []string{r.boot.place.scratch(), r.boot.place.middle()} {
+	for _, dir := range []string{b.place.scratch(), b.place.middle()} {
 		f, err := os.Open(dir)
 		if err != nil {
 			return nil, fmt.Errorf("open scratch memory: %w", err)
 		}
 		files = append(files, f)
 	}
-	if err := r.boot.worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
+	if err := b.worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
 		return nil, err
 	}
 	var a Answer
-	if _, err := r.boot.worker.Receive(&a); err != nil {
+	if _, err := b.worker.Receive(&a); err != nil {
 		return nil, fmt.Errorf("the worker is gone: %w", err)
 	}
 	if !a.Go {
@@ -120,24 +122,25 @@ func (in *inheritance) close() { closeFiles(in.files) }
 
 // reconnect makes the shim's ends of all terminals and pipes, and the commands they belong to.
 func (r *restorer) reconnect(m meta, in *inheritance) error {
-	status, err := r.boot.tree.statusPipe()
+	b := r.boot
+	status, err := b.tree.statusPipe()
 	if err != nil {
 		return err
 	}
 	in.add(m.Status, status)
-	r.boot.tree.leader = m.Leader
+	b.tree.leader = m.Leader
 	var indices []int
 	for _, c := range m.Commands {
 		if c.Terminal != nil {
 			indices = append(indices, c.Terminal.Index)
 		}
 	}
-	terminals, err := openTerminals(r.boot.place.terminals(), indices)
+	terminals, err := openTerminals(b.place.terminals(), indices)
 	if err != nil {
 		return err
 	}
 	for i, saved := range m.Commands {
-		c, err := saved.load(r.boot.place.meta(), i > 0)
+		c, err := saved.load(b.place.meta(), i > 0)
 		if err != nil {
 			return err
 		}
@@ -145,9 +148,9 @@ func (r *restorer) reconnect(m meta, in *inheritance) error {
 			return err
 		}
 		if i == 0 {
-			r.boot.tree.main = c
+			b.tree.main = c
 		} else {
-			r.boot.tree.follow(c)
+			b.tree.follow(c)
 		}
 	}
 	return nil
@@ -187,6 +190,7 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 }
 
 func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
+	b := r.boot
 	ended := make(chan struct{})
 	defer close(ended)
 	running := false
@@ -197,16 +201,16 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 				return loopbackOf(n.PID)
 			}
 		case rpc.PostRestore:
-			r.boot.tree.init = n.PID
+			b.tree.init = n.PID
 			if err := r.resume(); err != nil {
 				return err
 			}
-			running, r.boot.ran = true, true
+			running, b.ran = true, true
 			go endHanging(p, n.PID, ended)
 		}
 		return nil
 	}
-	err := r.boot.guard.hold(func() error {
+	err := b.guard.hold(func() error {
 		if len(served) > 0 {
 			return r.restoreStreamed(r.restoreOptions(m, in), in.files, served, steps)
 		}
@@ -215,20 +219,20 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 	switch {
 	case err == nil:
 		r.facts.save()
-	case running && zombie(r.boot.tree.init):
+	case running && zombie(b.tree.init):
 		// It ran to its end before criu had detached from it.
 	case running:
 		return &driver.Error{
 			Kind: driver.Broken, Err: r.explain(err),
-			Text: fmt.Sprintf("session %s was lost when it ran on; its image is unchanged", r.boot.setup.Name),
+			Text: fmt.Sprintf("session %s was lost when it ran on; its image is unchanged", b.setup.Name),
 		}
 	default:
 		return r.explain(err)
 	}
-	if err := r.boot.limit(); err != nil {
+	if err := b.limit(); err != nil {
 		return err
 	}
-	return r.boot.points.at(failpoint.ShimRuns)
+	return b.points.at(failpoint.ShimRuns)
 }
 
 func (r *restorer) explain(err error) error {
@@ -250,13 +254,14 @@ func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func
 }
 
 func (r *restorer) restoreOptions(m meta, in *inheritance) rpc.Options {
+	b := r.boot
 	return rpc.Options{
-		ImagesDir: r.boot.place.images(), LogLevel: 2, LogFile: logName,
-		Root: r.boot.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
+		ImagesDir: b.place.images(), LogLevel: 2, LogFile: logName,
+		Root: b.place.root(), RestoreSibling: true, FileLocks: true, LinkRemap: true,
 		TCPEstablished: m.TCPEstablished, TCPClose: !m.TCPEstablished, EmptyNetwork: m.EmptyNetwork,
 		External: []string{
-			"mnt[" + rootKey + "]:" + r.boot.place.root(),
-			"mnt[" + terminalsKey + "]:" + r.boot.place.terminals(),
+			"mnt[" + rootKey + "]:" + b.place.root(),
+			"mnt[" + terminalsKey + "]:" + b.place.terminals(),
 		},
 		Inherit: in.list,
 	}
@@ -296,50 +301,52 @@ func zombie(pid int) bool {
 // resume is called when all is restored and nothing has run: its error makes
 // criu destroy what it restored.
 func (r *restorer) resume() error {
+	b := r.boot
 	if err := r.writeGeneration(); err != nil {
 		return err
 	}
-	for _, c := range r.boot.tree.commands() {
+	for _, c := range b.tree.commands() {
 		if err := c.putInput(); err != nil {
 			return err
 		}
 	}
-	if err := r.boot.points.at(failpoint.ShimRestored); err != nil {
+	if err := b.points.at(failpoint.ShimRestored); err != nil {
 		return err
 	}
-	if err := r.boot.ask(); err != nil {
+	if err := b.ask(); err != nil {
 		return err
 	}
-	if err := r.boot.points.at(failpoint.ShimBegins); err != nil {
+	if err := b.points.at(failpoint.ShimBegins); err != nil {
 		return err
 	}
 	// The host's pid is only shown: not finding it is no failure.
-	host, _ := hostPID(r.boot.tree.init, r.boot.tree.leader)
-	for _, c := range r.boot.tree.commands() {
+	host, _ := hostPID(b.tree.init, b.tree.leader)
+	for _, c := range b.tree.commands() {
 		c.pushLate(r.gate)
 	}
-	if err := r.boot.state.begin(host); err != nil {
+	if err := b.state.begin(host); err != nil {
 		return err
 	}
-	if err := r.boot.points.at(failpoint.ShimNoted); err != nil {
+	if err := b.points.at(failpoint.ShimNoted); err != nil {
 		return err
 	}
-	return r.boot.guard.live()
+	return b.guard.live()
 }
 
 // writeGeneration replaces the generation file inside the session.
 func (r *restorer) writeGeneration() error {
-	content, err := r.boot.generationContent()
+	b := r.boot
+	content, err := b.generationContent()
 	if err != nil {
 		return err
 	}
-	root, err := sessionRoot(r.boot.tree.init)
+	root, err := sessionRoot(b.tree.init)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
 	if err := treecopy.ReplaceFile(root, stage.GenerationPath, content); err != nil {
-		return fmt.Errorf("write the generation file of session %s: %w", r.boot.setup.Name, err)
+		return fmt.Errorf("write the generation file of session %s: %w", b.setup.Name, err)
 	}
 	return nil
 }

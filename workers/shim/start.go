@@ -29,11 +29,12 @@ type starter struct {
 // start makes the session's tree, up to its first instruction, and lets it run when
 // the worker has agreed.
 func (s *starter) start() error {
-	s.boot.generation = 1
-	if err := s.boot.place.mountRoot(); err != nil {
+	b := s.boot
+	b.generation = 1
+	if err := b.place.mountRoot(); err != nil {
 		return err
 	}
-	terminals, err := s.boot.place.mountTerminals()
+	terminals, err := b.place.mountTerminals()
 	if err != nil {
 		return err
 	}
@@ -48,69 +49,71 @@ func (s *starter) start() error {
 		return err
 	}
 	defer first.Close()
-	s.boot.tree.init = pid
+	b.tree.init = pid
 	if err := s.prepare(first); err != nil {
 		return err
 	}
-	if err := s.boot.guard.hold(func() error { return s.letRun(first) }); err != nil {
+	if err := b.guard.hold(func() error { return s.letRun(first) }); err != nil {
 		return err
 	}
-	if err := s.boot.limit(); err != nil {
+	if err := b.limit(); err != nil {
 		return err
 	}
-	return s.boot.points.at(failpoint.ShimStarted)
+	return b.points.at(failpoint.ShimStarted)
 }
 
 // letRun lets the command run when the worker has agreed.
 func (s *starter) letRun(first *control.Conn) error {
-	if err := s.boot.points.at(failpoint.ShimMade); err != nil {
+	b := s.boot
+	if err := b.points.at(failpoint.ShimMade); err != nil {
 		return err
 	}
-	if err := s.boot.ask(); err != nil {
+	if err := b.ask(); err != nil {
 		return err
 	}
-	if err := s.boot.points.at(failpoint.ShimStarts); err != nil {
+	if err := b.points.at(failpoint.ShimStarts); err != nil {
 		return err
 	}
-	host, err := hostPID(s.boot.tree.init, s.boot.tree.leader)
+	host, err := hostPID(b.tree.init, b.tree.leader)
 	if err != nil {
 		return err
 	}
-	if err := s.boot.state.begin(host); err != nil {
+	if err := b.state.begin(host); err != nil {
 		return err
 	}
-	if err := s.boot.points.at(failpoint.ShimWritten); err != nil {
+	if err := b.points.at(failpoint.ShimWritten); err != nil {
 		return err
 	}
-	if err := s.boot.guard.live(); err != nil {
+	if err := b.guard.live(); err != nil {
 		return err
 	}
-	s.boot.ran = true
+	b.ran = true
 	if err := first.Send(stage.Go{}); err != nil {
 		return err
 	}
-	return awaitInit(s.boot.setup.Name, first, host)
+	return awaitInit(b.setup.Name, first, host)
 }
 
 // mainFiles makes the leader's standard descriptors and init's status pipe, in
 // the order that a stage wants.
 func (s *starter) mainFiles() (files []*os.File, err error) {
-	status, err := s.boot.tree.statusPipe()
+	b := s.boot
+	status, err := b.tree.statusPipe()
 	if err != nil {
 		return nil, err
 	}
 	files = append(files, status)
-	if s.boot.setup.Spec.TTY {
-		t, err := openTerminal(s.boot.place.terminals())
+	if b.setup.Spec.TTY {
+		t, err := openTerminal(b.place.terminals())
 		if err != nil {
 			return files, err
 		}
-		if err := s.boot.tree.main.useTerminal(t); err != nil {
+		if err := b.tree.main.useTerminal(t); err != nil {
 			return files, err
 		}
-		return files, t.resize(windowOf(s.boot.setup.Spec.Rows, s.boot.setup.Spec.Cols))
+		return files, t.resize(windowOf(b.setup.Spec.Rows, b.setup.Spec.Cols))
 	}
-	pipes, err := s.boot.tree.main.usePipes(false)
+	pipes, err := b.tree.main.usePipes(false)
 	return append(files, pipes...), err
 }
 
@@ -126,16 +129,17 @@ func windowOf(rows, cols uint16) attach.Size {
 
 // launch starts the first stage, in the session's cgroup, waiting for its Config.
 func (s *starter) launch(files []*os.File) (*control.Conn, int, error) {
+	b := s.boot
 	ours, theirs, err := control.Pair()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer theirs.Close()
 	flags := uintptr(namespaces)
-	if s.boot.setup.emptyNetwork() {
+	if b.setup.emptyNetwork() {
 		flags |= unix.CLONE_NEWNET
 	}
-	cmd := s.program.first(s.boot.setup.Self, flags, append([]*os.File{theirs}, files...))
+	cmd := s.program.first(b.setup.Self, flags, append([]*os.File{theirs}, files...))
 	if err := cmd.Start(); err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
@@ -146,8 +150,8 @@ func (s *starter) launch(files []*os.File) (*control.Conn, int, error) {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
 	}
-	s.boot.tree.init = pid
-	if err := s.boot.tree.group.Add(pid); err != nil {
+	b.tree.init = pid
+	if err := b.tree.group.Add(pid); err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("put the session into its cgroup: %w", err)
 	}
@@ -156,27 +160,28 @@ func (s *starter) launch(files []*os.File) (*control.Conn, int, error) {
 
 // prepare has the first stage make everything and start the leader, stopped.
 func (s *starter) prepare(first *control.Conn) error {
-	generation, err := s.boot.generationContent()
+	b := s.boot
+	generation, err := b.generationContent()
 	if err != nil {
 		return err
 	}
-	spec := s.boot.setup.Spec
+	spec := b.setup.Spec
 	config := stage.Config{
 		Command: stage.Command{
 			Argv: spec.Command, Dir: spec.Dir, User: spec.User,
-			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+s.boot.setup.Name.String()),
+			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+b.setup.Name.String()),
 		},
-		Root: s.boot.place.root(), Terminals: s.boot.place.terminals(), Masks: masks(s.boot.setup),
-		Loopback: s.boot.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver,
+		Root: b.place.root(), Terminals: b.place.terminals(), Masks: masks(b.setup),
+		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver,
 	}
-	if s.boot.tree.main.tty != nil {
-		config.Command.Terminal = s.boot.tree.main.tty.path()
+	if b.tree.main.tty != nil {
+		config.Command.Terminal = b.tree.main.tty.path()
 	}
 	report, err := converse(first, config)
 	if err != nil {
 		return err
 	}
-	s.boot.tree.leader, s.boot.tree.main.pid = report.PID, report.PID
+	b.tree.leader, b.tree.main.pid = report.PID, report.PID
 	return nil
 }
 

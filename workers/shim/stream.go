@@ -233,13 +233,14 @@ func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, 
 
 // restoreStreamed runs criu with its large images coming from the worker.
 func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []string, steps func(killer, rpc.Notice) error) error {
-	from := newImages(r.boot.place.images(), r.boot.worker)
+	b := r.boot
+	from := newImages(b.place.images(), b.worker)
 	from.served = served
-	st, err := openStream(r.boot.place.images(), streamer.ServeSocket, from, restored{from})
+	st, err := openStream(b.place.images(), streamer.ServeSocket, from, restored{from})
 	if err != nil {
 		return err
 	}
-	p, err := rpc.StartStreamed(r.boot.setup.Criu, rpc.RestoreVerb, o, r.boot.tree.group.Add, files...)
+	p, err := rpc.StartStreamed(b.setup.Criu, rpc.RestoreVerb, o, b.tree.group.Add, files...)
 	if err == nil {
 		release := r.endWithWorker()
 		err = p.Wait(func(n rpc.Notice) error {
