@@ -91,7 +91,11 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 			continue
 		}
 		if _, asked := hosts[v.Host]; !asked && !gone {
-			hosts[v.Host] = s.observed(ctx, v.Host)
+			var only []schemas.UID
+			if len(views) == 1 {
+				only = []schemas.UID{v.UID}
+			}
+			hosts[v.Host] = s.observed(ctx, v.Host, only...)
 		}
 		o := hosts[v.Host][v.UID]
 		v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
@@ -115,10 +119,15 @@ func (s *views) storedBy(v *schemas.View) (bytes int64) {
 	return bytes
 }
 
-func (s *views) observed(ctx context.Context, host schemas.HostID) map[schemas.UID]schemas.Observed {
+// observed asks a host what it sees of the given sessions, or of all if none is given.
+func (s *views) observed(ctx context.Context, host schemas.HostID, of ...schemas.UID) map[schemas.UID]schemas.Observed {
 	ctx, cancel := context.WithTimeout(ctx, hostAnswer)
 	defer cancel()
-	msg, err := s.nc.RequestWithContext(ctx, schemas.SubjectHost+"."+string(host)+".observe", nil)
+	var question []byte
+	if len(of) > 0 {
+		question, _ = json.Marshal(of) // strings always encode
+	}
+	msg, err := s.nc.RequestWithContext(ctx, schemas.SubjectHost+"."+string(host)+".observe", question)
 	if err != nil {
 		s.log.Debug("host doesn't answer", "host", host, "err", err)
 		return nil

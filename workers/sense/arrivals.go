@@ -2,6 +2,7 @@ package sense
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -13,7 +14,7 @@ import (
 
 const (
 	// arrivalWait bounds how long an answer waits for sessions that come to run.
-	arrivalWait = time.Second
+	arrivalWait = time.Second / 2
 	// arrivalKept is how long the pid of one is kept until the first look.
 	arrivalKept = 10 * time.Second
 )
@@ -39,13 +40,17 @@ func (s *Sensor) Arriving(rec statekv.Versioned) (arrived func(pid int)) {
 	}
 }
 
-// Observed gives what was seen last of each session. It waits a moment for those that come
-// to run just now.
-func (s *Sensor) Observed(ctx context.Context) map[schemas.UID]schemas.Observed {
+// Observed gives what was seen last of the given sessions, or of all if none is given. It waits
+// a moment for those of them that come to run just now.
+func (s *Sensor) Observed(ctx context.Context, of ...schemas.UID) map[schemas.UID]schemas.Observed {
 	ctx, cancel := context.WithTimeout(ctx, arrivalWait)
 	defer cancel()
 	out := map[schemas.UID]schemas.Observed{}
+	asked := func(uid schemas.UID) bool { return len(of) == 0 || slices.Contains(of, uid) }
 	for uid, a := range s.arrivals() {
+		if !asked(uid) {
+			continue
+		}
 		select {
 		case <-a.done:
 			if a.pid > 0 {
@@ -57,6 +62,9 @@ func (s *Sensor) Observed(ctx context.Context) map[schemas.UID]schemas.Observed 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for uid, look := range s.observed {
+		if _, newer := out[uid]; newer || !asked(uid) {
+			continue
+		}
 		out[uid] = schemas.Observed{PID: look.pid, RSSBytes: look.seen.RSS, Processes: look.seen.Processes, Status: look.seen.Status, Container: look.seen.Container}
 	}
 	return out

@@ -13,11 +13,17 @@ func TestPIDOfASessionThatHasJustStarted(t *testing.T) {
 	b := newBench(t)
 	b.work() // which looks at sessions once an hour
 	observed := func(uid schemas.UID) schemas.Observed {
-		msg, err := b.nc.RequestWithContext(b.ctx, schemas.SubjectHost+".h.observe", nil)
-		b.must(err)
-		var all map[schemas.UID]schemas.Observed
-		b.must(json.Unmarshal(msg.Data, &all))
-		return all[uid]
+		var one map[schemas.UID]schemas.Observed
+		for _, question := range []string{"", `["other"]`, `["` + string(uid) + `"]`} {
+			msg, err := b.nc.RequestWithContext(b.ctx, schemas.SubjectHost+".h.observe", []byte(question))
+			b.must(err)
+			one = nil
+			b.must(json.Unmarshal(msg.Data, &one))
+			if _, there := one[uid]; there == (question == `["other"]`) {
+				t.Errorf("the question %s has the answer %v", question, one)
+			}
+		}
+		return one[uid]
 	}
 	b.asked("count")
 	v := b.until("running", running)

@@ -88,10 +88,10 @@ func TestResumeFails(t *testing.T) {
 func TestResumeRetries(t *testing.T) {
 	b := newBench(t)
 	v, n := b.asleep()
-	b.images.set(func(s *shop) { s.failGets = "/snaps/" })
+	b.images.set(func(s *faultyStore) { s.failGets = "/snaps/" })
 	b.resume()
 	b.until("a second attempt", func(v statekv.Versioned) bool { return v.Op != nil && v.Op.Attempts == 2 })
-	b.images.set(func(s *shop) { s.failGets = "" })
+	b.images.set(func(s *faultyStore) { s.failGets = "" })
 	b.until("running", running)
 	if m := b.count(v.UID); m != n+1 {
 		t.Errorf("it counted to %d, and goes on with %d", n, m)

@@ -117,7 +117,7 @@ func TestActivityAtTheLastMoment(t *testing.T) {
 	v := b.run()
 	before := b.count(v.UID)
 	entered, release := make(chan struct{}, 1), make(chan struct{})
-	b.images.set(func(s *shop) { s.entered, s.release = entered, release })
+	b.images.set(func(s *faultyStore) { s.entered, s.release = entered, release })
 	b.suspend(true)
 	b.wait(entered)
 	b.say(schemas.KindInput, "")
@@ -167,9 +167,9 @@ func TestCaptureFails(t *testing.T) {
 			b.fake.Script("Capture", fake.Step{Before: &driver.Error{Kind: driver.Refused, Text: "can't", Blockers: []driver.Blocker{{PID: 7, Program: "prog", What: "fd 3", Why: "w", Fix: "f"}}}})
 		}, "prog (pid 7)", driver.Refused},
 		"after its work": {func(b *bench) { b.fake.Script("Capture", fake.Step{After: errors.New("late")}) }, "late", driver.Transient},
-		"keys":           {func(b *bench) { b.images.set(func(s *shop) { s.failPuts = "/keys/" }) }, errShop.Error(), driver.Transient},
-		"packs":          {func(b *bench) { b.images.set(func(s *shop) { s.failPuts = "/packs/" }) }, errShop.Error(), driver.Transient},
-		"the header":     {func(b *bench) { b.images.set(func(s *shop) { s.failPuts = "/snaps/" }) }, errShop.Error(), driver.Transient},
+		"keys":           {func(b *bench) { b.images.set(func(s *faultyStore) { s.failPuts = "/keys/" }) }, errStore.Error(), driver.Transient},
+		"packs":          {func(b *bench) { b.images.set(func(s *faultyStore) { s.failPuts = "/packs/" }) }, errStore.Error(), driver.Transient},
+		"the header":     {func(b *bench) { b.images.set(func(s *faultyStore) { s.failPuts = "/snaps/" }) }, errStore.Error(), driver.Transient},
 	} {
 		for _, kind := range []string{schemas.OpSuspend, schemas.OpCheckpoint} {
 			t.Run(name+", "+kind, func(t *testing.T) {

@@ -44,7 +44,7 @@ type bench struct {
 	records *statekv.Store
 	publish stream.Publisher
 	dir     *dir.Store
-	images  *shop
+	images  *faultyStore
 	fake    *fake.Driver
 	key     *age.X25519Identity
 	signer  ed25519.PrivateKey
@@ -77,7 +77,7 @@ func benchOn(t *testing.T, url string) *bench {
 	b.must(err)
 	b.dir, err = dir.Open(t.TempDir())
 	b.must(err)
-	b.images = &shop{Store: b.dir}
+	b.images = &faultyStore{Store: b.dir}
 	b.key, err = age.GenerateX25519Identity()
 	b.must(err)
 	_, b.signer, err = ed25519.GenerateKey(nil)

@@ -190,8 +190,12 @@ func (o Options) filled() Options {
 // answers gives what other hosts and the API ask of this host, beside connections.
 func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 	return map[string]func(context.Context, []byte) []byte{
-		"observe": func(ctx context.Context, _ []byte) []byte {
-			data, err := json.Marshal(w.sensor.Observed(ctx))
+		"observe": func(ctx context.Context, question []byte) []byte {
+			var of []schemas.UID // all if there is no question
+			if len(question) > 0 && json.Unmarshal(question, &of) != nil {
+				return nil
+			}
+			data, err := json.Marshal(w.sensor.Observed(ctx, of...))
 			if err != nil {
 				return nil
 			}

@@ -6,8 +6,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// A sleeping session of which every record is lost, in NATS and on all hosts, comes back
-// from its image alone: how it was started is in that, and its own rules are.
+// A suspended session of which every record is lost, in NATS and on all hosts, comes back
+// from its image alone: its spec and its own policy are in that.
 func TestAllRecordsLost(t *testing.T) {
 	b := newBench(t)
 	_, stop := b.serve(b.remembering(t.TempDir()))

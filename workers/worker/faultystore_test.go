@@ -12,10 +12,10 @@ import (
 	"github.com/diapause/diapause/objectstore/dir"
 )
 
-var errShop = errors.New("the store is down")
+var errStore = errors.New("the store is down")
 
-// shop is a store that can be told to fail, and to wait.
-type shop struct {
+// faultyStore is a store that can be told to fail, and to wait.
+type faultyStore struct {
 	objectstore.Store
 	mu       sync.Mutex
 	failPuts string        // of names that contain it
@@ -24,19 +24,19 @@ type shop struct {
 	release  chan struct{} // and waited for then
 }
 
-func (s *shop) set(fn func(*shop)) {
+func (s *faultyStore) set(fn func(*faultyStore)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	fn(s)
 }
 
-func (s *shop) Put(ctx context.Context, name string, r io.Reader, size int64) error {
+func (s *faultyStore) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	s.mu.Lock()
 	fail := s.failPuts != "" && strings.Contains(name, s.failPuts)
 	entered, release := s.entered, s.release
 	s.mu.Unlock()
 	if fail {
-		return errShop
+		return errStore
 	}
 	if strings.Contains(name, "/snaps/") && entered != nil {
 		entered <- struct{}{}
@@ -49,12 +49,12 @@ func (s *shop) Put(ctx context.Context, name string, r io.Reader, size int64) er
 	return s.Store.Put(ctx, name, r, size)
 }
 
-func (s *shop) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+func (s *faultyStore) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
 	s.mu.Lock()
 	fail := s.failGets != "" && strings.Contains(name, s.failGets)
 	s.mu.Unlock()
 	if fail {
-		return nil, errShop
+		return nil, errStore
 	}
 	return s.Store.Get(ctx, name, offset, length)
 }

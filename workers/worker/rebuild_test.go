@@ -53,8 +53,8 @@ func (b *bench) serve(w *worker.Worker) (ended <-chan error, stop func() error) 
 	return done, func() error { cancel(); return <-done }
 }
 
-// A log that was lost is noticed while it is served, and made again before it is
-// served the next time: the session never stops for it.
+// A log that was lost is noticed while it is served, and made again before it is served the
+// next time. The session runs on.
 func TestLogLost(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
@@ -106,7 +106,7 @@ func TestLogLost(t *testing.T) {
 	}
 }
 
-// A store that can't be asked ends the recovery: nothing is made up instead.
+// A store that can't be asked ends the recovery: no record is made without it.
 func TestRegainWithoutStore(t *testing.T) {
 	b := newBench(t)
 	dir := t.TempDir()
@@ -128,8 +128,7 @@ func TestRegainWithoutStore(t *testing.T) {
 	b.isOnHost(v.UID, driver.Running)
 }
 
-// No host serves before all have said what they know; one that is gone for good has to
-// be given up on by name.
+// No host serves before all have recovered; one that is lost for good has to be named.
 func TestHostsRecoverTogether(t *testing.T) {
 	b := newBench(t)
 	dirs := map[schemas.HostID]string{"h": t.TempDir(), "other": t.TempDir()}

@@ -60,7 +60,7 @@ func (r *restorable) copy(to, from string) {
 	}
 }
 
-// goOn has others write to the log, unseen by those who were connected.
+// goOn has others write to the log, unseen by clients that were connected.
 func (r *restorable) goOn(entries int) {
 	r.t.Helper()
 	r.start(0)
@@ -84,7 +84,7 @@ func (r *restorable) goOn(entries int) {
 }
 
 // A log that was put back is noticed, however little it lost, and however far it went on
-// before anybody looked; one that was merely away isn't taken for that.
+// before anyone looked; a server that was merely down isn't taken for that.
 func TestLogPutBack(t *testing.T) {
 	for name, c := range map[string]struct {
 		wrote, goesOn int

@@ -39,9 +39,9 @@ func (k *keeping) Release(_ context.Context, f driver.Fence) error {
 	return nil
 }
 
-// What is kept here of a session that has ended goes when that has run elsewhere, and what
-// was there before the session is released with it: by a worker that sees it, and by one
-// that was away meanwhile.
+// What is kept here of a session that has ended is released when that has run elsewhere, and
+// what was there before the session when that is removed: by a worker that sees it, and by one
+// that was stopped meanwhile.
 func TestKeptOfASessionThatWentElsewhere(t *testing.T) {
 	for what, c := range map[string]struct{ foreign, away bool }{"its own": {false, false}, "its own, unseen": {false, true}, "another's": {true, false}, "another's, unseen": {true, true}} {
 		t.Run(what, func(t *testing.T) {

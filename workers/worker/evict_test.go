@@ -9,8 +9,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// muffled are records whose watch can be cut off: what is missed is never delivered, but
-// for the last of it.
+// muffled are records whose watch can be cut off: of what was missed only the last revision
+// is delivered.
 type muffled struct {
 	*statekv.Store
 	mu   sync.Mutex
@@ -46,7 +46,7 @@ func (m *muffled) set(off bool) {
 }
 
 // A host that was cut off while its session went elsewhere, was removed there, and its
-// name was given to another one: what is left here goes, though no record tells of it.
+// name was given to another one: what is left here is removed, though no record mentions it.
 func TestLeftBehindByASessionWhoseNameIsAnothers(t *testing.T) {
 	b := newBench(t)
 	records := &muffled{Store: b.records}
