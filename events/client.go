@@ -324,7 +324,7 @@ func (c *Client) last() {
 	case connected:
 		c.left = c.publish(batch)
 	case waiting > 0:
-		c.left = fmt.Errorf("%d words were not said: there is no connection to NATS; leases end by themselves", waiting)
+		c.left = fmt.Errorf("%d words were not said: no connection to NATS", waiting)
 	}
 }
 

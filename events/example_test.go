@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// A web terminal says that somebody types.
+// A web terminal says that a person types.
 func Example() {
 	client, err := events.Connect(events.Options{By: "webterm"})
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 )
 
 // Use is what a request means for a session. The zero Use means nothing: health
-// checks and whoever only looks must not keep a session awake.
+// checks and who only looks must not keep a session awake.
 type Use struct {
 	Session   string // "tenant/id"; none if empty
 	Reconnect bool   // a program came back by itself: it neither counts nor wakes
 }
 
-// long is when a request counts as a connection: from then on somebody is present.
+// long is when a request counts as a connection: from then on a person is present.
 const long = 5 * time.Second
 
 // Middleware says for every request what it means: an http activity, and for as long
@@ -98,7 +98,7 @@ func (v *visit) begin() {
 }
 
 // returned ends the visit with its handler, unless that left its connection to
-// somebody else.
+// another.
 func (v *visit) returned() {
 	v.mu.Lock()
 	hijacked := v.hijacked

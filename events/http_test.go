@@ -64,7 +64,7 @@ func TestMiddleware(t *testing.T) {
 }
 
 // A request that lasts is a connection, for as long as it lasts; a session's name that
-// can't be one stops nobody.
+// can't be one stops no request.
 func TestLongRequest(t *testing.T) {
 	srv := startServer(t, -1)
 	heard := listen(t, srv.ClientURL())

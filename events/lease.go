@@ -23,7 +23,7 @@ type Lease struct {
 	forget  func() bool // stops listening to the context
 }
 
-// Present: somebody is connected. The connection's key tells it from others; one is made
+// Present: a person is connected. The connection's key tells it from others; one is made
 // if it is empty. The lease ends on Close or when ctx ends, else after ttl
 // (schemas.DefaultLease if 0) without renewal. Its end is no activity.
 func (s Session) Present(ctx context.Context, connection string, ttl time.Duration, how ...How) (*Lease, error) {
@@ -36,7 +36,7 @@ func (s Session) Busy(ctx context.Context, operation string, ttl time.Duration, 
 	return s.lease(ctx, schemas.KindBusy, operation, ttl, how)
 }
 
-// Hold: it is not to be suspended for idleness, for whatever reason. The other
+// Hold: it is not to be suspended for idleness, for any reason. The other
 // words are those of Present.
 func (s Session) Hold(ctx context.Context, name string, ttl time.Duration, how ...How) (*Lease, error) {
 	return s.lease(ctx, schemas.KindHold, name, ttl, how)

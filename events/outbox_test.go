@@ -133,7 +133,7 @@ func TestWithoutConnection(t *testing.T) {
 	}
 }
 
-// Whatever is said, sent and lost: the last word of each subject arrives, and no
+// After any order of words said, sent and lost, the last word of each subject arrives, and no
 // subject of a moment has more than one message a second beyond those that were lost.
 func TestLastWordArrives(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

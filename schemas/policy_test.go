@@ -105,7 +105,7 @@ func TestPolicyErrors(t *testing.T) {
 		if err == nil {
 			err = p.Validate(schemas.ClassScope("web"))
 		}
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error()+"; "+schemas.HintOf(err), want) {
 			t.Errorf("%s: %v; want something of %q", text, err, want)
 		}
 	}

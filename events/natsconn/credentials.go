@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/nats-io/nats.go"
 )
 
@@ -33,7 +34,7 @@ func Credentials(file string) (nats.Option, error) {
 		auth, err := nats.NkeyOptionFromSeed(file)
 		if err != nil {
 			// The library's error may quote the file, which may be a secret.
-			return nil, fmt.Errorf("%w: %s holds neither the seed of an nkey user (SU…) nor NATS .creds", ErrCredentials, file)
+			return nil, schemas.WithHint(fmt.Errorf("%w: %s holds none", ErrCredentials, file), "want the seed of an nkey user (SU…) or NATS .creds")
 		}
 		opts = append(opts, auth, ownInbox)
 	}
@@ -82,7 +83,7 @@ func read(file string) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("%w: there is no file %s", ErrCredentials, file)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("%w: you may not read %s: use the user that it belongs to, or sudo", ErrCredentials, file)
+		return nil, schemas.WithHint(fmt.Errorf("%w: you may not read %s", ErrCredentials, file), "use the user that it belongs to, or sudo")
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrCredentials, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/nats-io/nats.go"
 )
 
@@ -74,13 +75,13 @@ func Explain(err error, url, credsFile string) error {
 	}
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
-		return fmt.Errorf("%w at %s: start one with `diapause up`, or give the address of yours with --url", ErrUnreachable, url)
+		return schemas.WithHint(fmt.Errorf("%w at %s", ErrUnreachable, url), "start one with `diapause up`, or give the address of yours with --url")
 	case refused(err) && credsFile == "":
-		return fmt.Errorf("%w at %s: it wants some; give a file with --creds (%w)", ErrRefused, url, err)
+		return schemas.WithHint(fmt.Errorf("%w at %s: it wants some (%w)", ErrRefused, url, err), "give a file with --creds")
 	case refused(err):
-		return fmt.Errorf("%w of %s at %s: is it the file of this server? (%w)", ErrRefused, credsFile, url, err)
+		return schemas.WithHint(fmt.Errorf("%w of %s at %s (%w)", ErrRefused, credsFile, url, err), "is it the file of this server?")
 	case timedOut(err):
-		return fmt.Errorf("%w at %s in time: something listens there but doesn't speak NATS, or is too busy (%w)", ErrUnreachable, url, err)
+		return schemas.WithHint(fmt.Errorf("%w at %s in time (%w)", ErrUnreachable, url, err), "something listens there but doesn't speak NATS, or is too busy")
 	}
 	return fmt.Errorf("connect to NATS at %s: %w", url, err)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/schemas"
 )
 
 const patience = 30 * time.Second
@@ -169,7 +170,7 @@ func TestRefusedCredentialsAreNamed(t *testing.T) {
 		t.Errorf("a stranger's seed: %v, want ErrRefused with the file's name", err)
 	}
 	_, err = natsconn.Connect(t.Context(), url, "", "test")
-	if !errors.Is(err, natsconn.ErrRefused) || !strings.Contains(err.Error(), "--creds") {
+	if !errors.Is(err, natsconn.ErrRefused) || !strings.Contains(schemas.HintOf(err), "--creds") {
 		t.Errorf("no credentials: %v, want ErrRefused that names --creds", err)
 	}
 }
@@ -182,7 +183,7 @@ func TestNothingListens(t *testing.T) {
 	url := "nats://" + l.Addr().String()
 	l.Close()
 	_, err = natsconn.Connect(t.Context(), url, "", "test")
-	if !errors.Is(err, natsconn.ErrUnreachable) || !strings.Contains(err.Error(), "diapause up") || !strings.Contains(err.Error(), url) {
+	if !errors.Is(err, natsconn.ErrUnreachable) || !strings.Contains(schemas.HintOf(err), "diapause up") || !strings.Contains(err.Error(), url) {
 		t.Errorf("connect: %v, want ErrUnreachable that names the URL and diapause up", err)
 	}
 }

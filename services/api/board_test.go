@@ -11,7 +11,7 @@ import (
 )
 
 // The board gives a record back as it was, but for how the session is to be started, and
-// counts each once, whatever it becomes.
+// counts each once, in any state.
 func TestBoardKeepsRecords(t *testing.T) {
 	b := newBoard()
 	at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)

@@ -13,7 +13,7 @@ import (
 // fork makes a second session from the memory and files of the first, which
 // goes on undisturbed but for a checkpoint if it runs. It is kept as the first is: all that
 // was said when that was run holds for it. A policy of that session's scope names its uid,
-// so it doesn't, and leases are what somebody said of the first.
+// so it doesn't, and leases were published for the first.
 func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	n, err := name(req.Name)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *maker) stillThere(ctx context.Context, req request, origin, fork statek
 	return errors.Join(err, s.unmake(ctx, req, fork))
 }
 
-// unmake removes a fork that has nothing to begin from, whatever its host has done
+// unmake removes a fork that has nothing to begin from, no matter what its host has done
 // about it meanwhile.
 func (s *maker) unmake(ctx context.Context, req request, fork statekv.Versioned) error {
 	for {

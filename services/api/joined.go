@@ -19,15 +19,15 @@ type joiner struct {
 	records *statekv.Store
 }
 
-// eventJoined tells that a caller asked for what another had begun: the log has one
+// eventJoined tells that a caller asked for what was under way already: the log has one
 // transition for both, and one reason.
 const eventJoined = "joined"
 
 // joinedLimit bounds saying so, which the one who asked waits for.
 const joinedLimit = 5 * time.Second
 
-// answer says what gives a verb what it asks for; what else is on the way is somebody
-// else's business.
+// answer says what gives a verb what it asks for; what else is under way isn't
+// its business.
 type answer struct {
 	ops         []string // that it joins
 	transitions []schemas.TransitionType

@@ -11,7 +11,7 @@ import (
 
 var ann = Caller{Identity: "client", Note: "cli:ann"}
 
-// Who asks, with a reason, for what somebody else has begun finds it in the history.
+// Who asks, with a reason, for what another asked for first finds it in the history.
 func TestJoined(t *testing.T) {
 	b := newBench(t)
 	v := b.running()
@@ -83,8 +83,8 @@ func TestWhatIsJoined(t *testing.T) {
 		op      string
 		version uint64
 	}{
-		"begun before it":           {resumed, at("o3", schemas.OpResume), toRun, "o3", 0},
-		"begun since":               {append([]statekv.Versioned{resume}, resumed...), at("", ""), toRun, "o3", 4},
+		"asked for before it":       {resumed, at("o3", schemas.OpResume), toRun, "o3", 0},
+		"asked for since":           {append([]statekv.Versioned{resume}, resumed...), at("", ""), toRun, "o3", 4},
 		"it ran already":            {nil, at("", ""), toRun, "", 0},
 		"its own":                   {append([]statekv.Versioned{own}, resumed...), at("", ""), toRun, "", 0},
 		"a suspend is undone":       {[]statekv.Versioned{undone}, at("o2", schemas.OpSuspend), toRun, "o2", 3},

@@ -87,7 +87,7 @@ func (s *keyVerbs) keyChange(change keyChange, say func(schemas.KeysView, schema
 }
 
 // followKeys looks after the keys until nothing is behind that could be helped. A
-// capture that was under way may have begun for the readers of before: it is
+// capture that was under way may have started for the earlier readers: it is
 // waited for, and its keys are looked after then.
 func (s *keyVerbs) followKeys(ctx context.Context, t schemas.Tenant) (keys.Report, error) {
 	began := s.capturing(t)

@@ -32,24 +32,24 @@ func TestResumeOutcomes(t *testing.T) {
 
 // Who waits in vain for a session that is looked at after a replacement hears what for, and
 // until when.
-func TestNotBegun(t *testing.T) {
+func TestTimeoutSaysWhatIsUnderway(t *testing.T) {
 	v := statekv.Versioned{SessionRecord: schemas.SessionRecord{
 		Tenant: "default", Session: "web", State: schemas.Running, Since: morning, Head: &schemas.Head{Name: "a/1-5"},
 		Op: &schemas.Op{Kind: schemas.OpProve, Fallback: &schemas.Head{Name: "a/4-22"}, WithinMS: time.Minute.Milliseconds()},
 	}}
 	want := "session web: snapshot 1-5 took its place and has until 2026-03-02T08:01:00Z (1m0s again after a restart of its host's Diapause) to get well, else snapshot 4-22 comes back; what was asked for has not started"
 	var answer *schemas.APIError
-	if err := notBegun(v, context.DeadlineExceeded); !errors.As(err, &answer) || answer.Code != schemas.CodeTimeout || answer.Text != want {
+	if err := stillBusy(v, context.DeadlineExceeded); !errors.As(err, &answer) || answer.Code != schemas.CodeTimeout || answer.Text != want {
 		t.Errorf("%v", err)
 	}
-	if err := notBegun(v, context.Canceled); !errors.Is(err, context.Canceled) {
+	if err := stillBusy(v, context.Canceled); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	if got := schemas.ViewOf(v.SessionRecord).Underway; !strings.HasPrefix(got, "snapshot 1-5 took its place") {
 		t.Errorf("shown as %q", got)
 	}
 	v.Op = nil
-	if err := notBegun(v, context.DeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) {
+	if err := stillBusy(v, context.DeadlineExceeded); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v", err)
 	}
 }

@@ -45,10 +45,10 @@ func (s *placement) place(ctx context.Context, driver schemas.DriverName, n sche
 	return host, with, nil
 }
 
-// home chooses where a session goes on: its own host, which may have kept what saves
+// next chooses where a session goes on: its own host, which may have kept what saves
 // time, unless that is gone or was tried; else any that can take the snapshot, or only
-// has its driver if it begins anew (from nil).
-func (s *placement) home(ctx context.Context, v statekv.Versioned, from *schemas.Head, tried []schemas.HostID) (schemas.HostID, error) {
+// has its driver if its command starts again (from nil).
+func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas.Head, tried []schemas.HostID) (schemas.HostID, error) {
 	since, gone := s.fleet.Gone(v.Host)
 	if !gone && len(tried) == 0 {
 		return v.Host, nil
@@ -105,7 +105,7 @@ func (s *placement) stranded(v statekv.Versioned) error {
 	if v.OnLoss == schemas.LossResume {
 		what = "it was never captured, so no other host can resume it"
 	}
-	return schemas.StateError(schemas.ReasonHostGone, "session %s is %s on host %s, which is gone since %s: %s", v.Name(), v.State, v.Host, since.Format(time.RFC3339), what)
+	return schemas.StateError(schemas.ReasonHostGone, "session %s is %s; host %s is gone since %s: %s", v.Name(), v.State, v.Host, since.Format(time.RFC3339), what)
 }
 
 // lost reports whether a session's host is gone.

@@ -114,7 +114,7 @@ func (s *policies) policySet(ctx context.Context, req request) (any, error) {
 		return nil, schemas.UsageError("policy of %s: nothing to set", scope)
 	}
 	if err := req.Policy.Policy.Validate(scope); err != nil {
-		return nil, schemas.UsageError("policy of %s: %v", scope, err)
+		return nil, unusable(scope, err)
 	}
 	prev, err := s.policies.Get(ctx, scope)
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *policies) trial(ctx context.Context, req request) (schemas.PolicyScope,
 		return "", schemas.Policy{}, nil, err
 	}
 	if t := scope.Tenant(); t != "" {
-		return "", schemas.Policy{}, nil, schemas.UsageError("the policy of tenant %s is a quota: there is nothing to try", t)
+		return "", schemas.Policy{}, nil, schemas.UsageError("the policy of tenant %s is a quota", t)
 	}
 	p := req.Policy.Policy
 	if p == nil {
@@ -189,7 +189,7 @@ func (s *policies) trial(ctx context.Context, req request) (schemas.PolicyScope,
 		p = &v.Policy
 	}
 	if err := p.Validate(scope); err != nil {
-		return "", schemas.Policy{}, nil, schemas.UsageError("policy of %s: %v", scope, err)
+		return "", schemas.Policy{}, nil, unusable(scope, err)
 	}
 	return scope, *p, s.policies.Trial(scope, *p), nil
 }
@@ -217,7 +217,7 @@ func (s *views) decided(ctx context.Context, v statekv.Versioned) (*schemas.Tran
 const policySweep = time.Hour
 
 // sweepPolicies drops the policies of sessions that are gone, at intervals until ctx
-// ends: nobody takes them back, and everyone remembers them.
+// ends: a session is never made again, and every cache holds them.
 func (s *policies) sweepPolicies(ctx context.Context, ticks <-chan time.Time) {
 	for {
 		select {
@@ -262,4 +262,9 @@ func (s *views) policiesOf(r schemas.SessionRecord) (out []string) {
 		out = append(out, fmt.Sprintf("%s version %d", v.Scope, v.Version))
 	}
 	return out
+}
+
+// unusable refuses a policy that makes no sense.
+func unusable(scope schemas.PolicyScope, err error) *schemas.APIError {
+	return schemas.UsageError("policy of %s: %v", scope, err).WithHint("%s", schemas.HintOf(err))
 }

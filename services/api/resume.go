@@ -121,7 +121,7 @@ func reasonOf(v statekv.Versioned) string {
 	return v.Transition.Reason
 }
 
-// restart starts a session's command anew; what it had in memory stays in its
+// restart starts a session's command again; what it had in memory stays in its
 // snapshots.
 func (s *resumer) restart(ctx context.Context, n schemas.Name, req request) (any, error) {
 	ch, stop := s.board.follow(n)
@@ -143,11 +143,11 @@ func (s *resumer) restart(ctx context.Context, n schemas.Name, req request) (any
 		return nil, err
 	}
 	op.Boot = schemas.BootClean
-	host, err := s.hosts.home(ctx, v, nil, nil)
+	host, err := s.hosts.next(ctx, v, nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	v, err = s.sessions.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start anew", Set: schemas.Set{Op: op, Host: host}})
+	v, err = s.sessions.ask(ctx, v, req, schemas.Transition{Type: schemas.TRestart, Reason: "asked to start its command again", Set: schemas.Set{Op: op, Host: host}})
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +163,8 @@ func (s *resumer) askResume(ctx context.Context, v statekv.Versioned, req reques
 }
 
 // elsewhere has the hosts that are left try what one couldn't, as err says; any other
-// outcome it gives back as it is. Whoever watches the hosts does so too, for sessions
-// that nobody waits for: either may be the quicker.
+// outcome it gives back as it is. The fleet does so too, for sessions that
+// no caller waits for: either may be the quicker.
 func (s *resumer) elsewhere(ctx context.Context, v statekv.Versioned, req request, from schemas.Head, boot schemas.Boot, ch <-chan statekv.Versioned, err error) (statekv.Versioned, error) {
 	first := err
 	for couldNot(v, err) {
@@ -192,7 +192,7 @@ func couldNot(v statekv.Versioned, err error) bool {
 }
 
 func (s *resumer) resumeOnce(ctx context.Context, v statekv.Versioned, req request, from schemas.Head, boot schemas.Boot, ch <-chan statekv.Versioned, tried []schemas.HostID) (statekv.Versioned, error) {
-	host, err := s.hosts.home(ctx, v, &from, tried)
+	host, err := s.hosts.next(ctx, v, &from, tried)
 	if err != nil {
 		return statekv.Versioned{}, err
 	}

@@ -53,14 +53,14 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	t := schemas.Transition{Type: schemas.TRun, Reason: "asked to run " + r.Program, Set: schemas.Set{Op: op, Idle: r.Idle}}
 	out, err := s.create(ctx, n, req, fresh, t, nil)
 	if err != nil {
-		return nil, errors.Join(err, s.forgetUnborn(ctx, n, req))
+		return nil, errors.Join(err, s.forgetNeverRan(ctx, n, req))
 	}
 	return out, nil
 }
 
-// forgetUnborn removes a session whose command never ran, so that a mistyped one
+// forgetNeverRan removes a session whose command never ran, so that a mistyped one
 // doesn't take its name. The log keeps why.
-func (s *maker) forgetUnborn(ctx context.Context, n schemas.Name, req request) error {
+func (s *maker) forgetNeverRan(ctx context.Context, n schemas.Name, req request) error {
 	v, err := s.records.Get(ctx, n)
 	if err != nil || v.State != schemas.Failed || v.Transition.Type != schemas.TStartFailed || v.Generation > 0 {
 		return nil // it is another's, or there is something to keep

@@ -21,7 +21,7 @@ type silent interface {
 	Uses(ctx context.Context) ([]schemas.Use, error)
 }
 
-// simulateSince is how far back a simulation goes if nobody says.
+// simulateSince is how far back a simulation goes by default.
 const simulateSince = 24 * time.Hour
 
 // policySimulate lives the last hours again under another policy, and under the one that
@@ -145,14 +145,14 @@ func (p *past) page(d schemas.UseHistory) {
 	}
 	known := p.writtenLast
 	if known.IsZero() || d.Writer != p.writer {
-		begun := d.Since
-		if begun.Before(p.from) {
-			begun = p.from
+		since := d.Since
+		if since.Before(p.from) {
+			since = p.from
 		}
 		if known.IsZero() {
-			p.first = begun
-		} else if begun.After(known) {
-			p.hole(known, begun)
+			p.first = since
+		} else if since.After(known) {
+			p.hole(known, since)
 		}
 	} else if d.At.Sub(known) > 2*schemas.UseHistoryEvery {
 		p.hole(known, d.At)
@@ -230,7 +230,7 @@ func (s *spent) average(otherwise time.Duration) time.Duration {
 	return s.total / time.Duration(s.n)
 }
 
-// broken gives silences with those parted that somebody broke by asking for a resume.
+// broken gives silences with those parted that were broken by a request for a resume.
 func broken(silences []schemas.Silence, asked []time.Time) []schemas.Silence {
 	for _, at := range asked {
 		for i, s := range silences {

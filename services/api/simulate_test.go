@@ -72,7 +72,7 @@ func TestSimulate(t *testing.T) {
 // minutes rounds hours to whole minutes; a suspend takes some seconds of them.
 func minutes(hours float64) int { return int(hours*60 + 0.5) }
 
-// A resume that somebody asked for is a use, though no activity says so; and a session
+// A resume that a person asked for is a use, though no activity says so; and a session
 // that is gone takes no memory.
 func TestSimulateWhatWasAskedFor(t *testing.T) {
 	p := newMorning(120)
@@ -104,7 +104,7 @@ func TestSimulateWhatIsUnknown(t *testing.T) {
 	}
 }
 
-// By uses other kinds can be tried: a page that is only open, and a resume that somebody
+// By uses other kinds can be tried: a page that is only open, and a resume that a person
 // asked for.
 func TestSimulateKinds(t *testing.T) {
 	p := newMorning(120)

@@ -85,7 +85,7 @@ func (s *capturer) suspended(ctx context.Context, n schemas.Name, req request, t
 		}
 		// It starts, resumes or takes a checkpoint: look again when that is over.
 		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
-			return v, notBegun(v, err)
+			return v, stillBusy(v, err)
 		}
 	}
 }

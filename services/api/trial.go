@@ -94,12 +94,12 @@ func (s *trials) onTrial(ctx context.Context, n schemas.Name) (statekv.Versioned
 	return v, nil
 }
 
-// wellWithin is how long what is restored may take to be well, if nobody says otherwise.
+// wellWithin is how long what is restored may take to be well, by default.
 const wellWithin = time.Minute
 
 // replace has a snapshot take the place of what a session is now, and puts that back
 // unless what came is well soon. What it is now becomes a snapshot first, and is what it
-// goes back to: the record says so, so that it ends in one of the two whoever is killed
+// goes back to: the record says so, so that it ends in one of the two no matter what is killed
 // meanwhile.
 func (s *trials) replace(ctx context.Context, req request) (any, error) {
 	v, err := s.sessions.named(ctx, req)
@@ -124,7 +124,7 @@ func (s *trials) replace(ctx context.Context, req request) (any, error) {
 	}
 	ch, stop := s.board.follow(n)
 	defer stop()
-	host, err := s.hosts.home(ctx, v, &target, nil)
+	host, err := s.hosts.next(ctx, v, &target, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +166,7 @@ func (s *trials) replacement(ctx context.Context, v statekv.Versioned, id string
 func (s *trials) untilProved(asked statekv.Versioned) func(statekv.Versioned) (outcome, error) {
 	runs := s.sessions.untilRunning(asked)
 	return func(v statekv.Versioned) (outcome, error) {
-		if v.State == schemas.Running && v.Op != nil { // it is being looked at, or ended by somebody else
+		if v.State == schemas.Running && v.Op != nil { // it is being looked at, or another ended it
 			return pending, nil
 		}
 		got, err := runs(v)
@@ -174,14 +174,14 @@ func (s *trials) untilProved(asked statekv.Versioned) func(statekv.Versioned) (o
 			return got, err
 		}
 		if v.Failure == nil || v.Failure.Op != schemas.OpProve {
-			return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was: snapshot %s, which took its place, isn't well", v.Name(), snapshotID(*asked.Op.Source))
+			return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was: snapshot %s isn't well", v.Name(), snapshotID(*asked.Op.Source))
 		}
 		return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), v.Failure.Text)
 	}
 }
 
-// notBegun says what a session was busy with, to who waited for that in vain.
-func notBegun(v statekv.Versioned, err error) error {
+// stillBusy adds to a timeout what the session was busy with.
+func stillBusy(v statekv.Versioned, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) || v.Op == nil {
 		return err
 	}

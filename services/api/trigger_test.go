@@ -212,14 +212,14 @@ func TestTriggeredOnce(t *testing.T) {
 	}
 	revisions, err := b.records.History(b.ctx, agent)
 	b.must(err)
-	begun := 0
+	asked := 0
 	for _, r := range revisions {
 		if r.Transition.Type == schemas.TCheckpoint {
-			begun++
+			asked++
 		}
 	}
-	if begun != 1 {
-		t.Errorf("%d checkpoints were begun", begun)
+	if asked != 1 {
+		t.Errorf("%d checkpoints were asked", asked)
 	}
 }
 

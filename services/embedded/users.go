@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/nats-io/nkeys"
 )
 
@@ -39,7 +40,7 @@ func PublicKey(credsDir string, u User) (string, error) {
 	}
 	kp, err := nkeys.ParseDecoratedNKey(text)
 	if err != nil {
-		return "", fmt.Errorf("credentials of user %s: %s holds no nkey seed; remove it to have a new one made", u, file)
+		return "", schemas.WithHint(fmt.Errorf("credentials of user %s: %s holds no nkey seed", u, file), "remove the file to have a new one made")
 	}
 	defer kp.Wipe()
 	return kp.PublicKey()
