@@ -37,21 +37,22 @@ type Process struct {
 
 // File is one open file of a process.
 type File struct {
-	Num    int
-	Link   string
-	Type   uint32 // the bits of a mode that say what it is: S_IFREG and so on
-	Major  uint32 // of a device
-	Minor  uint32
-	Names  uint64 // how many it has; 0: it is unlinked
-	Bytes  int64  // that it takes up
-	Mount  int    // the id of the mount it was opened on
-	Flags  int    // those of open
-	Hangup bool   // of a pipe or terminal: the other end is closed
-	TTY    int    // of a master of a terminal: the terminal's number; -1 otherwise
-	Device uint64 // the file system it is on; terminals of two of them may have one number
-	Target int    // of a pidfd: the process as this process sees it; -1: ended
-	Parent int    // of a pidfd: who started that process; a zombie of the tree is known by it
-	Socket *Socket
+	Num     int
+	Link    string
+	Type    uint32 // the bits of a mode that say what it is: S_IFREG and so on
+	Major   uint32 // of a device
+	Minor   uint32
+	Names   uint64 // how many it has; 0: it is unlinked
+	Bytes   int64  // that it takes up
+	Mount   int    // the id of the mount it was opened on
+	Flags   int    // those of open
+	Passing int    // of a unix socket: descriptors that wait in its queue
+	Hangup  bool   // of a pipe or terminal: the other end is closed
+	TTY     int    // of a master of a terminal: the terminal's number; -1 otherwise
+	Device  uint64 // the file system it is on; terminals of two of them may have one number
+	Target  int    // of a pidfd: the process as this process sees it; -1: ended
+	Parent  int    // of a pidfd: who started that process; a zombie of the tree is known by it
+	Socket  *Socket
 }
 
 // pair names what the file is one end of.

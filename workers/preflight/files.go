@@ -111,6 +111,8 @@ func (f *File) parseInfo(text string) {
 			f.Mount, _ = strconv.Atoi(value)
 		case "tty-index":
 			f.TTY, _ = strconv.Atoi(value)
+		case "scm_fds":
+			f.Passing, _ = strconv.Atoi(value)
 		case "Pid":
 			f.Target, _ = strconv.Atoi(value)
 			f.Parent = parentOf(f.Target)

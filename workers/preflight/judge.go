@@ -62,6 +62,7 @@ type held struct {
 	writers map[string]bool
 	masters map[terminal]bool
 	pids    map[int]bool
+	passing bool // some descriptors wait in the queues of unix sockets, where no process holds them
 }
 
 // terminal is a pseudo-terminal: its number counts within one devpts.
@@ -71,11 +72,12 @@ type terminal struct {
 }
 
 func holders(f Facts) held {
-	h := held{map[uint64]bool{}, map[string]bool{}, map[string]bool{}, map[terminal]bool{}, map[int]bool{}}
+	h := held{map[uint64]bool{}, map[string]bool{}, map[string]bool{}, map[terminal]bool{}, map[int]bool{}, false}
 	for _, p := range f.Processes {
 		h.pids[p.PID] = true
 		for _, file := range p.Files {
 			mode := file.Flags & unix.O_ACCMODE
+			h.passing = h.passing || file.Passing > 0
 			switch {
 			case file.Socket != nil:
 				h.sockets[file.Socket.Inode] = true

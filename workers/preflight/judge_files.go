@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // file judges one open file by what it is.
@@ -86,6 +88,11 @@ func (j *judge) pidfd(p *Process, f *File) {
 // pipe judges a pipe by who has the other end.
 func (j *judge) pipe(p *Process, f *File) {
 	if f.Hangup || j.held.readers[f.Link] && j.held.writers[f.Link] {
+		return
+	}
+	if j.held.passing {
+		j.warn(p, schemas.WarnInFlight, fd(p, f), "fd %d: the other end of the pipe is held by no process of the session; "+
+			"it is taken for one of the descriptors that wait in unix sockets here", f.Num)
 		return
 	}
 	j.blockPair(p, f, f.Link, "the other end of the pipe is held by a process outside the session, and would be gone after a resume",

@@ -241,3 +241,22 @@ func TestJudgeNamesOnceWhatWasInherited(t *testing.T) {
 		t.Errorf("blockers %v, want one of each process", blockers)
 	}
 }
+
+// The other end of a pipe may wait in the queue of a unix socket, where no process has it.
+func TestJudgeDescriptorsInFlight(t *testing.T) {
+	half := preflight.File{Num: 5, Link: "pipe:[50]", Type: unix.S_IFIFO, TTY: -1}
+	queue := preflight.File{Num: 6, Link: "socket:[51]", Type: unix.S_IFSOCK, TTY: -1, Passing: 1,
+		Socket: &preflight.Socket{Domain: unix.AF_UNIX, Type: unix.SOCK_DGRAM, Inode: 51}}
+	with := func(files ...preflight.File) preflight.Facts {
+		return one(func(f *preflight.Facts, p *preflight.Process) {
+			f.Unix[51] = preflight.UnixSocket{Inode: 51, Type: unix.SOCK_DGRAM}
+			p.Files = files
+		})
+	}
+	none := queue
+	none.Passing = 0
+	runJudge(t, []judgeCase{
+		{name: "descriptors wait", facts: with(half, queue), warning: "the other end of the pipe"},
+		{name: "none wait", facts: with(half, none), blocker: "pipe:[50]"},
+	})
+}
