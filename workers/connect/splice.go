@@ -27,7 +27,7 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		if input {
 			in.Reader = &heard{Reader: client, tell: func() { s.input(ctx, n) }, urgent: func() bool { return s.Capturing(n) }}
 		}
-		_, _ = io.Copy(session, in) // a session that takes no more has its last words to say
+		_, _ = io.Copy(session, in) // a session that takes no more may still write
 		closeWrite(session)
 		if in.failed {
 			cancel() // the client vanished
@@ -35,7 +35,7 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		return nil
 	})
 	g.Go(func() error {
-		_, _ = io.Copy(client, session) // its end, however it comes, ends the connection
+		_, _ = io.Copy(client, session) // when that ends, for any reason, the connection ends
 		closeWrite(client)
 		cancel()
 		return nil
@@ -45,7 +45,7 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 
 func closeWrite(c net.Conn) {
 	if h, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = h.CloseWrite() // the other side is gone, then
+		_ = h.CloseWrite() // the other side may be gone
 	}
 }
 

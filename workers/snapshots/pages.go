@@ -16,8 +16,8 @@ type base struct {
 	pages *image.Base
 }
 
-// baseFor gives the pages of the record's head, if this worker can have them:
-// without them every page is written once more, which costs space and loses nothing.
+// baseFor gives the pages of the record's head, nil if this host can't have them: then every
+// page is written once more, which costs space and loses nothing.
 func (s *Store) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Base {
 	if r.Head == nil {
 		return nil
@@ -42,7 +42,7 @@ func (s *Store) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Bas
 	return pages
 }
 
-// kept gives the pages of a head, if this worker has kept them.
+// kept gives the pages of a head, nil if this host hasn't kept them.
 func (s *Store) kept(uid schemas.UID, head schemas.Head) *image.Base {
 	s.mu.Lock()
 	kept := s.bases[uid]
@@ -50,18 +50,18 @@ func (s *Store) kept(uid schemas.UID, head schemas.Head) *image.Base {
 	if kept != nil && kept.head == head {
 		return kept.pages
 	}
-	if s.shelf == nil {
+	if s.disk == nil {
 		return nil
 	}
-	return s.shelf.get(uid, head)
+	return s.disk.get(uid, head)
 }
 
-// Keep keeps the pages of a session's new head for the next capture: on the shelf, so that
+// Keep keeps the pages of a session's new head for the next capture: in files, so that
 // they take no memory while the session is suspended, or else in memory.
 func (s *Store) Keep(uid schemas.UID, head schemas.Head, pages *image.Base) {
 	s.Forget(uid)
-	if s.shelf != nil {
-		err := s.shelf.put(uid, pages)
+	if s.disk != nil {
+		err := s.disk.put(uid, pages)
 		if err == nil {
 			return
 		}
@@ -75,7 +75,7 @@ func (s *Store) Keep(uid schemas.UID, head schemas.Head, pages *image.Base) {
 // KeepPages keeps the pages of an image that is being read, unless they are kept already,
 // with what is known of the files that were made of it.
 func (s *Store) KeepPages(ctx context.Context, r schemas.SessionRecord, img *image.Reader) {
-	if img.Header().Lineage != r.Lineage || !img.Restamped() && s.shelf != nil && s.shelf.has(r.UID, img.Head()) {
+	if img.Header().Lineage != r.Lineage || !img.Restamped() && s.disk != nil && s.disk.has(r.UID, img.Head()) {
 		return
 	}
 	pages := s.kept(r.UID, img.Head())
@@ -89,16 +89,16 @@ func (s *Store) KeepPages(ctx context.Context, r schemas.SessionRecord, img *ima
 	s.Keep(r.UID, img.Head(), pages)
 }
 
-// openShelf gives the place for kept pages, nil if there is none.
-func (s *Store) openShelf() *pageShelf {
+// openFiles gives the place for kept pages, nil if there is none.
+func (s *Store) openFiles() *pageFiles {
 	if s.Pages == "" {
 		return nil
 	}
 	key, err := image.KeptKey(s.Signer)
 	if err == nil {
-		var shelf *pageShelf
-		if shelf, err = openShelf(s.Pages, key); err == nil {
-			return shelf
+		var files *pageFiles
+		if files, err = openPageFiles(s.Pages, key); err == nil {
+			return files
 		}
 	}
 	s.Log.Warn("keeping page ids in memory only", "err", err)
@@ -107,8 +107,8 @@ func (s *Store) openShelf() *pageShelf {
 
 // Forget drops what this host keeps of a session's images.
 func (s *Store) Forget(uid schemas.UID) {
-	if s.shelf != nil {
-		s.shelf.drop(uid)
+	if s.disk != nil {
+		s.disk.drop(uid)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Store) Forget(uid schemas.UID) {
 // ForgetUnknown drops what is kept of sessions that no record has any more: they may have
 // been shredded while this host was down.
 func (s *Store) ForgetUnknown(ctx context.Context) error {
-	if s.shelf == nil {
+	if s.disk == nil {
 		return nil
 	}
 	living, complete := map[schemas.UID]bool{}, false
@@ -135,9 +135,9 @@ func (s *Store) ForgetUnknown(ctx context.Context) error {
 	if err != nil || !complete {
 		return err // without all of the records none is known to be missing
 	}
-	for _, f := range s.shelf.files() {
+	for _, f := range s.disk.files() {
 		if uid, _, _ := strings.Cut(f.Name(), "."); !living[schemas.UID(uid)] {
-			s.shelf.drop(schemas.UID(uid))
+			s.disk.drop(schemas.UID(uid))
 		}
 	}
 	return nil

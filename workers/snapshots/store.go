@@ -50,16 +50,16 @@ type Options struct {
 // use; the calls for one session are serialised by the caller.
 type Store struct {
 	Options
-	shelf *pageShelf // nil without Pages
+	disk *pageFiles // nil without Pages
 
 	mu    sync.Mutex
-	bases map[schemas.UID]*base // by session: the pages of its last image, if they aren't on the shelf
+	bases map[schemas.UID]*base // by session: the pages of its last image, if they aren't in files
 }
 
 // New makes a Store. Without its directory for pages it works too, and says so in the log.
 func New(o Options) *Store {
 	s := &Store{Options: o, bases: map[schemas.UID]*base{}}
-	s.shelf = s.openShelf()
+	s.disk = s.openFiles()
 	return s
 }
 

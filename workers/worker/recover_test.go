@@ -118,7 +118,7 @@ func TestFrozenTreeOfAResumeStaysFrozen(t *testing.T) {
 	}
 }
 
-func TestWhatHappenedWhileNobodyWatched(t *testing.T) {
+func TestWhatHappenedWhileTheWorkerWasDown(t *testing.T) {
 	b := newBench(t)
 	v := b.run()
 	b.crash()

@@ -245,7 +245,7 @@ func TestRestoreFailsAfterItBegan(t *testing.T) {
 
 // What can't be started at all is said after the record had it run: it is what it was, with the
 // reason, and is tried again only if that may help.
-func TestCannotBeBegun(t *testing.T) {
+func TestCannotBeStarted(t *testing.T) {
 	b := newBench(t)
 	b.fake.Late()
 	b.fake.Script("Start", fake.Step{Undone: errors.New("busy")})

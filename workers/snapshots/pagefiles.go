@@ -13,43 +13,43 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// pageShelf keeps the page ids of sessions' last images in a directory of this
+// pageFiles keeps the page ids of sessions' last images in a directory of this
 // host's own, encrypted and authenticated with a key that only this host has. With
-// them it matches the next capture without being able to read any image, after a
-// restart too. What is lost or damaged costs a full image and nothing else, so
-// nothing is synced and nothing is reported as an error.
+// them it matches the next capture without being able to read any image, also after a
+// restart. A file that is lost or damaged costs only a full image, so nothing is synced
+// and that isn't an error.
 //
-// Files are <uid>.<head's digest>.ids, one for each session. Only one goroutine
-// at a time comes for one session, its actor.
-type pageShelf struct {
+// Files are <uid>.<head's digest>.ids, one for each session. Only the session's actor
+// reads and writes its file.
+type pageFiles struct {
 	dir   string
 	key   []byte
 	limit int64 // bytes of all files; those not used for longest go first
 }
 
-// shelfLimit bounds what is kept, in bytes: sessions of 32 GB altogether.
-const shelfLimit = 256 << 20
+// filesLimit bounds what is kept, in bytes: sessions of 32 GB altogether.
+const filesLimit = 256 << 20
 
-func openShelf(dir string, key []byte) (*pageShelf, error) {
+func openPageFiles(dir string, key []byte) (*pageFiles, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the directory for page ids: %w", err)
 	}
-	return &pageShelf{dir: dir, key: key, limit: shelfLimit}, nil
+	return &pageFiles{dir: dir, key: key, limit: filesLimit}, nil
 }
 
-func (s *pageShelf) file(uid schemas.UID, head schemas.Head) string {
+func (s *pageFiles) file(uid schemas.UID, head schemas.Head) string {
 	return filepath.Join(s.dir, string(uid)+"."+head.Digest+".ids")
 }
 
 // has reports whether the pages of a snapshot are there.
-func (s *pageShelf) has(uid schemas.UID, head schemas.Head) bool {
+func (s *pageFiles) has(uid schemas.UID, head schemas.Head) bool {
 	_, err := os.Stat(s.file(uid, head))
 	return err == nil
 }
 
 // get gives the pages of a snapshot, nil if they aren't there. A file that isn't
 // what this host put there is removed.
-func (s *pageShelf) get(uid schemas.UID, head schemas.Head) *image.Base {
+func (s *pageFiles) get(uid schemas.UID, head schemas.Head) *image.Base {
 	name := s.file(uid, head)
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *pageShelf) get(uid schemas.UID, head schemas.Head) *image.Base {
 }
 
 // put keeps the pages of a session's newest snapshot in the place of older ones.
-func (s *pageShelf) put(uid schemas.UID, base *image.Base) error {
+func (s *pageFiles) put(uid schemas.UID, base *image.Base) error {
 	if !schemas.ValidToken(string(uid)) {
 		return fmt.Errorf("keep page ids: invalid uid %.70q", uid)
 	}
@@ -98,7 +98,7 @@ func (s *pageShelf) put(uid schemas.UID, base *image.Base) error {
 }
 
 // drop removes all that is kept of a session.
-func (s *pageShelf) drop(uid schemas.UID) {
+func (s *pageFiles) drop(uid schemas.UID) {
 	for _, f := range s.files() {
 		if owner, _, _ := strings.Cut(f.Name(), "."); owner == string(uid) {
 			_ = os.Remove(filepath.Join(s.dir, f.Name())) // another may have been first
@@ -106,7 +106,7 @@ func (s *pageShelf) drop(uid schemas.UID) {
 	}
 }
 
-func (s *pageShelf) files() []fs.FileInfo {
+func (s *pageFiles) files() []fs.FileInfo {
 	entries, _ := os.ReadDir(s.dir) // unreadable: nothing is kept
 	var files []fs.FileInfo
 	for _, e := range entries {
@@ -119,7 +119,7 @@ func (s *pageShelf) files() []fs.FileInfo {
 
 // makeRoom removes what wasn't used for longest, until no more than room bytes
 // are left.
-func (s *pageShelf) makeRoom(room int64) {
+func (s *pageFiles) makeRoom(room int64) {
 	files := s.files()
 	slices.SortFunc(files, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
 	for _, f := range files {

@@ -45,24 +45,24 @@ func baseOf(t *testing.T, uid schemas.UID, seq uint64) *image.Base {
 	return w.Base()
 }
 
-func testShelf(t *testing.T) *pageShelf {
+func testFiles(t *testing.T) *pageFiles {
 	t.Helper()
-	s, err := openShelf(filepath.Join(t.TempDir(), "pages"), make([]byte, 32))
+	s, err := openPageFiles(filepath.Join(t.TempDir(), "pages"), make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s
 }
 
-func (s *pageShelf) mustPut(t *testing.T, uid schemas.UID, b *image.Base) {
+func (s *pageFiles) mustPut(t *testing.T, uid schemas.UID, b *image.Base) {
 	t.Helper()
 	if err := s.put(uid, b); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestShelfKeepsTheNewest(t *testing.T) {
-	s := testShelf(t)
+func TestPageFilesKeepsTheNewest(t *testing.T) {
+	s := testFiles(t)
 	old, next := baseOf(t, "u", 1), baseOf(t, "u", 2)
 	s.mustPut(t, "u", old)
 	s.mustPut(t, "u", next)
@@ -82,8 +82,8 @@ func TestShelfKeepsTheNewest(t *testing.T) {
 }
 
 // Those that weren't used for longest make room.
-func TestShelfIsBounded(t *testing.T) {
-	s := testShelf(t)
+func TestPageFilesIsBounded(t *testing.T) {
+	s := testFiles(t)
 	bases := map[schemas.UID]*image.Base{}
 	for i, uid := range []schemas.UID{"a", "b", "c"} {
 		bases[uid] = baseOf(t, uid, 1)
