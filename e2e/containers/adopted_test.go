@@ -76,7 +76,7 @@ func TestRefusedVerbs(t *testing.T) {
 		{[]string{"run", "--name", "x", "--driver", "docker", "--", "true"}, 2, "needs --image"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "-p", "a:b:c:d", "--", "true"}, 2, "publish"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "-v", "nonsense", "--", "true"}, 2, "volume"},
-		{[]string{"run", "--name", "x", "--image", "no.such.invalid/image:1", "--", "true"}, 1, "is not on the engine of this host, and can't be pulled"},
+		{[]string{"run", "--name", "x", "--image", "no.such.invalid/image:1", "--", "true"}, 1, "is not on this engine, and can't be pulled"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--", "/no/such"}, 1, "command not found"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--on-host-loss", "resume", "--", "sleep", "1000"}, 2, "leave --on-host-loss resume out"},
 		{[]string{"adopt"}, 2, "--container"},

@@ -71,7 +71,7 @@ func TestRemovedByOthers(t *testing.T) {
 		"-p", fmt.Sprintf("127.0.0.1:%d:80", port), "-v", "vxdata:/data", "-v", "/nameless", "--", "sh", "-c", "echo started >>/data/log; exec sleep 1000000")
 	h.until("vx", "[ $(wc -l </data/log) = 1 ]")
 	h.takeAway("vx")
-	h.failsFor("vx", "removed by somebody else")
+	h.failsFor("vx", "removed by someone else")
 
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
 	if err != nil {
@@ -92,7 +92,7 @@ func TestRemovedByOthers(t *testing.T) {
 	if err := h.Up("--docker", e.URL); err != nil {
 		t.Fatal(err)
 	}
-	h.failsFor("vx", "removed by somebody else")
+	h.failsFor("vx", "removed by someone else")
 	h.must("resume", "vx")
 	if got := h.until("vx", "[ $(wc -l </data/log) = 3 ] && tail -n 1 /data/log"); got != "started" { // as it was captured, and started once more
 		t.Errorf("after a resume its last line is %q", got)
@@ -103,7 +103,7 @@ func TestRemovedByOthers(t *testing.T) {
 	}
 	h.must("ensure", "vx")
 	h.takeAway("vx")
-	h.failsFor("vx", "removed by somebody else")
+	h.failsFor("vx", "removed by someone else")
 	h.must("rm", "--yes", "vx")
 	h.must("audit", "--verify")
 	if left := h.left(); len(left) > 0 {
@@ -158,7 +158,7 @@ func TestNotStartableAgain(t *testing.T) {
 	h.until("dv", "[ $(wc -l </data/log) = 2 ]")
 
 	h.takeAway("dv")
-	h.failsFor("dv", "removed by somebody else")
+	h.failsFor("dv", "removed by someone else")
 	if err := os.Remove(device); err != nil {
 		t.Fatal(err)
 	}

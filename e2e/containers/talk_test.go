@@ -88,7 +88,8 @@ func TestExecInOneThatDoesNotRun(t *testing.T) {
 	}
 	h.must("adopt", "--container", "theirs", "--name", "quiet")
 	h.listedAs("quiet", "running (created)")
-	h.refuses("session quiet: its container theirs is created, and no command can run in it; `docker start theirs`", "exec", "quiet", "--", "true")
+	h.refuses("run a command in session quiet: its container is created", "exec", "quiet", "--", "true")
+	h.refuses("`docker start theirs`", "exec", "quiet", "--", "true")
 	if _, err := e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +97,8 @@ func TestExecInOneThatDoesNotRun(t *testing.T) {
 	if _, err := e.Client.ContainerPause(t.Context(), "theirs", client.ContainerPauseOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	h.refuses("is paused, and no command can run in it; `docker unpause theirs`", "exec", "quiet", "--", "true")
+	h.refuses("its container is paused", "exec", "quiet", "--", "true")
+	h.refuses("`docker unpause theirs`", "exec", "quiet", "--", "true")
 	h.listedAs("quiet", "running (paused)")
 	h.must("rm", "--yes", "quiet")
 }

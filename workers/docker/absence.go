@@ -20,16 +20,16 @@ import (
 const (
 	pingTime = 10 * time.Second // bounds the wait for an engine that takes connections and doesn't answer
 	stopTime = time.Minute      // bounds how long an engine may take to stop
-	nearby   = time.Second      // containers that an engine stops end at about the same time
+	nearby   = time.Second      // bounds how far apart the containers end that an engine stops
 )
 
-// absence is when the engine was away last, as far as the driver has seen.
+// absence is when the engine last stopped answering, as far as the driver has seen.
 type absence struct {
 	mu          sync.Mutex
 	from, until time.Time // until is zero as long as it lasts
 }
 
-// begin notes that the engine was going away, or away, at that time.
+// begin records that the engine was stopping, or stopped, at that time.
 func (a *absence) begin(at time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -38,8 +38,8 @@ func (a *absence) begin(at time.Time) {
 	}
 }
 
-// end notes that the engine answers. An absence that began since it was asked began when a
-// container of it, which had ended by then, did.
+// end records that the engine answers. asked is when it was asked, and ended when a container
+// of it ended before that: an absence that started in between is taken to start at ended.
 func (a *absence) end(asked, ended time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,16 +51,16 @@ func (a *absence) end(asked, ended time.Time) {
 	}
 }
 
-// covers reports whether the engine was away, or going away, at a time.
+// covers reports whether the engine was stopping, or stopped, at a time.
 func (a *absence) covers(at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return !a.from.IsZero() && at.After(a.from.Add(-nearby)) && at.Before(a.until)
 }
 
-// endedWithEngine reports whether a container that has ended did because its engine was stopped. That
-// tells of the end of its containers while it goes, and what becomes of them when it is back
-// is only known then: it is an error until it answers.
+// endedWithEngine reports whether a container ended because its engine was stopped. A stopping
+// engine still reports the ends of its containers, and only after its next start it is known
+// which of them it starts again: until it answers, endedWithEngine fails.
 func (s *states) endedWithEngine(ctx context.Context, c *container.InspectResponse) (bool, error) {
 	ended, err := time.Parse(time.RFC3339Nano, c.State.FinishedAt)
 	if err != nil {
@@ -76,7 +76,7 @@ func (s *states) endedWithEngine(ctx context.Context, c *container.InspectRespon
 			return false, ctx.Err()
 		}
 		s.absence.begin(recent)
-		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't learn why container %s ended", s.engine.address, c.Name[1:]), Err: err}
+		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("learn why container %s ended: the Docker engine at %s doesn't answer", c.Name[1:], s.engine.address), Hint: hintEngineAway, Err: err}
 	}
 	s.absence.end(asked, recent)
 	if !s.absence.covers(ended) && !s.beforeEngine(c, ended) {
@@ -89,9 +89,10 @@ func (s *states) endedWithEngine(ctx context.Context, c *container.InspectRespon
 	return !got.Info.LiveRestoreEnabled, nil
 }
 
-// beforeEngine reports whether a container that has ended did so with an engine before the one
-// that runs now: nobody looked then, and of what the engine stops it says only how that ended.
-// By itself hardly anything ends by the signals that the engine sends.
+// beforeEngine reports whether a container ended with an engine before the one that runs now.
+// The driver wasn't watching then, and the engine keeps only the exit status. A container
+// that was ended by one of the signals that an engine sends when it stops is taken to have
+// ended so: hardly any other does.
 func (s *states) beforeEngine(c *container.InspectResponse, ended time.Time) bool {
 	since, ok := s.engine.since()
 	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
@@ -100,15 +101,15 @@ func (s *states) beforeEngine(c *container.InspectResponse, ended time.Time) boo
 		return false
 	case !ended.Before(since): // it was found dead by this one
 		return true
-	case c.HostConfig.RestartPolicy.IsUnlessStopped(): // it would have been started again, had nobody else stopped it
+	case c.HostConfig.RestartPolicy.IsUnlessStopped(): // the engine would have started it again, unless a person stopped it
 		return false
 	}
 	return !c.State.OOMKilled && (c.State.ExitCode == 128+int(unix.SIGTERM) || c.State.ExitCode == 128+int(unix.SIGKILL))
 }
 
-// since tells when the engine was started, by what it made then, if that can be learnt: by
-// the clock of that time, as the engine tells of its containers. Clocks are set, so how long its
-// process has been there says nothing of those.
+// since gives the time when the engine was started, from the files that it made then. It is by
+// the clock of that moment, as are the times of its containers; the age of the engine's
+// process isn't, because clocks are set.
 func (e *engine) since() (time.Time, bool) {
 	made := strings.TrimPrefix(e.address, "unix://")
 	if listener(made) <= 1 { // it was given its socket by systemd
@@ -121,7 +122,7 @@ func (e *engine) since() (time.Time, bool) {
 	return st.ModTime(), true
 }
 
-// listener gives the process that listens at a socket, 0 if it can't be learnt.
+// listener gives the process that listens at a socket, 0 if that is unknown.
 func listener(socket string) (pid int) {
 	conn, err := net.DialTimeout("unix", socket, pingTime)
 	if err != nil {

@@ -19,17 +19,17 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// What became of containers while nobody looked: those that ended with their engine are lost,
-// and their sessions say so; those that ended by themselves, or that somebody stopped, have
+// What became of containers while no driver watched: those that ended with their engine are lost,
+// and their sessions say so; those that ended by themselves, or that someone stopped, have
 // ended; those that the engine began again run.
-func TestEngineWentWhileNobodyLooked(t *testing.T) {
+func TestEngineStoppedUnwatched(t *testing.T) {
 	x := testerOn(t, dockertest.New(t))
 	const script = "trap 'exit 143' TERM; while ! [ -e /end ]; do sleep 0.01; done; exit 7" // what a signal ends has this status
 	with := func(o dockerspec.Options) schemas.Spec {
 		return dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", script}}, o)
 	}
 	plain, ends, unless := with(dockerspec.Options{}), with(dockerspec.Options{}), with(dockerspec.Options{Restart: "unless-stopped"})
-	for name, spec := range map[string]schemas.Spec{"stopped": plain, "ended": ends, "begun": unless, "told": unless} {
+	for name, spec := range map[string]schemas.Spec{"stopped": plain, "ended": ends, "restarted": unless, "told": unless} {
 		x.start(name, spec)
 	}
 	id := func(name string) string {
@@ -60,7 +60,7 @@ func TestEngineWentWhileNobodyLooked(t *testing.T) {
 		state driver.State
 		lost  bool
 		code  int
-	}{"stopped": {driver.Exited, true, 143}, "ended": {driver.Exited, false, 7}, "begun": {driver.Running, false, 0}, "told": {driver.Exited, false, 0}} {
+	}{"stopped": {driver.Exited, true, 143}, "ended": {driver.Exited, false, 7}, "restarted": {driver.Running, false, 0}, "told": {driver.Exited, false, 0}} {
 		i := found[name]
 		if i.State != want.state || i.Lost != want.lost || want.code > 0 && i.Exit.Code != want.code {
 			t.Errorf("%s: it is %+v, %+v; want %+v", name, i, i.Exit, want)
@@ -94,9 +94,9 @@ func TestEndsAfterTheClockWasSet(t *testing.T) {
 		code          int
 		want          bool
 	}{
-		"begun by this engine before the clock was set": {9 * time.Hour, 8 * time.Hour, 0, false},
-		"begun by this engine":                          {time.Minute, time.Second, 137, false},
-		"begun by one before, and dead":                 {time.Minute, time.Hour, 0, true},
+		"started by this engine before the clock was set": {9 * time.Hour, 8 * time.Hour, 0, false},
+		"started by this engine":                          {time.Minute, time.Second, 137, false},
+		"started by one before, and dead":                 {time.Minute, time.Hour, 0, true},
 	} {
 		if err := os.Chtimes(socket, now, now.Add(-c.engine)); err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func look(t *testing.T, e *dockertest.Engine, name string) container.InspectResp
 	return must[client.ContainerInspectResult](t)(e.Client.ContainerInspect(t.Context(), name, client.ContainerInspectOptions{})).Container
 }
 
-// A container that something else started is held while its session sleeps, made anew
+// A container that something else started is held while its session is suspended, made again
 // when it goes on, and let go at the end.
 func TestAdopted(t *testing.T) {
 	x := newTester(t)
@@ -55,7 +55,7 @@ func TestAdopted(t *testing.T) {
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	refused := func(context.Context) error { return context.Canceled }
 	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), spec, refused); err == nil {
-		t.Error("it was adopted though nobody recorded it")
+		t.Error("it was adopted though it was not recorded")
 	}
 	if s := look(t, x.e, "theirs"); !s.State.Running || s.ID != id {
 		t.Errorf("a container that was not adopted is %+v", s.State)
@@ -71,7 +71,7 @@ func TestAdopted(t *testing.T) {
 	if s.State.Running || s.HostConfig.RestartPolicy.Name != "no" || s.ID != id {
 		t.Errorf("the held container is %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
 	}
-	x.d = open(t, x.e, x.d.notes.dir) // a worker that begins anew leaves it alone
+	x.d = open(t, x.e, x.d.notes.dir) // a restarted worker leaves it alone
 	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 0 {
 		t.Errorf("found %+v", all)
 	}
@@ -101,7 +101,7 @@ func TestAdopted(t *testing.T) {
 	must[client.VolumeInspectResult](t)(x.e.Client.VolumeInspect(t.Context(), "data-of-theirs", client.VolumeInspectOptions{}))
 }
 
-// A held container that somebody starts is not thrown away.
+// A held container that someone starts is not thrown away.
 func TestHeldIsStarted(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
@@ -111,7 +111,7 @@ func TestHeldIsStarted(t *testing.T) {
 	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by somebody else") {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by someone else") {
 		t.Errorf("over a container that runs: %v", err)
 	}
 	if s := look(t, x.e, "theirs"); !s.State.Running {
@@ -120,7 +120,7 @@ func TestHeldIsStarted(t *testing.T) {
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "theirs", client.ContainerStopOptions{Timeout: new(int)}))
 	// A resume that isn't recorded leaves the held one as it was.
 	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 4), spec, img, schemas.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
-		t.Error("it was restored though nobody recorded it")
+		t.Error("it was restored though it was not recorded")
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 2 || !strings.HasPrefix(left[0], "container /theirs (Exited") {
 		t.Errorf("there is %q", left)
@@ -145,7 +145,7 @@ func TestAdoptedAndRemoved(t *testing.T) {
 	}
 }
 
-// A container that somebody had paused is captured, stays paused, and comes back so.
+// A container that someone had paused is captured, stays paused, and comes back so.
 func TestPausedByOthers(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
@@ -162,7 +162,7 @@ func TestPausedByOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Running || !look(t, x.e, "theirs").State.Paused {
-		t.Errorf("after a thaw it is %s, and not as somebody left it", i.State)
+		t.Errorf("after a thaw it is %s, and not as it was left", i.State)
 	}
 	img := x.suspend("a", 4)
 	x.restore("a", 5, img, spec)

@@ -8,23 +8,23 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// noteAnonymous notes the volumes without a name that a container was made with. They go with
-// it, but not if somebody else removes it, and nothing tells then whose they were.
+// noteAnonymous notes the anonymous volumes that a container was made with. The driver removes
+// them with the container; if someone else removes that, only the note says whose they were.
 func (b *builder) noteAnonymous(ctx context.Context, n *note) error {
 	if n.Adopted {
 		return nil
 	}
 	got, err := b.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return b.engine.failed("look at the container that it made", err)
+		return b.engine.failed("inspect the container that it created", err)
 	}
 	n.Anonymous = append(n.Anonymous, anonymousOf(&got.Container)...)
 	return nil
 }
 
-// anonymousOf gives the volumes that a container has for itself, and that nobody named.
+// anonymousOf gives the anonymous volumes of a container that it shares with no other.
 func anonymousOf(c *container.InspectResponse) (names []string) {
-	if len(c.HostConfig.VolumesFrom) > 0 { // they may be another's
+	if len(c.HostConfig.VolumesFrom) > 0 { // they may belong to another one
 		return nil
 	}
 	for _, p := range c.Mounts {
@@ -35,7 +35,7 @@ func anonymousOf(c *container.InspectResponse) (names []string) {
 	return names
 }
 
-// removeAnonymous removes such volumes of containers that aren't there any more.
+// removeAnonymous removes the noted volumes of containers that no longer exist.
 func (r *remover) removeAnonymous(ctx context.Context, n note) error {
 	if n.Kept {
 		return nil

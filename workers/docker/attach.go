@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strconv"
 
@@ -11,23 +12,24 @@ import (
 	"github.com/diapause/diapause/events/attach"
 )
 
-// detachKeys end an attachment at the engine. It is the key that clients keep for
-// themselves, so that every other one gets through.
+// detachKeys end an attachment at the engine. Clients never send this key, so that every other
+// key reaches the container.
 const detachKeys = "ctrl-]"
 
-// attach carries what the container's terminal shows and what is typed to it, until either
-// side ends. What the container had printed comes first, as much of it as was asked for.
+// attach connects a client with the container's terminal until either side ends. It first
+// sends as much of the earlier output as the client asked for.
 func (t *talker) attach(ctx context.Context, stop func(), n note, r attach.Request, conn io.ReadWriter) error {
 	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return nil // it is suspended or removed: the connection ends without a word
 	}
 	if err != nil {
-		return t.engine.failed("look at the container of session "+n.Name.String(), err)
+		return t.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
 	if !c.Config.Tty {
-		return refuse("session %[1]s has no terminal: its container was made without one; `diapause logs -f %[1]s` shows what it prints, and `diapause exec --tty %[1]s -- sh` opens a shell in it", n.Name)
+		return hinted(refuse("session %s has no terminal: its container was made without one", n.Name),
+			fmt.Sprintf("`diapause logs -f %[1]s` shows what it prints, `diapause exec --tty %[1]s -- sh` opens a shell in it", n.Name))
 	}
 	at, err := t.engine.ContainerAttach(ctx, n.Container, client.ContainerAttachOptions{Stream: true, Stdin: r.Stdin, Stdout: true, DetachKeys: detachKeys})
 	if err != nil {
@@ -41,7 +43,7 @@ func (t *talker) attach(ctx context.Context, stop func(), n note, r attach.Reque
 		return err
 	}
 	resize := func(s client.ConsoleSize) {
-		_, _ = t.engine.ContainerResize(ctx, n.Container, client.ContainerResizeOptions(s)) // the next one tells
+		_, _ = t.engine.ContainerResize(ctx, n.Container, client.ContainerResizeOptions(s)) // the next change of size is another try
 	}
 	if r.Rows > 0 && r.Cols > 0 {
 		resize(client.ConsoleSize{Height: uint(r.Rows), Width: uint(r.Cols)})
@@ -57,8 +59,8 @@ func (t *talker) attach(ctx context.Context, stop func(), n note, r attach.Reque
 	return t.tellEnd(ctx, n, conn)
 }
 
-// tellEnd says how a container ended, if it did so by itself: of one that was suspended or
-// removed whoever asks again hears more.
+// tellEnd sends the exit status of a container that ended by itself. For one that was suspended
+// or removed it sends none: the client's next request is answered elsewhere.
 func (t *talker) tellEnd(ctx context.Context, n note, conn io.Writer) error {
 	now, err := t.notes.read(n.UID)
 	if err != nil || now.Phase == frozen || now.Container != n.Container {
@@ -71,10 +73,10 @@ func (t *talker) tellEnd(ctx context.Context, n note, conn io.Writer) error {
 	return exit(conn, got.Container.State.ExitCode)
 }
 
-// tailLines bounds how many lines are read to show the last bytes of the output.
+// tailLines is how many lines are read to send the last bytes of the output.
 const tailLines = 200
 
-// showTail sends the last bytes of what a container with a terminal has printed.
+// showTail sends the last bytes of the output of a container with a terminal.
 func (t *talker) showTail(ctx context.Context, n note, size int64, conn io.Writer) error {
 	if size == 0 {
 		return nil
@@ -85,12 +87,12 @@ func (t *talker) showTail(ctx context.Context, n note, size int64, conn io.Write
 	}
 	logs, err := t.engine.ContainerLogs(ctx, n.Container, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: lines})
 	if err != nil {
-		return nil // some engines keep none
+		return nil // some logging drivers keep none
 	}
 	defer logs.Close()
 	said, err := io.ReadAll(logs)
 	if err != nil {
-		return nil // it is no less of a terminal for that
+		return nil // the terminal works without it
 	}
 	if size > 0 && int64(len(said)) > size {
 		said = said[int64(len(said))-size:]

@@ -15,7 +15,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// baseImages brings the image below a container to the engine.
+// baseImages provides the image that a captured container was made from.
 type baseImages struct {
 	engine *engine
 	notes  *notes
@@ -23,8 +23,7 @@ type baseImages struct {
 	source driver.Source
 }
 
-// ensure makes sure that the image below the container is on the engine, the very same one,
-// and gives what it is called here.
+// ensure makes sure that the engine has the same image, and gives its reference here.
 func (bi *baseImages) ensure(ctx context.Context, n *note) (string, error) {
 	if bi.meta.Files == partRoot {
 		return bi.importRoot(ctx, n)
@@ -43,8 +42,8 @@ func (bi *baseImages) ensure(ctx context.Context, n *note) (string, error) {
 	return bi.load(ctx, n, b)
 }
 
-// find gives what an image is called on this engine, "" if it isn't there. An engine that
-// keeps images in another way has it under another id.
+// find gives the reference of an image on this engine, "" if it isn't there. Another image store
+// has the same image under another id.
 func (bi *baseImages) find(ctx context.Context, b baseImage) (string, error) {
 	for _, ref := range slices.Concat([]string{b.ID}, b.Digests, []string{madeName(b)}) {
 		same, err := bi.is(ctx, ref, b)
@@ -63,7 +62,7 @@ func (bi *baseImages) find(ctx context.Context, b baseImage) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	for _, o := range all { // loaded for another session, under its own name
+	for _, o := range all { // loaded for another session, under that session's name for it
 		if o.Image != b.Name {
 			continue
 		}
@@ -74,7 +73,7 @@ func (bi *baseImages) find(ctx context.Context, b baseImage) (string, error) {
 	return "", nil
 }
 
-// is reports whether an image of this engine is the one that was below the container.
+// is reports whether an image of this engine is the one that the container was made from.
 func (bi *baseImages) is(ctx context.Context, ref string, b baseImage) (bool, error) {
 	got, err := bi.engine.ImageInspect(ctx, ref)
 	if missing(err) {
@@ -85,18 +84,18 @@ func (bi *baseImages) is(ctx context.Context, ref string, b baseImage) (bool, er
 	}
 	layers := got.RootFS.Layers
 	if len(layers) == 0 && slices.Contains(b.Digests, ref) {
-		return true, nil // containerd has another image's layer, and not what it would be made of
+		return true, nil // containerd knows the digest without having unpacked the layers
 	}
 	return got.ID == b.ID || len(layers) > 0 && slices.Equal(layers, b.Layers), nil
 }
 
-// madeName is what an image is called that was loaded from a snapshot, if its name is taken.
+// madeName is the name of an image that is loaded from a snapshot, if its own name is taken.
 func madeName(b baseImage) string {
 	id := strings.TrimPrefix(b.ID, "sha256:")
 	return imagePrefix + id[:min(12, len(id))]
 }
 
-// called gives the name that an image had, if it is still its own, or else its id.
+// called gives the name of an image if that still refers to it, and otherwise its id.
 func (bi *baseImages) called(ctx context.Context, b baseImage) string {
 	if got, err := bi.engine.ImageInspect(ctx, b.Name); err == nil && got.ID == b.ID {
 		return b.Name
@@ -104,8 +103,8 @@ func (bi *baseImages) called(ctx context.Context, b baseImage) string {
 	return b.ID
 }
 
-// share notes that an image goes with this session, too, if it was loaded for another:
-// the last of them removes it.
+// share notes an image that was loaded for another session: the last session that has noted it
+// removes it.
 func (bi *baseImages) share(ref string, n *note) error {
 	all, err := bi.notes.all()
 	if err != nil {
@@ -130,18 +129,18 @@ func (bi *baseImages) pullOne(ctx context.Context, b baseImage) (string, error) 
 		if err == nil && same {
 			return digest, nil
 		}
-		last = errors.Join(err, fmt.Errorf("what came is another image than %s", b.ID))
+		last = errors.Join(err, fmt.Errorf("pulled another image than %s", b.ID))
 	}
-	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s (%s) below the container is not on the engine of this host, and can't be pulled: pull or load it", b.Name, b.ID), Err: last}
+	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s (%s) is not on this engine, and can't be pulled", b.Name, b.ID), Hint: hintPull, Err: last}
 }
 
-// load gives the engine the image that the snapshot holds.
+// load loads the image that the snapshot holds into the engine.
 func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, error) {
 	ref := b.Name
 	if _, err := bi.engine.ImageInspect(ctx, ref); err == nil || strings.HasPrefix(ref, "sha256:") || strings.Contains(ref, "@") || isHex(ref) {
 		ref = madeName(b)
 	}
-	n.Image = ref // before there is one
+	n.Image = ref // noted before it exists
 	if err := bi.notes.write(*n); err != nil {
 		return "", err
 	}
@@ -154,7 +153,7 @@ func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, e
 	if err != nil {
 		return "", bi.engine.failed("load image "+b.Name, err)
 	}
-	loaded, err := readProgress(got) // the engine is done when it has said all
+	loaded, err := readProgress(got) // the engine is done at the end of its answer
 	got.Close()
 	if err != nil {
 		return "", bi.engine.failed("load image "+b.Name, err)
@@ -170,14 +169,14 @@ func (bi *baseImages) load(ctx context.Context, n *note, b baseImage) (string, e
 		}
 		last = errors.Join(last, err)
 	}
-	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine of this host doesn't make the same image of what the snapshot holds of %s", b.Name), Err: last}
+	return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("load image %s: the engine made another of the snapshot's", b.Name), Err: last}
 }
 
-// idIn finds the id of an image in what an engine tells of a load.
+// idIn matches the id of an image in the engine's messages about a load.
 var idIn = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
 
-// readProgress reads what the engine tells of a longer task to its end: an error is in it, and the
-// ids of images without a name.
+// readProgress reads the engine's messages about a task to their end. It gives the ids of images
+// without a name that they mention, and the error that they report.
 func readProgress(r io.Reader) (ids []string, err error) {
 	for d := json.NewDecoder(r); ; {
 		var said struct {
@@ -189,11 +188,11 @@ func readProgress(r io.Reader) (ids []string, err error) {
 		switch {
 		case errors.Is(err, io.EOF):
 			return ids, nil
-		case errors.As(err, &other): // it tells it in words
+		case errors.As(err, &other): // plain text
 			_, err = io.Copy(io.Discard, r)
 			return ids, err
 		case err != nil:
-			return ids, fmt.Errorf("read what the engine tells: %w", err)
+			return ids, fmt.Errorf("read the engine's progress: %w", err)
 		case said.Error != "":
 			return ids, errors.New(said.Error)
 		}

@@ -37,8 +37,7 @@ type capturer struct {
 	failpoints *failpoint.Set
 }
 
-// capture implements driver.Driver. What can be stored while the container runs is
-// stored before it is paused.
+// capture implements driver.Driver. It stores what it can before it pauses the container.
 func (cp *capturer) capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
 	n, err := cp.notes.pass(f)
 	if err != nil {
@@ -82,7 +81,7 @@ func (cp *capturer) capture(ctx context.Context, f driver.Fence, sink driver.Sin
 	return out, err
 }
 
-// archOf gives the architecture that a snapshot needs: that of the container's programs.
+// archOf gives the architecture of a container's programs, which a snapshot of it needs.
 func archOf(m *description, host string) string {
 	if m.Image.Arch == "" {
 		return host
@@ -90,7 +89,8 @@ func archOf(m *description, host string) string {
 	return m.Image.Arch
 }
 
-// take pauses the container and adds all of it to the sink. It runs on after an error.
+// take pauses the container and adds all of it to the sink. After an error the container runs
+// on.
 func (cp *capturer) take(ctx context.Context, n *note, m *description, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
 	asked := time.Now()
 	if err := cp.pauser.pause(ctx, n, c); err != nil {
@@ -118,25 +118,24 @@ func (cp *capturer) take(ctx context.Context, n *note, m *description, c *contai
 	}, nil
 }
 
-// undisturbed makes sure that the container stood still for as long as it was read: of one
-// that was removed meanwhile, files are simply missing.
+// undisturbed makes sure that the container was paused for as long as it was read. If it was
+// removed meanwhile, files are missing without an error.
 func (cp *capturer) undisturbed(ctx context.Context, n *note, c *container.InspectResponse) error {
 	got, err := cp.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the container of session %s was removed by somebody else while it was captured: the snapshot that was being made is not kept", n.Name), Err: driver.ErrNotHere}
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("capture session %s: its container was removed by someone else meanwhile", n.Name), Err: driver.ErrNotHere}
 	}
 	if err != nil {
-		return cp.engine.failed("look at the container of session "+n.Name.String(), err)
+		return cp.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	if n.stillNotRunning(got.Container.State) {
 		return nil
 	}
 	if s := got.Container.State; !s.Paused || s.StartedAt != c.State.StartedAt {
-		what := "was let go on by somebody else while it was captured: leave it paused, or try again"
 		if !s.Running {
-			what = "ended while it was captured"
+			return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("capture session %s: its container ended meanwhile", n.Name)}
 		}
-		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the container of session %s %s", n.Name, what)}
+		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("capture session %s: its container was unpaused by someone else meanwhile", n.Name), Hint: "leave it paused, or try again"}
 	}
 	return nil
 }
@@ -152,7 +151,7 @@ func (cp *capturer) add(ctx context.Context, m *description, c *container.Inspec
 	}
 	data, err := json.Marshal(m)
 	if err != nil {
-		return nil, fmt.Errorf("encode how container %s is made: %w", m.Name, err)
+		return nil, fmt.Errorf("encode the description of container %s: %w", m.Name, err)
 	}
 	if err := sink.Add(entryFile(metaEntry), bytes.NewReader(data)); err != nil {
 		return nil, err
@@ -178,8 +177,8 @@ func (cp *capturer) add(ctx context.Context, m *description, c *container.Inspec
 	return warnings, nil
 }
 
-// ahead stores the contents of files while the container runs, so that the pause is as
-// short as what changes meanwhile allows.
+// ahead stores the contents of files while the container runs, so that only what changes
+// meanwhile is stored during the pause.
 func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *description, c *container.InspectResponse) error {
 	to, ok := sink.(layer.Storer)
 	if !ok {
@@ -206,7 +205,7 @@ func (cp *capturer) ahead(ctx context.Context, sink driver.Sink, m *description,
 	return nil
 }
 
-// addBase adds the image below the container, where it can't be had again elsewhere.
+// addBase adds the image that the container was made from, unless a registry has it.
 func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *description) error {
 	if !m.Image.Stored {
 		return nil
@@ -220,7 +219,7 @@ func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *descriptio
 	}
 	e := entryFile(baseEntry)
 	if s, ok := sink.(layer.Stamped); ok {
-		return s.AddStamped(e, "image."+m.Image.ID, open) // its id is the digest of all of it
+		return s.AddStamped(e, "image."+m.Image.ID, open) // its id is the digest of its content
 	}
 	r, err := open()
 	if err != nil {
@@ -230,8 +229,8 @@ func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *descriptio
 	return sink.Add(e, r)
 }
 
-// addOutput adds what the container has printed, as far as the engine keeps it, so that it
-// can be read while the session sleeps.
+// addOutput adds the container's output, as far as the engine keeps it, so that it can be read
+// while the session is suspended.
 func (cp *capturer) addOutput(ctx context.Context, sink driver.Sink, n note) error {
 	conn, err := cp.dial(ctx, n.UID)
 	if err != nil {
@@ -244,7 +243,7 @@ func (cp *capturer) addOutput(ctx context.Context, sink driver.Sink, n note) err
 		return ctx.Err()
 	}
 	if err != nil {
-		cp.log.Info("the output isn't in the snapshot", "session", n.Name.String(), "err", err) // some engines keep none
+		cp.log.Info("leave the output out of the snapshot", "session", n.Name.String(), "err", err) // some logging drivers keep none
 		return nil
 	}
 	e := entryFile(attach.OutputEntry)
@@ -269,7 +268,7 @@ func (cp *capturer) preflight(ctx context.Context, uid schemas.UID) ([]driver.Bl
 	return blocks(m, c), nil
 }
 
-// blocks says what of a container can't be captured.
+// blocks lists what keeps a container from being captured.
 func blocks(m *description, c *container.InspectResponse) (out []driver.Blocker) {
 	say := func(what, why, fix string) {
 		out = append(out, driver.Blocker{PID: c.State.Pid, Program: "container " + m.Name, What: what, Why: why, Fix: fix})
@@ -290,7 +289,7 @@ func blocks(m *description, c *container.InspectResponse) (out []driver.Blocker)
 	return out
 }
 
-// warningsOf says what is not in the snapshot although the container has it.
+// warningsOf lists what the container has and the snapshot doesn't.
 func warningsOf(m *description) (out []schemas.Warning) {
 	warn := func(code schemas.WarningCode, subject, format string, args ...any) {
 		out = append(out, schemas.Warning{Code: code, Subject: subject, Text: fmt.Sprintf(format, args...)})

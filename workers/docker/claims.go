@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 // claims keep two drivers that share an engine from taking the same container.
@@ -29,31 +30,31 @@ type claims struct {
 	log    *slog.Logger
 }
 
-// Several drivers may use one engine, each with notes of its own. A container that none of them
-// made has no label that says whose session it is, so they tell each other where their notes
-// are, in a directory beside the engine's own: whoever wants a container looks there. A note is
-// the claim, so that it is given up with the note, and with the data directory.
+// Several drivers may use one engine, each with notes of its own. An adopted container has no
+// label that says whose session it is. So each driver writes where its notes are into a
+// directory beside the engine's own, and reads the notes of the others before it adopts a
+// container. The note is the claim: it ends with the note, or with the data directory.
 
-// claimsDir is where, in the engine's data directory.
+// claimsDir is that directory's name in the engine's data directory.
 const claimsDir = "diapause"
 
 const (
-	claimsWait = 10 * time.Millisecond // before the lock on it is tried again
-	claimsTime = 10 * time.Second      // bounds that: who has it may have been stopped
+	claimsWait = 10 * time.Millisecond // between two tries to lock it
+	claimsTime = 10 * time.Second      // bounds the tries: the process that holds the lock may be stopped
 )
 
-// claimant is a driver that has, or had, sessions of containers that it didn't make.
+// claimant is a driver that adopts, or adopted, containers.
 type claimant struct {
 	Host  string `json:"host"`
 	Notes string `json:"notes"` // their directory
 }
 
-// directory gives the directory, which need not be there, "" if the engine keeps its data where
-// this host doesn't see them.
+// directory gives the path of the directory, which may not exist yet. It is "" if the engine's
+// data directory isn't visible here.
 func (cs *claims) directory(ctx context.Context) (string, error) {
 	got, err := cs.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return "", cs.engine.failed("learn where it keeps its data", err)
+		return "", cs.engine.failed("find its data directory", err)
 	}
 	root := got.Info.DockerRootDir
 	if there, err := exists(root); err != nil || !there || !filepath.IsAbs(root) {
@@ -62,8 +63,8 @@ func (cs *claims) directory(ctx context.Context) (string, error) {
 	return filepath.Join(root, claimsDir), nil
 }
 
-// register tells other drivers where this one's notes are, and keeps them from taking a
-// container until unlock is called. Where that can't be written they aren't told.
+// register writes where this driver's notes are, for other drivers, and keeps them from adopting
+// a container until unlock is called. It only logs it if that can't be written.
 func (cs *claims) register(ctx context.Context) (unlock func(), err error) {
 	unlock = func() {}
 	dir, err := cs.directory(ctx)
@@ -78,7 +79,7 @@ func (cs *claims) register(ctx context.Context) (unlock func(), err error) {
 		err = cs.announce(dir)
 	}
 	if err != nil && ctx.Err() == nil {
-		cs.log.Warn("another Diapause on this Docker engine can't be told which containers are sessions of this one, and could take them", "in", dir, "err", err)
+		cs.log.Warn("announce the containers of this Diapause: another one on this Docker engine could take them", "in", dir, "err", err)
 	}
 	return unlock, ctx.Err()
 }
@@ -108,7 +109,8 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
-// announce writes where this driver's notes are, and removes what says so of those that are gone.
+// announce writes where this driver's notes are, and removes the entries of drivers whose notes
+// no longer exist.
 func (cs *claims) announce(dir string) error {
 	sum := sha256.Sum256([]byte(cs.notes.dir))
 	file := filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
@@ -124,17 +126,17 @@ func (cs *claims) announce(dir string) error {
 	all, err := claimants(dir)
 	for f, c := range all {
 		if there, err := exists(c.Notes); err == nil && !there {
-			_ = os.Remove(f) // or the next one does
+			_ = os.Remove(f) // otherwise the next driver does
 		}
 	}
 	return err
 }
 
-// claimants gives who has said where its notes are, by the file that says it.
+// claimants gives the drivers that have announced themselves, by file.
 func claimants(dir string) (map[string]claimant, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
-		return nil, fmt.Errorf("list who uses the engine: %w", err)
+		return nil, fmt.Errorf("list the engine's users: %w", err)
 	}
 	all := map[string]claimant{}
 	for _, f := range files {
@@ -147,15 +149,15 @@ func claimants(dir string) (map[string]claimant, error) {
 			err = json.Unmarshal(data, &c)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read in %s who uses the engine: %w", f, err)
+			return nil, fmt.Errorf("read the engine's user in %s: %w", f, err)
 		}
 		all[f] = c
 	}
 	return all, nil
 }
 
-// claimed gives the session that a container is with another driver, and whose; a nil
-// claimant is nobody.
+// claimed gives the session of another driver that a container belongs to, and that driver: nil if
+// there is none.
 func (cs *claims) claimed(ctx context.Context, id string, labels map[string]string) (*claimant, schemas.Name, error) {
 	dir, err := cs.directory(ctx)
 	if err != nil || dir == "" {
@@ -184,7 +186,7 @@ func (cs *claims) claimed(ctx context.Context, id string, labels map[string]stri
 	return nil, schemas.Name{}, nil
 }
 
-// claim notes that a container becomes a session, unless it is one already.
+// claim notes that a container becomes a session. It fails if it is one already.
 func (cs *claims) claim(ctx context.Context, c *container.InspectResponse, n note) error {
 	unlock, err := cs.register(ctx)
 	if err != nil {
@@ -201,7 +203,7 @@ func (cs *claims) claim(ctx context.Context, c *container.InspectResponse, n not
 	return nil
 }
 
-// checkUnowned refuses a container that is a session already, here or of another driver.
+// checkUnowned fails if a container is a session already, of this driver or another one.
 func (cs *claims) checkUnowned(ctx context.Context, c *container.InspectResponse) error {
 	name, labels := c.Name[1:], c.Config.Labels
 	all, err := cs.notes.all()
@@ -216,11 +218,11 @@ func (cs *claims) checkUnowned(ctx context.Context, c *container.InspectResponse
 	by, session, err := cs.claimed(ctx, c.ID, labels)
 	switch {
 	case err != nil && by != nil:
-		return refuse("whether container %s is a session of another Diapause can't be told: its host is %s, and its data are in %s: %v", name, by.Host, by.Notes, err)
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("check whether container %s is a session of host %s, in %s", name, by.Host, by.Notes), Err: err}
 	case err != nil:
 		return err
 	case by != nil:
-		return refuse("container %s is session %s of another Diapause already: its host is %s, and its data are in %s (`diapause rm` there lets go of the container)", name, session, by.Host, by.Notes)
+		return hinted(refuse("container %s is session %s of another Diapause: host %s, in %s", name, session, by.Host, by.Notes), "`diapause rm` there gives the container up")
 	}
 	if uid := labels[labelUID]; uid != "" && labels[labelHost] != cs.host {
 		session := labels[labelSession]

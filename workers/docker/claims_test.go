@@ -53,8 +53,8 @@ func (x *tester) asks(want string) {
 	}
 }
 
-// A container that is a session of one Diapause is none of another on the same engine, whatever
-// becomes of it, until it is let go of.
+// A container that is a session of one Diapause is none of another on the same engine, in
+// any of its states, until it is given up.
 func TestAnothersContainer(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "free", map[string]string{labelAdopt: "free"})
@@ -64,7 +64,7 @@ func TestAnothersContainer(t *testing.T) {
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
 	x.start("a", spec)
 	other.asks("free")
-	other.refuses("theirs", "is session "+drivertest.Fence("a", 1).Name.String()+" of another Diapause", "host is test", x.d.notes.dir)
+	other.refuses("theirs", "is session "+drivertest.Fence("a", 1).Name.String()+" of another Diapause", "host test", x.d.notes.dir)
 
 	img := x.suspend("a", 2)
 	other.refuses("theirs", x.d.notes.dir)
@@ -88,7 +88,7 @@ func TestAnothersContainer(t *testing.T) {
 	must[client.ContainerStartResult](t)(x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}))
 	other.asks("theirs")
 	other.start("a", spec)
-	x.refuses("theirs", "host is second", other.d.notes.dir)
+	x.refuses("theirs", "host second", other.d.notes.dir)
 }
 
 // What a Diapause that is gone had is anybody's, and one that was there before it could tell
@@ -110,7 +110,7 @@ func TestAnotherIsGone(t *testing.T) {
 	if err := os.WriteFile(damaged, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	x.refuses("theirs", "can't be told", damaged, other.d.notes.dir)
+	x.refuses("theirs", "check whether container theirs is a session", damaged, other.d.notes.dir)
 	if err := os.RemoveAll(other.d.notes.dir); err != nil {
 		t.Fatal(err)
 	}

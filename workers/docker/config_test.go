@@ -91,7 +91,7 @@ func TestConfigurationComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := dockerspec.With(schemas.Spec{
-		Command: []string{"1000000"}, Env: []string{"A=b c", "SECRET=x"}, Dir: "/home", User: "nobody", Memory: 64 << 20, CPUs: 0.5, Pids: 50, TTY: true,
+		Command: []string{"1000000"}, Env: []string{"A=b c", "SECRET=x"}, Dir: "/home", User: "guest", Memory: 64 << 20, CPUs: 0.5, Pids: 50, TTY: true,
 	}, dockerspec.Options{
 		Entrypoint: []string{"sleep"}, Volumes: []string{dir + ":/host:ro", "vol:/v", "/anonymous"}, Tmpfs: []string{"/mem:size=1m"},
 		Networks: []string{"front", "back"}, Aliases: []string{"db", "cache"}, Restart: "on-failure:3",
@@ -108,13 +108,13 @@ func TestConfigurationComesBack(t *testing.T) {
 		t.Error("it is the same container")
 	}
 	same(t, "configuration", before, settings(t, x.inspect("a")))
-	if out := inContainer(t, x.d, "a", "sh", "-c", "cat /host/f; echo; pwd; id -un; echo $SECRET; hostname; ls -l /dev/nought | cut -c1"); out != "of the host\n/home\nnobody\nx\nbox\nc" {
+	if out := inContainer(t, x.d, "a", "sh", "-c", "cat /host/f; echo; pwd; id -un; echo $SECRET; hostname; ls -l /dev/nought | cut -c1"); out != "of the host\n/home\nguest\nx\nbox\nc" {
 		t.Errorf("in the container it is %q", out)
 	}
 }
 
 // A network that isn't on the engine is made as it was, and goes with the session.
-func TestNetworkIsMadeAnew(t *testing.T) {
+func TestNetworkIsCreatedAgain(t *testing.T) {
 	x := newTester(t)
 	subnet := netip.MustParsePrefix("10.213.7.0/24")
 	_, err := x.e.Client.NetworkCreate(t.Context(), "own", client.NetworkCreateOptions{
@@ -151,10 +151,10 @@ func TestPortInUse(t *testing.T) {
 	img := x.suspend("a", 2)
 	l = must[net.Listener](t)(net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)))
 	defer l.Close()
-	begun := false
-	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, func(ctx ctx) error { begun = true; return nil })
-	if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "is in use") || begun {
-		t.Errorf("on a port in use: %v, recorded: %t", err, begun)
+	recorded := false
+	_, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, func(ctx ctx) error { recorded = true; return nil })
+	if driver.KindOf(err) != driver.Refused || err == nil || !strings.Contains(err.Error(), "is in use") || recorded {
+		t.Errorf("on a port in use: %v, recorded: %t", err, recorded)
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); !slices.Equal(left, []string{"network n"}) {
 		t.Errorf("there is %q", left)
@@ -198,7 +198,7 @@ func TestBindMounts(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); err == nil || !strings.Contains(err.Error(), dir+", which is not on this host") {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); err == nil || !strings.Contains(err.Error(), dir+" is not on this host") {
 		t.Errorf("without what is mounted: %v", err)
 	}
 	fill()

@@ -16,7 +16,7 @@ import (
 // containerdWait bounds the wait for containerd's answer.
 const containerdWait = 10 * time.Second
 
-// containerd is where an engine's containerd is.
+// containerd is the address of an engine's containerd.
 type containerd struct {
 	socket    string
 	namespace string
@@ -37,7 +37,7 @@ func (c containerd) ask(ctx context.Context, call func(ctx context.Context, conn
 	return nil
 }
 
-// never reports whether containerd has no answer to a call, and won't have one later.
+// never reports whether a call to containerd failed and would fail again.
 func never(err error) bool {
 	return slices.Contains([]codes.Code{codes.NotFound, codes.PermissionDenied, codes.Unimplemented, codes.Unauthenticated}, status.Code(err))
 }

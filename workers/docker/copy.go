@@ -18,8 +18,8 @@ import (
 	"github.com/diapause/diapause/workers/treecopy"
 )
 
-// gates keep what is copied into containers and their captures apart, by session: what has
-// been copied is in the image, or the copy comes after it.
+// gates keep copies into containers apart from captures, by session: a copy is in the image as
+// a whole, or comes after it.
 type gates struct {
 	mu sync.Mutex
 	of map[schemas.UID]*sync.RWMutex
@@ -37,7 +37,7 @@ func (g *gates) gate(uid schemas.UID) *sync.RWMutex {
 	return g.of[uid]
 }
 
-// gateEvery is how often a gate is tried.
+// gateEvery is the time between two tries of a gate.
 const gateEvery = 10 * time.Millisecond
 
 // pass tries a gate until it opens or ctx ends.
@@ -52,10 +52,10 @@ func pass(ctx context.Context, try func() bool) error {
 	return nil
 }
 
-// copyWait is how long a copy waits for the end of a capture.
+// copyWait bounds how long a copy waits for the end of a capture.
 const copyWait = 10 * time.Second
 
-// enter waits until a session isn't being captured, and keeps it so until leave is called.
+// enter waits until a session isn't being captured. No capture starts until leave is called.
 func (t *talker) enter(ctx context.Context, uid schemas.UID) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, copyWait)
 	defer cancel()
@@ -72,7 +72,7 @@ func (t *talker) enter(ctx context.Context, uid schemas.UID) (leave func(), err 
 		return true
 	}
 	if late := pass(ctx, free); late != nil {
-		return nil, fmt.Errorf("session %s is being captured: try again", n.Name)
+		return nil, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("session %s is being captured", n.Name), Hint: "try again"}
 	}
 	if err == nil && n.Phase != here {
 		err = driver.ErrNotHere
@@ -97,9 +97,8 @@ func (t *talker) get(ctx context.Context, n note, r attach.Request, conn io.Writ
 	return nil
 }
 
-// put unpacks what the client sends in the container. It doesn't go through the engine, which
-// answers nothing about a container while something is copied into it, however long the
-// client takes.
+// put unpacks in the container what the client sends. It doesn't use the engine, which answers
+// no request about a container during a copy, for as long as the client takes.
 func (t *talker) put(ctx context.Context, n note, r attach.Request, conn io.ReadWriter) error {
 	leave, err := t.enter(ctx, n.UID)
 	if err != nil {
@@ -117,8 +116,7 @@ func (t *talker) put(ctx context.Context, n note, r attach.Request, conn io.Read
 	return nil
 }
 
-// rootOf opens the root directory of a container as its first process sees it, with all that
-// is mounted.
+// rootOf opens the root directory of a container as its first process sees it, mounts included.
 func (t *talker) rootOf(ctx context.Context, n note) (*os.File, error) {
 	pid, err := t.firstPID(ctx, n)
 	if err != nil {
@@ -129,9 +127,9 @@ func (t *talker) rootOf(ctx context.Context, n note) (*os.File, error) {
 		return nil, fmt.Errorf("open the root of the container of session %s: %w", n.Name, err)
 	}
 	root := os.NewFile(uintptr(fd), "root")
-	if again, err := t.firstPID(ctx, n); err != nil || again != pid { // the number may be another process's by now
+	if again, err := t.firstPID(ctx, n); err != nil || again != pid { // the pid may be another process's by now
 		root.Close()
-		return nil, errors.Join(fmt.Errorf("the container of session %s was stopped or begun anew: try again", n.Name), err)
+		return nil, errors.Join(&driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("the container of session %s was stopped or restarted", n.Name), Hint: "try again"}, err)
 	}
 	return root, nil
 }
@@ -139,10 +137,10 @@ func (t *talker) rootOf(ctx context.Context, n note) (*os.File, error) {
 func (t *talker) firstPID(ctx context.Context, n note) (pid int, err error) {
 	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return 0, t.engine.failed("look at the container of session "+n.Name.String(), err)
+		return 0, t.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	if pid = got.Container.State.Pid; pid == 0 {
-		return 0, refuse("container %s of session %s doesn't run: `docker cp` copies then, too", got.Container.Name[1:], n.Name)
+		return 0, hinted(refuse("container %s of session %s doesn't run", got.Container.Name[1:], n.Name), "`docker cp` copies from and to containers that don't run")
 	}
 	return pid, nil
 }

@@ -29,7 +29,7 @@ func TestCopyAndCapture(t *testing.T) {
 	copied := make(chan error, 1)
 	go func() { copied <- x.put("a", "/tmp", stream) }()
 	whole := tarOf(t, "f", strings.Repeat("x", 100<<10))
-	if _, err := feed.Write(whole[:50<<10]); err != nil { // it has begun, and isn't over
+	if _, err := feed.Write(whole[:50<<10]); err != nil { // it has started, and isn't over
 		t.Fatal(err)
 	}
 	taken := make(chan *drivertest.Image, 1)

@@ -19,20 +19,20 @@ type builder struct {
 	host   string // the instance
 }
 
-// enginesOwn are the networks that are on each engine.
+// enginesOwn are the networks that every engine has.
 var enginesOwn = []string{"bridge", "host", "none"}
 
-// mark labels what is made for a session, and goes with it.
+// mark adds the labels of what is made for a session and removed with it.
 func (b *builder) mark(labels map[string]string, n *note) map[string]string {
 	out := map[string]string{labelHost: b.host, labelUID: string(n.UID), labelSession: n.Name.String()}
 	return with(out, labels)
 }
 
-// make makes the container of a new session, with the volumes that it names.
+// make creates the container of a new session and the volumes that it names.
 func (b *builder) make(ctx context.Context, f driver.Fence, n *note, spec schemas.Spec, p planned) error {
 	if _, err := b.engine.ImageInspect(ctx, p.asked.Image); missing(err) {
 		if err := b.engine.pull(ctx, p.asked.Image); err != nil {
-			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s is not on the engine of this host, and can't be pulled", p.asked.Image), Err: err}
+			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("image %s is not on this engine, and can't be pulled", p.asked.Image), Err: err}
 		}
 	} else if err != nil {
 		return b.engine.failed("look for image "+p.asked.Image, err)
@@ -60,7 +60,7 @@ func (b *builder) make(ctx context.Context, f driver.Fence, n *note, spec schema
 	return b.create(ctx, n, p.options, places)
 }
 
-// create makes a container in its networks, and notes which one it is.
+// create creates a container in its networks and notes its id.
 func (b *builder) create(ctx context.Context, n *note, o client.ContainerCreateOptions, places []endpoint) error {
 	if n.Adopted {
 		o.Config.Labels = with(map[string]string{labelFor: string(n.UID)}, o.Config.Labels)
@@ -77,7 +77,7 @@ func (b *builder) create(ctx context.Context, n *note, o client.ContainerCreateO
 	}
 	got, err := b.engine.ContainerCreate(ctx, o)
 	if err != nil {
-		return b.engine.failed("make container "+o.Name, err)
+		return b.engine.failed("create container "+o.Name, err)
 	}
 	n.Container = got.ID
 	if err := b.notes.write(*n); err != nil {
@@ -94,7 +94,7 @@ func (b *builder) create(ctx context.Context, n *note, o client.ContainerCreateO
 	return nil
 }
 
-// firstOf finds the network that a container is made in: the others are joined then.
+// firstOf finds the network that a container is created in. It joins the others afterwards.
 func firstOf(places []endpoint, mode container.NetworkMode) int {
 	for i, e := range places {
 		if e.Network == string(mode) || mode == "default" && e.Network == "bridge" {
@@ -113,7 +113,7 @@ func isEnginesOwn(network string) bool {
 	return false
 }
 
-// volume makes a named volume for a session, unless there is one of that name.
+// volume creates a named volume for a session, unless there is one of that name.
 func (b *builder) volume(ctx context.Context, n *note, o client.VolumeCreateOptions) (made bool, err error) {
 	_, err = b.engine.VolumeInspect(ctx, o.Name, client.VolumeInspectOptions{})
 	if err == nil {
@@ -131,7 +131,7 @@ func (b *builder) volume(ctx context.Context, n *note, o client.VolumeCreateOpti
 		}
 	}
 	if _, err := b.engine.VolumeCreate(ctx, o); err != nil {
-		return false, b.engine.failed("make volume "+o.Name, err)
+		return false, b.engine.failed("create volume "+o.Name, err)
 	}
 	return true, nil
 }

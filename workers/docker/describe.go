@@ -20,27 +20,27 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// describer reads all that a container is, besides its files.
+// describer reads the configuration of a container from the engine.
 type describer struct {
 	engine  *engine
 	storage *storage
 }
 
-// The parts of an image, as the first element of its entries' names.
+// The first elements of the names of an image's entries.
 const (
 	metaEntry = "meta/docker.json"
-	baseEntry = "base/image.tar" // what the container was made from, if it can't be had elsewhere
-	partUpper = "upper"          // what changed in its file system, as overlay keeps it
+	baseEntry = "base/image.tar" // the image that it was made from, unless a registry has it
+	partUpper = "upper"          // the changes of its file system, as overlay2 keeps them
 	partRoot  = "root"           // or all of its file system
 )
 
-// description is the clear text of metaEntry: all that a container is, besides its files.
+// description is the content of metaEntry: all of a container but its files.
 type description struct {
 	Version    int                   `json:"version"` // 1
 	Name       string                `json:"name"`    // of the container, without a slash
 	Adopted    bool                  `json:"adopted,omitempty"`
-	Paused     bool                  `json:"paused,omitempty"` // by somebody else than us
-	NotRunning *notRunning           `json:"still,omitempty"`  // it didn't run
+	Paused     bool                  `json:"paused,omitempty"` // by someone else
+	NotRunning *notRunning           `json:"still,omitempty"`  // set if it didn't run
 	Files      string                `json:"files"`            // partUpper or partRoot
 	Image      baseImage             `json:"image"`
 	Config     *container.Config     `json:"config"`
@@ -51,21 +51,21 @@ type description struct {
 	upper string // where partUpper is on this host
 }
 
-// baseImage is the image below a container, by what doesn't change.
+// baseImage identifies the image that a container was made from, on any engine.
 type baseImage struct {
 	ID      string   `json:"id"`
-	Name    string   `json:"name"` // as it was called when the container was made
+	Name    string   `json:"name"` // when the container was made
 	Digests []string `json:"digests,omitempty"`
-	Layers  []string `json:"layers,omitempty"` // digests of what they hold: the same in each engine, as ids are not
+	Layers  []string `json:"layers,omitempty"` // digests of their contents: unlike ids the same on each engine
 	Arch    string   `json:"arch"`
-	Stored  bool     `json:"stored,omitempty"` // in the image, as baseEntry
+	Stored  bool     `json:"stored,omitempty"` // whether baseEntry holds it
 }
 
 // endpoint is a container's place in a network.
 type endpoint struct {
 	Network  string                    `json:"network"`
 	Settings *network.EndpointSettings `json:"settings"`
-	// Made is how to make the network where it isn't there; nil for the engine's own.
+	// Made is how to create the network if it doesn't exist; nil for the engine's own.
 	Made *networkSpec `json:"made,omitempty"`
 }
 
@@ -85,19 +85,19 @@ type mounted struct {
 	At        string            `json:"at"`             // in the container
 	Name      string            `json:"name,omitempty"` // of a volume
 	Source    string            `json:"source,omitempty"`
-	Anonymous bool              `json:"anonymous,omitempty"` // a volume whose name means nothing
+	Anonymous bool              `json:"anonymous,omitempty"` // a volume that the engine named
 	Own       bool              `json:"own,omitempty"`       // a volume made for the session
 	Driver    string            `json:"driver,omitempty"`
 	Options   map[string]string `json:"options,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
 	ReadOnly  bool              `json:"read_only,omitempty"`
-	Part      string            `json:"part,omitempty"`   // where its contents are in the image; "" if they aren't
-	Shared    []string          `json:"shared,omitempty"` // containers that use it as well, when it was captured
+	Part      string            `json:"part,omitempty"`   // where the image holds its contents; "" if it doesn't
+	Shared    []string          `json:"shared,omitempty"` // other containers that used it when it was captured
 
 	path string // on this host
 }
 
-// container reads all that a container is from what the engine says of it.
+// container describes a container that was inspected.
 func (d *describer) container(ctx context.Context, n note, c *container.InspectResponse) (*description, error) {
 	m := &description{
 		Version: 1, Name: strings.TrimPrefix(c.Name, "/"), Adopted: n.Adopted, Paused: c.State.Paused && n.Phase != frozen || n.Paused,
@@ -130,13 +130,13 @@ func (d *describer) image(ctx context.Context, m *description, c *container.Insp
 	m.Image = baseImage{ID: c.Image, Name: c.Config.Image}
 	got, err := d.engine.ImageInspect(ctx, c.Image)
 	if missing(err) && m.Files == partRoot {
-		return nil // all of it is captured anyhow
+		return nil // all of the file system is captured
 	}
 	if missing(err) {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the image %s below container %s was removed from the engine, so that it could not be made again: pull or load it", c.Config.Image, m.Name), Err: err}
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("capture container %s: its image %s was removed from the engine", m.Name, c.Config.Image), Hint: hintPull, Err: err}
 	}
 	if err != nil {
-		return d.engine.failed("look at image "+c.Config.Image, err)
+		return d.engine.failed("inspect image "+c.Config.Image, err)
 	}
 	m.Image.Digests, m.Image.Arch = got.RepoDigests, got.Architecture
 	m.Image.Layers = got.RootFS.Layers
@@ -148,8 +148,8 @@ func (d *describer) image(ctx context.Context, m *description, c *container.Insp
 	return nil
 }
 
-// mounts lists the mounts in an order that doesn't change, and gives those whose
-// contents are captured their parts of the image.
+// mounts lists the mounts in a stable order, and assigns parts of the image to those whose
+// contents are captured.
 func (d *describer) mounts(ctx context.Context, n note, m *description, c *container.InspectResponse) error {
 	all := slices.Clone(c.Mounts)
 	slices.SortFunc(all, func(a, b container.MountPoint) int { return strings.Compare(a.Destination, b.Destination) })
@@ -173,8 +173,8 @@ func (d *describer) mounts(ctx context.Context, n note, m *description, c *conta
 	return nil
 }
 
-// kindOfVolume names what is mounted as a volume of the local driver, if that is
-// something else than a directory of the engine's.
+// kindOfVolume gives the type of what a volume of the local driver mounts, "" for a directory of
+// the engine's.
 func kindOfVolume(options map[string]string) string {
 	if options["type"] == "" && options["device"] == "" {
 		return ""
@@ -188,7 +188,7 @@ func kindOfVolume(options map[string]string) string {
 func (d *describer) volume(ctx context.Context, n note, e *mounted, c *container.InspectResponse) error {
 	got, err := d.engine.VolumeInspect(ctx, e.Name, client.VolumeInspectOptions{})
 	if err != nil {
-		return d.engine.failed("look at volume "+e.Name, err)
+		return d.engine.failed("inspect volume "+e.Name, err)
 	}
 	v := got.Volume
 	e.Driver, e.Options, e.Labels, e.path = v.Driver, v.Options, maps.Clone(v.Labels), v.Mountpoint
@@ -201,7 +201,7 @@ func (d *describer) volume(ctx context.Context, n note, e *mounted, c *container
 	return err
 }
 
-// anonymous reports whether nobody gave a volume its name.
+// anonymous reports whether the engine chose a volume's name.
 func anonymous(e *mounted, c *container.InspectResponse) bool {
 	for _, b := range c.HostConfig.Binds {
 		if strings.HasPrefix(b, e.Name+":") {
@@ -221,11 +221,11 @@ func anonymous(e *mounted, c *container.InspectResponse) bool {
 	return len(e.Name) == 64 && strings.Trim(e.Name, "0123456789abcdef") == ""
 }
 
-// usersOf names the containers that use a volume besides one.
+// usersOf lists the containers that use a volume, except for one.
 func (e *engine) usersOf(ctx context.Context, volume, but string) ([]string, error) {
 	got, err := e.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("volume", volume)})
 	if err != nil {
-		return nil, e.failed("look who uses volume "+volume, err)
+		return nil, e.failed("list the users of volume "+volume, err)
 	}
 	var out []string
 	for _, c := range got.Items {
@@ -246,7 +246,7 @@ func (d *describer) networks(ctx context.Context, m *description, c *container.I
 		if !slices.Contains(enginesOwn, name) {
 			got, err := d.engine.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
 			if err != nil {
-				return d.engine.failed("look at network "+name, err)
+				return d.engine.failed("inspect network "+name, err)
 			}
 			w := got.Network
 			labels := maps.Clone(w.Labels)
@@ -260,7 +260,7 @@ func (d *describer) networks(ctx context.Context, m *description, c *container.I
 	return nil
 }
 
-// given leaves of a place in a network what somebody asked for, not what the engine chose.
+// given keeps of an endpoint what was configured, without what the engine chose.
 func given(c *container.InspectResponse, s *network.EndpointSettings) *network.EndpointSettings {
 	out := &network.EndpointSettings{IPAMConfig: s.IPAMConfig, Links: s.Links, DriverOpts: s.DriverOpts, GwPriority: s.GwPriority}
 	for _, a := range s.Aliases {
@@ -271,7 +271,7 @@ func given(c *container.InspectResponse, s *network.EndpointSettings) *network.E
 	return out
 }
 
-// readMeta reads what a container is from an image.
+// readMeta reads the description of a container from an image.
 func readMeta(source driver.Source) (*description, error) {
 	r, err := source.Open(metaEntry)
 	if err != nil {
@@ -280,14 +280,14 @@ func readMeta(source driver.Source) (*description, error) {
 	defer r.Close()
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, fmt.Errorf("read how the container is to be made: %w", err)
+		return nil, fmt.Errorf("read the description of the container: %w", err)
 	}
 	m := &description{}
 	if err := json.Unmarshal(data, m); err != nil {
-		return nil, &driver.Error{Kind: driver.Refused, Text: "the image doesn't say how the container is to be made", Err: err}
+		return nil, &driver.Error{Kind: driver.Refused, Text: "decode the description of the container", Err: err}
 	}
 	if m.Version != 1 || m.Config == nil || m.HostConfig == nil {
-		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the image says how the container is to be made in version %d; this program knows 1", m.Version)}
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the container is described in version %d; this program knows 1", m.Version)}
 	}
 	return m, nil
 }
@@ -296,7 +296,7 @@ func entryFile(name string) image.Entry {
 	return image.Entry{Name: name, Type: image.TypeFile, Mode: 0o600, Size: -1}
 }
 
-// inside reports whether one path of a container is another one or below it.
+// inside reports whether a path in a container is dir or below it.
 func inside(p, dir string) bool {
 	p, dir = path.Clean(p), path.Clean(dir)
 	return p == dir || dir == "/" || strings.HasPrefix(p, dir+"/")

@@ -31,22 +31,22 @@ func (t *talker) dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
 		return nil, err
 	}
 	ours, theirs := net.Pipe()
-	go func() { // it ends with the connection
+	go func() { // it returns when the connection ends
 		defer ours.Close()
 		if err := t.converse(n, ours); err != nil {
-			_ = attach.WriteError(ours, err.Error()) // whoever asked is gone, then
+			_ = attach.WriteError(ours, err.Error()) // the client is gone, then
 		}
 	}()
 	return theirs, nil
 }
 
-// begins is how long the engine may take to start a container that is recorded to run.
-const begins = time.Minute
+// startWait bounds how long the engine may take to start a container that is recorded to run.
+const startWait = time.Minute
 
-// awaitStarted gives what is known of a session that is here, once its container has begun: it is
-// recorded to run before its first instruction.
+// awaitStarted waits until the container of a session has started, and gives the session's note.
+// A session is recorded to run before its first instruction.
 func (s *states) awaitStarted(ctx context.Context, uid schemas.UID) (note, error) {
-	ctx, stop := context.WithTimeout(ctx, begins)
+	ctx, stop := context.WithTimeout(ctx, startWait)
 	defer stop()
 	for {
 		n, err := s.notes.read(uid)
@@ -55,7 +55,7 @@ func (s *states) awaitStarted(ctx context.Context, uid schemas.UID) (note, error
 			_, c, err = s.instance(ctx, n)
 		}
 		if err == nil && (c == nil || c.State.Dead || c.State.Status == container.StateRemoving) {
-			return n, driver.ErrNotHere // it is on its way out: its output is kept elsewhere
+			return n, driver.ErrNotHere // it is being removed: its output is stored elsewhere
 		}
 		if !errors.Is(err, driver.ErrNotHere) || n.Phase == gone || n.Phase == held {
 			return n, err
@@ -90,11 +90,11 @@ func (t *talker) converse(n note, conn net.Conn) error {
 		go watchEnd(conn, stop)
 		return t.get(ctx, n, r, conn)
 	}
-	return fmt.Errorf("session %s is a container, which knows no request %q", n.Name, r.Op)
+	return fmt.Errorf("session %s is a container: unknown request %q", n.Name, r.Op)
 }
 
 // watchEnd calls stop when the other end of a connection is closed.
 func watchEnd(conn net.Conn, stop func()) {
-	_, _ = io.Copy(io.Discard, conn) // until it ends
+	_, _ = io.Copy(io.Discard, conn) // until the other end is closed
 	stop()
 }

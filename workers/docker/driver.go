@@ -25,21 +25,22 @@ func (d *Driver) StoresEarly() bool { return true }
 // Name is what sessions call this driver.
 const Name = dockerspec.Driver
 
-// Options say how the driver runs here.
+// Options configure the driver.
 type Options struct {
 	// Engine is the socket of the engine, as unix:///var/run/docker.sock.
 	Engine string
-	// Data is the directory for what the driver remembers. It is made with mode 0700.
+	// Data is the directory of the driver's notes. It is created with mode 0700.
 	Data string
-	// Instance keeps what several drivers make on one engine apart: one token.
+	// Instance is a token that keeps the drivers on one engine apart.
 	Instance string
-	// Log, if given, is told what the driver left alone for caution.
+	// Log gets what the driver left alone out of caution. Nil logs nothing.
 	Log *slog.Logger
-	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
+	// Failpoints make steps fail in tests. Nil does nothing.
 	Failpoints *failpoint.Set
 }
 
-// Driver is the driver. Its methods may be called from several goroutines.
+// Driver is the docker driver. It is safe for concurrent use. Its methods hand the calls of
+// the port on to its parts.
 type Driver struct {
 	engine   *engine
 	notes    *notes
@@ -72,22 +73,22 @@ var (
 	_ driver.Offerer     = (*Driver)(nil)
 )
 
-// New makes the driver. It doesn't ask the engine, which may be away for now.
+// New makes a driver. It doesn't connect to the engine, which may not run yet.
 func New(o Options) (*Driver, error) {
 	if !strings.HasPrefix(o.Engine, "unix://") {
-		return nil, fmt.Errorf("the engine at %q: want unix:///path/of/its/socket: layers and volumes are read where the engine keeps them, on this host", o.Engine)
+		return nil, fmt.Errorf("engine %q: want unix:///path/of/its/socket, of an engine on this host", o.Engine)
 	}
 	if !schemas.ValidToken(o.Instance) {
-		return nil, fmt.Errorf("the instance %q must be 1 to 64 of A-Z a-z 0-9 _ -", o.Instance)
+		return nil, fmt.Errorf("instance %q: want 1 to 64 of A-Za-z0-9_-", o.Instance)
 	}
 	if !filepath.IsAbs(o.Data) {
-		return nil, fmt.Errorf("the data directory %q must be an absolute path", o.Data)
+		return nil, fmt.Errorf("data directory %q must be an absolute path", o.Data)
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if err := os.MkdirAll(o.Data, 0o700); err != nil {
-		return nil, fmt.Errorf("make the docker driver's directory: %w", err)
+		return nil, fmt.Errorf("create the docker driver's directory: %w", err)
 	}
 	c, err := client.New(client.WithHost(o.Engine))
 	if err != nil {
@@ -198,7 +199,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 		if driver.KindOf(err) != driver.Transient || ctx.Err() != nil {
 			return nil, err
 		}
-		d.log.Warn("the Docker engine is away: its sessions are taken to be as they were", "err", err)
+		d.log.Warn("recover: the Docker engine doesn't answer, so its sessions are taken to be as noted", "err", err)
 		return asNoted(all), nil
 	}
 	if slices.ContainsFunc(all, func(n note) bool { return n.Adopted && n.Phase != gone }) {
@@ -222,7 +223,7 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 	return out, d.remover.sweep(ctx)
 }
 
-// asNoted gives the sessions that should be on this host, while nobody can be asked.
+// asNoted gives the sessions that are on this host by their notes, while the engine doesn't answer.
 func asNoted(all []note) (out []driver.Instance) {
 	for _, n := range all {
 		switch n.Phase {
@@ -235,8 +236,9 @@ func asNoted(all []note) (out []driver.Instance) {
 	return out
 }
 
-// recoverOne removes what a crash left half made of a session, or says how it is. What can't be
-// removed keeps no other session waiting: whatever is done with this one next does it first.
+// recoverOne removes what a crash left half made of a session, or gives its state. It only logs
+// what can't be removed, so that other sessions don't wait for it: the next operation on the
+// session tries again first.
 func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error) {
 	if n.Phase == gone || n.Phase == held {
 		return driver.Instance{}, driver.ErrNotHere
@@ -253,11 +255,11 @@ func (d *Driver) recoverOne(ctx context.Context, n note) (driver.Instance, error
 		return i, left
 	}
 	if left != nil {
-		d.log.Error("what a restore, or an end, has left of a session is still there", "session", n.Name.String(), "err", left)
+		d.log.Error("remove what a crash left of a session", "session", n.Name.String(), "err", left)
 	}
 	return i, err
 }
 
-// BeginsLate implements driver.Late: the engine looks for users, devices and the like only
-// when it starts a container.
+// BeginsLate implements driver.Late: the engine looks for users and devices only when it starts
+// a container.
 func (d *Driver) BeginsLate() bool { return true }

@@ -25,7 +25,7 @@ type engine struct {
 	address string // unix:///path/of/its/socket
 }
 
-// ping makes sure that the engine takes new connections: while it stops, it answers on
+// ping makes sure that the engine takes new connections. While it stops, it still answers on
 // those that it has.
 func (e *engine) ping(ctx context.Context) error {
 	fresh, err := client.New(client.WithHost(e.address))
@@ -39,7 +39,7 @@ func (e *engine) ping(ctx context.Context) error {
 	return err
 }
 
-// pull has the engine fetch an image from its registry.
+// pull makes the engine pull an image.
 func (e *engine) pull(ctx context.Context, ref string) error {
 	got, err := e.ImagePull(ctx, ref, client.ImagePullOptions{})
 	if err != nil {
@@ -49,8 +49,8 @@ func (e *engine) pull(ctx context.Context, ref string) error {
 	return got.Wait(ctx)
 }
 
-// freezes is how often a container is tried to be paused: processes that begin others all
-// the time can be too quick for the engine, which then leaves them running.
+// freezes is how often the engine is asked to pause a container. It gives up, with the container
+// running, if processes keep starting others too quickly for it.
 const freezes = 10
 
 func (e *engine) pauseContainer(ctx context.Context, id string) error {
@@ -67,36 +67,36 @@ func (e *engine) pauseContainer(ctx context.Context, id string) error {
 	}
 }
 
-// fingerprint implements driver.Driver. It is an error if the engine is away or too old.
+// fingerprint implements driver.Driver. It fails if the engine doesn't answer or is too old.
 func (e *engine) fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	if err := e.reach(ctx); err != nil {
 		return schemas.Fingerprint{}, err
 	}
 	v, err := e.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
-		return schemas.Fingerprint{}, e.failed("ask for its version", err)
+		return schemas.Fingerprint{}, e.failed("tell its version", err)
 	}
-	for _, c := range v.Components { // its networks, for one, have other names
+	for _, c := range v.Components { // its networks have other names, for example
 		if strings.HasPrefix(c.Name, "Podman") {
-			return schemas.Fingerprint{}, refuse("what answers at %s is Podman %s, which speaks Docker's API otherwise than Docker does: only containers of Docker's own engine can be sessions", e.address, c.Version)
+			return schemas.Fingerprint{}, hinted(refuse("the engine at %s is Podman %s, not Docker", e.address, c.Version), "only containers of Docker's own engine can be sessions")
 		}
 	}
-	// Neither the kernel nor the engine has to be as new as the one that captured: what is
-	// restored are files and a configuration.
+	// Files and a configuration are restored, so neither the kernel nor the engine has to be as
+	// new as on the host that captured them.
 	return schemas.Fingerprint{Arch: runtime.GOARCH, Driver: Name, Keeps: schemas.KeepsFiles, Engine: "docker-" + v.Version}, nil
 }
 
-// reach makes sure that the engine is there and is one that can be used.
+// reach makes sure that the engine answers and can be used.
 func (e *engine) reach(ctx context.Context) error {
 	p, err := e.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	if err != nil {
-		return e.failed("reach it", err)
+		return e.failed("answer a ping", err)
 	}
 	if p.OSType != "" && p.OSType != "linux" {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s runs %s containers; only those of Linux can be sessions", e.address, p.OSType)}
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s runs %s containers", e.address, p.OSType), Hint: "only containers of Linux can be sessions"}
 	}
 	if olderAPI(p.APIVersion, minimumAPI) {
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s speaks API %s; %s (Docker 20.10) or later is needed: update it", e.address, p.APIVersion, minimumAPI)}
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s speaks API %s, want %s or later", e.address, p.APIVersion, minimumAPI), Hint: "update it to Docker 20.10 or later"}
 	}
 	return nil
 }
@@ -110,22 +110,21 @@ func olderAPI(a, b string) bool {
 
 func apiVersion(s string) (major, minor int) {
 	a, b, _ := strings.Cut(s, ".")
-	major, _ = strconv.Atoi(a) // what is no number is old
+	major, _ = strconv.Atoi(a) // not a number counts as old
 	minor, _ = strconv.Atoi(b)
 	return major, minor
 }
 
-// failed tells of an engine that didn't do what was asked of it, and whether trying again
-// may help.
+// failed gives the error of a request to the engine, as "what: err", with its kind.
 func (e *engine) failed(what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	kind := driver.Refused
-	var text string
+	var text, hint string
 	switch {
 	case client.IsErrConnectionFailed(err):
-		kind, text = driver.Transient, fmt.Sprintf("the Docker engine at %s doesn't answer (is it running?); couldn't %s", e.address, what)
+		kind, text, hint = driver.Transient, fmt.Sprintf("the Docker engine at %s doesn't answer: couldn't %s", e.address, what), hintEngineAway
 	case strings.Contains(err.Error(), unix.ENOSPC.Error()):
 		return e.noSpace(what, err)
 	case cerrdefs.IsInternal(err), cerrdefs.IsUnavailable(err):
@@ -134,10 +133,10 @@ func (e *engine) failed(what string, err error) error {
 	default:
 		text = "the Docker engine couldn't " + what
 	}
-	return &driver.Error{Kind: kind, Text: text, Err: err}
+	return &driver.Error{Kind: kind, Text: text, Hint: hint, Err: err}
 }
 
-// writeFailed tells of files that couldn't be written where the engine keeps them.
+// writeFailed gives the error of a write to the engine's files.
 func (e *engine) writeFailed(what string, err error) error {
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		return e.noSpace(what, err)
@@ -146,23 +145,23 @@ func (e *engine) writeFailed(what string, err error) error {
 }
 
 func (e *engine) noSpace(what string, err error) error {
-	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s has no room left: make some and try again; couldn't %s", e.address, what), Err: err}
+	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the Docker engine at %s has no room left: couldn't %s", e.address, what), Hint: "make room and try again", Err: err}
 }
 
 func missing(err error) bool { return cerrdefs.IsNotFound(err) }
 
-// undoing gives the context for putting things back after ctx has ended.
+// undoing gives a context for undoing what was done, also after ctx has ended.
 func undoing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 }
 
-// undoTime bounds what is done to put things back.
+// undoTime bounds how long undoing may take.
 const undoTime = time.Minute
 
 func (e *engine) setRestart(ctx context.Context, id string, r restart) error {
 	p := container.RestartPolicy{Name: container.RestartPolicyMode(r.Name), MaximumRetryCount: r.Tries}
 	if _, err := e.ContainerUpdate(ctx, id, client.ContainerUpdateOptions{RestartPolicy: &p}); err != nil && !missing(err) {
-		return e.failed("set when a container is started again", err)
+		return e.failed("set a container's restart policy", err)
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func keptOn(t *testing.T, e *dockertest.Engine) (out []string) {
 	return out
 }
 
-// asBefore waits until an engine has no more than it had: containerd collects what nobody
+// asBefore waits until an engine has no more than it had: containerd collects what nothing
 // needs some time later.
 func asBefore(t *testing.T, k dockertest.Kind, e *dockertest.Engine, before []string) {
 	t.Helper()

@@ -12,12 +12,12 @@ func (e *engine) awaitRemoved(ctx context.Context, id string) error {
 	return e.await(ctx, id, container.WaitConditionRemoved, "remove a container")
 }
 
-// awaitStopped waits until a container doesn't run any more.
+// awaitStopped waits until a container doesn't run.
 func (e *engine) awaitStopped(ctx context.Context, id string) error {
 	return e.await(ctx, id, container.WaitConditionNotRunning, "wait for the end of a container")
 }
 
-// await waits until a container is as asked, or gone.
+// await waits until a container meets a condition or no longer exists.
 func (e *engine) await(ctx context.Context, id string, is container.WaitCondition, what string) error {
 	w := e.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: is})
 	select {

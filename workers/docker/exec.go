@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 
@@ -12,7 +13,7 @@ import (
 	"github.com/diapause/diapause/events/attach"
 )
 
-// exec runs a command in the container, and carries its streams.
+// exec runs a command in the container and connects the client with its streams.
 func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request, conn net.Conn) error {
 	size := client.ConsoleSize{}
 	if r.TTY {
@@ -33,7 +34,7 @@ func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request
 		return err
 	}
 	resize := func(s client.ConsoleSize) {
-		_, _ = t.engine.ExecResize(ctx, made.ID, client.ExecResizeOptions(s)) // the next one tells
+		_, _ = t.engine.ExecResize(ctx, made.ID, client.ExecResizeOptions(s)) // the next change of size is another try
 	}
 	if r.TTY {
 		resize(size)
@@ -49,7 +50,7 @@ func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request
 	}
 	end, err := t.engine.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
 	if err != nil {
-		return t.engine.failed("learn how a command in the container of session "+n.Name.String()+" ended", err)
+		return t.engine.failed("tell the exit status of a command in session "+n.Name.String(), err)
 	}
 	if ok, err := out.reportFailure(conn, end.PID, r.Argv[0]); ok || err != nil {
 		return err
@@ -60,11 +61,11 @@ func (t *talker) exec(ctx context.Context, stop func(), n note, r attach.Request
 	return exit(conn, end.ExitCode)
 }
 
-// noCommand tells why the engine took no command for a container.
+// noCommand explains why the engine refused to run a command in a container.
 func (t *talker) noCommand(ctx context.Context, n note, cause error) error {
 	cause = t.engine.failed("run a command in the container of session "+n.Name.String(), cause)
 	now, err := t.notes.read(n.UID)
-	if err != nil || now.Phase != here { // it is captured, or on its way out
+	if err != nil || now.Phase != here { // it is being captured or removed
 		return cause
 	}
 	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
@@ -78,10 +79,10 @@ func (t *talker) noCommand(ctx context.Context, n note, cause error) error {
 	case s.Running || s.Restarting || s.Dead || s.Status == container.StateRemoving:
 		return cause
 	}
-	return refuse("session %s: its container %s is %s, and no command can run in it; `docker %s %s` changes that", n.Name, name, got.Container.State.Status, verb, name)
+	return hinted(refuse("run a command in session %s: its container is %s", n.Name, got.Container.State.Status), fmt.Sprintf("`docker %s %s` changes that", verb, name))
 }
 
-// passInput gives a command what the client sends, until the connection ends.
+// passInput passes what the client sends to a command until the connection ends.
 func passInput(conn io.Reader, to client.HijackedResponse, resize func(client.ConsoleSize)) {
 	for {
 		kind, payload, err := attach.ReadFrame(conn)
@@ -90,7 +91,7 @@ func passInput(conn io.Reader, to client.HijackedResponse, resize func(client.Co
 		}
 		switch kind {
 		case attach.FrameStdin:
-			_, _ = to.Conn.Write(payload) // a command that takes no more has its last words to say
+			_, _ = to.Conn.Write(payload) // the command may still print when it reads no more
 		case attach.FrameStdinEOF:
 			_ = to.CloseWrite() // likewise
 		case attach.FrameResize:

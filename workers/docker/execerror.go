@@ -9,18 +9,18 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// runtimeSays is how the engine's runtime begins what it says in the place of the output of a
-// command that it can't run, and runtimeMost how much of that is kept, in bytes.
-var runtimeSays = []byte("OCI runtime exec failed: ")
+// runtimeError starts the message that the engine's runtime prints in the place of the output of
+// a command that it can't run. At most runtimeMost bytes of the message are kept.
+var runtimeError = []byte("OCI runtime exec failed: ")
 
 const runtimeMost = 4096
 
-// excuse is a writer that passes output on, and keeps back what may be the runtime's excuse:
-// whether it is, the engine says when the command would have ended.
+// execOutput is a writer that passes a command's output on, but holds back what may be the
+// runtime's error message. Only the state of the command after its end says whether it is.
 type execOutput struct {
 	to   io.Writer
 	said []byte
-	past bool // it isn't, or was too long
+	past bool // set once it isn't the message, or is too long for it
 }
 
 func (e *execOutput) Write(p []byte) (int, error) {
@@ -28,14 +28,14 @@ func (e *execOutput) Write(p []byte) (int, error) {
 		return e.to.Write(p)
 	}
 	e.said = append(e.said, p...)
-	n := min(len(e.said), len(runtimeSays))
-	if bytes.Equal(e.said[:n], runtimeSays[:n]) && len(e.said) <= runtimeMost {
+	n := min(len(e.said), len(runtimeError))
+	if bytes.Equal(e.said[:n], runtimeError[:n]) && len(e.said) <= runtimeMost {
 		return len(p), nil
 	}
 	return len(p), e.pass()
 }
 
-// pass lets go of what was kept back.
+// pass passes on what was held back.
 func (e *execOutput) pass() error {
 	said := e.said
 	e.past, e.said = true, nil
@@ -46,13 +46,13 @@ func (e *execOutput) pass() error {
 	return err
 }
 
-// excused tells a client of a command that was never run, with the status that a shell would
-// give it, the same with every engine; ok is false if it isn't that.
+// reportFailure reports to the client that a command couldn't be run, with the status that a shell
+// would give it, which engines don't agree on. ok is false if the command was run.
 func (e *execOutput) reportFailure(conn io.Writer, pid int, name string) (ok bool, err error) {
-	if e.past || pid != 0 || len(e.said) < len(runtimeSays) {
+	if e.past || pid != 0 || len(e.said) < len(runtimeError) {
 		return false, nil
 	}
-	_, text, _ := strings.Cut(strings.TrimSpace(string(e.said)), string(runtimeSays))
+	_, text, _ := strings.Cut(strings.TrimSpace(string(e.said)), string(runtimeError))
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "exec failed: "), "unable to start container process: ")
 	status := driver.NotExecutable
 	if strings.Contains(text, "executable file not found") || strings.Contains(text, "exec: \""+name+"\": stat ") && strings.Contains(text, "no such file or directory") {

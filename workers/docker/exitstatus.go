@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -13,9 +14,9 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// restoreExitStatus has a container that is made anew end as the captured one had: what it runs is
-// a program of a few bytes, in the place of its command and of nothing else that the image
-// holds, since its files are filled in later. Where that can't be done it is left as created.
+// restoreExitStatus gives a new container the exit status that the captured one had. It runs a
+// program of a few bytes in the place of the container's command, before the container's files
+// are filled in. If that isn't possible, the container stays as created.
 func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 	if r.meta.NotRunning == nil || r.meta.NotRunning.State != string(container.StateExited) {
 		return nil
@@ -24,7 +25,7 @@ func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 	if err != nil {
 		return r.engine.failed("look at the container that it made", err)
 	}
-	// The engine would else begin it again, and when its files are there that is itself.
+	// Otherwise the engine would restart it, and run its own command once its files are there.
 	policy := got.Container.HostConfig.RestartPolicy
 	set := func(p restart) error {
 		if policy.IsNone() {
@@ -42,12 +43,12 @@ func (r *restoring) restoreExitStatus(ctx context.Context, n *note) error {
 	if why == nil {
 		return nil
 	}
-	r.log.Warn("a container that had ended comes back as one that was never started", "session", r.f.Name.String(), "status", r.meta.NotRunning.Code, "err", why)
+	r.log.Warn("restore the exit status of a container: it comes back as created", "session", r.f.Name.String(), "status", r.meta.NotRunning.Code, "err", why)
 	return nil
 }
 
-// fakeExit puts the small program where the container's command is looked for first, and runs
-// it.
+// fakeExit puts the small program where the engine looks for the container's command first, and
+// runs it.
 func (r *restoring) fakeExit(ctx context.Context, c *container.InspectResponse) error {
 	upper, err := r.storage.upper(ctx, c)
 	code := exiting(runtime.GOARCH, r.meta.NotRunning.Code)
@@ -55,11 +56,11 @@ func (r *restoring) fakeExit(ctx context.Context, c *container.InspectResponse) 
 	case err != nil:
 		return err
 	case upper == "" || r.meta.Files != partUpper:
-		return fmt.Errorf("its layer is no directory of this host")
+		return errors.New("its layer is no directory of this host")
 	case code == nil:
-		return fmt.Errorf("there is no program for %s that does nothing", runtime.GOARCH)
+		return fmt.Errorf("no program is known for %s", runtime.GOARCH)
 	case c.HostConfig.AutoRemove:
-		return fmt.Errorf("the engine removes it when it ends")
+		return errors.New("the engine removes it when it ends")
 	}
 	at := c.Path
 	if path.Base(at) == at {
@@ -85,8 +86,8 @@ func (r *restoring) fakeExit(ctx context.Context, c *container.InspectResponse) 
 	return r.engine.awaitStopped(ctx, c.ID)
 }
 
-// exiting gives a program that ends with a status and does nothing else, nil if none is
-// known for an architecture.
+// exiting gives an ELF program that only exits with a status. It is nil for architectures whose
+// code isn't known here.
 func exiting(arch string, status int) []byte {
 	const base, headers = 0x400000, 64 + 56
 	var machine uint16
@@ -109,8 +110,8 @@ func exiting(arch string, status int) []byte {
 	b = le.AppendUint16(b, 2) // an executable
 	b = le.AppendUint16(b, machine)
 	b = le.AppendUint32(b, 1)
-	b = le.AppendUint64(b, base+headers)              // where it begins
-	b = le.AppendUint64(b, 64)                        // where the program's header is
+	b = le.AppendUint64(b, base+headers)              // its entry point
+	b = le.AppendUint64(b, 64)                        // offset of the program header
 	b = append(b, make([]byte, 12)...)                // no sections, no flags
 	for _, v := range []uint16{64, 56, 1, 64, 0, 0} { // sizes and counts of headers
 		b = le.AppendUint16(b, v)

@@ -17,21 +17,21 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// device gives the number of a device in a tar, as stat has it.
+// device gives the number of a device in a tar file, as stat does.
 func device(h *tar.Header) uint64 { return unix.Mkdev(uint32(h.Devmajor), uint32(h.Devminor)) }
 
-// numbers are the two parts of a device's number.
+// numbers gives the major and minor number of a device.
 func numbers(rdev uint64) (major, minor int64) {
 	return int64(unix.Major(rdev)), int64(unix.Minor(rdev))
 }
 
-// The whole file system of a container through the engine's API, for engines that don't
-// keep layers as directories on this host. Volumes are not in it.
+// Engines that don't keep layers in directories of this host export and import the file system of
+// a container through their API. Volumes aren't part of it.
 
-// paxXattr is how extended attributes are called in a tar file.
+// paxXattr is the prefix of extended attributes in a tar file.
 const paxXattr = "SCHILY.xattr."
 
-// addExport adds the file system of a container as the engine gives it.
+// addExport adds the file system of a container as the engine exports it.
 func (cp *capturer) addExport(ctx context.Context, sink driver.Sink, id string, m *description) error {
 	r, err := cp.engine.ContainerExport(ctx, id, client.ContainerExportOptions{})
 	if err != nil {
@@ -47,7 +47,7 @@ func (cp *capturer) addExport(ctx context.Context, sink driver.Sink, id string, 
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read what the engine exports: %w", err)
+			return fmt.Errorf("read the exported file system: %w", err)
 		}
 		e, ok := entryOfTar(h)
 		if !ok {
@@ -101,7 +101,7 @@ func entryOfTar(h *tar.Header) (e image.Entry, ok bool) {
 	return e, true
 }
 
-// importRoot makes an image of the file system that a snapshot holds whole.
+// importRoot makes an image of the file system that a snapshot holds.
 func (b *baseImages) importRoot(ctx context.Context, n *note) (string, error) {
 	n.Image = fmt.Sprintf("%s%s:%d", imagePrefix, strings.ToLower(string(n.UID)), n.Epoch)
 	if err := b.notes.write(*n); err != nil {
@@ -126,7 +126,7 @@ func (b *baseImages) importRoot(ctx context.Context, n *note) (string, error) {
 		return "", b.engine.failed("import the file system of container "+b.meta.Name, err)
 	}
 	if _, err := b.engine.ImageInspect(ctx, n.Image); err != nil {
-		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the engine couldn't import the file system of container %s: %s", b.meta.Name, strings.TrimSpace(string(said))), Err: err}
+		return "", &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("import the file system of container %s: the engine says %q", b.meta.Name, strings.TrimSpace(string(said))), Err: err}
 	}
 	return n.Image, nil
 }

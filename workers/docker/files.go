@@ -14,7 +14,7 @@ import (
 	"github.com/diapause/diapause/workers/layer"
 )
 
-// addDir adds a directory of this host, and says what of it isn't captured.
+// addDir adds a directory of this host. It warns of what isn't captured.
 func addDir(ctx context.Context, sink driver.Sink, dir, part string, stamps *layer.Stamps) (warnings []schemas.Warning, err error) {
 	root, err := openDir(dir)
 	if err != nil {
@@ -42,13 +42,13 @@ func aheadDir(ctx context.Context, to layer.Storer, dir string, stamps *layer.St
 func openDir(dir string) (*os.File, error) {
 	f, err := os.Open(dir)
 	if err != nil {
-		return nil, fmt.Errorf("open a directory of the engine (is it on this host?): %w", err)
+		return nil, &driver.Error{Kind: driver.Transient, Text: "open a directory of the engine", Hint: "see that the engine runs on this host", Err: err}
 	}
 	return f, nil
 }
 
-// fillDir makes a directory what a part of an image says, in the place of what is in it.
-// alone says that nobody else can change it before the container is started.
+// fillDir replaces what is in a directory by a part of an image. alone says that no other process
+// can change the directory before the container is started.
 func fillDir(ctx context.Context, source driver.Source, part, dir string, alone bool) error {
 	root, err := openDir(dir)
 	if err != nil {
@@ -61,7 +61,7 @@ func fillDir(ctx context.Context, source driver.Source, part, dir string, alone 
 	return layer.Extract(ctx, source, part, root, alone)
 }
 
-// extractDir puts a part of an image into a directory beside what is in it.
+// extractDir adds a part of an image to what is in a directory.
 func extractDir(ctx context.Context, source driver.Source, part, dir string, alone bool) error {
 	root, err := openDir(dir)
 	if err != nil {
@@ -81,7 +81,7 @@ func exists(path string) (bool, error) {
 	return err == nil, err
 }
 
-// hasFiles reports whether there is anything in a directory, which needn't be there.
+// hasFiles reports whether a directory exists and isn't empty.
 func hasFiles(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, os.ErrNotExist) {

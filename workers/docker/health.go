@@ -12,7 +12,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// health implements driver.Prober: by the container's own health check, if it has one.
+// health implements driver.Prober with the container's own health check, if it has one.
 func (o *observer) health(ctx context.Context, uid schemas.UID) (driver.Health, error) {
 	n, err := o.notes.read(uid)
 	if err != nil {
@@ -28,7 +28,7 @@ func (o *observer) health(ctx context.Context, uid schemas.UID) (driver.Health, 
 	return healthOf(c), nil
 }
 
-// healthOf reads what the engine says of a container that runs, or is begun again and again.
+// healthOf gives the health of a container that runs or is restarted again and again.
 func healthOf(c *container.InspectResponse) driver.Health {
 	s := c.State
 	h := driver.Health{State: driver.Unknown, Text: "its health check hasn't passed yet"}
@@ -38,11 +38,11 @@ func healthOf(c *container.InspectResponse) driver.Health {
 	switch {
 	case s.Restarting:
 		h.Text = fmt.Sprintf("its command ends again and again, the last time with status %d", s.ExitCode)
-	case s.Paused: // nothing in it runs, as it was
+	case s.Paused: // as it was captured
 		h.State, h.Text = driver.Unchecked, "it is paused"
 	case probing(c) == 0:
 		h.State, h.Text = driver.Unchecked, "it was started again and again"
-	case s.Health == nil: // it has just begun
+	case s.Health == nil: // it has just started
 	case s.Health.Status == container.Healthy:
 		h.State, h.Text = driver.Well, ""
 	case s.Health.Status == container.Unhealthy:
@@ -51,7 +51,7 @@ func healthOf(c *container.InspectResponse) driver.Health {
 	return h
 }
 
-// lastWord is what a health check said last.
+// lastWord gives the last output of a health check.
 func lastWord(h *container.Health) string {
 	if len(h.Log) == 0 {
 		return "it said nothing"

@@ -21,14 +21,14 @@ func TestHealthOf(t *testing.T) {
 		want  driver.HealthState
 		says  string
 	}{
-		"no check":              {nil, container.State{Running: true}, driver.Unchecked, ""},
-		"the image's is off":    {&container.HealthConfig{Test: []string{"NONE"}}, container.State{Running: true}, driver.Unchecked, ""},
-		"just begun":            {check, container.State{Running: true}, driver.Unknown, "hasn't passed"},
-		"starting":              {check, container.State{Running: true, Health: state(container.Starting, "")}, driver.Unknown, "hasn't passed"},
-		"healthy":               {check, container.State{Running: true, Health: state(container.Healthy, "")}, driver.Well, ""},
-		"unhealthy":             {check, container.State{Running: true, Health: state(container.Unhealthy, "no\nway")}, driver.Ill, "status 3: no"},
-		"paused":                {check, container.State{Running: true, Paused: true, Health: state(container.Starting, "")}, driver.Unchecked, ""},
-		"begun again and again": {nil, container.State{Running: true, Restarting: true, ExitCode: 5}, driver.Unknown, "status 5"},
+		"no check":               {nil, container.State{Running: true}, driver.Unchecked, ""},
+		"the image's is off":     {&container.HealthConfig{Test: []string{"NONE"}}, container.State{Running: true}, driver.Unchecked, ""},
+		"just started":           {check, container.State{Running: true}, driver.Unknown, "hasn't passed"},
+		"starting":               {check, container.State{Running: true, Health: state(container.Starting, "")}, driver.Unknown, "hasn't passed"},
+		"healthy":                {check, container.State{Running: true, Health: state(container.Healthy, "")}, driver.Well, ""},
+		"unhealthy":              {check, container.State{Running: true, Health: state(container.Unhealthy, "no\nway")}, driver.Ill, "status 3: no"},
+		"paused":                 {check, container.State{Running: true, Paused: true, Health: state(container.Starting, "")}, driver.Unchecked, ""},
+		"restarted all the time": {nil, container.State{Running: true, Restarting: true, ExitCode: 5}, driver.Unknown, "status 5"},
 	} {
 		got := healthOf(&container.InspectResponse{State: &c.state, Config: &container.Config{Healthcheck: c.check}})
 		if got.State != c.want || !strings.Contains(got.Text, c.says) {

@@ -10,14 +10,14 @@ import (
 	"github.com/diapause/diapause/schemas/dockerspec"
 )
 
-// An image that somebody made of a session's container has its labels, and so have the
+// An image that someone made of a session's container has its labels, and so have the
 // containers that he makes of it: they are his.
 func TestContainerOfCommittedImageStays(t *testing.T) {
 	x := newTester(t)
 	x.start("a", dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{}))
 	n := must[note](t)(x.d.notes.read("a"))
-	img := must[client.ContainerCommitResult](t)(x.e.Client.ContainerCommit(t.Context(), n.Container, client.ContainerCommitOptions{Reference: "somebody:test"}))
-	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: "somebody:test"}, Name: "his"}))
+	img := must[client.ContainerCommitResult](t)(x.e.Client.ContainerCommit(t.Context(), n.Container, client.ContainerCommitOptions{Reference: "someone:test"}))
+	his := must[client.ContainerCreateResult](t)(x.e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{Config: &container.Config{Image: "someone:test"}, Name: "his"}))
 	t.Cleanup(func() {
 		if _, err := x.e.Client.ContainerRemove(afterwards(t), his.ID, client.ContainerRemoveOptions{Force: true}); err != nil {
 			t.Error(err)
@@ -28,7 +28,7 @@ func TestContainerOfCommittedImageStays(t *testing.T) {
 	})
 	x.stop("a")
 	if _, err := x.e.Client.ContainerInspect(t.Context(), his.ID, client.ContainerInspectOptions{}); err != nil {
-		t.Fatalf("somebody's container went with the session: %v", err)
+		t.Fatalf("someone's container went with the session: %v", err)
 	}
 	if _, err := x.e.Client.ContainerInspect(t.Context(), n.Container, client.ContainerInspectOptions{}); !missing(err) {
 		t.Errorf("the session's own is left: %v", err)

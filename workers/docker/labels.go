@@ -14,34 +14,33 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// The labels of what the driver makes.
+// The labels that the driver sets and reads.
 const (
-	labelHost    = "diapause.host"         // the instance
+	labelHost    = "diapause.host"         // the driver's instance
 	labelUID     = "diapause.uid"          // of the session
 	labelSession = "diapause.made-for"     // its name, for people
-	labelFor     = "diapause.restored-for" // the uid, on a container that was there before the session and was made anew
-	labelAdopt   = "diapause.session"      // of a container that wants to become a session: [tenant/]id
-	labelClass   = "diapause.class"        // likewise, the session's class
+	labelFor     = "diapause.restored-for" // the uid, on the new container of an adopted session
+	labelAdopt   = "diapause.session"      // asks for a session: [tenant/]id
+	labelClass   = "diapause.class"        // the class of that session
 	minimumAPI   = "1.41"                  // Docker 20.10
-	imagePrefix  = "diapause.local/made/"  // of names of images that the driver makes
+	imagePrefix  = "diapause.local/made/"  // of the names of images that the driver makes
 )
 
-// ownLabels are those that the driver gives, and no part of a container's configuration.
+// ownLabels are set by the driver, and are no part of a container's configuration.
 var ownLabels = []string{labelHost, labelUID, labelSession, labelFor}
 
-// labelRemove has a container that becomes a session by its label removed when it is
-// suspended, if it is "true".
+// labelRemove, if it is "true", removes an adopted container when it is suspended.
 const labelRemove = "diapause.remove"
 
-// adoption finds the containers that ask by their labels to become sessions.
+// adoption finds the containers whose labels ask for a session.
 type adoption struct {
 	engine *engine
 	notes  *notes
 	claims *claims
 }
 
-// offers delivers the containers that run, or begin to, with the label
-// diapause.session, and are no session yet, until ctx ends; the channel is closed then.
+// offers implements driver.Offerer. It delivers the containers with the label diapause.session
+// that run, or start to, and are no session yet.
 func (a *adoption) offers(ctx context.Context) <-chan driver.Offer {
 	out := make(chan driver.Offer)
 	go func() {
@@ -60,7 +59,7 @@ func (a *adoption) offers(ctx context.Context) <-chan driver.Offer {
 func (a *adoption) offerAll(ctx context.Context, out chan<- driver.Offer) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	begun := a.engine.Events(ctx, client.EventsListOptions{
+	started := a.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionStart)).Add("label", labelAdopt),
 	})
 	for {
@@ -74,14 +73,14 @@ func (a *adoption) offerAll(ctx context.Context, out chan<- driver.Offer) {
 			}
 		}
 		select {
-		case <-begun.Messages:
-		case <-begun.Err:
+		case <-started.Messages:
+		case <-started.Err:
 			return
 		}
 	}
 }
 
-// offer delivers a container unless it is a session already, here or of another driver.
+// offer delivers a container unless it is a session already, of this driver or another one.
 func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- driver.Offer) error {
 	all, err := a.notes.all()
 	if err != nil {
@@ -96,7 +95,7 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- dr
 		return nil
 	}
 	if by, _, err := a.claims.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
-		return nil // what can't be told is told to whoever tries to take it
+		return nil // after an error, adopting it says what is wrong
 	}
 	o := driver.Offer{
 		Name: strings.TrimPrefix(c.Names[0], "/"), Session: c.Labels[labelAdopt], Asks: "its label " + labelAdopt,
@@ -111,7 +110,7 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- dr
 	}
 }
 
-// with adds labels to others, which stay as they are.
+// with adds labels unless there is one of that name.
 func with(labels, more map[string]string) map[string]string {
 	for k, v := range more {
 		if _, there := labels[k]; !there {

@@ -66,7 +66,7 @@ func conforms(t *testing.T, e *dockertest.Engine) {
 	})
 }
 
-// release lets go of the containers that are kept of sessions that have ended.
+// release gives up the containers that are kept of sessions that have ended.
 func release(t *testing.T, d *Driver) {
 	t.Helper()
 	for _, n := range must[[]note](t)(d.notes.all()) {
@@ -125,7 +125,7 @@ func count(t *testing.T, d *Driver, uid schemas.UID) int {
 	for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); {
 		out := inContainer(t, d, uid, "cat", "/n")
 		n, err := strconv.Atoi(out)
-		if err != nil { // it hasn't begun
+		if err != nil { // it hasn't started
 			continue
 		}
 		if first >= 0 && n > first {

@@ -16,14 +16,14 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// fillMounts puts the files of the image into the volumes, and the bind mounts that are empty
-// here. What was in them is there again if the container doesn't begin.
+// fillMounts puts the files of the image into the volumes and into empty bind mounts. What was
+// in them comes back if the container isn't started.
 func (r *restoring) fillMounts(ctx context.Context, n *note, c *container.InspectResponse, kept map[string]bool) error {
 	at := map[string]container.MountPoint{}
 	for _, p := range c.Mounts {
 		at[p.Destination] = p
 	}
-	filled := map[string]bool{} // one may be mounted twice
+	filled := map[string]bool{} // a volume may be mounted twice
 	for _, m := range r.meta.Mounts {
 		p, ok := at[m.At]
 		if !ok && m.Part != "" {
@@ -40,14 +40,14 @@ func (r *restoring) fillMounts(ctx context.Context, n *note, c *container.Inspec
 	return nil
 }
 
-// fillMount fills a volume, or a bind mount that is empty here.
+// fillMount fills one volume or bind mount.
 func (r *restoring) fillMount(ctx context.Context, n *note, m mounted, p container.MountPoint) error {
 	if m.Type != mount.TypeVolume {
 		return r.fillBind(ctx, n, m, p.Source)
 	}
 	got, err := r.engine.VolumeInspect(ctx, p.Name, client.VolumeInspectOptions{})
 	if err != nil {
-		return r.engine.failed("look at volume "+p.Name, err)
+		return r.engine.failed("inspect volume "+p.Name, err)
 	}
 	dir := got.Volume.Mountpoint
 	if !r.fresh[p.Name] && !m.Anonymous {
@@ -59,12 +59,12 @@ func (r *restoring) fillMount(ctx context.Context, n *note, m mounted, p contain
 		}
 		return extractDir(ctx, r.source, m.Part, dir, !r.shared[p.Name])
 	}
-	return fillDir(ctx, r.source, m.Part, dir, true) // it was made for this
+	return fillDir(ctx, r.source, m.Part, dir, true) // it was created for this container
 }
 
-// fillBind fills a directory of this host that is empty, or isn't there.
+// fillBind fills a directory of this host unless it holds files.
 func (r *restoring) fillBind(ctx context.Context, n *note, m mounted, dir string) error {
-	if r.boot == schemas.BootTrial { // it is the session's own, too
+	if r.boot == schemas.BootTrial { // the directory is the session's own, too
 		return nil
 	}
 	full, err := hasFiles(dir)
@@ -72,7 +72,7 @@ func (r *restoring) fillBind(ctx context.Context, n *note, m mounted, dir string
 		return err
 	}
 	if full {
-		r.log.Warn("a bind mount keeps what it has on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
+		r.log.Warn("leave a bind mount as it is: it holds files on this host", "session", r.f.Name.String(), "at", m.At, "source", dir)
 		return nil
 	}
 	b, err := backup.PlanEmpty(dir, topOf(r.source, m.Part))
@@ -84,12 +84,12 @@ func (r *restoring) fillBind(ctx context.Context, n *note, m mounted, dir string
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("make %s: %w", dir, err)
+		return fmt.Errorf("create %s: %w", dir, err)
 	}
 	return extractDir(ctx, r.source, m.Part, dir, false)
 }
 
-// topOf names what of a part of an image is in its root.
+// topOf lists the names in the root of a part of an image.
 func topOf(source driver.Source, part string) (names []string) {
 	for _, e := range source.Entries() {
 		if name, ok := strings.CutPrefix(e.Name, part+"/"); ok && !strings.Contains(name, "/") {
@@ -124,7 +124,7 @@ func (r *remover) undoBackups(n *note) error {
 	for len(n.Backups) > 0 {
 		last := len(n.Backups) - 1
 		if err := n.Backups[last].Undo(func() error { return r.notes.write(*n) }); err != nil {
-			return fmt.Errorf("put back what was in %s before session %s was to be restored: %w", n.Backups[last].Dir, n.Name, err)
+			return fmt.Errorf("undo the restore of session %s in %s: %w", n.Name, n.Backups[last].Dir, err)
 		}
 		n.Backups = n.Backups[:last]
 		if err := r.notes.write(*n); err != nil {

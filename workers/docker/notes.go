@@ -16,50 +16,50 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// claims reports whether a container is the session's. One that replaces another is made
-// before it is noted which one it is.
+// claims reports whether a container belongs to the session. One that replaces another is
+// created before its id is noted.
 func (n note) claims(id string, labels map[string]string) bool {
 	return n.Phase != gone && (n.Container == id || n.Old == id) || n.Phase == making && labels[labelFor] == string(n.UID)
 }
 
-// phase is how far a session has come on this host.
+// phase is the state of a session on this host.
 type phase string
 
 const (
-	gone   phase = ""       // nothing is here, but for the epoch
+	gone   phase = ""       // only the epoch is known here
 	making phase = "making" // being started or restored: nothing has run
-	here   phase = "here"   // it runs, or may have run
-	frozen phase = "frozen" // paused by us
-	held   phase = "held"   // the container is kept, stopped: its image replaces it, or it ended by itself
+	here   phase = "here"   // it runs or may have run
+	frozen phase = "frozen" // paused by the driver
+	held   phase = "held"   // its container is kept, stopped: it was suspended, or ended by itself
 )
 
-// note is what a host remembers of a session, over crashes. It holds no secret.
+// note is what a host remembers of a session after a crash. It holds no secret.
 type note struct {
 	UID        schemas.UID  `json:"uid"`
 	Name       schemas.Name `json:"name"`
 	Epoch      uint64       `json:"epoch"`
 	Phase      phase        `json:"phase,omitempty"`
-	Container  string       `json:"container,omitempty"` // its id, known before anything in it runs
-	Adopted    bool         `json:"adopted,omitempty"`   // it was there before the session
-	Remove     bool         `json:"remove,omitempty"`    // all the same, suspending removes it
-	Paused     bool         `json:"paused,omitempty"`    // by somebody else, before we did
-	Binds      bool         `json:"binds,omitempty"`     // their contents are captured
-	Shared     bool         `json:"shared,omitempty"`    // volumes of others, too, are replaced
+	Container  string       `json:"container,omitempty"` // its id, noted before anything in it runs
+	Adopted    bool         `json:"adopted,omitempty"`   // it existed before the session
+	Remove     bool         `json:"remove,omitempty"`    // an adopted container is removed when it is suspended
+	Paused     bool         `json:"paused,omitempty"`    // by someone else, before the driver paused it
+	Binds      bool         `json:"binds,omitempty"`     // the contents of bind mounts are captured
+	Shared     bool         `json:"shared,omitempty"`    // volumes that others use are replaced, too
 	Began      time.Time    `json:"began,omitzero"`      // when this host started or restored it
 	Old        string       `json:"old,omitempty"`       // the held container that this one replaces
-	Moved      string       `json:"moved,omitempty"`     // what the held container was called, which has another name meanwhile
-	Backups    []backup.Dir `json:"asides,omitempty"`    // what was in volumes, until the container that they are filled for has begun
-	Image      string       `json:"image,omitempty"`     // made on this host for the session alone
-	Volumes    []string     `json:"volumes,omitempty"`   // made while an adopted one is restored: they are nobody's before
+	Moved      string       `json:"moved,omitempty"`     // the name of the held container, which has another one meanwhile
+	Backups    []backup.Dir `json:"asides,omitempty"`    // of what volumes held, until the new container has started
+	Image      string       `json:"image,omitempty"`     // made on this host for the session
+	Volumes    []string     `json:"volumes,omitempty"`   // created for the restore of an adopted container, until that has started
 	Networks   []string     `json:"networks,omitempty"`  // likewise
-	Restart    *restart     `json:"restart,omitempty"`   // the policy of a held container, which is set aside
-	Ending     bool         `json:"ending,omitempty"`    // by us: its container is being removed
-	Kept       bool         `json:"kept,omitempty"`      // what was made for it and outlived its container, which others removed, stays until something has run on it
-	Anonymous  []string     `json:"nameless,omitempty"`  // volumes that its containers had for themselves, which may outlive those
-	NotRunning *notRunning  `json:"still,omitempty"`     // it is here without running
+	Restart    *restart     `json:"restart,omitempty"`   // the policy of a held container, which has none meanwhile
+	Ending     bool         `json:"ending,omitempty"`    // the driver is removing its container
+	Kept       bool         `json:"kept,omitempty"`      // others removed its container: its volumes and networks stay until something has run on them
+	Anonymous  []string     `json:"nameless,omitempty"`  // anonymous volumes of its containers, which may outlive them
+	NotRunning *notRunning  `json:"still,omitempty"`     // set if its container exists and doesn't run
 }
 
-// restart is when the engine starts a container by itself.
+// restart is a container's restart policy.
 type restart struct {
 	Name  string `json:"name"`
 	Tries int    `json:"tries,omitempty"`
@@ -75,24 +75,24 @@ func (n *notes) file(uid schemas.UID) string { return filepath.Join(n.dir, strin
 
 func (n *notes) read(uid schemas.UID) (note, error) {
 	if !schemas.ValidToken(string(uid)) {
-		return note{}, fmt.Errorf("session uid %q must be 1 to 64 of A-Z a-z 0-9 _ -", uid)
+		return note{}, fmt.Errorf("session uid %q: want 1 to 64 of A-Za-z0-9_-", uid)
 	}
 	data, err := os.ReadFile(n.file(uid))
 	if errors.Is(err, fs.ErrNotExist) {
 		return note{UID: uid}, nil
 	}
 	if err != nil {
-		return note{}, fmt.Errorf("read what is known of session %s: %w", uid, err)
+		return note{}, fmt.Errorf("read the note of session %s: %w", uid, err)
 	}
 	var out note
 	if err := json.Unmarshal(data, &out); err != nil {
-		return note{}, fmt.Errorf("what is known of session %s, in %s, is damaged: %w", uid, n.file(uid), err)
+		return note{}, fmt.Errorf("decode the note of session %s in %s: %w", uid, n.file(uid), err)
 	}
 	return out, nil
 }
 
-// pass notes the epoch, refuses one that is lower than what was noted, and gives what is
-// known of the session.
+// pass notes the epoch of a fence and gives the session's note. It fails if a higher epoch was
+// noted.
 func (n *notes) pass(f driver.Fence) (note, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -110,7 +110,7 @@ func (n *notes) pass(f driver.Fence) (note, error) {
 	return have, nil
 }
 
-// write notes something, durably. The epoch only grows.
+// write stores a note durably. Its epoch only grows.
 func (n *notes) write(w note) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -128,16 +128,16 @@ func (n *notes) put(w note) error {
 		err = replaceFile(n.file(w.UID), data)
 	}
 	if err != nil {
-		return fmt.Errorf("note what is known of session %s: %w", w.UID, err)
+		return fmt.Errorf("write the note of session %s: %w", w.UID, err)
 	}
 	return nil
 }
 
-// all gives what is known of every session.
+// all gives the notes of all sessions.
 func (n *notes) all() ([]note, error) {
 	files, err := filepath.Glob(filepath.Join(n.dir, "*.json"))
 	if err != nil {
-		return nil, fmt.Errorf("list what is known of sessions: %w", err)
+		return nil, fmt.Errorf("list the notes of sessions: %w", err)
 	}
 	var out []note
 	for _, f := range files {
@@ -150,7 +150,7 @@ func (n *notes) all() ([]note, error) {
 	return out, nil
 }
 
-// replaceFile writes a file so that it is there whole, or as it was.
+// replaceFile replaces a file at once: after a crash it is the old one or the new one.
 func replaceFile(path string, data []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -170,7 +170,8 @@ func replaceFile(path string, data []byte) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// keeping is a note of what outlived a container. An image of its own file system goes with it.
+// keeping gives the note of a session of which only the volumes and networks are left. An image
+// of the container's file system isn't kept.
 func (n note) keeping(was note) note {
 	if n.Phase, n.Kept = held, true; !strings.HasPrefix(was.Image, imagePrefix) {
 		n.Image = was.Image

@@ -10,16 +10,15 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// still is how a container is that is there and doesn't run, when that is nothing to
-// wonder at: it was so when it became a session, or when it was captured. Somebody who
-// starts it makes an ordinary one of it.
+// notRunning is the state of a container that was adopted or captured while it didn't run. Its
+// session counts as running. Once the container is started it is like any other.
 type notRunning struct {
 	State string `json:"state"`          // created or exited
-	Code  int    `json:"code,omitempty"` // of an exited one
-	Began string `json:"began"`          // when it was started last, as the engine says it: another time is another start
+	Code  int    `json:"code,omitempty"` // the exit status, if it exited
+	Began string `json:"began"`          // the engine's time of its last start: it is another after another start
 }
 
-// notRunningOf tells how a container that doesn't run is, nil if it runs or is on its way.
+// notRunningOf gives the state of a container that is created or exited, nil for any other.
 func notRunningOf(s *container.State) *notRunning {
 	switch s.Status {
 	case container.StateCreated:
@@ -30,13 +29,13 @@ func notRunningOf(s *container.State) *notRunning {
 	return nil
 }
 
-// stillNotRunning reports whether a container that is noted not to run hasn't been started since.
+// stillNotRunning reports whether a container that is noted not to run wasn't started since.
 func (n note) stillNotRunning(s *container.State) bool {
 	return n.NotRunning != nil && !s.Running && !s.Restarting && s.StartedAt == n.NotRunning.Began
 }
 
-// unstarted makes sure that a container that didn't run when its image was taken hasn't been
-// started meanwhile: what it did would be lost.
+// unstarted makes sure that a container that was captured while it didn't run wasn't started
+// since: what it did would be lost.
 func (s *stopper) unstarted(ctx context.Context, n note) error {
 	if n.NotRunning == nil {
 		return nil
@@ -46,10 +45,10 @@ func (s *stopper) unstarted(ctx context.Context, n note) error {
 		return nil
 	}
 	if err != nil {
-		return s.engine.failed("look at the container of session "+n.Name.String(), err)
+		return s.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	if c := &got.Container; !n.stillNotRunning(c.State) {
-		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("container %s of session %s was started by somebody else while it was suspended: stop it if what it does may be lost", c.Name[1:], n.Name)}
+		return &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("suspend session %s: its container %s was started by someone else", n.Name, c.Name[1:]), Hint: "stop it if what it does may be lost"}
 	}
 	return nil
 }

@@ -91,7 +91,7 @@ func quiet(t *testing.T, ended, remove bool) {
 	was := look(t, x.e, "quiet").State
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "quiet", Remove: remove})
 	x.start("a", spec)
-	x.d = open(t, x.e, x.d.notes.dir) // a worker that begins anew finds it
+	x.d = open(t, x.e, x.d.notes.dir) // a restarted worker finds it
 	if all := must[[]driver.Instance](t)(x.d.Recover(t.Context())); len(all) != 1 || all[0].State != driver.Running {
 		t.Errorf("found %+v", all)
 	}
@@ -128,12 +128,12 @@ func quiet(t *testing.T, ended, remove bool) {
 		}
 	}
 	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Exited || i.Exit.Code != 7 {
-		t.Errorf("somebody started it, and it ended: %+v", i)
+		t.Errorf("someone started it, and it ended: %+v", i)
 	}
 }
 
-// The engine doesn't begin one that had ended again, whatever its restart policy says, before
-// somebody starts it: what is to run once in its place is no reason to.
+// The engine doesn't start a container again that had ended, also with a restart policy: the
+// program that runs once in its place is no reason to.
 func TestQuietContainerThatIsRestarted(t *testing.T) {
 	for _, policy := range []container.RestartPolicyMode{"always", "unless-stopped", "on-failure"} {
 		t.Run(string(policy), func(t *testing.T) {
@@ -146,7 +146,7 @@ func TestQuietContainerThatIsRestarted(t *testing.T) {
 			x.restore("a", 3, x.suspend("a", 2), spec)
 			s := look(t, x.e, "quiet")
 			if s.State.Status != container.StateExited || s.State.ExitCode != 7 || s.RestartCount != 0 || s.HostConfig.RestartPolicy.Name != policy {
-				t.Errorf("it is %s (%d), begun again %d times, restart %q", s.State.Status, s.State.ExitCode, s.RestartCount, s.HostConfig.RestartPolicy.Name)
+				t.Errorf("it is %s (%d), restarted %d times, restart %q", s.State.Status, s.State.ExitCode, s.RestartCount, s.HostConfig.RestartPolicy.Name)
 			}
 			if got := contentOf(t, x.e, "quiet", "/data/ran"); got != "ran\n" {
 				t.Errorf("it ran: %q", got)
@@ -155,7 +155,7 @@ func TestQuietContainerThatIsRestarted(t *testing.T) {
 	}
 }
 
-// Somebody who starts such a container while it is suspended loses nothing.
+// What such a container does when it is started while it is being suspended is not lost.
 func TestQuietContainerIsStarted(t *testing.T) {
 	x := newTester(t)
 	foreignContainer(t, x.e, "quiet", nil)
@@ -164,7 +164,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 	x.start("a", spec)
 	x.capture("a", 2)
 	start(t, x.e, "quiet")
-	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err == nil || !strings.Contains(err.Error(), "was started by somebody else") {
+	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 2)); err == nil || !strings.Contains(err.Error(), "was started by someone else") {
 		t.Errorf("over a container that was started: %v", err)
 	}
 	if s := look(t, x.e, "quiet"); !s.State.Running {
@@ -181,7 +181,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 }
 
 // What a container of our own has when its command ends is kept until the session is removed,
-// and is there when it is begun anew.
+// and is there when it is started again.
 func TestEndedContainerIsKept(t *testing.T) {
 	x := newTester(t)
 	spec := dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}}, dockerspec.Options{Volumes: []string{"mine:/data", "/anonymous"}})
@@ -220,18 +220,18 @@ func TestEndedContainerIsKept(t *testing.T) {
 		t.Errorf("of a container that ended there is %q", left)
 	}
 	if err := again(4, func(context.Context) error { return context.Canceled }); err == nil {
-		t.Error("it was begun anew though nobody recorded it")
+		t.Error("it was started again though that was not recorded")
 	}
 	if err := again(5, drivertest.Begin); err != nil {
 		t.Fatal(err)
 	}
 	if out := x.sh("a", "cat /ran /data/ran"); out != "ran\nran\nran\nran" {
-		t.Errorf("begun anew, it has %q", out)
+		t.Errorf("started again, it has %q", out)
 	}
 	ended(6)
-	// Going back to a snapshot replaces it; if nobody records that, it stays.
+	// Going back to a snapshot replaces it; if that is not recorded, it stays.
 	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 7), spec, img, schemas.BootRollback, func(context.Context) error { return context.Canceled }); err == nil {
-		t.Error("it was restored though nobody recorded it")
+		t.Error("it was restored though it was not recorded")
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 3 || !strings.Contains(left[0], "(Exited") {
 		t.Errorf("after that there is %q", left)

@@ -53,7 +53,7 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 	out.Execs = o.execs(ctx, c)
 	connections, err := tree.Connections(processes(c.State.Pid))
 	if err != nil {
-		return driver.Observation{}, fmt.Errorf("look at the connections of container %s: %w", c.Name, err)
+		return driver.Observation{}, fmt.Errorf("list the connections of container %s: %w", c.Name, err)
 	}
 	for _, c := range connections {
 		if c.Inbound && c.Established {
@@ -63,7 +63,7 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 	return out, nil
 }
 
-// containerOf says what a container is, for people.
+// containerOf gives what clients are shown of a container.
 func containerOf(c *container.InspectResponse) *schemas.Container {
 	out := &schemas.Container{Name: strings.TrimPrefix(c.Name, "/"), Image: c.Config.Image}
 	if c.NetworkSettings == nil {
@@ -81,10 +81,10 @@ func containerOf(c *container.InspectResponse) *schemas.Container {
 	return out
 }
 
-// statusOf says what a container is that counts as running and isn't simply that.
+// statusOf gives the status of a container that counts as running but doesn't simply run.
 func statusOf(n note, s *container.State) string {
 	switch {
-	case s.Paused && n.Phase == frozen && !n.Paused: // by us, for a moment
+	case s.Paused && n.Phase == frozen && !n.Paused: // by the driver, for a capture
 		return ""
 	case s.Paused, s.Restarting, !s.Running:
 		return string(s.Status)
@@ -94,11 +94,11 @@ func statusOf(n note, s *container.State) string {
 	return ""
 }
 
-// processes lists those that are in the cgroup of a container's first one.
+// processes lists the processes in the cgroup of a container's first process.
 func processes(first int) []int {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", first))
 	if err != nil {
-		return nil // it is ending
+		return nil // the process has ended
 	}
 	for line := range strings.Lines(string(groups)) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -115,7 +115,7 @@ func processes(first int) []int {
 func members(file string) (pids []int) {
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil // it isn't mounted there
+		return nil // this hierarchy isn't mounted
 	}
 	for _, field := range strings.Fields(string(data)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
@@ -133,12 +133,12 @@ func (e *engine) stats(ctx context.Context, id string) (container.StatsResponse,
 	}
 	defer got.Body.Close()
 	if err := json.NewDecoder(got.Body).Decode(&s); err != nil {
-		return s, fmt.Errorf("read what container %s uses: %w", id, err)
+		return s, fmt.Errorf("decode the statistics of container %s: %w", id, err)
 	}
 	return s, nil
 }
 
-// fileCache is what of a container's memory only keeps files at hand, in bytes.
+// fileCache is the memory of a container that only caches files, in bytes.
 func fileCache(stats map[string]uint64) uint64 {
 	for _, name := range []string{"total_inactive_file", "inactive_file"} {
 		if n, ok := stats[name]; ok {
@@ -148,8 +148,8 @@ func fileCache(stats map[string]uint64) uint64 {
 	return 0
 }
 
-// execs counts the commands that were started in the container beside its own. A health
-// check isn't one that anybody waits for.
+// execs counts the commands that run in the container beside its own. Health checks don't
+// count: no user waits for them.
 func (o *observer) execs(ctx context.Context, c *container.InspectResponse) (n int) {
 	longest := probing(c)
 	for _, id := range c.ExecIDs {
@@ -161,10 +161,10 @@ func (o *observer) execs(ctx context.Context, c *container.InspectResponse) (n i
 	return n
 }
 
-// probeTimeout is how long a health check may take if nobody says otherwise.
+// probeTimeout is the engine's default timeout of a health check.
 const probeTimeout = 30 * time.Second
 
-// probing is how long a health check of the container may take; 0 if it has none.
+// probing gives the timeout of the container's health check, 0 if it has none.
 func probing(c *container.InspectResponse) time.Duration {
 	h := c.Config.Healthcheck
 	switch {
@@ -176,14 +176,14 @@ func probing(c *container.InspectResponse) time.Duration {
 	return probeTimeout
 }
 
-// waitedFor reports whether a process has a terminal, or has run for longer than a health
-// check may: the engine doesn't say which of its commands those are.
+// waitedFor reports whether a command is no health check: it has a terminal, or has run for
+// longer than a health check may. The engine doesn't say which of its commands are health checks.
 func waitedFor(pid int, longest time.Duration) bool {
 	fields := statOf(pid)
 	if fields == nil {
-		return false // it is over
+		return false // it has ended
 	}
-	const terminal = 4 // proc(5), from the state on
+	const terminal = 4 // field of proc(5), counted from the state
 	if fields[terminal] != "0" {
 		return true
 	}
@@ -191,7 +191,7 @@ func waitedFor(pid int, longest time.Duration) bool {
 	return !ok || age > longest+probeOver
 }
 
-// statOf reads what proc(5) has of a process, from the state on; nil if it is over.
+// statOf gives the fields of /proc/pid/stat from the state on, nil if the process has ended.
 func statOf(pid int) []string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -199,24 +199,24 @@ func statOf(pid int) []string {
 	}
 	_, rest, _ := strings.Cut(string(stat[max(bytes.LastIndexByte(stat, ')'), 0):]), " ")
 	fields := strings.Fields(rest)
-	if len(fields) <= statBegun {
+	if len(fields) <= statStart {
 		return nil
 	}
 	return fields
 }
 
-const statBegun = 19 // when a process began, in ticks since the machine did
+const statStart = 19 // the field with the start of a process, in ticks since boot
 
-// ageOf tells for how long a process has been there.
+// ageOf gives the age of a process.
 func ageOf(stat []string) (time.Duration, bool) {
-	const ticks = 100 // in a second
+	const ticks = 100 // per second
 	var now unix.Timespec
-	at, err := strconv.ParseInt(stat[statBegun], 10, 64)
+	at, err := strconv.ParseInt(stat[statStart], 10, 64)
 	if err != nil || unix.ClockGettime(unix.CLOCK_BOOTTIME, &now) != nil {
 		return 0, false
 	}
 	return time.Duration(now.Nano()) - time.Duration(at)*time.Second/ticks, true
 }
 
-// probeOver is what the engine takes to end a health check that takes too long.
+// probeOver bounds how long the engine takes to end a health check after its timeout.
 const probeOver = 2 * time.Second

@@ -14,10 +14,10 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// linesKept bounds how many lines of a container's output are asked for.
+// linesKept is how many lines of a container's output are asked for at most.
 const linesKept = "20000"
 
-// frames sends output as frames of one kind.
+// frames is a writer that sends what is written as frames of one kind.
 type frames struct {
 	conn io.Writer
 	kind byte
@@ -34,7 +34,7 @@ func (f frames) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// copyOutput sends what a container prints, of which a terminal makes one stream.
+// copyOutput sends the output of a container. With a terminal it is one stream.
 func copyOutput(conn io.Writer, r io.Reader, tty bool) error {
 	return copyStreams(frames{conn, attach.FrameStdout}, frames{conn, attach.FrameStderr}, r, tty)
 }
@@ -57,14 +57,14 @@ func exit(conn io.Writer, code int) error {
 	return attach.WriteFrame(conn, attach.FrameExit, data)
 }
 
-// output sends what the container has printed since it was made here.
+// output sends what the container has printed since it was created here.
 func (t *talker) output(ctx context.Context, n note, r attach.Request, conn net.Conn) error {
 	got, err := t.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
-		return nil // the connection ends without a word: its output is elsewhere by now, whoever asks again finds it
+		return nil // its output is stored elsewhere by now: the next request finds it
 	}
 	if err != nil {
-		return t.engine.failed("look at the container of session "+n.Name.String(), err)
+		return t.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	o := client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Follow: r.Follow, Tail: linesKept}
 	if r.Tail == 0 {

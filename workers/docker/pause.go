@@ -11,7 +11,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// pauser freezes the containers of sessions for a capture, and thaws them.
+// pauser pauses the containers of sessions for a capture, and lets them run on.
 type pauser struct {
 	engine *engine
 	notes  *notes
@@ -19,18 +19,18 @@ type pauser struct {
 	gates  *gates
 }
 
-// pause freezes the container, and notes before that it is we who do.
+// pause pauses the container. It notes before that the driver does.
 func (p *pauser) pause(ctx context.Context, n *note, c *container.InspectResponse) error {
 	if n.Phase == frozen && c.State.Paused {
 		return nil
 	}
 	gate := p.gates.gate(n.UID)
-	if err := pass(ctx, gate.TryLock); err != nil { // what is being copied into it comes first
+	if err := pass(ctx, gate.TryLock); err != nil { // a copy into it is finished first
 		return err
 	}
 	defer gate.Unlock()
 	n.Phase, n.Paused = frozen, c.State.Paused
-	if !n.stillNotRunning(c.State) { // somebody has started it
+	if !n.stillNotRunning(c.State) { // it was started since
 		n.NotRunning = nil
 	}
 	if err := p.notes.write(*n); err != nil {
@@ -52,7 +52,7 @@ func (p *pauser) pause(ctx context.Context, n *note, c *container.InspectRespons
 	return nil
 }
 
-// unpause lets the container run on, unless somebody else had paused it.
+// unpause lets the container run on, unless someone else had paused it.
 func (p *pauser) unpause(ctx context.Context, n note) error {
 	if !n.Paused {
 		got, err := p.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
@@ -60,7 +60,7 @@ func (p *pauser) unpause(ctx context.Context, n note) error {
 			_, err = p.engine.ContainerUnpause(ctx, n.Container, client.ContainerUnpauseOptions{})
 		}
 		if err != nil && !missing(err) {
-			return p.engine.failed("let the container of session "+n.Name.String()+" go on", err)
+			return p.engine.failed("unpause the container of session "+n.Name.String(), err)
 		}
 	}
 	n.Phase, n.Paused = here, false
@@ -85,17 +85,16 @@ func (p *pauser) thaw(ctx context.Context, f driver.Fence) error {
 	return p.unpause(ctx, n)
 }
 
-// A command that the engine is just about to start in a container when it is paused, as a
-// health check is, never comes to its start, and the engine answers nothing about that
-// container until it gives the command up: half a minute, for a health check. So a container
-// is paused between two of them.
+// If the engine is about to start a command in a container when that is paused, for example a
+// health check, the command never starts. Then the engine answers no request about the container
+// until it gives the command up, which takes half a minute for a health check. So a container is
+// paused between two health checks.
 const (
-	probesWait  = 5 * time.Second // they may come one after the other
+	probesWait  = 5 * time.Second // health checks may follow one another
 	probesEvery = 5 * time.Millisecond
 )
 
-// betweenProbes waits until no command was begun in a container just now, or for as long as
-// can be waited.
+// betweenProbes waits until no command is being started in a container, for probesWait at most.
 func (p *pauser) betweenProbes(ctx context.Context, id string) error {
 	for end := time.Now().Add(probesWait); time.Now().Before(end); {
 		young, err := p.startsOne(ctx, id)
@@ -111,14 +110,14 @@ func (p *pauser) betweenProbes(ctx context.Context, id string) error {
 	return nil
 }
 
-// startsOne reports whether a command is being started in a container, or was just now.
+// startsOne reports whether a command is being started in a container, or was started just now.
 func (p *pauser) startsOne(ctx context.Context, id string) (bool, error) {
 	got, err := p.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if missing(err) {
-		return false, nil // which the pause says, too
+		return false, nil // pausing it reports that
 	}
 	if err != nil {
-		return false, p.engine.failed("look at the container that is to be paused", err)
+		return false, p.engine.failed("inspect the container to be paused", err)
 	}
 	for _, e := range got.Container.ExecIDs {
 		x, err := p.engine.ExecInspect(ctx, e, client.ExecInspectOptions{})

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -16,13 +17,13 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// Check refuses a spec that no engine could run, before anything is made.
+// Check refuses a spec that no engine could run.
 func Check(s schemas.Spec) error {
 	_, err := plan(driver.Fence{}, s)
 	return err
 }
 
-// planned is a container that is to be made.
+// planned is a container to be created.
 type planned struct {
 	asked   dockerspec.Options
 	options client.ContainerCreateOptions
@@ -33,15 +34,30 @@ func refuse(format string, args ...any) error {
 	return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf(format, args...)}
 }
 
-// optionsOf gives the options that a spec has for this driver.
+// hinted adds to an error of the driver what to do about it.
+func hinted(err error, hint string) error {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		e.Hint = hint
+	}
+	return err
+}
+
+// Hints that several errors give.
+const (
+	hintEngineAway = "see that it is running"
+	hintPull       = "pull or load the image"
+)
+
+// optionsOf gives the options for this driver in a spec.
 func optionsOf(s schemas.Spec) (o dockerspec.Options, ok bool, err error) {
 	if o, ok, err = dockerspec.Of(s); err != nil {
-		err = &driver.Error{Kind: driver.Refused, Text: "the container's options can't be read", Err: err}
+		err = &driver.Error{Kind: driver.Refused, Text: "read the container's options", Err: err}
 	}
 	return o, ok, err
 }
 
-// plan turns a spec into what the engine wants to hear.
+// plan translates a spec into a request to the engine.
 func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 	d, _, err := optionsOf(s)
 	switch {
@@ -50,9 +66,9 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 	case d.Image == "":
 		return planned{}, refuse("a session of the docker driver needs --image")
 	case s.Root != "":
-		return planned{}, refuse("--root is for process trees; a container has its image's")
+		return planned{}, refuse("--root is for process trees: a container has its image's")
 	case s.Hooks.OnSuspend != "" || s.Hooks.OnResume != "" || s.Hooks.OnFork != "":
-		return planned{}, refuse("hooks are for process trees; a container's own command begins anew with each resume")
+		return planned{}, refuse("hooks are for process trees: a container's command starts afresh")
 	}
 	p := planned{asked: d}
 	c := &container.Config{
@@ -94,7 +110,7 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 	return p, nil
 }
 
-// containerName is the one asked for, or one that tells which session it is.
+// containerName gives the name that was asked for, or one made of the session's.
 func containerName(f driver.Fence, d dockerspec.Options) string {
 	if d.Name != "" {
 		return d.Name

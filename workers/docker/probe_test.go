@@ -13,7 +13,7 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// A health check doesn't hide the commands that somebody waits for, and isn't one.
+// A health check doesn't hide a user's commands, and isn't one.
 func TestExecBesideHealthCheck(t *testing.T) {
 	x := newTester(t)
 	x.start("a", dockerspec.With(schemas.Spec{
@@ -50,7 +50,7 @@ func TestExecBesideHealthCheck(t *testing.T) {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatal("somebody's shell isn't seen")
+			t.Fatal("a user's shell isn't seen")
 		}
 	}
 }

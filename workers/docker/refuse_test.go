@@ -27,7 +27,7 @@ func TestRefusedSpecs(t *testing.T) {
 		says string
 	}{
 		"no image":          {dockerspec.With(schemas.Spec{}, dockerspec.Options{}), "needs --image"},
-		"image not there":   {withDocker(dockerspec.Options{Image: "nowhere.invalid/no/such:1"}), "is not on the engine of this host, and can't be pulled"},
+		"image not there":   {withDocker(dockerspec.Options{Image: "nowhere.invalid/no/such:1"}), "is not on this engine, and can't be pulled"},
 		"no such container": {dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "nope"}), "there is no container nope"},
 		"bad port":          {withDocker(dockerspec.Options{Image: "busybox:test", Publish: []string{"80:x"}}), `publish "80:x"`},
 		"port zero":         {withDocker(dockerspec.Options{Image: "busybox:test", Publish: []string{"80:0"}}), `publish "80:0"`},
@@ -128,7 +128,7 @@ func TestRefusedImages(t *testing.T) {
 	}{
 		"a later version":       {func(m *description) { m.Version = 2 }, "version 2"},
 		"another architecture":  {func(m *description) { m.Image.Arch = "s390x" }, "for s390x"},
-		"an image that is gone": {func(m *description) { m.Image = baseImage{ID: "sha256:" + strings.Repeat("0", 64), Name: m.Image.Name} }, "is not on the engine of this host"},
+		"an image that is gone": {func(m *description) { m.Image = baseImage{ID: "sha256:" + strings.Repeat("0", 64), Name: m.Image.Name} }, "is not on this engine"},
 	} {
 		changed := &drivertest.Image{}
 		for _, e := range img.Entries() {
@@ -172,7 +172,7 @@ func TestRemovedUnderUs(t *testing.T) {
 		t.Fatal(err)
 	}
 	i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a"))
-	if i.State != driver.Exited || i.Exit == nil || !strings.Contains(i.Exit.Reason, "removed by somebody else") {
+	if i.State != driver.Exited || i.Exit == nil || !strings.Contains(i.Exit.Reason, "removed by someone else") {
 		t.Errorf("it is %+v (%+v)", i, i.Exit)
 	}
 	if _, err := x.d.Capture(t.Context(), drivertest.Fence("a", 2), &drivertest.Image{}); err == nil {

@@ -12,19 +12,19 @@ import (
 	"github.com/diapause/diapause/workers/docker/backup"
 )
 
-// A restore takes the place of what is there in three steps, so that it is all there again
-// whatever happens before the new container has begun: what is in volumes is set aside
-// (aside.go), the held container gives its name away (takePlace), and when the new one has
-// begun both are removed (settle). unmake goes back.
+// A restore replaces what exists in three steps, so that all of it comes back if anything fails
+// before the new container has started: it backs up what volumes hold (mounts.go), gives the name
+// of the held container to the new one (takePlace), and removes both when the new one has started
+// (dropReplaced). unmake goes back.
 
-// takePlace gives the container the name of the one that was held.
+// takePlace gives the name of the held container to the new one.
 func (r *restoring) takePlace(ctx context.Context, n *note) error {
 	if r.old == "" {
 		return nil
 	}
 	got, err := r.engine.ContainerInspect(ctx, r.old, client.ContainerInspectOptions{})
 	if err != nil && !missing(err) {
-		return r.engine.failed("look at the container that is replaced", err)
+		return r.engine.failed("inspect the container to be replaced", err)
 	}
 	if err == nil && got.Container.Name == "/"+r.meta.Name {
 		n.Moved = r.meta.Name
@@ -33,16 +33,16 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 		}
 		away := fmt.Sprintf("%s.diapause-%d-before", r.meta.Name, r.f.Epoch)
 		if _, err := r.engine.ContainerRename(ctx, r.old, client.ContainerRenameOptions{NewName: away}); err != nil {
-			return r.engine.failed("give the name of the container that is replaced to another", err)
+			return r.engine.failed("rename the container to be replaced", err)
 		}
 	}
 	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
-		return r.engine.failed("call the container "+r.meta.Name, err)
+		return r.engine.failed("rename the new container to "+r.meta.Name, err)
 	}
 	return r.failpoints.At(ctx, failpoint.DockerSwapped)
 }
 
-// moveBack gives the held container its name again, unless somebody else has it by now.
+// moveBack gives the held container its name back, unless another container has it by now.
 func (r *remover) moveBack(ctx context.Context, n note) error {
 	if n.Old == "" || n.Moved == "" {
 		return nil
@@ -55,16 +55,16 @@ func (r *remover) moveBack(ctx context.Context, n note) error {
 		_, err = r.engine.ContainerRename(ctx, n.Old, client.ContainerRenameOptions{NewName: n.Moved})
 	}
 	if cerrdefs.IsConflict(err) {
-		r.log.Warn("a held container keeps the name that it was given for a restore: another one has its own", "session", n.Name.String(), "name", n.Moved, "called", strings.TrimPrefix(got.Container.Name, "/"))
+		r.log.Warn("rename a held container back: another one has its name", "session", n.Name.String(), "name", n.Moved, "called", strings.TrimPrefix(got.Container.Name, "/"))
 		return nil
 	}
 	if err != nil {
-		return r.engine.failed("call the held container "+n.Moved+" again", err)
+		return r.engine.failed("rename the held container back to "+n.Moved, err)
 	}
 	return nil
 }
 
-// dropReplaced removes what a container that has begun was put in the place of.
+// dropReplaced removes what a restore replaced, after its container has started.
 func (r *remover) dropReplaced(ctx context.Context, n *note) error {
 	if n.Old == "" && len(n.Backups) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (r *remover) dropReplaced(ctx context.Context, n *note) error {
 		}
 	}
 	if err := backup.Drop(n.Backups); err != nil {
-		return fmt.Errorf("remove what was in the volumes of session %s before: %w", n.Name, err)
+		return fmt.Errorf("remove the backups of session %s: %w", n.Name, err)
 	}
 	n.Old, n.Moved, n.Restart, n.Backups = "", "", nil, nil
 	return r.notes.write(*n)

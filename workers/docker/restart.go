@@ -9,9 +9,8 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// startHeld starts the container that is kept of a session once more, with the files and
-// the volumes that it has; again is false if none is kept. After an error it is kept as it
-// was, unless it may have run.
+// startHeld starts the held container of a session with the files and volumes that it has. again
+// is false if there is none. After an error it is held as before, unless it may have run.
 func (s *starter) startHeld(ctx context.Context, f driver.Fence, n note, begin func(context.Context) error) (again bool, i driver.Instance, err error) {
 	if n.Phase != held {
 		return false, i, nil
@@ -55,11 +54,11 @@ func (s *starter) startHeld(ctx context.Context, f driver.Fence, n note, begin f
 	return true, i, err
 }
 
-// startedAt tells when a container was started last, as the engine says it.
+// startedAt gives the engine's time of the last start of a container.
 func (e *engine) startedAt(ctx context.Context, id string) (string, error) {
 	got, err := e.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return "", e.failed("look at the container that is kept", err)
+		return "", e.failed("inspect the held container", err)
 	}
 	return got.Container.State.StartedAt, nil
 }

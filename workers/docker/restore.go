@@ -31,15 +31,15 @@ type restorer struct {
 	failpoints *failpoint.Set
 }
 
-// restore implements driver.Driver. A container that was held stopped is replaced, once
-// the new one is all made.
+// restore implements driver.Driver. It replaces a held container when the new one is ready to
+// start.
 func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (driver.Instance, error) {
 	n, err := rs.starter.vacant(ctx, f)
 	if err != nil {
 		return driver.Instance{}, err
 	}
 	if boot == schemas.BootClean || boot == "" {
-		return driver.Instance{}, fmt.Errorf("restore session %s: a boot of %q is no restore", f.Name, boot)
+		return driver.Instance{}, fmt.Errorf("restore session %s: boot %q is no restore", f.Name, boot)
 	}
 	m, err := readMeta(source)
 	if err != nil {
@@ -56,7 +56,7 @@ func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Sp
 		return driver.Instance{}, err
 	}
 	fresh := note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Adopted: m.Adopted && !r.apart(), Old: r.old}
-	if r.old != "" { // should it stay, it needs them
+	if r.old != "" { // it needs them if the restore fails
 		fresh.Restart, fresh.Image = n.Restart, n.Image
 	} else if n.Phase == held && !n.Adopted {
 		fresh.Kept, fresh.Image, fresh.Anonymous = true, n.Image, n.Anonymous
@@ -69,7 +69,7 @@ func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Sp
 	if ok {
 		fresh.Remove, fresh.Binds, fresh.Shared = o.Remove, o.Binds, o.SharedVolumes
 	}
-	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // the engine does it, then
+	fresh.Remove = fresh.Remove || m.HostConfig.AutoRemove // then the engine removes it
 	if fresh.Adopted {
 		unlock, err := rs.claims.register(ctx)
 		if err != nil {
@@ -82,12 +82,12 @@ func (rs *restorer) restore(ctx context.Context, f driver.Fence, spec schemas.Sp
 		return i, err
 	}
 	if _, err := rs.engine.ContainerPause(ctx, fresh.Container, client.ContainerPauseOptions{}); err != nil {
-		rs.log.Warn("a container that was paused runs", "session", f.Name.String(), "err", err)
+		rs.log.Warn("pause a restored container that was paused: it runs", "session", f.Name.String(), "err", err)
 	}
 	return i, nil
 }
 
-// restoring is one restore under way.
+// restoring is one restore.
 type restoring struct {
 	*restorer
 	images *baseImages
@@ -96,17 +96,17 @@ type restoring struct {
 	boot   schemas.Boot
 	meta   *description
 	old    string          // the held container
-	shared map[string]bool // volumes that others use
-	fresh  map[string]bool // volumes that it made
+	shared map[string]bool // volumes that other containers use
+	fresh  map[string]bool // volumes that it created
 }
 
-// apart reports whether the container goes beside the one that was captured: nothing that
-// can only be had once may be taken from that.
+// apart reports whether the new container runs beside the captured one, so that it needs names,
+// ports and volumes of its own.
 func (r *restoring) apart() bool {
 	return r.boot == schemas.BootFork || r.boot == schemas.BootTrial
 }
 
-// held gives the held container of a session, "" if there is none.
+// held gives the id of the held container of a session, "" if there is none.
 func (s *starter) held(ctx context.Context, n note) (string, error) {
 	if n.Phase != held || n.Container == "" {
 		return "", nil
@@ -116,15 +116,15 @@ func (s *starter) held(ctx context.Context, n note) (string, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", s.engine.failed("look at the held container of session "+n.Name.String(), err)
+		return "", s.engine.failed("inspect the held container of session "+n.Name.String(), err)
 	}
 	if got.Container.State.Running {
-		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by somebody else while its session %s was suspended: what it did since would be lost; stop it if that may be", got.Container.Name[1:], n.Name)}
+		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by someone else while session %s was suspended", got.Container.Name[1:], n.Name), Hint: "stop it if what it did since may be lost"}
 	}
 	return n.Container, nil
 }
 
-// remake makes the container with all that it had, up to its start.
+// remake creates the container with all that it had, up to its start.
 func (r *restoring) remake(ctx context.Context, n *note) error {
 	ref, err := r.images.ensure(ctx, n)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	if err != nil {
 		return err
 	}
-	// What can be known to fail does so before anything that was there is touched.
+	// What would fail later fails here, before anything that exists is changed.
 	if err := r.builder.startable(ctx, *n); err != nil {
 		return err
 	}
@@ -170,10 +170,10 @@ func (r *restoring) remake(ctx context.Context, n *note) error {
 	return r.failpoints.At(ctx, failpoint.DockerFilled)
 }
 
-// name is what the container is called until it takes its place.
+// name is the name of the container until it takes its place.
 func (r *restoring) name() string {
 	switch {
-	case r.boot == schemas.BootTrial: // the session's own may be here
+	case r.boot == schemas.BootTrial: // the session's own container may be here
 		return "diapause-" + string(r.f.UID)
 	case r.apart():
 		return containerName(r.f, dockerspec.Options{})
@@ -183,7 +183,7 @@ func (r *restoring) name() string {
 	return r.meta.Name
 }
 
-// adapt changes of a configuration what can't be here as it was.
+// adapt changes what can't be as it was in a configuration.
 func (r *restoring) adapt(c *container.Config, h *container.HostConfig, names map[string]string) {
 	h.ContainerIDFile = ""
 	h.Binds = slices.Clone(h.Binds)
@@ -215,8 +215,8 @@ func (r *restoring) adapt(c *container.Config, h *container.HostConfig, names ma
 	}
 }
 
-// ownMounts turns what a container took from another one into mounts of its own: the
-// other one need not be here.
+// ownMounts replaces --volumes-from by mounts of the container's own: the other container may not
+// be here.
 func (r *restoring) ownMounts(h *container.HostConfig, names map[string]string) {
 	h.VolumesFrom = nil
 	there := func(at string) bool {
@@ -246,7 +246,7 @@ func orSame(names map[string]string, name string) string {
 	return name
 }
 
-// networks makes those that aren't on this engine, and gives the container's places.
+// networks creates the networks that this engine doesn't have, and gives the container's endpoints.
 func (r *restoring) networks(ctx context.Context, n *note) ([]endpoint, error) {
 	places := slices.Clone(r.meta.Networks)
 	for i, e := range places {
@@ -280,14 +280,14 @@ func (r *restoring) networks(ctx context.Context, n *note) ([]endpoint, error) {
 			Attachable: e.Made.Attachable, EnableIPv6: &e.Made.IPv6, Options: e.Made.Options, Labels: labels,
 		})
 		if err != nil {
-			return nil, r.engine.failed("make network "+e.Network+", which the container was in", err)
+			return nil, r.engine.failed("create network "+e.Network+" of the container", err)
 		}
 	}
 	return places, nil
 }
 
-// volumes makes the named volumes that aren't on this engine. It gives the names that
-// others take the place of, and those whose contents stay as they are.
+// volumes creates the named volumes that this engine doesn't have. names maps volumes to those
+// that replace them; the contents of the volumes in kept stay as they are.
 func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]string, kept map[string]bool, err error) {
 	names, kept = map[string]string{}, map[string]bool{}
 	for _, m := range r.meta.Mounts {
@@ -313,15 +313,15 @@ func (r *restoring) volumes(ctx context.Context, n *note) (names map[string]stri
 		}
 		if r.shared[name] = len(by) > 0; len(by) > 0 && !n.Shared {
 			kept[name] = true
-			r.log.Warn("a volume keeps what it has: other containers use it, and --shared-volumes was not asked for",
+			r.log.Warn("leave a volume as it is: other containers use it, and --shared-volumes wasn't asked for",
 				"session", r.f.Name.String(), "volume", name, "used by", strings.Join(by, ", "))
 		}
 	}
 	return names, kept, nil
 }
 
-// bindsThere makes sure that what is mounted from this host is on it: the engine would
-// make an empty directory of it.
+// bindsThere makes sure that the sources of bind mounts exist: the engine would create empty
+// directories.
 func (r *restoring) bindsThere(*container.HostConfig) error {
 	for _, m := range r.meta.Mounts {
 		if m.Type != mount.TypeBind {
@@ -332,21 +332,20 @@ func (r *restoring) bindsThere(*container.HostConfig) error {
 			return err
 		}
 		if !there && m.Part == "" {
-			return refuse("the bind mount %s of container %s needs %s, which is not on this host: put it there (or suspend with its contents, by --bind)", m.At, r.meta.Name, m.Source)
+			return hinted(refuse("bind mount %s of container %s: %s is not on this host", m.At, r.meta.Name, m.Source), "put it there, or capture the contents of bind mounts with --bind")
 		}
 	}
 	return nil
 }
 
-// fill puts the files of the image where the new container keeps its own, and gives the
-// container.
+// fill puts the files of the image into the layer of the new container. It gives the container.
 func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectResponse, error) {
 	got, err := r.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if err != nil {
-		return nil, r.engine.failed("look at the container that it made", err)
+		return nil, r.engine.failed("inspect the container that it created", err)
 	}
 	c := &got.Container
-	if c, ok := r.source.(driver.Checker); ok { // before anything is touched
+	if c, ok := r.source.(driver.Checker); ok { // before anything is changed
 		if err := c.CheckPacks(ctx); err != nil {
 			return nil, err
 		}
@@ -357,7 +356,7 @@ func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectRespon
 			return nil, err
 		}
 		if upper == "" {
-			return nil, refuse("the image holds what changed in a container, as overlay2 keeps it, and the engine of this host keeps no such directories: resume it where there is overlay2, or a containerd image store whose containerd can be asked")
+			return nil, hinted(refuse("the snapshot holds a container's changes: this engine keeps no layers"), "resume it where the engine has overlay2, or the containerd image store with its socket")
 		}
 		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
 			return nil, r.engine.writeFailed("fill the file system of container "+r.meta.Name, err)

@@ -20,8 +20,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// starter brings sessions to run: it decides whether one may start here, records it, and
-// starts its container.
+// starter starts the containers of sessions, after it made sure that they may run here.
 type starter struct {
 	engine     *engine
 	notes      *notes
@@ -33,13 +32,13 @@ type starter struct {
 	failpoints *failpoint.Set
 }
 
-// leased refuses to let a session run when its host may have lost it to another.
+// leased fails if another host may own the session by now.
 func leased(f driver.Fence) error {
 	if f.Lease == nil {
 		return nil
 	}
 	if over := term.Now().Sub(f.Lease().Until); over >= 0 {
-		return fmt.Errorf("session %s: %w: it was to be renewed %v ago", f.Name, driver.ErrNoLease, over.Round(time.Millisecond))
+		return fmt.Errorf("session %s: %w %v ago", f.Name, driver.ErrNoLease, over.Round(time.Millisecond))
 	}
 	return nil
 }
@@ -64,13 +63,13 @@ func (s *starter) start(ctx context.Context, f driver.Fence, spec schemas.Spec, 
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	kept := n.Phase == held && !n.Adopted // without a container: that one has been removed
+	kept := n.Phase == held && !n.Adopted // its container was removed by others
 	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Kept: kept, Image: n.Image, Anonymous: n.Anonymous, Binds: o.Binds, Shared: o.SharedVolumes}
 	i, err := s.launch(ctx, f, &n, func(ctx context.Context) error { return s.builder.make(ctx, f, &n, spec, p) }, begin, nil)
 	return i, err
 }
 
-// vacant gives what is known of a session that nothing may be of here.
+// vacant gives the note of a session after it made sure that nothing of it is here.
 func (s *starter) vacant(ctx context.Context, f driver.Fence) (note, error) {
 	n, err := s.notes.pass(f)
 	if err != nil {
@@ -80,7 +79,7 @@ func (s *starter) vacant(ctx context.Context, f driver.Fence) (note, error) {
 		return n, err
 	}
 	if f.Guard {
-		return n, refuse("session %s is to be resumed elsewhere when its host is gone, but a container can't freeze by itself before: make it with --on-host-loss wait", f.Name)
+		return n, hinted(refuse("session %s: containers can't freeze by themselves when their host is lost", f.Name), "make it with --on-host-loss wait")
 	}
 	if _, _, err := s.states.instance(ctx, n); err == nil {
 		return n, refuse("session %s is on this host already", f.Name)
@@ -88,7 +87,7 @@ func (s *starter) vacant(ctx context.Context, f driver.Fence) (note, error) {
 		return n, err
 	}
 	if n.Phase != gone && n.Phase != held {
-		if err := s.remover.unmake(ctx, n); err != nil { // of an attempt that was cut off
+		if err := s.remover.unmake(ctx, n); err != nil { // the rest of an attempt that was cut off
 			return n, err
 		}
 		if n, err = s.notes.read(f.UID); err != nil {
@@ -98,8 +97,8 @@ func (s *starter) vacant(ctx context.Context, f driver.Fence) (note, error) {
 	return n, s.engine.reach(ctx)
 }
 
-// launch makes a container, asks whether it may run, and starts it. After an error
-// nothing of it is left, unless it may have run.
+// launch builds a container, calls begin and starts it. After an error nothing of it is left,
+// unless it may have run.
 func (s *starter) launch(ctx context.Context, f driver.Fence, n *note, build func(context.Context) error, begin func(context.Context) error, last func(context.Context) error) (driver.Instance, error) {
 	err := s.notes.write(*n)
 	if err == nil {
@@ -131,8 +130,8 @@ func (s *starter) launch(ctx context.Context, f driver.Fence, n *note, build fun
 	return s.states.inspect(ctx, f.UID)
 }
 
-// ranAnyway reports whether a container whose start failed with why may have executed
-// something. One that is gone may have, unless the engine said that it didn't start it.
+// ranAnyway reports whether a container may have executed something although its start failed with
+// why. One that no longer exists may have, unless the engine said that it didn't start it.
 func (s *starter) ranAnyway(ctx context.Context, n note, why error) bool {
 	if n.Phase != here {
 		return false
@@ -144,14 +143,14 @@ func (s *starter) ranAnyway(ctx context.Context, n note, why error) bool {
 	return err != nil || !neverRan(&got.Container)
 }
 
-// run starts a container that is all made, unless it didn't run when it was captured.
+// run starts a container that is ready, unless it didn't run when it was captured.
 func (s *starter) run(ctx context.Context, n *note) error {
 	if n.NotRunning != nil {
 		got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 		if err != nil {
-			return s.engine.failed("look at the container of session "+n.Name.String(), err)
+			return s.engine.failed("inspect the container of session "+n.Name.String(), err)
 		}
-		n.NotRunning = notRunningOf(got.Container.State) // as it is here; somebody may have started it
+		n.NotRunning = notRunningOf(got.Container.State) // as it is here: it may have been started
 	}
 	n.Phase, n.Began = here, time.Now().UTC()
 	if err := s.notes.write(*n); err != nil {
@@ -168,25 +167,25 @@ func (s *starter) run(ctx context.Context, n *note) error {
 	if err := s.failpoints.At(ctx, failpoint.DockerReplaces); err != nil {
 		return err
 	}
-	if n.Volumes, n.Networks = nil, nil; n.Adopted { // from now on they are the container's
+	if n.Volumes, n.Networks = nil, nil; n.Adopted { // they belong to the container from now on
 		if err := s.notes.write(*n); err != nil {
 			return err
 		}
 	}
-	if err := s.remover.dropReplaced(ctx, n); err != nil { // whatever is done with it next does it first
-		s.log.Warn("what a session was restored in the place of is still there", "session", n.Name.String(), "err", err)
+	if err := s.remover.dropReplaced(ctx, n); err != nil { // the next operation on it tries again first
+		s.log.Warn("remove what a restore replaced", "session", n.Name.String(), "err", err)
 	}
 	return s.failpoints.At(ctx, failpoint.DockerRuns)
 }
 
-// passing are words of errors that may be gone at the next start.
+// passing are texts of the engine's errors that another start may not have.
 var passing = []string{
 	unix.EAGAIN.Error(), unix.ENOMEM.Error(), unix.EADDRINUSE.Error(), context.DeadlineExceeded.Error(),
 	"port is already allocated", "connection error", "transport is closing",
 }
 
-// unstartable tells of a container that the engine couldn't start: it would say the same
-// again, though it calls most of it an error of its own.
+// unstartable gives the error of a start that failed. The engine calls most of them internal,
+// but another start fails as well unless the error is one of passing.
 func (s *starter) unstartable(n note, err error) error {
 	out := s.engine.failed("start the container of session "+n.Name.String(), err)
 	var e *driver.Error
@@ -199,23 +198,23 @@ func (s *starter) unstartable(n note, err error) error {
 	return out
 }
 
-// adopt makes a session of a container that is there, as it is.
+// adopt makes a session of an existing container, as it is.
 func (s *starter) adopt(ctx context.Context, f driver.Fence, n note, o dockerspec.Options, begin func(context.Context) error) (driver.Instance, error) {
 	got, err := s.engine.ContainerInspect(ctx, o.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return driver.Instance{}, refuse("there is no container %s on the engine of this host", o.Container)
 	}
 	if err != nil {
-		return driver.Instance{}, s.engine.failed("look at container "+o.Container, err)
+		return driver.Instance{}, s.engine.failed("inspect container "+o.Container, err)
 	}
 	c := &got.Container
 	quiet := notRunningOf(c.State)
 	if !c.State.Running && quiet == nil {
-		return driver.Instance{}, refuse("container %s is %s: only one that is created, runs, is paused or has ended can become a session", o.Container, c.State.Status)
+		return driver.Instance{}, hinted(refuse("container %s is %s and can't become a session", o.Container, c.State.Status), "it has to be created, running, paused or exited")
 	}
 	n = note{UID: f.UID, Name: f.Name, Epoch: f.Epoch, Phase: making, Container: c.ID, Adopted: true, Remove: o.Remove || c.HostConfig.AutoRemove, Binds: o.Binds, Shared: o.SharedVolumes, NotRunning: quiet}
 	if n.Began, err = time.Parse(time.RFC3339Nano, c.State.StartedAt); err != nil {
-		return driver.Instance{}, fmt.Errorf("learn when container %s was started: %w", c.Name[1:], err)
+		return driver.Instance{}, fmt.Errorf("read when container %s was started: %w", c.Name[1:], err)
 	}
 	if err := s.claims.claim(ctx, c, n); err != nil {
 		return driver.Instance{}, err

@@ -14,16 +14,16 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// executable makes sure that a container's command is there before anything is recorded:
-// the engine itself only finds that out when it starts it.
+// executable makes sure that a container's command exists before the start is recorded. The engine
+// checks that only when it starts the container.
 func (b *builder) executable(ctx context.Context, id string) error {
 	got, err := b.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return b.engine.failed("look at the container that it made", err)
+		return b.engine.failed("inspect the container that it created", err)
 	}
 	c := &got.Container
 	if c.Path == "" {
-		return refuse("image %s has no command of its own: give one", c.Config.Image)
+		return hinted(refuse("image %s has no command of its own", c.Config.Image), "give one")
 	}
 	if strings.Contains(c.Path, "/") {
 		p := c.Path
@@ -40,7 +40,7 @@ func (b *builder) executable(ctx context.Context, id string) error {
 	return refuse("command not found in image %s: %s", c.Config.Image, c.Path)
 }
 
-// searchPath is where a container looks for its command.
+// searchPath lists the directories of a container's PATH.
 func searchPath(env []string) []string {
 	for _, e := range env {
 		if p, ok := strings.CutPrefix(e, "PATH="); ok {
@@ -50,8 +50,8 @@ func searchPath(env []string) []string {
 	return []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
 }
 
-// isProgram looks at a file in a container. What a mount brings can't be seen before the
-// start, and is taken for a program.
+// isProgram makes sure that a path in a container is an executable file. Files in mounts can't be
+// seen before the start and pass.
 func (b *builder) isProgram(ctx context.Context, c *container.InspectResponse, p string) error {
 	const links = 40
 	for range links {
@@ -81,16 +81,16 @@ func (b *builder) isProgram(ctx context.Context, c *container.InspectResponse, p
 	return refuse("command not found in image %s: %s", c.Config.Image, p)
 }
 
-// portsFree makes sure that nobody listens where a container is to.
+// portsFree makes sure that the ports that a container publishes are free.
 func (b *builder) portsFree(ctx context.Context, id string) error {
 	got, err := b.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
-		return b.engine.failed("look at the container that it made", err)
+		return b.engine.failed("inspect the container that it created", err)
 	}
 	for port, bindings := range got.Container.HostConfig.PortBindings {
 		for _, b := range bindings {
 			if err := portFree(string(port.Proto()), b.HostIP.String(), b.HostPort); err != nil {
-				return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("port %s of this host, for %s of container %s, is in use", b.HostPort, port, got.Container.Name[1:]), Err: err}
+				return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("port %s of this host, for %s of %s, is in use", b.HostPort, port, got.Container.Name[1:]), Err: err}
 			}
 		}
 	}
@@ -101,7 +101,7 @@ func portFree(proto, ip, port string) error {
 	if port == "" || port == "0" || strings.Contains(port, "-") {
 		return nil // the engine chooses
 	}
-	if ip == "invalid IP" { // of the zero address: every one
+	if ip == "invalid IP" { // the zero address: all addresses
 		ip = ""
 	}
 	at := net.JoinHostPort(ip, port)
@@ -122,9 +122,9 @@ func portFree(proto, ip, port string) error {
 	return nil
 }
 
-// startable looks for what would keep a container that is all made from being started.
+// startable makes sure, as far as that is known before, that a container can be started.
 func (b *builder) startable(ctx context.Context, n note) error {
-	if n.NotRunning != nil { // it isn't to be
+	if n.NotRunning != nil { // it won't be started
 		return nil
 	}
 	if err := b.executable(ctx, n.Container); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// states tells how sessions are: what is noted of them, compared with the engine.
+// states gives the states of sessions, from their notes and from the engine.
 type states struct {
 	engine  *engine
 	notes   *notes
@@ -30,7 +30,7 @@ func (s *states) inspect(ctx context.Context, uid schemas.UID) (driver.Instance,
 	return i, err
 }
 
-// instance says how a session is, and gives its container if there is one.
+// instance gives the state of a session, and its container if there is one.
 func (s *states) instance(ctx context.Context, n note) (driver.Instance, *container.InspectResponse, error) {
 	if n.Phase != here && n.Phase != frozen {
 		return driver.Instance{}, nil, driver.ErrNotHere
@@ -38,14 +38,14 @@ func (s *states) instance(ctx context.Context, n note) (driver.Instance, *contai
 	i := driver.Instance{UID: n.UID, Name: n.Name, Epoch: n.Epoch, Started: n.Began}
 	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) || err == nil && takenAway(&got.Container) {
-		i.State, i.Exit = driver.Exited, &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "its container was removed by somebody else"}
-		if i.Lost = !n.Remove && !n.Ending; i.Lost && !n.Adopted { // the engine may have been told to remove one that was adopted when it ends
+		i.State, i.Exit = driver.Exited, &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "its container was removed by someone else"}
+		if i.Lost = !n.Remove && !n.Ending; i.Lost && !n.Adopted { // of an adopted one the engine removes those volumes
 			i.Exit.Reason += " (its volumes are kept until `diapause rm`, or until a snapshot replaces what they hold)"
 		}
 		return i, nil, nil
 	}
 	if err != nil {
-		return i, nil, s.engine.failed("look at the container of session "+n.Name.String(), err)
+		return i, nil, s.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	c := &got.Container
 	if neverRan(c) && n.NotRunning == nil {
@@ -57,9 +57,9 @@ func (s *states) instance(ctx context.Context, n note) (driver.Instance, *contai
 	if cut, err := s.endedWithEngine(ctx, c); err != nil || !cut {
 		return i, c, err
 	}
-	got, err = s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as the engine has it that answers now
+	got, err = s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{}) // as of the engine that answers now
 	if err != nil {
-		return i, nil, s.engine.failed("look at the container of session "+n.Name.String(), err)
+		return i, nil, s.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	c = &got.Container
 	if describe(&i, n, c.State); i.State == driver.Exited {
@@ -70,14 +70,14 @@ func (s *states) instance(ctx context.Context, n note) (driver.Instance, *contai
 	return i, c, nil
 }
 
-// takenAway reports whether the engine is removing a container that runs no more, and not
-// because it ended.
+// takenAway reports whether the engine is removing a container that doesn't run, for another reason
+// than its end.
 func takenAway(c *container.InspectResponse) bool {
 	s := c.State
 	return !s.Running && (s.Dead || s.Status == container.StateRemoving) && !c.HostConfig.AutoRemove
 }
 
-// neverRan reports whether nothing has been executed in a container.
+// neverRan reports whether a container was never started.
 func neverRan(c *container.InspectResponse) bool {
 	began, err := time.Parse(time.RFC3339Nano, c.State.StartedAt)
 	return err == nil && began.Year() <= 1
@@ -87,11 +87,11 @@ func describe(i *driver.Instance, n note, s *container.State) {
 	switch {
 	case s.Paused && n.Phase == frozen:
 		i.State, i.PID = driver.Frozen, s.Pid
-	case s.Running || s.Restarting: // paused by somebody else counts as running
+	case s.Running || s.Restarting: // paused by someone else counts as running
 		i.State, i.PID = driver.Running, s.Pid
 	case n.stillNotRunning(s) && n.Phase == frozen:
 		i.State = driver.Frozen
-	case n.stillNotRunning(s): // and so does one that is as it was
+	case n.stillNotRunning(s): // so does one that is noted not to run
 		i.State = driver.Running
 	default:
 		i.State = driver.Exited
@@ -105,7 +105,7 @@ func describe(i *driver.Instance, n note, s *container.State) {
 	}
 }
 
-// find gives the container of a session that is alive.
+// find gives the container of a session that hasn't ended.
 func (s *states) find(ctx context.Context, n note) (*container.InspectResponse, error) {
 	i, c, err := s.instance(ctx, n)
 	if errors.Is(err, driver.ErrNotHere) {

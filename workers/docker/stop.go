@@ -22,8 +22,8 @@ type stopper struct {
 	failpoints *failpoint.Set
 }
 
-// stop implements driver.Driver. A container that was there before the session is held
-// stopped, as what it is on this host, unless it was to be removed.
+// stop implements driver.Driver. An adopted container is held, stopped, unless it was to be
+// removed.
 func (s *stopper) stop(ctx context.Context, f driver.Fence) error {
 	n, err := s.notes.pass(f)
 	if err != nil {
@@ -43,9 +43,9 @@ func (s *stopper) stop(ctx context.Context, f driver.Fence) error {
 	return s.remover.unmake(ctx, n)
 }
 
-// end ends a session that has run. What it has is kept until it is removed or begun anew if
-// its command ended without us, or somebody else removed the container: as the engine says,
-// and not as long as that says nothing.
+// end ends a session that has run. If its command ended by itself, or someone else removed its
+// container, what it has is kept until the session is removed or started again. It fails while
+// the engine doesn't say which.
 func (s *stopper) end(ctx context.Context, n note) error {
 	i, c, err := s.states.instance(ctx, n)
 	ran := err == nil
@@ -60,7 +60,7 @@ func (s *stopper) end(ctx context.Context, n note) error {
 			return s.keepRest(ctx, n)
 		}
 		n.Kept = n.Kept && c == nil
-	} // else what it was to run on may be kept
+	} // otherwise the volumes that it was to run on may be kept
 	alone := c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending
 	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Backups) == 0 {
 		return s.hold(ctx, n)
@@ -69,8 +69,8 @@ func (s *stopper) end(ctx context.Context, n note) error {
 	return s.remover.unmake(ctx, n)
 }
 
-// keepRest notes that somebody else has removed a session's container. What that had and the
-// engine kept stays: no image may have it.
+// keepRest notes that someone else removed a session's container. Its volumes and networks stay: what
+// they hold may be in no image.
 func (s *stopper) keepRest(ctx context.Context, n note) error {
 	wait, done := context.WithTimeout(ctx, undoTime)
 	defer done()
@@ -78,7 +78,7 @@ func (s *stopper) keepRest(ctx context.Context, n note) error {
 		if ctx.Err() != nil {
 			return err
 		}
-		s.log.Warn("a container that somebody else removes is still there", "session", n.Name.String(), "container", n.Container, "err", err)
+		s.log.Warn("wait for the removal of a container by someone else", "session", n.Name.String(), "container", n.Container, "err", err)
 	}
 	next := note{UID: n.UID, Name: n.Name, Epoch: n.Epoch}
 	if !n.Adopted {
@@ -87,14 +87,14 @@ func (s *stopper) keepRest(ctx context.Context, n note) error {
 	return s.remover.leave(ctx, n, next)
 }
 
-// hold ends what runs in a container and keeps it, so that nothing starts it but the session.
+// hold kills what runs in a container and keeps it, without a restart policy.
 func (s *stopper) hold(ctx context.Context, n note) error {
 	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
 	if missing(err) {
 		return s.keepRest(ctx, n)
 	}
 	if err != nil {
-		return s.engine.failed("look at the container of session "+n.Name.String(), err)
+		return s.engine.failed("inspect the container of session "+n.Name.String(), err)
 	}
 	if p := got.Container.HostConfig.RestartPolicy; n.Restart == nil {
 		n.Restart = &restart{string(p.Name), p.MaximumRetryCount}
@@ -110,7 +110,7 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 	}
 	s.engine.killPaused(ctx, n.Container)
 	_, err = s.engine.ContainerKill(ctx, n.Container, client.ContainerKillOptions{Signal: "SIGKILL"})
-	if err != nil && !cerrdefs.IsConflict(err) && !missing(err) { // a conflict: it doesn't run
+	if err != nil && !cerrdefs.IsConflict(err) && !missing(err) { // a conflict says that it doesn't run
 		return s.engine.failed("stop the container of session "+n.Name.String(), err)
 	}
 	if err := s.engine.awaitStopped(ctx, n.Container); err != nil {
@@ -120,8 +120,8 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 	return s.notes.write(n)
 }
 
-// release implements driver.Releaser: a held container that was adopted is nobody's any
-// more, and gets its restart policy back. It is not started. One of our own is removed.
+// release implements driver.Releaser. A held container that was adopted gets its restart policy
+// back and isn't started. One that the driver made is removed.
 func (s *stopper) release(ctx context.Context, f driver.Fence) error {
 	n, err := s.notes.pass(f)
 	if err != nil || n.Phase != held {

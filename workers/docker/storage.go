@@ -25,8 +25,8 @@ type storage struct {
 	engine *engine
 }
 
-// upper gives the directory on this host that holds what changed in the container's
-// file system, "" if the engine keeps it in another way.
+// upper gives the directory of this host that holds the changes of a container's file system, "" if
+// the engine keeps them in another way.
 func (s *storage) upper(ctx context.Context, c *container.InspectResponse) (dir string, err error) {
 	if c.GraphDriver != nil && c.GraphDriver.Name == "overlay2" {
 		dir = c.GraphDriver.Data["UpperDir"]
@@ -39,13 +39,13 @@ func (s *storage) upper(ctx context.Context, c *container.InspectResponse) (dir 
 	return dir, nil
 }
 
-// With the containerd image store the engine says neither where a container's layer is nor
-// whether an image came from a registry. Its containerd does.
+// With the containerd image store only containerd says where a container's layer is, and whether
+// an image came from a registry.
 
-// snapshotter is the one whose layers are directories as those of overlay2.
+// snapshotter is the one that keeps layers as overlay2 does.
 const snapshotter = "overlayfs"
 
-// snapshotterOf names the snapshotter of containerd that keeps a container's layer.
+// snapshotterOf names the snapshotter that keeps a container's layer, "" without containerd.
 func snapshotterOf(c *container.InspectResponse) string {
 	if s := c.Storage; s != nil && s.RootFS != nil && s.RootFS.Snapshot != nil {
 		return s.RootFS.Snapshot.Name
@@ -56,12 +56,12 @@ func snapshotterOf(c *container.InspectResponse) string {
 	return ""
 }
 
-// containerd gives where the engine's containerd is, if it says so and it can be reached
-// from here.
+// containerd gives the address of the engine's containerd. ok is false if the engine doesn't say it
+// or its socket isn't here.
 func (s *storage) containerd(ctx context.Context) (at containerd, ok bool, err error) {
 	got, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return at, false, s.engine.failed("say where its containerd is", err)
+		return at, false, s.engine.failed("tell the address of its containerd", err)
 	}
 	c := got.Info.Containerd
 	if c == nil || c.Address == "" { // before Docker 27
@@ -74,8 +74,8 @@ func (s *storage) containerd(ctx context.Context) (at containerd, ok bool, err e
 	return containerd{socket: c.Address, namespace: c.Namespaces.Containers}, err == nil, err
 }
 
-// snapshotUpper gives the directory of what changed in a container's file system, "" if
-// containerd keeps none, or it can't be asked.
+// snapshotUpper gives what upper does, from containerd. It is "" if containerd has no such
+// directory or can't be asked.
 func (s *storage) snapshotUpper(ctx context.Context, c *container.InspectResponse) (string, error) {
 	if snapshotterOf(c) != snapshotter {
 		return "", nil
@@ -96,12 +96,12 @@ func (s *storage) snapshotUpper(ctx context.Context, c *container.InspectRespons
 		return "", nil
 	}
 	if err != nil {
-		return "", &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("containerd doesn't say where the layer of container %s is", strings.TrimPrefix(c.Name, "/")), Err: err}
+		return "", &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("ask containerd for the layer of container %s", strings.TrimPrefix(c.Name, "/")), Err: err}
 	}
 	return dir, nil
 }
 
-// upperdir gives the upper directory among the options of a mount.
+// upperdir gives the value of upperdir in the options of a mount.
 func upperdir(options []string) string {
 	for _, o := range options {
 		if dir, ok := strings.CutPrefix(o, "upperdir="); ok {
@@ -111,11 +111,11 @@ func upperdir(options []string) string {
 	return ""
 }
 
-// sourceLabel begins the labels that say where containerd had something from.
+// sourceLabel is the prefix of the labels that name the registry of what containerd pulled.
 const sourceLabel = "containerd.io/distribution.source."
 
-// fromRegistry reports whether an image came from a registry, by what the engine calls it. With
-// the containerd image store each image has such names, also one that was built here.
+// fromRegistry reports whether an image came from a registry: it has a repository digest. With the
+// containerd image store images that were built here have one as well, so containerd is asked.
 func (s *storage) fromRegistry(ctx context.Context, c *container.InspectResponse, i *image.InspectResponse) (bool, error) {
 	if snapshotterOf(c) == "" || len(i.RepoDigests) == 0 {
 		return len(i.RepoDigests) > 0, nil
@@ -136,16 +136,17 @@ func (s *storage) fromRegistry(ctx context.Context, c *container.InspectResponse
 		return false, nil
 	}
 	if err != nil {
-		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("containerd doesn't say where image %s is from", i.ID), Err: err}
+		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("ask containerd for the registry of image %s", i.ID), Err: err}
 	}
 	return pulled, nil
 }
 
-// describe tells people how the engine keeps containers' files, and what follows for snapshots.
+// describe says, for a person, how the engine keeps containers' files, and what follows for
+// snapshots.
 func (s *storage) describe(ctx context.Context) (string, error) {
 	got, err := s.engine.Info(ctx, client.InfoOptions{})
 	if err != nil {
-		return "", s.engine.failed("say how it keeps containers' files", err)
+		return "", s.engine.failed("tell its storage driver", err)
 	}
 	const whole = ": all of a container's file system goes into each snapshot"
 	i := &got.Info

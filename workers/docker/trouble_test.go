@@ -60,7 +60,7 @@ func refused(t *testing.T, what string, err error, words ...string) {
 	}
 }
 
-// What somebody does to a container while it is captured is seen: no image of half of it is
+// What someone does to a container while it is captured is seen: no image of half of it is
 // taken for a snapshot.
 func TestTouchedDuringCapture(t *testing.T) {
 	x := newTester(t)
@@ -74,20 +74,20 @@ func TestTouchedDuringCapture(t *testing.T) {
 		"removed": {func(id string) error {
 			_, err := engine.ContainerRemove(t.Context(), id, client.ContainerRemoveOptions{Force: true})
 			return err
-		}, "was removed by somebody else", driver.Refused, driver.Exited},
+		}, "was removed by someone else", driver.Refused, driver.Exited},
 		"let go on": {func(id string) error {
 			_, err := engine.ContainerUnpause(t.Context(), id, client.ContainerUnpauseOptions{})
 			return err
-		}, "was let go on by somebody else", driver.Transient, driver.Running},
+		}, "was unpaused by someone else", driver.Transient, driver.Running},
 		"killed": {func(id string) error {
 			_, err := engine.ContainerKill(t.Context(), id, client.ContainerKillOptions{Signal: "SIGKILL"})
 			return err
-		}, "ended while it was captured", driver.Transient, driver.Exited},
+		}, "its container ended meanwhile", driver.Transient, driver.Exited},
 		"restarted": {func(id string) error {
 			now := 0
 			_, err := engine.ContainerRestart(t.Context(), id, client.ContainerRestartOptions{Timeout: &now})
 			return err
-		}, "was let go on by somebody else", driver.Transient, driver.Running},
+		}, "was unpaused by someone else", driver.Transient, driver.Running},
 	} {
 		x.start("a", withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}}))
 		x.sh("a", "echo 1 >/home/f; echo 2 >/vol/f")
@@ -102,7 +102,7 @@ func TestTouchedDuringCapture(t *testing.T) {
 		}
 		x.stop("a")
 		clean(t, x.e)
-		if err := os.Remove(x.d.notes.file("a")); err != nil { // the next one begins anew
+		if err := os.Remove(x.d.notes.file("a")); err != nil { // the next one starts afresh
 			t.Fatal(err)
 		}
 	}
@@ -157,7 +157,7 @@ func TestEngineRestarts(t *testing.T) {
 	x.stop("a")
 }
 
-// An engine without room says so, whatever it was for, and nothing stays of what was begun.
+// An engine without room says so, for each kind of write, and nothing stays of what was started.
 func TestEngineIsFull(t *testing.T) {
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
@@ -189,7 +189,7 @@ func TestEngineIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := y.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin)
-		refused(t, "no room for "+what, err, "no room left", "make some and try again")
+		refused(t, "no room for "+what, err, "no room left", "make room and try again")
 		clean(t, e)
 		if images := must[client.ImageListResult](t)(e.Client.ImageList(t.Context(), client.ImageListOptions{All: true})); len(images.Items) != 0 {
 			t.Errorf("no room for %s: there is %+v", what, images.Items)
@@ -205,7 +205,7 @@ func TestEngineIsFull(t *testing.T) {
 	y.stop("a")
 }
 
-// A name that somebody took while the session slept is not taken from him.
+// A name that another container took while the session was suspended is left to it.
 func TestNameTakenMeanwhile(t *testing.T) {
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Name: "wanted", Volumes: []string{"vol:/vol"}})
@@ -230,7 +230,7 @@ func TestOtherEngines(t *testing.T) {
 	t.Run("old", func(t *testing.T) {
 		x := testerOn(t, otherEngine(t, e, func(_ string, h http.Header, _ map[string]any) { h.Set("Api-Version", "1.40") }))
 		_, err := x.d.Start(t.Context(), drivertest.Fence("a", 1), withDocker(dockerspec.Options{Image: "busybox:test"}), drivertest.Begin)
-		refused(t, "API 1.40", err, "speaks API 1.40", "1.41 (Docker 20.10) or later is needed")
+		refused(t, "API 1.40", err, "speaks API 1.40", "want 1.41 or later; update it to Docker 20.10")
 		_, err = x.d.Recover(t.Context())
 		refused(t, "API 1.40", err, "speaks API 1.40")
 	})
@@ -257,7 +257,7 @@ func TestOtherEngines(t *testing.T) {
 		}
 		x.stop("a")
 	})
-	// The containerd image store names a snapshotter, and no directories. Here nobody says where
+	// The containerd image store names a snapshotter, and no directories. Here nothing says where
 	// containerd is, as before Docker 27, or where only the engine's own socket can be seen.
 	t.Run("containerd image store", func(t *testing.T) {
 		x := testerOn(t, otherEngine(t, e, func(path string, _ http.Header, body map[string]any) {
@@ -285,7 +285,7 @@ func TestOtherEngines(t *testing.T) {
 	})
 }
 
-// Whose container is gone when its start seems to have failed may have run: it isn't begun
+// A session whose container is gone after a failed start may have run: it isn't started
 // again, from an image that knows nothing of it.
 func TestRemovedWhileItsStartFails(t *testing.T) {
 	x := newTester(t)

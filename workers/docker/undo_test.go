@@ -105,7 +105,7 @@ func (x *setBack) unchanged(what string) {
 	}
 }
 
-// Until what is restored has begun, all that it replaces is there, or is again: after each
+// Until what is restored has started, all that it replaces is there, or comes back: after each
 // failure, and when the driver's process ends at any of these moments.
 func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 	x := newSetBack(t)
@@ -152,7 +152,7 @@ func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
 		}
 		x.unchanged("killed at " + string(at))
 	}
-	// Once it has begun there is no way back, whoever sees to it.
+	// Once it has started there is no way back.
 	x.crash(epoch+8, failpoint.DockerReplaces)
 	must[[]driver.Instance](t)(x.d.Recover(t.Context()))
 	x.replaced()
@@ -260,7 +260,7 @@ func TestPutBackIsCutOff(t *testing.T) {
 	}
 }
 
-// freePort is one that nobody listens on now.
+// freePort gives a port on which nothing listens now.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
@@ -329,7 +329,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 	if err := x.d.engine.removeContainer(t.Context(), n.Container); err != nil {
 		t.Fatal(err)
 	}
-	other := foreignContainer(t, x.e, "back", nil) // somebody has the name by now
+	other := foreignContainer(t, x.e, "back", nil) // another has the name by now
 	found("other")
 	for i, dir := range x.dirs {
 		same(t, dir, x.had[i], picture(t, dir))
@@ -337,7 +337,7 @@ func TestWhatIsLeftResists(t *testing.T) {
 	if now := must[note](t)(x.d.notes.read("a")); now.Phase != held || now.Container != n.Old || len(now.Backups) > 0 {
 		t.Errorf("it is noted as %+v", now)
 	}
-	refused(t, "its name is another's", x.back(5, x.img, drivertest.Begin), "call the container back")
+	refused(t, "its name is another's", x.back(5, x.img, drivertest.Begin), "rename the new container to back")
 	if err := x.d.engine.removeContainer(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}

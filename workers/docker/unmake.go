@@ -11,7 +11,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// remover removes what was made for sessions, and puts back what a restore replaced.
+// remover removes what was made for sessions, and brings back what a restore replaced.
 type remover struct {
 	engine     *engine
 	notes      *notes
@@ -20,12 +20,12 @@ type remover struct {
 	failpoints *failpoint.Set
 }
 
-// labelsOf are those of what the driver makes for a session, as the engine filters by them.
+// labelsOf gives the filter for what the driver made for a session.
 func (r *remover) labelsOf(n note) client.Filters {
 	return client.Filters{}.Add("label", labelHost+"="+r.host, labelUID+"="+string(n.UID))
 }
 
-// leave notes what there is of a session now, and removes the image that it had alone.
+// leave notes what is left of a session, and removes the image that was made for it.
 func (r *remover) leave(ctx context.Context, was, next note) error {
 	if err := r.notes.write(next); err != nil || next.Kept && next.Image == was.Image {
 		return err
@@ -33,12 +33,12 @@ func (r *remover) leave(ctx context.Context, was, next note) error {
 	return r.engine.removeImage(ctx, was.Image)
 }
 
-// unmake removes all that was made for a session on this host, and leaves the held
-// container that was to be replaced, and what outlived one that was removed by others.
+// unmake removes all that was made for a session on this host. The held container that was to be
+// replaced stays, and so do the volumes and networks of a container that others removed.
 func (r *remover) unmake(ctx context.Context, n note) error {
-	if n.Phase == here || n.Phase == frozen { // who finds no container then is not to think that others removed it
+	if n.Phase == here || n.Phase == frozen { // a missing container must not look as if others had removed it
 		if !n.Ending {
-			n.Phase = making // which is to say that nothing has run
+			n.Phase = making // counts as if nothing had run
 		}
 		if err := r.notes.write(n); err != nil {
 			return err
@@ -72,7 +72,7 @@ func (r *remover) unmake(ctx context.Context, n note) error {
 		if _, err := r.engine.ContainerInspect(ctx, n.Old, client.ContainerInspectOptions{}); err == nil {
 			next.Phase, next.Container, next.Adopted, next.Remove, next.Restart, next.Image = held, n.Old, n.Adopted, n.Remove, n.Restart, n.Image
 		} else if !missing(err) {
-			return r.engine.failed("look at the held container of session "+n.Name.String(), err)
+			return r.engine.failed("inspect the held container of session "+n.Name.String(), err)
 		}
 	}
 	if n.Kept {
@@ -81,8 +81,8 @@ func (r *remover) unmake(ctx context.Context, n note) error {
 	return r.leave(ctx, n, next)
 }
 
-// foreign reports whether a container that a session was to take over is still as it was
-// before: nothing has run in it for the session, and the driver didn't make it.
+// foreign reports whether a container that was to be adopted is still as it was before: the
+// adoption isn't recorded, and the driver didn't create it.
 func (r *remover) foreign(ctx context.Context, n note) bool {
 	if !n.Adopted || n.Phase != making {
 		return false
@@ -91,7 +91,7 @@ func (r *remover) foreign(ctx context.Context, n note) bool {
 	return err != nil || got.Container.Config.Labels[labelFor] != string(n.UID)
 }
 
-// removeNoted removes what a restore of an adopted container had made when it was cut off.
+// removeNoted removes what a restore of an adopted container created before it was cut off.
 func (r *remover) removeNoted(ctx context.Context, n note) error {
 	if !n.Adopted {
 		return nil
@@ -100,7 +100,7 @@ func (r *remover) removeNoted(ctx context.Context, n note) error {
 		All: true, Filters: client.Filters{}.Add("label", labelFor+"="+string(n.UID)).Add("status", "created"),
 	})
 	if err != nil {
-		return r.engine.failed("look for what is left of session "+n.Name.String(), err)
+		return r.engine.failed("list what is left of session "+n.Name.String(), err)
 	}
 	for _, c := range left.Items {
 		if c.ID == n.Old {
@@ -123,13 +123,13 @@ func (r *remover) removeNoted(ctx context.Context, n note) error {
 	return nil
 }
 
-// removeLabelled removes what the driver made for a session: containers that it had no
-// time to note, volumes and networks. What others use by now stays.
+// removeLabelled removes what the driver made for a session by its labels: containers that it
+// hadn't noted yet, volumes and networks. What other containers use stays.
 func (r *remover) removeLabelled(ctx context.Context, n note) error {
 	filter := r.labelsOf(n)
 	all, err := r.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
 	if err != nil {
-		return r.engine.failed("look for what is left of session "+n.Name.String(), err)
+		return r.engine.failed("list what is left of session "+n.Name.String(), err)
 	}
 	for _, c := range all.Items {
 		if c.ID == n.Old || r.inherits(ctx, c, n) {
@@ -144,7 +144,7 @@ func (r *remover) removeLabelled(ctx context.Context, n note) error {
 	}
 	volumes, err := r.engine.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
 	if err != nil {
-		return r.engine.failed("look for what is left of session "+n.Name.String(), err)
+		return r.engine.failed("list what is left of session "+n.Name.String(), err)
 	}
 	for _, v := range volumes.Items {
 		if err := r.engine.removeVolume(ctx, v.Name); err != nil {
@@ -153,11 +153,11 @@ func (r *remover) removeLabelled(ctx context.Context, n note) error {
 	}
 	networks, err := r.engine.NetworkList(ctx, client.NetworkListOptions{Filters: filter})
 	if err != nil {
-		return r.engine.failed("look for what is left of session "+n.Name.String(), err)
+		return r.engine.failed("list what is left of session "+n.Name.String(), err)
 	}
 	for _, w := range networks.Items {
 		if n.Old != "" {
-			break // it is in them
+			break // the held container is in them
 		}
 		if err := r.engine.removeNetwork(ctx, w.ID); err != nil {
 			return err
@@ -166,9 +166,9 @@ func (r *remover) removeLabelled(ctx context.Context, n note) error {
 	return nil
 }
 
-// inherits reports whether a container has a session's labels from its image: somebody
-// made that of the session's container, and the container is his. What can't be told
-// counts as his.
+// inherits reports whether a container has a session's labels from its image, which was committed
+// from the session's container: then the container belongs to a user. If the image can't be
+// inspected, it counts as a user's.
 func (r *remover) inherits(ctx context.Context, c container.Summary, n note) bool {
 	got, err := r.engine.ImageInspect(ctx, c.ImageID)
 	if err != nil || got.Config == nil {
@@ -177,12 +177,12 @@ func (r *remover) inherits(ctx context.Context, c container.Summary, n note) boo
 	return got.Config.Labels[labelHost] == r.host && got.Config.Labels[labelUID] == string(n.UID)
 }
 
-// sweep removes what a crash has left that no note tells of.
+// sweep removes what a crash left without a note.
 func (r *remover) sweep(ctx context.Context) error {
 	filter := client.Filters{}.Add("label", labelHost+"="+r.host)
 	all, err := r.engine.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
 	if err != nil {
-		return r.engine.failed("look for what a crash has left", err)
+		return r.engine.failed("list what a crash left", err)
 	}
 	uids := map[string]bool{}
 	for _, c := range all.Items {
@@ -190,7 +190,7 @@ func (r *remover) sweep(ctx context.Context) error {
 	}
 	volumes, err := r.engine.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
 	if err != nil {
-		return r.engine.failed("look for what a crash has left", err)
+		return r.engine.failed("list what a crash left", err)
 	}
 	for _, v := range volumes.Items {
 		uids[v.Labels[labelUID]] = true

@@ -19,7 +19,7 @@ type watcher struct {
 	absence *absence
 }
 
-// watchPause is how long is waited before the engine is asked again after it was away.
+// watchPause is the time between two tries to reach an engine that is away.
 const watchPause = time.Second
 
 // exits implements driver.Watcher.
@@ -38,8 +38,7 @@ func (w *watcher) exits(ctx context.Context) <-chan driver.Instance {
 	return out
 }
 
-// watchOnce tells of the sessions that have ended, and that end, until the engine goes
-// away.
+// watchOnce reports the sessions that have ended, and that end, until the engine goes away.
 func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -61,7 +60,7 @@ func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	}
 	for c := range containers {
 		if err := w.tellEnded(ctx, c.container, out); err != nil {
-			if driver.KindOf(err) == driver.Transient && ctx.Err() == nil { // it was going away by then
+			if driver.KindOf(err) == driver.Transient && ctx.Err() == nil { // the engine was stopping by then
 				w.absence.begin(c.at)
 			}
 			return
@@ -69,18 +68,18 @@ func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	}
 }
 
-// eventsAhead bounds how many events wait while one is looked into, so that the end of the
-// stream is seen meanwhile.
+// eventsAhead is how many events are buffered while one is handled, so that the end of the stream is
+// noticed meanwhile.
 const eventsAhead = 1000
 
-// said is that an engine told of a container, and when. One that stops may still tell of the
-// ends of its containers, and no more of what they are.
+// event is a container that the engine reported, and when. A stopping engine may still report the
+// ends of its containers, and answer no more requests about them.
 type event struct {
 	container string
 	at        time.Time
 }
 
-// hear passes on which containers something is said of, until the stream ends.
+// hear passes the engine's events on until the stream ends.
 func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers chan<- event) {
 	defer close(containers)
 	for {
@@ -100,7 +99,7 @@ func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers
 	}
 }
 
-// tellEnded tells of the sessions that have ended: of that container, or all if it is "".
+// tellEnded reports the ended sessions of that container, or all of them if it is "".
 func (w *watcher) tellEnded(ctx context.Context, container string, out chan<- driver.Instance) error {
 	all, err := w.notes.all()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package dockertest gives tests a Docker engine of their own: its own data, containers
-// and socket, beside whatever engine the machine has, which is never touched.
+// and socket, beside an engine of the machine's own, which is never touched.
 //
 // Main starts it once for a test binary, when the first test asks for it, and stops it
 // at the end. Busybox makes an image from the machine's static busybox; Registry serves one.

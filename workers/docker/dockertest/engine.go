@@ -73,7 +73,7 @@ func Shared(t testing.TB) *Engine {
 	return shared.engine
 }
 
-// New gives a test an engine that nobody else has, with more arguments for dockerd.
+// New gives a test an engine of its own, with more arguments for dockerd.
 func New(t testing.TB, args ...string) *Engine {
 	t.Helper()
 	return NewOf(t, Default(), args...)

@@ -54,7 +54,7 @@ func busybox(t testing.TB) []byte {
 	for _, p := range programs {
 		add(t, w, tar.Header{Name: "bin/" + p, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
 	}
-	add(t, w, tar.Header{Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"))
+	add(t, w, tar.Header{Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0:root:/:/bin/sh\nguest:x:65534:65534:guest:/:/bin/sh\n"))
 	add(t, w, tar.Header{Name: "etc/lower", Mode: 0o644}, []byte("of the image\n"))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func (k Kind) there() error {
 		return fmt.Errorf("DIAPAUSE_TEST_ENGINE is %q: there are %s, %s, %s and %s", k, Machine, Current, Containerd, Newest)
 	}
 	if _, err := exec.LookPath(k.program()); err != nil {
-		return fmt.Errorf("these tests run a Docker engine, which is missing (`make setup-test` installs it): %w", err)
+		return fmt.Errorf("find the Docker engine (`make setup-test` installs it): %w", err)
 	}
 	return nil
 }
