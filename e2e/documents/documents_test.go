@@ -134,7 +134,7 @@ func publish(t *testing.T, addr, subject string) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(conn, "CONNECT {\"verbose\":false}\r\nPUB %s 0\r\n\r\nPING\r\n", subject); err != nil {

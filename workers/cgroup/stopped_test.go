@@ -77,7 +77,7 @@ func attached(t *testing.T, g *Group, pid int, help func() error) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		_ = g.Thaw() // or it waits for ever
 		t.Fatal("to attach to it hangs")
 	}

@@ -30,7 +30,7 @@ func testTerminal(t *testing.T) *terminal {
 func readLine(t *testing.T, fd int) string {
 	t.Helper()
 	buf := make([]byte, 256)
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
 		n, err := unix.Read(fd, buf)
 		if err == nil {
 			return string(buf[:n])
@@ -74,7 +74,7 @@ func TestInputTakenAndPutBack(t *testing.T) {
 func readAll(t *testing.T, fd int, want int) (all []byte) {
 	t.Helper()
 	buf := make([]byte, 8192)
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline) && len(all) < want; {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline) && len(all) < want; {
 		n, err := unix.Read(fd, buf)
 		switch {
 		case err == unix.EAGAIN:
