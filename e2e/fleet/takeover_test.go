@@ -113,7 +113,7 @@ func pauses() map[string]pause {
 		"suspend, all is durable":          {suspend, false, "worker.capture.durable=stop@2"},
 		"suspend, before the kill":         {suspend, false, "worker.reap.heard=stop@2"},
 		"resume, it is said to run":        {resume, true, "worker.resume.recorded=stop@2"},
-		"resume, it runs and nobody knows": {resume, true, "criu.restore.runs=stop@2"},
+		"resume, it runs and the worker doesn't know": {resume, true, "criu.restore.runs=stop@2"},
 		"fork, its snapshot is taken":      {fork, false, "worker.checkpoint.thawed=stop"},
 	}
 	if os.Getenv("DIAPAUSE_LONG") != "" {

@@ -148,8 +148,8 @@ var (
 	ofAround = []string{"stop store", "stop store", "restart node"}
 )
 
-// harm carries out two plans beside each other until ctx ends, then starts every process
-// anew without failpoints.
+// harm carries out two plans beside each other until ctx ends, then restarts every
+// process without failpoints.
 func (p *programs) harm(ctx context.Context, seed uint64, length time.Duration) error {
 	var all sync.WaitGroup
 	failed := make(chan error, 2)

@@ -16,7 +16,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-func TestNobodyListens(t *testing.T) {
+func TestNoListener(t *testing.T) {
 	nc := connect(t, startServer(t))
 	if _, err := Dial(t.Context(), nc, subject, nil); !errors.Is(err, ErrNoListener) {
 		t.Errorf("dial: %v, want ErrNoListener", err)
