@@ -109,12 +109,12 @@ func pauses() map[string]pause {
 	suspend, checkpoint, resume := []string{"suspend", "s"}, []string{"checkpoint", "s"}, []string{"ensure", "s"}
 	fork := []string{"fork", "s", "copy"}
 	all := map[string]pause{
-		"suspend, criu is at its end":      {suspend, false, "criu.capture.dumped=stop@2"},
-		"suspend, all is durable":          {suspend, false, "worker.capture.durable=stop@2"},
-		"suspend, before the kill":         {suspend, false, "worker.reap.heard=stop@2"},
-		"resume, it is said to run":        {resume, true, "worker.resume.recorded=stop@2"},
-		"resume, it runs and the worker doesn't know": {resume, true, "criu.restore.runs=stop@2"},
-		"fork, its snapshot is taken":      {fork, false, "worker.checkpoint.thawed=stop"},
+		"suspend, criu is at its end":     {suspend, false, "criu.capture.dumped=stop@2"},
+		"suspend, all is durable":         {suspend, false, "worker.capture.durable=stop@2"},
+		"suspend, before the kill":        {suspend, false, "worker.reap.heard=stop@2"},
+		"resume, it is said to run":       {resume, true, "worker.resume.recorded=stop@2"},
+		"resume, it runs and isn't heard": {resume, true, "criu.restore.runs=stop@2"},
+		"fork, its snapshot is taken":     {fork, false, "worker.checkpoint.thawed=stop"},
 	}
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		maps.Copy(all, map[string]pause{
