@@ -162,6 +162,9 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 	c := &call{subject: subject, cancel: cancel}
 	a.pending.add(c)
 	defer a.pending.remove(c)
+	if a.own && !a.nc.IsConnected() { // since before this call waits
+		return nil, ErrLost
+	}
 	m, err := a.nc.RequestWithContext(ctx, subject, data)
 	var api *schemas.APIError
 	switch {
