@@ -64,6 +64,9 @@ func printSession(v schemas.View) {
 	if s := v.Snapshot; s != nil {
 		line("snapshot", "%s of %s: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
 	}
+	if v.StoredBytes > 0 {
+		line("stored", "%s by all its snapshots", size(v.StoredBytes))
+	}
 	t := v.LastTransition
 	line("last", "%s by %s, %s ago: %s", t.Type, schemas.Who(t.Actor, t.Note), ago(t.At), t.Reason)
 	if steps := stages(t.Stages); steps != "" {
