@@ -19,15 +19,13 @@ func TestReadRequest(t *testing.T) {
 		"no JSON":       {FrameRequest, "exec", ""},
 	} {
 		client, server := net.Pipe()
-		go func() {
-			_ = WriteFrame(client, c.kind, []byte(c.payload))
-			client.Close()
-		}()
+		go func() { _ = WriteFrame(client, c.kind, []byte(c.payload)) }()
 		r, err := ReadRequest(server)
 		if r.Op != c.op || (err == nil) != (c.op != "") {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 		server.Close()
+		client.Close()
 	}
 }
 
