@@ -1,8 +1,6 @@
 package crash
 
 import (
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,16 +8,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// program counts, in memory and in a file, and prints what it has counted. Both
-// must agree at each step: a memory of one moment with the files of another is
-// told at once. The last line that it printed is never taken back.
-const program = `i=0; echo 0 >/tmp/count
-while :; do
-	read n </tmp/count
-	[ "$n" = "$i" ] || { echo "torn: $i in memory, $n in the file"; exit 1; }
-	i=$((i+1)); echo $i >/tmp/count; echo $i
-	sleep 0.02
-done`
+// program is what its sessions run.
+var program = stack.Counting("0.02")
 
 // counter follows one counting session over crashes.
 type counter struct {
@@ -61,19 +51,12 @@ func (c *counter) check(t *testing.T, s *stack.Stack) {
 	c.alone(t, s)
 }
 
-// counted reads the numbers, which must follow each other from one.
+// counted reads how far it has counted.
 func (c *counter) counted(t *testing.T, out string) int {
 	t.Helper()
-	n := 0
-	for _, word := range strings.Fields(out[:strings.LastIndex(out, "\n")+1]) {
-		i, err := strconv.Atoi(word)
-		if err != nil {
-			t.Fatalf("session %s printed:\n%s", c.name, out)
-		}
-		if n != 0 && i != n+1 || n == 0 && i != 1 {
-			t.Fatalf("session %s: %d follows %d", c.name, i, n)
-		}
-		n = i
+	n, err := stack.Counted(out)
+	if err != nil {
+		t.Fatalf("session %s: %v", c.name, err)
 	}
 	if n < c.durable {
 		t.Fatalf("session %s went back to %d, it had counted to %d", c.name, n, c.durable)

@@ -1,21 +1,11 @@
 package restored
 
 import (
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/schemas"
 )
-
-// program counts, in memory and in a file, and prints what it has counted.
-const program = `i=0; echo 0 >/tmp/count
-while :; do
-	read n </tmp/count
-	[ "$n" = "$i" ] || { echo "torn: $i in memory, $n in the file"; exit 1; }
-	i=$((i+1)); echo $i >/tmp/count; echo $i
-	sleep 0.05
-done`
 
 // counter follows one counting session.
 type counter struct {
@@ -57,13 +47,9 @@ func (c *counter) check(l *life) {
 
 func (c *counter) counted(l *life, out string) int {
 	l.t.Helper()
-	n := 0
-	for _, word := range strings.Fields(out[:strings.LastIndex(out, "\n")+1]) {
-		i, err := strconv.Atoi(word)
-		if err != nil || i != n+1 {
-			l.t.Fatalf("session %s: %q follows %d", c.name, word, n)
-		}
-		n = i
+	n, err := stack.Counted(out)
+	if err != nil {
+		l.t.Fatalf("session %s: %v", c.name, err)
 	}
 	if n < c.n {
 		l.t.Fatalf("session %s went back to %d, it had counted to %d", c.name, n, c.n)

@@ -103,7 +103,7 @@ func (l *life) must(args ...string) string {
 
 func (l *life) start(name string) {
 	l.t.Helper()
-	l.must("run", "--name", name, "--idle", "never", "--", "sh", "-c", program)
+	l.must("run", "--name", name, "--idle", "never", "--", "sh", "-c", stack.Counting("0.05"))
 	l.counters[name] = &counter{name: name}
 	l.counters[name].check(l)
 }

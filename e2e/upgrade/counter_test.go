@@ -1,18 +1,6 @@
 package upgrade
 
-import (
-	"strconv"
-	"strings"
-)
-
-// counting counts in memory and in a file, which must agree, and prints the count.
-const counting = `i=0; echo 0 >/tmp/count
-while :; do
-	read n </tmp/count
-	[ "$n" = "$i" ] || { echo "torn: $i in memory, $n in the file"; exit 1; }
-	i=$((i+1)); echo $i >/tmp/count; echo $i
-	sleep 0.05
-done`
+import "github.com/diapause/diapause/e2e/stack"
 
 // counter follows a session that counts.
 type counter struct {
@@ -25,7 +13,7 @@ type counter struct {
 func (i *installation) start(name string, flags ...string) *counter {
 	i.t.Helper()
 	args := append([]string{"run", "--name", name, "--idle", "never"}, flags...)
-	i.must(append(args, "--", "sh", "-c", counting)...)
+	i.must(append(args, "--", "sh", "-c", stack.Counting("0.05"))...)
 	return &counter{name: name}
 }
 
@@ -46,15 +34,12 @@ func (c *counter) goesOn(i *installation, restored bool) {
 	c.pid = v.PID
 }
 
-// counted reads what a session has printed: the numbers from 1.
-func (c *counter) counted(i *installation) (n int) {
+// counted reads how far a session has counted.
+func (c *counter) counted(i *installation) int {
 	i.t.Helper()
-	out := i.must("logs", c.name)
-	for _, word := range strings.Fields(out[:strings.LastIndex(out, "\n")+1]) {
-		if got, err := strconv.Atoi(word); err != nil || got != n+1 {
-			i.t.Fatalf("session %s printed %q after %d", c.name, word, n)
-		}
-		n++
+	n, err := stack.Counted(i.must("logs", c.name))
+	if err != nil {
+		i.t.Fatalf("session %s: %v", c.name, err)
 	}
 	if n < c.n {
 		i.t.Fatalf("session %s went back to %d from %d", c.name, n, c.n)
