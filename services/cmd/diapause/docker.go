@@ -10,7 +10,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
-	"github.com/diapause/diapause/workers/docker"
+	"github.com/diapause/diapause/workers/drivers"
 )
 
 // containerFlags are the flags of run that only containers have.
@@ -84,7 +84,7 @@ func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, e
 		d.Labels[k] = v
 	}
 	*s = dockerspec.With(*s, d)
-	// The image says what nobody asked for.
+	// The image gives what wasn't asked for.
 	s.Env, err = given(env)
 	if !changed("cwd") && !changed("workdir") {
 		s.Dir = ""
@@ -93,7 +93,7 @@ func (f *containerFlags) fill(s *schemas.Spec, changed func(flag string) bool, e
 		s.Network = ""
 	}
 	if err == nil {
-		err = docker.Check(*s)
+		err = drivers.Check(dockerspec.Driver, *s)
 	}
 	if err != nil {
 		return usage(err)
@@ -121,11 +121,11 @@ func given(env []string) ([]string, error) {
 const adoptHelp = `Make a session of a container that is there already, and runs or not. It goes on
 undisturbed, and is suspended and resumed as every other session: suspending it stores
 what changed in its file system, the contents of its volumes and its configuration, stops
-it, and keeps it stopped with its restart policy set aside; resuming it makes it anew,
-under its own name, with its restart policy. With --remove it is removed when it is
+it, and keeps it stopped without its restart policy; resuming it makes a new container
+of the same name, with its restart policy. With --remove it is removed when it is
 suspended. One that doesn't run comes back so.
 
-Its memory is lost with each suspend: its command begins anew, on the files that it had.
+Its memory is lost with each suspend: its command starts again, on the files that it had.
 "diapause rm" ends it, and leaves a container that wasn't removed where it is, stopped.`
 
 func adoptCommand(c *client) *cobra.Command {
