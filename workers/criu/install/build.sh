@@ -18,56 +18,21 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 patches=$here/../patches
 base=${DIAPAUSE_PREFIX:-/opt/diapause}/criu
-mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -r "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.pgp
 version=4.2.1 # that the patches are for
+# shellcheck source=apt.sh
+. "$here/apt.sh"
 
 die() {
 	echo "build.sh: $*" >&2
 	exit 1
 }
 
-# apt runs apt-get with a state of its own below $1; $2 is what is taken for
-# installed, the rest are its arguments.
-apt() {
-	state=$1 installed=$2
-	shift 2
-	mkdir -p "$state/lists/partial" "$state/cache/archives/partial" "$state/log"
-	cp "$installed" "$state/status"
-	{
-		apt-config dump 2>/dev/null | grep -E '^Acquire::' || true
-		cat <<-CONF
-			Dir::State "$state";
-			Dir::State::status "$state/status";
-			Dir::Cache "$state/cache";
-			Dir::Log "$state/log";
-			Acquire::Languages "none";
-			Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-			Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
-			APT::Sandbox::User "root";
-			APT::Install-Recommends "false";
-			Debug::NoLocking "true";
-		CONF
-		[ ! -e "$state/sources.list" ] || cat <<-CONF
-			Dir::Etc::sourcelist "$state/sources.list";
-			Dir::Etc::sourceparts "-";
-		CONF
-	} >"$state/apt.conf"
-	APT_CONFIG=$state/apt.conf "$@" >>"$state/log/out" 2>&1
-}
-
-# twice runs a command again if it fails: mirrors are sometimes in the middle of an update.
-twice() { "$@" || "$@"; }
-
 # source_of fetches CRIU's source into directory $1.
 source_of() {
 	mkdir -p "$1"
 	echo "deb-src [signed-by=$keyring] $mirror $suite main" >"$1/sources.list"
-	: >"$1/none"
-	twice apt "$1" "$1/none" apt-get -qq update &&
-		(cd "$1" && twice apt "$1" "$1/none" apt-get -qq source --download-only --tar-only criu) ||
+	twice own_apt "$1" apt-get -qq update &&
+		(cd "$1" && twice own_apt "$1" apt-get -qq source --download-only --tar-only criu) ||
 		{ cat "$1/log/out" >&2; die "apt can't fetch the source of criu from $mirror $suite (see above)"; }
 	archive=$(find "$1" -maxdepth 1 -name "criu_$version.orig.tar.*")
 	[ -n "$archive" ] || die "$suite has no source of criu $version: $(cd "$1" && ls -d criu_* 2>/dev/null)"
@@ -76,9 +41,10 @@ source_of() {
 
 # headers_of unpacks what the build needs and the machine hasn't into directory $2.
 headers_of() {
-	mkdir -p "$2"
-	twice apt "$1" /var/lib/dpkg/status apt-get -qq update &&
-		twice apt "$1" /var/lib/dpkg/status apt-get -qq -y --download-only install \
+	mkdir -p "$1" "$2"
+	cp /var/lib/dpkg/status "$1/status"
+	twice own_apt "$1" apt-get -qq update &&
+		twice own_apt "$1" apt-get -qq -y --download-only install \
 			libprotobuf-c-dev libprotobuf-dev protobuf-c-compiler protobuf-compiler libnl-3-dev libnet1-dev libcap-dev uuid-dev ||
 		{ cat "$1/log/out" >&2; die "apt can't fetch the headers that criu is built with (see above)"; }
 	for deb in "$1"/cache/archives/*.deb; do
@@ -117,7 +83,7 @@ main() {
 	for tool in gcc make patch pkg-config flock apt-get dpkg-deb apt-config; do
 		command -v "$tool" >/dev/null || die "$tool is missing: apt-get install gcc libc6-dev make patch pkg-config"
 	done
-	[ -r "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
+	[ -n "$keyring" ] || die "Debian's archive keyring is missing: apt-get install debian-archive-keyring"
 	find "$base" -maxdepth 1 -name '.new.*' -exec rm -rf {} +
 	new=$(mktemp -d "$base/.new.XXXXXX")
 	trap 'rm -rf "$new"' EXIT INT TERM

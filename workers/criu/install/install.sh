@@ -18,10 +18,8 @@
 set -eu
 
 base=${DIAPAUSE_PREFIX:-/opt/diapause}/criu
-mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -r "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.pgp
+# shellcheck source=apt.sh
+. "$(dirname "$0")/apt.sh"
 
 die() {
 	echo "install.sh: $*" >&2
@@ -39,42 +37,10 @@ recent() {
 	[ "$major" -gt 4 ] || { [ "$major" -eq 4 ] && [ "$minor" -ge 2 ]; }
 }
 
-apt_conf() {
-	# The machine's proxies and the like are kept; its hooks, sources and
-	# directories are not.
-	apt-config dump 2>/dev/null | grep -E '^Acquire::' || true
-	cat <<-CONF
-		Dir::Etc::main "/dev/null";
-		Dir::Etc::parts "-";
-		Dir::Etc::sourcelist "$1/sources.list";
-		Dir::Etc::sourceparts "-";
-		Dir::Etc::preferences "/dev/null";
-		Dir::Etc::preferencesparts "-";
-		Dir::State "$1/state";
-		Dir::State::status "$1/status";
-		Dir::Cache "$1/cache";
-		Dir::Log "$1/log";
-		Acquire::Languages "none";
-		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-		Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
-		APT::Sandbox::User "root";
-		APT::Install-Recommends "false";
-		Debug::NoLocking "true";
-	CONF
-}
-
 fetch() {
-	mkdir -p "$1/state/lists/partial" "$1/cache/archives/partial" "$1/log"
-	: >"$1/status"
+	mkdir -p "$1"
 	echo "deb [signed-by=$keyring] $mirror $suite main" >"$1/sources.list"
-	apt_conf "$1" >"$1/apt.conf"
-	# One more try: mirrors are sometimes in the middle of an update.
-	for attempt in 1 2; do
-		if APT_CONFIG="$1/apt.conf" apt-get -qq update >"$1/log/out" 2>&1 &&
-			APT_CONFIG="$1/apt.conf" apt-get -qq -y --download-only install criu >>"$1/log/out" 2>&1; then
-			return 0
-		fi
-	done
+	twice own_apt "$1" apt-get -qq update && twice own_apt "$1" apt-get -qq -y --download-only install criu && return
 	cat "$1/log/out" >&2
 	die "apt can't fetch criu and its libraries from $mirror $suite (see above)"
 }
@@ -120,7 +86,7 @@ main() {
 	for tool in apt-get dpkg-deb flock; do
 		command -v "$tool" >/dev/null || die "$tool is missing: this needs Debian 12 or newer; elsewhere install CRIU 4.2 or newer yourself, and it is found in PATH or by DIAPAUSE_CRIU"
 	done
-	[ -r "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
+	[ -n "$keyring" ] || die "Debian's archive keyring is missing: apt-get install debian-archive-keyring"
 	find "$base" -maxdepth 1 -name '.new.*' -exec rm -rf {} +
 	new=$(mktemp -d "$base/.new.XXXXXX")
 	trap 'rm -rf "$new"' EXIT INT TERM

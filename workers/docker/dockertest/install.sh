@@ -15,10 +15,8 @@
 set -eu
 
 base=${DIAPAUSE_PREFIX:-/opt/diapause}/docker
-mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
-suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-[ -r "$keyring" ] || keyring=/usr/share/keyrings/debian-archive-keyring.pgp
+# shellcheck source=../../criu/install/apt.sh
+. "$(dirname "$0")/../../criu/install/apt.sh"
 
 oldest=28 # major version of the engine
 moby=v2.0.0-beta.24
@@ -40,42 +38,11 @@ recent() {
 	[ -n "$1" ] && [ "${1%%.*}" -ge "$oldest" ]
 }
 
-apt_conf() {
-	# The machine's proxies and the like are kept; its hooks, sources and
-	# directories are not.
-	apt-config dump 2>/dev/null | grep -E '^Acquire::' || true
-	cat <<-CONF
-		Dir::Etc::main "/dev/null";
-		Dir::Etc::parts "-";
-		Dir::Etc::sourcelist "$1/sources.list";
-		Dir::Etc::sourceparts "-";
-		Dir::Etc::preferences "/dev/null";
-		Dir::Etc::preferencesparts "-";
-		Dir::State "$1/state";
-		Dir::State::status "$1/status";
-		Dir::Cache "$1/cache";
-		Dir::Log "$1/log";
-		Acquire::Languages "none";
-		Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-		Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
-		APT::Sandbox::User "root";
-		Debug::NoLocking "true";
-	CONF
-}
-
 # fetch downloads the packages into $1/debs, and nothing that they depend on.
 fetch() {
-	mkdir -p "$1/state/lists/partial" "$1/cache/archives/partial" "$1/log" "$1/debs"
-	: >"$1/status"
+	mkdir -p "$1/debs"
 	echo "deb [signed-by=$keyring] $mirror $suite main" >"$1/sources.list"
-	apt_conf "$1" >"$1/apt.conf"
-	# One more try: mirrors are sometimes in the middle of an update.
-	for attempt in 1 2; do
-		if APT_CONFIG="$1/apt.conf" apt-get -qq update >"$1/log/out" 2>&1 &&
-			(cd "$1/debs" && APT_CONFIG="$1/apt.conf" apt-get -qq download docker.io containerd >>"$1/log/out" 2>&1); then
-			return 0
-		fi
-	done
+	twice own_apt "$1" apt-get -qq update && (cd "$1/debs" && twice own_apt "$1" apt-get -qq download docker.io containerd) && return
 	cat "$1/log/out" >&2
 	die "apt can't fetch docker.io and containerd from $mirror $suite (see above)"
 }
@@ -99,7 +66,7 @@ debian() {
 	for tool in apt-get dpkg-deb; do
 		command -v "$tool" >/dev/null || die "$tool is missing: this needs Debian 12 or newer"
 	done
-	[ -r "$keyring" ] || die "$keyring is missing: apt-get install debian-archive-keyring"
+	[ -n "$keyring" ] || die "Debian's archive keyring is missing: apt-get install debian-archive-keyring"
 	echo "fetching dockerd from $mirror $suite" >&2
 	fetch "$new/apt"
 	mkdir -p "$new/root" "$new/tree/bin"

@@ -1,0 +1,52 @@
+# shellcheck shell=sh
+# Sourced by scripts that take packages of a Debian suite which isn't the machine's: apt with a
+# state of its own. It sets:
+#
+# mirror   DIAPAUSE_DEBIAN_MIRROR, or http://deb.debian.org/debian
+# suite    DIAPAUSE_DEBIAN_SUITE, or forky, the first one with CRIU 4.2 and Docker 28
+# keyring  Debian's archive keyring, or "" if the machine has none
+
+mirror=${DIAPAUSE_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+suite=${DIAPAUSE_DEBIAN_SUITE:-forky}
+keyring=
+for file in /usr/share/keyrings/debian-archive-keyring.gpg /usr/share/keyrings/debian-archive-keyring.pgp; do
+	[ ! -r "$file" ] || keyring=$file
+done
+
+# own_apt DIR COMMAND... runs commands of apt with their state in DIR, and what they print in
+# DIR/log/out. DIR/sources.list is in the place of the machine's sources if it is there, and
+# DIR/status says what is installed: nothing, if it isn't there. The machine's proxies and the
+# like are kept; its hooks and preferences are not.
+own_apt() {
+	at=$1
+	shift
+	mkdir -p "$at/state/lists/partial" "$at/cache/archives/partial" "$at/log"
+	[ -e "$at/status" ] || : >"$at/status"
+	{
+		apt-config dump 2>/dev/null | grep -E '^Acquire::' || true
+		cat <<-CONF
+			Dir::Etc::main "/dev/null";
+			Dir::Etc::parts "-";
+			Dir::Etc::preferences "/dev/null";
+			Dir::Etc::preferencesparts "-";
+			Dir::State "$at/state";
+			Dir::State::status "$at/status";
+			Dir::Cache "$at/cache";
+			Dir::Log "$at/log";
+			Acquire::Languages "none";
+			Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
+			Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled "false";
+			APT::Sandbox::User "root";
+			APT::Install-Recommends "false";
+			Debug::NoLocking "true";
+		CONF
+		[ ! -e "$at/sources.list" ] || cat <<-CONF
+			Dir::Etc::sourcelist "$at/sources.list";
+			Dir::Etc::sourceparts "-";
+		CONF
+	} >"$at/apt.conf"
+	APT_CONFIG=$at/apt.conf "$@" >>"$at/log/out" 2>&1
+}
+
+# twice runs a command again if it fails: mirrors are sometimes in the middle of an update.
+twice() { "$@" || "$@"; }
