@@ -78,7 +78,7 @@ func TestRefusedVerbs(t *testing.T) {
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "-v", "nonsense", "--", "true"}, 2, "volume"},
 		{[]string{"run", "--name", "x", "--image", "no.such.invalid/image:1", "--", "true"}, 1, "is not on this engine, and can't be pulled"},
 		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--", "/no/such"}, 1, "command not found"},
-		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--on-host-loss", "resume", "--", "sleep", "1000"}, 2, "leave --on-host-loss resume out"},
+		{[]string{"run", "--name", "x", "--image", "busybox:test", "--network", "none", "--on-host-loss", "resume", "--", "sleep", "1000"}, 2, "can't freeze itself"},
 		{[]string{"adopt"}, 2, "--container"},
 		{[]string{"adopt", "--container", "missing"}, 1, "there is no container missing"},
 	} {

@@ -109,7 +109,7 @@ func functions(program string) (calls, room uint64, err error) {
 	}
 	from, to := all.LookupFunc(syscalls), all.LookupFunc(once)
 	if from == nil || to == nil || to.End-to.Entry < behind+uint64(len(wait)) {
-		return 0, 0, fmt.Errorf("%s has no %s, or no room at %s: is it of another Go?", program, syscalls, once)
+		return 0, 0, fmt.Errorf("%s of another Go: no %s, or no room at %s", program, syscalls, once)
 	}
 	return from.Entry, to.Entry + behind, nil
 }

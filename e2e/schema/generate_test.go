@@ -27,7 +27,7 @@ const (
 var documents = map[string]any{
 	"activity":          schemas.Activity{},
 	"command":           schemas.Command{},
-	"diary":             schemas.UseHistory{},
+	"use_history":       schemas.UseHistory{},
 	"event":             schemas.Event{},
 	"explanation":       schemas.Explanation{},
 	"host":              schemas.Host{},

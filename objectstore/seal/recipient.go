@@ -12,7 +12,7 @@ import (
 // was given in its place isn't repeated in the error.
 func ParseRecipient(text string) (age.Recipient, error) {
 	if strings.Contains(strings.ToUpper(text), "AGE-SECRET-KEY-") {
-		return nil, errors.New("this is a secret key, now exposed: replace it, give its public half")
+		return nil, errors.New("this is a secret key and now exposed: replace it")
 	}
 	if strings.HasPrefix(text, "age1pq1") {
 		if r, err := age.ParseHybridRecipient(text); err == nil {

@@ -93,7 +93,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-func TestIsolatedMountsAreSeenByNobody(t *testing.T) {
+func TestIsolatedMountsAreSeenByNoOther(t *testing.T) {
 	root(t)
 	dir := t.TempDir()
 	// Often enough that the main thread has its turn.

@@ -61,7 +61,7 @@ func (g *guard) option() nats.Option {
 			return
 		}
 		if errors.Is(err, nats.ErrPermissionViolation) && !g.started.Load() {
-			g.cancel(schemas.WithHint(fmt.Errorf("%w: %s needs the user %s of `diapause nats-config`, which %s isn't (%w)", errForbidden, g.part, g.user, orNone(g.creds), err),
+			g.cancel(schemas.WithHint(fmt.Errorf("%w: %s needs the NATS user %s, which %s isn't (%w)", errForbidden, g.part, g.user, orNone(g.creds), err),
 				"give its file with --creds"))
 			return
 		}

@@ -128,7 +128,7 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 		}
 		return map[string]float64{"known": float64(d.Sessions), "fresh": float64(d.Fresh), "timed": float64(d.Timed), "waiting": float64(d.Waiting), "going": float64(d.Going), "held_up": float64(d.Waking)}
 	})
-	m.Gauge("scheduler_behind_seconds", "How long ago all was heard that services had said; above 2 nobody is suspended.", func() float64 {
+	m.Gauge("scheduler_behind_seconds", "How long ago all was heard that services had said; above 2 nothing is suspended.", func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), depthWait)
 		defer cancel()
 		d, err := s.Backlog(ctx)

@@ -117,7 +117,7 @@ func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string)
 type parts struct {
 	drivers *drivers.Set
 	serving []func(context.Context) error
-	begun   []<-chan struct{} // closed when a part can work
+	ready   []<-chan struct{} // closed when a part can work
 }
 
 // close closes what was opened for the parts. Sessions run on.
@@ -145,7 +145,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	}
 	h.ofWorker(w)
 	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}
-	p.begun = []<-chan struct{}{w.Ready()}
+	p.ready = []<-chan struct{}{w.Ready()}
 	for name, d := range p.drivers.ByName {
 		if o, ok := d.(driver.Offerer); ok {
 			p.serving = append(p.serving, func(ctx context.Context) error { return adoptOffered(ctx, w, name, o, m.api(name, w.Host), h.Log) })
@@ -157,7 +157,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 			return p, err
 		}
 		h.ofControl(c)
-		p.serving, p.begun = append(p.serving, c.serving()...), append(p.begun, c.scheduler.Ready(), c.api.Ready())
+		p.serving, p.ready = append(p.serving, c.serving()...), append(p.ready, c.scheduler.Ready(), c.api.Ready())
 	}
 	return p, h.Recovery.regain(ctx, w, h.Out)
 }
@@ -177,7 +177,7 @@ func (p parts) serve(ctx context.Context, broken <-chan error, ready func() erro
 		g.Go(func() error { return part(ctx) })
 	}
 	g.Go(func() error {
-		for _, part := range p.begun {
+		for _, part := range p.ready {
 			select {
 			case <-part:
 			case <-ctx.Done():

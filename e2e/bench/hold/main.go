@@ -31,7 +31,7 @@ const (
 )
 
 func main() {
-	err := errors.New("usage: hold keep MB SOCKET | ask SOCKET VERB | changed MB N TIMES")
+	err := errors.New("usage: hold keep MB SOCKET|ask SOCKET VERB|changed MB N TIMES")
 	switch {
 	case len(os.Args) == 4 && os.Args[1] == "keep":
 		err = keep(os.Args[2], os.Args[3])

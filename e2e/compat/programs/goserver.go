@@ -85,7 +85,7 @@ func (g *goServer) goesOn(ctx context.Context, s *local.Session) error {
 			g.last = now
 			return nil
 		case time.Now().After(deadline):
-			return fmt.Errorf("the requests stand still at %d (%d before), the timer at %d (%d before)", now.Asked, g.last.Asked, now.Timers, g.last.Timers)
+			return fmt.Errorf("requests stopped at %d (%d before), timer at %d (%d before)", now.Asked, g.last.Asked, now.Timers, g.last.Timers)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func holdCommand(c *client) *cobra.Command {
 		Use: "hold NAME... --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !cmd.Flags().Changed("for") {
-				return usagef("hold: say for how long with --for, e.g. --for 2h; `diapause release %s` ends it earlier", args[0])
+				return usagef("hold: say for how long with --for, e.g. --for 2h").WithHint("`diapause release %s` ends it earlier", args[0])
 			}
 			if length <= 0 || length > schemas.MaxLease {
 				return usagef("hold: --for %s: want a time up to %s", length, schemas.MaxLease)

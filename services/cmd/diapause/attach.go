@@ -23,7 +23,7 @@ const detachKey = 0x1d
 
 const attachHelp = `Use the terminal of a session that was run with --tty, or of a container that was
 started with one (docker run -it) and adopted. A suspended session is resumed. Ctrl-]
-detaches, and the session runs on; attach again at any time. While somebody is
+detaches, and the session runs on; attach again at any time. While a client is
 attached a session isn't suspended for idleness. What is typed while it is being
 suspended all the same arrives: that is undone, or it is resumed.
 
@@ -45,7 +45,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 		return err
 	}
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
-		return fmt.Errorf("session %s has no terminal, it was run without --tty; `diapause logs -f %s` shows what it prints", v.Name, v.Name)
+		return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was run without --tty", v.Name), "`diapause logs -f %s` shows what it prints", v.Name)
 	}
 	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096}
 	ctx, detach := context.WithCancelCause(ctx)
@@ -55,7 +55,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	out := &quietly{Writer: os.Stdout, begun: make(chan struct{})}
+	out := &quietly{Writer: os.Stdout, ready: make(chan struct{})}
 	s.Stdout = out
 	in := &untilDetached{Reader: os.Stdin, detached: make(chan struct{}), ended: make(chan struct{})}
 	typing := attach.NewTyping(rand.Text(), in)
@@ -99,7 +99,7 @@ func attachEnded(ctx context.Context, name string, typing *attach.Typing, exit s
 		fmt.Fprintf(os.Stderr, "the input ended: detached from session %s, which runs on\n", name)
 		return nil
 	case errors.Is(context.Cause(ctx), errInputEnded):
-		return fmt.Errorf("the last %d bytes of the input have not arrived in session %s; is its host well? see `diapause show %s`", owed, name, name)
+		return schemas.WithHint(fmt.Errorf("the last %d bytes of the input have not arrived in session %s", owed, name), "`diapause show %s` says whether its host is there", name)
 	case errors.Is(err, attach.ErrLost) && owed == 0:
 		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
 		return nil
@@ -146,7 +146,7 @@ func (c *client) converseTyped(ctx context.Context, name string, typing *attach.
 	}
 }
 
-// definite reports whether a session can't be attached to again, whoever waits.
+// definite reports whether a session can't be attached to again.
 func definite(err error) bool {
 	var api *schemas.APIError
 	return errors.As(err, &api) && slices.Contains([]string{schemas.CodeNoSession, schemas.CodeUsage, schemas.CodeFailed}, api.Code)
@@ -220,14 +220,14 @@ const (
 type quietly struct {
 	io.Writer
 	once  sync.Once
-	begun chan struct{} // closed when a connection is there
+	ready chan struct{} // closed when a connection is there
 
 	mu   sync.Mutex
 	last time.Time
 }
 
 // attached says that output can come now.
-func (q *quietly) attached() { q.once.Do(func() { close(q.begun) }) }
+func (q *quietly) attached() { q.once.Do(func() { close(q.ready) }) }
 
 func (q *quietly) Write(p []byte) (int, error) {
 	n, err := q.Writer.Write(p)
@@ -241,7 +241,7 @@ func (q *quietly) Write(p []byte) (int, error) {
 // when that takes too long.
 func (q *quietly) wait(ctx context.Context, typing *attach.Typing) {
 	select {
-	case <-q.begun:
+	case <-q.ready:
 	case <-ctx.Done():
 		return
 	}

@@ -59,7 +59,8 @@ func busyCommand(c *client) *cobra.Command {
 				name = args[0]
 			}
 			if name == "" {
-				return usagef("name the session: this isn't inside of one that knows its name (there is no %s, and DIAPAUSE_SESSION is not set, as in a container): `diapause busy NAME -- CMD`", insideFile)
+				return usagef("busy: name the session: this isn't inside of one that knows its name").WithHint(
+					"`diapause busy NAME -- CMD`, or set DIAPAUSE_SESSION: there is no %s, as in a container", insideFile)
 			}
 			return c.busy(name, f, args[at:])
 		},
@@ -71,7 +72,7 @@ func busyCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-// insideFile is what a session is told of itself, anew whenever it begins to run. Its
+// insideFile is what a session is told of itself, written again whenever it starts to run. Its
 // environment may be that of a session that it is a fork of, or from another host.
 const insideFile = "/run/diapause/generation"
 

@@ -44,7 +44,7 @@ func down(ctx context.Context, c *client, suspend, kill bool) error {
 	}
 	if verb != "" {
 		its := *c
-		its.url, its.creds = up.URL, cmp.Or(up.ClientCreds, c.creds) // and no other, whatever is set
+		its.url, its.creds = up.URL, cmp.Or(up.ClientCreds, c.creds) // and no other, even if one is set
 		if err := its.each(ctx, verb, up.Host); err != nil {
 			return fmt.Errorf("%w; `diapause up` was not stopped", err)
 		}

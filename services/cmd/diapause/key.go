@@ -74,7 +74,7 @@ func keyListCommand(c *client) *cobra.Command {
 const keyAddHelp = `Make an age recipient (age1…, or age1pq1… for a post-quantum one) a reader of the
 images that there are and that will be.
 
-Only the images' keys are written anew, no image. What was interrupted goes on when
+Only the images' keys are written again, no image. What was interrupted goes on when
 "diapause up" runs again. With --escrow the reader is listed as one for recovery: keep
 its identity away from the hosts.`
 
@@ -92,7 +92,7 @@ func keyAddCommand(c *client) *cobra.Command {
 }
 
 const keyRemoveHelp = `Remove a reader. Its wraps of the images' keys are deleted, and the next image of each
-session gets a new key. That takes nothing back from whoever kept a copy of the old
+session gets a new key. That takes nothing back from anyone with a copy of the old
 keys: they read what was written before for as long as it is stored, and new images
 refer to that. With --rewrite the next images are written in full and refer to
 nothing older, so that it can be deleted.`

@@ -71,7 +71,7 @@ func printNATSConfig(o natsconfig.Options) error {
 		fmt.Printf("credentials:   %s\n", file)
 	}
 	for _, file := range w.Stale {
-		fmt.Printf("not used:      %s belongs to nobody that was named; remove it\n", file)
+		fmt.Printf("not used:      %s belongs to no host or tenant that was named; remove it\n", file)
 	}
 	return nil
 }

@@ -184,7 +184,7 @@ func policySetCommand(c *client) *cobra.Command {
 		Use: "set SCOPE [KEY=VALUE ...]", Short: "Change what sessions are held to", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 && e.file == "" {
-				return usagef("policy set: say what, as KEY=VALUE or with --file; see `diapause policy --help`")
+				return usagef("policy set: say what, as KEY=VALUE or with --file").WithHint("see `diapause policy --help`")
 			}
 			p, version, err := e.of(cmd.Context(), c, args[0], args[1:])
 			if err != nil {
@@ -269,7 +269,7 @@ would have been wrong (resumed within two minutes).
 It goes by a use history: while a scheduler runs it writes down each silence of a session
 that was longer than 20 s, and from when to when each kind of activity was heard, for 14
 days or 256 MiB. So other kinds that count, wake or are ignored can be tried as well.
-What a session would have done in times in which it slept nobody knows.`
+What a session would have done while it was suspended is unknown.`
 
 func policySimulateCommand(c *client) *cobra.Command {
 	e, asJSON, since := edit{version: -1}, false, 24*time.Hour

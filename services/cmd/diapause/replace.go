@@ -29,7 +29,7 @@ func (f *replaceFlags) check(cmd *cobra.Command, other bool) error {
 	case f.replace && other:
 		return usagef("resume: --replace goes with neither --clean nor --as")
 	case !f.replace && (given("snapshot") || given("healthy-within")):
-		return usagef("resume: --snapshot and --healthy-within are for --replace; `diapause rollback` goes back to a snapshot as it is")
+		return usagef("resume: --snapshot and --healthy-within are for --replace").WithHint("`diapause rollback` goes back to a snapshot as it is")
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func schedulerCommand(c *client) *cobra.Command {
 				return usagef("scheduler: name the NATS server with --nats, and its credentials with --creds")
 			}
 			if f.name != "" && !schemas.ValidToken(f.name) {
-				return usagef("scheduler: --name %q: want 1 to 64 of A-Z a-z 0-9 _ -", f.name)
+				return usagef("--name %q: want 1 to 64 of A-Z a-z 0-9 _ -", f.name)
 			}
 			return run.Scheduler(cmd.Context(), run.SchedulerConfig{
 				Process: run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: newLog(f.verbose)},

@@ -25,7 +25,7 @@ func statsCommand(c *client) *cobra.Command {
 			fmt.Printf("%-12s %d by a clock that is more than 5 minutes off; nothing depends on it\n", "", i.Skewed)
 		}
 		if i.Gaps > 0 {
-			fmt.Printf("%-12s %s nothing could be heard for a while: every grace began anew\n", "", count(i.Gaps, "time"))
+			fmt.Printf("%-12s %s nothing could be heard for a while: every grace started again\n", "", count(i.Gaps, "time"))
 		}
 		if i.Strangers > 0 {
 			fmt.Printf("%-12s %s that there aren't, %d of them forgotten\n", "strangers", count(i.Strangers, "session"), i.Forgotten)

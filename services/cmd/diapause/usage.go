@@ -28,7 +28,7 @@ func usageCommand(c *client) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := schemas.Request{Tenant: schemas.Tenant(tenant), Usage: &schemas.UsageRequest{Since: schemas.Duration(since)}}
 			if since < 0 || since == 0 && cmd.Flags().Changed("since") {
-				return usagef("--since %s: want a time above 0, e.g. 24h; without it all of the log counts", since)
+				return usagef("--since %s: want a time above 0, e.g. 24h", since).WithHint("without it all of the log counts")
 			}
 			if tenant != "" && len(args) > 0 {
 				return usagef("usage: name a session as %s/%s, or a --tenant, not both", tenant, args[0])

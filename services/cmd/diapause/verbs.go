@@ -135,7 +135,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if f.driver == docker.Name || f.container.Image != "" {
 		f.driver = docker.Name
 		if f.onLoss == schemas.LossResume {
-			return usagef("run: a container can't freeze by itself when its host is gone, so it can't go on elsewhere then: leave --on-host-loss %s out", f.onLoss)
+			return usagef("run: a container can't freeze itself when its host is lost").WithHint("leave --on-host-loss %s out", f.onLoss)
 		}
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
@@ -176,9 +176,9 @@ func (f *runFlags) terminal() error {
 	}
 	switch {
 	case f.attach && f.asJSON:
-		return usagef("run: --attach shows the session's terminal, --json prints what became of it: leave one out")
+		return usagef("run: --attach shows the terminal, --json prints the session: leave one out")
 	case f.attach && f.detach:
-		return usagef("run: --attach uses the session's terminal at once, --detach doesn't: leave one out")
+		return usagef("run: --attach uses the terminal at once, --detach doesn't: leave one out")
 	}
 	f.tty = f.tty || f.attach
 	return nil
@@ -202,7 +202,7 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		s.Dir, _ = os.Getwd() // "" is the root directory
 	}
 	if f.network != "host" && f.network != "none" {
-		return s, usagef("--network %q: want host or none, or, with --image, a network of the engine's", f.network)
+		return s, usagef("--network %q: want host or none", f.network).WithHint("with --image also a network of the engine's")
 	}
 	if f.cpus < 0 || f.pids < 0 {
 		return s, usagef("--cpus and --pids take positive numbers")

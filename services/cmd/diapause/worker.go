@@ -73,7 +73,7 @@ const shortest = time.Second
 
 func checkSlots(n int) error {
 	if n < 0 {
-		return usagef("--slots %d: want how many sessions there is room for, 0 for no limit", n)
+		return usagef("--slots %d: want a number of sessions, 0 for no limit", n)
 	}
 	return nil
 }
