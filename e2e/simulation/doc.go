@@ -1,6 +1,6 @@
 // Package simulation runs the scheduler and the worker as they are, against
 // records, streams, a store and hosts that are in memory, in time that passes only
-// when no one has anything to do: tens of thousands of lives of a session a minute, each
+// when no one has anything to do: thousands of lives of a session a minute, each
 // with its own order of events, crashes and delays.
 //
 // The way through it: a world (world_test.go) is one session's surroundings,
