@@ -42,8 +42,8 @@ test-long: setup-test ## what takes longer: more rounds of the crash tests, the 
 
 TIME ?= 10m
 SEED ?= 0
-robustness: ## histories of clients and faults, checked against a model (TIME=10m SEED=n)
-	$(GO) test -race -count=1 -timeout 0 -v ./e2e/robustness -run TestHistories -robustness.time $(TIME) -robustness.seed $(SEED)
+robustness: setup-test ## histories of clients and faults, checked against a model (TIME=10m SEED=n)
+	@e2e/setup/root.sh $(GO) test -race -count=1 -timeout 0 -v ./e2e/robustness -run TestHistories -robustness.time $(TIME) -robustness.seed $(SEED)
 
 verify: ## modules stand alone and are tidy, formatted and vetted
 	@e2e/setup/verify.sh $(MODULES)
