@@ -115,7 +115,7 @@ func apiVersion(s string) (major, minor int) {
 	return major, minor
 }
 
-// failed gives the error of a request to the engine, as "what: err", with its kind.
+// failed gives the error of a request to the engine, which couldn't do what, with its kind.
 func (e *engine) failed(what string, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
