@@ -26,6 +26,7 @@ func (i *installation) make() *sessions {
 	i.must("policy", "set", "tenant:default", "quota=sessions:100,running:50")
 	i.must("key", "add", "--name", "second", reader)
 	s.failing = i.start("failing")
+	i.must("policy", "set", "session:failing", "backoff=1h") // its pause outlasts the test
 	if r := i.Do("suspend", "failing"); r.Code == 0 {
 		i.t.Fatal("the suspend that was to fail didn't")
 	}
