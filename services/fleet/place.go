@@ -72,7 +72,7 @@ type Host struct {
 	Gone bool // its lease has run out
 }
 
-// Want is what a place is looked for for.
+// Want says what a session needs of a host.
 type Want struct {
 	Need   schemas.Fingerprint
 	Prefer schemas.HostID   // taken if it fits: what it has kept of the session saves time
@@ -80,8 +80,8 @@ type Want struct {
 	Only   schemas.HostID   // nowhere else, if given
 }
 
-// Choose picks a host, and the fingerprint of the driver there: one with room rather than one without, the
-// preferred one, else the one with the fewest sessions. The error says of each host why
+// Choose picks a host, and gives the fingerprint of the driver there. It prefers one with
+// room, then the preferred one, then the one with the fewest sessions. The error says of each host why
 // not. On a host without room the caller has to make some.
 func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	var best *Host
