@@ -99,7 +99,7 @@ func attachEnded(ctx context.Context, name string, typing *attach.Typing, exit s
 		fmt.Fprintf(os.Stderr, "the input ended: detached from session %s, which runs on\n", name)
 		return nil
 	case errors.Is(context.Cause(ctx), errInputEnded):
-		return schemas.WithHint(fmt.Errorf("the last %d bytes of the input have not arrived in session %s", owed, name), "`diapause show %s` says whether its host is there", name)
+		return schemas.WithHint(fmt.Errorf("the last %d bytes of input haven't reached session %s", owed, name), "`diapause show %s` says whether its host is there", name)
 	case errors.Is(err, attach.ErrLost) && owed == 0:
 		fmt.Fprintf(os.Stderr, "session %s was suspended or stopped; attach again to go on\n", name)
 		return nil

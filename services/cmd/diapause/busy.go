@@ -59,7 +59,7 @@ func busyCommand(c *client) *cobra.Command {
 				name = args[0]
 			}
 			if name == "" {
-				return usagef("busy: name the session: this isn't inside of one that knows its name").WithHint(
+				return usagef("busy: name the session: here it doesn't know its name").WithHint(
 					"`diapause busy NAME -- CMD`, or set DIAPAUSE_SESSION: there is no %s, as in a container", insideFile)
 			}
 			return c.busy(name, f, args[at:])
