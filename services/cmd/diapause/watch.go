@@ -2,19 +2,22 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/term"
 
+	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/schemas"
 )
 
-// watchEvery is how often a table on a terminal is drawn again without news: what a
-// session uses and how long it is idle change without any.
+// watchEvery is how often a table on a terminal is drawn again: what a session uses and how
+// long it is idle change without news.
 const watchEvery = time.Second
 
 // follow shows the sessions as they change, until it is interrupted.
@@ -24,88 +27,64 @@ func (f lsFlags) follow(ctx context.Context, c *client) error {
 		return err
 	}
 	defer api.Close()
-	news := make(chan struct{}, 1)
-	_, err = api.Conn().Subscribe(schemas.SubjectSession+".>", func(*nats.Msg) {
-		select {
-		case news <- struct{}{}:
-		default: // the next look sees what this one would
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("follow the sessions: %w", err)
-	}
-	show := f.changes(map[string]schemas.View{})
 	if term.IsTerminal(int(os.Stdout.Fd())) && !f.asJSON && !f.quiet {
-		show = f.redraw
+		err = f.redraw(ctx, c, api)
+	} else {
+		err = f.changes(ctx, api)
 	}
-	for {
+	if ctx.Err() != nil {
+		return exitStatus(exitInterrupted) // that is how a look at it ends
+	}
+	return err
+}
+
+// redraw draws the table again and again, each over the one of before.
+func (f lsFlags) redraw(ctx context.Context, c *client, api *events.API) error {
+	for ctx.Err() == nil {
 		all, err := f.list(ctx, c, api)
-		if ctx.Err() != nil {
-			return exitStatus(exitInterrupted) // that is how a look at it ends
-		}
 		if err != nil {
 			return err
 		}
-		if err := show(all); err != nil {
-			return err
+		var out bytes.Buffer
+		out.WriteString("\033[H\033[2J")
+		writeSessions(&out, all)
+		if _, err := os.Stdout.Write(out.Bytes()); err != nil {
+			return fmt.Errorf("draw the table: %w", err)
 		}
 		select {
-		case <-news:
 		case <-time.After(watchEvery):
 		case <-ctx.Done():
 		}
 	}
+	return nil
 }
 
-// redraw draws the table over the one of before.
-func (f lsFlags) redraw(all []schemas.View) error {
-	var out bytes.Buffer
-	out.WriteString("\033[H\033[2J")
-	writeSessions(&out, all)
-	_, err := os.Stdout.Write(out.Bytes())
-	return err
-}
-
-// changes prints each session that is otherwise than the last time, and those that are
-// listed no longer as deleted.
-func (f lsFlags) changes(last map[string]schemas.View) func([]schemas.View) error {
-	return func(all []schemas.View) error {
-		listed := map[string]bool{}
-		for _, v := range all {
-			listed[v.Name] = true
-			if was, known := last[v.Name]; known && was.Version == v.Version && was.Status == v.Status && was.PID == v.PID {
-				continue
-			}
-			last[v.Name] = v
-			if err := f.printChange(v); err != nil {
-				return err
-			}
+// changes prints each session, and again when it changes.
+func (f lsFlags) changes(ctx context.Context, api *events.API) (err error) {
+	client := events.New(api.Conn(), events.Options{By: who()})
+	defer func() { err = errors.Join(err, client.Close()) }()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var failed error
+	err = client.WatchSessions(ctx, cmp.Or(f.tenant, "*")+"/*", func(v schemas.View) {
+		if failed != nil || len(f.states) > 0 && !slices.Contains(f.states, string(v.State)) {
+			return
 		}
-		for name, v := range last {
-			if listed[name] {
-				continue
-			}
-			delete(last, name)
-			if len(f.states) > 0 {
-				continue // it may be in another state
-			}
-			v.State = schemas.Deleted
-			if err := f.printChange(v); err != nil {
-				return err
-			}
+		if failed = f.printChange(v); failed != nil {
+			stop()
 		}
-		return nil
-	}
+	})
+	return errors.Join(err, failed)
 }
 
-func (f lsFlags) printChange(v schemas.View) error {
+func (f lsFlags) printChange(v schemas.View) (err error) {
 	switch {
 	case f.asJSON:
 		return printLine(v)
 	case f.quiet:
-		fmt.Println(v.Name)
+		_, err = fmt.Println(v.Name)
 	default:
-		fmt.Printf("%s  %s  %s\n", time.Now().Format(time.RFC3339), v.Name, stateOf(v))
+		_, err = fmt.Printf("%s  %s  %s\n", time.Now().Format(time.RFC3339), v.Name, stateOf(v))
 	}
-	return nil
+	return err
 }
