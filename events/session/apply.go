@@ -251,8 +251,8 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 }
 
-// setRecovered takes a whole record from who knew better than the log, which was put
-// back to an earlier state. The version goes on from the log's own.
+// setRecovered takes a whole record from a host or the store, which know more than a log
+// that was put back to an earlier state. The version goes on from the log's own.
 func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 	version := r.Version
 	*r = *t.Set.Recovered

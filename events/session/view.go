@@ -74,7 +74,7 @@ func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	}
 	v.known.Leases = slices.DeleteFunc(v.known.Leases, func(l Lease) bool { return l.Seq <= r.Born })
 	// What was seen to happen is counted from then, by this host's clock; what its record
-	// says of that is for who came later.
+	// says of that is for readers that came later.
 	lived := r.UID == v.Record.UID && (r.State != v.Record.State || v.Record.Since.IsZero())
 	if r.State != v.Record.State || v.known.Since.IsZero() || started(&v.Record, &r) {
 		v.known.Since, v.known.Noticed = now, time.Time{}

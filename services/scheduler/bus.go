@@ -43,8 +43,8 @@ type Hosts interface {
 	Hosts(ctx context.Context, fn func(schemas.Host)) error
 }
 
-// Places are where all who place sessions say which places they ask for, so that none is
-// given twice.
+// Places are where all schedulers publish which slots they reserve, so that none is given
+// twice.
 type Places interface {
 	// Place says something of one.
 	Place(ctx context.Context, p schemas.Place) error

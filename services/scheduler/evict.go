@@ -166,7 +166,7 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 	case slots == 0:
 		return true, nil, nil, false
 	case before < 0 || !e.lag.hearing:
-		return false, nil, nil, true // who asked before, or what is in use, isn't known yet
+		return false, nil, nil, true // earlier reservations, or what is in use, aren't known yet
 	case len(at.slots)+before < slots:
 		return true, nil, nil, false
 	case len(at.slots)-leaving(at.slots)+before < slots:

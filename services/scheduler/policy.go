@@ -30,7 +30,7 @@ func (builtin) For(r schemas.SessionRecord) session.Policy {
 func (builtin) Changed() <-chan struct{} { return nil }
 
 // triedAtOnce is how many sessions are tried before the loop goes on with its work,
-// triedShown how many of them are told of.
+// triedShown how many of them the answer lists.
 const (
 	triedAtOnce = 500
 	triedShown  = 1000

@@ -14,22 +14,21 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// patience is how long it is waited for a session that was used a moment ago and
-// matters less than those that weren't; roomEvery is how often making room looks.
+// patience is how long an eviction waits for a session that was used a moment ago and
+// matters less than those that weren't; roomEvery is how often MakeRoom looks.
 const (
 	patience  = yield + time.Second
 	roomEvery = 50 * time.Millisecond
 )
 
-// releaseWait is how long it may take to say that a place isn't needed any more.
+// releaseWait bounds how long release takes to publish that a slot isn't needed any more.
 const releaseWait = time.Second
 
-// MakeRoom waits until a host has a place for one more session, has one suspended if
-// need be, and keeps the place until release is called, with the revision of the record that
-// took it, or zero if none did. Of several who ask, here or elsewhere, no two get the same
-// place. It gives what it had
-// suspended. The error is a *NoRoom if nothing may be suspended, or that of ctx. A host
-// that said of no slots has room.
+// MakeRoom waits until a host has a free slot, evicts a session if that is needed, and
+// reserves the slot until release is called, with the revision of the record that took it,
+// or zero if none did. No two callers, here or in other processes, get the same slot. It
+// gives the sessions that it evicted. The error is a *NoRoom if none may be, or that of ctx.
+// A host that announced no slots has room.
 func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.Name) (suspended []schemas.Name, release func(taken statekv.Revision), err error) {
 	nothing := func(statekv.Revision) {}
 	if limited, err := s.limited(ctx, h); err != nil || !limited {
@@ -55,18 +54,18 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 	return suspended, release, nil
 }
 
-// HasRoom reports whether a host has a free place, as far as is known here: one that said of
-// no slots has room.
+// HasRoom reports whether a host has a free slot, as far as is known here. A host that
+// announced no slots has room.
 func (s *Scheduler) HasRoom(ctx context.Context, h schemas.HostID) (has bool, err error) {
 	err = s.ask(ctx, func(l *loop) { has = l.hosts.free(h) })
 	return has, err
 }
 
-// reportWait is how long it is waited for the first word of a host that sessions are placed
-// on: it has said one, which may not have been read yet.
+// reportWait is how long MakeRoom waits for the first announcement of a host: it was made,
+// and may not have been read yet.
 const reportWait = 2 * time.Second
 
-// limited reports whether a host has room for so many sessions and no more.
+// limited reports whether a host has a limited number of slots.
 func (s *Scheduler) limited(ctx context.Context, h schemas.HostID) (limited bool, err error) {
 	deadline := time.Now().Add(reportWait)
 	for known := false; err == nil && !known; {
@@ -90,7 +89,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// awaitRoom waits until a place is there.
+// awaitRoom waits until the reserved slot is free.
 func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspended []schemas.Name, err error) {
 	deadline := time.Now().Add(patience)
 	for listed := false; ; {
@@ -118,7 +117,7 @@ func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspende
 	}
 }
 
-// place says something of a place, to all who make room.
+// place publishes a reservation to all schedulers.
 func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 	s.places()
 	for again := time.Now().Add(reportWait); s.Places != nil && !s.apart.Load(); {
@@ -133,12 +132,12 @@ func (s *Scheduler) place(ctx context.Context, p schemas.Place) error {
 	return s.ask(ctx, func(l *loop) { l.hosts.reserve(p) })
 }
 
-// placesAgain is how soon places that couldn't be followed are tried again.
+// placesAgain is the pause before reservations that couldn't be followed are tried again.
 const placesAgain = time.Second
 
-// followPlaces takes in what is said of places, once one is asked for here. The bucket of
-// them may be lacking, if what makes the streams is of an older version. Any other
-// fault of it holds up those who ask for a place, and no others.
+// followPlaces takes in the reservations of all schedulers, from the first that is made
+// here. Their bucket is missing if an older version made the streams. Any other fault of it
+// holds up MakeRoom, and nothing else.
 func (s *Scheduler) followPlaces(ctx context.Context) error {
 	select {
 	case <-s.placing:

@@ -40,7 +40,7 @@ type Options struct {
 	Heard func(stream.Heard)
 }
 
-// Lead is the office of who acts. *lease.Office is one.
+// Lead says which of several schedulers acts. *lease.Office is one.
 type Lead interface {
 	// Serve calls tell whenever that changes, until ctx ends.
 	Serve(ctx context.Context, tell func(held bool)) error

@@ -94,8 +94,8 @@ func ends(m *session.Message) time.Time {
 
 func (s source) what() string { return what(schemas.Source{Kind: s.kind, Key: s.key}) }
 
-// told gives a use as it stands at a time.
-func (s source) told(o use, now time.Time) schemas.Use {
+// at gives a use as it stands at a time.
+func (s source) at(o use, now time.Time) schemas.Use {
 	out := schemas.Use{UID: s.uid, What: s.what(), From: o.from.UnixMilli(), To: min(o.until.UnixMilli(), now.UnixMilli())}
 	if s.kind.Lease() {
 		out.Last = o.last.UnixMilli()
@@ -106,7 +106,7 @@ func (s source) told(o use, now time.Time) schemas.Use {
 // end writes a use down that is over, and forgets it.
 func (u *uses) end(of source, o use) {
 	delete(u.open, of)
-	u.write(of.told(o, o.until))
+	u.write(of.at(o, o.until))
 }
 
 func (u *uses) write(one schemas.Use) {
@@ -121,15 +121,15 @@ func (u *uses) write(one schemas.Use) {
 }
 
 // sweep ends the uses of which nothing more was heard, and writes down what there is of
-// those that go on for long: a scheduler that dies loses no more than a part. Who only
-// stands by writes nothing.
+// those that go on for long: a scheduler that dies loses no more than a part. A
+// scheduler that stands by writes nothing.
 func (u *uses) sweep(now time.Time, writes bool) {
 	for of, o := range u.open {
 		switch {
 		case of.over(o, now):
 			u.end(of, o)
 		case writes && now.Sub(o.from) >= schemas.UsePart:
-			u.write(of.told(o, now))
+			u.write(of.at(o, now))
 			if o.from = now; o.until.Before(now) {
 				o.from = o.until
 			}
@@ -157,7 +157,7 @@ func (s *Scheduler) Uses(ctx context.Context) (out []schemas.Use, err error) {
 		now := time.Now()
 		out = slices.Clone(l.history.uses.page)
 		for of, o := range l.history.uses.open {
-			out = append(out, of.told(o, now))
+			out = append(out, of.at(o, now))
 		}
 	})
 	return out, err
