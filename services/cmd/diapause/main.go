@@ -80,7 +80,7 @@ func newRoot() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true, Version: version,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if given := cmd.Flag("timeout"); given != nil && given.Changed && c.timeout <= 0 {
-				return usagef("--timeout %s: want a time above 0, e.g. 30s", given.Value)
+				return usagef("--timeout %s: want a time above 0, e.g. 30s", c.timeout)
 			}
 			return nil
 		},
