@@ -15,13 +15,19 @@ import (
 )
 
 func TestAsking(t *testing.T) {
+	for _, user := range []string{"", "shop"} { // with one, the server is of before users had subjects
+		t.Run("user "+user, func(t *testing.T) { asks(t, user) })
+	}
+}
+
+func asks(t *testing.T, user string) {
 	srv := startServer(t, -1)
 	nc, err := nats.Connect(srv.ClientURL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	c := New(nc, Options{By: "shop"})
+	c := New(nc, Options{By: "shop", User: user})
 	defer c.Close()
 	s := sessionOf(t, c, "acme/web")
 	if _, err := s.Ensure(t.Context()); !errors.Is(err, ErrNoServer) {
@@ -87,5 +93,48 @@ func TestWatching(t *testing.T) {
 	cancel()
 	if err := <-ended; err != nil {
 		t.Errorf("watching ended with %v", err)
+	}
+}
+
+// A server that knows its callers hears them on a subject of theirs, in errors the hint and
+// the reason come apart, and a refused permission has the other subject tried.
+func TestAskingAsAUser(t *testing.T) {
+	srv := startServer(t, -1)
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	answers := func(subject, payload string, header nats.Header) {
+		t.Helper()
+		if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
+			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Header: header, Data: []byte(payload)})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answers(schemas.SubjectAs+".shop.show", `{"name":"web","state":"running"}`, nil)
+	answers(schemas.SubjectAs+".shop.kill", `{"code":"state","reason":"exited","error":"it ended","hint":"start it"}`,
+		nats.Header{micro.ErrorCodeHeader: {schemas.CodeState}, micro.ErrorHeader: {"it ended; start it"}})
+	answers(schemas.SubjectAPI+".list", `[]`, nil)
+	api, err := DialAPI(t.Context(), Options{URL: srv.ClientURL(), By: "me", User: "shop"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer api.Close()
+	var v schemas.View
+	if err := api.Ask(t.Context(), "show", schemas.Request{Name: "web"}, &v); err != nil || v.State != schemas.Running {
+		t.Errorf("show: %+v, %v", v, err)
+	}
+	var e *schemas.APIError
+	if err := api.Ask(t.Context(), "kill", schemas.Request{Name: "web"}, &v); !errors.As(err, &e) || e.Reason != schemas.ReasonExited || e.Text != "it ended" || e.Hint != "start it" {
+		t.Errorf("kill: %+v", err)
+	}
+	var all []schemas.View
+	if err := api.Ask(t.Context(), "list", schemas.Request{}, &all); err != nil || all == nil {
+		t.Errorf("list: %v, %v", all, err)
+	}
+	if err := api.Ask(t.Context(), "sing", schemas.Request{}, &all); !errors.Is(err, ErrNoServer) || schemas.HintOf(err) == "" {
+		t.Errorf("a verb that nothing answers: %v", err)
 	}
 }
