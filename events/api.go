@@ -58,15 +58,15 @@ type API struct {
 }
 
 // DialAPI makes an API with a connection of its own, which has to be there now. Of o it
-// uses URL, Creds, By, User and NATS. A call ends with ErrLost when the connection does:
-// it is for programs that ask and end. Services use Connect.
+// uses URL, Creds, By, User and NATS. All calls end with ErrLost once the connection
+// did: it is for programs that ask and end, as the server may come back elsewhere. Services use Connect.
 func DialAPI(ctx context.Context, o Options) (*API, error) {
 	a := newAPI(nil, o)
 	opts := append([]nats.Option{
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { a.pending.refused(err) }),
 		nats.DisconnectErrHandler(func(nc *nats.Conn, _ error) {
 			if !nc.IsClosed() {
-				a.pending.fail("", ErrLost)
+				a.pending.end(ErrLost)
 			}
 		}),
 	}, o.NATS...)
@@ -188,12 +188,24 @@ type call struct {
 type pending struct {
 	mu    sync.Mutex
 	calls map[*call]struct{}
+	ended error // why no later call is answered either; nil while they are
 }
 
 func (p *pending) add(c *call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[c] = struct{}{}
+	if p.ended != nil {
+		c.cancel(p.ended)
+	}
+}
+
+// end ends all calls, those to come included.
+func (p *pending) end(err error) {
+	p.mu.Lock()
+	p.ended = err
+	p.mu.Unlock()
+	p.fail("", err)
 }
 
 func (p *pending) remove(c *call) {

@@ -134,6 +134,14 @@ func TestAskingAsAUser(t *testing.T) {
 	if err := api.Ask(t.Context(), "list", schemas.Request{}, &all); err != nil || all == nil {
 		t.Errorf("list: %v, %v", all, err)
 	}
+	defer func() { // at the end
+		srv.Shutdown()
+		for range 2 { // the call during which it happens, and each later one
+			if err := api.Ask(t.Context(), "show", schemas.Request{}, &v); !errors.Is(err, ErrLost) {
+				t.Errorf("without a server: %v", err)
+			}
+		}
+	}()
 	if err := api.Ask(t.Context(), "sing", schemas.Request{}, &all); !errors.Is(err, ErrNoServer) || schemas.HintOf(err) == "" {
 		t.Errorf("a verb that nothing answers: %v", err)
 	}

@@ -77,14 +77,14 @@ func (s *snapshots) snapshots(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	said, err := s.told(ctx, v.Name())
+	origins, err := s.origins(ctx, v.Name())
 	if err != nil {
 		return nil, err
 	}
 	out := []schemas.SnapshotView{}
 	for _, l := range all {
 		view := schemas.SnapshotView{ID: snapshotID(l.Head), Head: v.Head != nil && *v.Head == l.Head}
-		view.By, view.Reason, view.Restores = said[l.Head].by, said[l.Head].reason, said[l.Head].restores
+		view.By, view.Reason, view.Restores = origins[l.Head].by, origins[l.Head].reason, origins[l.Head].restores
 		if l.Err != nil {
 			view.Error = l.Err.Error()
 		} else {

@@ -117,13 +117,13 @@ func (f Fleet) gateway() User {
 		Name: "gateway", Account: Main,
 		Publish: append(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...),
 			schemas.SubjectActivity+below, schemas.SubjectHost+".*.dial", answers),
-		Subscribe: told(),
+		Subscribe: watching(),
 	}
 }
 
 // reader looks.
 func (f Fleet) reader() User {
-	return User{Name: "reader", Account: Main, Publish: asking("reader", schemas.LookingVerbs()...), Subscribe: told()}
+	return User{Name: "reader", Account: Main, Publish: asking("reader", schemas.LookingVerbs()...), Subscribe: watching()}
 }
 
 // client is a person with the command line: every verb, and terminals.
@@ -131,15 +131,15 @@ func (f Fleet) client() User {
 	return User{
 		Name: "client", Account: Main,
 		Publish:   []string{schemas.SubjectAPI + below, schemas.SubjectAs + ".client" + below, schemas.SubjectActivity + below, schemas.SubjectHost + ".*.dial", answers, "$SRV" + below},
-		Subscribe: told(),
+		Subscribe: watching(),
 	}
 }
 
 // answers is where those who answer publish: inboxes, whose names are secret.
 const answers = "_INBOX.>"
 
-// told lists the subjects that say what happens.
-func told() []string {
+// watching lists the subjects that say what happens.
+func watching() []string {
 	return []string{schemas.SubjectSession + below, schemas.SubjectEvent + below, schemas.SubjectProgress + below}
 }
 

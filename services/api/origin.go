@@ -7,37 +7,37 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// told is what the log says of a snapshot: its header says what is in it, and no more.
-type told struct {
+// origin is what the log says of a snapshot: its header says what is in it, and no more.
+type origin struct {
 	by, reason string // of who had it made
 	restores   int    // how often the session came back from it
 }
 
-// told reads a session's log for what it says of its snapshots.
-func (s *snapshots) told(ctx context.Context, n schemas.Name) (map[schemas.Head]told, error) {
+// origins reads a session's log for what it says of its snapshots.
+func (s *snapshots) origins(ctx context.Context, n schemas.Name) (map[schemas.Head]origin, error) {
 	revs, err := s.records.History(ctx, n)
 	if err != nil {
 		return nil, err
 	}
-	return toldBy(revs), nil
+	return originsIn(revs), nil
 }
 
-func toldBy(revs []statekv.Versioned) map[schemas.Head]told {
-	out := map[schemas.Head]told{}
-	asked := map[string]told{} // by op: who asked for it
+func originsIn(revs []statekv.Versioned) map[schemas.Head]origin {
+	out := map[schemas.Head]origin{}
+	asked := map[string]origin{} // by op: who asked for it
 	var before schemas.SessionRecord
 	for _, v := range revs {
 		t := v.Transition
 		if op := t.Set.Op; op != nil {
 			if _, goesOn := asked[op.ID]; !goesOn { // else it is what remains to be done of it
-				asked[op.ID] = told{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
+				asked[op.ID] = origin{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
 			}
 		}
 		switch {
 		case t.Set.Head != nil:
 			who, ok := asked[t.Op]
 			if !ok { // a snapshot that was found, or is from before the log
-				who = told{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
+				who = origin{by: schemas.Who(t.Actor, t.Note), reason: t.Reason}
 			}
 			who.restores = out[*t.Set.Head].restores
 			out[*t.Set.Head] = who
@@ -51,7 +51,7 @@ func toldBy(revs []statekv.Versioned) map[schemas.Head]told {
 	return out
 }
 
-func restored(of map[schemas.Head]told, head schemas.Head, by int) {
+func restored(of map[schemas.Head]origin, head schemas.Head, by int) {
 	t := of[head]
 	t.restores = max(0, t.restores+by)
 	of[head] = t

@@ -10,7 +10,7 @@ import (
 
 // The log says who had a snapshot made, why, and how often the session came back from it:
 // a resume that was recorded and never ran doesn't count.
-func TestTold(t *testing.T) {
+func TestOriginsOfSnapshots(t *testing.T) {
 	one, two := schemas.Head{Name: "acme/u/snaps/1-1", Digest: "a"}, schemas.Head{Name: "acme/u/snaps/2-2", Digest: "b"}
 	op := func(id, kind string, source *schemas.Head) schemas.Set {
 		return schemas.Set{Op: &schemas.Op{ID: id, Kind: kind, Source: source}}
@@ -38,11 +38,11 @@ func TestTold(t *testing.T) {
 		}
 		revs = append(revs, statekv.Versioned{SessionRecord: r})
 	}
-	got := toldBy(revs)
-	if want := (told{"agent:coder", "an agent says run_start", 1}); got[one] != want {
+	got := originsIn(revs)
+	if want := (origin{"agent:coder", "an agent says run_start", 1}); got[one] != want {
 		t.Errorf("of the first the log says %+v, want %+v", got[one], want)
 	}
-	if want := (told{"scheduler", "idle", 0}); got[two] != want {
+	if want := (origin{"scheduler", "idle", 0}); got[two] != want {
 		t.Errorf("of the second the log says %+v, want %+v", got[two], want)
 	}
 }
