@@ -69,7 +69,7 @@ func replay(ctx context.Context, t *testing.T, text string) {
 // shape is what a command prints without what differs each time.
 func shape(out string) string {
 	for _, r := range [][2]string{
-		{`\d{4}-\d\d-\d\dT[\d:.]+Z`, "AT"}, {`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|s|m)\b`, "TIME"}, {`\b\d+(\.\d+)? [kMG]?B\b`, "SIZE"}, {`\b\d+-\d+\b`, "ID"}, {`on host [\w.-]+`, "on HOST"}, {` +`, " "},
+		{`\d{4}-\d\d-\d\dT[\d:.]+Z`, "AT"}, {`\b(\d+h)?(\d+m)?\d+(\.\d+)?(ms|s|m|h)\b`, "TIME"}, {`\b\d+(\.\d+)? [kMG]?B\b`, "SIZE"}, {`\b\d+-\d+\b`, "ID"}, {`on host [\w.-]+`, "on HOST"}, {` +`, " "},
 	} {
 		out = regexp.MustCompile(r[0]).ReplaceAllString(out, r[1])
 	}
