@@ -98,11 +98,11 @@ func TestWrongUser(t *testing.T) {
 	hosts := " --docker none --store dir://" + t.TempDir() + " --nats " + f.url
 	const forbidden = "forbids what this part has to do: "
 	for _, c := range []struct{ args, creds, want string }{
-		{"scheduler --nats " + f.url, f.creds("client"), forbidden + "a scheduler needs the user scheduler of"},
-		{"scheduler --nats " + f.url, f.creds("publisher"), forbidden + "a scheduler needs the user scheduler of"},
-		{"worker" + hosts, f.creds("worker-h2"), forbidden + "a worker needs the user worker-h1 of"},
-		{"worker" + hosts, f.creds("scheduler"), forbidden + "a worker needs the user worker-h1 of"},
-		{"up" + hosts, f.creds("worker-h1"), forbidden + "`diapause up` needs the user system of"},
+		{"scheduler --nats " + f.url, f.creds("client"), forbidden + "a scheduler needs the NATS user scheduler, which"},
+		{"scheduler --nats " + f.url, f.creds("publisher"), forbidden + "a scheduler needs the NATS user scheduler, which"},
+		{"worker" + hosts, f.creds("worker-h2"), forbidden + "a worker needs the NATS user worker-h1, which"},
+		{"worker" + hosts, f.creds("scheduler"), forbidden + "a worker needs the NATS user worker-h1, which"},
+		{"up" + hosts, f.creds("worker-h1"), forbidden + "`diapause up` needs the NATS user system, which"},
 		{"scheduler --nats " + f.url, stranger, "refuses the credentials of " + stranger},
 		{"worker" + hosts, f.copied("worker-h1"), "put ca.pem"},
 		{"ls --url " + f.url, f.creds("publisher"), "doesn't let this client ask"},
