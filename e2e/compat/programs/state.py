@@ -1,4 +1,4 @@
-# Keeps state of every usual kind and tells it to whoever asks at a socket.
+# Keeps state of every usual kind and tells it to clients of a socket.
 import hashlib, itertools, json, os, socket, tempfile, threading, time
 
 heap = {i: ("value %d" % i) * 3 for i in range(200_000)}
