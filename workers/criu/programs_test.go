@@ -16,7 +16,7 @@ var programs embed.FS
 // prelude is before each program: ready returns when the session has been suspended and resumed,
 // and answer says what isn't as it was. It takes a list whose entries are true or a text.
 const prelude = `
-import os, sys
+import os, signal
 os.mkfifo("/tmp/check")
 def ready():
     print("ready", flush=True)
@@ -24,7 +24,8 @@ def ready():
 def answer(findings):
     wrong = [str(f) for f in findings if f is not True and not (isinstance(f, int) and f)]
     print("answer: " + (", ".join(wrong) or "ok"), flush=True)
-    open("/tmp/check").read()
+    while True:
+        signal.pause()
 `
 
 // cycles is how often each program is suspended and resumed: some defects show the second time.
@@ -49,6 +50,11 @@ func TestPrograms(t *testing.T) {
 			}
 			s := begin(t, open(t, t.TempDir()), name, schemas.Spec{
 				Command: []string{"/usr/bin/python3", "-c", prelude + string(program)}, TTY: name == "terminal",
+			})
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("its output: %q", output(t, s.d, s.uid))
+				}
 			})
 			s.want("ready")
 			for range cycles {

@@ -34,4 +34,4 @@ flag = ctypes.c_int()
 libc.prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(flag), 0, 0, 0)
 after = tree()
 good = len(before) == 3 and before == after and flag.value == 1
-print("answer: ok" if good else "answer: before %s, after %s, subreaper %d" % (before, after, flag.value), flush=True)
+answer([good or "before %s, after %s, subreaper %d" % (before, after, flag.value)])

@@ -36,4 +36,4 @@ for name, fd in (("once", once), ("absolute", at)):
 for name, fd in (("disarmed", disarmed), ("disarmed absolute", disarmed_at)):
     if not silent(fd):
         wrong.append(name)
-print("answer: " + (", ".join(wrong) or "ok"), flush=True)
+answer(wrong)
