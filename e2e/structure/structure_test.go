@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -50,6 +52,15 @@ func (s source) pkg() string { return filepath.ToSlash(filepath.Dir(s.path)) }
 
 func sources(t *testing.T) []source {
 	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// parsed reads all of them once, for all tests.
+var parsed = sync.OnceValues(func() ([]source, error) {
 	var all []source
 	for module := range mayImport {
 		err := filepath.WalkDir(filepath.Join(top, module), func(path string, d fs.DirEntry, err error) error {
@@ -67,14 +78,14 @@ func sources(t *testing.T) []source {
 			return err
 		})
 		if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
 	}
 	if len(all) < 50 {
-		t.Fatalf("found only %d files below %s", len(all), top)
+		return nil, fmt.Errorf("found only %d files below %s", len(all), top)
 	}
-	return all
-}
+	return all, nil
+})
 
 func parse(path, module string) (source, error) {
 	text, err := os.ReadFile(path)

@@ -18,6 +18,7 @@ func activityCommands(c *client) []*cobra.Command {
 
 func touchCommand(c *client) *cobra.Command {
 	var kind string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "touch NAME...", Short: "Say that a session is in use", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -25,10 +26,11 @@ func touchCommand(c *client) *cobra.Command {
 			if !k.Known() || k.Lease() {
 				return usagef("--kind %q: want input, exec, http, heartbeat or output", kind)
 			}
-			return c.tellEach(cmd.Context(), args, k, "", schemas.Activity{By: who()}, string(k)+" was published")
+			return c.tellEach(cmd.Context(), args, asJSON, k, "", schemas.Activity{By: who()}, string(k)+" was published")
 		},
 	}
 	cmd.Flags().StringVar(&kind, "kind", "input", "input, exec, http, heartbeat or output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
 	return cmd
 }
 
@@ -38,6 +40,7 @@ const personal = "cli"
 func holdCommand(c *client) *cobra.Command {
 	var length time.Duration
 	var reason string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "hold NAME... --for 2h --reason TEXT", Short: "Keep a session from being suspended for idleness", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -47,33 +50,37 @@ func holdCommand(c *client) *cobra.Command {
 			if length <= 0 || length > schemas.MaxLease {
 				return usagef("hold: --for %s: want a time up to %s", length, schemas.MaxLease)
 			}
-			return c.tellEach(cmd.Context(), args, schemas.KindHold, personal, schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()},
+			return c.tellEach(cmd.Context(), args, asJSON, schemas.KindHold, personal, schemas.Activity{TTL: schemas.Duration(length), Reason: reason, By: who()},
 				"held until "+time.Now().Add(length).Format(time.RFC3339))
 		},
 	}
 	durationVar(cmd.Flags(), &length, "for", 0, "how long, e.g. 2h or 7d")
 	cmd.Flags().StringVar(&reason, "reason", "", "why: `TEXT` that diapause explain shows")
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
 	return cmd
 }
 
 func releaseCommand(c *client) *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "release NAME...", Short: "End a hold", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.tellEach(cmd.Context(), args, schemas.KindHold, personal, schemas.Activity{Released: true, By: who()},
+			return c.tellEach(cmd.Context(), args, asJSON, schemas.KindHold, personal, schemas.Activity{Released: true, By: who()},
 				"what `diapause hold` placed, if anything, is over")
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
+	return cmd
 }
 
 // tellEach publishes activity of each of several sessions, and says so.
-func (c *client) tellEach(ctx context.Context, names []string, k schemas.Kind, key string, a schemas.Activity, what string) error {
-	return forEach(ctx, names, false, func(name string, _ answers) error {
+func (c *client) tellEach(ctx context.Context, names []string, asJSON bool, k schemas.Kind, key string, a schemas.Activity, what string) error {
+	return forEach(ctx, names, asJSON, func(name string, answers answers) error {
 		v, err := c.tell(ctx, name, k, key, a)
-		if err == nil {
-			told(v, what)
+		if err != nil {
+			return err
 		}
-		return err
+		return answers.print(v, func() { told(v, what) })
 	})
 }
 

@@ -15,6 +15,7 @@ Nothing waits for it. Any program may say the same, without credentials:
 
 func triggerCommand(c *client) *cobra.Command {
 	var a schemas.Activity
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "trigger NAME TRIGGER", Short: "Say what an agent is doing, which may make a checkpoint", Long: triggerHelp, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -26,13 +27,15 @@ func triggerCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			told(v, args[1]+" was published; `diapause history "+v.Name+"` shows the checkpoint if its policy wants one")
-			return nil
+			return answers{asJSON: asJSON}.print(v, func() {
+				told(v, args[1]+" was published; `diapause history "+v.Name+"` shows the checkpoint if its policy wants one")
+			})
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&a.RunID, "run-id", "", "of the agent's run")
 	fl.StringVar(&a.Action, "action", "", "that it is about to take, or took")
 	fl.StringVar(&a.Reason, "reason", "", "a description of the snapshot")
+	fl.BoolVar(&asJSON, "json", false, "print the session as JSON")
 	return cmd
 }

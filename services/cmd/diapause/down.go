@@ -15,7 +15,7 @@ import (
 )
 
 func downCommand(c *client) *cobra.Command {
-	var suspend, kill bool
+	var suspend, kill, asJSON bool
 	cmd := &cobra.Command{
 		Use: "down [--suspend | --kill]", Short: "Stop the `diapause up` of a data directory", Args: cobra.NoArgs,
 		Long: "Stop the `diapause up` of the data directory (--data). Sessions that run go on under\ntheir shims, and the next `diapause up` finds them; --suspend suspends those on its host\nfirst, --kill ends them. Those of other hosts aren't touched.",
@@ -23,15 +23,20 @@ func downCommand(c *client) *cobra.Command {
 			if suspend && kill {
 				return usagef("down: --suspend keeps what runs, --kill ends it: leave one out")
 			}
-			return down(cmd.Context(), c, suspend, kill)
+			a := answers{asJSON: asJSON, several: true}
+			if err := down(cmd.Context(), c, suspend, kill, a); err != nil {
+				return err
+			}
+			return a.print(map[string]bool{"stopped": true}, func() { fmt.Println("stopped") })
 		},
 	}
 	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs on this host first")
 	cmd.Flags().BoolVar(&kill, "kill", false, "end what runs on this host first")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON: a session or an answer on each line")
 	return cmd
 }
 
-func down(ctx context.Context, c *client, suspend, kill bool) error {
+func down(ctx context.Context, c *client, suspend, kill bool, a answers) error {
 	up, err := datadir.Locate(c.data)
 	if err != nil {
 		return err
@@ -45,7 +50,7 @@ func down(ctx context.Context, c *client, suspend, kill bool) error {
 	if verb != "" {
 		its := *c
 		its.url, its.creds = up.URL, cmp.Or(up.ClientCreds, c.creds) // and no other, even if one is set
-		if err := its.each(ctx, verb, up.Host); err != nil {
+		if err := its.each(ctx, verb, up.Host, a); err != nil {
 			return fmt.Errorf("%w; `diapause up` was not stopped", err)
 		}
 	}
@@ -61,12 +66,11 @@ func down(ctx context.Context, c *client, suspend, kill bool) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-	fmt.Println("stopped")
 	return nil
 }
 
 // each asks a verb of every session that runs on a host.
-func (c *client) each(ctx context.Context, verb string, host schemas.HostID) error {
+func (c *client) each(ctx context.Context, verb string, host schemas.HostID, a answers) error {
 	var all []schemas.View
 	if err := c.call(ctx, "list", schemas.Request{}, &all); err != nil {
 		return err
@@ -81,8 +85,10 @@ func (c *client) each(ctx context.Context, verb string, host schemas.HostID) err
 			failed = errors.Join(failed, err)
 			continue
 		}
-		printOutcome(out)
-		if verb == "suspend" {
+		if err := a.outcome(out); err != nil {
+			return err
+		}
+		if verb == "suspend" && !a.asJSON {
 			printWarnings(out)
 		}
 	}

@@ -180,6 +180,7 @@ func (e *edit) flags(cmd *cobra.Command) {
 
 func policySetCommand(c *client) *cobra.Command {
 	var e edit
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "set SCOPE [KEY=VALUE ...]", Short: "Change what sessions are held to", Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,11 +196,11 @@ func policySetCommand(c *client) *cobra.Command {
 			if err := c.call(cmd.Context(), "policy_set", req, &out); err != nil {
 				return err
 			}
-			printPolicy(out, false)
-			return nil
+			return answers{asJSON: asJSON}.print(out, func() { printPolicy(out, false) })
 		},
 	}
 	e.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&e.reason, "reason", "", "why, for those who look at it later")
 	cmd.Flags().Int64Var(&e.version, "version", -1, "refuse unless this version is the last (0: nothing is set yet)")
 	return cmd

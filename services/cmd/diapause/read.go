@@ -103,17 +103,25 @@ func snapshotsCommand(c *client) *cobra.Command {
 			}
 		})
 	})
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(snapshotRemoveCommand(c))
+	return cmd
+}
+
+func snapshotRemoveCommand(c *client) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use: "rm NAME SNAPSHOT", Short: "Delete a snapshot that nothing goes on from", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var v schemas.View
 			if err := c.call(cmd.Context(), "snapshot_rm", schemas.Request{Name: args[0], Snapshot: args[1]}, &v); err != nil {
 				return err
 			}
-			fmt.Printf("snapshot %s of session %s is deleted\n", args[1], args[0])
-			return nil
+			return answers{asJSON: asJSON}.print(v, func() {
+				fmt.Printf("snapshot %s of session %s is deleted\n", args[1], args[0])
+			})
 		},
-	})
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the session as JSON")
 	return cmd
 }
 

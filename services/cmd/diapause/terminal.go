@@ -176,7 +176,7 @@ func rawTerminal(ctx context.Context, r *attach.Request, s *attach.Streams) (res
 }
 
 func copyCommand(c *client) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "cp NAME:PATH PATH | PATH NAME:PATH", Short: "Copy files out of a session, or into it", Args: cobra.ExactArgs(2),
 		Example: "  diapause cp work:/root/result.csv .\n  diapause cp ./data work:/srv",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -191,6 +191,8 @@ func copyCommand(c *client) *cobra.Command {
 			return usagef("cp: one of the two is NAME:PATH, the other a path here")
 		},
 	}
+	cmd.Flags().Bool("json", false, "print an error as JSON")
+	return cmd
 }
 
 func (c *client) copyOut(ctx context.Context, name, from, to string) error {
