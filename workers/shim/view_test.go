@@ -1,0 +1,76 @@
+package shim
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// isolated runs a function in a mount namespace of its own, which ends with it.
+func isolated(t *testing.T, do func() error) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
+		if err == nil {
+			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
+		}
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A view shows the session's files, and takes changes that the session doesn't see.
+func TestView(t *testing.T) {
+	session, view := t.TempDir(), t.TempDir()
+	var tree *os.File
+	isolated(t, func() error {
+		p, err := newPlace(Setup{Dir: session})
+		if err == nil {
+			err = p.mountRoot()
+		}
+		for _, name := range []string{"kept", "changed", "removed"} {
+			err = errors.Join(err, os.WriteFile(filepath.Join(p.root(), name), []byte(name), 0o644))
+		}
+		if err == nil {
+			tree, err = p.rootTree()
+		}
+		return err
+	})
+	defer tree.Close()
+	isolated(t, func() error {
+		if err := mountView(tree, view, 1<<20); err != nil {
+			return err
+		}
+		root := filepath.Join(view, "root")
+		for _, name := range []string{"kept", "changed", "removed", "bin/sh"} {
+			if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+				t.Errorf("the view lacks a file: %v", err)
+			}
+		}
+		var own, seen unix.Stat_t
+		if err := errors.Join(unix.Stat(filepath.Join(session, "upper", "kept"), &own), unix.Stat(filepath.Join(root, "kept"), &seen)); err != nil || own.Ino != seen.Ino {
+			t.Errorf("a file has the number %d, and %d in the view, %v", own.Ino, seen.Ino, err)
+		}
+		return errors.Join(os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644),
+			os.Remove(filepath.Join(root, "removed")), os.WriteFile(filepath.Join(root, "made"), nil, 0o644))
+	})
+	for name, want := range map[string]string{"kept": "kept", "changed": "changed", "removed": "removed"} {
+		if b, err := os.ReadFile(filepath.Join(session, "upper", name)); err != nil || string(b) != want {
+			t.Errorf("after changes in the view the session's file %s has %q, %v", name, b, err)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(session, "upper", "made")); err == nil {
+		t.Error("what was made in the view is in the session's layer")
+	}
+}
