@@ -9,7 +9,8 @@ import (
 // cache keeps what was last used, up to a number of bytes, and lets each key be
 // made by one goroutine while the others wait.
 type cache[K comparable] struct {
-	limit int64
+	limit   int64
+	evicted func(key K, data []byte) // if set, is given what leaves the cache
 
 	mu    sync.Mutex
 	size  int64
@@ -76,7 +77,29 @@ func (c *cache[K]) finish(s *slot[K], data []byte, err error) {
 		old := c.used.Remove(c.used.Back()).(*slot[K])
 		delete(c.slots, old.key)
 		c.size -= int64(len(old.data))
+		if c.evicted != nil {
+			c.evicted(old.key, old.data)
+		}
 	}
+}
+
+// drop forgets a finished slot.
+func (c *cache[K]) drop(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.slots[key]; s != nil && s.elem != nil {
+		c.used.Remove(s.elem)
+		delete(c.slots, key)
+		c.size -= int64(len(s.data))
+	}
+}
+
+// peek returns the slot of a key that is there, or in the making.
+func (c *cache[K]) peek(key K) (s *slot[K], ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s, ok = c.slots[key]
+	return s, ok
 }
 
 // wait returns the value. The caller must not change it.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -29,24 +30,30 @@ func (r *Reader) file(name string) (*file, error) {
 	if e.Type != TypeFile {
 		return nil, fmt.Errorf("open %q in %s: a %s has no content", name, r.head.Name, e.Type)
 	}
-	f := &file{r: r, name: name, size: e.Size, runs: r.index.runs[i]}
+	return r.fileAt(i), nil
+}
+
+// fileAt gives the content of an entry that is a file.
+func (r *Reader) fileAt(i int) *file {
+	e := r.index.entries[i]
+	f := &file{r: r, name: e.Name, size: e.Size, runs: r.index.runs[i]}
 	f.starts = make([]int64, len(f.runs))
 	var page int64
 	for j, u := range f.runs {
 		f.starts[j] = page
 		page += u[2]
 	}
-	return f, nil
+	return f
 }
 
 // segment returns what lies in one piece at an offset below the size: data of a
 // frame, or n zeros where data is nil.
-func (f *file) segment(off int64, frame func(frameID) ([]byte, error)) (data []byte, n int64, err error) {
+func (f *file) segment(off int64, frame func(frameID, int64) ([]byte, error)) (data []byte, n int64, err error) {
 	if err := f.r.ctx.Err(); err != nil {
 		return nil, 0, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
 	}
 	page := off / PageSize
-	i := sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > page }) - 1
+	i := f.runAt(page)
 	u := f.runs[i]
 	within := off - f.starts[i]*PageSize
 	n = min(u[2]*PageSize-within, f.size-off)
@@ -56,7 +63,16 @@ func (f *file) segment(off int64, frame func(frameID) ([]byte, error)) (data []b
 	p := f.r.packs[u[0]]
 	at := u[1] + within/PageSize // the page's place in the pack
 	j := p.frameOf(at)
-	data, err = frame(frameID{p.number, int32(j)})
+	for {
+		if data := f.r.spill.page(p.number, at); data != nil {
+			n = min(n, PageSize-within%PageSize)
+			return data[within%PageSize:][:n], n, nil
+		}
+		data, err = frame(frameID{p.number, int32(j)}, at)
+		if !errors.Is(err, errSpilled) {
+			break
+		}
+	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
 	}
@@ -65,7 +81,12 @@ func (f *file) segment(off int64, frame func(frameID) ([]byte, error)) (data []b
 	return data[:n], n, nil
 }
 
-func (f *file) readAt(b []byte, off int64, frame func(frameID) ([]byte, error)) (n int, err error) {
+// runAt finds the run that holds a page of the file.
+func (f *file) runAt(page int64) int {
+	return sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > page }) - 1
+}
+
+func (f *file) readAt(b []byte, off int64, frame func(frameID, int64) ([]byte, error)) (n int, err error) {
 	for n < len(b) {
 		if off >= f.size {
 			return n, io.EOF
@@ -90,7 +111,7 @@ func (f *file) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read %q: negative offset", f.name)
 	}
-	return f.readAt(b, off, f.r.frame)
+	return f.readAt(b, off, func(id frameID, _ int64) ([]byte, error) { return f.r.frame(id) })
 }
 
 // ReaderAt returns an entry's content for reading anywhere, and its size. What is
@@ -126,7 +147,7 @@ func (s *stream) Read(b []byte) (int, error) {
 		return 0, os.ErrClosed
 	}
 	n, err := s.file.readAt(b, s.pos, s.file.r.frameAhead)
-	s.pos += int64(n)
+	s.passed(int64(n))
 	if n > 0 && errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -140,6 +161,8 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 	if s.closed {
 		return 0, os.ErrClosed
 	}
+	few := bufio.NewWriterSize(w, 64<<10) // scattered pages go together, frames past it
+	defer func() { err = errors.Join(err, few.Flush()) }()
 	for s.pos < s.file.size {
 		data, n, err := s.file.segment(s.pos, s.file.r.frameAhead)
 		if err != nil {
@@ -148,8 +171,9 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 		if data == nil {
 			data = zeroBlock[:min(n, int64(len(zeroBlock)))]
 		}
-		m, err := w.Write(data)
-		written, s.pos = written+int64(m), s.pos+int64(m)
+		m, err := few.Write(data)
+		written += int64(m)
+		s.passed(int64(m))
 		if err != nil {
 			return written, err
 		}
@@ -157,30 +181,29 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 	return written, nil
 }
 
-func (s *stream) Close() error {
-	s.closed = true
-	return nil
+// passed moves the position on, and counts the pages that end before it as used.
+func (s *stream) passed(n int64) {
+	f, before := s.file, s.pos
+	s.pos += n
+	if f.r.spill == nil {
+		return
+	}
+	first, end := before/PageSize, s.pos/PageSize
+	if s.pos == f.size {
+		end = pages(f.size)
+	}
+	for i := f.runAt(first); first < end; i++ {
+		u := f.runs[i]
+		within := first - f.starts[i]
+		count := min(u[2]-within, end-first)
+		if u[0] != zeroPack {
+			f.r.spill.used(int32(u[0]), u[1]+within, count)
+		}
+		first += count
+	}
 }
 
-// CopyTo writes an entry's content into an empty regular file, leaving holes
-// where it is zero.
-func (r *Reader) CopyTo(dst *os.File, name string) error {
-	f, err := r.file(name)
-	if err != nil {
-		return err
-	}
-	for pos := int64(0); pos < f.size; {
-		data, n, err := f.segment(pos, r.frameAhead)
-		if err != nil {
-			return err
-		}
-		if _, err := dst.WriteAt(data, pos); err != nil {
-			return fmt.Errorf("restore %q: %w", name, err)
-		}
-		pos += n
-	}
-	if err := dst.Truncate(f.size); err != nil {
-		return fmt.Errorf("restore %q: %w", name, err)
-	}
+func (s *stream) Close() error {
+	s.closed = true
 	return nil
 }

@@ -78,7 +78,7 @@ func FuzzFrame(f *testing.F) {
 			return // the index refuses these
 		}
 		p := &packReader{r: &Reader{zstd: dec}, plain: bytes.NewReader(stored), name: "pack"}
-		data, err := p.decode(frame{size: int64(len(stored)), pages: pages})
+		data, err := p.decode(frame{size: int64(len(stored)), pages: pages}, nil)
 		switch {
 		case err == nil && int64(len(data)) != pages*PageSize:
 			t.Fatalf("%d bytes for %d pages", len(data), pages)

@@ -28,9 +28,10 @@ type packReader struct {
 	ref    schemas.ImagePack
 	spans  []string // BLAKE3 of each MiB
 	frames []frame
-	ahead  atomic.Bool // it is being read from end to end
-	wanted atomic.Bool // a frame before it was read: it is being fetched
-	next   *packReader // which the image needs after this one, if any
+	known  []atomic.Bool // of each frame: it was decoded before
+	ahead  atomic.Bool   // it is being read from end to end
+	wanted atomic.Bool   // a frame before it was read: it is being fetched
+	next   *packReader   // which the image needs after this one, if any
 
 	mu    sync.Mutex
 	plain io.ReaderAt // the compressed frames; nil until first used
@@ -50,6 +51,7 @@ func newPackReader(r *Reader, number int32, ref schemas.ImagePack, x indexPack) 
 		p.frames = append(p.frames, next)
 		next.offset, next.page = next.offset+f[0], next.page+f[1]
 	}
+	p.known = make([]atomic.Bool, len(p.frames))
 	return p
 }
 
@@ -95,8 +97,8 @@ func (p *packReader) failed(err error) error {
 // errStore marks errors of the store on their way through age.
 var errStore = errors.New("read pack")
 
-// decode fetches, decrypts and decompresses one frame.
-func (p *packReader) decode(f frame) ([]byte, error) {
+// decode fetches, decrypts and decompresses one frame, into buf if that has the room.
+func (p *packReader) decode(f frame, buf []byte) ([]byte, error) {
 	plain, err := p.open()
 	if err != nil {
 		return nil, err
@@ -111,7 +113,10 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 	}
 	size := int(f.pages * PageSize)
 	done = p.r.times.decompress.begin()
-	data, err := p.r.zstd.DecodeAll(stored, make([]byte, 0, size))
+	if cap(buf) < size {
+		buf = make([]byte, 0, size)
+	}
+	data, err := p.r.zstd.DecodeAll(stored, buf)
 	done()
 	if err == nil && len(data) != size {
 		err = fmt.Errorf("%d bytes instead of %d", len(data), size)
@@ -119,7 +124,19 @@ func (p *packReader) decode(f frame) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: decompress frame: %w", ErrCorrupt, p.name, err)
 	}
-	p.r.given.Add(int64(size))
+	return data, nil
+}
+
+// decodeNumber decodes a frame and counts it.
+func (p *packReader) decodeNumber(frame int32, buf []byte) ([]byte, error) {
+	data, err := p.decode(p.frames[frame], buf)
+	if err != nil {
+		return nil, err
+	}
+	p.r.given.Add(int64(len(data)))
+	if p.known[frame].Swap(true) {
+		p.r.times.again.Add(int64(len(data)))
+	}
 	return data, nil
 }
 
@@ -233,14 +250,14 @@ func (r *Reader) frame(id frameID) ([]byte, error) {
 
 func (r *Reader) fill(s *slot[frameID]) {
 	p := r.packs[s.key.pack]
-	data, err := p.decode(p.frames[s.key.frame])
+	data, err := p.decodeNumber(s.key.frame, nil)
 	r.frames.finish(s, data, err)
 }
 
-// frameAhead returns one decoded frame. In the background it has the frames
-// decoded that the image needs next, and the next pack fetched while this one is
-// used.
-func (r *Reader) frameAhead(id frameID) ([]byte, error) {
+// frameAhead returns the decoded frame that has a page of its pack. In the background it has
+// the frames decoded that the image needs next, and the next pack fetched while this one is
+// used. The error is errSpilled if the page was kept while its frame left the cache.
+func (r *Reader) frameAhead(id frameID, page int64) ([]byte, error) {
 	p := r.packs[id.pack]
 	p.ahead.Store(true)
 	if p.next != nil && !p.wanted.Swap(true) {
@@ -248,15 +265,36 @@ func (r *Reader) frameAhead(id frameID) ([]byte, error) {
 		r.background(func() { p.next.open() }) // its error is returned to the reader that needs it
 	}
 	s, mine := r.frames.claim(id)
-	at := int(r.spot[id])
-	for _, next := range r.order[at+1 : min(at+1+aheadFrames*cap(r.cores), len(r.order))] {
+	for _, next := range r.toPrefetch(id) {
 		r.prefetch(next)
 	}
 	if !mine {
 		return r.frame(id)
 	}
+	if r.spill.page(id.pack, page) != nil {
+		r.frames.finish(s, nil, errSpilled)
+		return nil, errSpilled
+	}
 	r.fill(s)
 	return s.wait()
+}
+
+// toPrefetch lists the frames that are needed soon. Each is listed once: one that has left the
+// cache since is decoded when it is needed, if it is.
+func (r *Reader) toPrefetch(id frameID) (ids []frameID) {
+	at, planned := r.spot[id]
+	if !planned {
+		return nil
+	}
+	r.aheadMu.Lock()
+	defer r.aheadMu.Unlock()
+	for i := int(at) + 1; i < min(int(at)+1+aheadFrames*cap(r.cores), len(r.order)); i++ {
+		if !r.listed[i] {
+			r.listed[i] = true
+			ids = append(ids, r.order[i])
+		}
+	}
+	return ids
 }
 
 // aheadFrames is how many frames are decoded ahead for each core.

@@ -43,8 +43,12 @@ type Reader struct {
 	scratch sync.Pool         // of *[]byte: compressed frames
 	order   []frameID         // of the image's frames, as its entries need them
 	spot    map[frameID]int32 // of each frame in that order
+	spill   *spill            // pages that are needed again; nil without a Sequence
 	cores   chan struct{}     // one token for each frame that may be decoded ahead
 	work    sync.WaitGroup    // what goes on in the background
+
+	aheadMu sync.Mutex
+	listed  []bool // of each frame of order: it was decoded ahead, or is
 
 	identities []age.Identity
 	keysMu     sync.Mutex
@@ -128,37 +132,42 @@ func (r *Reader) prepare() {
 	r.cores = make(chan struct{}, cores)
 	r.frames = newCache[frameID](max(frameCache, int64(2*aheadFrames*cores)<<20))
 	r.spans = newCache[spanID](spanCache)
-	r.plan()
+	r.plan(r.all())
 }
 
-// plan lists the frames and packs in the order in which the entries first need
-// them.
-func (r *Reader) plan() {
-	r.spot = map[frameID]int32{}
+// plan lists the frames and packs in the order in which files first need them.
+func (r *Reader) plan(files []*file) {
+	r.order, r.spot = nil, map[frameID]int32{}
 	var last *packReader
 	seen := make([]bool, len(r.packs))
-	for _, runs := range r.index.runs {
-		for _, u := range runs {
-			if u[0] == zeroPack {
-				continue
-			}
-			p := r.packs[u[0]]
-			if !seen[u[0]] {
-				seen[u[0]] = true
+	for _, f := range files {
+		f.stretches(func(id frameID, _, _, _ int64) {
+			p := r.packs[id.pack]
+			if !seen[id.pack] {
+				seen[id.pack] = true
+				p.next = nil
 				if last != nil {
 					last.next = p
 				}
 				last = p
 			}
-			for f := p.frameOf(u[1]); f < len(p.frames) && p.frames[f].page < u[1]+u[2]; f++ {
-				id := frameID{p.number, int32(f)}
-				if _, ok := r.spot[id]; !ok {
-					r.spot[id] = int32(len(r.order))
-					r.order = append(r.order, id)
-				}
+			if _, ok := r.spot[id]; !ok {
+				r.spot[id] = int32(len(r.order))
+				r.order = append(r.order, id)
 			}
+		})
+	}
+	r.listed = make([]bool, len(r.order))
+}
+
+// all gives the files of the image in their order.
+func (r *Reader) all() (files []*file) {
+	for i, e := range r.index.entries {
+		if e.Type == TypeFile {
+			files = append(files, r.fileAt(i))
 		}
 	}
+	return files
 }
 
 // Header returns the verified header.
@@ -224,10 +233,13 @@ func (r *Reader) Verify(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := r.frameAhead(r.order[i]); err != nil {
+		if _, err := r.frameAhead(r.order[i], -1); err != nil {
 			return fmt.Errorf("verify image %s: %w", r.head.Name, err)
 		}
 	}
+	r.aheadMu.Lock()
+	defer r.aheadMu.Unlock()
+	clear(r.listed) // it is read once more now
 	return nil
 }
 

@@ -12,19 +12,22 @@ type ReadTimes struct {
 	Verify     time.Duration // digests of what it gave
 	Decrypt    time.Duration
 	Decompress time.Duration
+	Again      int64 // bytes of frames that were decoded more than once
 }
 
 // Times says what reading has taken so far.
 func (r *Reader) Times() ReadTimes {
 	t := &r.times
 	return ReadTimes{
-		Fetch: t.fetch.sum(), Verify: t.verify.sum(), Decompress: t.decompress.sum(),
+		Fetch: t.fetch.sum(), Verify: t.verify.sum(), Decompress: t.decompress.sum(), Again: t.again.Load(),
 		Decrypt: max(0, t.open.sum()-t.wait.sum()), // but for what it waited for ciphertext
 	}
 }
 
 type readTimes struct {
 	fetch, verify, open, wait, decompress stopwatch
+
+	again atomic.Int64
 }
 
 func (t *readTimes) spanIs(data []byte, want string) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"path"
 	"sync"
 
 	"github.com/diapause/diapause/schemas"
@@ -71,6 +72,17 @@ func (b *budget) forCapture(uid schemas.UID) (others int64, release func(), err 
 	return others, release, nil
 }
 
+// leastKept is how much of a stream's pages may be kept until they are needed again, in bytes,
+// however little memory there is.
+const leastKept = 64 << 20
+
+// keep is how much of a stream's pages may be kept until they are needed again, where so much
+// memory is left beside the session, in bytes.
+func (b *budget) keep(size, left int64) (int64, error) {
+	own, err := b.ahead()
+	return max(min(size, left-ownMargin, own/2), leastKept), err
+}
+
 // forRestore lists criu's images that go from source to criu without being put into
 // memory before: none if there is room for that, which is promised until release
 // is called.
@@ -90,7 +102,18 @@ func (b *budget) forRestore(ctx context.Context, uid schemas.UID, source driver.
 		return nil, release, nil
 	}
 	release()
-	_, release = b.take(size)
+	keep, err := b.keep(size, free-others-size)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, release = b.take(size + keep)
+	if s, ok := source.(driver.Sequencer); ok {
+		inOrder := make([]string, len(names))
+		for i, name := range names {
+			inOrder[i] = path.Join(partCriu, name)
+		}
+		s.Sequence(inOrder, keep)
+	}
 	if whole, ok := source.(driver.Checker); ok {
 		err = whole.CheckPacks(ctx)
 	}

@@ -115,9 +115,9 @@ func (d *digests) of(f *os.File) (string, error) {
 	return sum, nil
 }
 
-// fillMiddle puts into the middle layer what the root below the session doesn't
-// have as the session knew it.
-func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base string, middle *os.File) error {
+// fillMiddle makes in the middle layer what the root below the session doesn't have as the
+// session knew it.
+func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base string, middle *layer.Extraction) error {
 	index, err := readLowerIndex(source)
 	if err != nil {
 		return err
@@ -133,12 +133,6 @@ func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base str
 			entries[e.Name] = e
 		}
 	}
-	looks, err := root.Open(".")
-	if err != nil {
-		return fmt.Errorf("open the root below the session: %w", err)
-	}
-	defer looks.Close()
-	x := &layer.Extraction{Source: source, Root: middle, As: partLower, Looks: looks}
 	for _, l := range index {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -154,15 +148,15 @@ func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base str
 		if !ok {
 			return fmt.Errorf("the image lacks /%s, which its index names", l.Path)
 		}
-		if err := x.Extract(e); err != nil {
+		if err := middle.Extract(e); err != nil {
 			return fmt.Errorf("bring back /%s: %w", l.Path, err)
 		}
 	}
-	return x.Finish()
+	return nil
 }
 
 func readLowerIndex(source driver.Source) ([]lowerFile, error) {
-	r, err := source.Open(lowerIndex)
+	r, err := openAlone(source, lowerIndex)
 	if err != nil {
 		return nil, fmt.Errorf("read the image's index of lower files: %w", err)
 	}
@@ -172,6 +166,19 @@ func readLowerIndex(source driver.Source) ([]lowerFile, error) {
 		return nil, fmt.Errorf("read the image's index of lower files: %w", err)
 	}
 	return index, nil
+}
+
+// openAlone opens a file of an image of which the neighbours aren't read now.
+func openAlone(source driver.Source, name string) (io.ReadCloser, error) {
+	random, ok := source.(driver.RandomReader)
+	if !ok {
+		return source.Open(name)
+	}
+	at, size, err := random.ReaderAt(name)
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.NewSectionReader(at, 0, size)), nil
 }
 
 // sameBelow reports whether the root below has the file as it was.

@@ -128,17 +128,26 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 		return fmt.Errorf("open the session's upper layer: %w", err)
 	}
 	defer upper.Close()
-	if err := extractAll(ctx, source, files[0], upper, served); err != nil {
+	looks, err := os.Open(base)
+	if err != nil {
+		return fmt.Errorf("open the root below the session: %w", err)
+	}
+	defer looks.Close()
+	memory := &layer.Extraction{Source: source, Root: files[0]}
+	own := &layer.Extraction{Source: source, Root: upper, As: partUpper}
+	if err := extractAll(ctx, source, memory, own, served); err != nil {
 		return err
 	}
-	return d.digests.fillMiddle(ctx, source, base, files[1])
+	middle := &layer.Extraction{Source: source, Root: files[1], As: partLower, Looks: looks}
+	if err := d.digests.fillMiddle(ctx, source, base, middle); err != nil {
+		return err
+	}
+	return layer.Fill(ctx, source, memory, own, middle)
 }
 
-// extractAll puts criu's images, but for those that are served, and the shim's
-// part into scratch, and the session's files into upper.
-func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.File, served []string) error {
-	memory := &layer.Extraction{Source: source, Root: scratch}
-	own := &layer.Extraction{Source: source, Root: upper, As: partUpper}
+// extractAll makes criu's images, but for those that are served, and the shim's part in
+// memory, and the session's files among its own.
+func extractAll(ctx context.Context, source driver.Source, memory, own *layer.Extraction, served []string) error {
 	for _, e := range source.Entries() {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -157,5 +166,5 @@ func extractAll(ctx context.Context, source driver.Source, scratch, upper *os.Fi
 			return fmt.Errorf("restore %s: %w", e.Name, err)
 		}
 	}
-	return errors.Join(memory.Finish(), own.Finish())
+	return nil
 }

@@ -20,7 +20,10 @@ import (
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
-var _ driver.Checker = (*image.Reader)(nil)
+var (
+	_ driver.Checker   = (*image.Reader)(nil)
+	_ driver.Sequencer = (*image.Reader)(nil)
+)
 
 // pipeSize is what a pipe between criu and the image holds, in bytes: enough for
 // each side to work for a while without the other.

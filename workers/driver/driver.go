@@ -193,6 +193,13 @@ type Checker interface {
 	CheckPacks(ctx context.Context) error
 }
 
+// Sequencer is a Source that can be told which files are going to be read by Open, once each
+// and in which order: it keeps up to limit bytes of what it would otherwise decode more than
+// once. *image.Reader is one.
+type Sequencer interface {
+	Sequence(names []string, limit int64)
+}
+
 // RandomReader is a Source whose files can be read at any offset: for a driver that brings
 // back memory only when it is touched. *image.Reader is one.
 type RandomReader interface {

@@ -22,11 +22,6 @@ type Source interface {
 	Open(name string) (io.ReadCloser, error)
 }
 
-// holder is a Source that writes content with holes where it is zero.
-type holder interface {
-	CopyTo(dst *os.File, name string) error
-}
-
 // Extract puts the entries of an image below the name as into a directory, and gives the
 // directory itself the attributes of as. What is there already and isn't a directory is an
 // error. alone says that nothing else can change the directory until Extract has returned:
@@ -47,7 +42,7 @@ func Extract(ctx context.Context, source Source, as string, root *os.File, alone
 			return fmt.Errorf("restore %s: %w", e.Name, err)
 		}
 	}
-	if err := x.Finish(); err != nil {
+	if err := Fill(ctx, source, x); err != nil {
 		return err
 	}
 	return x.fresh.tell(ctx)
@@ -64,7 +59,7 @@ func below(as, name string) (rel string, ok bool) {
 	return strings.CutPrefix(name, as+"/")
 }
 
-// Extraction puts entries of an image below a directory, one by one. Images are verified
+// Extraction puts entries of an image below a directory, one by one; Fill ends it. Images are verified
 // before; even so no entry can reach outside it, by its name or by way of a
 // symlink that another entry made.
 type Extraction struct {
@@ -77,6 +72,7 @@ type Extraction struct {
 
 	dirs  []dated // whose times are set when all is in them
 	fresh *fresh  // nil if no stamps are wanted
+	late  []*lateFile
 }
 
 type dated struct {
@@ -102,6 +98,9 @@ func (x *Extraction) Extract(e image.Entry) error {
 	}
 	defer dir.Close()
 	base := path.Base(rel)
+	if ok, err := x.later(dir, rel, e); ok || err != nil {
+		return err
+	}
 	if err := x.make(dir, base, e); err != nil {
 		return err
 	}
@@ -223,18 +222,11 @@ func (x *Extraction) make(dir *os.File, base string, e image.Entry) error {
 }
 
 func (x *Extraction) file(dir *os.File, base string, e image.Entry) error {
-	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	f, err := createAt(dir, base)
 	if err != nil {
 		return err
 	}
-	f := os.NewFile(uintptr(fd), base)
 	defer f.Close()
-	if h, ok := x.Source.(holder); ok {
-		if err := h.CopyTo(f, e.Name); err != nil {
-			return err
-		}
-		return f.Close()
-	}
 	r, err := x.Source.Open(e.Name)
 	if err != nil {
 		return err
@@ -248,6 +240,14 @@ func (x *Extraction) file(dir *os.File, base string, e image.Entry) error {
 		return fmt.Errorf("the image has %d bytes of it, want %d", n, e.Size)
 	}
 	return f.Close()
+}
+
+func createAt(dir *os.File, base string) (*os.File, error) {
+	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), base), nil
 }
 
 var zeros [64 << 10]byte

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 
@@ -58,6 +59,28 @@ func (m *Image) Open(name string) (io.ReadCloser, error) {
 		return nil, fmt.Errorf("the image has no file %s", name)
 	}
 	return io.NopCloser(bytes.NewReader(b)), nil
+}
+
+// Place writes files as *image.Reader does: in parts, and in no order that they have.
+func (m *Image) Place(_ context.Context, targets []image.Target) error {
+	const part = 100 << 10
+	for _, backward := range []bool{true, false} {
+		for _, t := range targets {
+			b, ok := m.content[t.Name]
+			if !ok {
+				return fmt.Errorf("the image has no file %s", t.Name)
+			}
+			for i := (len(b) - 1) / part; i >= 0; i-- {
+				from := i * part
+				if (i%2 == 0) == backward && from < len(b) {
+					if _, err := t.To.WriteAt(b[from:min(from+part, len(b))], int64(from)); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // ReaderAt implements driver.RandomReader.
