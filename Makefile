@@ -30,8 +30,9 @@ setup-test: setup ## what the tests need besides
 demo: setup build ## the main job, from a running program to its image and back (KEEP=1 leaves it up)
 	@KEEP="$(KEEP)" e2e/setup/root.sh e2e/demo/run.sh
 
+# verify has vetted it all; trimmed paths let clones share what is compiled.
 test: setup-test verify ## every test, real components included
-	@e2e/setup/root.sh $(GO) test -race -count=1 -timeout 18m work
+	@e2e/setup/root.sh $(GO) test -race -trimpath -vet=off -count=1 -timeout 18m work
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work

@@ -3,9 +3,9 @@ package documents_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
+
+	"github.com/diapause/diapause/e2e/stack"
 )
 
 // bin is a directory with the program, as a reader has it in his PATH.
@@ -17,10 +17,7 @@ func runAll(m *testing.M) int {
 	var err error
 	if bin, err = os.MkdirTemp("", "diapause-documents-"); err == nil {
 		defer os.RemoveAll(bin)
-		var out []byte
-		if out, err = exec.Command("go", "build", "-o", filepath.Join(bin, "diapause"), "../../services/cmd/diapause").CombinedOutput(); err != nil {
-			err = fmt.Errorf("build the program: %w\n%s", err, out)
-		}
+		_, err = stack.Build(bin)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

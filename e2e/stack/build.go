@@ -1,12 +1,15 @@
 package stack
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
+	"syscall"
+
+	"github.com/diapause/diapause/e2e/compat/local"
 )
 
 // Dir makes a directory that sessions can see at its own path: they see the
@@ -22,27 +25,47 @@ func Dir() (string, error) {
 	return dir, os.Chmod(dir, 0o755)
 }
 
-// Build builds the program into dir and gives its path.
+// Build puts the program into dir and gives its path. All packages of tests share one
+// build, in .build at the top of the source tree; it is linked again only if a source
+// has changed since.
 func Build(dir string) (string, error) {
-	program := filepath.Join(dir, "diapause")
-	if err := build(top("services"), program, "./cmd/diapause"); err != nil {
+	root, err := local.Root()
+	if err != nil {
 		return "", err
+	}
+	shared := filepath.Join(root, ".build", "e2e")
+	if err := os.MkdirAll(shared, 0o755); err != nil {
+		return "", fmt.Errorf("make a directory for the build: %w", err)
+	}
+	lock, err := os.OpenFile(filepath.Join(shared, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return "", fmt.Errorf("open the lock of the build: %w", err)
+	}
+	defer lock.Close() // which unlocks it
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", fmt.Errorf("lock the build: %w", err)
+	}
+	built, program := filepath.Join(shared, "diapause"), filepath.Join(dir, "diapause")
+	if err := local.Build(context.Background(), "services", "./cmd/diapause", built); err != nil {
+		return "", err
+	}
+	if err := copyProgram(built, program); err != nil {
+		return "", fmt.Errorf("copy the program: %w", err)
 	}
 	return program, nil
 }
 
-func build(module, program, pkg string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-o", program, pkg)
-	cmd.Dir = module
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+// copyProgram copies rather than links: a later build may write into the same file.
+func copyProgram(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
 	}
-	return nil
-}
-
-// top gives the directory of a module of this repository.
-func top(module string) string {
-	_, file, _, _ := runtime.Caller(0)
-	return filepath.Join(filepath.Dir(file), "..", "..", module)
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
 }
