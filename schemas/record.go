@@ -315,4 +315,7 @@ type Stage struct {
 	Name  string `json:"name"`
 	MS    int64  `json:"ms"`
 	Bytes int64  `json:"bytes,omitempty"`
+	// Part says that it is one of the steps that follow each other without a gap: they add up
+	// to durable of a suspend, to restore of a resume. Other stages go on beside them.
+	Part bool `json:"part,omitempty"`
 }

@@ -78,6 +78,8 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	if err != nil {
 		return nil, err
 	}
+	laps := driver.LapsOf(ctx)
+	laps.Mark("prepare")
 	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others, Failpoints: d.shims.shimPoints()}
 	if err := conn.Send(order); err != nil {
 		return nil, err
@@ -87,6 +89,10 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		return nil, err
 	}
 	defer from.close()
+	if len(dump.Parts) > 0 { // a shim of an earlier version doesn't tell
+		laps.Divide(dump.Parts, "wait")
+	}
+	laps.Mark("capture")
 	// While criu waits: what is gone after it.
 	err = d.options.Failpoints.At(ctx, failpoint.CriuDumped)
 	if err == nil {
@@ -94,20 +100,25 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	}
 	if err == nil {
 		err = addFiles(ctx, sink, from.upper)
+		laps.Mark("files")
 	}
 	if err == nil {
 		err = addLower(ctx, sink, dump.Lower)
+		laps.Mark("lower")
 	}
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuLayers)
 	}
 	if err == nil {
 		err = addMemory(ctx, sink, from.scratch)
+		laps.Mark("pages")
 	}
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuMemory)
 	}
-	return dump, errors.Join(err, finish(conn, err == nil))
+	err = errors.Join(err, finish(conn, err == nil))
+	laps.Mark("detach")
+	return dump, err
 }
 
 func closeAll(files []*os.File) {

@@ -58,6 +58,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 }
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
+	laps := driver.LapsOf(ctx)
 	conn, err := d.shims.launch(f, spec, boot)
 	if err != nil {
 		return nil, "", err
@@ -78,7 +79,9 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 		defer kept()
 	}
 	if err == nil {
+		laps.Mark("plan")
 		err = d.fill(ctx, conn, f.UID, base, source, served)
+		laps.Mark("fill")
 	}
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuFilled)
@@ -88,6 +91,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	if err == nil {
 		err = serve(ctx, conn, source, served)
+		laps.Mark("criu")
 	}
 	if err != nil {
 		return nil, "", orDone(ctx, err)
@@ -110,6 +114,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, base string, source driver.Source, served []string) error {
 	var m shim.Message
 	files, err := conn.Receive(&m)
+	driver.LapsOf(ctx).Mark("shim")
 	defer func() {
 		for _, f := range files {
 			f.Close()

@@ -92,10 +92,13 @@ func archOf(m *description, host string) string {
 // take pauses the container and adds all of it to the sink. After an error the container runs
 // on.
 func (cp *capturer) take(ctx context.Context, n *note, m *description, c *container.InspectResponse, sink driver.Sink) (driver.Captured, error) {
+	laps := driver.LapsOf(ctx)
+	laps.Mark("check")
 	asked := time.Now()
 	if err := cp.pauser.pause(ctx, n, c); err != nil {
 		return driver.Captured{}, err
 	}
+	laps.Mark("freeze")
 	began := time.Now()
 	var warnings []schemas.Warning
 	err := cp.failpoints.At(ctx, failpoint.DockerPaused)

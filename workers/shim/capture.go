@@ -50,11 +50,13 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err := d.tree.alive(); err != nil {
 		return nil, err
 	}
+	laps := driver.NewLaps(time.Now())
 	var warnings []schemas.Warning
 	// A session that an earlier capture left frozen can't run a hook.
 	if frozen, err := d.group.State(); err == nil && !frozen {
 		warnings = d.runner.hook(ctx, d.onSuspend)
 	}
+	laps.Mark("hook")
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
 	}
@@ -70,11 +72,12 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err != nil {
 		return nil, err
 	}
+	laps.Mark("check")
 	watched, err := d.tree.watched(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dump = &Dump{Warnings: append(warnings, more...)}
+	dump = &Dump{Warnings: append(warnings, more...), laps: laps}
 	var limit int64
 	if dump.Way, limit, dump.WhyWay, err = d.way(o); err != nil {
 		return nil, err
@@ -83,9 +86,11 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		dump.ahead, limit = limit, 0
 	}
 	dump.limited = limit > 0
+	laps.Mark("plan")
 	if err := d.freeze(ctx, dump); err != nil {
 		return nil, err
 	}
+	laps.Mark("freeze")
 	if err := d.points.at(failpoint.ShimFrozen); err != nil {
 		return nil, err
 	}
@@ -177,6 +182,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	if err != nil {
 		return err
 	}
+	dump.laps.Mark("list")
 	start := time.Now()
 	err = d.guard.hold(func() error {
 		return d.runDump(worker, options, dump, func() error {
@@ -185,6 +191,8 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 			if err := d.repeatCalls(); err != nil {
 				return err
 			}
+			dump.laps.Mark("capture")
+			dump.Parts = dump.laps.Parts()
 			return d.handOver(worker, dump)
 		})
 	})

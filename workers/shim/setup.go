@@ -102,8 +102,10 @@ type Dump struct {
 	Way        driver.Way    `json:"way"`             // memory, buffered or stream
 	WhyWay     string        `json:"why_way"`         // one sentence
 	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
+	Parts      []driver.Part `json:"parts,omitempty"` // what the shim's steps took, from the order on
 
-	limited bool  // the image's memory is bounded, and there is another way
+	limited bool // the image's memory is bounded, and there is another way
+	laps    *driver.Laps
 	ahead   int64 // how far a stream may run ahead of the store, in bytes
 }
 

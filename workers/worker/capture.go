@@ -50,6 +50,7 @@ type taken struct {
 // written. Only reap kills it, after the record points at the durable image; after any failure
 // it runs on.
 func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
+	laps := driver.NewLaps(time.Now())
 	d, err := c.drivers.of(rec.SessionRecord)
 	if err != nil {
 		return c.captureFailed(ctx, rec, nil, driver.Fence{}, false, err)
@@ -74,7 +75,7 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 	var img taken
 	defer func() { giveBack(img.sizes.Logical) }()
 	err = c.interrupter.run(ctx, rec, func(ctx context.Context) error {
-		img, err = c.writeImage(ctx, rec, d)
+		img, err = c.writeImage(ctx, rec, d, laps)
 		return err
 	})
 	if err != nil {
@@ -115,7 +116,7 @@ func reasonOf(rec statekv.Versioned) string {
 
 // writeImage freezes the session and writes its image, complete and durable. The session is
 // left frozen.
-func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver) (taken, error) {
+func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver, laps *driver.Laps) (taken, error) {
 	began := time.Now()
 	fp, err := d.Fingerprint(ctx)
 	if err != nil {
@@ -133,7 +134,9 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 		return taken{}, err
 	}
 	stop := c.recorder.progresses(rec.SessionRecord, began, "capture", img.Taken, 0)
-	got, err := d.Capture(ctx, fenceOf(rec.SessionRecord), img)
+	laps.Mark("prepare")
+	got, err := d.Capture(driver.WithLaps(ctx, laps), fenceOf(rec.SessionRecord), img)
+	laps.Mark("capture")
 	stop()
 	if err == nil {
 		err = c.failpoints.At(ctx, failpoint.CaptureTaken)
@@ -158,16 +161,34 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
 		warn:  stamped(got.Warnings, header.Time),
 		way:   got.Way, whyWay: got.WhyWay, readers: readers,
-		stages: append([]schemas.Stage{
-			{Name: "freeze", MS: got.FreezeTook.Milliseconds()},
-			{Name: "capture", MS: got.CaptureTook.Milliseconds(), Bytes: stats.LogicalBytes},
-			{Name: "compress", MS: stats.Compress.Milliseconds(), Bytes: stats.NewBytes},
-			{Name: "encrypt", MS: stats.Encrypt.Milliseconds()},
-			{Name: "store", MS: stats.Store.Milliseconds(), Bytes: stats.StoredBytes},
-			{Name: "frozen", MS: time.Since(got.Frozen).Milliseconds()},
-			{Name: "durable", MS: time.Since(began).Milliseconds(), Bytes: stats.StoredBytes},
-		}, wayStages(got)...),
+		stages: captureStages(laps, got, stats),
 	}, nil
+}
+
+// captureStages gives what the steps of a capture took, which end now. Compression, encryption
+// and the store are summed over all cores, and go on beside them.
+func captureStages(laps *driver.Laps, got driver.Captured, stats image.Stats) []schemas.Stage {
+	laps.Mark("commit")
+	all := laps.Stages()
+	named := func(name string) bool {
+		return slices.ContainsFunc(all, func(s schemas.Stage) bool { return s.Name == name })
+	}
+	if !named("freeze") { // the driver doesn't tell its steps
+		all = append(all, schemas.Stage{Name: "freeze", MS: got.FreezeTook.Milliseconds()})
+	}
+	for i := range all {
+		if all[i].Name == "capture" {
+			all[i].Bytes = stats.LogicalBytes
+		}
+	}
+	all = append(all, []schemas.Stage{
+		{Name: "compress", MS: stats.Compress.Milliseconds(), Bytes: stats.NewBytes},
+		{Name: "encrypt", MS: stats.Encrypt.Milliseconds()},
+		{Name: "store", MS: stats.Store.Milliseconds(), Bytes: stats.StoredBytes},
+		{Name: "frozen", MS: time.Since(got.Frozen).Milliseconds()},
+		{Name: "durable", MS: laps.Total().Milliseconds(), Bytes: stats.StoredBytes},
+	}...)
+	return append(all, wayStages(got)...)
 }
 
 // stamped gives a driver's warnings their time. Of several with one code and subject it keeps

@@ -63,6 +63,7 @@ func mayPass(err error) bool {
 // wasn't made.
 func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver) (statekv.Versioned, error) {
 	began := time.Now()
+	laps := driver.NewLaps(began)
 	// What an earlier attempt, or the suspended tree, left here is removed first.
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return rec, fmt.Errorf("remove what is left of session %s here: %w", rec.Name(), err)
@@ -70,6 +71,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	if err := s.failpoints.At(ctx, failpoint.ResumeCleared); err != nil {
 		return rec, err
 	}
+	laps.Mark("clear")
 	spec, err := s.snapshots.Spec(rec.SessionRecord)
 	if err != nil {
 		return rec, err
@@ -84,7 +86,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	defer img.Close()
 	header := img.Header()
 	size = header.LogicalBytes
-	opened := time.Since(began)
+	laps.Mark("open")
 	if err := s.failpoints.At(ctx, failpoint.ResumeOpened); err != nil {
 		return rec, err
 	}
@@ -95,7 +97,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	}
 	op, arrived := cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), func(int) {}
 	out := rec
-	restored, err := d.Restore(ctx, s.hosting.fence(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+	restored, err := d.Restore(driver.WithLaps(ctx, laps), s.hosting.fence(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
 		if err := s.failpoints.At(ctx, failpoint.ResumeRestored); err != nil {
@@ -109,7 +111,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 			Set: schemas.Set{Op: op, Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
-			Stages: restoreStages(img.Times(), opened, time.Since(began), header.LogicalBytes),
+			Stages: restoreStages(laps, img.Times(), img.Given(), header.LogicalBytes),
 		})
 		if err == nil {
 			out = next
@@ -128,17 +130,20 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	return out, nil
 }
 
-// restoreStages gives the time that a restore took: each step of reading, summed over the cores
-// that shared it, and all of it by the clock.
-func restoreStages(t image.ReadTimes, opened, total time.Duration, size int64) []schemas.Stage {
-	return []schemas.Stage{
-		{Name: "open", MS: opened.Milliseconds()},
+// restoreStages gives what the steps of a restore took, which end now, and those of reading the
+// image beside them, summed over all cores. again is what had to be decoded more than once.
+func restoreStages(laps *driver.Laps, t image.ReadTimes, decoded, size int64) []schemas.Stage {
+	laps.Mark("start")
+	all := append(laps.Stages(), []schemas.Stage{
 		{Name: "fetch", MS: t.Fetch.Milliseconds()},
 		{Name: "verify", MS: t.Verify.Milliseconds()},
 		{Name: "decrypt", MS: t.Decrypt.Milliseconds()},
-		{Name: "decompress", MS: t.Decompress.Milliseconds()},
-		{Name: "restore", MS: total.Milliseconds(), Bytes: size},
+		{Name: "decompress", MS: t.Decompress.Milliseconds(), Bytes: decoded},
+	}...)
+	if t.Again > 0 {
+		all = append(all, schemas.Stage{Name: "again", Bytes: t.Again})
 	}
+	return append(all, schemas.Stage{Name: "restore", MS: laps.Total().Milliseconds(), Bytes: size})
 }
 
 func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause error) error {

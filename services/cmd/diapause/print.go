@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,12 +70,26 @@ func steps(v schemas.View) string {
 	return ""
 }
 
+// stages writes what the parts of an operation took, and the whole: "open 5ms + fill 6ms =
+// restore 11ms". What goes on beside them is left to --json. Of operations of earlier versions,
+// which have no parts, all stages are listed.
 func stages(list []schemas.Stage) string {
-	parts := make([]string, len(list))
-	for i, s := range list {
-		parts[i] = s.Name + " " + (time.Duration(s.MS) * time.Millisecond).String()
+	var parts, whole, all []string
+	for _, s := range list {
+		text := s.Name + " " + (time.Duration(s.MS) * time.Millisecond).String()
+		all = append(all, text)
+		switch {
+		case s.Part:
+			parts = append(parts, text)
+		case s.Name == "durable" || s.Name == "restore" || s.Name == "frozen":
+			whole = append(whole, text)
+		}
 	}
-	return strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		return strings.Join(all, ", ")
+	}
+	slices.Reverse(whole) // what they add up to comes first
+	return strings.Join(parts, " + ") + " = " + strings.Join(whole, ", ")
 }
 
 // count writes how many there are of something, "1 entry" or "2 entries".
