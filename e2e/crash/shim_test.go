@@ -27,7 +27,7 @@ var shimMoments = []shimMoment{
 	{failpoint.ShimOrdered, true}, {failpoint.ShimGated, true}, {failpoint.ShimFrozen, true}, {failpoint.ShimDumping, true},
 	{failpoint.ShimDumped, true}, {failpoint.ShimRead, true}, {failpoint.ShimLetGo, true}, {failpoint.ShimThaws, true}, {failpoint.ShimThawed, true},
 	{failpoint.ShimKills, false}, {failpoint.ShimKilled, false},
-	{failpoint.ShimFilled, false}, {failpoint.ShimRestored, false}, {failpoint.ShimBegins, false}, {failpoint.ShimNoted, true}, {failpoint.ShimRuns, true},
+	{failpoint.ShimFilled, false}, {failpoint.ShimRestored, false}, {failpoint.ShimBegins, false}, {failpoint.ShimNoted, true}, {failpoint.ShimTraced, true}, {failpoint.ShimHeld, true}, {failpoint.ShimRuns, true},
 	{failpoint.ShimMade, false}, {failpoint.ShimStarts, false}, {failpoint.ShimWritten, true}, {failpoint.ShimStarted, true},
 }
 

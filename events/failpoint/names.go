@@ -112,7 +112,9 @@ const (
 	ShimFilled   Name = "shim.restore.filled"   // the image is in memory and all is mounted; before criu
 	ShimRestored Name = "shim.restore.restored" // nothing has run; before the worker is asked
 	ShimBegins   Name = "shim.restore.told"     // the worker said so; before it is written down that it runs
-	ShimNoted    Name = "shim.restore.noted"    // before criu lets it run
+	ShimNoted    Name = "shim.restore.noted"    // before criu goes on
+	ShimTraced   Name = "shim.restore.traced"   // each process is at its next instruction, traced; before the freeze
+	ShimHeld     Name = "shim.restore.held"     // criu is gone, the tree is frozen and has not run; before the thaw
 	ShimRuns     Name = "shim.restore.runs"     // before the worker hears so
 
 	ShimMade    Name = "shim.start.made"  // its command is there, stopped; before the worker is asked
@@ -156,6 +158,6 @@ var all = []Name{
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,
 	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
-	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
+	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimTraced, ShimHeld, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
 	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerReplaces, DockerRuns, DockerHolding, DockerRemoved,
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -70,8 +71,12 @@ func (g *Group) setMemory(l Limits) error {
 	}
 	// The sum with swap may never be the smaller one, so that the order depends
 	// on whether the limit grows or shrinks.
-	if err := write(plain, value); err == nil {
+	err := write(plain, value)
+	if err == nil {
 		return write(swap, value)
+	}
+	if errors.Is(err, syscall.EBUSY) { // the other order is no way out
+		return err
 	}
 	if err := write(swap, value); err != nil {
 		return err

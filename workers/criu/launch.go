@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,7 +34,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*c
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
-		Cgroup: h.options.cgroups(), Criu: h.options.Criu, Self: h.options.Self, URL: h.options.URL, Failpoints: h.shimPoints(),
+		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(Missing(h.options.Criu), mendExitKill), Self: h.options.Self, URL: h.options.URL, Failpoints: h.shimPoints(),
 	})
 	if err != nil {
 		conn.Close()

@@ -8,7 +8,10 @@ import (
 
 // Mends are the names of the patches in patches, without their numbers: what CRIU as it is
 // released doesn't bring back.
-var Mends = []string{"tcp-unsent", "inotify", "timerfd", "subreaper", "terminal", "eventfd", "affinity"}
+var Mends = []string{"tcp-unsent", "inotify", "timerfd", "subreaper", "terminal", "eventfd", "affinity", mendExitKill}
+
+// mendExitKill has what is being restored die with CRIU, until it is let run.
+const mendExitKill = "exit-kill"
 
 // Missing lists the mends that the CRIU of command, as Find gives it, hasn't. build.sh writes
 // those that it has into a file beside the program; one without that file has none.

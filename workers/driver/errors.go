@@ -41,6 +41,7 @@ type Error struct {
 	Hint     string    // what to do about it; "" if there is nothing to say
 	Blockers []Blocker // of a refused capture
 	Err      error     // the cause, if there is one
+	Code     string    // of a failure of what the driver uses: the same at the next attempt if that fails alike; "" if unknown
 	Status   int       // of a command that can't be run: NotFound or NotExecutable
 }
 
@@ -81,6 +82,15 @@ func HintOf(err error) (text, hint string) {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// CodeOf gives the code of err, "" if it has none.
+func CodeOf(err error) string {
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
 
 // KindOf gives the kind of err: Transient if it says none.
 func KindOf(err error) Kind {

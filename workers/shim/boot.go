@@ -23,6 +23,7 @@ type boot struct {
 	worker *control.Conn // asked for it
 	place  place
 	tree   *processes
+	beside *cgroup.Group // the shim's own, which is never frozen
 	guard  *guard
 	points *points
 	state  *stateFile
@@ -55,6 +56,13 @@ const limitWait = 5 * time.Second
 // limit sets the session's limits. It comes last because what starts or restores a
 // session may not fit into them.
 func (b *boot) limit() error {
+	if err := b.setLimits(); err != nil && b.tree.alive() == nil && !dead(b.tree.init) {
+		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was killed: its limits can't be set", b.setup.Name)}
+	}
+	return nil
+}
+
+func (b *boot) setLimits() error {
 	spec := b.setup.Spec
 	limits := cgroup.Limits{Memory: spec.Memory, CPUs: spec.CPUs, Pids: spec.Pids}
 	if limits == (cgroup.Limits{}) {
@@ -65,10 +73,7 @@ func (b *boot) limit() error {
 		time.Sleep(limitWait / 100)
 		err = b.tree.group.SetLimits(limits)
 	}
-	if err != nil && b.tree.alive() == nil && !zombie(b.tree.init) {
-		return &driver.Error{Kind: driver.Broken, Err: err, Text: fmt.Sprintf("session %s was killed: its limits can't be set", b.setup.Name)}
-	}
-	return nil
+	return err
 }
 
 // ranFirst makes the error of a start or a restore Broken if the session may have

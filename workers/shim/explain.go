@@ -15,22 +15,20 @@ import (
 
 // criuErrors gives the lines of criu's log that say what went wrong, without
 // their stamps, the first ones first: later errors mostly follow from them.
-func criuErrors(images string) []string {
+func criuErrors(images string) []criuError {
 	b, err := os.ReadFile(filepath.Join(images, logName))
 	if err != nil {
 		return nil
 	}
-	var all []string
+	var all []criuError
 	for line := range strings.Lines(string(b)) {
-		if m := errorLine.FindStringSubmatch(line); m != nil && !noise.MatchString(m[1]) {
-			all = append(all, strings.TrimSpace(m[1]))
+		if m := errorLine.FindStringSubmatch(line); m != nil && !noise.MatchString(m[2]) {
+			all = append(all, criuError{m[1], strings.TrimSpace(m[2])})
 		}
 	}
 	const enough = 4
 	return all[:min(len(all), enough)]
 }
-
-var errorLine = regexp.MustCompile(`^(?:\(\d+\.\d+\)\s*)?(?:\s*\d+:\s*)?Error \([^)]*\):\s*(.*)`)
 
 // noise is what criu calls an error and goes on, or says at the end of each.
 var noise = regexp.MustCompile(`Can't setup RLIMIT_NOFILE|^Dumping FAILED|^Restoring FAILED`)
@@ -39,9 +37,9 @@ var noise = regexp.MustCompile(`Can't setup RLIMIT_NOFILE|^Dumping FAILED|^Resto
 // its way in a netlink socket; or, in a restore, its processes getting in each
 // other's way at a file that several have mapped and that has no name any more.
 func passing(images string) bool {
-	for _, line := range criuErrors(images) {
-		if strings.Contains(line, "socket has data to read") ||
-			strings.Contains(line, "Can't link") && strings.Contains(line, ".ghost ->") {
+	for _, e := range criuErrors(images) {
+		if strings.Contains(e.text, "socket has data to read") ||
+			strings.Contains(e.text, "Can't link") && strings.Contains(e.text, ".ghost ->") {
 			return true
 		}
 	}
@@ -76,9 +74,13 @@ func explain(images string, name schemas.Name, verb string, err error) error {
 	if errors.As(err, &f) && f.Caller != nil {
 		return f.Caller
 	}
-	lines := criuErrors(images)
+	found := criuErrors(images)
+	texts := make([]string, len(found))
+	for i, e := range found {
+		texts[i] = e.text
+	}
 	text := fmt.Sprintf("session %s can't be %s", name, verb)
-	all := strings.Join(lines, "; ")
+	all := strings.Join(texts, "; ")
 	for _, c := range causes {
 		if strings.Contains(all, c.sign) {
 			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s (criu: %s)", text, c.why, all), Hint: c.fix}
@@ -87,8 +89,9 @@ func explain(images string, name schemas.Name, verb string, err error) error {
 	if all == "" {
 		return fmt.Errorf("%s: %w", text, err)
 	}
+	text += ": criu says: " + all
 	if passing(images) {
-		return fmt.Errorf("%s: criu says: %s: %w", text, all, ErrPassing)
+		return fmt.Errorf("%s: %w", text, ErrPassing)
 	}
-	return fmt.Errorf("%s: criu says: %s", text, all)
+	return &driver.Error{Kind: driver.Transient, Text: text}
 }

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -191,22 +189,28 @@ func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in 
 
 func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 	b := r.boot
+	u := &heldTree{boot: b}
 	ended := make(chan struct{})
 	defer close(ended)
-	running := false
-	steps := func(p killer, n rpc.Notice) error {
+	steps := func(p criuProcess, n rpc.Notice) error {
 		switch n.Step {
 		case rpc.SetupNamespaces:
 			if m.EmptyNetwork {
 				return loopbackOf(n.PID)
 			}
 		case rpc.PostRestore:
-			b.tree.init = n.PID
+			if err := u.restored(p, n.PID); err != nil {
+				return err
+			}
 			if err := r.resume(); err != nil {
 				return err
 			}
-			running, b.ran = true, true
-			go endHanging(p, n.PID, ended)
+			if err := u.goOn(p); err != nil {
+				return err
+			}
+			go u.watch(p, ended)
+		case rpc.PreResume:
+			u.hold(p)
 		}
 		return nil
 	}
@@ -216,35 +220,30 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 		}
 		return r.restoreFromMemory(r.restoreOptions(m, in), in.files, steps)
 	})
-	switch {
-	case err == nil:
-		r.facts.save()
-	case running && zombie(b.tree.init):
-		// It ran to its end before criu had detached from it.
-	case running:
-		return &driver.Error{
-			Kind: driver.Broken, Err: r.explain(err),
-			Text: fmt.Sprintf("session %s was lost when it ran on; its image is unchanged", b.setup.Name),
-		}
-	default:
-		return r.explain(err)
+	if err != nil {
+		return u.failed(err, r.explain(err))
 	}
-	if err := b.limit(); err != nil {
+	r.facts.save()
+	if err := u.thaw(); err != nil {
 		return err
 	}
 	return b.points.at(failpoint.ShimRuns)
 }
 
 func (r *restorer) explain(err error) error {
-	return explain(r.boot.place.images(), r.boot.setup.Name, "restored", err)
+	images := r.boot.place.images()
+	err = explain(images, r.boot.setup.Name, "restored", err)
+	var e *driver.Error
+	if errors.As(err, &e) && e.Kind == driver.Transient && !errors.Is(err, ErrPassing) {
+		v := judge(criuErrors(images))
+		e.Kind, e.Code = v.kind, v.code
+	}
+	return err
 }
-
-// killer is a criu that restores.
-type killer interface{ KillRestore() }
 
 // restoreFromMemory runs criu in the session's cgroups: what it forks is born
 // there and stays.
-func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func(killer, rpc.Notice) error) error {
+func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func(criuProcess, rpc.Notice) error) error {
 	p, err := rpc.Start(r.boot.setup.Criu, r.boot.tree.group.Add, files...)
 	if err != nil {
 		return err
@@ -265,37 +264,6 @@ func (r *restorer) restoreOptions(m meta, in *inheritance) rpc.Options {
 		},
 		Inherit: in.list,
 	}
-}
-
-// The time that criu has to detach from a session whose init has ended meanwhile,
-// and how often that is looked at.
-const (
-	letGoLimit = 5 * time.Second
-	letGoLook  = 100 * time.Millisecond
-)
-
-// endHanging ends criu if it waits for a restored session whose init has ended
-// already: it may do so for ever.
-func endHanging(p killer, init int, ended <-chan struct{}) {
-	tick := time.NewTicker(letGoLook)
-	defer tick.Stop()
-	gone := time.Duration(0)
-	for gone < letGoLimit {
-		select {
-		case <-ended:
-			return
-		case <-tick.C:
-			if zombie(init) {
-				gone += letGoLook
-			}
-		}
-	}
-	p.KillRestore()
-}
-
-// zombie reports whether a child of this process has ended and wasn't reaped.
-func zombie(pid int) bool {
-	return strings.HasPrefix(strings.TrimSpace(statusLine(pid, "State:")), "Z")
 }
 
 // resume is called when all is restored and nothing has run: its error makes

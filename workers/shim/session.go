@@ -71,7 +71,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 		},
 		stopped: make(chan struct{}),
 	}
-	b = &boot{setup: setup, worker: worker, place: place, tree: tree, guard: guard, points: points, state: s.state}
+	b = &boot{setup: setup, worker: worker, place: place, tree: tree, beside: beside, guard: guard, points: points, state: s.state}
 	if setup.Boot == schemas.BootClean {
 		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil
 	}

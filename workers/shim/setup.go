@@ -25,7 +25,9 @@ type Setup struct {
 	Run    string       `json:"run"`  // where sockets, locks and state files are
 	Cgroup string       `json:"cgroup"`
 	Criu   []string     `json:"criu"` // criu's command line
-	Self   []string     `json:"self"` // the command line that runs this binary so that it calls Main
+	// EndsWithCriu says that what criu restores dies with it as long as it traces that.
+	EndsWithCriu bool     `json:"ends_with_criu,omitempty"`
+	Self         []string `json:"self"` // the command line that runs this binary so that it calls Main
 
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`
@@ -148,6 +150,7 @@ type Failure struct {
 	Kind     driver.Kind      `json:"kind"`
 	Text     string           `json:"text"`
 	Hint     string           `json:"hint,omitempty"`
+	Code     string           `json:"code,omitempty"`
 	Blockers []driver.Blocker `json:"blockers,omitempty"`
 	Stale    bool             `json:"stale,omitempty"`
 	Passing  bool             `json:"passing,omitempty"`
@@ -163,7 +166,7 @@ func failure(err error) *Failure {
 	}
 	text, hint := driver.HintOf(err)
 	f := &Failure{
-		Kind: driver.KindOf(err), Text: text, Hint: hint,
+		Kind: driver.KindOf(err), Text: text, Hint: hint, Code: driver.CodeOf(err),
 		Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing), NoLease: errors.Is(err, driver.ErrNoLease),
 	}
 	var e *driver.Error
@@ -185,5 +188,5 @@ func (f *Failure) Err() error {
 	case f.Passing:
 		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing, Hint: f.Hint}
 	}
-	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers, Hint: f.Hint}
+	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers, Hint: f.Hint, Code: f.Code}
 }

@@ -232,7 +232,7 @@ func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, 
 }
 
 // restoreStreamed runs criu with its large images coming from the worker.
-func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []string, steps func(killer, rpc.Notice) error) error {
+func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []string, steps func(criuProcess, rpc.Notice) error) error {
 	b := r.boot
 	from := newImages(b.place.images(), b.worker)
 	from.served = served

@@ -12,7 +12,12 @@ import (
 type attempts struct {
 	mu   sync.Mutex
 	last map[schemas.UID]unrun // by session
+
+	failed map[schemas.UID]failedOp // by session
 }
+
+// failedOp is an op that failed with a driver's code.
+type failedOp struct{ op, code string }
 
 // unrun is an op that was to have a session run, and why it didn't.
 type unrun struct {
@@ -21,7 +26,20 @@ type unrun struct {
 	why   string
 }
 
-func newAttempts() *attempts { return &attempts{last: map[schemas.UID]unrun{}} }
+func newAttempts() *attempts {
+	return &attempts{last: map[schemas.UID]unrun{}, failed: map[schemas.UID]failedOp{}}
+}
+
+// again notes how an attempt at an op failed, and reports whether the one before it, of the
+// same op, failed with the same code of its driver: then the next one would, too.
+func (a *attempts) again(uid schemas.UID, op, code string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := failedOp{op, code}
+	same := code != "" && a.failed[uid] == now
+	a.failed[uid] = now
+	return same
+}
 
 // note remembers the op of a record.
 func (a *attempts) note(rec statekv.Versioned, cause error) {

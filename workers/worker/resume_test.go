@@ -377,3 +377,34 @@ func TestForkOfWhatIsGone(t *testing.T) {
 	}
 	b.folded()
 }
+
+// A restore that fails twice with the same code of its driver isn't tried a third time, and
+// one that the driver refuses not a second time.
+func TestHopelessResume(t *testing.T) {
+	for name, c := range map[string]struct {
+		errs []driver.Error
+		want int
+	}{
+		"the same code":   {[]driver.Error{{Code: "a"}, {Code: "a"}, {Code: "a"}}, 2},
+		"different codes": {[]driver.Error{{Code: "a"}, {Code: "b"}, {Code: "a"}}, 3},
+		"refused":         {[]driver.Error{{Kind: driver.Refused, Code: "a"}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.asleep()
+			for _, e := range c.errs {
+				if e.Kind == "" {
+					e.Kind = driver.Transient
+				}
+				e.Text = "no"
+				b.fake.Script("Restore", fake.Step{Before: &e})
+			}
+			b.resume()
+			got := b.until("a failure", made(schemas.TResumeFailed))
+			if !suspended(got) || got.Failure == nil || got.Failure.Count != c.want {
+				t.Errorf("%s, failure %+v, want %d attempts", got.State, got.Failure, c.want)
+			}
+		})
+	}
+}

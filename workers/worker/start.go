@@ -120,7 +120,8 @@ func (s *starter) facts(ctx context.Context, a attempt, err error) facts {
 		f.unheard = lookErr != nil && !errors.Is(lookErr, driver.ErrNotHere) && a.rec.Op != nil && a.rec.Op.Kind == schemas.OpBegin
 	case a.runs == schemas.TResumed:
 		f.orphan = unusedFork(a.rec) && errors.Is(err, image.ErrNotFound)
-		f.passing = driver.KindOf(err) == driver.Transient && mayPass(err) && a.rec.Op.Attempts < resumeAttempts
+		f.passing = driver.KindOf(err) == driver.Transient && mayPass(err) && a.rec.Op.Attempts < resumeAttempts &&
+			!s.attempts.again(a.rec.UID, a.rec.Op.ID, driver.CodeOf(err))
 	}
 	return f
 }

@@ -83,12 +83,12 @@ func (s *Streamed) writeScript() (*os.File, error) {
 	f := os.NewFile(uintptr(fd), "script")
 	_, err = fmt.Fprintf(f, `#!/bin/sh
 case "$CRTOOLS_SCRIPT_ACTION" in
-%s|%s|%s) ;;
+%s|%s|%s|%s) ;;
 *) exit 0 ;;
 esac
 echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%s
 read -r answer <%s && [ "$answer" = go ]
-`, PostDump, SetupNamespaces, PostRestore, ownPath(s.steps.w), ownPath(s.answers.r))
+`, PostDump, SetupNamespaces, PostRestore, PreResume, ownPath(s.steps.w), ownPath(s.answers.r))
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -101,6 +101,9 @@ func (s *Streamed) close() {
 	s.answers.close()
 	s.script.Close()
 }
+
+// PID is criu's process id.
+func (s *Streamed) PID() int { return s.cmd.Process.Pid }
 
 // KillRestore ends a criu that hangs at the end of a restore, as that of Process.
 func (s *Streamed) KillRestore() { _ = s.cmd.Process.Kill() }
@@ -124,7 +127,7 @@ func (s *Streamed) Wait(notify func(Notice) error) error {
 	case err != nil:
 		return err
 	case errors.As(waitErr, &exit):
-		return &Failure{Text: "criu failed: " + exit.Error()}
+		return killedOr(&Failure{Text: "criu failed: " + exit.Error()}, waitErr)
 	}
 	return waitErr
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,7 +17,23 @@ const (
 	PostDump        = "post-dump"        // all is dumped, link remaps still exist
 	SetupNamespaces = "setup-namespaces" // the namespaces exist, nothing is in them
 	PostRestore     = "post-restore"     // all is restored, nothing has run
+	PreResume       = "pre-resume"       // each process is traced, at its next instruction; a refusal doesn't matter
 )
+
+// ErrKilled says that criu was ended by a signal.
+var ErrKilled = errors.New("criu was killed")
+
+// killedOr gives ErrKilled, with err, if a process's end was a signal, and err if not.
+func killedOr(err, end error) error {
+	var exit *exec.ExitError
+	if !errors.As(end, &exit) {
+		return err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return errors.Join(err, fmt.Errorf("%w by signal %d", ErrKilled, status.Signal()))
+	}
+	return err
+}
 
 // Notice is one notification. PID is the root of the tree in SetupNamespaces
 // and PostRestore.
@@ -114,6 +131,9 @@ func (p *Process) Restore(o Options, notify func(Notice) error) (int, error) {
 	return p.call(typeRestore, o, notify)
 }
 
+// PID is criu's process id.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
 // KillRestore ends a criu that hangs at the end of a restore. A dump must never
 // be ended so: it takes the session with it.
 func (p *Process) KillRestore() {
@@ -124,10 +144,11 @@ func (p *Process) KillRestore() {
 func (p *Process) call(kind int, o Options, notify func(Notice) error) (int, error) {
 	pid, err := p.converse(kind, o, notify)
 	p.socket.Close()
-	if waitErr := p.cmd.Wait(); err == nil && waitErr != nil {
+	waitErr := p.cmd.Wait()
+	if err == nil && waitErr != nil {
 		err = fmt.Errorf("criu: %w", waitErr)
 	}
-	return pid, err
+	return pid, killedOr(err, waitErr)
 }
 
 func (p *Process) converse(kind int, o Options, notify func(Notice) error) (int, error) {
