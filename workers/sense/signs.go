@@ -2,6 +2,7 @@ package sense
 
 import (
 	"context"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -11,6 +12,10 @@ import (
 // interpreter that wakes up twice a second stays well below it, a compiler far
 // above.
 const cpuFloor = 0.05
+
+// cpuSpan is the least time between two looks that tells a share. In a few milliseconds after a
+// start or a resume any tree uses a whole core.
+const cpuSpan = 500 * time.Millisecond
 
 // sign is one reason to call a session used.
 type sign struct {
@@ -22,7 +27,7 @@ type sign struct {
 // signs says what two looks at a session tell of its use.
 func signs(last, next sighting) []sign {
 	var out []sign
-	if span := next.at.Sub(last.at); span > 0 && next.seen.CPU > last.seen.CPU {
+	if span := next.at.Sub(last.at); span >= cpuSpan && next.seen.CPU > last.seen.CPU {
 		if share := float64(next.seen.CPU-last.seen.CPU) / float64(span); share > cpuFloor {
 			out = append(out, sign{schemas.KindBusy, "cpu", "its processes use the CPU"})
 		}
