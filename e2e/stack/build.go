@@ -26,8 +26,8 @@ func Dir() (string, error) {
 }
 
 // Build puts the program into dir and gives its path. All packages of tests share one
-// build as make build does it, in .build at the top of the source tree; it is linked again only if a source
-// has changed since.
+// build, made as make build does it in .build at the top of the source tree. It is linked
+// again only if a source has changed since.
 func Build(dir string) (string, error) {
 	root, err := local.Root()
 	if err != nil {
