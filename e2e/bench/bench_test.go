@@ -47,8 +47,31 @@ func TestRun(t *testing.T) {
 	if got := strings.Join(names, ","); got != want {
 		t.Errorf("measured %s, want %s", got, want)
 	}
-	if table := string(Table(ctx, all, 1, "0.00")); strings.Count(table, "\n| 16 MB |") != len(all) {
+	if table := string(Table(ctx, all, 1, "0.00")); strings.Count(table, "\n| 16 MB |") != len(all)+2 {
 		t.Errorf("the table lacks rows:\n%s", table)
+	}
+}
+
+// TestSessions measures few sessions for a short time.
+func TestSessions(t *testing.T) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := MeasureSessions(ctx, Size{Small: 1, Idle: 2, Together: 3, Settle: time.Second / 4, Over: time.Second / 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", c)
+	for what, ok := range map[string]bool{
+		"small":    c.Small.Run > 0 && c.Small.Suspend > 0 && c.Small.Frozen > 0 && c.Small.Ensure > 0 && c.Small.Restore > 0,
+		"idle":     c.Idle.UpMemory > 1<<20 && c.Idle.ShimsMemory > 1<<10 && c.Idle.UpCPU >= 0,
+		"together": c.Together.Suspend.Last >= c.Together.Suspend.Median && c.Together.Wake.Median > 0 && c.Together.UpPeak > 1<<20,
+	} {
+		if !ok {
+			t.Errorf("%s: the figures can't be: %+v", what, c)
+		}
+	}
+	if table := string(c.Table(ctx, "0.00")); strings.Contains(table, "%!") {
+		t.Errorf("the table is wrong:\n%s", table)
 	}
 }
 

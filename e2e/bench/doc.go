@@ -7,6 +7,10 @@
 // gives Measurements, which Lines prints for benchstat and Table for people.
 // `make bench` (cmd) runs all sizes and writes RESULTS.md.
 //
+// MeasureSessions measures what small sessions take (small.go), what idle ones cost,
+// and what becomes of many that are suspended and woken at once (many.go), with
+// nothing beside it; it writes SESSIONS.md.
+//
 // Compare stores to one S3 server in three ways: by a session's suspend, by the
 // pipeline of tar, zstd and age, and by restic, first and after changes (compare.go);
 // meter.go measures the machine meanwhile, and Compared makes the document,

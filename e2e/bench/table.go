@@ -45,7 +45,31 @@ func Table(ctx context.Context, all []Measurement, rounds int, load string) []by
 			writeTable(&b, median(all, op, who))
 		}
 	}
+	writeRatios(&b, all)
 	return b.Bytes()
+}
+
+const ratios = `
+## A resume beside criu's restore
+
+The total of a resume beside nothing but ` + "`criu restore`" + ` of the same memory, out of files that
+are neither compressed nor encrypted.
+
+| memory | image | diapause | criu restore | times |
+| --: | --- | --: | --: | --: |
+`
+
+func writeRatios(b *bytes.Buffer, all []Measurement) {
+	raw := map[int]time.Duration{}
+	for _, m := range median(all, "Resume", "today") {
+		raw[m.MB], _ = m.took("restore")
+	}
+	b.WriteString(ratios)
+	for _, m := range median(all, "Resume", "diapause") {
+		if r := raw[m.MB]; r > 0 {
+			fmt.Fprintf(b, "| %d MB | %s | %.2f | %.2f | %.1f |\n", m.MB, m.What, m.Total.Seconds(), r.Seconds(), m.Total.Seconds()/r.Seconds())
+		}
+	}
 }
 
 // writeTable writes rows that have the same stages.

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/diapause/diapause/e2e/bench"
 	"github.com/diapause/diapause/e2e/compat/local"
@@ -24,7 +25,7 @@ func main() {
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
 	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
-	only := flag.String("only", "", "stages or comparison: measure nothing else")
+	only := flag.String("only", "", "stages, sessions or comparison: measure nothing else")
 	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -55,15 +56,27 @@ func run(ctx context.Context, s settings) error {
 		s.out = filepath.Join(root, "e2e", "bench")
 	}
 	fmt.Printf("goos: %s\ngoarch: %s\npkg: github.com/diapause/diapause/e2e/bench\n", runtime.GOOS, runtime.GOARCH)
-	if s.only != "comparison" {
-		if err := stages(ctx, s); err != nil {
+	for _, part := range []struct {
+		name string
+		run  func(context.Context, settings) error
+	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}} {
+		if s.only != "" && s.only != part.name {
+			continue
+		}
+		if err := part.run(ctx, s); err != nil {
 			return err
 		}
 	}
-	if s.only != "stages" {
-		return compare(ctx, s)
-	}
 	return nil
+}
+
+func sessions(ctx context.Context, s settings) error {
+	load := local.Load()
+	costs, err := bench.MeasureSessions(ctx, bench.Size{Small: 15, Idle: 100, Together: 60, Settle: 10 * time.Second, Over: 30 * time.Second})
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "SESSIONS.md"), costs.Table(ctx, load))
 }
 
 func stages(ctx context.Context, s settings) error {

@@ -1,0 +1,115 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/diapause/diapause/e2e/compat/local"
+)
+
+// Size is how much MeasureSessions measures.
+type Size struct {
+	Small    int           // rounds of small sessions
+	Idle     int           // sessions
+	Together int           // sessions
+	Settle   time.Duration // before something is watched
+	Over     time.Duration // for so long idle sessions are watched
+}
+
+// Costs are what small, idle and many sessions cost.
+type Costs struct {
+	Small    Small
+	Idle     Idle
+	Together Together
+}
+
+// MeasureSessions measures all three with a daemon of its own each.
+func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
+	dir, err := os.MkdirTemp("", "diapause-bench-")
+	if err != nil {
+		return c, fmt.Errorf("make a scratch directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	binary, err := local.Binary(ctx, dir)
+	if err != nil {
+		return c, err
+	}
+	for _, part := range []struct {
+		name    string
+		measure func(*local.Daemon) error
+	}{
+		{"small", func(d *local.Daemon) (err error) {
+			c.Small, err = MeasureSmall(ctx, d, size.Small, "small")
+			return err
+		}},
+		{"idle", func(d *local.Daemon) (err error) {
+			c.Idle, err = MeasureIdle(ctx, d, size.Idle, size.Settle, size.Over)
+			return err
+		}},
+		{"together", func(d *local.Daemon) (err error) {
+			c.Together, err = MeasureTogether(ctx, d, size.Together, size.Settle)
+			return err
+		}},
+	} {
+		d, err := local.Start(ctx, binary, filepath.Join(dir, part.name))
+		if err != nil {
+			return c, err
+		}
+		err = errors.Join(part.measure(d), d.Stop(context.WithoutCancel(ctx)))
+		if err != nil {
+			return c, fmt.Errorf("%s sessions: %w", part.name, err)
+		}
+	}
+	return c, nil
+}
+
+const sessionsPreface = `# Small, idle and many sessions
+
+Written by ` + "`make bench`" + `; don't edit.
+
+- commit: %s
+- machine: %s
+- criu: %s
+- at: %s; load average before the run: %s
+
+A small session is a plain bash on a terminal, run, suspended and resumed once; the times
+are milliseconds, medians of %d sessions, as the caller of the command line sees them, its start
+included; frozen, durable and restore are stages of the record.
+
+| run | suspend | of that frozen | durable | ensure | of that restore |
+| --: | --: | --: | --: | --: | --: |
+| %d | %d | %d | %d | %d | %d |
+
+Idle sessions sleep; CPU is percent of one core over %s, memory what a process holds without
+what it shares with its file.
+
+| sessions | up's CPU | shims' CPU, together | up's memory MB | each shim's memory MB |
+| --: | --: | --: | --: | --: |
+| 0 | %.2f | | %.1f | |
+| %d | %.2f | %.2f | %.1f | %.1f |
+
+Many sessions of some 3 MB are suspended at once, then resumed at once, each by a command of
+its own; times are seconds from the common begin. The peak is the most that ` + "`up`" + ` had in memory.
+
+| sessions | suspend, median | suspend, last | ensure, median | ensure, last | up's peak MB | up's memory MB, later |
+| --: | --: | --: | --: | --: | --: | --: |
+| %d | %.2f | %.2f | %.2f | %.2f | %.0f | %.0f |
+`
+
+// Table makes the document; load is what the machine did besides.
+func (c Costs) Table(ctx context.Context, load string) []byte {
+	var b bytes.Buffer
+	ms := time.Duration.Milliseconds
+	mb := func(n int64) float64 { return float64(n) / 1e6 }
+	s, i, t := c.Small, c.Idle, c.Together
+	fmt.Fprintf(&b, sessionsPreface, local.Commit(ctx), local.Machine(), local.CriuVersion(ctx), time.Now().UTC().Format(time.RFC3339), load,
+		s.Rounds, ms(s.Run), ms(s.Suspend), ms(s.Frozen), ms(s.Durable), ms(s.Ensure), ms(s.Restore),
+		i.Over, 100*i.EmptyCPU, mb(i.EmptyMemory), i.Sessions, 100*i.UpCPU, 100*i.ShimsCPU, mb(i.UpMemory), mb(i.ShimsMemory),
+		t.Sessions, t.Suspend.Median.Seconds(), t.Suspend.Last.Seconds(), t.Wake.Median.Seconds(), t.Wake.Last.Seconds(), mb(t.UpPeak), mb(t.UpRest))
+	return b.Bytes()
+}
