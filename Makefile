@@ -18,7 +18,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 build: ## bin/diapause, one static file
-	GO="$(GO)" services/cmd/build.sh $(BIN) -ldflags "-s -w -X main.version=$(VERSION)"
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./services/cmd/diapause
 
 setup: ## what running needs: CRIU in a prefix of its own
 	@e2e/setup/root.sh workers/criu/install/install.sh
@@ -35,6 +35,7 @@ test: setup-test verify ## every test, real components included
 	@e2e/setup/root.sh $(GO) test -race -trimpath -vet=off -count=1 -timeout 18m work
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
+	@e2e/setup/root.sh e2e/compat/install.sh --all
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
 	@e2e/setup/root.sh workers/docker/dockertest/install.sh --newest
 	@for engine in current containerd newest; do \
@@ -66,7 +67,8 @@ bench-million: ## deciding about a million sessions: rates, memory, restart, lat
 	$(GO) build -o .build/million ./e2e/million/cmd
 	.build/million -n $(N) $(if $(filter 1000000,$(N)),-out e2e/million/RESULTS.md)
 
-compat: setup-test build ## suspend and resume real programs, and write the table
+compat: setup-test build ## suspend and resume real programs ten times each, and write the table
+	@e2e/setup/root.sh e2e/compat/install.sh --all
 	@e2e/setup/root.sh $(GO) run ./e2e/compat/cmd
 
 clean: ## remove what was built

@@ -30,11 +30,11 @@ func TestPrograms(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	all := programs.Quick()
+	all, rounds := programs.Quick(), 2
 	if os.Getenv("DIAPAUSE_LONG") != "" {
-		all = programs.All()
+		all, rounds = programs.All(), Rounds
 	}
-	RunAll(ctx, d, all, func(r Row) {
+	RunAll(ctx, d, all, rounds, func(r Row) {
 		if r.Err != nil {
 			t.Errorf("%s after %d rounds: %v", r.Program.Name, len(r.Cycles), r.Err)
 			return

@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/bin/bash
 # Installs the programs that the compatibility run suspends and resumes, and zstd
 # for the benchmarks, as far as they are missing. What it installs starts no
 # service: packages are told that services may not be started, and a service
@@ -6,24 +6,38 @@
 #
 # A second run finds what is there and ends at once.
 #
-#   install.sh           install what is missing
+#   install.sh           install what the sample in `make test` needs and is missing
+#   install.sh --all     install what the whole run needs: browsers, servers, a JVM
 #   install.sh --list    print each program and its package, install nothing
-set -eu
+set -euo pipefail
+cd "$(dirname "$0")"
 
 # The programs, each with the Debian package that has it.
-programs='
+sample='
 /bin/bash bash
 /usr/bin/python3 python3
 node nodejs
 redis-server redis-server
 redis-cli redis-tools
 vim vim
+tmux tmux
 sqlite3 sqlite3
+zstd zstd
+'
+others='
+npm npm
 Xvfb xvfb
 xterm xterm
 xwd x11-apps
 xwininfo x11-utils
-zstd zstd
+gcc gcc
+psql postgresql
+pgbench postgresql
+javac default-jdk-headless
+/usr/sbin/sshd openssh-server
+ssh openssh-client
+chromium chromium
+firefox-esr firefox-esr
 '
 
 die() {
@@ -35,13 +49,13 @@ die() {
 missing() {
 	echo "$programs" | while read -r program package; do
 		[ -z "$program" ] || command -v "$program" >/dev/null 2>&1 || echo "$package"
-	done
+	done | sort -u
 }
 
 # install runs apt with services forbidden to start, in the two ways that
 # packages ask.
 install() {
-	policy=/usr/sbin/policy-rc.d
+	local policy=/usr/sbin/policy-rc.d log attempt
 	if [ ! -e "$policy" ]; then
 		trap 'rm -f "$policy"' EXIT INT TERM
 		printf '#!/bin/sh\nexit 101\n' >"$policy"
@@ -62,22 +76,39 @@ install() {
 	return 1
 }
 
+# packages fetches what the npm install of the run installs into npm's cache below
+# ${DIAPAUSE_PREFIX:-/opt/diapause}/node/compat.
+packages() {
+	local to=${DIAPAUSE_PREFIX:-/opt/diapause}/node/compat
+	if [ -e "$to/done" ] && cmp -s npm/package-lock.json "$to/package-lock.json"; then
+		return
+	fi
+	echo "fetching the npm packages of the compatibility run" >&2
+	rm -rf "$to"
+	mkdir -p "$to"
+	cp npm/package.json npm/package-lock.json "$to/"
+	(cd "$to" && npm ci --cache "$to/cache" --ignore-scripts --fetch-retries=5 --no-audit --no-fund --loglevel=error >/dev/null)
+	rm -rf "$to/node_modules"
+	: >"$to/done"
+	chmod 755 "$to/done" # which makes it a command for the run to need
+}
+
 main() {
-	if [ "${1:-}" = --list ]; then
-		echo "$programs" | sed '/^$/d'
-		return 0
-	fi
+	programs=$sample
+	case "${1:-}" in
+	--list) echo "$sample$others" | sed '/^$/d' && return ;;
+	--all) programs=$sample$others ;;
+	esac
 	want=$(missing | tr '\n' ' ')
-	if [ -z "$want" ]; then
-		echo "all programs of the compatibility run are there"
-		return 0
+	if [ -n "$want" ]; then
+		command -v apt-get >/dev/null || die "install these yourself, this machine has no apt-get: $want"
+		[ "$(id -u)" = 0 ] || die "run it as root to install: $want"
+		echo "installing $want" >&2
+		install "$want" || die "apt can't install: $want(see above)"
+		want=$(missing | tr '\n' ' ')
+		[ -z "$want" ] || die "still missing after installing: $want"
 	fi
-	command -v apt-get >/dev/null || die "install these yourself, this machine has no apt-get: $want"
-	[ "$(id -u)" = 0 ] || die "run it as root to install: $want"
-	echo "installing $want" >&2
-	install "$want" || die "apt can't install: $want(see above)"
-	want=$(missing | tr '\n' ' ')
-	[ -z "$want" ] || die "still missing after installing: $want"
+	[ "${1:-}" != --all ] || packages
 }
 
 main "$@"

@@ -24,23 +24,27 @@ type Row struct {
 type Cycle struct {
 	Captured, New, Stored   int64         // bytes
 	Frozen, Durable, Resume time.Duration // the last as its caller sees it
+	Used                    local.Used    // after the resume
 }
 
+// Rounds is how often a whole run suspends and resumes each program.
+const Rounds = 10
+
 // programTime bounds all that is done with one program.
-const programTime = 5 * time.Minute
+const programTime = 15 * time.Minute
 
 // RunAll runs one program after the other and tells each row as it is done.
-func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, tell func(Row)) []Row {
+func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, rounds int, tell func(Row)) []Row {
 	var rows []Row
 	for i, p := range all {
-		row := run(ctx, d, p, fmt.Sprintf("program-%d", i))
+		row := run(ctx, d, p, fmt.Sprintf("program-%d", i), rounds)
 		tell(row)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func run(ctx context.Context, d *local.Daemon, p programs.Program, name string) Row {
+func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, rounds int) Row {
 	row := Row{Program: p}
 	if row.Err = p.Missing(); row.Err != nil {
 		return row
@@ -55,7 +59,7 @@ func run(ctx context.Context, d *local.Daemon, p programs.Program, name string) 
 		row.Err = err
 		return row
 	}
-	row.Err = row.cycles(ctx, s)
+	row.Err = row.cycles(ctx, s, rounds)
 	// What a failed session printed goes with it: its state is worth more now.
 	if row.Err != nil {
 		if out, err := s.Output(context.WithoutCancel(ctx)); err == nil && strings.TrimSpace(out) != "" {
@@ -75,21 +79,21 @@ func tail(s string) string {
 	return s
 }
 
-func (r *Row) cycles(ctx context.Context, s *local.Session) error {
+func (r *Row) cycles(ctx context.Context, s *local.Session, rounds int) error {
 	if err := r.Program.Prepare(ctx, s); err != nil {
 		return fmt.Errorf("before the first suspend: %w", err)
 	}
-	for round := 1; round <= programs.Rounds; round++ {
+	for round := 1; round <= rounds; round++ {
 		c, err := cycle(ctx, s)
 		if err != nil {
 			return fmt.Errorf("round %d: %w", round, err)
 		}
-		if err := r.Program.Check(ctx, s, round); err != nil {
+		if err := r.Program.Check(ctx, s, programs.Round{N: round, Last: round == rounds}); err != nil {
 			return fmt.Errorf("after resume %d: %w", round, err)
 		}
 		r.Cycles = append(r.Cycles, c)
 	}
-	return nil
+	return r.grew()
 }
 
 func cycle(ctx context.Context, s *local.Session) (Cycle, error) {
@@ -113,7 +117,8 @@ func cycle(ctx context.Context, s *local.Session) (Cycle, error) {
 		return Cycle{}, err
 	}
 	c.Resume = time.Since(begin)
-	return c, nil
+	c.Used, err = s.Used(ctx)
+	return c, err
 }
 
 // Took is the time of a stage, 0 if there is none of that name.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/e2e/compat/local"
-	"github.com/diapause/diapause/e2e/compat/programs"
 )
 
 const preface = `# Real programs, suspended and resumed
@@ -21,7 +20,7 @@ state in the second table was compared with what it was, and changed.
 - commit: %s
 - machine: %s
 - criu: %s
-- at: %s
+- at: %s; load average before the run: %s
 
 | program | version | captured MB | stored MB, first | stored MB, later | frozen s | durable s | resume s | of %d | limits found |
 | --- | --- | --: | --: | --: | --: | --: | --: | --: | --- |
@@ -40,17 +39,30 @@ the start of the command included.
 | --- | --- |
 `
 
-// Write makes the document of a run.
-func Write(ctx context.Context, rows []Row) []byte {
+const grows = `
+Nothing may grow with the rounds. A figure is the median of the second to fourth round
+and of the last three; memory is what the process itself holds, a round's time is
+durable and resume together. "up" serves all programs of the run, one after the other.
+
+| program | image | a round's time | up's memory | the shim's memory |
+| --- | --: | --: | --: | --: |
+`
+
+// Write makes the document of a run; load is what the machine did besides.
+func Write(ctx context.Context, rows []Row, rounds int, load string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, preface, programs.Rounds, local.Commit(ctx), local.Machine(), local.CriuVersion(ctx),
-		time.Now().UTC().Format(time.RFC3339), programs.Rounds)
+	fmt.Fprintf(&b, preface, rounds, local.Commit(ctx), local.Machine(), local.CriuVersion(ctx),
+		time.Now().UTC().Format(time.RFC3339), load, rounds)
 	for _, r := range rows {
 		b.WriteString(r.line())
 	}
 	fmt.Fprintf(&b, notes, "`diapause ensure`")
 	for _, r := range rows {
 		fmt.Fprintf(&b, "| %s | %s |\n", r.Program.Name, r.Program.State)
+	}
+	b.WriteString(grows)
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s |\n", r.Program.Name, r.growth())
 	}
 	return b.Bytes()
 }

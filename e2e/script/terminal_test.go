@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/diapause/diapause/e2e/compat/local"
 	"github.com/rogpeppe/go-internal/testscript"
-	"golang.org/x/sys/unix"
 )
 
 // cmdTerminal runs a command in a terminal of its own and follows a dialogue,
@@ -23,7 +23,7 @@ func cmdTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: terminal FILE CMD [ARG…]")
 	}
-	master, slave, err := openTerminal()
+	master, slave, err := local.OpenTerminal(80, 24)
 	ts.Check(err)
 	defer master.Close()
 	cmd := exec.Command(args[1], args[2:]...)
@@ -118,24 +118,4 @@ func (d *dialogue) expect(pattern string) error {
 		}
 	}
 	return fmt.Errorf("it doesn't come")
-}
-
-func openTerminal() (master, slave *os.File, err error) {
-	master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open a terminal: %w", err)
-	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
-		return nil, nil, fmt.Errorf("unlock the terminal: %w", err)
-	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		return nil, nil, fmt.Errorf("name the terminal: %w", err)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the terminal's other end: %w", err)
-	}
-	size := &unix.Winsize{Row: 24, Col: 80}
-	return master, slave, unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, size)
 }

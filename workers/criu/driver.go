@@ -30,8 +30,8 @@ type Options struct {
 	Data string
 	// Instance keeps the cgroups of several drivers on one host apart: one token.
 	Instance string
-	// Self is the command line of a program that calls shim.Main with the arguments that
-	// follow. If it is empty, that is the embedded program, or else {"/proc/self/exe", "shim"}.
+	// Self runs this program so that it calls shim.Main with the arguments that
+	// follow; {"/proc/self/exe", "shim"} if empty.
 	Self []string
 	// Criu is the command line that runs criu, as Find gives it; Find is asked if
 	// it is empty.
@@ -89,6 +89,9 @@ func New(o Options) (*Driver, error) {
 	if !schemas.ValidToken(o.Instance) {
 		return nil, fmt.Errorf("the instance %q is not a token", o.Instance)
 	}
+	if len(o.Self) == 0 {
+		o.Self = []string{"/proc/self/exe", "shim"}
+	}
 	if o.Way == "" {
 		o.Way = driver.WayAuto
 	}
@@ -120,20 +123,14 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := openProgram(o.Self)
-	if err != nil {
-		return nil, err
-	}
-	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy, program: program}
+	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy}
 	d.budget = &budget{options: &d.options, hierarchy: hierarchy}
 	return d, nil
 }
 
 // Close removes the driver's cgroups if no session is left in them. Sessions go
 // on without it.
-func (d *Driver) Close() error {
-	return errors.Join(d.shims.hierarchy.Remove(), d.shims.program.close())
-}
+func (d *Driver) Close() error { return d.shims.hierarchy.Remove() }
 
 func (o Options) cgroups() string { return "diapause/" + o.Instance }
 

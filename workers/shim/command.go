@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -218,22 +219,26 @@ func (c *command) closeAtEnd() {
 	}()
 }
 
-// ends lists the command's pipes, or its terminal, as /proc/PID/fd has them.
-func (c *command) ends() (links []string) {
+// holds reports whether link, as /proc/PID/fd has it, is one of the command's
+// pipes or its terminal.
+func (c *command) holds(link string) bool {
 	if c.tty != nil {
-		return []string{c.tty.path()}
+		return link == c.tty.path()
+	}
+	if !strings.HasPrefix(link, "pipe:[") {
+		return false
 	}
 	for _, p := range c.outs {
-		if key, err := pipeKey(p.file); err == nil {
-			links = append(links, key)
+		if key, err := pipeKey(p.file); err == nil && key == link {
+			return true
 		}
 	}
 	if in := c.input(); in != nil {
-		if key, err := pipeKey(in); err == nil {
-			links = append(links, key)
+		if key, err := pipeKey(in); err == nil && key == link {
+			return true
 		}
 	}
-	return links
+	return false
 }
 
 // pipeKey is how the kernel, and criu, name a pipe.

@@ -57,16 +57,8 @@ func listen(setup Setup) (*servers, error) {
 
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
-	settler := newSettler()
-	go accept(v.orders, func(c *net.UnixConn) {
-		if o := s.obey(control.FromConn(c)); o != OrderObserve && o != OrderStatus && o != OrderRenew {
-			settler.later()
-		}
-	})
-	go accept(v.streams, func(c *net.UnixConn) {
-		defer settler.later()
-		s.clients.attend(c)
-	})
+	go accept(v.orders, func(c *net.UnixConn) { s.obey(control.FromConn(c)) })
+	go accept(v.streams, s.clients.attend)
 }
 
 // acceptPause is how long accept waits when the process has too many files open.
@@ -86,12 +78,12 @@ func accept(l *net.UnixListener, serve func(*net.UnixConn)) {
 	}
 }
 
-// obey carries out the one order that comes over c, and returns what it was.
-func (s *session) obey(c *control.Conn) (op string) {
+// obey carries out the one order that comes over c.
+func (s *session) obey(c *control.Conn) {
 	defer c.Close()
 	var o Order
 	if _, err := c.Receive(&o); err != nil {
-		return ""
+		return
 	}
 	m, err := s.order(c, o)
 	if err != nil {
@@ -102,7 +94,6 @@ func (s *session) obey(c *control.Conn) (op string) {
 	if o.Op == OrderStop && err == nil {
 		close(s.stopped)
 	}
-	return o.Op
 }
 
 // stopWait bounds the wait for a killed session to be gone.

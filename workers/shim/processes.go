@@ -232,18 +232,15 @@ func (t *processes) commands() []*command {
 	return append([]*command{t.main}, t.execs()...)
 }
 
-// holding tells of what a link names whether the shim has the other end, now.
-func (t *processes) holding() func(link string) bool {
-	held := make(map[string]bool)
+// holds reports whether the shim has the other end of what link names.
+func (t *processes) holds(link string) bool {
 	for _, c := range t.commands() {
-		for _, link := range c.ends() {
-			held[link] = true
+		if c.holds(link) {
+			return true
 		}
 	}
-	if key, err := pipeKey(t.status.file); err == nil {
-		held[key] = true
-	}
-	return func(link string) bool { return held[link] }
+	key, err := pipeKey(t.status.file)
+	return err == nil && key == link
 }
 
 func (t *processes) alive() error {
@@ -257,12 +254,12 @@ func (t *processes) alive() error {
 
 // watched lists the paths that programs watch by inotify and that criu can't
 // find by itself, before anything is frozen, for the search may take its time.
-func (t *processes) watched(ctx context.Context, opened *tree.Opened) ([]string, error) {
+func (t *processes) watched(ctx context.Context) ([]string, error) {
 	pids, err := t.pids()
 	if err != nil {
 		return nil, err
 	}
-	watches, err := opened.Watches(ctx, pids)
+	watches, err := tree.Watches(ctx, pids)
 	if err != nil {
 		return nil, fmt.Errorf("find what session %s watches: %w", t.name, err)
 	}

@@ -2,17 +2,13 @@ package tree
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // FD is one open file of a process.
@@ -37,37 +33,31 @@ func (f FD) Inode(kind string) (uint64, bool) {
 	return n, err == nil
 }
 
-// FDs lists the open files of a process, by number: none if it is gone.
+// FDs lists the open files of a process: none if it is gone.
 func FDs(pid int) ([]FD, error) {
-	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
 	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list open files of process %d: %w", pid, err)
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil && !gone(err) {
-		return nil, fmt.Errorf("list open files of process %d: %w", pid, err)
-	}
-	all := make([]FD, 0, len(names))
-	buf := make([]byte, unix.PathMax)
-	for _, name := range names {
-		num, err := strconv.Atoi(name)
+	all := make([]FD, 0, len(entries))
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
 		if err != nil {
 			continue
 		}
-		n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
+		link, err := os.Readlink(dir + "/" + e.Name())
 		if gone(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read open file %d of process %d: %w", num, pid, err)
+			return nil, fmt.Errorf("read open file %d of process %d: %w", n, pid, err)
 		}
-		all = append(all, FD{PID: pid, Num: num, Link: string(buf[:n])})
+		all = append(all, FD{PID: pid, Num: n, Link: link})
 	}
-	slices.SortFunc(all, func(a, b FD) int { return cmp.Compare(a.Num, b.Num) })
 	return all, nil
 }
 

@@ -1,5 +1,5 @@
 // Command cmd is the whole compatibility run: it suspends and resumes every
-// program three times and writes the table of what was found.
+// program ten times and writes the table of what was found.
 package main
 
 import (
@@ -21,9 +21,10 @@ import (
 func main() {
 	out := flag.String("out", "", "file for the table (default e2e/compat/RESULTS.md)")
 	only := flag.String("only", "", "run only programs whose name contains this; the table then goes to standard output")
+	rounds := flag.Int("rounds", compat.Rounds, "how often each program is suspended and resumed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *out, *only)
+	err := run(ctx, *out, *only, *rounds)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)
@@ -31,7 +32,8 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out, only string) (err error) {
+func run(ctx context.Context, out, only string, rounds int) (err error) {
+	load := local.Load()
 	dir, err := os.MkdirTemp("", "diapause-compat-")
 	if err != nil {
 		return fmt.Errorf("make a scratch directory: %w", err)
@@ -46,11 +48,11 @@ func run(ctx context.Context, out, only string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
-	rows := compat.RunAll(ctx, d, selected(only), tell)
+	rows := compat.RunAll(ctx, d, selected(only), rounds, func(r compat.Row) { tell(r, rounds) })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted: %w", err)
 	}
-	return errors.Join(write(compat.Write(ctx, rows), out, only), verdict(rows))
+	return errors.Join(write(compat.Write(ctx, rows, rounds, load), out, only), verdict(rows))
 }
 
 func selected(only string) []programs.Program {
@@ -63,12 +65,12 @@ func selected(only string) []programs.Program {
 	return some
 }
 
-func tell(r compat.Row) {
+func tell(r compat.Row, rounds int) {
 	if r.Err != nil {
 		fmt.Printf("%-34s FAILED after %d rounds: %v\n", r.Program.Name, len(r.Cycles), r.Err)
 		return
 	}
-	fmt.Printf("%-34s %d of %d\n", r.Program.Name, len(r.Cycles), programs.Rounds)
+	fmt.Printf("%-34s %d of %d\n", r.Program.Name, len(r.Cycles), rounds)
 }
 
 func write(table []byte, out, only string) error {

@@ -122,7 +122,7 @@ func (d *Daemon) command(ctx context.Context, stdin []byte, args ...string) (str
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("diapause %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(stderr.Bytes()))
+		return stdout.String(), fmt.Errorf("diapause %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(append(stderr.Bytes(), stdout.Bytes()...)))
 	}
 	return stdout.String(), nil
 }

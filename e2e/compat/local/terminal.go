@@ -7,13 +7,15 @@ import (
 	"io"
 	"os/exec"
 	"strings"
+	"syscall"
 	"time"
 )
 
 // Terminal is a session's terminal, attached.
 type Terminal struct {
 	cmd   *exec.Cmd
-	keys  io.WriteCloser
+	keys  io.WriteCloser // of a pipe, or the terminal's master
+	sized bool
 	shown syncBuffer
 	from  int // what Wait has looked at
 }
@@ -29,6 +31,26 @@ func (s *Session) Attach(ctx context.Context) (*Terminal, error) {
 	if err := t.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("attach to %s: %w", s.Name, err)
 	}
+	return t, nil
+}
+
+// AttachSized attaches from a terminal of that size, which the session's terminal
+// then has as well.
+func (s *Session) AttachSized(ctx context.Context, columns, rows int) (*Terminal, error) {
+	master, slave, err := OpenTerminal(columns, rows)
+	if err != nil {
+		return nil, err
+	}
+	defer slave.Close()
+	t := &Terminal{cmd: s.d.client(ctx, "attach", s.Name), keys: master, sized: true}
+	t.cmd.Stdin, t.cmd.Stdout, t.cmd.Stderr = slave, slave, slave
+	t.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := t.cmd.Start(); err != nil {
+		return nil, errors.Join(fmt.Errorf("attach to %s: %w", s.Name, err), master.Close())
+	}
+	go func() {
+		_, _ = io.Copy(&t.shown, master) // until it is closed
+	}()
 	return t, nil
 }
 
@@ -60,5 +82,8 @@ func (t *Terminal) Wait(ctx context.Context, text string, wait time.Duration) (s
 // Detach leaves the terminal.
 func (t *Terminal) Detach() error {
 	err := t.Type("\x1d")
+	if t.sized {
+		return errors.Join(err, t.cmd.Wait(), t.keys.Close())
+	}
 	return errors.Join(err, t.keys.Close(), t.cmd.Wait())
 }

@@ -31,15 +31,15 @@ func bashPrepare(ctx context.Context, s *local.Session) error {
 	})
 }
 
-func bashCheck(ctx context.Context, s *local.Session, round int) error {
+func bashCheck(ctx context.Context, s *local.Session, r Round) error {
 	// What is typed differs from what is printed: only the latter is waited for.
 	ask := `n=$((n+1)); echo "R:$n:$v:${#a[@]}:${a[2]}:$(twice ab):$PWD:$([ $pid = $! ] && kill -0 $pid && echo alive):$(jobs -r | wc -l):$(jobs -s | wc -l):$(tty | cut -c1-9)"` + "\r"
 	return atTerminal(ctx, s, []step{
-		{ask, fmt.Sprintf("R:%d:seven:3:z z:abab:/var:alive:1:1:/dev/pts/", round)},
+		{ask, fmt.Sprintf("R:%d:seven:3:z z:abab:/var:alive:1:1:/dev/pts/", r.N)},
 		{"", "# "},
 		// The stopped job comes to the foreground, answers, and is stopped again.
 		{"fg %cat\r", "\rcat\r\n"},
-		{fmt.Sprintf("round %d\r", round), fmt.Sprintf("round %[1]d\r\nround %[1]d\r\n", round)},
+		{fmt.Sprintf("round %d\r", r.N), fmt.Sprintf("round %[1]d\r\nround %[1]d\r\n", r.N)},
 		{"\x1a", "Stopped"},
 		{"", "# "},
 	})

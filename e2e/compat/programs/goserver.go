@@ -58,7 +58,7 @@ func (g *goServer) prepare(ctx context.Context, s *local.Session) error {
 	return g.goesOn(ctx, s)
 }
 
-func (g *goServer) check(ctx context.Context, s *local.Session, _ int) error {
+func (g *goServer) check(ctx context.Context, s *local.Session, _ Round) error {
 	return g.goesOn(ctx, s)
 }
 

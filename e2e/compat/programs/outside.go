@@ -77,7 +77,7 @@ func (o *outside) expect(command, answer string) error {
 	return same("the answer to "+command, answer, strings.TrimSpace(line))
 }
 
-func (o *outside) check(ctx context.Context, _ *local.Session, round int) error {
+func (o *outside) check(ctx context.Context, _ *local.Session, r Round) error {
 	if err := o.expect("PING", "+PONG"); err == nil {
 		return errors.New("the outside connection lives on")
 	}
@@ -85,8 +85,8 @@ func (o *outside) check(ctx context.Context, _ *local.Session, round int) error 
 	if err := o.connect(ctx); err != nil {
 		return err
 	}
-	if err := o.expect("DBSIZE", fmt.Sprintf(":%d", outsideKeys+min(round-1, 1))); err != nil {
+	if err := o.expect("DBSIZE", fmt.Sprintf(":%d", outsideKeys+min(r.N-1, 1))); err != nil {
 		return err
 	}
-	return o.expect("INCR rounds", fmt.Sprintf(":%d", round))
+	return o.expect("INCR rounds", fmt.Sprintf(":%d", r.N))
 }

@@ -23,13 +23,15 @@ type Program struct {
 
 	// Prepare brings the state about.
 	Prepare func(context.Context, *local.Session) error
-	// Check finds the state as it was after resume number round, from 1, and
-	// changes it. The last one is number Rounds.
-	Check func(ctx context.Context, s *local.Session, round int) error
+	// Check finds the state as it was after the round's resume, and changes it.
+	Check func(ctx context.Context, s *local.Session, r Round) error
 }
 
-// Rounds is how often each program is suspended and resumed.
-const Rounds = 3
+// Round is one suspend and resume of a program.
+type Round struct {
+	N    int // from 1
+	Last bool
+}
 
 // patience bounds the wait for what a program does by itself.
 const patience = time.Minute
@@ -37,13 +39,14 @@ const patience = time.Minute
 // All makes the programs of the whole run.
 func All() []Program {
 	return []Program{
-		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), SQLite(), GoServer(), Xterm(),
+		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(),
+		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(),
 	}
 }
 
 // Quick makes the ones that a short run samples.
 func Quick() []Program {
-	return []Program{Bash(), Python(), Redis("none"), SQLite()}
+	return []Program{Bash(), Python(), Redis("none"), Tmux(), SQLite()}
 }
 
 // Missing says which commands the program lacks here, and what to do about it.

@@ -74,9 +74,9 @@ func (r *redis) prepare(ctx context.Context, s *local.Session) error {
 	return err
 }
 
-func (r *redis) check(ctx context.Context, s *local.Session, round int) error {
+func (r *redis) check(ctx context.Context, s *local.Session, round Round) error {
 	size := redisKeys
-	if round > 1 {
+	if round.N > 1 {
 		size++ // what the first round has set
 	}
 	for _, want := range []struct{ what, ask, answer string }{
@@ -97,7 +97,7 @@ func (r *redis) check(ctx context.Context, s *local.Session, round int) error {
 	if err != nil {
 		return err
 	}
-	if err := same("the counter in redis", strconv.Itoa(round), n); err != nil {
+	if err := same("the counter in redis", strconv.Itoa(round.N), n); err != nil {
 		return err
 	}
 	r.digest, err = r.ask(ctx, s, "DEBUG DIGEST")

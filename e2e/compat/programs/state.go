@@ -83,7 +83,7 @@ func (w *watched) prepare(ctx context.Context, s *local.Session) error {
 	return err
 }
 
-func (w *watched) check(ctx context.Context, s *local.Session, _ int) error {
+func (w *watched) check(ctx context.Context, s *local.Session, _ Round) error {
 	t, err := w.ask(ctx, s)
 	if err != nil {
 		return err

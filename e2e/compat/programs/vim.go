@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/diapause/diapause/e2e/compat/local"
 )
@@ -32,28 +33,33 @@ func vimAsk(mark string) string {
 	return fmt.Sprintf(":echo '%s' . ':' . line('$') . ':' . &modified . ':' . getline('$')\r", mark)
 }
 
-func vimCheck(ctx context.Context, s *local.Session, round int) error {
+func vimCheck(ctx context.Context, s *local.Session, r Round) error {
 	if _, err := s.Shell(ctx, "test ! -e /tmp/letter"); err != nil {
 		return errors.New("the unsaved buffer is in a file")
 	}
-	mark := fmt.Sprintf("was%d", round)
+	mark := fmt.Sprintf("was%d", r.N)
 	steps := []step{
-		{vimAsk(mark), fmt.Sprintf("%s:%d:1:round %d", mark, round+1, round-1)},
+		{vimAsk(mark), fmt.Sprintf("%s:%d:1:round %d", mark, r.N+1, r.N-1)},
 		// Redrawn as a whole, the first line is there again.
 		{"\x0c", "Dear reader,"},
 		// A line too many, which undo takes away.
-		{fmt.Sprintf("Goround %d\x1bothis goes\x1bu", round), ""},
-		{vimAsk("is"), fmt.Sprintf("is:%d:1:round %d", round+2, round)},
+		{fmt.Sprintf("Goround %d\x1bothis goes\x1bu", r.N), ""},
+		{vimAsk("is"), fmt.Sprintf("is:%d:1:round %d", r.N+2, r.N)},
 	}
-	if round == Rounds {
+	if r.Last {
 		steps = append(steps, step{":w\r", "written"})
 	}
-	if err := atTerminal(ctx, s, steps); err != nil || round < Rounds {
+	if err := atTerminal(ctx, s, steps); err != nil || !r.Last {
 		return err
 	}
 	text, err := s.Shell(ctx, "cat /tmp/letter")
 	if err != nil {
 		return err
 	}
-	return same("the letter", "Dear reader,\nround 0\nround 1\nround 2\nround 3\n", text)
+	var want strings.Builder
+	want.WriteString("Dear reader,\n")
+	for n := range r.N + 1 {
+		fmt.Fprintf(&want, "round %d\n", n)
+	}
+	return same("the letter", want.String(), text)
 }

@@ -42,7 +42,7 @@ func (x *xterm) prepare(ctx context.Context, s *local.Session) error {
 	return x.draw(ctx, s, "before the first suspend")
 }
 
-func (x *xterm) check(ctx context.Context, s *local.Session, round int) error {
+func (x *xterm) check(ctx context.Context, s *local.Session, r Round) error {
 	window, err := s.Shell(ctx, `xwininfo -root -tree | grep -o '0x[0-9a-f]* "watched"'`)
 	if err != nil {
 		return fmt.Errorf("the window is gone: %w", err)
@@ -57,7 +57,7 @@ func (x *xterm) check(ctx context.Context, s *local.Session, round int) error {
 	if err := same("the digest of the screen", x.screen, screen); err != nil {
 		return err
 	}
-	return x.draw(ctx, s, fmt.Sprintf("after resume %d", round))
+	return x.draw(ctx, s, fmt.Sprintf("after resume %d", r.N))
 }
 
 func (x *xterm) pixels(ctx context.Context, s *local.Session) (string, error) {
