@@ -18,7 +18,7 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
 
 build: ## bin/diapause, one static file
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o $(BIN) ./services/cmd/diapause
+	GO="$(GO)" services/cmd/build.sh $(BIN) -ldflags "-s -w -X main.version=$(VERSION)"
 
 setup: ## what running needs: CRIU in a prefix of its own
 	@e2e/setup/root.sh workers/criu/install/install.sh

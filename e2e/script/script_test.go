@@ -59,7 +59,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"up": cmdUp, "down": cmdDown, "killup": cmdKillUp, "ended": cmdEnded, "code": cmdCode, "until": cmdUntil, "waitfor": cmdWaitFor,
 			"stays": cmdStays, "field": cmdField, "json": cmdJSON, "save": cmdSave, "counter": cmdCounter,
-			"http": cmdHTTP, "event": cmdEvent,
+			"smallshims": cmdSmallShims, "http": cmdHTTP, "event": cmdEvent,
 			"natspub": cmdPublish, "terminal": cmdTerminal, "hostpids": cmdHostPIDs, "smalldisk": cmdSmallDisk, "resizedisk": cmdResizeDisk,
 		},
 		Condition: condition,

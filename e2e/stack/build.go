@@ -1,11 +1,11 @@
 package stack
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 
@@ -26,8 +26,8 @@ func Dir() (string, error) {
 }
 
 // Build puts the program into dir and gives its path. All packages of tests share one
-// build, in .build at the top of the source tree; it is linked again only if a source
-// has changed since.
+// build, made as make build does it in .build at the top of the source tree. It is linked
+// again only if a source has changed since.
 func Build(dir string) (string, error) {
 	root, err := local.Root()
 	if err != nil {
@@ -46,8 +46,9 @@ func Build(dir string) (string, error) {
 		return "", fmt.Errorf("lock the build: %w", err)
 	}
 	built, program := filepath.Join(shared, "diapause"), filepath.Join(dir, "diapause")
-	if err := local.Build(context.Background(), "services", "./cmd/diapause", built); err != nil {
-		return "", err
+	cmd := exec.Command(filepath.Join(root, "services", "cmd", "build.sh"), built)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}
 	if err := copyProgram(built, program); err != nil {
 		return "", fmt.Errorf("copy the program: %w", err)

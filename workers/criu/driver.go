@@ -30,8 +30,8 @@ type Options struct {
 	Data string
 	// Instance keeps the cgroups of several drivers on one host apart: one token.
 	Instance string
-	// Self runs this program so that it calls shim.Main with the arguments that
-	// follow; {"/proc/self/exe", "shim"} if empty.
+	// Self is the command line of a program that calls shim.Main with the arguments that
+	// follow. If it is empty, that is the embedded program, or else {"/proc/self/exe", "shim"}.
 	Self []string
 	// Criu is the command line that runs criu, as Find gives it; Find is asked if
 	// it is empty.
@@ -89,9 +89,6 @@ func New(o Options) (*Driver, error) {
 	if !schemas.ValidToken(o.Instance) {
 		return nil, fmt.Errorf("the instance %q is not a token", o.Instance)
 	}
-	if len(o.Self) == 0 {
-		o.Self = []string{"/proc/self/exe", "shim"}
-	}
 	if o.Way == "" {
 		o.Way = driver.WayAuto
 	}
@@ -123,14 +120,20 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy}
+	program, err := openProgram(o.Self)
+	if err != nil {
+		return nil, err
+	}
+	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy, program: program}
 	d.budget = &budget{options: &d.options, hierarchy: hierarchy}
 	return d, nil
 }
 
 // Close removes the driver's cgroups if no session is left in them. Sessions go
 // on without it.
-func (d *Driver) Close() error { return d.shims.hierarchy.Remove() }
+func (d *Driver) Close() error {
+	return errors.Join(d.shims.hierarchy.Remove(), d.shims.program.close())
+}
 
 func (o Options) cgroups() string { return "diapause/" + o.Instance }
 

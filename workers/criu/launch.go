@@ -34,7 +34,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*c
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
-		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(Missing(h.options.Criu), mendExitKill), Self: h.options.Self, URL: h.options.URL, Failpoints: h.shimPoints(),
+		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(Missing(h.options.Criu), mendExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
 	})
 	if err != nil {
 		conn.Close()
@@ -68,12 +68,11 @@ func (h *shims) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) 
 		return nil, err
 	}
 	defer theirs.Close()
-	self := h.options.Self
-	cmd := exec.Command(self[0], self[1:]...)
-	cmd.Env = []string{"GOMAXPROCS=2", "GOGC=50"}
-	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{theirs}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS}
+	cmd := &exec.Cmd{
+		Path: h.program.path, Args: h.program.args, Env: []string{"GOMAXPROCS=2", "GOGC=50"}, Dir: "/",
+		ExtraFiles:  []*os.File{theirs},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWNS},
+	}
 	if boot == schemas.BootTrial {
 		// Ports that the session itself, or another, has here are no matter then.
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET

@@ -28,6 +28,7 @@ type shims struct {
 	options   *Options
 	dir       dirs
 	hierarchy *cgroup.Hierarchy
+	program   *program
 
 	children sync.WaitGroup // those that are this process's children
 }

@@ -25,6 +25,9 @@ type Options struct {
 	// GhostLimit is how many bytes a file may have that is open and has no name
 	// any more, CRIU's --ghost-limit. Without it there is no limit.
 	GhostLimit int64
+
+	// Opened, if given, remembers what the first look finds open, for the caller.
+	Opened *tree.Opened
 }
 
 // Check finds what stops a capture of the processes now, and what a capture
@@ -42,7 +45,7 @@ func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []sche
 	if err != nil {
 		return nil, nil, err
 	}
-	if first.Watches, err = tree.Watches(ctx, pids); err != nil {
+	if first.Watches, err = o.Opened.Watches(ctx, pids); err != nil {
 		return nil, nil, err
 	}
 	findings, warnings := judgeAll(first)
@@ -51,6 +54,7 @@ func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []sche
 			break
 		}
 		time.Sleep(wait)
+		o.Opened = nil
 		next, err := gather(ctx, withDescendants(pids), o)
 		if err != nil {
 			return nil, nil, err

@@ -12,9 +12,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filesOf looks at the open files of a process.
-func filesOf(pid int) ([]File, error) {
-	fds, err := tree.FDs(pid)
+// lookers look at the open files of a tree. Pipes and sockets that several descriptors share
+// are looked at once.
+type lookers struct {
+	opened *tree.Opened
+	known  map[fileKey]File
+}
+
+// fileKey tells apart what is known of pipes and sockets: the ends of a pipe, by how they are
+// open.
+type fileKey struct {
+	link string
+	mode uint32
+}
+
+// of looks at the open files of a process.
+func (s *lookers) of(pid int) ([]File, error) {
+	fds, err := s.opened.FDs(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -22,7 +36,7 @@ func filesOf(pid int) ([]File, error) {
 	defer l.close()
 	files := make([]File, 0, len(fds))
 	for _, fd := range fds {
-		f, err := l.look(fd)
+		f, err := s.look(&l, fd)
 		if gone(err) || err == syscall.EBADF { // closed meanwhile
 			continue
 		}
@@ -32,6 +46,30 @@ func filesOf(pid int) ([]File, error) {
 		files = append(files, f)
 	}
 	return files, nil
+}
+
+func (s *lookers) look(l *looker, fd tree.FD) (File, error) {
+	if !strings.HasPrefix(fd.Link, "pipe:[") && !strings.HasPrefix(fd.Link, "socket:[") {
+		return l.look(fd)
+	}
+	var st unix.Stat_t
+	if err := unix.Lstat(fd.Via(), &st); err != nil {
+		return File{}, err
+	}
+	key := fileKey{fd.Link, st.Mode}
+	if f, ok := s.known[key]; ok {
+		f.Num = fd.Num
+		if f.Socket != nil {
+			own := *f.Socket
+			f.Socket = &own
+		}
+		return f, nil
+	}
+	f, err := l.look(fd)
+	if err == nil && f.Link == fd.Link {
+		s.known[key] = f
+	}
+	return f, err
 }
 
 // looker looks at the open files of one process, which works on meanwhile.
@@ -81,11 +119,11 @@ func (l *looker) lookOnce(fd tree.FD) (File, error) {
 
 func lookAtFile(fd tree.FD) (File, error) {
 	f := File{Num: fd.Num, Link: fd.Link, TTY: -1}
-	info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", fd.PID, fd.Num))
+	info, err := readSmall(fmt.Sprintf("/proc/%d/fdinfo/%d", fd.PID, fd.Num))
 	if err != nil {
 		return f, err
 	}
-	f.parseInfo(string(info))
+	f.parseInfo(info)
 	var st unix.Stat_t
 	if err := unix.Stat(fd.Via(), &st); err != nil {
 		if gone(err) {
@@ -96,6 +134,18 @@ func lookAtFile(fd tree.FD) (File, error) {
 	f.Type, f.Names, f.Bytes, f.Device = st.Mode&unix.S_IFMT, uint64(st.Nlink), st.Blocks*512, st.Dev
 	f.Major, f.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
 	return f, nil
+}
+
+// readSmall reads the first lines of a file of /proc, with no more calls than that needs.
+func readSmall(name string) (string, error) {
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	var buf [1024]byte
+	n, err := unix.Read(fd, buf[:])
+	return string(buf[:max(n, 0)]), err
 }
 
 // parseInfo reads /proc/PID/fdinfo/N.

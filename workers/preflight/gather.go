@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/diapause/diapause/workers/tree"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,6 +23,7 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	if f.External == nil {
 		f.External = func(string) bool { return false }
 	}
+	files := lookers{opened: o.Opened, known: map[fileKey]File{}}
 	var err error
 	if f.Spaces, err = spacesOf(o.Init); err != nil {
 		return Facts{}, fmt.Errorf("look at process %d, the session's first one: %w", o.Init, err)
@@ -32,7 +32,7 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 		if err := ctx.Err(); err != nil {
 			return Facts{}, err
 		}
-		p, err := look(pid)
+		p, err := look(pid, &files)
 		if gone(err) {
 			continue
 		}
@@ -52,7 +52,7 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	if unix.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", o.Init), &st) == nil {
 		f.Terminals = st.Dev
 	}
-	f.Connections, err = tree.Connections(pids)
+	f.Connections, err = o.Opened.Connections(pids)
 	return f, err
 }
 
@@ -77,7 +77,7 @@ func spacesOf(pid int) (map[string]string, error) {
 }
 
 // look gathers what there is to know about one process.
-func look(pid int) (Process, error) {
+func look(pid int, files *lookers) (Process, error) {
 	p := Process{PID: pid, Inside: pid}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
@@ -96,7 +96,7 @@ func look(pid int) (Process, error) {
 	if p.Root, err = os.Readlink(fmt.Sprintf("/proc/%d/root", pid)); err != nil {
 		return p, err
 	}
-	if p.Files, err = filesOf(pid); err != nil {
+	if p.Files, err = files.of(pid); err != nil {
 		return p, err
 	}
 	p.Mappings, err = mappingsOf(pid)

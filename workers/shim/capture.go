@@ -68,12 +68,13 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err := d.points.at(failpoint.ShimGated); err != nil {
 		return nil, err
 	}
-	more, err := d.preflight(ctx)
+	opened := tree.NewOpened() // before the freeze: what changes meanwhile is looked at again
+	more, err := d.preflight(ctx, opened)
 	if err != nil {
 		return nil, err
 	}
 	laps.Mark("check")
-	watched, err := d.tree.watched(ctx)
+	watched, err := d.tree.watched(ctx, opened)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +103,18 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 }
 
 // preflight finds what can't be captured.
-func (d *dumper) preflight(ctx context.Context) (warnings []schemas.Warning, err error) {
+func (d *dumper) preflight(ctx context.Context, opened *tree.Opened) (warnings []schemas.Warning, err error) {
 	pids, err := d.tree.pids()
 	if err != nil {
 		return nil, err
 	}
 	blockers, warnings, err := preflight.Check(ctx, pids, preflight.Options{
-		Init: d.tree.init, External: d.tree.holds, GhostLimit: ghostLimit,
+		Init: d.tree.init, External: d.tree.holding(), GhostLimit: ghostLimit, Opened: opened,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for what can't be captured in session %s: %w", d.name, err)
 	}
-	if _, _, err := d.tree.controlling(pids); err != nil {
+	if _, _, err := d.tree.controlling(pids, opened); err != nil {
 		var refused *driver.Error
 		if !errors.As(err, &refused) {
 			return nil, err
@@ -164,16 +165,17 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	if err != nil {
 		return err
 	}
-	connections, err := tree.Connections(pids)
+	opened := tree.NewOpened() // nothing changes while it is frozen
+	connections, err := opened.Connections(pids)
 	if err != nil {
 		return fmt.Errorf("list the connections of session %s: %w", d.name, err)
 	}
 	closing := closedOnResume(connections)
 	dump.Warnings = append(dump.Warnings, closing...)
-	if dump.Lower, err = lowerFiles(d.name, d.place.upper(), pids); err != nil {
+	if dump.Lower, err = lowerFiles(d.name, d.place.upper(), pids, opened); err != nil {
 		return err
 	}
-	options, err := d.saveMeta(pids, len(closing) == 0)
+	options, err := d.saveMeta(pids, opened, len(closing) == 0)
 	if err != nil {
 		return err
 	}
@@ -313,7 +315,7 @@ func (d *dumper) handOver(worker *control.Conn, dump *Dump) error {
 
 // saveMeta writes what the image must hold beside criu's files, and returns the
 // options for the dump.
-func (d *dumper) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
+func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool) (rpc.Options, error) {
 	o := rpc.Options{
 		ImagesDir: d.place.images(), PID: d.tree.init, LogLevel: 2, LogFile: logName,
 		LeaveRunning: true, FileLocks: true, LinkRemap: true, GhostLimit: ghostLimit,
@@ -327,7 +329,7 @@ func (d *dumper) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
 	if m.Status, err = pipeKey(d.tree.status.file); err != nil {
 		return o, err
 	}
-	ctty, owner, err := d.tree.controlling(pids)
+	ctty, owner, err := d.tree.controlling(pids, opened)
 	if err != nil {
 		return o, err
 	}
@@ -357,7 +359,7 @@ func (d *dumper) saveMeta(pids []int, keepTCP bool) (rpc.Options, error) {
 
 // blockers tells what can't be captured now.
 func (d *dumper) blockers(ctx context.Context) (Message, error) {
-	_, err := d.preflight(ctx)
+	_, err := d.preflight(ctx, tree.NewOpened())
 	var refused *driver.Error
 	if errors.As(err, &refused) && len(refused.Blockers) > 0 {
 		return Message{Phase: PhaseDone, Blockers: refused.Blockers}, nil

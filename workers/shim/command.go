@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -219,26 +218,22 @@ func (c *command) closeAtEnd() {
 	}()
 }
 
-// holds reports whether link, as /proc/PID/fd has it, is one of the command's
-// pipes or its terminal.
-func (c *command) holds(link string) bool {
+// ends lists the command's pipes, or its terminal, as /proc/PID/fd has them.
+func (c *command) ends() (links []string) {
 	if c.tty != nil {
-		return link == c.tty.path()
-	}
-	if !strings.HasPrefix(link, "pipe:[") {
-		return false
+		return []string{c.tty.path()}
 	}
 	for _, p := range c.outs {
-		if key, err := pipeKey(p.file); err == nil && key == link {
-			return true
+		if key, err := pipeKey(p.file); err == nil {
+			links = append(links, key)
 		}
 	}
 	if in := c.input(); in != nil {
-		if key, err := pipeKey(in); err == nil && key == link {
-			return true
+		if key, err := pipeKey(in); err == nil {
+			links = append(links, key)
 		}
 	}
-	return false
+	return links
 }
 
 // pipeKey is how the kernel, and criu, name a pipe.

@@ -23,8 +23,8 @@ import (
 // command whose terminal it is. Both are empty if no program has it open, or only
 // programs below terminals that the session made itself. Programs of several
 // terminals that have it open can't be captured together, which is refused.
-func (t *processes) controlling(pids []int) (key string, owner *command, err error) {
-	users, key, err := cttyUsers(pids)
+func (t *processes) controlling(pids []int, opened *tree.Opened) (key string, owner *command, err error) {
+	users, key, err := cttyUsers(pids, opened)
 	if err != nil || len(users) == 0 {
 		return "", nil, err
 	}
@@ -71,9 +71,9 @@ type cttyUser struct {
 	terminal int // index of its controlling terminal, -1 if it has none
 }
 
-func cttyUsers(pids []int) (users []cttyUser, key string, err error) {
+func cttyUsers(pids []int, opened *tree.Opened) (users []cttyUser, key string, err error) {
 	for _, pid := range pids {
-		fds, err := tree.FDs(pid)
+		fds, err := opened.FDs(pid)
 		if err != nil {
 			return nil, "", fmt.Errorf("look for /dev/tty: %w", err)
 		}

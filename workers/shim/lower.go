@@ -22,8 +22,8 @@ type LowerFile struct {
 }
 
 // lowerFiles lists what the processes have open or mapped or are in.
-func lowerFiles(name schemas.Name, upperDir string, pids []int) ([]LowerFile, error) {
-	files, err := tree.Files(pids, "")
+func lowerFiles(name schemas.Name, upperDir string, pids []int, opened *tree.Opened) ([]LowerFile, error) {
+	files, err := opened.Files(pids, "")
 	if err != nil {
 		return nil, fmt.Errorf("list the files that session %s uses: %w", name, err)
 	}
@@ -47,7 +47,7 @@ func lowerFiles(name schemas.Name, upperDir string, pids []int) ([]LowerFile, er
 		}
 	}
 	for _, pid := range pids {
-		for _, l := range usedDirs(pid) {
+		for _, l := range usedDirs(pid, opened) {
 			add(l)
 		}
 	}
@@ -56,9 +56,9 @@ func lowerFiles(name schemas.Name, upperDir string, pids []int) ([]LowerFile, er
 
 // usedDirs lists the directories of the session's root file system that a
 // process is in or has open.
-func usedDirs(pid int) []LowerFile {
+func usedDirs(pid int, opened *tree.Opened) []LowerFile {
 	vias := []string{fmt.Sprintf("/proc/%d/cwd", pid), fmt.Sprintf("/proc/%d/root", pid)}
-	if fds, err := tree.FDs(pid); err == nil {
+	if fds, err := opened.FDs(pid); err == nil {
 		for _, fd := range fds {
 			if strings.HasPrefix(fd.Link, "/") {
 				vias = append(vias, fd.Via())
@@ -67,16 +67,13 @@ func usedDirs(pid int) []LowerFile {
 	}
 	var all []LowerFile
 	for _, via := range vias {
-		link, err := os.Readlink(via)
-		if err != nil || !strings.HasPrefix(link, "/") || strings.HasSuffix(link, " (deleted)") {
-			continue
-		}
 		var fs unix.Statfs_t
 		var st unix.Stat_t
-		if unix.Statfs(via, &fs) != nil || int64(fs.Type) != tree.Overlay {
+		if unix.Stat(via, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFDIR || unix.Statfs(via, &fs) != nil || int64(fs.Type) != tree.Overlay {
 			continue
 		}
-		if unix.Stat(via, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		link, err := os.Readlink(via)
+		if err == nil && strings.HasPrefix(link, "/") && !strings.HasSuffix(link, " (deleted)") {
 			all = append(all, LowerFile{Path: link, Via: via, Dir: true})
 		}
 	}

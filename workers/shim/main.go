@@ -28,6 +28,8 @@ func Main(args []string) int {
 }
 
 func serve() error {
+	// Else it has the number of a descriptor for a name. Names are for those who look.
+	_ = os.WriteFile("/proc/self/comm", []byte(ProgramName), 0)
 	// Noticed and dropped, not ignored: what is ignored would be inherited.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGTERM, unix.SIGPIPE)
 	worker, err := control.FromFile(os.NewFile(ControlFD, "control"))

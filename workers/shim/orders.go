@@ -57,8 +57,16 @@ func listen(setup Setup) (*servers, error) {
 
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
-	go accept(v.orders, func(c *net.UnixConn) { s.obey(control.FromConn(c)) })
-	go accept(v.streams, s.clients.attend)
+	settler := newSettler()
+	go accept(v.orders, func(c *net.UnixConn) {
+		if o := s.obey(control.FromConn(c)); o != OrderObserve && o != OrderStatus && o != OrderRenew {
+			settler.later()
+		}
+	})
+	go accept(v.streams, func(c *net.UnixConn) {
+		defer settler.later()
+		s.clients.attend(c)
+	})
 }
 
 // acceptPause is how long accept waits when the process has too many files open.
@@ -78,12 +86,12 @@ func accept(l *net.UnixListener, serve func(*net.UnixConn)) {
 	}
 }
 
-// obey carries out the one order that comes over c.
-func (s *session) obey(c *control.Conn) {
+// obey carries out the one order that comes over c, and returns what it was.
+func (s *session) obey(c *control.Conn) (op string) {
 	defer c.Close()
 	var o Order
 	if _, err := c.Receive(&o); err != nil {
-		return
+		return ""
 	}
 	m, err := s.order(c, o)
 	if err != nil {
@@ -94,6 +102,7 @@ func (s *session) obey(c *control.Conn) {
 	if o.Op == OrderStop && err == nil {
 		close(s.stopped)
 	}
+	return o.Op
 }
 
 // stopWait bounds the wait for a killed session to be gone.

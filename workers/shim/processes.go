@@ -232,15 +232,18 @@ func (t *processes) commands() []*command {
 	return append([]*command{t.main}, t.execs()...)
 }
 
-// holds reports whether the shim has the other end of what link names.
-func (t *processes) holds(link string) bool {
+// holding tells of what a link names whether the shim has the other end, now.
+func (t *processes) holding() func(link string) bool {
+	held := make(map[string]bool)
 	for _, c := range t.commands() {
-		if c.holds(link) {
-			return true
+		for _, link := range c.ends() {
+			held[link] = true
 		}
 	}
-	key, err := pipeKey(t.status.file)
-	return err == nil && key == link
+	if key, err := pipeKey(t.status.file); err == nil {
+		held[key] = true
+	}
+	return func(link string) bool { return held[link] }
 }
 
 func (t *processes) alive() error {
@@ -254,12 +257,12 @@ func (t *processes) alive() error {
 
 // watched lists the paths that programs watch by inotify and that criu can't
 // find by itself, before anything is frozen, for the search may take its time.
-func (t *processes) watched(ctx context.Context) ([]string, error) {
+func (t *processes) watched(ctx context.Context, opened *tree.Opened) ([]string, error) {
 	pids, err := t.pids()
 	if err != nil {
 		return nil, err
 	}
-	watches, err := tree.Watches(ctx, pids)
+	watches, err := opened.Watches(ctx, pids)
 	if err != nil {
 		return nil, fmt.Errorf("find what session %s watches: %w", t.name, err)
 	}

@@ -25,7 +25,10 @@ type program struct {
 const ownFile = "/proc/self/exe"
 
 func openProgram() (*program, error) {
-	f, err := readOnlyProgram()
+	f, err := programInMemory()
+	if err != nil {
+		f, err = readOnlyProgram()
+	}
 	if err != nil {
 		// It was replaced since it was started, or its mount can't be cloned.
 		if f, err = sealedProgram(); err != nil {
@@ -36,7 +39,7 @@ func openProgram() (*program, error) {
 	if err != nil {
 		return nil, &driver.Error{Kind: driver.Refused, Text: err.Error()}
 	}
-	enter, err := sealed(bytes.NewReader(code))
+	enter, err := Sealed(bytes.NewReader(code))
 	if err != nil {
 		return nil, fmt.Errorf("place a program in memory: %w", err)
 	}
@@ -97,19 +100,42 @@ func sealedProgram() (*os.File, error) {
 		return nil, err
 	}
 	defer own.Close()
-	return sealed(own)
+	return Sealed(own)
 }
 
-// sealed puts a program into memory that can't be written to any more.
-func sealed(content io.Reader) (*os.File, error) {
-	fd, err := unix.MemfdCreate("program", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+// programInMemory opens it if it is in memory that can't be written to any more.
+func programInMemory() (*os.File, error) {
+	own, err := os.Open(ownFile)
 	if err != nil {
 		return nil, err
 	}
-	f := os.NewFile(uintptr(fd), "program")
+	seals, err := unix.FcntlInt(own.Fd(), unix.F_GET_SEALS, 0)
+	if err == nil && seals&allSeals != allSeals {
+		err = errors.New("it could be written to")
+	}
+	if err != nil {
+		own.Close()
+		return nil, err
+	}
+	return own, nil
+}
+
+// ProgramName is the name of a program in memory, and the one by which a shim's own
+// program is called.
+const ProgramName = "diapause-shim"
+
+const allSeals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_WRITE
+
+// Sealed puts a program into memory that can't be written to any more.
+func Sealed(content io.Reader) (*os.File, error) {
+	fd, err := unix.MemfdCreate(ProgramName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), ProgramName)
 	_, err = io.Copy(f, content)
 	if err == nil {
-		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_SEAL|unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE)
+		_, err = unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, allSeals)
 	}
 	if err != nil {
 		f.Close()

@@ -37,7 +37,7 @@ const (
 // of a file (memfd and the like) is left out. root is where the session's root is
 // for the process that reads (what /proc/PID/root links to): "/" or empty after
 // a pivot_root in a mount namespace of its own.
-func Files(pids []int, root string) ([]File, error) {
+func (o *Opened) Files(pids []int, root string) ([]File, error) {
 	c := collection{root: strings.TrimSuffix(root, "/"), at: map[fileKey]int{}}
 	for _, pid := range pids {
 		maps, err := Mappings(pid)
@@ -49,7 +49,7 @@ func Files(pids []int, root string) ([]File, error) {
 				return nil, fmt.Errorf("look at mapping %x of process %d: %w", m.Start, pid, err)
 			}
 		}
-		fds, err := FDs(pid)
+		fds, err := o.FDs(pid)
 		if err != nil {
 			return nil, err
 		}

@@ -2,13 +2,17 @@ package tree
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // FD is one open file of a process.
@@ -33,31 +37,37 @@ func (f FD) Inode(kind string) (uint64, bool) {
 	return n, err == nil
 }
 
-// FDs lists the open files of a process: none if it is gone.
+// FDs lists the open files of a process, by number: none if it is gone.
 func FDs(pid int) ([]FD, error) {
-	dir := fmt.Sprintf("/proc/%d/fd", pid)
-	entries, err := os.ReadDir(dir)
+	dir, err := os.Open(fmt.Sprintf("/proc/%d/fd", pid))
 	if gone(err) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list open files of process %d: %w", pid, err)
 	}
-	all := make([]FD, 0, len(entries))
-	for _, e := range entries {
-		n, err := strconv.Atoi(e.Name())
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil && !gone(err) {
+		return nil, fmt.Errorf("list open files of process %d: %w", pid, err)
+	}
+	all := make([]FD, 0, len(names))
+	buf := make([]byte, unix.PathMax)
+	for _, name := range names {
+		num, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		link, err := os.Readlink(dir + "/" + e.Name())
+		n, err := unix.Readlinkat(int(dir.Fd()), name, buf)
 		if gone(err) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read open file %d of process %d: %w", n, pid, err)
+			return nil, fmt.Errorf("read open file %d of process %d: %w", num, pid, err)
 		}
-		all = append(all, FD{PID: pid, Num: n, Link: link})
+		all = append(all, FD{PID: pid, Num: num, Link: string(buf[:n])})
 	}
+	slices.SortFunc(all, func(a, b FD) int { return cmp.Compare(a.Num, b.Num) })
 	return all, nil
 }
 

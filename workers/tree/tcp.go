@@ -49,8 +49,8 @@ const (
 // two of them is listed from both ends, as Inside. A connection counts as
 // Inbound if the tree listens on its local port; one whose listener has been
 // closed since can't be told from an outbound one, and isn't Inbound.
-func Connections(pids []int) ([]Connection, error) {
-	spaces, err := bySpace(pids)
+func (o *Opened) Connections(pids []int) ([]Connection, error) {
+	spaces, err := o.bySpace(pids)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ type space struct {
 
 // bySpace sorts the sockets of the tree by network namespace. A socket that was
 // passed into another namespace is looked for in its holder's.
-func bySpace(pids []int) (map[string]*space, error) {
+func (o *Opened) bySpace(pids []int) (map[string]*space, error) {
 	spaces := map[string]*space{}
 	for _, pid := range pids {
 		name, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/net", pid))
@@ -83,7 +83,7 @@ func bySpace(pids []int) (map[string]*space, error) {
 		if err != nil {
 			return nil, fmt.Errorf("find network of process %d: %w", pid, err)
 		}
-		fds, err := FDs(pid)
+		fds, err := o.FDs(pid)
 		if err != nil {
 			return nil, err
 		}

@@ -35,21 +35,27 @@ const searchTime = 3 * time.Second
 // seconds in the session's files, beginning where its processes work. It is
 // empty if the search didn't find it. For files (not directories) of an overlay
 // it finds only those that are on one mounted with xino=on; CRIU does likewise.
-func Watches(ctx context.Context, pids []int) ([]Watch, error) {
+func (o *Opened) Watches(ctx context.Context, pids []int) ([]Watch, error) {
+	if o != nil && o.watched {
+		return o.watches, nil
+	}
 	var all []Watch
 	for _, pid := range pids {
-		some, err := watchesOf(pid)
+		some, err := o.watchesOf(pid)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, some...)
 	}
-	name(ctx, all)
+	o.name(ctx, all)
+	if o != nil {
+		o.watches, o.watched = all, true
+	}
 	return all, nil
 }
 
-func watchesOf(pid int) ([]Watch, error) {
-	fds, err := FDs(pid)
+func (o *Opened) watchesOf(pid int) ([]Watch, error) {
+	fds, err := o.FDs(pid)
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +157,7 @@ func fileID(st *syscall.Stat_t) [2]uint64 {
 
 // name fills in the paths of the watches that need one. It looks near the
 // watchers first, for half of the time, and then everywhere.
-func name(ctx context.Context, all []Watch) {
+func (o *Opened) name(ctx context.Context, all []Watch) {
 	ctx, stop := context.WithTimeout(ctx, searchTime)
 	defer stop()
 	s := search{wanted: map[[2]uint64][]*Watch{}, on: map[uint64]bool{}, seen: map[string]bool{}}
@@ -168,7 +174,7 @@ func name(ctx context.Context, all []Watch) {
 	near, done := context.WithTimeout(ctx, searchTime/2)
 	defer done()
 	for _, pid := range holders {
-		s.below(near, rootOf(pid), workplaces(pid))
+		s.below(near, rootOf(pid), o.workplaces(pid))
 	}
 	for _, pid := range holders {
 		s.below(ctx, rootOf(pid), []string{"/", "/home", "/root", "/srv", "/opt", "/workspace", "/tmp", "/etc", "/var", "/usr/share"})
@@ -178,12 +184,12 @@ func name(ctx context.Context, all []Watch) {
 func rootOf(pid int) string { return fmt.Sprintf("/proc/%d/root", pid) }
 
 // workplaces are the directories that a process works in or has files open in.
-func workplaces(pid int) []string {
+func (o *Opened) workplaces(pid int) []string {
 	var places []string
 	if cwd, err := os.Readlink(fmt.Sprintf("/proc/%d/cwd", pid)); err == nil && cwd != "/" {
 		places = append(places, cwd)
 	}
-	fds, _ := FDs(pid)
+	fds, _ := o.FDs(pid)
 	for _, fd := range fds {
 		dir := filepath.Dir(fd.Link)
 		if strings.HasPrefix(dir, "/") && dir != "/" && !strings.HasPrefix(dir, "/dev") && !slices.Contains(places, dir) {
