@@ -63,7 +63,7 @@ func Compare(ctx context.Context, loads []Load, rounds int, tell func(Cost)) (er
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c := &comparison{dir: dir, hold: filepath.Join(dir, "hold"), tell: tell}
-	binary, err := local.Binary(ctx, dir)
+	binary, err := local.Binary(dir)
 	if err == nil {
 		err = local.Build(ctx, "e2e", "./bench/hold", c.hold)
 	}

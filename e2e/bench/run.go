@@ -18,7 +18,7 @@ func Run(ctx context.Context, megabytes []int, rounds int, tell func(Measurement
 		return nil, fmt.Errorf("make a scratch directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(ctx, dir)
+	binary, err := local.Binary(dir)
 	if err != nil {
 		return nil, err
 	}

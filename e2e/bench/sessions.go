@@ -35,7 +35,7 @@ func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
 		return c, fmt.Errorf("make a scratch directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(ctx, dir)
+	binary, err := local.Binary(dir)
 	if err != nil {
 		return c, err
 	}

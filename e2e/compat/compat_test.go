@@ -17,7 +17,7 @@ func TestPrograms(t *testing.T) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	dir := t.TempDir()
-	binary, err := local.Binary(ctx, dir)
+	binary, err := local.Binary(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

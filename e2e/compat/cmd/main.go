@@ -39,7 +39,7 @@ func run(ctx context.Context, out, only string, rounds int) (err error) {
 		return fmt.Errorf("make a scratch directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(ctx, dir)
+	binary, err := local.Binary(dir)
 	if err != nil {
 		return err
 	}

@@ -42,14 +42,13 @@ func Build(ctx context.Context, module, pkg, out string) error {
 	return nil
 }
 
-// Binary builds diapause into dir and gives its path; DIAPAUSE_BIN names one
-// that is built already.
-func Binary(ctx context.Context, dir string) (string, error) {
+// Binary puts diapause into dir and gives its path; DIAPAUSE_BIN names one that is
+// built already.
+func Binary(dir string) (string, error) {
 	if named := os.Getenv("DIAPAUSE_BIN"); named != "" {
 		return filepath.Abs(named)
 	}
-	out := filepath.Join(dir, "diapause")
-	return out, Build(ctx, "services", "./cmd/diapause", out)
+	return Program(dir)
 }
 
 // Commit names the commit of the source tree, "+" behind it if files differ
