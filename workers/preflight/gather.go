@@ -44,8 +44,10 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	if err := f.gatherMounts(); err != nil {
 		return Facts{}, err
 	}
-	if f.Unix, err = unixSockets(o.Init); err != nil {
-		return Facts{}, fmt.Errorf("list unix sockets: %w", err)
+	if f.hasSockets() {
+		if f.Unix, err = unixSockets(o.Init); err != nil {
+			return Facts{}, fmt.Errorf("list unix sockets: %w", err)
+		}
 	}
 	f.dropClosed()
 	var st unix.Stat_t
@@ -54,6 +56,13 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	}
 	f.Connections, err = o.Opened.Connections(pids)
 	return f, err
+}
+
+// hasSockets reports whether any process has one open: those that wait in a queue need one.
+func (f *Facts) hasSockets() bool {
+	return slices.ContainsFunc(f.Processes, func(p Process) bool {
+		return slices.ContainsFunc(p.Files, func(f File) bool { return f.Socket != nil })
+	})
 }
 
 // gone reports whether err says that a process or a file of it has ended.
