@@ -16,6 +16,7 @@ const (
 	WarnTmpfs        WarningCode = "tmpfs_lost"          // the contents of a tmpfs
 	WarnVolume       WarningCode = "volume_left_out"     // the contents of a volume
 	WarnVolumeShared WarningCode = "volume_shared"       // a volume that other containers use as well
+	WarnInodes       WarningCode = "inode_numbers"       // files have other inode numbers after a resume
 	WarnAllFiles     WarningCode = "all_files_captured"  // the whole file system was captured, not what changed
 )
 

@@ -179,7 +179,7 @@ var workersMay = map[string][]string{
 	"treecopy":  {},
 	"recovery":  {},
 	"preflight": {"driver", "tree"},
-	"shim":      {"cgroup", "driver", "preflight", "tree", "treecopy"},
+	"shim":      {"cgroup", "driver", "layer", "preflight", "tree", "treecopy"},
 	"criu":      {"cgroup", "driver", "layer", "shim", "tree"},
 	"docker":    {"driver", "layer", "tree", "treecopy"},
 	"fake":      {"driver"},

@@ -21,6 +21,7 @@ const (
 	partCriu   = "criu"  // criu's images
 	partMeta   = "meta"  // what the shim had of the session
 	partUpper  = "upper" // the session's own files
+	partLayer  = "layer" // these, as the file system that they are in
 	partLower  = "lower" // files of the layers below that are in use
 	lowerIndex = "meta/lower.json"
 )
@@ -59,12 +60,12 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 
 // taken is what the shim hands over when all is dumped.
 type taken struct {
-	scratch, upper, root *os.File
+	scratch, own, root *os.File // own is the private layer: a file, or a directory
 }
 
 func (t taken) close() {
 	t.scratch.Close()
-	t.upper.Close()
+	t.own.Close()
 	t.root.Close()
 }
 
@@ -99,7 +100,7 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = addFiles(ctx, sink, from.upper)
+		err = addOwn(ctx, sink, from.own, dump.Layer)
 		laps.Mark("files")
 	}
 	if err == nil {
@@ -168,6 +169,17 @@ func giveUp(conn *control.Conn) error {
 			return finish(conn, false)
 		}
 	}
+}
+
+// addOwn adds the session's private layer.
+func addOwn(ctx context.Context, sink driver.Sink, own *os.File, kind string) error {
+	switch kind {
+	case "":
+		return addFiles(ctx, sink, own)
+	case shim.LayerFile:
+		return addFileSystem(sink, own)
+	}
+	return fmt.Errorf("add the session's layer: its kind is %q", kind)
 }
 
 // addFiles adds the session's own files: its overlay's upper layer, whiteouts and the

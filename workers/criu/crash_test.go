@@ -147,7 +147,7 @@ const (
 func init() {
 	roles[roleCapture] = func(t *tester, d *Driver) error {
 		_, err := d.Capture(t.ctx, drivertest.Fence("s", 2), &drivertest.Image{Fail: func(e image.Entry) error {
-			if e.Name == "upper" {
+			if e.Name == layerMap {
 				dieNow()
 			}
 			return nil

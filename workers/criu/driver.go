@@ -42,6 +42,9 @@ type Options struct {
 	// Room is how much memory an image may take on this host while it is captured
 	// or restored, in bytes; what is free then, less a margin, if 0.
 	Room int64
+	// Directories has new sessions keep their private layer in a directory, as where there are
+	// no loop devices: it doesn't keep inode numbers.
+	Directories bool
 	// URL is where programs in sessions find the NATS server, as their generation file
 	// says; they are told of none if it is empty.
 	URL string

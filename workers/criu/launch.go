@@ -20,7 +20,7 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*control.Conn, error) {
+func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own ownLayer) (*control.Conn, error) {
 	if err := h.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
@@ -35,6 +35,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot) (*c
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
 		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(Missing(h.options.Criu), mendExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
+		LayerSize: own.size, LayerGiven: own.given,
 	})
 	if err != nil {
 		conn.Close()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -59,7 +58,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	laps := driver.LapsOf(ctx)
-	conn, err := d.shims.launch(f, spec, boot)
+	conn, err := d.shims.launch(f, spec, boot, d.layerFor(source))
 	if err != nil {
 		return nil, "", err
 	}
@@ -80,7 +79,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	if err == nil {
 		laps.Mark("plan")
-		err = d.fill(ctx, conn, f.UID, base, source, served)
+		err = d.fill(ctx, conn, base, source, served)
 		laps.Mark("fill")
 	}
 	if err == nil {
@@ -110,8 +109,8 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 }
 
 // fill puts the image where the shim wants it: memory into memory, the session's
-// own files on disk, where they are when it runs.
-func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, base string, source driver.Source, served []string) error {
+// private layer on disk, where it is when it runs.
+func (d *Driver) fill(ctx context.Context, conn *control.Conn, base string, source driver.Source, served []string) error {
 	var m shim.Message
 	files, err := conn.Receive(&m)
 	driver.LapsOf(ctx).Mark("shim")
@@ -125,21 +124,16 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 		return fmt.Errorf("the session's shim ended: %w", err)
 	case m.Failure != nil:
 		return m.Failure.Err()
-	case m.Phase != shim.PhaseScratch || len(files) != 2:
+	case m.Phase != shim.PhaseScratch || len(files) != 3:
 		return fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseScratch)
 	}
-	upper, err := os.Open(filepath.Join(d.dir.session(uid), partUpper))
-	if err != nil {
-		return fmt.Errorf("open the session's upper layer: %w", err)
-	}
-	defer upper.Close()
 	looks, err := os.Open(base)
 	if err != nil {
 		return fmt.Errorf("open the root below the session: %w", err)
 	}
 	defer looks.Close()
 	memory := &layer.Extraction{Source: source, Root: files[0]}
-	own := &layer.Extraction{Source: source, Root: upper, As: partUpper}
+	own := &layer.Extraction{Source: source, Root: files[2], As: partUpper}
 	if err := extractAll(ctx, source, memory, own, served); err != nil {
 		return err
 	}
@@ -151,8 +145,11 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, uid schemas.UID, 
 }
 
 // extractAll makes criu's images, but for those that are served, and the shim's part in
-// memory, and the session's files among its own.
+// memory, and the session's private layer: its files, or the file system that it is.
 func extractAll(ctx context.Context, source driver.Source, memory, own *layer.Extraction, served []string) error {
+	if err := fillFileSystem(source, own); err != nil {
+		return err
+	}
 	for _, e := range source.Entries() {
 		if err := ctx.Err(); err != nil {
 			return err

@@ -120,7 +120,11 @@ func init() {
 // awaitReady waits until the large file is complete: what comes after it is there.
 func awaitReady(ctx context.Context, d *Driver) {
 	for ctx.Err() == nil {
-		if _, err := os.Stat(filepath.Join(d.dir.session("s"), partUpper, "tmp", "ask")); err == nil {
+		state, err := d.shims.readState("s")
+		if err == nil {
+			_, err = os.Stat(fmt.Sprintf("/proc/%d/root/tmp/ask", state.PID))
+		}
+		if err == nil {
 			return
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -29,7 +29,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 }
 
 func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
-	conn, err := d.shims.launch(f, spec, schemas.BootClean)
+	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(nil))
 	if err != nil {
 		return nil, err
 	}

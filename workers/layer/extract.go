@@ -70,9 +70,10 @@ type Extraction struct {
 	// made on the way to an entry have the owner and mode that they have there.
 	Looks *os.File
 
-	dirs  []dated // whose times are set when all is in them
-	fresh *fresh  // nil if no stamps are wanted
-	late  []*lateFile
+	dirs   []dated // whose times are set when all is in them
+	fresh  *fresh  // nil if no stamps are wanted
+	late   []*lateFile
+	beside []image.Target // what Fill writes elsewhere
 }
 
 type dated struct {

@@ -3,6 +3,7 @@ package layer
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path"
 	"sync"
@@ -50,6 +51,24 @@ func (x *Extraction) later(dir *os.File, rel string, e image.Entry) (bool, error
 	return true, f.Truncate(e.Size)
 }
 
+// Beside has the content of a file of the image written elsewhere: by Fill together with the
+// others, or at once if the source isn't a Placer.
+func (x *Extraction) Beside(name string, to io.WriterAt) error {
+	if _, ok := x.Source.(Placer); ok {
+		x.beside = append(x.beside, image.Target{Name: name, To: to})
+		return nil
+	}
+	r, err := x.Source.Open(name)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if _, err := io.Copy(io.NewOffsetWriter(to, 0), r); err != nil {
+		return fmt.Errorf("restore %s: %w", name, err)
+	}
+	return nil
+}
+
 // Fill writes the contents of the files that extractions of one source have left empty,
 // all of them in one pass over the source, and finishes the extractions.
 func Fill(ctx context.Context, source Source, all ...*Extraction) error {
@@ -57,6 +76,7 @@ func Fill(ctx context.Context, source Source, all ...*Extraction) error {
 	var late []*lateFile
 	var kept atomic.Int64
 	for _, x := range all {
+		targets = append(targets, x.beside...)
 		for _, f := range x.late {
 			f.many = &kept
 			late = append(late, f)
@@ -79,7 +99,7 @@ func Fill(ctx context.Context, source Source, all ...*Extraction) error {
 		}
 	}
 	for _, x := range all {
-		x.late = nil
+		x.late, x.beside = nil, nil
 		if err := x.Finish(); err != nil {
 			return err
 		}

@@ -51,10 +51,10 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		return nil, err
 	}
 	laps := driver.NewLaps(time.Now())
-	var warnings []schemas.Warning
+	warnings := d.place.own.warnings()
 	// A session that an earlier capture left frozen can't run a hook.
 	if frozen, err := d.group.State(); err == nil && !frozen {
-		warnings = d.runner.hook(ctx, d.onSuspend)
+		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
 	}
 	laps.Mark("hook")
 	if err := d.gate.close(ctx); err != nil {
@@ -87,6 +87,10 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		dump.ahead, limit = limit, 0
 	}
 	dump.limited = limit > 0
+	// What is written out now needn't be when the session stands still.
+	if err := d.place.own.sync(); err != nil {
+		return nil, err
+	}
 	laps.Mark("plan")
 	if err := d.freeze(ctx, dump); err != nil {
 		return nil, err
@@ -172,7 +176,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	}
 	closing := closedOnResume(connections)
 	dump.Warnings = append(dump.Warnings, closing...)
-	if dump.Lower, err = lowerFiles(d.name, d.place.upper(), pids, opened); err != nil {
+	if dump.Lower, err = lowerFiles(d.name, d.place.own.upper(), pids, opened); err != nil {
 		return err
 	}
 	options, err := d.saveMeta(pids, opened, len(closing) == 0)
@@ -293,13 +297,19 @@ func (d *dumper) handOver(worker *control.Conn, dump *Dump) error {
 	}
 	var files []*os.File
 	defer func() { closeFiles(files) }()
-	for _, dir := range []string{d.place.scratch(), d.place.upper(), d.place.root()} {
+	own, kind, err := d.place.own.open()
+	if err != nil {
+		return err
+	}
+	files, dump.Layer = append(files, own), kind
+	for _, dir := range []string{d.place.scratch(), d.place.root()} {
 		f, err := os.Open(dir)
 		if err != nil {
 			return fmt.Errorf("open what was captured: %w", err)
 		}
 		files = append(files, f)
 	}
+	files[0], files[1] = files[1], files[0]
 	if err := worker.Send(Message{Phase: PhaseDumped, Dump: dump}, files...); err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 type place struct {
 	dir  string
 	base string // the root below
+	own  *layer // above it
 }
 
-func (p place) upper() string     { return filepath.Join(p.dir, "upper") }
 func (p place) root() string      { return filepath.Join(p.dir, "root") }
 func (p place) terminals() string { return filepath.Join(p.stand(), "dev", "pts") }
 func (p place) stand() string     { return filepath.Join(p.dir, "stand") }
@@ -38,16 +38,14 @@ func newPlace(s Setup) (place, error) {
 	if st, err := os.Stat(p.base); err != nil || !st.IsDir() {
 		return p, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the root %s is not a directory on this host", p.base)}
 	}
-	for _, d := range []string{p.upper(), filepath.Join(p.dir, "work"), p.root(), p.stand(), p.scratch(), p.middle()} {
+	for _, d := range []string{p.root(), p.stand(), p.scratch(), p.middle()} {
 		if err := os.Mkdir(d, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return p, fmt.Errorf("make the session's directory: %w", err)
 		}
 	}
-	// The upper layer's root is the session's "/", for every user.
-	if err := os.Chmod(p.upper(), 0o755); err != nil {
-		return p, fmt.Errorf("make the session's upper layer: %w", err)
-	}
-	return p, nil
+	var err error
+	p.own, err = openLayer(s)
+	return p, err
 }
 
 // mountRoot joins the layers. The middle one is used if anything is in it.
@@ -58,7 +56,7 @@ func (p place) mountRoot() error {
 	}
 	// xino gives all files one device number, by which criu finds watched ones.
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off,xino=on",
-		lower, escapeLayer(p.upper()), escapeLayer(filepath.Join(p.dir, "work")))
+		lower, escapeLayer(p.own.upper()), escapeLayer(p.own.work()))
 	if err := unix.Mount("overlay", p.root(), "overlay", unix.MS_NODEV, options); err != nil {
 		return p.explainRoot(err)
 	}
@@ -68,10 +66,14 @@ func (p place) mountRoot() error {
 // explainRoot says why an overlay can't be mounted, as far as that is known.
 func (p place) explainRoot(err error) error {
 	var fs unix.Statfs_t
-	if unix.Statfs(p.upper(), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
-		return &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("the data directory %s is on an overlay file system", p.dir), Hint: "put it on a disk or a volume"}
+	if unix.Statfs(p.own.upper(), &fs) == nil && fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		return refuseOverlay(p.dir, err)
 	}
-	return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.upper(), err)
+	return fmt.Errorf("mount the session's root, an overlay of %s and %s: %w", p.base, p.own.upper(), err)
+}
+
+func refuseOverlay(dir string, err error) error {
+	return &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("the data directory %s is on an overlay file system", dir), Hint: "put it on a disk or a volume"}
 }
 
 // escapeLayer writes a path so that overlay takes it as one.

@@ -44,6 +44,9 @@ func (r *restorer) restore() error {
 	}
 	b.generation = m.Generation + 1
 	r.typists.load(m.Typists, m.Forgot)
+	if err := b.place.own.mountGiven(); err != nil {
+		return err
+	}
 	if err := b.place.mountRoot(); err != nil {
 		return err
 	}
@@ -64,7 +67,7 @@ func (r *restorer) restore() error {
 }
 
 // receiveImage waits until the worker has filled the image's directory and that
-// of the middle layer, both in memory. served are criu's images that the worker
+// of the middle layer, both in memory, and the private layer. served are criu's images that the worker
 // hands out when criu asks for them.
 func (r *restorer) receiveImage() (served []string, err error) {
 	b := r.boot
@@ -86,6 +89,11 @@ func (r *restorer) receiveImage() (served []string, err error) {
 		}
 		files = append(files, f)
 	}
+	own, err := b.place.own.target()
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, own)
 	if err := b.worker.Send(Message{Phase: PhaseScratch}, files...); err != nil {
 		return nil, err
 	}

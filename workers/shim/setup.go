@@ -29,6 +29,11 @@ type Setup struct {
 	EndsWithCriu bool     `json:"ends_with_criu,omitempty"`
 	Self         []string `json:"self"` // the command line that runs this binary so that it calls Main
 
+	// LayerSize is the size of a file system for the private layer, in bytes; with 0 the layer
+	// is a directory. LayerGiven says that it comes with the image.
+	LayerSize  int64 `json:"layer_size,omitempty"`
+	LayerGiven bool  `json:"layer_given,omitempty"`
+
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`
 
@@ -72,11 +77,11 @@ type State struct {
 // The phases that a shim reports while it starts or restores a session, and
 // while it captures one.
 const (
-	PhaseScratch = "scratch" // restore: with the directories for the image and the middle layer
+	PhaseScratch = "scratch" // restore: with the directories for the image and the middle layer, and the private layer
 	PhaseReady   = "ready"   // all is set up, nothing has run; waits for an Answer
 	PhasePages   = "pages"   // with one end of a pipe: what Name has goes from it, or into it
 	PhaseRunning = "running" // the last message of a start or a restore
-	PhaseDumped  = "dumped"  // capture: with the directories to read from; waits for an Answer
+	PhaseDumped  = "dumped"  // capture: with the directories, or the layer's file, to read from; waits for an Answer
 	PhaseDone    = "done"    // the last message of an order
 )
 
@@ -101,6 +106,7 @@ type Dump struct {
 	DumpTook   time.Duration `json:"dump_took"`
 	Warnings   Warnings      `json:"warnings,omitempty"`
 	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
+	Layer      string        `json:"layer,omitempty"` // LayerFile, or nothing if it is a directory
 	Way        driver.Way    `json:"way"`             // memory, buffered or stream
 	WhyWay     string        `json:"why_way"`         // one sentence
 	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
