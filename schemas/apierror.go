@@ -23,31 +23,32 @@ type Reason string
 // reason goes by the code. Nothing was changed where the reason is busy, conflict, exists,
 // wrong_state, quota, no_room, no_host or unread.
 const (
-	ReasonBusy       Reason = "busy"           // state: another operation is under way; ask again when it is over
-	ReasonConflict   Reason = "conflict"       // state: another's change came first; look, and ask again
-	ReasonExists     Reason = "exists"         // state: the name is taken
-	ReasonExited     Reason = "exited"         // state: the session ended by itself
-	ReasonFailed     Reason = "failed"         // state: the session failed
-	ReasonWrongState Reason = "wrong_state"    // state: the verb doesn't apply to a session in its state
-	ReasonNoSnapshot Reason = "no_snapshot"    // state: there is no snapshot, or not that one
-	ReasonNoHistory  Reason = "no_use_history" // state: what was heard in that time isn't kept
-	ReasonInUse      Reason = "in_use"         // state: a session goes on from it
-	ReasonRunsOn     Reason = "runs_on"        // state, failed: the session wasn't suspended, and runs on
-	ReasonUndone     Reason = "undone"         // state: another request came in between
-	ReasonQuota      Reason = "quota"          // state: the tenant's quota is used up
-	ReasonNoRoom     Reason = "no_room"        // state: no host has a slot for it
-	ReasonHostGone   Reason = "host_gone"      // state, failed: its host isn't there
-	ReasonNoHost     Reason = "no_host"        // failed: no host can run it
-	ReasonTaken      Reason = "taken"          // state: something else has taken the place that it had
-	ReasonFellBack   Reason = "fell_back"      // failed: what took its place wasn't well, so it runs as it was
-	ReasonDeleted    Reason = "deleted"        // state: it was deleted meanwhile
-	ReasonDenied     Reason = "denied"         // failed: the caller may not ask for that
-	ReasonNoServer   Reason = "no_server"      // failed: no Diapause answers
-	ReasonStopping   Reason = "stopping"       // failed: Diapause is being stopped; ask again when it is back
-	ReasonTooLarge   Reason = "too_large"      // failed: the answer is larger than NATS carries
-	ReasonUnread     Reason = "unread"         // failed: the session's record couldn't be read
-	ReasonUnreadable Reason = "unreadable"     // failed: the snapshot can't be used
-	ReasonKey        Reason = "key"            // state: a key doesn't allow it, or is the last one
+	ReasonBusy        Reason = "busy"           // state: another operation is under way; ask again when it is over
+	ReasonConflict    Reason = "conflict"       // state: another's change came first; look, and ask again
+	ReasonExists      Reason = "exists"         // state: the name is taken
+	ReasonExited      Reason = "exited"         // state: the session ended by itself
+	ReasonFailed      Reason = "failed"         // state: the session failed
+	ReasonWrongState  Reason = "wrong_state"    // state: the verb doesn't apply to a session in its state
+	ReasonNoSnapshot  Reason = "no_snapshot"    // state: there is no snapshot, or not that one
+	ReasonNoHistory   Reason = "no_use_history" // state: what was heard in that time isn't kept
+	ReasonInUse       Reason = "in_use"         // state: a session goes on from it
+	ReasonRunsOn      Reason = "runs_on"        // state, failed: the session wasn't suspended, and runs on
+	ReasonUndone      Reason = "undone"         // state: another request came in between
+	ReasonQuota       Reason = "quota"          // state: the tenant's quota is used up
+	ReasonNoRoom      Reason = "no_room"        // state: no host has a slot for it
+	ReasonHostGone    Reason = "host_gone"      // state, failed: its host isn't there
+	ReasonNoHost      Reason = "no_host"        // failed: no host can run it
+	ReasonTaken       Reason = "taken"          // state: something else has taken the place that it had
+	ReasonFellBack    Reason = "fell_back"      // failed: what took its place wasn't well, so it runs as it was
+	ReasonDeleted     Reason = "deleted"        // state: it was deleted meanwhile
+	ReasonDenied      Reason = "denied"         // failed: the caller may not ask for that
+	ReasonNoServer    Reason = "no_server"      // failed: no Diapause answers
+	ReasonStopping    Reason = "stopping"       // failed: Diapause is being stopped; ask again when it is back
+	ReasonTooLarge    Reason = "too_large"      // failed: the answer is larger than NATS carries
+	ReasonUnread      Reason = "unread"         // failed: the session's record couldn't be read
+	ReasonUnreadable  Reason = "unreadable"     // failed: the snapshot can't be used
+	ReasonCommandGone Reason = "command_gone"   // state: the session was rolled back or started again, without the command
+	ReasonKey         Reason = "key"            // state: a key doesn't allow it, or is the last one
 )
 
 // APIError is an error that the API answered.

@@ -20,6 +20,8 @@ const (
 	FrameTaken    = byte('t') // JSON: Taken; to a typist, each time that the session took input
 	FrameExit     = byte('x') // JSON: schemas.ExitStatus; the last frame
 	FrameError    = byte('!') // text for a person; the last frame
+	FrameGone     = byte('g') // empty: the command to connect to again isn't there; the last frame
+	FrameHeard    = byte('h') // empty: the client of an exec with a Typist has got FrameExit
 )
 
 // MaxFrame bounds the payload of a frame, in bytes.
@@ -29,6 +31,7 @@ const MaxFrame = 256 << 10
 const (
 	OpAttach = "attach" // follow the main command and type to it
 	OpExec   = "exec"   // run one more command in the session
+	OpRejoin = "rejoin" // connect again to a command that OpExec started, by its Typist
 	OpOutput = "output" // read the main command's output
 	OpPut    = "put"    // unpack a tar stream, sent as stdin, below Path
 	OpGet    = "get"    // send Path as a tar stream on stdout
@@ -57,6 +60,8 @@ type Request struct {
 	From   int64  `json:"from,omitempty"`
 	Seen   int64  `json:"seen,omitempty"`
 	Again  bool   `json:"again,omitempty"`
+	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
+	// and Seen alone and its window.
 
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 }

@@ -27,6 +27,7 @@ type Typing struct {
 	ended   bool   // the reader has ended
 	again   bool   // Attach was called before
 	untold  bool   // the session doesn't say what it has taken
+	eof     bool   // the end of the reader is sent
 	changed chan struct{}
 }
 
@@ -120,10 +121,11 @@ func (t *Typing) Attach(conn net.Conn, r Request, s Streams) (schemas.ExitStatus
 	if s.Resized != nil {
 		go w.sendSizes(s.Resized, done)
 	}
-	return t.receive(conn, s, w, done)
+	return t.receive(conn, s, w, done, func([]byte) {})
 }
 
-func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan struct{}) (schemas.ExitStatus, error) {
+// receive carries one connection; started is called when the session has accepted it.
+func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan struct{}, started func(said []byte)) (schemas.ExitStatus, error) {
 	var exit schemas.ExitStatus
 	for {
 		kind, payload, err := ReadFrame(conn)
@@ -132,6 +134,7 @@ func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan s
 		}
 		switch kind {
 		case FrameStarted:
+			started(payload)
 			err = t.begin(payload)
 			go t.send(w, done)
 		case FrameTaken:
@@ -139,16 +142,22 @@ func (t *Typing) receive(conn net.Conn, s Streams, w *frameSender, done <-chan s
 			if err = json.Unmarshal(payload, &at); err == nil {
 				err = t.take(at.Taken)
 			}
-		case FrameStdout:
+		case FrameStdout, FrameStderr:
 			t.mu.Lock()
 			t.seen += int64(len(payload))
 			t.mu.Unlock()
-			err = write(s.Stdout, payload)
+			to := s.Stdout
+			if kind == FrameStderr {
+				to = s.Stderr
+			}
+			err = write(to, payload)
 		case FrameExit:
 			err = json.Unmarshal(payload, &exit)
 			return exit, err
 		case FrameError:
 			return exit, RemoteError(payload)
+		case FrameGone:
+			return exit, ErrGone
 		}
 		if err != nil {
 			return exit, fmt.Errorf("pass on output: %w", err)
@@ -203,15 +212,22 @@ func (t *Typing) send(w *frameSender, done <-chan struct{}) {
 	t.mu.Lock()
 	at := t.taken
 	t.mu.Unlock()
-	for {
+	for told := false; ; {
 		t.mu.Lock()
 		if at < t.taken {
 			t.mu.Unlock()
 			return // a later connection has gone on from here
 		}
 		b := append([]byte(nil), t.owed[at-t.taken:min(int64(len(t.owed)), at-t.taken+MaxFrame/2)]...)
-		wait := t.changed
+		wait, end := t.changed, t.eof && t.ended
 		t.mu.Unlock()
+		if len(b) == 0 && end && !told {
+			told = true
+			if w.send(FrameStdinEOF, nil) != nil {
+				return
+			}
+			continue
+		}
 		if len(b) > 0 {
 			if w.send(FrameStdin, b) != nil {
 				return // as receive sees too

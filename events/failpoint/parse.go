@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Variable is the environment variable that programs read a set from.
@@ -89,13 +92,14 @@ func kill(context.Context) error {
 	select {}
 }
 
-// stop stops all threads of this process. The kernel may need a moment for the one
-// that asked, which waits meanwhile.
+// stop stops all threads of this process. The signal is sent to the thread that asked, which
+// takes it on its way out of the call: another one may get to it much later.
 func stop(context.Context) error {
-	if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP); err != nil {
 		return fmt.Errorf("stop this process: %w", err)
 	}
-	time.Sleep(time.Millisecond)
 	return nil
 }
 

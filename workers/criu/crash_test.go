@@ -25,50 +25,6 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// TestCommandSpansASuspend has a command beside the leader, with a pipe and with
-// a terminal: it goes on after a resume, and its end is noticed.
-func TestCommandSpansASuspend(t *testing.T) {
-	t.Parallel()
-	for _, tty := range []bool{false, true} {
-		t.Run(fmt.Sprintf("terminal %t", tty), func(t *testing.T) {
-			d := open(t, t.TempDir())
-			s := begin(t, d, "s", counting)
-			conn, err := d.Dial(limited(t), "s")
-			if err != nil {
-				t.Fatal(err)
-			}
-			lost := make(chan error, 1)
-			go func() {
-				r := attach.Request{Op: attach.OpExec, TTY: tty, Stdin: true, Argv: []string{"/bin/sh", "-c",
-					`fill=$(printf %08000d 0); touch /tmp/began; i=0; while ! [ -e /tmp/finish ]; do i=$((i+1)); echo $i $fill; echo $i > /tmp/steps; sleep 0.01; done; echo done; touch /tmp/finished`}}
-				stdin, _ := io.Pipe()
-				_, err := attach.Do(conn, r, attach.Streams{Stdin: stdin})
-				lost <- err
-			}()
-			s.sh("until [ -e /tmp/began ]; do sleep 0.01; done")
-			img := s.suspend()
-			if err := <-lost; !errors.Is(err, attach.ErrLost) {
-				t.Errorf("the client of a command hears %v", err)
-			}
-			s.resume(img, schemas.BootResume)
-			if o, err := d.Observe(limited(t), "s"); err != nil || o.Execs != 1 {
-				t.Errorf("after a resume %d commands run beside the leader, %v", o.Execs, err)
-			}
-			// More output than a pipe holds, which has no reader any more.
-			s.sh(`a=$(cat /tmp/steps); until [ "$(cat /tmp/steps)" -gt $((a+20)) ]; do sleep 0.01; done; touch /tmp/finish; until [ -e /tmp/finished ]; do sleep 0.01; done`)
-			ctx := limited(t)
-			for {
-				if o, err := d.Observe(ctx, "s"); err != nil {
-					t.Fatalf("a command that ended still counts: %v", err)
-				} else if o.Execs == 0 {
-					break
-				}
-			}
-			s.cycle()
-		})
-	}
-}
-
 func TestShimKilled(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()

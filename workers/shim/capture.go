@@ -339,6 +339,9 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool) (rpc.Op
 	if m.Status, err = pipeKey(d.tree.status.file); err != nil {
 		return o, err
 	}
+	if m.Ended, err = d.runner.named.save(d.place.meta()); err != nil {
+		return o, err
+	}
 	ctty, owner, err := d.tree.controlling(pids, opened)
 	if err != nil {
 		return o, err

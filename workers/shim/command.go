@@ -17,6 +17,7 @@ import (
 type command struct {
 	pid  int // within the session
 	exec bool
+	name string // that its client gave it, so as to connect again; "" if it can't
 	log  *backlog.Log
 	outs []*pump
 
@@ -24,6 +25,9 @@ type command struct {
 
 	mu    sync.Mutex
 	stdin *os.File // write end of its standard input's pipe; nil if none or closed
+
+	got    int64       // bytes of input that were taken of the client of a command with a name
+	client *connection // the last one
 
 	taken typed  // input taken back while frozen; used with the session's work held
 	late  []byte // input that was put back and has no room yet; used inside the gate, or with it closed, with mu held

@@ -27,6 +27,7 @@ type runner struct {
 	gate      *gate
 	tree      *processes
 
+	named   named
 	joining sync.Mutex // one command joins the session at a time
 }
 
@@ -44,6 +45,9 @@ func (r *runner) exec(ctx context.Context, req attach.Request) (*command, error)
 // execInside is exec for callers that are inside the gate, or have closed it.
 func (r *runner) execInside(req attach.Request) (*command, error) {
 	c := newCommand(backlog.New(attach.OutputKept), true)
+	if c.name = req.Typist; c.name != "" && r.named.find(c.name) != nil {
+		return nil, fmt.Errorf("session %s has a command of that name already", r.name)
+	}
 	theirs, err := r.connect(c, req)
 	defer closeFiles(theirs)
 	if err != nil {
@@ -63,6 +67,9 @@ func (r *runner) execInside(req attach.Request) (*command, error) {
 	c.pid = report.PID
 	c.run(&r.tree.pumps)
 	r.tree.follow(c)
+	if c.name != "" {
+		r.named.add(c)
+	}
 	return c, nil
 }
 

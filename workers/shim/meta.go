@@ -28,6 +28,7 @@ type meta struct {
 	TCPEstablished bool           `json:"tcp_established,omitempty"`
 	EmptyNetwork   bool           `json:"empty_network,omitempty"`
 	Commands       []savedCommand `json:"commands"` // the leader first
+	Ended          []savedEnd     `json:"ended,omitempty"`
 	Typists        []typist       `json:"typists,omitempty"`
 	Forgot         bool           `json:"typists_forgotten,omitempty"` // there were more
 }
@@ -42,6 +43,8 @@ type savedCommand struct {
 	Pipes    []string       `json:"pipes,omitempty"` // output, error
 	Stdin    string         `json:"stdin,omitempty"` // its standard input, while that is open
 	Terminal *savedTerminal `json:"terminal,omitempty"`
+	Name     string         `json:"name,omitempty"`  // that its client gave it
+	Taken    int64          `json:"taken,omitempty"` // bytes of that client's input, since it was started
 }
 
 type savedTerminal struct {
@@ -52,7 +55,7 @@ type savedTerminal struct {
 
 // save writes the command's part of the image to dir.
 func (c *command) save(dir string, n int) (savedCommand, error) {
-	saved := savedCommand{PID: c.pid, Output: fmt.Sprintf("output.%d", n)}
+	saved := savedCommand{PID: c.pid, Output: fmt.Sprintf("output.%d", n), Name: c.name, Taken: c.inputTaken()}
 	if err := os.WriteFile(filepath.Join(dir, saved.Output), c.log.Encode(), 0o600); err != nil {
 		return saved, fmt.Errorf("save output: %w", err)
 	}
@@ -126,7 +129,7 @@ func (saved savedCommand) load(dir string, exec bool) (*command, error) {
 		return nil, err
 	}
 	c := newCommand(log, exec)
-	c.pid = saved.PID
+	c.pid, c.name, c.got = saved.PID, saved.Name, saved.Taken
 	if c.taken, err = saved.kept(dir); err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type restorer struct {
 	facts   factsCache
 	gate    *gate
 	typists *typists
+	named   *named
 }
 
 // restore restores the tree from the image that the worker puts into memory, up to its
@@ -48,6 +49,9 @@ func (r *restorer) restore() error {
 		return err
 	}
 	if err := b.place.mountRoot(); err != nil {
+		return err
+	}
+	if err := r.loadNamed(m); err != nil {
 		return err
 	}
 	drop(b.place.middle()) // the overlay holds it
@@ -107,6 +111,15 @@ func (r *restorer) receiveImage() (served []string, err error) {
 	return a.Served, nil
 }
 
+// loadNamed has the clients of commands find them again, if the session goes on from where it
+// was suspended: what is copied or taken back has other ones.
+func (r *restorer) loadNamed(m meta) error {
+	if r.boot.setup.Boot != schemas.BootResume {
+		return nil
+	}
+	return r.named.load(r.boot.place.meta(), m.Ended)
+}
+
 // inheritance is what criu gets in place of what the shim held when the session
 // was captured.
 type inheritance struct {
@@ -157,6 +170,9 @@ func (r *restorer) reconnect(m meta, in *inheritance) error {
 			b.tree.main = c
 		} else {
 			b.tree.follow(c)
+			if c.name != "" && b.setup.Boot == schemas.BootResume {
+				r.named.add(c)
+			}
 		}
 	}
 	return nil

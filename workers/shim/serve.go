@@ -43,6 +43,8 @@ func (v *clients) attend(c *net.UnixConn) {
 			err = v.attach(ctx, c, r)
 		case attach.OpExec:
 			err = v.serveExec(ctx, c, r)
+		case attach.OpRejoin:
+			err = v.rejoin(ctx, c, r)
 		case attach.OpOutput:
 			err = v.output(ctx, c, r)
 		case attach.OpPut:
@@ -102,6 +104,11 @@ func (v *clients) serveExec(ctx context.Context, c net.Conn, r attach.Request) e
 		return err
 	}
 	defer cmd.closeAtEnd()
+	if r.Typist != "" {
+		leave := cmd.take(c)
+		defer leave()
+		return v.converseNamed(ctx, c, cmd, 0)
+	}
 	if err := attach.WriteFrame(c, attach.FrameStarted, nil); err != nil {
 		return nil // it runs on without its client
 	}

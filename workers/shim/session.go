@@ -75,7 +75,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	if setup.Boot == schemas.BootClean {
 		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil
 	}
-	return s, b, (&restorer{boot: b, facts: facts, gate: gate, typists: typists}).restore, nil
+	return s, b, (&restorer{boot: b, facts: facts, gate: gate, typists: typists, named: &run.named}).restore, nil
 }
 
 // raise brings the session up. After an error only its directory and its cgroups are

@@ -15,7 +15,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/diapause/diapause/events"
@@ -67,70 +66,6 @@ func (c *client) converse(ctx context.Context, hello attach.Hello, ensure bool, 
 		err = errInterrupted
 	}
 	return exit, err
-}
-
-const execHelp = `Run a command inside a session, which is resumed if need be. It is part of the
-session: it is suspended and resumed with it, and keeps it awake while it runs.
-
-Its exit status is this program's: 128 + N if signal N ended it, 126 if it can't be
-executed, 127 if there is no such command. 125 is for what went wrong before that,
-130 if this program was interrupted: the command runs on then.`
-
-// sessionAndCommand gives the words of exec. Flags may stand before the session or after
-// it; what comes after the command's first word is the command's.
-func sessionAndCommand(cmd *cobra.Command, args []string) ([]string, error) {
-	if len(args) > 1 && strings.HasPrefix(args[1], "-") {
-		if err := cmd.ParseFlags(args[1:]); err != nil {
-			return nil, err
-		}
-		args = append(args[:1:1], cmd.Flags().Args()...)
-	}
-	if help, _ := cmd.Flags().GetBool("help"); help {
-		return nil, pflag.ErrHelp
-	}
-	return args, cobra.MinimumNArgs(2)(cmd, args)
-}
-
-func execCommand(c *client) *cobra.Command {
-	var tty bool
-	var user, dir string
-	var env, words []string
-	cmd := &cobra.Command{
-		Use: "exec NAME [--] CMD [ARG...]", Short: "Run a command inside a session, as part of it", Long: execHelp,
-		Args: func(cmd *cobra.Command, args []string) (err error) {
-			words, err = sessionAndCommand(cmd, args)
-			return err
-		},
-		Annotations: map[string]string{ownStatus: "125"},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := attach.Request{Op: attach.OpExec, Argv: words[1:], TTY: tty, User: user, Dir: dir, Env: env, Stdin: true}
-			s := attach.Streams{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
-			restore := func() {}
-			if tty {
-				var err error
-				if restore, err = rawTerminal(cmd.Context(), &r, &s); err != nil {
-					return err
-				}
-			}
-			exit, err := c.converse(cmd.Context(), attach.Hello{Name: words[0], Presence: tty, Input: tty}, true, r, s)
-			restore()
-			if err != nil {
-				return err
-			}
-			if exit.Code != 0 {
-				return exitStatus(exit.Code)
-			}
-			return nil
-		},
-	}
-	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give it a terminal")
-	cmd.Flags().BoolP("interactive", "i", true, "pass the input on, as is done in any case")
-	cmd.Flags().StringVar(&user, "user", "", "uid[:gid] or name inside the session")
-	cmd.Flags().StringVar(&dir, "cwd", "", "working directory inside the session")
-	cmd.Flags().StringVarP(&dir, "workdir", "w", "", "the same as --cwd")
-	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "K=V; in place of the session's own environment")
-	return cmd
 }
 
 // rawTerminal hands every key of a terminal on, and tells of its sizes. Input
