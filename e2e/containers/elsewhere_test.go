@@ -87,7 +87,7 @@ func TestKeptContainerOfASessionThatWentElsewhere(t *testing.T) {
 		"-v", "vxdata:/data", "-v", "theirs:/theirs", "--", "sh", "-c", "echo started >>/data/log; while ! [ -e /end ]; do sleep 0.01; done; rm /end")
 	there.until("vx", "[ $(wc -l </data/log) = 1 ]")
 	h.must("checkpoint", "vx")
-	there.until("vx", "touch /end")
+	h.End("vx", "/end")
 	h.ended("vx")
 	if left := there.left(); len(left) != len(before)+2 {
 		t.Fatalf("of a container that ended there is %q", left)

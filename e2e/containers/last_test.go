@@ -22,7 +22,7 @@ func TestNothingRunsAfterItsImage(t *testing.T) {
 	e.Busybox(t)
 	h := newHost(t, e)
 	h.must("run", "--name", "last", "--image", "busybox:test", "--container-name", "last", "--idle", "never", "--network", "none", "--", "sleep", "100000")
-	for round := range 5 {
+	for round := range rounds(2, 5) {
 		h.until("last", ": >/n")
 		said := h.acknowledge("last")
 		h.until("last", "[ $(busybox wc -l </n) -gt 1000 ]")

@@ -42,6 +42,14 @@ func TestMain(m *testing.M) {
 // limit bounds each wait: it is only reached when something is broken.
 const limit = 2 * time.Minute
 
+// rounds is how often a test repeats what it does: all with DIAPAUSE_LONG=1, else few.
+func rounds(few, all int) int {
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		return all
+	}
+	return few
+}
+
 // host is a daemon with an engine.
 type host struct {
 	*stack.Stack
@@ -115,7 +123,7 @@ func (h *host) runs(container string) {
 func (h *host) number(container, file string, more int) int {
 	h.t.Helper()
 	h.runs(container)
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		out, err := h.in(container, "cat "+file+" 2>/dev/null || true")
 		if err != nil {
 			h.t.Fatal(err)
@@ -142,7 +150,7 @@ func (h *host) left() []string {
 func (h *host) settle(name string) schemas.View {
 	h.t.Helper()
 	var v schemas.View
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if v = h.view(name); v.Op == "" && (v.State == schemas.Running || v.State == schemas.Suspended || v.State == schemas.Exited || v.State == schemas.Failed) {
 			return v
 		}

@@ -121,7 +121,7 @@ func TestPostgres(t *testing.T) {
 	h.until("db", psql("select 1"))
 	h.until("db", psql("create tablespace more location '/pg/more'"))
 	h.until("db", psql("create table a (i int primary key, t text)")+" && "+psql("create table b (i int primary key, t text) tablespace more"))
-	for round := range 3 {
+	for round := range rounds(2, 3) {
 		acknowledged := h.loaded(func() {
 			h.must("checkpoint", "db") // it goes on
 			h.must("suspend", "db")
@@ -145,7 +145,7 @@ func TestRedis(t *testing.T) {
 	h := newHost(t, e)
 	h.must("run", "--name", "cache", "--image", serversImage, "--container-name", "cache", "--idle", "never", "--network", "none",
 		"--", "redis-server", "--dir", "/var/lib/redis", "--appendonly", "yes", "--appendfsync", "always")
-	for i := range 3 {
+	for i := range rounds(2, 3) {
 		h.until("cache", fmt.Sprintf(`[ "$(redis-cli set k%d v%d)" = OK ]`, i, i))
 		h.must("suspend", "cache")
 		if left := h.left(); len(left) > 0 {

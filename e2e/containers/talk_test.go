@@ -48,7 +48,7 @@ func TestLogsAndExec(t *testing.T) {
 	if out := h.must("exec", "talk", "--", "echo", "awake"); out != "awake\n" { // it is resumed for that
 		t.Errorf("exec gives %q", out)
 	}
-	h.must("exec", "talk", "--", "touch", "/end")
+	h.End("talk", "/end")
 	v := h.settle("talk")
 	for v.State == "running" {
 		v = h.settle("talk")

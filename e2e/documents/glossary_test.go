@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // Each term of the glossary has one line, and is used by the code and in a document.
@@ -20,6 +21,7 @@ func TestGlossary(t *testing.T) {
 		t.Fatalf("the glossary has %d terms", len(rows))
 	}
 	seen := map[string]bool{"term": true}
+	code, text := strings.ToLower(w.code), strings.ToLower(others.String())
 	for _, row := range rows {
 		term, meaning := row[1], row[2]
 		if term == "term" {
@@ -32,12 +34,57 @@ func TestGlossary(t *testing.T) {
 		if n := len(strings.Fields(meaning)); n < 3 || n > 20 {
 			t.Errorf("%s: explained in %d words, want 3 to 20", term, n)
 		}
-		used := regexp.MustCompile(`(?i)\b` + strings.ReplaceAll(regexp.QuoteMeta(term), " ", `\s*`))
-		if !used.MatchString(w.code) {
+		if !uses(code, term) {
 			t.Errorf("%s: the code doesn't use it", term)
 		}
-		if !used.MatchString(others.String()) {
+		if !uses(text, term) {
 			t.Errorf("%s: no other document uses it", term)
+		}
+	}
+}
+
+// uses reports whether a lower-case text has a term at the beginning of a word. The words
+// of the term may have spaces between them, or none, as in an identifier.
+func uses(text, term string) bool {
+	words := strings.Fields(term)
+	for at := 0; ; {
+		i := strings.Index(text[at:], words[0])
+		if i < 0 {
+			return false
+		}
+		at += i + len(words[0])
+		if begins(text, at-len(words[0])) && followed(text[at:], words[1:]) {
+			return true
+		}
+	}
+}
+
+// begins reports whether no word goes on at a place of a text.
+func begins(text string, at int) bool {
+	if at == 0 {
+		return true
+	}
+	c := rune(text[at-1])
+	return c != '_' && (c > unicode.MaxASCII || !unicode.IsLetter(c) && !unicode.IsDigit(c))
+}
+
+func followed(text string, words []string) bool {
+	for _, w := range words {
+		var ok bool
+		if text, ok = strings.CutPrefix(strings.TrimLeftFunc(text, unicode.IsSpace), w); !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func TestUses(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a lineage key": true, "lineagekeys": true, "(lineage\n\tkey)": true, "lineage lineage key": true,
+		"lineage_key": false, "sublineage key": false, "_lineage key": false, "lineage": false, "": false,
+	} {
+		if uses(text, "lineage key") != want {
+			t.Errorf("that %q uses it is %t", text, !want)
 		}
 	}
 }

@@ -311,7 +311,7 @@ func TestRollbackOfAnEndedSession(t *testing.T) {
 	w.goesOn()
 	h.must("checkpoint", "s")
 	w.goesOn()
-	h.must("exec", "s", "--", "touch", "/tmp/end")
+	h.up.End("s", "/tmp/end")
 	eventually(t, "it ends", func() error {
 		if v := h.view("s"); v.State != schemas.Exited {
 			return fmt.Errorf("it is %s", v.State)

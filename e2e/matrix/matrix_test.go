@@ -44,9 +44,9 @@ func (c *trial) id() schemas.Name {
 	return schemas.Name{Tenant: "default", Session: schemas.SessionID(c.name)}
 }
 
-// share is of how many cases one is tried, if not all are: each moment with two of
+// share is of how many cases one is tried, if not all are: each moment with one of
 // what goes wrong, and each of that in every verb of some length.
-const share = 3
+const share = 6
 
 // cases are all of the matrix, or a share of it that begins at from.
 func cases(from, share int) (all []*trial) {
@@ -67,7 +67,7 @@ func cases(from, share int) (all []*trial) {
 const lanes = 4
 
 // Every moment, in everything that is asked of a session, with everything that goes
-// wrong there: a third of it, drawn by DIAPAUSE_SEED, or with DIAPAUSE_LONG=1 all.
+// wrong there: a sixth of it, drawn by DIAPAUSE_SEED, or with DIAPAUSE_LONG=1 all.
 // DIAPAUSE_MATRIX=text runs the cases alone whose name has it.
 func TestMatrix(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())

@@ -13,10 +13,12 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Polls have a long deadline for a slow machine, and a short step.
+// Polls have a long deadline for a slow machine, and a short step: states may pass soon.
+// What a command prints stays, and a command takes a part of a core.
 const (
 	deadline = 60 * time.Second
 	step     = 30 * time.Millisecond
+	longStep = 100 * time.Millisecond
 )
 
 func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
@@ -43,7 +45,7 @@ func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: [!] until PATTERN CMD [ARG…]")
 	}
 	pattern := compile(ts, args[0])
-	for end := time.Now().Add(deadline); ; time.Sleep(step) {
+	for end := time.Now().Add(deadline); ; time.Sleep(longStep) {
 		err := ts.Exec(args[1], args[2:]...)
 		if err == nil && pattern.MatchString(ts.ReadFile("stdout")) != neg {
 			return
@@ -100,7 +102,7 @@ func cmdCounter(ts *testscript.TestScript, neg bool, args []string) {
 		least = n
 	}
 	first := 0
-	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(step) {
+	for end := time.Now().Add(deadline); time.Now().Before(end); time.Sleep(longStep) {
 		r := stackOf(ts).Do("logs", args[0])
 		if r.Code != 0 {
 			ts.Fatalf("logs: exit status %d: %s", r.Code, r.Err)

@@ -149,6 +149,10 @@ func (s *Stack) Do(args ...string) Result {
 	return r
 }
 
+// End ends a session whose command waits for a file, by an exec of touch. How that ends
+// isn't looked at: it may be killed with the session before it has exited.
+func (s *Stack) End(name, file string) { s.Do("exec", name, "--", "touch", file) }
+
 // Refused is the error that a verb with --json printed; nil if it printed none.
 func (r Result) Refused() *schemas.APIError {
 	var e schemas.APIError

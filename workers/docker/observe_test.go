@@ -33,7 +33,7 @@ func TestObserve(t *testing.T) {
 	until := func(what string, seen func(o driver.Observation) bool) {
 		t.Helper()
 		var o driver.Observation
-		for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); {
+		for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 			if o = see(); seen(o) {
 				return
 			}
@@ -58,7 +58,7 @@ func TestObserve(t *testing.T) {
 	<-done
 	until("that it is over", func(o driver.Observation) bool { return o.Execs == 0 })
 	var conn net.Conn
-	for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); {
+	for end := time.Now().Add(drivertest.Limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		var err error
 		if conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			break
