@@ -30,9 +30,10 @@ setup-test: setup ## what the tests need besides
 demo: setup build ## the main job, from a running program to its image and back (KEEP=1 leaves it up)
 	@KEEP="$(KEEP)" e2e/setup/root.sh e2e/demo/run.sh
 
-# verify has vetted it all; trimmed paths let clones share what is compiled.
+# verify has vetted it all; trimmed paths let clones share what is compiled; tests wait more
+# than they compute.
 test: setup-test verify ## every test, real components included
-	@e2e/setup/root.sh $(GO) test -race -trimpath -vet=off -count=1 -timeout 18m work
+	@e2e/setup/root.sh $(GO) test -race -trimpath -vet=off -p 3 -parallel 4 -count=1 -timeout 18m work
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all

@@ -28,7 +28,7 @@ import (
 
 // term is the lease of a machine that may be stopped: long enough for the other one to
 // renew its own while this one is busy.
-const term = 2500 * time.Millisecond
+const term = 4 * time.Second
 
 // pair is two machines, either of which may be stopped for longer than its lease, and
 // services on a third, which isn't.

@@ -208,7 +208,7 @@ func (p *pair) awaitGone(m *machine, want bool) error {
 // elsewhere asks for a session, if it is there, until it runs on another machine.
 func (p *pair) elsewhere(name string, than *machine) error {
 	var r schemas.SessionRecord
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		v, err := p.records.Get(p.ctx, schemas.Name{Tenant: "default", Session: schemas.SessionID(name)})
 		if r = v.SessionRecord; err != nil && r.UID == "" && strings.HasSuffix(name, "-copy") {
 			return nil
@@ -227,7 +227,7 @@ func (p *pair) elsewhere(name string, than *machine) error {
 // count has a session count one, wherever it runs, and gives what it counted to: want, unless
 // that is 0. It runs once, and not behind its snapshot.
 func (p *pair) count(name string, want int) (int, error) {
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		v, err := p.records.Get(p.ctx, schemas.Name{Tenant: "default", Session: schemas.SessionID(name)})
 		if err != nil || v.State != schemas.Running {
 			continue

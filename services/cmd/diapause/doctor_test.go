@@ -36,11 +36,11 @@ func init() {
 // doctorLimit bounds one run; it takes about a second.
 const doctorLimit = 2 * time.Minute
 
-func doctorProgram(t *testing.T, data string, env []string, args ...string) *exec.Cmd {
+func doctorProgram(t *testing.T, program, data string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), doctorLimit)
 	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{"doctor", "--data", data}, args...)...)
+	cmd := exec.CommandContext(ctx, program, append([]string{"doctor", "--data", data}, args...)...)
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "DIAPAUSE_URL=") && !strings.HasPrefix(kv, "DIAPAUSE_CREDS=") {
 			cmd.Env = append(cmd.Env, kv)
@@ -53,8 +53,13 @@ func doctorProgram(t *testing.T, data string, env []string, args ...string) *exe
 // examined runs the doctor, and gives its findings by name.
 func examined(t *testing.T, data string, env []string, args ...string) (doctor.Report, map[string]doctor.Finding) {
 	t.Helper()
+	return examinedBy(t, os.Args[0], data, env, args...)
+}
+
+func examinedBy(t *testing.T, program, data string, env []string, args ...string) (doctor.Report, map[string]doctor.Finding) {
+	t.Helper()
 	var out, stderr bytes.Buffer
-	cmd := doctorProgram(t, data, env, append([]string{"--json", "--listen", freeAddress()}, args...)...)
+	cmd := doctorProgram(t, program, data, env, append([]string{"--json", "--listen", freeAddress()}, args...)...)
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
 	var report doctor.Report
@@ -121,6 +126,13 @@ func TestDoctorWithoutCriu(t *testing.T) {
 
 func TestDoctorAndTheDockerEngine(t *testing.T) {
 	above := t.TempDir()
+	// Without the race detector, whose memory would be the canary's, too.
+	program := filepath.Join(above, "diapause")
+	build := exec.Command("go", "build", "-trimpath", "-o", program, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the program: %v\n%s", err, out)
+	}
 	for asked, want := range map[string]struct {
 		status doctor.Status
 		says   string
@@ -129,7 +141,7 @@ func TestDoctorAndTheDockerEngine(t *testing.T) {
 		"unix://" + above + "/nowhere": {doctor.Warn, above + "/nowhere doesn't answer"},
 		"tcp://127.0.0.1:2375":         {doctor.Warn, "want unix:///"},
 	} {
-		report, found := examined(t, filepath.Join(above, "data"), nil, "--docker", asked)
+		report, found := examinedBy(t, program, filepath.Join(above, "data"), nil, "--docker", asked)
 		if d := found["docker"]; !report.OK || d.Status != want.status || !strings.Contains(d.Detail, want.says) || d.Status == doctor.Warn && d.Fix == "" {
 			t.Errorf("--docker %s: %+v", asked, d)
 		}
@@ -208,7 +220,7 @@ func tree(t *testing.T, dir string) string {
 func TestAKilledDoctorsCanaryIsRemovedByTheNext(t *testing.T) {
 	above := t.TempDir()
 	data := filepath.Join(above, "data")
-	first := doctorProgram(t, data, nil, "--listen", freeAddress())
+	first := doctorProgram(t, os.Args[0], data, nil, "--listen", freeAddress())
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -263,7 +275,7 @@ func groups(t *testing.T) []string {
 }
 
 func TestDoctorsTextEndsWithTheVerdict(t *testing.T) {
-	cmd := doctorProgram(t, filepath.Join(t.TempDir(), "data"), []string{"DIAPAUSE_CRIU=/bin/false"}, "--listen", freeAddress())
+	cmd := doctorProgram(t, os.Args[0], filepath.Join(t.TempDir(), "data"), []string{"DIAPAUSE_CRIU=/bin/false"}, "--listen", freeAddress())
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitFailed {
