@@ -55,7 +55,7 @@ func fillFileSystem(source driver.Source, own *layer.Extraction) error {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("restore the session's layer: %w", err) }
-	r, err := source.Open(layerMap)
+	r, err := openAlone(source, layerMap)
 	if err != nil {
 		return fail(err)
 	}

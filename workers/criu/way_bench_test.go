@@ -105,10 +105,14 @@ func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, st
 		b.ReportMetric(float64(time.Since(began).Milliseconds()), "check-ms")
 		began = time.Now() // the driver does it once more
 	}
-	if _, err := d.Restore(b.Context(), f, spec, img, schemas.BootResume, drivertest.Begin); err != nil {
+	laps := driver.NewLaps(began)
+	if _, err := d.Restore(driver.WithLaps(b.Context(), laps), f, spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(began).Milliseconds()), "restore-ms")
+	for _, p := range laps.Parts() {
+		b.ReportMetric(float64(p.Took.Milliseconds()), p.Name+"-ms")
+	}
 	b.ReportMetric(float64(peak()>>20)-float64(mib), "restore-extra-MiB")
 }
 

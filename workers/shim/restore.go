@@ -78,6 +78,7 @@ func (r *restorer) receiveImage() (served []string, err error) {
 	if err := b.place.mountScratch(0); err != nil {
 		return nil, err
 	}
+	b.place.largePages()
 	if err := mountMemory(b.place.middle(), 0); err != nil {
 		return nil, err
 	}
