@@ -9,6 +9,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/turns"
 )
 
 // Process is what every process has that runs until it is interrupted.
@@ -47,6 +48,8 @@ type Host struct {
 	Lease   time.Duration // how long the host counts as there after its last renewal
 	Slots   int           // sessions it has room for; no limit if 0
 	Docker  string        // the engine's address, as Engine reads it
+
+	Operations turns.Limits // how many captures and restores go on at a time
 }
 
 // Recovery says how lost records of sessions are made again.

@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/snapshots"
+	"github.com/diapause/diapause/workers/turns"
 )
 
 // capturer takes snapshots of sessions and suspends them.
@@ -26,6 +27,7 @@ type capturer struct {
 	snapshots   *snapshots.Store
 	interrupter *interrupter
 	ending      *ending
+	turns       *turns.Queue
 	policy      func(schemas.SessionRecord) session.Policy
 	failpoints  *failpoint.Set
 	log         *slog.Logger
@@ -117,6 +119,11 @@ func reasonOf(rec statekv.Versioned) string {
 // writeImage freezes the session and writes its image, complete and durable. The session is
 // left frozen.
 func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driver.Driver, laps *driver.Laps) (taken, error) {
+	done, err := c.recorder.turn(ctx, c.turns, rec, laps)
+	if err != nil {
+		return taken{}, err
+	}
+	defer done()
 	began := time.Now()
 	fp, err := d.Fingerprint(ctx)
 	if err != nil {

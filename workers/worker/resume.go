@@ -26,8 +26,16 @@ func (s *starter) resume(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return s.resumeFailed(ctx, rec, err)
 	}
-	a := attempt{driver: d, asked: rec, runs: schemas.TResumed}
-	a.rec, err = s.restore(ctx, rec, d)
+	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TResumed}
+	laps, done := driver.NewLaps(time.Now()), func() {}
+	err = s.interrupter.run(ctx, rec, func(ctx context.Context) (err error) {
+		done, err = s.recorder.turn(ctx, s.turns, rec, laps)
+		return err
+	})
+	if err == nil {
+		a.rec, err = s.restore(ctx, rec, d, laps)
+		done()
+	}
 	ran, err := s.settle(ctx, a, err)
 	if err != nil || !ran {
 		return err
@@ -61,9 +69,8 @@ func mayPass(err error) bool {
 
 // restore restores a session and gives its record after the swap to running, or rec if that
 // wasn't made.
-func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver) (statekv.Versioned, error) {
+func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.Driver, laps *driver.Laps) (statekv.Versioned, error) {
 	began := time.Now()
-	laps := driver.NewLaps(began)
 	// What an earlier attempt, or the suspended tree, left here is removed first.
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return rec, fmt.Errorf("remove what is left of session %s here: %w", rec.Name(), err)

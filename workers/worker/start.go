@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/sense"
 	"github.com/diapause/diapause/workers/snapshots"
+	"github.com/diapause/diapause/workers/turns"
 )
 
 // starter has sessions run: it starts and restores them, and puts a snapshot in the place of
@@ -25,6 +26,7 @@ type starter struct {
 	sensor      *sense.Sensor
 	interrupter *interrupter
 	attempts    *attempts
+	turns       *turns.Queue
 	failpoints  *failpoint.Set
 	log         *slog.Logger
 }

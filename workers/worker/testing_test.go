@@ -194,7 +194,7 @@ func (b *bench) asked(command ...string) statekv.Versioned {
 	b.must(err)
 	op, uid := b.op(schemas.OpStart), strings.ToLower(nuid.Next())
 	return b.change(schemas.Transition{Type: schemas.TRun, Set: schemas.Set{Host: "h", Op: op, New: &schemas.NewSession{
-		UID: schemas.UID(uid), Tenant: "default", Session: "work", Class: "web", Driver: "fake", Spec: sealed, Lineage: uid, Born: op.Seq,
+		UID: schemas.UID(uid), Tenant: b.name.Tenant, Session: b.name.Session, Class: "web", Driver: "fake", Spec: sealed, Lineage: uid, Born: op.Seq,
 	}}})
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/diapause/diapause/workers/recovery"
 	"github.com/diapause/diapause/workers/sense"
 	"github.com/diapause/diapause/workers/snapshots"
+	"github.com/diapause/diapause/workers/turns"
 )
 
 // Options is what a worker is made of. All fields are needed except those that say otherwise,
@@ -78,6 +79,10 @@ type Options struct {
 	// says how full it is: MachineLoad.
 	Slots int
 	Load  func() (schemas.HostLoad, error)
+
+	// Operations bounds the captures and restores that go on at a time;
+	// turns.DefaultLimits if zero.
+	Operations turns.Limits
 
 	// Failpoints fails or stops between two steps, in tests; may be nil.
 	Failpoints *failpoint.Set
@@ -144,10 +149,10 @@ func New(o Options) *Worker {
 
 // executor makes what the actors run.
 func (w *Worker) executor(have drivers) *executor {
-	claim, tries := string(w.Host)+"."+nuid.Next(), newAttempts()
+	claim, tries, queue := string(w.Host)+"."+nuid.Next(), newAttempts(), turns.NewQueue(w.Operations)
 	start := &starter{
 		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, sensor: w.sensor,
-		interrupter: w.interrupter, attempts: tries, failpoints: w.Failpoints, log: w.Log,
+		interrupter: w.interrupter, attempts: tries, turns: queue, failpoints: w.Failpoints, log: w.Log,
 	}
 	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, log: w.Log}
 	return &executor{
@@ -156,7 +161,7 @@ func (w *Worker) executor(have drivers) *executor {
 		reconciler: &reconciler{claim: claim, drivers: have, hosting: w.hosting, recorder: w.recorder, starter: start, attempts: tries, ending: end},
 		capturer: &capturer{
 			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter,
-			ending: end, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
+			ending: end, policy: w.Policy, turns: queue, failpoints: w.Failpoints, log: w.Log,
 		},
 		killer: &killer{
 			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
@@ -171,6 +176,9 @@ func (o Options) filled() Options {
 	}
 	if o.Observe == 0 {
 		o.Observe = time.Second
+	}
+	if o.Operations == (turns.Limits{}) {
+		o.Operations = turns.DefaultLimits()
 	}
 	if o.Sweep == 0 {
 		o.Sweep = 30 * time.Second

@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/turns"
 )
 
 const storeHelp = "where images go: s3://BUCKET/PREFIX?endpoint=https://HOST, dir:///PATH, or nothing for the data directory (DIAPAUSE_STORE)"
@@ -35,6 +36,7 @@ type upFlags struct {
 	recover    bool     // make the records again from what this host and the store know
 	lease      time.Duration
 	slots      int
+	operations string // how many captures and restores go on at a time
 	metrics    string
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
@@ -80,6 +82,7 @@ func upCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.recover, "recover", false, "make lost records of sessions again from what this host and the store know, without a sign that some were lost, and from other hosts' images too")
 	leaseFlag(cmd, &f)
 	slotsFlag(cmd, &f.slots)
+	operationsFlag(cmd, &f.operations)
 	metricsFlag(cmd, &f.metrics)
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
@@ -112,6 +115,9 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		return conf, usagef("--capture: %v", err)
 	}
 	if conf.Control.Retention, err = janitor.ParsePolicy(f.retention); err != nil {
+		return conf, usage(err)
+	}
+	if conf.Host.Operations, err = turns.ParseLimits(f.operations); err != nil {
 		return conf, usage(err)
 	}
 	if conf.Host.Budget, err = image.ParseBudget(f.budget); err != nil {

@@ -54,6 +54,7 @@ func workerCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	leaseFlag(cmd, &f)
 	slotsFlag(cmd, &f.slots)
+	operationsFlag(cmd, &f.operations)
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
@@ -66,6 +67,10 @@ func leaseFlag(cmd *cobra.Command, f *upFlags) {
 
 func slotsFlag(cmd *cobra.Command, slots *int) {
 	cmd.Flags().IntVar(slots, "slots", 0, "how many sessions this host has room for; above 8 of 10 of them the ones that matter least are suspended. No limit if 0")
+}
+
+func operationsFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "operations", os.Getenv("DIAPAUSE_OPERATIONS"), "how many suspends and resumes go on at a time, and how much memory they take in this process, if not count=twice the cores but 4 at least,memory=1G (DIAPAUSE_OPERATIONS)")
 }
 
 // shortest is a lease that a busy machine can still renew in time.

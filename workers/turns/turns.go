@@ -1,0 +1,73 @@
+// Package turns decides which of a host's operations that take much memory go on, and which
+// wait for their turn.
+//
+// Next decides alone; Queue keeps who waits and who goes on, and wakes who may. An operation
+// takes its turn before it touches a session, so what waits can be given up at any time.
+// No operation waits for another while it has a turn: there is no deadlock.
+package turns
+
+// Class is how urgent an operation is: the lowest goes first.
+type Class int
+
+// The classes.
+const (
+	Wake  Class = iota // a session is restored: somebody waits for it
+	Asked              // a capture that somebody asked for, or that makes room
+	Idle               // a capture of what is idle: it can wait
+)
+
+// Request is an operation that waits, or goes on.
+type Request struct {
+	Class Class
+	Bytes int64 // what it takes of memory, about
+}
+
+// Limits bound the operations that go on at a time. What is 0 isn't bounded.
+type Limits struct {
+	Count int
+	Bytes int64
+}
+
+// Next gives the place in waiting, which is in the order of arrival, of the operation that
+// goes on next beside those of going, or -1 if none may.
+//
+// The most urgent goes first, and of those the one that came first: a small one doesn't
+// overtake a large one that doesn't fit, or that would wait for ever. An operation larger than the budget
+// goes alone. Captures leave one place to wakes, so that a wake doesn't wait for the end of
+// captures if there is memory for it.
+func Next(l Limits, going, waiting []Request) int {
+	first := -1
+	for i, r := range waiting {
+		if first < 0 || r.Class < waiting[first].Class {
+			first = i
+		}
+	}
+	if first < 0 || len(going) == 0 {
+		return first
+	}
+	count := l.Count
+	if waiting[first].Class != Wake && count > 1 {
+		count--
+	}
+	if l.Count > 0 && len(going) >= count {
+		return -1
+	}
+	sum := waiting[first].Bytes
+	for _, r := range going {
+		sum += r.Bytes
+	}
+	if l.Bytes > 0 && sum > l.Bytes {
+		return -1
+	}
+	return first
+}
+
+// ahead is how many of waiting go before the one at place i.
+func ahead(waiting []Request, i int) (n int) {
+	for j, r := range waiting {
+		if r.Class < waiting[i].Class || r.Class == waiting[i].Class && j < i {
+			n++
+		}
+	}
+	return n
+}
