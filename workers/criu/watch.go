@@ -82,6 +82,7 @@ func (d *Driver) Exits(ctx context.Context) <-chan driver.Instance {
 		var wg sync.WaitGroup
 		defer d.watchers.release()
 		defer wg.Wait()
+		wg.Go(func() { d.keepRoom(ctx) })
 		for {
 			claimed, more := d.watchers.claim(ctx)
 			for uid, ctx := range claimed {

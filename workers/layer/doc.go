@@ -10,6 +10,11 @@
 // stamps of what it made (fresh.go); an Extraction does it entry by entry. Clear
 // empties a directory.
 //
+// A session of the criu driver has its private layer as a file system of its own: package
+// ext4 makes, mounts and reads those, since a directory that is made again has other inode
+// numbers. Extract is for images of earlier versions and hosts without loop devices, and
+// for containers.
+//
 // It never follows a symbolic link, neither out of the tree that it reads nor out of
 // the one that it fills, even if the entries are forged; and it never decides that a directory
 // may be emptied.

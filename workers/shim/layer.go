@@ -28,6 +28,11 @@ type layer struct {
 	device string   // on which it is mounted
 }
 
+// LayerPath and LayerMount are the file of a layer and where a shim mounts it, in the
+// directory of its session.
+func LayerPath(session string) string  { return filepath.Join(session, "layer.img") }
+func LayerMount(session string) string { return filepath.Join(session, "layer") }
+
 func (l *layer) upper() string { return filepath.Join(l.at, "upper") }
 func (l *layer) work() string  { return filepath.Join(l.at, "work") }
 
@@ -45,7 +50,7 @@ func openLayer(s Setup) (*layer, error) {
 	if fs.Type == unix.OVERLAYFS_SUPER_MAGIC {
 		return nil, refuseOverlay(s.Dir, nil)
 	}
-	f, err := os.OpenFile(filepath.Join(s.Dir, "layer.img"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(LayerPath(s.Dir), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("make the session's layer: %w", err)
 	}
@@ -69,7 +74,7 @@ func openLayer(s Setup) (*layer, error) {
 
 // mount mounts the file system, and makes the directories in it that a new one lacks.
 func (l *layer) mount() error {
-	at := filepath.Join(l.dir, "layer")
+	at := LayerMount(l.dir)
 	if err := os.Mkdir(at, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make the session's directory: %w", err)
 	}
@@ -78,7 +83,20 @@ func (l *layer) mount() error {
 		return fmt.Errorf("mount the session's layer: %w", err)
 	}
 	l.at, l.device = at, device
+	l.bound()
 	return l.makeDirs()
+}
+
+// bound has the file system give no more than the host's disk has. Where it can't, as in a
+// container whose /sys can't be written, a full disk is an error of input and output inside.
+func (l *layer) bound() {
+	room, err := ext4.Room(l.dir)
+	if err != nil {
+		return
+	}
+	if promised, err := ext4.Promised(l.at, l.disk.Name()); err == nil {
+		_ = ext4.Bound(l.at, max(room-promised, 0))
+	}
 }
 
 // mountGiven mounts a file system that was put into the file.

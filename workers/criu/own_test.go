@@ -1,0 +1,168 @@
+package criu
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+var idling = schemas.Spec{Command: []string{"/bin/sh", "-c", "echo up; while :; do sleep 1; done"}}
+
+// numbers gives the inode numbers of files that were made, renamed and copied up, and of directories.
+const numbers = "cd /srv && stat -c '%n %i' made made/file made/renamed /etc/passwd /etc/hostname /srv /etc"
+
+func TestInodeNumbersGoWithTheLayer(t *testing.T) {
+	t.Parallel()
+	d, other := open(t, t.TempDir()), open(t, t.TempDir())
+	s := begin(t, d, "s", idling)
+	want := s.sh("mkdir -p /srv/made && cd /srv/made && echo > file && echo > old && mv old renamed && touch /etc/passwd && echo x >> /etc/hostname; " + numbers)
+	img := s.suspend()
+	for boot, d := range map[schemas.Boot]*Driver{schemas.BootRollback: d, schemas.BootFork: d, schemas.BootTakeover: other} {
+		f := &session{t: t, d: d, uid: schemas.UID("s-" + string(boot)), spec: idling}
+		f.resume(img, boot)
+		f.stopLater()
+		if got := f.sh(numbers); got != want {
+			t.Errorf("after a %s the numbers are\n%s\nand were\n%s", boot, got, want)
+		}
+	}
+	s.resume(img, schemas.BootResume)
+}
+
+// What a session deleted is neither in its image nor in a fork's.
+func TestDeletedIsInNoImage(t *testing.T) {
+	t.Parallel()
+	const half = "secret-that-was-"
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", idling)
+	has := func(img *drivertest.Image) bool {
+		b, ok := img.Content(layerBlocks)
+		if !ok {
+			t.Fatal("the image has no layer")
+		}
+		return bytes.Contains(b, []byte(half+"deleted"))
+	}
+	s.sh("mkdir /srv/d; for i in 1 2 3; do x=" + half + "; echo ${x}deleted | tee -a /srv/d/f$i > /srv/d/n-${x}deleted; done; yes ${x}deleted | head -c 3000000 > /srv/d/large")
+	img, _ := s.capture()
+	if err := d.Thaw(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+	if !has(img) {
+		t.Fatal("the image lacks what is there")
+	}
+	s.sh("rm -r /srv/d")
+	img = s.suspend()
+	if has(img) {
+		t.Error("the image has what was deleted")
+	}
+	fork := &session{t: t, d: d, uid: "fork", spec: idling}
+	fork.resume(img, schemas.BootFork)
+	fork.stopLater()
+	if again, _ := fork.capture(); has(again) {
+		t.Error("the fork's image has what was deleted")
+	}
+	s.resume(img, schemas.BootResume)
+}
+
+// A session without loop devices has its layer in a directory, and is told so. A host that has
+// them takes its image, and inode numbers stay from then on.
+func TestDirectoryLayer(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	d.options.Directories = true
+	s := begin(t, d, "s", idling)
+	s.sh("echo content > /srv/file; rm /etc/passwd")
+	img, captured := s.capture()
+	if w := captured.Warnings; len(w) != 1 || w[0].Code != schemas.WarnInodes {
+		t.Errorf("the warnings are %+v", w)
+	}
+	if _, ok := img.Content("upper/srv/file"); !ok {
+		t.Error("the image lacks the file")
+	}
+	later := &session{t: t, d: open(t, t.TempDir()), uid: "later", spec: idling}
+	later.resume(img, schemas.BootTakeover)
+	later.stopLater()
+	look := "stat -c %i /srv/file; cat /srv/file; test -e /etc/passwd || echo gone"
+	want := later.sh(look)
+	if !strings.HasSuffix(want, "content\ngone") {
+		t.Errorf("it has %q", want)
+	}
+	later.cycle()
+	if got := later.sh(look); got != want {
+		t.Errorf("after a cycle it has %q, before %q", got, want)
+	}
+}
+
+// On a full disk a session gets ENOSPC, and what it could write is there.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	if err := unix.Mount("tmpfs", data, "tmpfs", 0, "size=100m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(data, unix.MNT_DETACH) })
+	d := open(t, data)
+	s := begin(t, d, "s", idling)
+	out, exit := request(t, d, s.uid, attach.Request{Op: attach.OpExec, Argv: []string{"/bin/sh", "-c", "head -c 200M /dev/urandom > /srv/big"}}, "")
+	if exit.Code == 0 || !strings.Contains(out, "No space left on device") {
+		t.Errorf("200 MB on a disk of 100 MB give %+v, %q", exit, out)
+	}
+	look := "sync /srv/*; stat -c %s /srv/big; sha256sum /srv/*"
+	want := s.sh(look)
+	var fs unix.Statfs_t
+	if err := unix.Statfs(data, &fs); err != nil || fs.Bavail == 0 {
+		t.Errorf("the disk has no reserve: %d blocks, %v", fs.Bavail, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.Exits(ctx)
+	if s.cycle(); s.sh(look) != want {
+		t.Error("what was written to the full disk changed by a resume")
+	}
+	s.sh("rm /srv/big; until head -c 20M /dev/urandom > /srv/again && sync /srv/again; do sleep 0.1; done")
+}
+
+// A shim that is killed leaves no loop device.
+func TestKilledShimLeavesNoDevice(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	d := open(t, data)
+	s := begin(t, d, "s", idling)
+	attached := func() (n int) {
+		files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
+		for _, f := range files {
+			if b, err := os.ReadFile(f); err == nil && strings.HasPrefix(string(b), data) {
+				n++
+			}
+		}
+		return n
+	}
+	if n := attached(); n != 1 {
+		t.Fatalf("a session has %d devices", n)
+	}
+	state, err := d.shims.readState(s.uid)
+	if err == nil {
+		err = unix.Kill(state.Shim, unix.SIGKILL)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := d.Recover(limited(t)); err != nil || len(all) != 1 || all[0].State != driver.Exited {
+		t.Errorf("Recover gives %+v, %v", all, err)
+	}
+	for end := time.Now().Add(drivertest.Limit); attached() > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("its device stays")
+		}
+	}
+}
