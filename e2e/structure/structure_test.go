@@ -188,8 +188,9 @@ var workersMay = map[string][]string{
 	"sense":     {"driver"},
 	"snapshots": {"driver"},
 	"rebuild":   {"recovery", "snapshots"},
-	"worker":    {"connect", "driver", "rebuild", "recovery", "sense", "snapshots"},
+	"worker":    {"connect", "driver", "rebuild", "recovery", "sense", "snapshots", "turns"},
 	"drivers":   {"criu", "docker", "driver"},
+	"turns":     {},
 }
 
 func TestLayersOfWorkers(t *testing.T) {
