@@ -11,8 +11,8 @@ type Class int
 
 // The classes.
 const (
-	Wake  Class = iota // a session is restored: somebody waits for it
-	Asked              // a capture that somebody asked for, or that makes room
+	Wake  Class = iota // a session is restored: its user waits
+	Asked              // a capture on request, or one that makes room
 	Idle               // a capture of what is idle: it can wait
 )
 
