@@ -16,6 +16,8 @@
 // name are in the list of orphans, so that the next mount removes them (CRIU brings them
 // back itself).
 //
+// Bound keeps a file system from promising room that its disk doesn't have (room.go).
+//
 // It never writes to a file system that is in use, and knows no more of ext4 than that: the
 // kernel does the rest.
 package ext4

@@ -253,3 +253,13 @@ func TestDamage(t *testing.T) {
 		t.Error("an empty file is taken")
 	}
 }
+
+func TestTry(t *testing.T) {
+	dir := t.TempDir()
+	if err := Try(dir); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}

@@ -91,3 +91,21 @@ func openLoop(path string, number int) (*os.File, error) {
 	}
 	return os.OpenFile(path, os.O_RDWR, 0)
 }
+
+// Try reports why files of a directory can't be mounted, if so. It leaves nothing there.
+func Try(dir string) error {
+	f, err := os.CreateTemp(dir, "layer-")
+	if err != nil {
+		return fmt.Errorf("try a file system: %w", err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if err := Format(f, 1, time.Now()); err != nil {
+		return err
+	}
+	loop, _, err := attach(f)
+	if err != nil {
+		return fmt.Errorf("attach a file system: %w", err)
+	}
+	return loop.Close()
+}
