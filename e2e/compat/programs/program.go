@@ -39,14 +39,14 @@ const patience = time.Minute
 // All makes the programs of the whole run.
 func All() []Program {
 	return []Program{
-		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(),
+		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(), Journals(),
 		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(),
 	}
 }
 
 // Quick makes the ones that a short run samples.
 func Quick() []Program {
-	return []Program{Bash(), Python(), Redis("none"), Tmux(), SQLite()}
+	return []Program{Bash(), Python(), Redis("none"), Tmux(), SQLite(), Journals()}
 }
 
 // Missing says which commands the program lacks here, and what to do about it.
