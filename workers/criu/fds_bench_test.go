@@ -52,10 +52,11 @@ for _ in range(%d - 1):
 open("/ready", "w").close()
 time.sleep(1000000)
 `, each, processes)}}
-	if _, err := d.Start(b.Context(), next(), spec, drivertest.Begin); err != nil {
+	i, err := d.Start(b.Context(), next(), spec, drivertest.Begin)
+	if err != nil {
 		b.Fatal(err)
 	}
-	awaitFile(b, filepath.Join(d.dir.session("s"), partUpper, "ready"))
+	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
 	for b.Loop() {
 		write.Seq++
 		laps := driver.NewLaps(time.Now())

@@ -60,10 +60,11 @@ func benchWay(b *testing.B, mib int, way driver.Way) {
 	}()
 	spec := schemas.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`my $b = ""; open(my $r, "<", "/dev/urandom") or die;
 		for (1..%d) { read($r, my $c, 1 << 19); $b .= unpack("H*", $c); } open(my $f, ">", "/ready") or die; close $f; sleep 1000000;`, mib)}}
-	if _, err := d.Start(b.Context(), next(), spec, drivertest.Begin); err != nil {
+	i, err := d.Start(b.Context(), next(), spec, drivertest.Begin)
+	if err != nil {
 		b.Fatal(err)
 	}
-	awaitFile(b, filepath.Join(d.dir.session("s"), partUpper, "ready"))
+	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
 	for b.Loop() {
 		write.Seq++
 		w, err := image.Create(b.Context(), store, write)
