@@ -10,3 +10,16 @@ func (f Failure) Of(n Name) string {
 	}
 	return who + ": " + f.Text
 }
+
+// About gives text, which is about a session, for a sentence that has named the session.
+func About(n Name, text string) string {
+	if rest, ok := strings.CutPrefix(text, "session "+n.String()); ok && rest != "" {
+		switch rest[0] {
+		case ' ':
+			return "it" + rest
+		case ':':
+			return strings.TrimSpace(rest[1:])
+		}
+	}
+	return text
+}

@@ -19,3 +19,18 @@ func TestFailureNamesItsSessionOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestAboutASessionThatIsNamed(t *testing.T) {
+	n := schemas.Name{Tenant: schemas.DefaultTenant, Session: "a"}
+	for text, want := range map[string]string{
+		"session a can't be captured": "it can't be captured",
+		"session a: no room":          "no room",
+		"session ab is busy":          "session ab is busy",
+		"session a":                   "session a",
+		"activity input came":         "activity input came",
+	} {
+		if got := schemas.About(n, text); got != want {
+			t.Errorf("%q gives %q, want %q", text, got, want)
+		}
+	}
+}

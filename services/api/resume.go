@@ -103,7 +103,7 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 		case v.State == schemas.Exited:
 			return nil, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", n, v.Exit.Code).WithHint("%s", startAgain(n))
 		default:
-			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: %s", n, v.State, reasonOf(v)).WithHint("%s", wayOn(v))
+			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: %s", n, v.State, schemas.About(n, reasonOf(v))).WithHint("%s", wayOn(v))
 		}
 		lost := s.hosts.lost(v)
 		if _, err := awaitFrom(ctx, v, ch, func(w statekv.Versioned) (outcome, error) {

@@ -92,7 +92,7 @@ func (s *sessions) untilRunning(asked statekv.Versioned) func(statekv.Versioned)
 			if v.Failure != nil {
 				return done, schemas.FailedError("", "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
 			}
-			return done, schemas.StateError(reasonAfter(v.State), "session %s is %s again: %s", v.Name(), v.State, v.Transition.Reason)
+			return done, schemas.StateError(reasonAfter(v.State), "session %s is %s again: %s", v.Name(), v.State, schemas.About(v.Name(), v.Transition.Reason))
 		case schemas.Deleted:
 			return done, schemas.StateError(schemas.ReasonDeleted, "session %s was deleted meanwhile", v.Name())
 		}
@@ -124,11 +124,11 @@ func (s *sessions) untilSuspended(asked statekv.Versioned) func(statekv.Versione
 			return when(v.Op == nil || s.hosts.lost(v)), nil
 		case schemas.Running:
 			if v.Transition.Type == schemas.TSuspendFailed {
-				return done, schemas.FailedError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), v.Transition.Reason)
+				return done, schemas.FailedError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), schemas.About(v.Name(), v.Transition.Reason))
 			}
-			return done, schemas.StateError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), v.Transition.Reason)
+			return done, schemas.StateError(schemas.ReasonRunsOn, "session %s runs on: %s", v.Name(), schemas.About(v.Name(), v.Transition.Reason))
 		}
-		return done, schemas.StateError(reasonAfter(v.State), "session %s is %s: %s", v.Name(), v.State, v.Transition.Reason)
+		return done, schemas.StateError(reasonAfter(v.State), "session %s is %s: %s", v.Name(), v.State, schemas.About(v.Name(), v.Transition.Reason))
 	}
 }
 

@@ -131,9 +131,9 @@ func (s *capturer) checkpointed(ctx context.Context, n schemas.Name, req request
 		case w.Transition.Type == schemas.TCheckpointed && w.Transition.Op == op.ID:
 			return done, nil
 		case w.Transition.Type == schemas.TCheckpointFailed:
-			return done, schemas.FailedError("", "checkpoint session %s, which runs on: %s", n, w.Transition.Reason)
+			return done, schemas.FailedError("", "checkpoint session %s, which runs on: %s", n, schemas.About(n, w.Transition.Reason))
 		}
-		return done, schemas.StateError(reasonAfter(w.State), "session %s is %s: %s", n, w.State, w.Transition.Reason)
+		return done, schemas.StateError(reasonAfter(w.State), "session %s is %s: %s", n, w.State, schemas.About(n, w.Transition.Reason))
 	})
 }
 

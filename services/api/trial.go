@@ -176,7 +176,7 @@ func (s *trials) untilProved(asked statekv.Versioned) func(statekv.Versioned) (o
 		if v.Failure == nil || v.Failure.Op != schemas.OpProve {
 			return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was: snapshot %s isn't well", v.Name(), snapshotID(*asked.Op.Source))
 		}
-		return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), v.Failure.Text)
+		return done, schemas.FailedError(schemas.ReasonFellBack, "session %s runs as it was, from snapshot %s: %s", v.Name(), snapshotID(*v.Head), schemas.About(v.Name(), v.Failure.Text))
 	}
 }
 

@@ -54,11 +54,7 @@ const (
 func (e *Error) Error() string {
 	s := e.Text
 	if len(e.Blockers) > 0 {
-		lines := make([]string, len(e.Blockers))
-		for i, b := range e.Blockers {
-			lines[i] = b.String()
-		}
-		s += ": " + strings.Join(lines, "; ")
+		s += ": " + strings.Join(byCause(e.Blockers), "; ")
 	}
 	if e.Err != nil {
 		s += ": " + e.Err.Error()
