@@ -15,8 +15,12 @@ import (
 // ended before have. While the engine is away, a session that would need it is told so. Engines
 // differ in what they still answer while they stop.
 func TestEngineStopsAndStarts(t *testing.T) {
+	t.Parallel() // on engines of its own
 	for _, k := range slices.Compact([]dockertest.Kind{dockertest.Default(), dockertest.Current}) {
-		t.Run(string(k), func(t *testing.T) { stopsAndStarts(t, dockertest.NewOf(t, k)) })
+		t.Run(string(k), func(t *testing.T) {
+			t.Parallel()
+			stopsAndStarts(t, dockertest.NewOf(t, k))
+		})
 	}
 }
 
@@ -83,7 +87,7 @@ func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 // ended waits until a session has.
 func (h *host) ended(name string) {
 	h.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if slices.Contains([]schemas.State{schemas.Exited, schemas.Failed}, h.view(name).State) {
 			return
 		}

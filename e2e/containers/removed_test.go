@@ -28,7 +28,7 @@ func (h *host) takeAway(container string) {
 // becomes waits until a session is in a state and nothing is being done to it.
 func (h *host) becomes(name string, s schemas.State) (v schemas.View) {
 	h.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if v = h.view(name); v.State == s && v.Op == "" {
 			return v
 		}

@@ -10,6 +10,7 @@ import (
 // With today's engine and the containerd image store a session is what it is with the engine
 // that the other tests have: a snapshot holds what changed, and the image below once.
 func TestContainerdImageStore(t *testing.T) {
+	t.Parallel() // on an engine of its own
 	e := dockertest.NewOf(t, dockertest.Containerd)
 	e.Busybox(t)
 	h := newHost(t, e)

@@ -31,7 +31,7 @@ func startCounter(t *testing.T, s *stack.Stack, name string) *counter {
 func (c *counter) check(t *testing.T, s *stack.Stack) {
 	t.Helper()
 	first := -1
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
 		out, err := s.Must("logs", c.name)
 		if err != nil {
 			t.Fatal(err)

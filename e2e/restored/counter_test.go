@@ -19,7 +19,7 @@ type counter struct {
 func (c *counter) check(l *life) {
 	l.t.Helper()
 	first := -1
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(30 * time.Millisecond) {
 		n := c.counted(l, l.must("logs", c.name))
 		if first < 0 {
 			first = n
