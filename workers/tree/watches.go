@@ -171,15 +171,21 @@ func (o *Opened) name(ctx context.Context, all []Watch) {
 			}
 		}
 	}
+	for _, pid := range holders {
+		s.shallow(ctx, rootOf(pid), usual)
+	}
 	near, done := context.WithTimeout(ctx, searchTime/2)
 	defer done()
 	for _, pid := range holders {
 		s.below(near, rootOf(pid), o.workplaces(pid))
 	}
 	for _, pid := range holders {
-		s.below(ctx, rootOf(pid), []string{"/", "/home", "/root", "/srv", "/opt", "/workspace", "/tmp", "/etc", "/var", "/usr/share"})
+		s.below(ctx, rootOf(pid), usual)
 	}
 }
+
+// usual are the directories below which most of what is watched is.
+var usual = []string{"/", "/home", "/root", "/srv", "/opt", "/workspace", "/tmp", "/etc", "/var", "/usr/share", "/usr/local"}
 
 func rootOf(pid int) string { return fmt.Sprintf("/proc/%d/root", pid) }
 
@@ -222,6 +228,20 @@ func (s *search) below(ctx context.Context, top string, level []string) {
 			next = append(next, s.list(top, dir)...)
 		}
 		level = next
+	}
+}
+
+// shallow looks at directories and what is in each, but not below: browsers and
+// desktops watch /tmp, /etc/xdg, /usr/share/applications, and a search of all that
+// is below the directories where they have files open takes longer than there is.
+func (s *search) shallow(ctx context.Context, top string, dirs []string) {
+	for _, dir := range dirs {
+		if len(s.wanted) == 0 || ctx.Err() != nil {
+			return
+		}
+		s.look(top, dir)
+		s.list(top, dir)
+		delete(s.seen, top+dir)
 	}
 }
 
