@@ -218,7 +218,7 @@ func TestTimeouts(t *testing.T) {
 	var out any
 	entered, release := make(chan struct{}, 1), make(chan struct{})
 	h.fake.Script("Capture", fake.Step{Entered: entered, Block: release})
-	if err := h.ask("suspend", schemas.Request{Name: "work", Wait: schemas.Duration(300 * time.Millisecond)}, &out); code(err) != schemas.CodeTimeout {
+	if err := h.ask("suspend", schemas.Request{Name: "work", Wait: schemas.Duration(time.Second)}, &out); code(err) != schemas.CodeTimeout {
 		t.Errorf("suspend: %v", err)
 	}
 	<-entered
@@ -226,7 +226,7 @@ func TestTimeouts(t *testing.T) {
 	h.until("work", "suspended", func(v statekv.Versioned) bool { return v.State == schemas.Suspended && v.Op == nil })
 	entered, release = make(chan struct{}, 1), make(chan struct{})
 	h.fake.Script("Restore", fake.Step{Entered: entered, Block: release})
-	if err := h.ask("ensure", schemas.Request{Name: "work", Wait: schemas.Duration(300 * time.Millisecond)}, &out); code(err) != schemas.CodeTimeout {
+	if err := h.ask("ensure", schemas.Request{Name: "work", Wait: schemas.Duration(time.Second)}, &out); code(err) != schemas.CodeTimeout {
 		t.Errorf("ensure: %v", err)
 	}
 	<-entered
