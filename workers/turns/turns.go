@@ -32,9 +32,9 @@ type Limits struct {
 // goes on next beside those of going, or -1 if none may.
 //
 // The most urgent goes first, and of those the one that came first: a small one doesn't
-// overtake a large one that doesn't fit, or that would wait for ever. An operation larger than the budget
-// goes alone. Captures leave one place to wakes, so that a wake doesn't wait for the end of
-// captures if there is memory for it.
+// overtake a large one that doesn't fit, or that would wait for ever. An operation larger than
+// the budget goes alone. Captures leave one place to wakes, so that a wake doesn't wait for the
+// end of captures if there is memory for it.
 func Next(l Limits, going, waiting []Request) int {
 	first := -1
 	for i, r := range waiting {

@@ -80,8 +80,7 @@ type Options struct {
 	Slots int
 	Load  func() (schemas.HostLoad, error)
 
-	// Operations bounds the captures and restores that go on at a time;
-	// turns.DefaultLimits if zero.
+	// Operations bounds the captures and restores that go on at a time.
 	Operations turns.Limits
 
 	// Failpoints fails or stops between two steps, in tests; may be nil.
@@ -176,9 +175,6 @@ func (o Options) filled() Options {
 	}
 	if o.Observe == 0 {
 		o.Observe = time.Second
-	}
-	if o.Operations == (turns.Limits{}) {
-		o.Operations = turns.DefaultLimits()
 	}
 	if o.Sweep == 0 {
 		o.Sweep = 30 * time.Second
