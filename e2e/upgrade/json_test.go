@@ -71,6 +71,10 @@ func missing(at string, was, is any) (out []string) {
 		if len(was) > 0 && len(now) == 0 {
 			return []string{at + " is empty"}
 		}
+		if stages, ok := byName(was); ok {
+			after, _ := byName(now)
+			return append(out, missing(at, stages, after)...)
+		}
 		for n := range min(len(was), len(now)) {
 			out = append(out, missing(fmt.Sprintf("%s[%d]", at, n), was[n], now[n])...)
 		}
@@ -80,6 +84,21 @@ func missing(at string, was, is any) (out []string) {
 		}
 	}
 	return out
+}
+
+// byName gives the stages of an operation by their names, by which scripts find them: a newer
+// program has more of them, in another order.
+func byName(list []any) (map[string]any, bool) {
+	all := map[string]any{}
+	for _, v := range list {
+		stage, _ := v.(map[string]any)
+		name, named := stage["name"].(string)
+		if _, timed := stage["ms"]; !named || !timed {
+			return nil, false
+		}
+		all[name] = stage
+	}
+	return all, len(all) > 0
 }
 
 // differing lists the fields of an older answer that a newer one has otherwise.
