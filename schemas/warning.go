@@ -10,6 +10,7 @@ const (
 	WarnConnection   WarningCode = "connection_closed"   // a network connection doesn't survive the suspend
 	WarnPending      WarningCode = "capture_may_wait"    // a socket holds data that a capture has to wait for
 	WarnInFlight     WarningCode = "in_flight"           // what a process has may be in the queue of a socket, or outside the session
+	WarnNotKept      WarningCode = "not_kept"            // something that the kernel keeps for a program comes back different
 	WarnHook         WarningCode = "hook_failed"         // a hook failed or ran out of time
 	WarnSockets      WarningCode = "sockets_left_out"    // socket files, which their programs make again
 	WarnBindMount    WarningCode = "bind_mount_left_out" // the contents of a bind mount

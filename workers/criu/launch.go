@@ -16,6 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 )
 
 // launch makes the cgroups and directories of a session and starts its shim,
@@ -34,7 +35,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
-		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(Missing(h.options.Criu), mendExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
+		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
 		LayerSize: own.size, LayerGiven: own.given,
 	})
 	if err != nil {

@@ -1,55 +1,110 @@
 package criu
 
 import (
+	"cmp"
 	"embed"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
 	"path"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 )
 
 //go:embed testdata/programs
 var programs embed.FS
 
-// prelude is before each program: ready returns when the session has been suspended and resumed,
-// and answer says what isn't as it was. It takes a list whose entries are true or a text.
-const prelude = `
-import os, signal
-os.mkfifo("/tmp/check")
-def ready():
-    print("ready", flush=True)
-    open("/tmp/check").read()
-def answer(findings):
-    wrong = [str(f) for f in findings if f is not True and not (isinstance(f, int) and f)]
-    print("answer: " + (", ".join(wrong) or "ok"), flush=True)
-    while True:
-        signal.pause()
-`
+// update has TestKept write what it compares with.
+var update = flag.Bool("update", false, "write KEPT.md")
 
 // cycles is how often each program is suspended and resumed: some defects show the second time.
 const cycles = 3
 
-// TestPrograms has programs check themselves after suspends and resumes: one for each kind of
-// thing that the kernel keeps for a process. Some have what CRIU as it is released loses or
-// can't restore, and a patch in patches is for.
+// checked is a program that checks itself.
+type checked struct {
+	name, text string
+	rows       []row
+}
+
+// row is what a program shows of one kernel object, as a comment of it says:
+//
+//	#: object | state | kept
+//	#: object | state | refused: what the blocker says it is
+//	#: object | state | warned: a part of the warning
+//	#: object | state | changed: how it comes back
+type row struct {
+	object, state, verdict, detail, program string
+}
+
+func readPrograms(t *testing.T) (prelude string, all []checked) {
+	t.Helper()
+	files, err := fs.Glob(programs, "testdata/programs/*.py")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d programs: %v", len(files), err)
+	}
+	for _, file := range files {
+		text, err := programs.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := checked{name: strings.TrimSuffix(path.Base(file), ".py"), text: string(text)}
+		if p.name == "prelude" {
+			prelude = p.text
+			continue
+		}
+		for line := range strings.Lines(p.text) {
+			rest, ok := strings.CutPrefix(line, "#: ")
+			if !ok {
+				continue
+			}
+			f := strings.Split(strings.TrimSpace(rest), " | ")
+			if len(f) != 3 {
+				t.Fatalf("%s: row %q has %d columns, want 3", p.name, line, len(f))
+			}
+			verdict, detail, _ := strings.Cut(f[2], ": ")
+			if !slices.Contains([]string{"kept", "refused", "warned", "changed"}, verdict) || (verdict == "kept") != (detail == "") {
+				t.Fatalf("%s: row %q has the verdict %q", p.name, line, f[2])
+			}
+			p.rows = append(p.rows, row{f[0], f[1], verdict, detail, p.name})
+		}
+		if len(p.rows) == 0 {
+			t.Errorf("%s says nothing of what it shows", p.name)
+		}
+		all = append(all, p)
+	}
+	return prelude, all
+}
+
+// details lists what the rows of a verdict say.
+func (p checked) details(verdict string) []string {
+	var all []string
+	for _, r := range p.rows {
+		if r.verdict == verdict {
+			all = append(all, r.detail)
+		}
+	}
+	return all
+}
+
+// TestPrograms has programs check themselves after suspends and resumes: one or more for each
+// kind of thing that the kernel keeps for a process. What a program says can't be captured
+// must be refused by name, and what comes back different must be warned of.
 func TestPrograms(t *testing.T) {
 	t.Parallel()
-	files, err := programs.ReadDir("testdata/programs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		name := strings.TrimSuffix(f.Name(), ".py")
-		t.Run(name, func(t *testing.T) {
+	prelude, all := readPrograms(t)
+	for _, p := range all {
+		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			program, err := programs.ReadFile(path.Join("testdata/programs", f.Name()))
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := begin(t, open(t, t.TempDir()), name, schemas.Spec{
-				Command: []string{"/usr/bin/python3", "-c", prelude + string(program)}, TTY: name == "terminal",
+			s := begin(t, open(t, t.TempDir()), p.name, schemas.Spec{
+				Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: p.name == "terminal",
 			})
 			t.Cleanup(func() {
 				if t.Failed() {
@@ -57,8 +112,13 @@ func TestPrograms(t *testing.T) {
 				}
 			})
 			s.want("ready")
-			for range cycles {
-				s.cycle()
+			if refused := p.details("refused"); len(refused) > 0 {
+				s.wantRefused(refused)
+			} else {
+				s.wantWarned(p.details("warned"))
+				for range cycles - 1 {
+					s.cycle()
+				}
 			}
 			s.sh("echo > /tmp/check")
 			out := waitFor(t, s.d, s.uid, "answering", func(out string) bool {
@@ -66,9 +126,102 @@ func TestPrograms(t *testing.T) {
 				return ok && strings.Contains(answer, "\n")
 			})
 			if !strings.Contains(out, "answer: ok") {
-				t.Errorf("it says %q; the criu of this test lacks %v", out, Missing(commandOf(t)))
+				t.Errorf("it says %q; the criu of this test lacks %v", out, mends.Missing(commandOf(t)))
 			}
 		})
+	}
+}
+
+// wantRefused expects that the session can't be captured for those reasons, and no others.
+func (s *session) wantRefused(want []string) {
+	s.t.Helper()
+	_, err := s.d.Capture(limited(s.t), s.next(), &drivertest.Image{})
+	var refused *driver.Error
+	if !errors.As(err, &refused) || refused.Kind != driver.Refused {
+		s.t.Fatalf("the capture ended with %v, want a refusal", err)
+	}
+	var got []string
+	for _, b := range refused.Blockers {
+		got = append(got, b.What)
+	}
+	matchAll(s.t, "it refuses for", got, want)
+}
+
+// wantWarned suspends and resumes the session, and expects those warnings, and no others.
+func (s *session) wantWarned(want []string) {
+	s.t.Helper()
+	img, c := s.capture()
+	var got []string
+	for _, w := range c.Warnings {
+		got = append(got, w.Text)
+	}
+	matchAll(s.t, "it warns", got, want)
+	if err := s.d.Stop(limited(s.t), s.next()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.resume(img, schemas.BootResume)
+}
+
+// matchAll expects each of want to be a part of one of got, and nothing else in got.
+func matchAll(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	for _, w := range want {
+		if !slices.ContainsFunc(got, func(g string) bool { return strings.Contains(g, w) }) {
+			t.Errorf("%s %q, want %q", what, got, w)
+		}
+	}
+	for _, g := range got {
+		if !slices.ContainsFunc(want, func(w string) bool { return strings.Contains(g, w) }) {
+			t.Errorf("%s %q, which its rows don't say", what, g)
+		}
+	}
+}
+
+// kept is the document that the rows make.
+const kept = "KEPT.md"
+
+const keptHead = `# What is kept
+
+What a session has in the kernel, and whether it is there after a resume. Each row is shown by a
+program of testdata/programs, which checks itself, with the CRIU that
+[build.sh](install/build.sh) makes. One without the [patches](patches/README.md) keeps less.
+
+- **kept**: as it was.
+- **refused**: the suspend is refused before anything is frozen, and says this of the file or process.
+- **warned**: the suspend warns with these words.
+- **changed**: it comes back as the row says; nothing outside the program tells beforehand.
+
+This table is written by ` + "`go test ./criu -run TestKept -update`" + `.
+
+| object | state | after a resume | program |
+| --- | --- | --- | --- |
+`
+
+func TestKept(t *testing.T) {
+	_, all := readPrograms(t)
+	var rows []row
+	for _, p := range all {
+		rows = append(rows, p.rows...)
+	}
+	slices.SortStableFunc(rows, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.object, b.object), cmp.Compare(a.verdict, b.verdict), cmp.Compare(a.program, b.program))
+	})
+	var text strings.Builder
+	text.WriteString(keptHead)
+	for _, r := range rows {
+		verdict := r.verdict
+		if r.detail != "" {
+			verdict += ": " + r.detail
+		}
+		fmt.Fprintf(&text, "| %s | %s | %s | `%s` |\n", r.object, r.state, verdict, r.program)
+	}
+	if *update {
+		if err := os.WriteFile(kept, []byte(text.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b, err := os.ReadFile(kept); err != nil || string(b) != text.String() {
+		t.Errorf("%s isn't what the programs say (%v): run go test ./criu -run TestKept -update", kept, err)
 	}
 }
 
@@ -82,11 +235,7 @@ func commandOf(t *testing.T) []string {
 }
 
 func TestMissing(t *testing.T) {
-	if lacks := Missing(commandOf(t)); len(lacks) > 0 {
+	if lacks := mends.Missing(commandOf(t)); len(lacks) > 0 {
 		t.Errorf("the CRIU of these tests lacks %v: run workers/criu/install/build.sh", lacks)
-	}
-	lacks := Missing([]string{"/no/such/ld.so", "/no/such/criu"})
-	if !slices.Equal(lacks, Mends) {
-		t.Errorf("a CRIU that says nothing lacks %v, want %v", lacks, Mends)
 	}
 }

@@ -28,6 +28,9 @@ type Options struct {
 
 	// Opened, if given, remembers what the first look finds open, for the caller.
 	Opened *tree.Opened
+
+	// Lacks are the patches of ours that the CRIU at hand hasn't, by their names.
+	Lacks []string
 }
 
 // Check finds what stops a capture of the processes now, and what a capture

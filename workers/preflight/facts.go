@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/diapause/diapause/workers/tree"
 )
@@ -16,6 +17,8 @@ type Facts struct {
 	Watches     []tree.Watch
 	Terminals   uint64                 // the file system of the session's /dev/pts
 	GhostLimit  int64                  // bytes; 0: none
+	Init        int                    // the session's first process, as this process sees it
+	Lacks       []string               // patches that the CRIU at hand hasn't
 	External    func(link string) bool // never nil
 }
 
@@ -26,6 +29,10 @@ type Process struct {
 	Comm     string // its name
 	State    byte   // as /proc has it: R, S, D, T, t, Z
 	Threads  int
+	Parent   int    // as this process sees it
+	Session  int    // its leader as the session sees it
+	Terminal bool   // it has a controlling terminal
+	CPUs     string // that it may run on
 	Tracer   string // who traces it, "gdb (pid 12)"; empty if it isn't traced
 	User     uint64
 	Limits   bool              // its resource limits can be read, which CRIU has to
@@ -48,6 +55,10 @@ type File struct {
 	Flags   int    // those of open
 	Passing int    // of a unix socket: descriptors that wait in its queue
 	Hangup  bool   // of a pipe or terminal: the other end is closed
+	Unread  int    // of an inotify: bytes of events
+	Watched bool   // of a directory: by fcntl(F_NOTIFY)
+	Timer   Timer  // of a timerfd
+	Counts  bool   // of an eventfd: it is a semaphore
 	TTY     int    // of a master of a terminal: the terminal's number; -1 otherwise
 	Device  uint64 // the file system it is on; terminals of two of them may have one number
 	Target  int    // of a pidfd: the process as this process sees it; -1: ended
@@ -64,8 +75,23 @@ type Socket struct {
 	Domain   int
 	Type     int
 	Protocol int
-	Unread   bool // there is something to read
-	Corked   bool // a datagram is held back
+	Unread   bool           // there is something to read
+	Corked   bool           // a datagram is held back
+	Failed   bool           // an error waits to be asked for
+	Urgent   bool           // of TCP: a byte of urgent data waits
+	Layer    string         // of TCP: a protocol in the kernel above it, "tls"
+	Unsent   int            // of TCP: bytes that aren't sent yet
+	Local    netip.AddrPort // of TCP
+	PassCred bool           // of a unix socket: its messages say who sent them
+	PeerPID  int            // of a unix socket: who made the other end, as this process sees it; 0: not known
+}
+
+// Timer is what a timerfd says about itself.
+type Timer struct {
+	Ticks    uint64 // expiries that aren't read
+	Running  bool   // it has time left
+	Periodic bool
+	Absolute bool
 }
 
 // UnixSocket is a line of the kernel's list of them.
@@ -74,6 +100,7 @@ type UnixSocket struct {
 	Type     int
 	State    int
 	Peer     uint64   // inode; 0: none, or one that isn't accepted yet
+	Unsent   int      // bytes that the other end hasn't read
 	Name     string   // a path, or with a leading @ an abstract name
 	Shutdown int      // 3: both ways
 	Waiting  []uint64 // inodes of those that a listener hasn't accepted; 0: closed since

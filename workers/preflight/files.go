@@ -163,6 +163,10 @@ func (f *File) parseInfo(text string) {
 			f.TTY, _ = strconv.Atoi(value)
 		case "scm_fds":
 			f.Passing, _ = strconv.Atoi(value)
+		case "it_value", "it_interval", "ticks", "settime flags":
+			f.Timer.parse(key, value)
+		case "eventfd-semaphore":
+			f.Counts = value == "1"
 		case "Pid":
 			f.Target, _ = strconv.Atoi(value)
 			f.Parent = parentOf(f.Target)
@@ -192,8 +196,10 @@ func (f *File) needsDuplicate() bool {
 		return strings.HasPrefix(f.Link, "pipe:[")
 	case unix.S_IFCHR:
 		return f.slave()
+	case unix.S_IFDIR:
+		return f.Flags&unix.O_PATH == 0
 	}
-	return false
+	return f.Link == inotifyLink
 }
 
 // lookAtDuplicate asks a duplicate of the file, which is closed at once.
@@ -203,6 +209,15 @@ func (f *File) lookAtDuplicate(handle int) error {
 		return err
 	}
 	defer unix.Close(fd)
+	switch {
+	case f.Link == inotifyLink:
+		f.Unread, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
+		return err
+	case f.Type == unix.S_IFDIR:
+		owner, _ := unix.FcntlInt(uintptr(fd), unix.F_GETOWN, 0)
+		f.Watched = owner != 0
+		return nil
+	}
 	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	if _, err := unix.Poll(ready, 0); err != nil && err != unix.EINTR {
 		return err
@@ -214,6 +229,8 @@ func (f *File) lookAtDuplicate(handle int) error {
 	f.Socket, err = lookAtSocket(fd)
 	if err == nil {
 		f.Socket.Unread = ready[0].Revents&unix.POLLIN != 0
+		f.Socket.Failed = ready[0].Revents&unix.POLLERR != 0
+		f.Socket.lookAtQueue(fd)
 		f.Socket.Inode, _ = tree.FD{Link: f.Link}.Inode("socket")
 	}
 	return err

@@ -19,7 +19,7 @@ var spaces = []string{"cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts
 
 // gather looks at the tree.
 func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
-	f := Facts{Mounts: map[int]bool{}, GhostLimit: o.GhostLimit, External: o.External}
+	f := Facts{Mounts: map[int]bool{}, GhostLimit: o.GhostLimit, External: o.External, Lacks: o.Lacks, Init: o.Init}
 	if f.External == nil {
 		f.External = func(string) bool { return false }
 	}
@@ -99,6 +99,7 @@ func look(pid int, files *lookers) (Process, error) {
 		return p, nil
 	}
 	p.Limits = readableLimits(pid)
+	p.Terminal = hasTerminal(pid)
 	if p.Spaces, err = spacesOf(pid); err != nil {
 		return p, err
 	}
@@ -130,6 +131,12 @@ func (p *Process) parseStatus(text string) error {
 			p.Threads, err = strconv.Atoi(fields[0])
 		case "NSpid":
 			p.Inside, err = strconv.Atoi(fields[len(fields)-1])
+		case "PPid":
+			p.Parent, err = strconv.Atoi(fields[0])
+		case "NSsid":
+			p.Session, err = strconv.Atoi(fields[len(fields)-1])
+		case "Cpus_allowed":
+			p.CPUs = fields[0]
 		case "Uid":
 			p.User, err = strconv.ParseUint(fields[0], 10, 32)
 		case "TracerPid":
@@ -159,6 +166,18 @@ func nameOf(pid string) (string, error) {
 func readableLimits(pid int) bool {
 	var old unix.Rlimit
 	return !errors.Is(unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &old), unix.EPERM)
+}
+
+// hasTerminal reports whether a process has a controlling terminal, which the seventh
+// field of its stat names.
+func hasTerminal(pid int) bool {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(b), ") ")
+	if i := strings.LastIndex(string(b), ") "); i >= 0 {
+		rest = string(b)[i+2:]
+	}
+	fields := strings.Fields(rest)
+	return len(fields) > 4 && fields[4] != "0"
 }
 
 // gatherMounts notes the mounts of all mount namespaces of the tree. If no

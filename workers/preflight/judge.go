@@ -40,10 +40,14 @@ func judgeAll(f Facts) ([]finding, []schemas.Warning) {
 	j := judge{Facts: f, held: holders(f), processes: map[int]*Process{}}
 	for i := range f.Processes {
 		j.processes[f.Processes[i].PID] = &f.Processes[i]
+	}
+	for i := range f.Processes {
 		j.process(&f.Processes[i])
 	}
 	j.watches()
 	j.connections()
+	j.invisible()
+	j.peers()
 	return j.findings, j.warnings
 }
 
@@ -134,6 +138,7 @@ func (j *judge) process(p *Process) {
 		j.block(p, "its root is "+p.Root, "CRIU can't capture a tree whose first process has called chroot", "start the session with that directory as its root")
 	}
 	j.namespaces(p)
+	j.mends(p)
 	for i := range p.Files {
 		j.file(p, &p.Files[i])
 	}
@@ -171,6 +176,8 @@ func (j *judge) watches() {
 		case w.Named && w.Path == "":
 			j.block(p, what+" of a file "+onKind(w.Kind), "its path can't be found any more, and the file system gives no other way to it",
 				"let the program watch a directory below its working directory instead, or stop watching")
+		default:
+			j.watch(p, what, w.Symlink, w.Mask)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -25,13 +26,19 @@ func (j *judge) file(p *Process, f *File) {
 	case strings.HasPrefix(f.Link, "/secretmem"):
 		j.block(p, what(f, "memfd_secret"), secretWhy, secretFix)
 	case isMemory(f.Link):
+	case f.Type == unix.S_IFDIR && processDir.MatchString(f.Link):
+		j.block(p, what(f, f.Link), "CRIU can't open the /proc of a process before that process is there", "let the program close it")
 	case strings.HasPrefix(f.Link, "/"):
 		j.onMount(p, f)
+		j.directory(p, f)
 		j.ghost(p, what(f, strings.TrimSuffix(f.Link, deleted)), f.Link, f.Names, f.Bytes)
 	case f.Type == unix.S_IFREG:
 		j.namespaceFile(p, f)
 	}
 }
+
+// processDir is the directory of a process that hasn't ended.
+var processDir = regexp.MustCompile(`^/proc/\d+(/.*[^)])?$`)
 
 const (
 	deleted   = " (deleted)"
@@ -56,7 +63,13 @@ func isMemory(link string) bool {
 func (j *judge) anonymous(p *Process, f *File) {
 	kind := strings.Trim(strings.TrimPrefix(f.Link, "anon_inode:"), "[]")
 	switch kind {
-	case "eventfd", "eventpoll", "signalfd", "timerfd", "inotify", "fanotify":
+	case "eventpoll", "signalfd", "fanotify":
+	case "eventfd":
+		j.eventfd(p, f)
+	case "timerfd":
+		j.timer(p, f)
+	case "inotify":
+		j.inotify(p, f)
 	case "pidfd":
 		j.pidfd(p, f)
 	case "io_uring":
@@ -87,6 +100,10 @@ func (j *judge) pidfd(p *Process, f *File) {
 
 // pipe judges a pipe by who has the other end.
 func (j *judge) pipe(p *Process, f *File) {
+	if f.Flags&unix.O_DIRECT != 0 {
+		j.block(p, what(f, "pipe of packets (O_DIRECT)"), "CRIU can't capture where one packet ends", "let the program use a socket pair instead")
+		return
+	}
 	if f.Hangup || j.held.readers[f.Link] && j.held.writers[f.Link] {
 		return
 	}
@@ -169,6 +186,7 @@ func (j *judge) mapping(p *Process, m *Mapping) {
 		j.block(p, what, "CRIU can't capture the queues that it shares with the kernel", uringFix)
 	case strings.HasPrefix(m.Path, "/secretmem"):
 		j.block(p, what, secretWhy, secretFix)
+	case strings.HasPrefix(m.Path, "socket:[") && j.packet(m.Path):
 	case !strings.HasPrefix(m.Path, "/"):
 		j.block(p, what, "CRIU can't capture a mapping of that kind", deviceFix)
 	case m.Type == unix.S_IFCHR && !zero || m.Type == unix.S_IFBLK:
@@ -176,4 +194,17 @@ func (j *judge) mapping(p *Process, m *Mapping) {
 	case !isMemory(m.Path):
 		j.ghost(p, what, m.Path, m.Names, m.Bytes)
 	}
+}
+
+// packet reports whether a link is that of a packet socket of the tree, whose ring CRIU
+// captures: empty.
+func (j *judge) packet(link string) bool {
+	for _, p := range j.processes {
+		for i := range p.Files {
+			if s := p.Files[i].Socket; p.Files[i].Link == link && s != nil && s.Domain == unix.AF_PACKET {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -51,8 +51,10 @@ func (j *judge) inet(p *Process, f *File) {
 	case s.Type != unix.SOCK_STREAM && s.Type != unix.SOCK_DGRAM, !known(s.Protocol):
 		j.block(p, what(f, fmt.Sprintf("internet socket of type %d, protocol %d", s.Type, s.Protocol)), "CRIU captures TCP, UDP, ICMP and raw sockets only",
 			"let the program close it")
-	case s.Corked:
-		j.warn(p, schemas.WarnPending, fd(p, f), "fd %d: a UDP socket holds a datagram back: a capture has to wait for that, or fails", f.Num)
+	case s.Type == unix.SOCK_DGRAM:
+		j.datagrams(p, f)
+	default:
+		j.tcp(p, f)
 	}
 }
 
@@ -67,8 +69,14 @@ func known(protocol int) bool {
 
 // unix judges a unix socket by where its other end is.
 func (j *judge) unix(p *Process, f *File, u UnixSocket) {
+	j.unixQueue(p, f, u)
 	if u.Peer != 0 {
-		if !j.held.sockets[u.Peer] && !j.waiting(u.Peer) && !j.External(fmt.Sprintf("socket:[%d]", u.Peer)) {
+		switch {
+		case j.held.sockets[u.Peer] || j.waiting(u.Peer) || j.External(fmt.Sprintf("socket:[%d]", u.Peer)):
+		case j.held.passing:
+			j.warn(p, schemas.WarnInFlight, fd(p, f), "fd %d: the other end of the unix socket is held by no process of the session; "+
+				"it is taken for one of the descriptors that wait in unix sockets here", f.Num)
+		default:
 			j.blockPair(p, f, "unix socket connected to "+j.peerName(u.Peer), "the other end is held by a process outside the session",
 				"let the program close the connection, or start what it talks to within the session")
 		}

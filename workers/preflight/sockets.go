@@ -88,10 +88,12 @@ const (
 	showName  = 1
 	showPeer  = 4
 	showQueue = 8
+	showSizes = 16
 
 	attrName     = 0
 	attrPeer     = 2
 	attrQueue    = 3
+	attrSizes    = 4
 	attrShutdown = 6
 
 	unixEstablished = 1
@@ -107,7 +109,7 @@ func unixRequest() []byte {
 	binary.NativeEndian.PutUint16(b[6:], unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
 	b[16] = unix.AF_UNIX
 	binary.NativeEndian.PutUint32(b[20:], 0xffffffff) // in all states
-	binary.NativeEndian.PutUint32(b[28:], showName|showPeer|showQueue)
+	binary.NativeEndian.PutUint32(b[28:], showName|showPeer|showQueue|showSizes)
 	return b
 }
 
@@ -161,6 +163,8 @@ func (s *UnixSocket) attribute(kind uint16, value []byte) {
 		s.Name = strings.TrimRight(s.Name, "\x00")
 	case kind == attrPeer && len(value) >= 4:
 		s.Peer = uint64(binary.NativeEndian.Uint32(value))
+	case kind == attrSizes && len(value) >= 8 && s.State != unixListen:
+		s.Unsent = int(binary.NativeEndian.Uint32(value[4:]))
 	case kind == attrShutdown && len(value) >= 1:
 		s.Shutdown = int(value[0])
 	case kind == attrQueue:

@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 	"github.com/diapause/diapause/workers/shim/criu/restart"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/tree"
@@ -114,6 +115,7 @@ func (d *dumper) preflight(ctx context.Context, opened *tree.Opened) (warnings [
 	}
 	blockers, warnings, err := preflight.Check(ctx, pids, preflight.Options{
 		Init: d.tree.init, External: d.tree.holding(), GhostLimit: ghostLimit, Opened: opened,
+		Lacks: mends.Missing(d.criu),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for what can't be captured in session %s: %w", d.name, err)
@@ -207,8 +209,8 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 		return explain(d.place.images(), d.name, "captured", err)
 	}
 	d.facts.save()
-	if frozen, err := d.group.State(); err != nil || !frozen {
-		return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", d.name, err)
+	if err := d.staysFrozen(); err != nil {
+		return err
 	}
 	return d.points.at(failpoint.ShimLetGo)
 }

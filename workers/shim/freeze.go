@@ -80,14 +80,23 @@ func (t *processes) spawning() (string, error) {
 			continue // it ended before it could be frozen
 		}
 		for _, task := range tasks {
-			b, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/syscall", pid, task.Name()))
-			if err == nil && makesProcess(string(b)) {
+			dir := fmt.Sprintf("/proc/%d/task/%s/", pid, task.Name())
+			b, err := os.ReadFile(dir + "syscall")
+			if err != nil || !makesProcess(string(b)) {
+				continue
+			}
+			if where, _ := os.ReadFile(dir + "wchan"); string(where) != stoppedAt {
 				return fmt.Sprintf("process %d (%s)", within(pid), comm(pid)), nil
 			}
 		}
 	}
 	return "", nil
 }
+
+// stoppedAt is where a thread waits that a signal has stopped. One that waits for its
+// child can't be stopped: it is a child itself, which was stopped before it ever ran, and
+// shows the call that made it.
+const stoppedAt = "do_signal_stop"
 
 // makesProcess reports whether a thread is within a system call that makes a
 // process, by its line of /proc/PID/syscall. A frozen thread is found in one only

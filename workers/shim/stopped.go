@@ -39,6 +39,23 @@ func helpAttach(name schemas.Name, group, beside *cgroup.Group) (restore func() 
 	}, nil
 }
 
+// staysFrozen reports an error unless the session is frozen still. What helpAttach moved
+// back counts as frozen only when it has run to where it stands still.
+func (d *dumper) staysFrozen() error {
+	for deadline := time.Now().Add(settleLimit); ; time.Sleep(attachPoll) {
+		frozen, err := d.group.State()
+		if err == nil && frozen {
+			return nil
+		}
+		if err != nil || time.Now().After(deadline) {
+			return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", d.name, err)
+		}
+	}
+}
+
+// settleLimit is how long a process that was moved into a frozen group may take to stand still.
+const settleLimit = 2 * time.Second
+
 // attachPoll is how often moveAttached looks whether criu has attached: there is no signal.
 const attachPoll = time.Millisecond
 

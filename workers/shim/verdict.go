@@ -68,4 +68,4 @@ type criuError struct {
 	text string
 }
 
-var errorLine = regexp.MustCompile(`^(?:\(\d+\.\d+\)\s*)?(?:\s*\d+:\s*)?Error \(([^)]*)\):\s*(.*)`)
+var errorLine = regexp.MustCompile(`^(?:\(\d+\.\d+\)\s*)?(?:pie:\s*)?(?:\s*\d+:\s*)?Error \(([^)]*)\):\s*(.*)`)

@@ -20,6 +20,8 @@ type Watch struct {
 	Kind     string // of file system: "overlay", "tmpfs"; empty if the session sees none of that device
 	Path     string // in the session, set only where Named is
 	Named    bool   // CRIU needs the path, for the file system gives it no handle to find the file by
+	Symlink  bool   // the file is a symbolic link; known only where Path is
+	Mask     uint64 // of the events, and the options
 	Whole    bool   // all of a file system is watched, not one file of it
 	dev, ino uint64
 }
@@ -110,7 +112,7 @@ func parseWatch(line string) (Watch, bool) {
 	}
 	dev, ok := value["sdev"]
 	ino, one := value["ino"]
-	return Watch{dev: dev, ino: ino, Whole: !one}, ok
+	return Watch{dev: dev, ino: ino, Whole: !one, Mask: value["mask"]}, ok
 }
 
 // handles reports whether CRIU can find a file of that kind of file system by
@@ -275,7 +277,7 @@ func (s *search) look(top, path string) bool {
 	}
 	id := fileID(&st)
 	for _, w := range s.wanted[id] {
-		w.Path = path
+		w.Path, w.Symlink = path, st.Mode&syscall.S_IFMT == syscall.S_IFLNK
 	}
 	delete(s.wanted, id)
 	return s.on[id[0]]

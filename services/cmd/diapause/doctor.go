@@ -20,6 +20,7 @@ import (
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 )
 
 const doctorHelp = `Find out whether this machine can run Diapause, by trying everything that it takes:
@@ -179,13 +180,13 @@ func checkMends() doctor.Check {
 		if err != nil {
 			return fails(err, criuFix)
 		}
-		if lacks := criu.Missing(command); len(lacks) > 0 {
+		if lacks := mends.Missing(command); len(lacks) > 0 {
 			return doctor.Result{
 				Status: doctor.Warn, Detail: "criu lacks " + strings.Join(lacks, ", "),
 				Fix: "run `make setup`, or workers/criu/install/build.sh, which builds it beside the one that is there; workers/criu/patches/README.md says what each is for",
 			}
 		}
-		return doctor.Result{Status: doctor.OK, Detail: strings.Join(criu.Mends, ", ")}
+		return doctor.Result{Status: doctor.OK, Detail: strings.Join(mends.All, ", ")}
 	}}
 }
 

@@ -1,4 +1,5 @@
 # Counters of eventfds, one of them a semaphore.
+#: eventfd | counter; semaphore | kept
 import os
 plain, sem = os.eventfd(5), os.eventfd(3, os.EFD_SEMAPHORE)
 ready()

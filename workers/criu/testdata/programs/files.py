@@ -1,4 +1,6 @@
 # Open files: offsets, flags, one that was renamed, one with another link only, a directory that is read half, a FIFO with data, O_TMPFILE.
+#: open file | offset, flags, renamed, unlinked with another link, O_TMPFILE | kept
+#: FIFO | with data | kept
 import fcntl, os
 a = os.open("/tmp/a", os.O_RDWR | os.O_CREAT | os.O_APPEND)
 os.write(a, b"0123456789"); os.lseek(a, 4, os.SEEK_SET); os.rename("/tmp/a", "/tmp/renamed")

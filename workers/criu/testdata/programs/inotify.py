@@ -1,4 +1,5 @@
 # A watch on a symbolic link itself, and one that ends with its first event.
+#: inotify | on a symbolic link; IN_ONESHOT, IN_EXCL_UNLINK | kept
 import ctypes, os, re, struct
 IN_ATTRIB, IN_CREATE, IN_EXCL_UNLINK, IN_DONT_FOLLOW, IN_ONESHOT = 0x4, 0x100, 0x04000000, 0x02000000, 0x80000000
 IN_IGNORED = 0x8000

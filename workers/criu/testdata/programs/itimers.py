@@ -1,4 +1,6 @@
 # An interval timer that runs on, and a POSIX timer.
+#: POSIX timer | periodic, running | kept
+#: interval timer | ITIMER_REAL, periodic | kept
 import ctypes, signal
 libc = ctypes.CDLL("librt.so.1", use_errno=True)
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM, signal.SIGVTALRM, signal.SIGUSR1})

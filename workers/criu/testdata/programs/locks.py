@@ -1,4 +1,5 @@
 # Locks of a process (fcntl), and of an open file (flock), which another process still meets.
+#: file lock | fcntl, flock | kept
 import fcntl, os
 a, b = open("/tmp/a", "w+"), open("/tmp/b", "w+")
 a.write("0123456789"); a.flush()

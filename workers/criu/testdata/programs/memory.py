@@ -1,5 +1,7 @@
 # A sealed memfd, a shared anonymous mapping with a child, a mapping that was moved and grown, an
 # unlinked file that is mapped, and protections.
+#: memfd | contents and seals | kept
+#: mapping | shared anonymous, moved, of an unlinked file | kept
 import ctypes, fcntl, mmap, os, signal
 fd = os.memfd_create("sealed", os.MFD_ALLOW_SEALING)
 os.write(fd, b"content")

@@ -1,4 +1,7 @@
 # An epoll with level, edge and one-shot entries, a signalfd, and a pidfd of a child.
+#: epoll | level, edge, one-shot | kept
+#: signalfd | mask | kept
+#: pidfd | of a child | kept
 import ctypes, os, select, signal
 libc = ctypes.CDLL(None, use_errno=True)
 ep = select.epoll()

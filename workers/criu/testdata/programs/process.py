@@ -1,4 +1,5 @@
 # Name, affinity, niceness, scheduling policy, oom_score_adj, umask, limits, prctl flags, groups, working directory.
+#: process | name, affinity, nice, umask, limits, prctl flags, groups, working directory | kept
 import ctypes, os, resource
 libc = ctypes.CDLL(None)
 libc.prctl(15, b"renamed", 0, 0, 0)

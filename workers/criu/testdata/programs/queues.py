@@ -1,4 +1,7 @@
 # Data and descriptors that wait in pipes and sockets: a descriptor in flight, datagrams, half-closed streams.
+#: pipe | with data | kept
+#: unix socket | with a pipe end in flight | warned: it is taken for one of the descriptors
+#: unix socket | queued datagrams and packets; half closed | kept
 import array, os, socket
 r, w = os.pipe()
 os.write(w, b"in the pipe")

@@ -1,4 +1,5 @@
 # Signals that are blocked and pending, with their values; dispositions; an alternate stack's mask.
+#: signal | pending and blocked, queued with order; dispositions | kept
 import ctypes, os, signal
 libc = ctypes.CDLL(None)
 rt = signal.SIGRTMIN + 3

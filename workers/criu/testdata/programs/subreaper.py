@@ -1,4 +1,5 @@
 # A daemon that forked twice below a child subreaper, and its child.
+#: session and process group | leader dead, below a child subreaper | kept
 import ctypes, os, signal
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37
 libc = ctypes.CDLL(None)

@@ -1,5 +1,6 @@
 # Connections inside the session: with data that waits in both directions, half-closed, with options, and one that
 # a listener hasn't accepted.
+#: TCP | data in both directions, half closed, TCP_NODELAY, keepalive | kept
 import socket
 listener = socket.create_server(("127.0.0.1", 0))
 a = socket.create_connection(listener.getsockname()); b, _ = listener.accept()

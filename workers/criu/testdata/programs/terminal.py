@@ -1,5 +1,6 @@
 # A child of the leader at the session's terminal, a terminal that the session made itself with
 # a session of its own at it, and a task outside of it that has it open first.
+#: terminal | controlling one, of the leader and of members; SIGWINCH | kept
 import fcntl, os, signal, struct, termios
 
 def controlling():

@@ -1,4 +1,5 @@
 # Threads: that they wait in futexes, their names, and a robust lock whose owner ends later.
+#: thread | number, name, waiting in a futex | kept
 import ctypes, os, threading
 libc = ctypes.CDLL(None)
 go, done, names = threading.Event(), threading.Barrier(4), []

@@ -1,4 +1,5 @@
 # Timers that expired unread, that are disarmed, and that expire at an absolute time.
+#: timerfd | periodic, one-shot, absolute: expired unread, disarmed | kept
 import ctypes, os, select, struct, time
 TFD_TIMER_ABSTIME = 1
 

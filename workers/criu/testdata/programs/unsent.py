@@ -1,4 +1,5 @@
 # A writer blocked on a connection inside the session: what it wrote is read in the end.
+#: TCP | unsent data of a blocked writer | kept
 import os, socket
 listener = socket.socket()
 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

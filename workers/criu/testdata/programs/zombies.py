@@ -1,4 +1,5 @@
 # A child that has ended and isn't waited for, with its status; one that is stopped; process groups.
+#: process | ended and not waited for; stopped | kept
 import os, signal
 ended = os.fork()
 if ended == 0:

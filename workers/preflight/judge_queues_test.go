@@ -1,0 +1,71 @@
+package preflight_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/diapause/diapause/workers/preflight"
+	"github.com/diapause/diapause/workers/tree"
+	"golang.org/x/sys/unix"
+)
+
+// lacking is facts for a CRIU without some patches.
+func lacking(f preflight.Facts, patches ...string) preflight.Facts {
+	f.Lacks = patches
+	return f
+}
+
+func TestJudgeQueues(t *testing.T) {
+	tcp := func(s preflight.Socket) preflight.Facts {
+		s.Domain, s.Type, s.Protocol = unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP
+		return withSocket(s)
+	}
+	ours := func(s preflight.Socket, u preflight.UnixSocket) preflight.Facts {
+		s.Domain, s.Type = unix.AF_UNIX, u.Type
+		u.Inode = 50
+		return withSocket(s, u)
+	}
+	runJudge(t, []judgeCase{
+		{name: "urgent", facts: tcp(preflight.Socket{Urgent: true}), blocker: "TCP socket with urgent data"},
+		{name: "tls", facts: tcp(preflight.Socket{Layer: "tls"}), blocker: `TCP socket with "tls" in the kernel`},
+		{name: "error of TCP", facts: tcp(preflight.Socket{Failed: true}), warning: "the error that waits in a TCP socket is lost"},
+		{name: "UDP", facts: withSocket(preflight.Socket{Domain: unix.AF_INET, Type: unix.SOCK_DGRAM, Unread: true}), warning: "UDP socket are lost"},
+		{name: "unix urgent", facts: ours(preflight.Socket{Urgent: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "unix socket with urgent data"},
+		{name: "credentials", facts: ours(preflight.Socket{PassCred: true, Unread: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "credentials in its queue"},
+		{name: "sender", facts: ours(preflight.Socket{Unread: true}, preflight.UnixSocket{Type: unix.SOCK_DGRAM, State: 7}), warning: "lose the address of their sender"},
+		{name: "events", facts: withFile(preflight.File{Link: "anon_inode:inotify", Unread: 32}), warning: "32 bytes of inotify events"},
+		{name: "F_NOTIFY", facts: withFile(preflight.File{Link: "/tmp", Type: unix.S_IFDIR, Mount: 7, Watched: true}), blocker: "directory watched by F_NOTIFY"},
+		{name: "process", facts: withFile(preflight.File{Link: "/proc/8", Type: unix.S_IFDIR, Mount: 7}), blocker: "fd 5: /proc/8"},
+		{name: "ended process", facts: withFile(preflight.File{Link: "/proc/8 (deleted)", Type: unix.S_IFDIR, Mount: 7})},
+		{name: "packets", facts: withFile(preflight.File{Link: "pipe:[8]", Type: unix.S_IFIFO, Flags: unix.O_RDWR | unix.O_DIRECT}), blocker: "pipe of packets"},
+		{name: "ring of none", facts: withMapping(preflight.Mapping{Path: "socket:[9]"}), blocker: "socket:[9]"},
+	})
+}
+
+func TestJudgeWithoutPatches(t *testing.T) {
+	expired := preflight.File{Link: "anon_inode:[timerfd]", Timer: preflight.Timer{Ticks: 1, Periodic: true}}
+	semaphore := preflight.File{Link: "anon_inode:[eventfd]", Counts: true}
+	orphan := one(func(f *preflight.Facts, p *preflight.Process) {
+		f.Init, p.Parent, p.Session = 1000, 1008, 5
+		f.Processes = append(f.Processes, preflight.Process{PID: 1008, Inside: 8, Session: 8, State: 'S', Limits: true, Root: "/", Spaces: p.Spaces})
+	})
+	unsent := withSocket(preflight.Socket{Domain: unix.AF_INET, Type: unix.SOCK_STREAM, Unsent: 9, Local: netip.MustParseAddrPort("127.0.0.1:1")})
+	unsent.Connections = []tree.Connection{{PID: 1007, Inside: true, Local: netip.MustParseAddrPort("127.0.0.1:1")}}
+	link := withWatch(tree.Watch{Path: "/link", Named: true, Symlink: true})
+	background := one(func(_ *preflight.Facts, p *preflight.Process) { p.Session, p.Terminal = 5, true })
+	runJudge(t, []judgeCase{
+		{name: "timerfd", facts: withFile(expired)},
+		{name: "timerfd without", facts: lacking(withFile(expired), "timerfd"), blocker: "timerfd that expired unread"},
+		{name: "eventfd", facts: withFile(semaphore)},
+		{name: "eventfd without", facts: lacking(withFile(semaphore), "eventfd"), blocker: "eventfd that is a semaphore"},
+		{name: "subreaper", facts: orphan},
+		{name: "subreaper without", facts: lacking(orphan, "subreaper"), blocker: "its session's leader has ended"},
+		{name: "unsent", facts: unsent},
+		{name: "unsent without", facts: lacking(unsent, "tcp-unsent"), blocker: "data that isn't sent yet"},
+		{name: "inotify", facts: link},
+		{name: "inotify without", facts: lacking(link, "inotify"), blocker: "of a symbolic link"},
+		{name: "terminal", facts: background},
+		{name: "terminal without", facts: lacking(background, "terminal"), warning: "its controlling terminal is lost"},
+		{name: "options without", facts: lacking(background, "sockopts"), warning: "most options of sockets"},
+	})
+}

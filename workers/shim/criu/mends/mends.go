@@ -1,0 +1,29 @@
+// Package mends knows which patches of workers/criu/patches a CRIU has.
+package mends
+
+import (
+	"os"
+	"slices"
+	"strings"
+)
+
+// All are the names of the patches, without their numbers: what CRIU as it is released
+// doesn't bring back.
+var All = []string{
+	"tcp-unsent", "inotify", "timerfd", "subreaper", "terminal", "eventfd", "affinity",
+	ExitKill, "sockopts", "attributes", "memory", "restart", "timers", "urgent",
+}
+
+// ExitKill has what is being restored die with CRIU, until it is let run.
+const ExitKill = "exit-kill"
+
+// Missing lists the patches that the CRIU of a command line hasn't. build.sh writes those
+// that it has into a file beside the program; one without that file has none.
+func Missing(command []string) []string {
+	var have []string
+	if len(command) > 0 {
+		b, _ := os.ReadFile(command[len(command)-1] + ".mends")
+		have = strings.Fields(string(b))
+	}
+	return slices.DeleteFunc(slices.Clone(All), func(m string) bool { return slices.Contains(have, m) })
+}
