@@ -19,6 +19,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 )
 
 // TestKilledBeforeItRan kills processes of a tree, or criu, with SIGKILL at each step of a
@@ -37,7 +38,7 @@ func TestKilledBeforeItRan(t *testing.T) {
 					if victim == "criu" && at == failpoint.ShimHeld {
 						continue // it is gone
 					}
-					if victim == "criu" && at == failpoint.ShimTraced && slices.Contains(Missing(d.options.Criu), mendExitKill) {
+					if victim == "criu" && at == failpoint.ShimTraced && slices.Contains(mends.Missing(d.options.Criu), mends.ExitKill) {
 						continue // what it traces runs on then
 					}
 					t.Run(string(at)+" "+victim, func(t *testing.T) { s.killedAt(t, img, at, victim) })

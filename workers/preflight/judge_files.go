@@ -30,7 +30,9 @@ func (j *judge) file(p *Process, f *File) {
 		j.block(p, what(f, f.Link), "CRIU can't open the /proc of a process before that process is there", "let the program close it")
 	case strings.HasPrefix(f.Link, "/"):
 		j.onMount(p, f)
-		j.directory(p, f)
+		if f.Watched {
+			j.block(p, what(f, "directory watched by F_NOTIFY"), "CRIU forgets such a watch, and the program would wait for ever", "let it use inotify instead")
+		}
 		j.ghost(p, what(f, strings.TrimSuffix(f.Link, deleted)), f.Link, f.Names, f.Bytes)
 	case f.Type == unix.S_IFREG:
 		j.namespaceFile(p, f)
@@ -65,11 +67,15 @@ func (j *judge) anonymous(p *Process, f *File) {
 	switch kind {
 	case "eventpoll", "signalfd", "fanotify":
 	case "eventfd":
-		j.eventfd(p, f)
+		if j.lacks("eventfd") && f.Counts {
+			j.withoutMend(p, f, "eventfd that is a semaphore", "brings it back as a counter, and the program would wait for ever")
+		}
 	case "timerfd":
 		j.timer(p, f)
 	case "inotify":
-		j.inotify(p, f)
+		if f.Unread > 0 {
+			j.lost(p, f, "%d bytes of inotify events that aren't read yet are lost", f.Unread)
+		}
 	case "pidfd":
 		j.pidfd(p, f)
 	case "io_uring":

@@ -60,12 +60,6 @@ func (j *judge) timer(p *Process, f *File) {
 	}
 }
 
-func (j *judge) eventfd(p *Process, f *File) {
-	if j.lacks("eventfd") && f.Counts {
-		j.withoutMend(p, f, "eventfd that is a semaphore", "brings it back as a counter, and the program would wait for ever")
-	}
-}
-
 // unsent judges what a TCP socket has still to send to another one of the session. A
 // connection to the outside is closed, with all that is in it.
 func (j *judge) unsent(p *Process, f *File) {

@@ -59,17 +59,3 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 		j.block(p, what(f, "unix socket with credentials in its queue"), "CRIU can't capture messages that say who sent them (SO_PASSCRED)", "let the program read them")
 	}
 }
-
-// inotify judges an inotify by its queue.
-func (j *judge) inotify(p *Process, f *File) {
-	if f.Unread > 0 {
-		j.lost(p, f, "%d bytes of inotify events that aren't read yet are lost", f.Unread)
-	}
-}
-
-// directory judges an open directory.
-func (j *judge) directory(p *Process, f *File) {
-	if f.Watched {
-		j.block(p, what(f, "directory watched by F_NOTIFY"), "CRIU forgets such a watch, and the program would wait for ever", "let it use inotify instead")
-	}
-}

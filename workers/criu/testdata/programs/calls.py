@@ -4,6 +4,7 @@
 import socket, threading
 sysc = lambda n, *a: (libc.syscall(ctypes.c_long(n), *a), ctypes.get_errno())
 res, th = {}, []
+signal.pthread_sigmask(signal.SIG_BLOCK, {40})  # in all threads
 r, wr = os.pipe(); started = threading.Semaphore(0)
 def run(name, fn):
     def f():
@@ -21,7 +22,7 @@ run("semop", lambda: sysc(65, se, ctypes.byref(SB(0, -1, 0)), 1)[0])
 mq = call("msgget", 0, 0o1600)
 run("msgrcv", lambda: sysc(70, mq, B(64), 8, 0, 0)[0])
 ep = call("epoll_create1", 0); p = os.pipe(); call("epoll_ctl", ep, 1, p[0], B(b"\1" + b"\0" * 11)); run("epoll", lambda: sysc(232, ep, B(64), 4, -1)[0])
-signal.pthread_sigmask(signal.SIG_BLOCK, {40}); m = (ctypes.c_ulong * 16)(1 << 39); run("sigwait", lambda: sysc(128, ctypes.byref(m), 0, 0, 8)[0])
+m = (ctypes.c_ulong * 16)(1 << 39); run("sigwait", lambda: sysc(128, ctypes.byref(m), 0, 0, 8)[0])
 ino = call("inotify_init1", 0); os.mkdir("/tmp/iw"); libc.inotify_add_watch(ino, b"/tmp/iw", 0x100); run("inotify", lambda: sysc(0, ino, B(999), 999)[0] > 0)
 import fcntl
 lf = open("/tmp/lk", "w"); fcntl.flock(lf, fcntl.LOCK_EX)

@@ -1,4 +1,5 @@
 # Inode numbers: of files that were made, renamed, linked, copied up from below; of directories.
+#: file of the private layer | inode number | kept
 import os, shutil
 os.makedirs("/srv/made/below")
 open("/srv/made/file", "w").close()

@@ -1,4 +1,5 @@
 # Databases that stay open: SQLite writes to none whose inode number has changed.
+#: SQLite | database written in each journal mode after a resume | kept
 import sqlite3
 modes, open_ones = ("delete", "truncate", "wal"), []
 for mode in modes:

@@ -1,4 +1,7 @@
-// Package mends knows which patches of workers/criu/patches a CRIU has.
+// Package mends knows which patches of workers/criu/patches a CRIU has. What a CRIU without
+// them loses, or can't bring back, preflight refuses or warns about by name, and doctor lists.
+//
+// It reads a file that build.sh puts beside the program, and never runs CRIU.
 package mends
 
 import (
