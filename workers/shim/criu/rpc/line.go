@@ -22,8 +22,8 @@ const (
 )
 
 // Streamed is one criu that was started with its command line, its images going
-// through pipes. The directory o.ImagesDir has the streamer's socket, and gets
-// criu's log.
+// through pipes, or from files if it is held. The directory o.ImagesDir has the streamer's
+// socket, and gets criu's log.
 type Streamed struct {
 	cmd    *exec.Cmd
 	script *os.File // criu runs it between its steps
@@ -41,7 +41,20 @@ func (p pipe) close() {
 }
 
 // StartStreamed runs criu, with enter and files as in Start.
-func StartStreamed(command []string, verb string, o Options, enter func(pid int) error, files ...*os.File) (_ *Streamed, err error) {
+func StartStreamed(command []string, verb string, o Options, enter func(pid int) error, files ...*os.File) (*Streamed, error) {
+	argv := append(slices.Clone(command), verb, "--stream")
+	return startLine(append(argv, o.arguments(verb)...), o.ImagesDir, told, enter, files)
+}
+
+// StartHeld runs a criu that restores from files and never comes past PreResume: what it has
+// restored executes no instruction, also if the caller is killed. Kill all of it, criu first
+// or with the others.
+func StartHeld(command []string, o Options, enter func(pid int) error, files ...*os.File) (*Streamed, error) {
+	argv := append(slices.Clone(command), RestoreVerb)
+	return startLine(append(argv, o.arguments(RestoreVerb)...), o.ImagesDir, held, enter, files)
+}
+
+func startLine(argv []string, dir, script string, enter func(pid int) error, files []*os.File) (_ *Streamed, err error) {
 	s := &Streamed{}
 	defer func() {
 		if err != nil {
@@ -54,7 +67,7 @@ func StartStreamed(command []string, verb string, o Options, enter func(pid int)
 	if s.answers.r, s.answers.w, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("make criu's pipes: %w", err)
 	}
-	if s.script, err = s.writeScript(); err != nil {
+	if s.script, err = s.writeScript(script); err != nil {
 		return nil, fmt.Errorf("write criu's script: %w", err)
 	}
 	// Number 3 is the socket's in the other way to run it: the files have the same
@@ -64,32 +77,46 @@ func StartStreamed(command []string, verb string, o Options, enter func(pid int)
 		return nil, err
 	}
 	defer nothing.Close()
-	argv := append(slices.Clone(command), o.arguments(verb)...)
 	argv = append(argv, "--action-script", ownPath(s.script))
-	s.cmd, err = spawn(argv, o.ImagesDir, enter, append([]*os.File{nothing}, files...))
+	s.cmd, err = spawn(argv, dir, enter, append([]*os.File{nothing}, files...))
 	return s, err
 }
 
 // ownPath is where another process finds a file that is open here.
 func ownPath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 
-// writeScript makes the script that tells us of a step, and asks whether to go
-// on. criu closes all descriptors of it, and images' directories can't execute.
-func (s *Streamed) writeScript() (*os.File, error) {
+// The scripts that tell us of a step, and ask whether to go on. At its last step held waits
+// for its end, answered or not: criu would go on after a failure.
+const (
+	told = `#!/bin/sh
+case "$CRTOOLS_SCRIPT_ACTION" in
+` + PostDump + "|" + SetupNamespaces + "|" + PostRestore + "|" + PreResume + `) ;;
+*) exit 0 ;;
+esac
+echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%[1]s
+read -r answer <%[2]s && [ "$answer" = go ]
+`
+	held = `#!/bin/sh
+case "$CRTOOLS_SCRIPT_ACTION" in
+` + SetupNamespaces + "|" + PostRestore + "|" + PreResume + `) ;;
+*) exit 0 ;;
+esac
+echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%[1]s
+read -r answer <%[2]s
+[ "$CRTOOLS_SCRIPT_ACTION" != ` + PreResume + ` ] || while :; do kill -STOP $$; done
+[ "$answer" = go ]
+`
+)
+
+// writeScript makes the script. criu closes all descriptors of it, and images' directories
+// can't execute.
+func (s *Streamed) writeScript(text string) (*os.File, error) {
 	fd, err := unix.MemfdCreate("script", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), "script")
-	_, err = fmt.Fprintf(f, `#!/bin/sh
-case "$CRTOOLS_SCRIPT_ACTION" in
-%s|%s|%s|%s) ;;
-*) exit 0 ;;
-esac
-echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%s
-read -r answer <%s && [ "$answer" = go ]
-`, PostDump, SetupNamespaces, PostRestore, PreResume, ownPath(s.steps.w), ownPath(s.answers.r))
-	if err != nil {
+	if _, err = fmt.Fprintf(f, text, ownPath(s.steps.w), ownPath(s.answers.r)); err != nil {
 		f.Close()
 		return nil, err
 	}
@@ -162,7 +189,7 @@ func (s *Streamed) converse(notify func(Notice) error) (refused, err error) {
 // arguments are the options as the command line has them.
 func (o Options) arguments(verb string) []string {
 	// By ".": the address of a socket has no room for a long path.
-	a := []string{verb, "--no-default-config", "--stream", "--images-dir", ".", "--log-file", o.LogFile,
+	a := []string{"--no-default-config", "--images-dir", ".", "--log-file", o.LogFile,
 		"-v" + strconv.Itoa(o.LogLevel), "--manage-cgroups=ignore", "--network-lock", "skip", "--skip-in-flight"}
 	flag := func(set bool, words ...string) {
 		if set {

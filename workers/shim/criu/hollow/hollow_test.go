@@ -1,0 +1,133 @@
+package hollow
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func image(messages ...[]byte) []byte {
+	img := []byte("magic 12")
+	for _, m := range messages {
+		img = append(img, framed(m)...)
+	}
+	return img
+}
+
+func TestPagemap(t *testing.T) {
+	in := image(number(nil, 1, 300), number(number(nil, 1, 0x1000), 2, 7))
+	out, pages, err := Pagemap(in, []Range{{0x7000, 0x9000}})
+	if err != nil || pages != 300 {
+		t.Fatalf("pages %d, %v", pages, err)
+	}
+	want := image(number(nil, 1, 300), number(number(number(number(nil, 1, 0x7000), 2, 2), 4, pagePresent), 5, 2))
+	if !bytes.Equal(out, want) {
+		t.Errorf("it is % x, want % x", out, want)
+	}
+}
+
+func TestGhost(t *testing.T) {
+	file := number(nil, 3, 0o100644)
+	in := image(file)
+	whole := int64(len(in)) + 5000
+	out, err := Ghost(append(in, "content"...), whole)
+	if want := image(number(number(file, 9, 1), 10, 5000)); err != nil || !bytes.Equal(out, want) {
+		t.Errorf("a file is % x, %v; want % x", out, err, want)
+	}
+	for _, entry := range [][]byte{number(nil, 3, 0o040755), number(number(file, 9, 1), 10, 1<<30)} {
+		if out, err := Ghost(append(image(entry), "content"...), whole); err != nil || !bytes.Equal(out, image(entry)) {
+			t.Errorf("% x becomes % x, %v", entry, out, err)
+		}
+	}
+}
+
+func TestCutShort(t *testing.T) {
+	whole := image(number(number(nil, 3, 0o100644), 1, 300))
+	for n := range len(whole) {
+		if _, err := Ghost(whole[:n], 1); err == nil {
+			t.Errorf("%d bytes are taken for all", n)
+		}
+		if _, _, err := Pagemap(whole[:n], nil); err == nil {
+			t.Errorf("%d bytes are taken for all", n)
+		}
+	}
+}
+
+func FuzzImages(f *testing.F) {
+	f.Add(image(number(nil, 1, 300)))
+	f.Add(image([]byte{1<<3 | 2, 200}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, _, _ = Pagemap(b, nil)
+		if out, err := Ghost(b, int64(len(b))); err == nil && binary.LittleEndian.Uint32(out[magicSize:]) != uint32(len(out)-magicSize-lengthSize) {
+			t.Errorf("% x becomes % x", b, out)
+		}
+	})
+}
+
+// TestArchive has tar unpack what criu would have it unpack.
+func TestArchive(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	long := "a-name-that-is-too-long-for-the-header-" + string(bytes.Repeat([]byte("x"), 120))
+	for name, size := range map[string]int64{"empty": 0, "small": 1, "large": 9 << 30, "d/" + long: 70000} {
+		path := filepath.Join(from, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, err := range []error{
+		os.Symlink("large", filepath.Join(from, "link")), os.Link(filepath.Join(from, "small"), filepath.Join(from, "small2")),
+		unix.Mkfifo(filepath.Join(from, "fifo"), 0o600), unix.Mknod(filepath.Join(from, "socket"), unix.S_IFSOCK|0o600, 0),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b bytes.Buffer
+	if err := Archive(&b, from); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("tar", "--extract", "--gzip", "--no-unquote", "--no-wildcards", "--directory", to)
+	cmd.Stdin = &b
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Fatalf("tar: %v\n%s", err, out)
+	}
+	list := func(dir string) string {
+		cmd := exec.Command("find", ".", "!", "-name", "socket", "-printf", "%P %y %m %U %G %l %n ", "(", "-type", "d", "-o", "-printf", "%s", ")", "-printf", "\n")
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sorted := exec.Command("sort")
+		sorted.Stdin = bytes.NewReader(out)
+		out, err = sorted.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+	if err := os.Chmod(from, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := list(to), list(from); got != want {
+		t.Errorf("tar gives\n%s\nwant\n%s", got, want)
+	}
+	var st unix.Stat_t
+	if err := unix.Stat(filepath.Join(to, "large"), &st); err != nil || st.Blocks > 16 {
+		t.Errorf("9 GiB of nothing take %d blocks, %v", st.Blocks, err)
+	}
+}
