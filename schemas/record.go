@@ -179,7 +179,7 @@ type Failure struct {
 	Text  string `json:"text"`
 	Hint  string `json:"hint,omitempty"`  // what to do about it
 	Op    string `json:"op"`              // the kind of operation that failed
-	Kind  string `json:"kind,omitempty"`  // refused, transient, broken, taken
+	Kind  string `json:"kind,omitempty"`  // refused, transient, broken, taken, rehearsal
 	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation
 	// Tried are the hosts that a resume failed on, one after the other.
 	Tried []HostID `json:"tried,omitempty"`
@@ -194,6 +194,10 @@ type Failure struct {
 
 // FailureTaken is the kind of failure of a session whose place something else has taken.
 const FailureTaken = "taken"
+
+// FailureRehearsal is the kind of failure of a suspend whose rehearsal showed that the session
+// would not come back as it is.
+const FailureRehearsal = "rehearsal"
 
 // Exit is how a session ended by itself.
 type Exit struct {

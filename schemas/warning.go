@@ -19,6 +19,7 @@ const (
 	WarnVolumeShared WarningCode = "volume_shared"       // a volume that other containers use as well
 	WarnInodes       WarningCode = "inode_numbers"       // files have other inode numbers after a resume
 	WarnAllFiles     WarningCode = "all_files_captured"  // the whole file system was captured, not what changed
+	WarnDiffers      WarningCode = "rehearsal_differs"   // what is not as before after a resume, as its rehearsal showed
 )
 
 // Warning is something that the user of a session should know although the operation

@@ -25,7 +25,8 @@ type shimMoment struct {
 // shimMoments are all of them, in the order in which a session comes by.
 var shimMoments = []shimMoment{
 	{failpoint.ShimOrdered, true}, {failpoint.ShimGated, true}, {failpoint.ShimFrozen, true}, {failpoint.ShimDumping, true},
-	{failpoint.ShimDumped, true}, {failpoint.ShimRead, true}, {failpoint.ShimLetGo, true}, {failpoint.ShimThaws, true}, {failpoint.ShimThawed, true},
+	{failpoint.ShimDumped, true}, {failpoint.ShimRehearses, true}, {failpoint.ShimRehearsed, true}, {failpoint.ShimCompared, true},
+	{failpoint.ShimRead, true}, {failpoint.ShimLetGo, true}, {failpoint.ShimThaws, true}, {failpoint.ShimThawed, true},
 	{failpoint.ShimKills, false}, {failpoint.ShimKilled, false},
 	{failpoint.ShimFilled, false}, {failpoint.ShimRestored, false}, {failpoint.ShimBegins, false}, {failpoint.ShimNoted, true}, {failpoint.ShimTraced, true}, {failpoint.ShimHeld, true}, {failpoint.ShimRuns, true},
 	{failpoint.ShimMade, false}, {failpoint.ShimStarts, false}, {failpoint.ShimWritten, true}, {failpoint.ShimStarted, true},

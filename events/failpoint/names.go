@@ -96,12 +96,15 @@ const (
 const (
 	ShimOrdered Name = "shim.order.fenced" // the order's epoch is noted; before it is carried out
 
-	ShimGated   Name = "shim.capture.gated"   // no command gets in any more; before the freeze
-	ShimFrozen  Name = "shim.capture.frozen"  // before criu
-	ShimDumping Name = "shim.capture.dumping" // criu is in the middle of it, and opens one of the large images
-	ShimDumped  Name = "shim.capture.dumped"  // criu has all and holds it; before the worker hears so
-	ShimRead    Name = "shim.capture.read"    // the worker has all; before criu lets go
-	ShimLetGo   Name = "shim.capture.let_go"  // criu is gone, it is frozen; before the worker hears so
+	ShimGated     Name = "shim.capture.gated"    // no command gets in any more; before the freeze
+	ShimFrozen    Name = "shim.capture.frozen"   // before criu
+	ShimDumping   Name = "shim.capture.dumping"  // criu is in the middle of it, and opens one of the large images
+	ShimDumped    Name = "shim.capture.dumped"   // criu has all and holds it; before the worker hears so
+	ShimRehearses Name = "shim.rehearse.starts"  // the quarantine stands; before criu
+	ShimRehearsed Name = "shim.rehearse.stopped" // the copy stands before its first instruction
+	ShimCompared  Name = "shim.rehearse.done"    // nothing is left of it; before the worker hears so
+	ShimRead      Name = "shim.capture.read"     // the worker has all; before criu lets go
+	ShimLetGo     Name = "shim.capture.let_go"   // criu is gone, it is frozen; before the worker hears so
 
 	ShimThaws  Name = "shim.thaw.starts" // what was taken back of its input is put in again; before the thaw
 	ShimThawed Name = "shim.thaw.done"   // before the worker hears so
@@ -157,7 +160,7 @@ var all = []Name{
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,
-	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
+	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRehearses, ShimRehearsed, ShimCompared, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
 	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimTraced, ShimHeld, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
 	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerReplaces, DockerRuns, DockerHolding, DockerRemoved,
 }

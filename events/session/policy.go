@@ -31,6 +31,8 @@ type Policy struct {
 	// OnBreaker is what becomes of a session whose breaker opened, where its record
 	// doesn't say.
 	OnBreaker schemas.OnBreaker
+	// Rehearse is which suspends are rehearsed.
+	Rehearse schemas.Rehearse
 	// Score says which session makes room first where there is none.
 	Score Weights
 	// Checkpoints are the triggers that make one.
@@ -107,7 +109,7 @@ func PolicyFor(class string, own *schemas.Idle) (p Policy, ok bool) {
 		grace = unknownGrace
 	}
 	p = Policy{
-		Class: class, Grace: grace, Breaker: 3, Backoff: 10 * time.Second, Score: DefaultWeights(),
+		Class: class, Grace: grace, Breaker: 3, Backoff: 10 * time.Second, Rehearse: schemas.RehearseAlways, Score: DefaultWeights(),
 		counts: builtinCounts, wakes: builtinWakes,
 	}
 	return p.Ruled(own), ok
@@ -161,6 +163,9 @@ func (p Policy) With(w schemas.Policy) Policy {
 	}
 	if w.OnBreaker != "" {
 		p.OnBreaker = w.OnBreaker
+	}
+	if w.Rehearse != "" {
+		p.Rehearse = w.Rehearse
 	}
 	if w.Checkpoints != nil {
 		p.Checkpoints = w.Checkpoints

@@ -10,6 +10,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/shim"
@@ -28,6 +29,11 @@ const (
 
 // Capture freezes the session and adds its image to sink.
 func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) (driver.Captured, error) {
+	return d.CaptureRehearsed(ctx, f, sink, schemas.RehearseNever)
+}
+
+// CaptureRehearsed is Capture with a rehearsal of its restore.
+func (d *Driver) CaptureRehearsed(ctx context.Context, f driver.Fence, sink driver.Sink, which schemas.Rehearse) (driver.Captured, error) {
 	if err := d.pass(f); err != nil {
 		return driver.Captured{}, err
 	}
@@ -45,7 +51,7 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	conn := control.FromConn(c)
 	// Closed before the shim said that it is done, it makes the shim thaw.
 	defer conn.Close()
-	dump, err := d.capture(ctx, conn, f, sink)
+	dump, err := d.capture(ctx, conn, f, sink, which)
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuLetGo)
 	}
@@ -55,6 +61,7 @@ func (d *Driver) Capture(ctx context.Context, f driver.Fence, sink driver.Sink) 
 	return driver.Captured{
 		Frozen: dump.Frozen, FreezeTook: dump.FreezeTook, CaptureTook: dump.DumpTook,
 		Fingerprint: fp, Warnings: dump.Warnings, Way: dump.Way, WhyWay: dump.WhyWay, Held: dump.Held,
+		Rehearsed: dump.RehearsalTook > 0, RehearsalTook: dump.RehearsalTook,
 	}, nil
 }
 
@@ -69,7 +76,7 @@ func (t taken) close() {
 	t.root.Close()
 }
 
-func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence, sink driver.Sink) (*shim.Dump, error) {
+func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence, sink driver.Sink, which schemas.Rehearse) (*shim.Dump, error) {
 	others, release, err := d.budget.forCapture(f.UID)
 	if err != nil {
 		return nil, err
@@ -82,6 +89,9 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	laps := driver.LapsOf(ctx)
 	laps.Mark("prepare")
 	order := shim.Order{Op: shim.OrderCapture, Epoch: f.Epoch, Way: d.options.Way, Room: d.options.Room, Promised: others, Failpoints: d.shims.shimPoints()}
+	if which != schemas.RehearseNever {
+		order.Rehearse = which
+	}
 	if err := conn.Send(order); err != nil {
 		return nil, err
 	}
@@ -94,8 +104,24 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		laps.Divide(dump.Parts, "wait")
 	}
 	laps.Mark("capture")
-	// While criu waits: what is gone after it.
-	err = d.options.Failpoints.At(ctx, failpoint.CriuDumped)
+	if !dump.Rehearses {
+		err = d.addRest(ctx, sink, dump, from)
+		err = errors.Join(err, finish(conn, err == nil))
+		laps.Mark("detach")
+		return dump, err
+	}
+	r := listenRehearsal(ctx, conn)
+	err = d.addRest(r.ctx, sink, dump, from)
+	dump, err = r.finish(dump, err)
+	laps.Mark("detach")
+	return dump, err
+}
+
+// addRest adds all of the image that criu hasn't streamed. criu waits meanwhile: some of it
+// is gone after it.
+func (d *Driver) addRest(ctx context.Context, sink driver.Sink, dump *shim.Dump, from taken) error {
+	laps := driver.LapsOf(ctx)
+	err := d.options.Failpoints.At(ctx, failpoint.CriuDumped)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -117,9 +143,7 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuMemory)
 	}
-	err = errors.Join(err, finish(conn, err == nil))
-	laps.Mark("detach")
-	return dump, err
+	return err
 }
 
 func closeAll(files []*os.File) {

@@ -110,6 +110,8 @@ func (h *shims) known() ([]schemas.UID, error) {
 			add(rest)
 		} else if rest, ok := strings.CutPrefix(name, "m-"); ok {
 			add(rest)
+		} else if rest, ok := strings.CutPrefix(name, "r-"); ok {
+			add(rest)
 		}
 	}
 	return all, nil
@@ -140,10 +142,8 @@ func (h *shims) bury(ctx context.Context, uid schemas.UID) (driver.Instance, err
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	if group, ok := h.hierarchy.Group(shim.SessionGroup(uid)); ok {
-		if err := group.Kill(ctx); err != nil {
-			return driver.Instance{}, fmt.Errorf("kill what is left of session %s: %w", state.Name, err)
-		}
+	if err := h.killTree(ctx, uid); err != nil {
+		return driver.Instance{}, err
 	}
 	if state.Exit == nil {
 		state = buried(state)

@@ -103,7 +103,7 @@ func (h *shims) remove(ctx context.Context, uid schemas.UID) error {
 		return err
 	}
 	defer lock.Close()
-	for _, name := range []string{shim.SessionGroup(uid), shim.ShimGroup(uid)} {
+	for _, name := range []string{shim.RehearsalGroup(uid), shim.SessionGroup(uid), shim.ShimGroup(uid)} {
 		group, ok := h.hierarchy.Group(name)
 		if !ok {
 			continue
@@ -206,16 +206,28 @@ func (h *shims) discard(f driver.Fence) error {
 // emptied kills what a session has of processes, and waits until its shim has ended.
 func (h *shims) emptied(ctx context.Context, f driver.Fence) error {
 	// A shim that waits for a restore that hangs would not end.
-	if group, ok := h.hierarchy.Group(shim.SessionGroup(f.UID)); ok {
-		if err := group.Kill(ctx); err != nil {
-			return fmt.Errorf("kill what is left of session %s: %w", f.Name, err)
-		}
+	if err := h.killTree(ctx, f.UID); err != nil {
+		return err
 	}
 	lock, err := h.awaitLock(ctx, f.UID)
 	if err != nil {
 		return err
 	}
 	return lock.Close()
+}
+
+// killTree kills the processes of a session, and those of a rehearsal of it.
+func (h *shims) killTree(ctx context.Context, uid schemas.UID) error {
+	for _, name := range []string{shim.RehearsalGroup(uid), shim.SessionGroup(uid)} {
+		group, ok := h.hierarchy.Group(name)
+		if !ok {
+			continue
+		}
+		if err := group.Kill(ctx); err != nil {
+			return fmt.Errorf("kill what is left of session %s: %w", uid, err)
+		}
+	}
+	return nil
 }
 
 func (h *shims) runFile(name string) string { return filepath.Join(h.dir.run, name) }

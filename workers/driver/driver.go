@@ -66,6 +66,15 @@ type Driver interface {
 	Recover(ctx context.Context) ([]Instance, error)
 }
 
+// Rehearser is implemented by drivers that can restore what they capture beside the session.
+type Rehearser interface {
+	// CaptureRehearsed is Capture that also restores the image in quarantine, up to its next
+	// instruction, compares what was restored with the session, and kills it. If that fails,
+	// or too much differs, the error is of kind Unrestorable; what differs less is among the
+	// warnings. It has no effect on anything but this host's time.
+	CaptureRehearsed(ctx context.Context, f Fence, sink Sink, which schemas.Rehearse) (Captured, error)
+}
+
 // Watcher is implemented by drivers that report the end of sessions.
 type Watcher interface {
 	// Exits delivers an Instance for each session that ended by itself, at
@@ -258,6 +267,9 @@ type Captured struct {
 	Way         Way               // memory or stream; "" where a driver has but one
 	WhyWay      string            // one sentence
 	Held        int64             // bytes of memory that the image took on this host, beside the session
+
+	Rehearsed     bool          // by CaptureRehearsed, unless there was no need
+	RehearsalTook time.Duration // part of it goes on while the sink works
 }
 
 // Way is how a driver takes an image's memory from a session to the sink, or

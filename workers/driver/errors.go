@@ -31,6 +31,9 @@ const (
 	// Taken: another user holds what the session needs to go on (a container's name, a
 	// port); like Refused until that is free again.
 	Taken Kind = schemas.FailureTaken
+	// Unrestorable: a rehearsal showed that the image can't be restored, or not as the
+	// session is. The session runs on.
+	Unrestorable Kind = schemas.FailureRehearsal
 )
 
 // Error is a driver's error with what a worker can do about it. Any other error

@@ -30,6 +30,7 @@ type boot struct {
 
 	generation uint64
 	terminals  *os.File // what mountTerminals gave, of a restore
+	rehearsed  string   // as meta has it, of a restore
 	ran        bool     // the session was let run, and may have executed something
 }
 

@@ -42,6 +42,9 @@ type dumper struct {
 	tree    *processes
 	typists *typists
 	runner  *runner
+
+	rehearsals *rehearsals
+	rehearsed  string // digest of what the session had when it was rehearsed last
 }
 
 // capture freezes the session and dumps it. The session stays frozen if the worker got
@@ -98,6 +101,9 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	}
 	laps.Mark("freeze")
 	if err := d.points.at(failpoint.ShimFrozen); err != nil {
+		return nil, err
+	}
+	if err := d.lookBefore(dump, o.Rehearse); err != nil {
 		return nil, err
 	}
 	if err := d.place.mountScratch(limit); err != nil {
@@ -181,7 +187,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	if dump.Lower, err = lowerFiles(d.name, d.place.own.upper(), pids, opened); err != nil {
 		return err
 	}
-	options, err := d.saveMeta(pids, opened, len(closing) == 0)
+	options, err := d.saveMeta(pids, opened, len(closing) == 0, dump.digest)
 	if err != nil {
 		return err
 	}
@@ -223,7 +229,7 @@ func (d *dumper) runDump(worker *control.Conn, o rpc.Options, dump *Dump, dumped
 		var passed int64
 		var err error
 		if dump.Way != driver.WayMemory {
-			passed, err = d.dumpStreamed(worker, o, dump.ahead, dumped)
+			passed, err = d.dumpStreamed(worker, o, dump, dumped)
 		} else {
 			err = d.dumpToMemory(o, dumped)
 		}
@@ -315,19 +321,15 @@ func (d *dumper) handOver(worker *control.Conn, dump *Dump) error {
 	if err := worker.Send(Message{Phase: PhaseDumped, Dump: dump}, files...); err != nil {
 		return err
 	}
-	var a Answer
-	if _, err := worker.Receive(&a); err != nil {
-		return fmt.Errorf("the worker is gone: %w", err)
-	}
-	if !a.Go {
-		return errors.New("the worker cancelled the capture")
+	if err := d.awaitWorker(worker, dump); err != nil {
+		return err
 	}
 	return d.points.at(failpoint.ShimRead)
 }
 
 // saveMeta writes what the image must hold beside criu's files, and returns the
 // options for the dump.
-func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool) (rpc.Options, error) {
+func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool, rehearsed string) (rpc.Options, error) {
 	o := rpc.Options{
 		ImagesDir: d.place.images(), PID: d.tree.init, LogLevel: 2, LogFile: logName,
 		LeaveRunning: true, FileLocks: true, LinkRemap: true, GhostLimit: ghostLimit,
@@ -335,7 +337,7 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool) (rpc.Op
 		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
 	}
 	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
-	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork}
+	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, Rehearsed: rehearsed}
 	m.Typists, m.Forgot = d.typists.save()
 	var err error
 	if m.Status, err = pipeKey(d.tree.status.file); err != nil {

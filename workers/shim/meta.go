@@ -29,6 +29,7 @@ type meta struct {
 	EmptyNetwork   bool           `json:"empty_network,omitempty"`
 	Commands       []savedCommand `json:"commands"` // the leader first
 	Ended          []savedEnd     `json:"ended,omitempty"`
+	Rehearsed      string         `json:"rehearsed,omitempty"` // digest of what it had at its last rehearsal
 	Typists        []typist       `json:"typists,omitempty"`
 	Forgot         bool           `json:"typists_forgotten,omitempty"` // there were more
 }

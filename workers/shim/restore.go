@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -23,6 +24,7 @@ type restorer struct {
 	gate    *gate
 	typists *typists
 	named   *named
+	bare    bool // what the shim had of commands isn't needed: it is a rehearsal
 }
 
 // restore restores the tree from the image that the worker puts into memory, up to its
@@ -43,7 +45,7 @@ func (r *restorer) restore() error {
 	if err != nil {
 		return err
 	}
-	b.generation = m.Generation + 1
+	b.generation, b.rehearsed = m.Generation+1, m.Rehearsed
 	r.typists.load(m.Typists, m.Forgot)
 	if err := b.place.own.mountGiven(); err != nil {
 		return err
@@ -160,7 +162,7 @@ func (r *restorer) reconnect(m meta, in *inheritance) error {
 		return err
 	}
 	for i, saved := range m.Commands {
-		c, err := saved.load(b.place.meta(), i > 0)
+		c, err := r.loadCommand(saved, i > 0)
 		if err != nil {
 			return err
 		}
@@ -177,6 +179,15 @@ func (r *restorer) reconnect(m meta, in *inheritance) error {
 		}
 	}
 	return nil
+}
+
+func (r *restorer) loadCommand(saved savedCommand, exec bool) (*command, error) {
+	if r.bare {
+		c := newCommand(backlog.New(0), exec)
+		c.pid = saved.PID
+		return c, nil
+	}
+	return saved.load(r.boot.place.meta(), exec)
 }
 
 func (c *command) reconnect(saved savedCommand, terminals map[int]*terminal, in *inheritance) error {

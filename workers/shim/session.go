@@ -68,6 +68,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 		dumper: &dumper{
 			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(),
 			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
+			rehearsals: newRehearsals(setup, place, points),
 		},
 		stopped: make(chan struct{}),
 	}
@@ -102,7 +103,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 		b.undo(err)
 		return nil, err
 	}
-	s.dumper.generation, s.terminals = b.generation, b.terminals
+	s.dumper.generation, s.dumper.rehearsed, s.terminals = b.generation, b.rehearsed, b.terminals
 	s.tree.watch()
 	go s.end()
 	servers.serve(s)

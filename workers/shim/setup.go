@@ -7,6 +7,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/inventory"
 )
 
 // ControlFD is the descriptor on which a shim gets its end of the control
@@ -83,6 +84,10 @@ const (
 	PhaseRunning = "running" // the last message of a start or a restore
 	PhaseDumped  = "dumped"  // capture: with the directories, or the layer's file, to read from; waits for an Answer
 	PhaseDone    = "done"    // the last message of an order
+
+	// PhaseRehearsed comes after PhaseDumped if its Dump says that it rehearses; the Answer
+	// to PhaseDumped is sent after it, but for one that gives up.
+	PhaseRehearsed = "rehearsed"
 )
 
 // Message is a message of a shim. One with a Failure is the last one.
@@ -111,6 +116,13 @@ type Dump struct {
 	WhyWay     string        `json:"why_way"`         // one sentence
 	Held       int64         `json:"held"`            // bytes of memory that the image took beside the session
 	Parts      []driver.Part `json:"parts,omitempty"` // what the shim's steps took, from the order on
+	Rehearses  bool          `json:"rehearses,omitempty"`
+
+	RehearsalTook time.Duration `json:"rehearsal_took,omitempty"` // with PhaseRehearsed
+
+	before *inventory.Inventory // if it rehearses, or was to
+	digest string               // of the last rehearsal, this one included
+	large  *largeImages
 
 	limited bool // the image's memory is bounded, and there is another way
 	laps    *driver.Laps
@@ -131,6 +143,8 @@ type Order struct {
 	Epoch uint64     `json:"epoch,omitempty"`
 	Way   driver.Way `json:"way,omitempty"`  // of a capture
 	Room  int64      `json:"room,omitempty"` // of a capture: bytes of memory for images; 0: what is free
+
+	Rehearse schemas.Rehearse `json:"rehearse,omitempty"` // of a capture; not at all if empty
 
 	Promised int64 `json:"promised,omitempty"` // bytes of Room that other captures and restores may take
 

@@ -42,6 +42,7 @@ type images struct {
 	served []string // of a restore: what the worker has
 	ahead  int64    // of a dump: what may wait with the worker, in bytes
 	points *points
+	large  *largeImages // of a dump that is rehearsed
 
 	passed atomic.Int64 // pipes that went to the worker
 	left   atomic.Int64 // of smallLimit
@@ -97,6 +98,12 @@ func (c captured) Pipe(name string, end *os.File) error {
 		if err := c.points.at(failpoint.ShimDumping); err != nil {
 			end.Close()
 			return err
+		}
+		if c.large != nil {
+			var err error
+			if end, err = c.large.through(name, end); err != nil {
+				return err
+			}
 		}
 		return c.pass(name, end)
 	}
@@ -206,9 +213,13 @@ func (s *stream) close() error {
 
 // dumpStreamed runs criu with its images going to the worker. passed says how
 // many were passed on, also after an error.
-func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, ahead int64, dumped func() error) (passed int64, err error) {
+func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, dump *Dump, dumped func() error) (passed int64, err error) {
 	of := newImages(d.place.images(), worker)
-	of.ahead, of.points = ahead, d.points
+	of.ahead, of.points = dump.ahead, d.points
+	if dump.Rehearses {
+		dump.large = newLargeImages()
+		of.large = dump.large
+	}
 	st, err := openStream(d.place.images(), streamer.CaptureSocket, of, captured{of})
 	if err != nil {
 		return 0, err

@@ -142,7 +142,7 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 	}
 	stop := c.recorder.progresses(rec.SessionRecord, began, "capture", img.Taken, 0)
 	laps.Mark("prepare")
-	got, err := d.Capture(driver.WithLaps(ctx, laps), fenceOf(rec.SessionRecord), img)
+	got, err := c.captureInto(driver.WithLaps(ctx, laps), rec, d, img)
 	laps.Mark("capture")
 	stop()
 	if err == nil {
@@ -170,6 +170,16 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 		way:   got.Way, whyWay: got.WhyWay, readers: readers,
 		stages: captureStages(laps, got, stats),
 	}, nil
+}
+
+// captureInto captures a session. A suspend is rehearsed, if the policy says so: what a
+// checkpoint was made of runs on.
+func (c *capturer) captureInto(ctx context.Context, rec statekv.Versioned, d driver.Driver, sink driver.Sink) (driver.Captured, error) {
+	fence, which := fenceOf(rec.SessionRecord), c.policy(rec.SessionRecord).Rehearse
+	if r, ok := d.(driver.Rehearser); ok && rec.Op.Kind == schemas.OpSuspend && which != schemas.RehearseNever {
+		return r.CaptureRehearsed(ctx, fence, sink, which)
+	}
+	return d.Capture(ctx, fence, sink)
 }
 
 // captureStages gives what the steps of a capture took, which end now. Compression, encryption
@@ -218,14 +228,17 @@ func (c *capturer) imageStep(ctx context.Context, s image.Step) error {
 	return c.failpoints.At(ctx, failpoint.Name("image."+string(s)))
 }
 
-// wayStages gives the way that the memory took into the image, "memory" or "stream", as a
+// wayStages gives the rehearsal as a stage, if there was one, and the way that the memory took into the image, "memory" or "stream", as a
 // stage, with the bytes of the image that were held in memory beside the session. It gives
 // none for a driver that has only one way.
-func wayStages(got driver.Captured) []schemas.Stage {
-	if got.Way == "" {
-		return nil
+func wayStages(got driver.Captured) (all []schemas.Stage) {
+	if got.Rehearsed {
+		all = append(all, schemas.Stage{Name: "rehearsal", MS: got.RehearsalTook.Milliseconds()})
 	}
-	return []schemas.Stage{{Name: string(got.Way), MS: got.CaptureTook.Milliseconds(), Bytes: got.Held}}
+	if got.Way == "" {
+		return all
+	}
+	return append(all, schemas.Stage{Name: string(got.Way), MS: got.CaptureTook.Milliseconds(), Bytes: got.Held})
 }
 
 // captureFailed lets the session run on and records why it wasn't captured. If its image may

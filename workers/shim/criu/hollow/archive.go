@@ -34,14 +34,14 @@ func Archive(to io.Writer, dir string) error {
 		if err := unix.Lstat(path, &st); err != nil {
 			return err
 		}
-		if st.Dev != top.Dev { // another file system is mounted there
-			return fs.SkipDir
-		}
 		name, err := filepath.Rel(dir, path)
-		if err != nil {
-			return err
+		if err == nil {
+			err = a.add(path, name, st)
 		}
-		return a.add(path, name, st)
+		if err == nil && d.IsDir() && st.Dev != top.Dev { // another file system is mounted there
+			err = fs.SkipDir
+		}
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("read %s: %w", dir, err)

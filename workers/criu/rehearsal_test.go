@@ -1,0 +1,99 @@
+package criu
+
+import (
+	"errors"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+)
+
+// rehearse captures a session with a rehearsal.
+func (s *session) rehearse(which schemas.Rehearse) (*drivertest.Image, driver.Captured, error) {
+	s.t.Helper()
+	img := &drivertest.Image{}
+	c, err := s.d.CaptureRehearsed(limited(s.t), s.next(), img, which)
+	return img, c, err
+}
+
+// program begins one of the programs that check themselves, which is ready.
+func program(t *testing.T, d *Driver, name string) *session {
+	t.Helper()
+	text, err := programs.ReadFile(path.Join("testdata/programs", name+".py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := begin(t, d, name, schemas.Spec{Command: []string{"/usr/bin/python3", "-c", prelude + string(text)}, TTY: name == "terminal"})
+	s.want("ready")
+	return s
+}
+
+func TestRehearsal(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "rehearsed", counting)
+	for range 2 {
+		img, c, err := s.rehearse(schemas.RehearseAlways)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Rehearsed || len(c.Warnings) > 0 {
+			t.Errorf("rehearsed: %t, with warnings %v", c.Rehearsed, c.Warnings)
+		}
+		if err := s.d.Stop(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, schemas.BootResume)
+		count(t, s.d, s.uid)
+	}
+}
+
+// released is CRIU without this project's patches.
+func released(t *testing.T) []string {
+	t.Helper()
+	command, err := Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := filepath.Glob(filepath.Join(filepath.Dir(command[len(command)-1]), "../../*/bin/criu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if _, err := os.Stat(f + ".mends"); err != nil {
+			return []string{f}
+		}
+	}
+	t.Fatalf("there is no CRIU as it is released among %v: run workers/criu/install/install.sh", found)
+	return nil
+}
+
+// TestRehearsalFinds has the CRIU as it is released restore what it restores wrongly: each
+// suspend is refused with the aspect that would be lost, and the session runs on.
+func TestRehearsalFinds(t *testing.T) {
+	t.Parallel()
+	command := released(t)
+	for name, want := range map[string]string{
+		"terminal": "controlling terminal", "timerfd": "timer", "eventfd": "semaphore", "process": "CPU affinity",
+		"unsent": "send queue", "subreaper": "session leader",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := open(t, t.TempDir())
+			d.options.Criu = command
+			s := program(t, d, name)
+			_, _, err := s.rehearse(schemas.RehearseAlways)
+			var refused *driver.Error
+			if !errors.As(err, &refused) || refused.Kind != driver.Unrestorable || !strings.Contains(refused.Text, want) {
+				t.Errorf("its rehearsal ends with %v, want %s", err, want)
+			}
+			if i, err := s.d.Inspect(limited(t), s.uid); err != nil || i.State != driver.Running {
+				t.Errorf("after it the session is %+v, %v", i, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,137 @@
+package criu
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
+	"github.com/diapause/diapause/workers/shim"
+)
+
+// layerDigest stands for all of a session's own files: names, modes, sizes, contents.
+func layerDigest(t *testing.T, d *Driver, s *session) string {
+	t.Helper()
+	out, err := exec.Command("/bin/sh", "-c", `cd "$1" && find . -type d -printf '%p %m %U %G\n' -o -printf '%p %m %U %G %s %l %T@ %n\n' | sort && find . -type f -size -1024k -exec sha256sum {} + | sort`,
+		"sh", filepath.Join(d.dir.session(s.uid), partUpper)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+// TestRehearsalLeavesNothing has a session with files of each kind rehearsed in each way: its
+// own files stay as they are, and nothing of the copy is left.
+func TestRehearsalLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, way := range []driver.Way{driver.WayMemory, driver.WayBuffered, driver.WayStream} {
+		t.Run(string(way), func(t *testing.T) {
+			t.Parallel()
+			d := openWay(t, t.TempDir(), way, 0)
+			s := begin(t, d, "files", answering(`
+				open(my $large, "+>", "/tmp/large") or die; seek($large, 300 << 20, 0); print $large "end"; $large->flush;
+				open(my $gone, "+>", "/tmp/gone") or die; print $gone "ghost" x 300000; $gone->flush; unlink("/tmp/gone");
+				open(my $linked, "+>", "/tmp/linked") or die; print $linked "remap"; $linked->flush; link("/tmp/linked", "/tmp/other"); unlink("/tmp/linked");
+				open(my $shm, "+>", "/dev/shm/memory") or die; print $shm "s" x 100000; $shm->flush;
+			`, `seek($gone, 0, 2); seek($shm, 0, 2); seek($linked, 0, 0); join(" ", tell($gone), tell($shm), scalar(<$linked>), -s "/tmp/large")`))
+			s.want("ready")
+			s.sh("sync")
+			before := layerDigest(t, d, s)
+			img, c, err := s.rehearse(schemas.RehearseAlways)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.Rehearsed {
+				t.Error("it wasn't rehearsed")
+			}
+			if after := layerDigest(t, d, s); after != before {
+				t.Errorf("its files were\n%s\nand are\n%s", before, after)
+			}
+			s.nothingLeft()
+			if err := s.d.Stop(limited(t), s.next()); err != nil {
+				t.Fatal(err)
+			}
+			s.resume(img, schemas.BootResume)
+			if got := s.ask("1", "sizes"); got != "1500000 100000 remap 314572803" {
+				t.Errorf("after a resume it says %s", got)
+			}
+		})
+	}
+}
+
+// nothingLeft looks for what a rehearsal may leave.
+func (s *session) nothingLeft() {
+	s.t.Helper()
+	if _, ok := s.d.shims.hierarchy.Group(shim.RehearsalGroup(s.uid)); ok {
+		s.t.Error("the rehearsal's cgroup is left")
+	}
+	if _, err := os.Stat(filepath.Join(s.d.dir.session(s.uid), "scratch", "rehearsal")); !errors.Is(err, fs.ErrNotExist) {
+		s.t.Errorf("the rehearsal's directory is left: %v", err)
+	}
+}
+
+// TestRehearsalIsGivenUp has a capture given up while its rehearsal stands before the first
+// instruction: the session runs on, at once.
+func TestRehearsalIsGivenUp(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	marks := t.TempDir()
+	var err error
+	if d.options.Failpoints, err = failpoint.Parse("shim.rehearse.starts=pause:20s;once=" + marks); err != nil {
+		t.Fatal(err)
+	}
+	s := begin(t, d, "given-up", counting)
+	ctx, cancel := context.WithCancel(limited(t))
+	go func() {
+		for ctx.Err() == nil {
+			if found, _ := filepath.Glob(filepath.Join(marks, "*")); len(found) > 0 {
+				cancel()
+			}
+		}
+	}()
+	if _, err := d.CaptureRehearsed(ctx, s.next(), &drivertest.Image{}, schemas.RehearseAlways); !errors.Is(err, context.Canceled) {
+		t.Errorf("it ends with %v", err)
+	}
+	count(t, d, s.uid)
+	s.nothingLeft()
+	s.cycle()
+	count(t, d, s.uid)
+}
+
+// TestRehearsalOfWhatChanged has a session that does nothing rehearsed once, and again when
+// it has something else open.
+func TestRehearsalOfWhatChanged(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "changed", answering(`my @open;`, `open(my $f, "<", "/etc/passwd"); push(@open, $f); scalar(@open)`))
+	s.want("ready")
+	var was []string
+	for _, ask := range []string{"", "", "", "1"} {
+		if ask != "" {
+			s.ask(ask, "open")
+		}
+		img, c, err := s.rehearse(schemas.RehearseChanged)
+		if err != nil {
+			t.Fatal(err)
+		}
+		did := "no"
+		if c.Rehearsed {
+			did = "yes"
+		}
+		was = append(was, did)
+		if err := s.d.Stop(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, schemas.BootResume)
+	}
+	if got := strings.Join(was, " "); got != "yes no no yes" {
+		t.Errorf("rehearsed: %s", got)
+	}
+}

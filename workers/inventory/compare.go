@@ -1,0 +1,129 @@
+package inventory
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// unknown is the value of an aspect that can't be seen.
+const unknown = "?"
+
+// Difference is one aspect in which two inventories differ.
+type Difference struct {
+	Object
+	Program       string // the process's name
+	Aspect        string
+	Before, After string
+	Class         Class
+	Why           string // it matters
+}
+
+func (d Difference) String() string {
+	where := fmt.Sprintf("%s (%s)", d.Program, d.Object)
+	if d.PID == 0 {
+		where = d.Thing
+	}
+	switch d.Aspect {
+	case aspectThere:
+		return where + " is missing"
+	case aspectMore:
+		return where + " was not there before"
+	}
+	return fmt.Sprintf("%s: %s is %q instead of %q", where, d.Aspect, d.After, d.Before)
+}
+
+// Compare lists in what after, of a copy, differs from before. closing says that its TCP
+// connections are closed, which is said elsewhere.
+func Compare(before, after *Inventory, closing bool) (all []Difference) {
+	add := func(o Object, aspect, was, is string) {
+		class, why, known := classOf(aspect)
+		if !known {
+			class = Refuse
+		}
+		all = append(all, Difference{Object: o, Program: before.programs[o.PID], Aspect: aspect, Before: was, After: is, Class: class, Why: why})
+	}
+	missing := map[int]bool{}
+	for _, o := range slices.SortedFunc(maps.Keys(before.objects), order) {
+		was, is := before.objects[o], after.objects[o]
+		switch {
+		case is == nil && missing[o.PID]:
+			continue // of a process that is missing itself
+		case is == nil:
+			missing[o.PID] = o.Thing == ""
+			add(o, aspectThere, "", "")
+			continue
+		}
+		if _, connected := was.of("connection"); connected && closing {
+			continue
+		}
+		for _, aspect := range aspects(was, is) {
+			a, b := was.all(aspect), is.all(aspect)
+			if a == b || a == unknown || b == unknown || aspect == aspectPending && before.ticked(o.PID, a, b) {
+				continue
+			}
+			add(o, aspect, a, b)
+		}
+	}
+	for _, o := range slices.SortedFunc(maps.Keys(after.objects), order) {
+		if before.objects[o] == nil && (o.Thing == "" || before.objects[Object{PID: o.PID}] != nil) {
+			add(o, aspectMore, "", "")
+		}
+	}
+	if !closing {
+		for _, name := range slices.Sorted(maps.Keys(before.flows)) {
+			if was, is := before.flows[name], after.flows[name]; is.most() < was.least() || is.least() > was.most() {
+				add(Object{Thing: "the connection from " + name}, aspectFlow, fmt.Sprint(was.most()), fmt.Sprint(is.most()))
+			}
+		}
+	}
+	return all
+}
+
+// aspects lists those of two objects, each once.
+func aspects(a, b facts) (all []string) {
+	for _, f := range slices.Concat(a, b) {
+		if !slices.Contains(all, f.aspect) {
+			all = append(all, f.aspect)
+		}
+	}
+	return all
+}
+
+// all gives the values of an aspect as one, in an order of their own: an object may have
+// several locks.
+func (f facts) all(aspect string) string {
+	var values []string
+	for _, x := range f {
+		if x.aspect == aspect {
+			values = append(values, x.value)
+		}
+	}
+	slices.Sort(values)
+	return strings.Join(values, "; ")
+}
+
+// ticked reports whether signals that are pending in a copy, in hexadecimal, are those of the
+// original and of timers: time goes on between the two.
+func (inv *Inventory) ticked(pid int, was, is string) bool {
+	a, err := strconv.ParseUint(was, 16, 64)
+	b, err2 := strconv.ParseUint(is, 16, 64)
+	if err != nil || err2 != nil {
+		return false
+	}
+	bit := func(n int) uint64 { return 1 << (n - 1) }
+	// A process that is stopped is stopped by a signal when it is let run.
+	timers := bit(int(unix.SIGSTOP)) | bit(int(unix.SIGALRM)) | bit(int(unix.SIGVTALRM)) | bit(int(unix.SIGPROF))
+	for o, f := range inv.objects {
+		if n, ok := f.of("signal"); ok && o.PID == pid && strings.HasPrefix(o.Thing, "timer ") {
+			if n, err := strconv.Atoi(n); err == nil && n > 0 && n <= 64 {
+				timers |= bit(n)
+			}
+		}
+	}
+	return a&^b == 0 && b&^a&^timers == 0
+}

@@ -1,0 +1,13 @@
+// Package inventory lists what the kernel keeps for the processes of a tree that stands still,
+// and compares two such lists: of a session and of what was restored from its image.
+//
+// Take reads /proc and looks at open files themselves (take.go, process.go, files.go,
+// sockets.go, mappings.go); nothing that it looks at changes by that. What differs in any
+// restore, or means nothing to a program, is left out or put in other words there: numbers of
+// inodes and namespaces, pids outside the session, what has gone by of a timer. Compare (compare.go)
+// is pure: each aspect has a class in a table (classes.go) that says what a difference in it
+// means. Digest says whether two inventories are equal.
+//
+// Inode numbers of files aren't compared, for a view of a file system may have others: that
+// they stay is up to the session's layer. Contents of memory and files aren't either.
+package inventory

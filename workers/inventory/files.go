@@ -1,0 +1,267 @@
+package inventory
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/tree"
+)
+
+// files notes what a process has open.
+func (c *collector) files(pid int) error {
+	fds, err := tree.FDs(pid)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(fds, func(a, b tree.FD) int { return a.Num - b.Num })
+	handle, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("open it: %w", err)
+	}
+	defer unix.Close(handle)
+	for _, fd := range fds {
+		if err := c.file(handle, fd); err != nil {
+			return fmt.Errorf("look at its descriptor %d: %w", fd.Num, err)
+		}
+	}
+	return nil
+}
+
+func (c *collector) file(process int, fd tree.FD) error {
+	o := Object{c.inner[fd.PID], "fd " + strconv.Itoa(fd.Num)}
+	kind, number, numbered := strings.Cut(fd.Link, ":[")
+	if numbered && (kind == "pipe" || kind == "socket") {
+		c.note(o, "file", c.named(kind, number))
+	} else {
+		c.note(o, "file", fd.Link)
+	}
+	info := proc(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num))
+	c.info(o, info)
+	look := c.lookFor(fd.Link)
+	if look == nil {
+		return nil
+	}
+	f, err := unix.PidfdGetfd(process, fd.Num, 0)
+	if errors.Is(err, unix.EBADF) { // opened for its path alone
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(f)
+	look(o, f)
+	return nil
+}
+
+// info notes what /proc/PID/fdinfo says of an open file.
+func (c *collector) info(o Object, text string) {
+	timer := strings.Contains(text, "\nit_value:")
+	for line := range strings.Lines(text) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		value = strings.Join(strings.Fields(value), " ")
+		switch {
+		case name == "pos" && !timer:
+			c.note(o, "position", value)
+		case name == "flags":
+			c.note(o, "flags", kept(value))
+		case name == "scm_fds":
+			c.note(o, "descriptors in flight", value)
+		case name == "eventfd-count":
+			c.note(o, "counter", value)
+		case name == "eventfd-semaphore":
+			c.note(o, "semaphore", value)
+		case name == "sigmask":
+			c.note(o, "awaited signals", value)
+		case name == "tty-index":
+			c.note(o, "terminal", value)
+		case name == "clockid":
+			c.note(o, "clock", value)
+		case name == "settime flags":
+			c.note(o, "clock's mode", value)
+		case name == "it_interval":
+			c.note(o, "interval", value)
+		case name == "NSpid":
+			f := strings.Fields(value)
+			c.note(o, "process", f[len(f)-1])
+		case name == "tfd":
+			c.awaited(o, strings.Fields(value))
+		case strings.HasPrefix(name, "inotify wd"):
+			c.watch(o, line)
+		case name == "lock":
+			c.note(o, "lock", c.lock(value))
+		}
+	}
+}
+
+// kept gives the flags of an open file without those that say how it was made.
+func kept(value string) string {
+	n, err := strconv.ParseUint(value, 8, 32)
+	if err != nil {
+		return value
+	}
+	const large, temporary = 0o100000, 0o20200000
+	return strconv.FormatUint(n&^(large|temporary), 8)
+}
+
+// awaited notes what an epoll waits for: "5 events: 19 data: 5 pos:0 ino:…". One that is to
+// tell once and has done so waits for nothing until it is asked again; made again it
+// waits for hang-ups.
+func (c *collector) awaited(o Object, f []string) {
+	if len(f) < 5 {
+		return
+	}
+	events, err := strconv.ParseUint(f[2], 16, 32)
+	if err != nil {
+		return
+	}
+	const hangUps, modes = unix.EPOLLERR | unix.EPOLLHUP, unix.EPOLLONESHOT | unix.EPOLLET | unix.EPOLLWAKEUP | unix.EPOLLEXCLUSIVE
+	c.note(o, aspectAwaited+" "+f[0], fmt.Sprintf("%x %s", events&^hangUps, f[4]))
+	if events&unix.EPOLLONESHOT != 0 && events&^modes == 0 {
+		c.note(o, aspectOnce, f[0])
+	}
+}
+
+// watch notes a watch of inotify: its number and for what it waits.
+func (c *collector) watch(o Object, line string) {
+	number, mask := "", ""
+	for _, f := range strings.Fields(line) {
+		if v, ok := strings.CutPrefix(f, "wd:"); ok {
+			number = v
+		}
+		if v, ok := strings.CutPrefix(f, "mask:"); ok {
+			mask = v
+		}
+	}
+	c.note(o, "watch "+number, mask)
+}
+
+// lock gives a lock without the numbers of the kernel: "1: POSIX ADVISORY WRITE 77 fd:01:131 0 EOF".
+func (c *collector) lock(value string) string {
+	f := strings.Fields(value)
+	if len(f) < 8 {
+		return value
+	}
+	pid, _ := strconv.Atoi(f[4])
+	return strings.Join([]string{f[1], f[2], f[3], strconv.Itoa(c.inner[pid]), f[6], f[7]}, " ")
+}
+
+// lookFor gives how to look at an open file itself; nil if there is no need.
+func (c *collector) lookFor(link string) func(o Object, fd int) {
+	switch {
+	case strings.HasPrefix(link, "socket:["):
+		return c.socket
+	case strings.HasPrefix(link, "pipe:["):
+		return c.pipe
+	case strings.HasPrefix(link, "/dev/pts/"), link == "/dev/tty", link == "/dev/ptmx":
+		return c.tty
+	case strings.HasPrefix(link, "/memfd:"):
+		return c.memory
+	case link == "anon_inode:[timerfd]":
+		return c.timer
+	case link == "anon_inode:inotify", link == "anon_inode:[inotify]":
+		return func(o Object, fd int) { c.note(o, "unread events", waiting(fd)) }
+	case strings.HasPrefix(link, "/"):
+		return c.regular
+	}
+	return nil
+}
+
+// waiting is how many bytes can be read now.
+func waiting(fd int) string {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ)
+	if err != nil {
+		return ""
+	}
+	return strconv.Itoa(n)
+}
+
+func (c *collector) pipe(o Object, fd int) {
+	c.note(o, "bytes in it", waiting(fd))
+	if n, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err == nil {
+		c.note(o, "room in it", strconv.Itoa(n))
+	}
+	c.owner(o, fd)
+}
+
+// owner notes whom a file signals.
+func (c *collector) owner(o Object, fd int) {
+	pid, err := unix.FcntlInt(uintptr(fd), unix.F_GETOWN, 0)
+	if err != nil || pid == 0 {
+		return
+	}
+	group := ""
+	if pid < 0 {
+		pid, group = -pid, "group "
+	}
+	c.note(o, "signals whom", group+strconv.Itoa(c.inner[pid]))
+}
+
+func (c *collector) tty(o Object, fd int) {
+	if t, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+		c.note(o, "terminal's modes", fmt.Sprintf("%x %x %x %x %d %x", t.Iflag, t.Oflag, t.Cflag, t.Lflag, t.Line, t.Cc))
+	}
+	if w, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ); err == nil {
+		c.note(o, "terminal's size", fmt.Sprintf("%dx%d", w.Col, w.Row))
+	}
+}
+
+func (c *collector) memory(o Object, fd int) {
+	if n, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0); err == nil {
+		c.note(o, "seals", strconv.Itoa(n))
+	}
+	c.size(o, fd)
+}
+
+func (c *collector) size(o Object, fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil {
+		c.note(o, "size and mode", fmt.Sprintf("%d %o", st.Size, st.Mode))
+	}
+}
+
+// regular looks at a file that has, or had, a name.
+func (c *collector) regular(o Object, fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil {
+		return
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG:
+		c.note(o, "size and mode", fmt.Sprintf("%d %o", st.Size, st.Mode))
+		if lease, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0); err == nil && lease != unix.F_UNLCK {
+			c.note(o, "lease", strconv.Itoa(lease))
+		}
+	case unix.S_IFIFO:
+		c.pipe(o, fd)
+	}
+}
+
+// timer notes whether a timer will fire. That it has fired is no difference: time goes on
+// while its process stands still. The kernel starts a periodic one again that had fired.
+func (c *collector) timer(o Object, fd int) {
+	var t unix.ItimerSpec
+	const often = 20 // one that fires all the time is now and then between two times
+	for range often {
+		if unix.TimerfdGettime(fd, &t) != nil {
+			return
+		}
+		if t.Value != (unix.Timespec{}) {
+			break
+		}
+	}
+	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+	armed := t.Value.Sec != 0 || t.Value.Nsec != 0
+	switch {
+	case t.Interval.Sec == 0 && t.Interval.Nsec == 0 && (armed || n > 0):
+		c.note(o, "timer", "set")
+	case armed:
+		c.note(o, "timer", "goes on")
+	default:
+		c.note(o, "timer", "stopped")
+	}
+}

@@ -1,0 +1,129 @@
+package inventory
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// stopped starts a program that stands still, and gives its pid.
+func stopped(t *testing.T) int {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-c", `
+import os, select, signal, socket, threading, time
+e = select.epoll(); r, w = os.pipe(); e.register(r, select.EPOLLIN); os.write(w, b"three")
+a, b = socket.socketpair(); a.send(b"data")
+l = socket.socket(); l.bind(("127.0.0.1", 0)); l.listen(); c = socket.create_connection(l.getsockname()); s, _ = l.accept(); c.send(b"bytes")
+n = os.eventfd(7, os.EFD_SEMAPHORE)
+threading.Thread(target=signal.pause, daemon=True).start()
+print("ready", flush=True)
+time.sleep(1000)
+`)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = cmd.Wait() // killed
+	})
+	if _, err := out.Read(make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	return cmd.Process.Pid
+}
+
+// TestEqual has two lists of one process: nothing differs, and taking one changes nothing.
+func TestEqual(t *testing.T) {
+	t.Parallel()
+	pid := stopped(t)
+	first, err := Take([]int{pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Take([]int{pid})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Compare(first, second, false); len(got) > 0 {
+		t.Errorf("two lists of one process differ: %v", got)
+	}
+	if first.Digest() != second.Digest() {
+		t.Error("two lists of one process have different digests")
+	}
+	other, err := Take([]int{os.Getpid()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Digest() == other.Digest() || len(Compare(first, other, false)) == 0 {
+		t.Error("two processes have the same")
+	}
+	for _, want := range []string{"semaphore", "counter", "bytes in it", "awaited file", "connection", "listens", "mapped file", "CPU affinity"} {
+		found := false
+		for _, f := range first.objects {
+			for _, x := range f {
+				found = found || strings.HasPrefix(x.aspect, want)
+			}
+		}
+		if !found {
+			t.Errorf("the list lacks %q", want)
+		}
+	}
+	for o, f := range first.objects {
+		for _, x := range f {
+			if _, _, known := classOf(x.aspect); !known {
+				t.Errorf("%s: the aspect %q has no class", o, x.aspect)
+			}
+		}
+	}
+}
+
+func TestCompare(t *testing.T) {
+	list := func(change func(inv *Inventory)) *Inventory {
+		inv := &Inventory{programs: map[int]string{6: "vim"}, objects: map[Object]facts{
+			{6, ""}: {{"controlling terminal", "/dev/pts/0"}, {aspectPending, "0000000000000200"}}, {6, "fd 3"}: {{"file", "/a"}, {"lock", "x"}, {"lock", "y"}},
+			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "timer 0"}: {{"signal", "34"}},
+		}, flows: map[string]flow{"a to b": {100, 40}}}
+		if change != nil {
+			change(inv)
+		}
+		return inv
+	}
+	for _, c := range []struct {
+		name   string
+		change func(inv *Inventory)
+		want   string
+		class  Class
+	}{
+		{"nothing", func(*Inventory) {}, "", ""},
+		{"terminal", func(i *Inventory) { i.objects[Object{6, ""}][0].value = "none" }, `vim (pid 6): controlling terminal is "none" instead of "/dev/pts/0"`, Refuse},
+		{"locks in another order", func(i *Inventory) { f := i.objects[Object{6, "fd 3"}]; f[1], f[2] = f[2], f[1] }, "", ""},
+		{"a lock", func(i *Inventory) { i.objects[Object{6, "fd 3"}] = i.objects[Object{6, "fd 3"}][:2] }, `vim (pid 6, fd 3): lock is "x" instead of "x; y"`, Refuse},
+		{"a descriptor", func(i *Inventory) { delete(i.objects, Object{6, "fd 3"}) }, "vim (pid 6, fd 3) is missing", Refuse},
+		{"more", func(i *Inventory) { i.objects[Object{6, "fd 9"}] = facts{{"file", "/b"}} }, "vim (pid 6, fd 9) was not there before", Warn},
+		{"all", func(i *Inventory) { clear(i.objects) }, "vim (pid 6) is missing", Refuse},
+		{"data that moved", func(i *Inventory) { i.flows["a to b"] = flow{0, 100} }, "", ""},
+		{"data that is lost", func(i *Inventory) { i.flows["a to b"] = flow{0, 40} }, `the connection from a to b: bytes on their way is "40" instead of "140"`, Refuse},
+		{"a timer's signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000200002200" }, "", ""},
+		{"another signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000201" }, `vim (pid 6): pending signals is "0000000000000201" instead of "0000000000000200"`, Refuse},
+		{"a lost signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000000" }, `vim (pid 6): pending signals is "0000000000000000" instead of "0000000000000200"`, Refuse},
+	} {
+		got := Compare(list(nil), list(c.change), false)
+		switch {
+		case c.want == "" && len(got) > 0, c.want != "" && len(got) != 1:
+			t.Errorf("%s: %v, want %q", c.name, got, c.want)
+		case c.want != "" && (got[0].String() != c.want || got[0].Class != c.class || got[0].Why == ""):
+			t.Errorf("%s: %s, class %s; want %q, %s", c.name, got[0], got[0].Class, c.want, c.class)
+		}
+	}
+	closed := list(func(i *Inventory) { i.objects[Object{6, "fd 4"}][0].value, i.flows = "7 with ", nil })
+	if got := Compare(list(nil), closed, true); len(got) > 0 {
+		t.Errorf("connections that are closed: %v", got)
+	}
+}

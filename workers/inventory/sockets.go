@@ -1,0 +1,125 @@
+package inventory
+
+import (
+	"fmt"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket notes what a socket is, where it is bound and connected to, and what waits in it.
+func (c *collector) socket(o Object, fd int) {
+	get := func(option int) int {
+		n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, option)
+		if err != nil {
+			return -1
+		}
+		return n
+	}
+	domain, kind, protocol := get(unix.SO_DOMAIN), get(unix.SO_TYPE), get(unix.SO_PROTOCOL)
+	c.note(o, "socket", fmt.Sprintf("%d %d %d", domain, kind, protocol))
+	listens := get(unix.SO_ACCEPTCONN) == 1
+	c.note(o, "listens", strconv.FormatBool(listens))
+	own, peer := address(unix.Getsockname(fd)), address(unix.Getpeername(fd))
+	connection := domain != unix.AF_UNIX && kind == unix.SOCK_STREAM && !listens
+	if domain != unix.AF_NETLINK && domain != unix.AF_PACKET {
+		c.note(o, "bound to", own)
+	}
+	switch {
+	case connection:
+		c.connection(o, fd, own, peer)
+	case domain == unix.AF_UNIX:
+		c.unix(o, fd, peer, listens)
+	case domain == unix.AF_INET || domain == unix.AF_INET6:
+		c.note(o, "connected to", peer)
+		if !listens {
+			c.note(o, "datagrams waiting", waiting(fd))
+		}
+	}
+	options := fmt.Sprint(get(unix.SO_REUSEADDR), get(unix.SO_KEEPALIVE), get(unix.SO_PASSCRED), get(unix.SO_BROADCAST), get(unix.SO_OOBINLINE))
+	if !connection { // else the kernel changes them
+		options += fmt.Sprint(" ", get(unix.SO_RCVBUF), get(unix.SO_SNDBUF))
+	}
+	c.note(o, "socket's options", options)
+	c.owner(o, fd)
+}
+
+// flow is what is on its way through a connection in one direction: bytes that wait to be
+// acknowledged, and bytes that wait to be read. The same ones may be among both.
+type flow struct{ sent, received int }
+
+func (f flow) least() int { return max(f.sent, f.received) }
+func (f flow) most() int  { return f.sent + f.received }
+
+// connection notes a TCP connection. What is on its way moves from one end's queue to the
+// other's by itself, so that both together are noted.
+func (c *collector) connection(o Object, fd int, own, peer string) {
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	if err != nil {
+		return
+	}
+	c.note(o, "connection", connectionState(info.State)+" with "+peer)
+	if nodelay, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err == nil {
+		c.note(o, "connection's options", strconv.Itoa(nodelay))
+	}
+	if c.seen(o.Thing, own, peer) {
+		return
+	}
+	out, in := c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own]
+	if n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err == nil {
+		out.sent = n
+	}
+	if n, err := unix.IoctlGetInt(fd, unix.SIOCINQ); err == nil {
+		in.received = n
+	}
+	c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own] = out, in
+}
+
+// connectionState names a state of TCP. From some the kernel goes on to others as soon as the
+// other end's answer comes.
+func connectionState(n uint8) string {
+	const finWait1, finWait2, closed, lastACK, closing, timeWait = 4, 5, 7, 9, 11, 6
+	switch n {
+	case finWait1, finWait2, closing:
+		return "closed by this end"
+	case closed, lastACK, timeWait:
+		return "closed"
+	}
+	return fmt.Sprintf("state %d", n)
+}
+
+// seen reports whether an end of a connection was met before: several descriptors may have it.
+func (c *collector) seen(_, own, peer string) bool {
+	key := "end " + own + " " + peer
+	_, before := c.names[key]
+	c.names[key] = ""
+	return before
+}
+
+func (c *collector) unix(o Object, fd int, peer string, listens bool) {
+	c.note(o, "connected to", peer)
+	if !listens {
+		c.note(o, "bytes in it", waiting(fd))
+	}
+	if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
+		c.note(o, "peer's credentials", fmt.Sprintf("%d %d %d", c.inner[int(cred.Pid)], int32(cred.Uid), int32(cred.Gid)))
+	}
+}
+
+// address gives a socket's address as text; empty if there is none.
+func address(a unix.Sockaddr, err error) string {
+	if err != nil {
+		return ""
+	}
+	switch a := a.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port)).String()
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port)).String()
+	case *unix.SockaddrUnix:
+		return strings.TrimRight(a.Name, "\x00")
+	}
+	return ""
+}

@@ -1,0 +1,133 @@
+package inventory
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Object is what an aspect is of: a process, or a thing that a process has.
+type Object struct {
+	PID   int    // within the session
+	Thing string // "", "thread 12", "fd 7", "mapping 7f12a000"
+}
+
+func (o Object) String() string {
+	if o.Thing == "" {
+		return fmt.Sprintf("pid %d", o.PID)
+	}
+	return fmt.Sprintf("pid %d, %s", o.PID, o.Thing)
+}
+
+// Inventory is what the processes of one tree have, aspect by aspect.
+type Inventory struct {
+	programs map[int]string // names of the processes, by pid
+	objects  map[Object]facts
+	flows    map[string]flow // by the ends of connections within the tree
+}
+
+// facts are the aspects of one object with their values, in the order in which they were noted.
+type facts []fact
+
+type fact struct{ aspect, value string }
+
+func (f facts) of(aspect string) (string, bool) {
+	for _, x := range f {
+		if x.aspect == aspect {
+			return x.value, true
+		}
+	}
+	return "", false
+}
+
+// Take lists what the processes with these pids, as the caller sees them, have. They must
+// stand still.
+func Take(pids []int) (*Inventory, error) {
+	c := &collector{
+		inv:   &Inventory{programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{}},
+		names: map[string]string{}, inner: map[int]int{},
+	}
+	pids = slices.Clone(pids)
+	for _, pid := range pids {
+		c.inner[pid] = innermost(pid, "NSpid:")
+	}
+	slices.SortFunc(pids, func(a, b int) int { return c.inner[a] - c.inner[b] })
+	for _, pid := range pids {
+		if err := c.process(pid); err != nil {
+			return nil, fmt.Errorf("list what process %d has: %w", c.inner[pid], err)
+		}
+	}
+	return c.inv, nil
+}
+
+// collector fills one inventory.
+type collector struct {
+	inv   *Inventory
+	inner map[int]int       // pids within the session
+	names map[string]string // what the kernel numbers, by the order in which it is met
+}
+
+func (c *collector) note(o Object, aspect, value string) {
+	c.inv.objects[o] = append(c.inv.objects[o], fact{aspect, value})
+}
+
+// named gives what the kernel numbers a number that depends on the tree alone.
+func (c *collector) named(kind, number string) string {
+	key := kind + " " + number
+	if _, ok := c.names[key]; !ok {
+		c.names[key] = kind + " " + strconv.Itoa(len(c.names)+1)
+	}
+	return c.names[key]
+}
+
+// Digest is equal for inventories that are equal.
+func (inv *Inventory) Digest() [sha256.Size]byte {
+	h := sha256.New()
+	for _, o := range slices.SortedFunc(maps.Keys(inv.objects), order) {
+		fmt.Fprintf(h, "%d %q\n", o.PID, o.Thing)
+		for _, f := range inv.objects[o] {
+			fmt.Fprintf(h, " %s %q\n", f.aspect, f.value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(inv.flows)) {
+		fmt.Fprintf(h, "%q %v\n", name, inv.flows[name])
+	}
+	return [sha256.Size]byte(h.Sum(nil))
+}
+
+func order(a, b Object) int {
+	if a.PID != b.PID {
+		return a.PID - b.PID
+	}
+	return strings.Compare(a.Thing, b.Thing)
+}
+
+// proc reads a file of a process; empty if it isn't there, as on older kernels.
+func proc(pid int, name string) string {
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	return string(b)
+}
+
+// innermost gives the last number of a line of a process's status: in its own pid namespace.
+func innermost(pid int, line string) int {
+	f := strings.Fields(statusOf(proc(pid, "status"), line))
+	if len(f) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(f[len(f)-1])
+	return n
+}
+
+// statusOf gives the rest of a line of a status file.
+func statusOf(status, name string) string {
+	for line := range strings.Lines(status) {
+		if rest, ok := strings.CutPrefix(line, name); ok {
+			return strings.Join(strings.Fields(rest), " ")
+		}
+	}
+	return ""
+}
