@@ -10,6 +10,9 @@
 // parts go through pipes between criu and the sink or the source (stream.go). fence.go
 // keeps the highest epoch of each session on disk.
 //
+// CaptureRehearsed (rehearsal.go) has the shim restore the image in quarantine while the rest
+// of it is added to the sink.
+//
 // What a session is isolated from: it has its own processes, mounts, IPC, host
 // name and, if asked for, network; it sees the host's root (or a directory in
 // its place) through an overlay, so that what it writes is its own; it can't

@@ -21,8 +21,8 @@ func (s *session) rehearse(which schemas.Rehearse) (*drivertest.Image, driver.Ca
 	return img, c, err
 }
 
-// program begins one of the programs that check themselves, which is ready.
-func program(t *testing.T, d *Driver, name string) *session {
+// checking begins one of the programs that check themselves, which is ready.
+func checking(t *testing.T, d *Driver, name string) *session {
 	t.Helper()
 	text, err := programs.ReadFile(path.Join("testdata/programs", name+".py"))
 	if err != nil {
@@ -85,7 +85,7 @@ func TestRehearsalFinds(t *testing.T) {
 			t.Parallel()
 			d := open(t, t.TempDir())
 			d.options.Criu = command
-			s := program(t, d, name)
+			s := checking(t, d, name)
 			_, _, err := s.rehearse(schemas.RehearseAlways)
 			var refused *driver.Error
 			if !errors.As(err, &refused) || refused.Kind != driver.Unrestorable || !strings.Contains(refused.Text, want) {

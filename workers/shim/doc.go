@@ -21,6 +21,11 @@
 // criu's streamer (stream.go), keeps the small images and passes the pipes of
 // the large ones to the worker.
 //
+// Before a suspend kills the tree, rehearsals (rehearse.go) restore its image in a quarantine
+// (quarantine.go), from images without pages (hollowed.go), and compare what was restored with
+// the original (package inventory). criu is held before the first instruction of the copy by
+// a script of its own, so that nothing of it runs, also if the shim is killed.
+//
 // It never decides when a session is suspended or resumed, never lets a tree run
 // that its worker gave no word for, and never kills criu. An order with an epoch
 // below the highest it has seen is refused. No file, output or environment of
