@@ -3,6 +3,7 @@ package criu
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,11 +18,15 @@ import (
 	"github.com/diapause/diapause/workers/shim"
 )
 
-// layerDigest stands for all of a session's own files: names, modes, sizes, contents.
+// layerDigest stands for the files that a session has made: names, modes, sizes, contents.
 func layerDigest(t *testing.T, d *Driver, s *session) string {
 	t.Helper()
+	i, err := d.Inspect(limited(t), s.uid)
+	if err != nil {
+		t.Fatal(err)
+	}
 	out, err := exec.Command("/bin/sh", "-c", `cd "$1" && find . -type d -printf '%p %m %U %G\n' -o -printf '%p %m %U %G %s %l %T@ %n\n' | sort && find . -type f -size -1024k -exec sha256sum {} + | sort`,
-		"sh", filepath.Join(d.dir.session(s.uid), partUpper)).Output()
+		"sh", fmt.Sprintf("/proc/%d/root/tmp", i.PID)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,7 +58,7 @@ var classes = map[string]struct {
 	"interval":                 {Refuse, "how often it fires"},
 	"timer":                    {Refuse, "whether it fires"},
 	"process":                  {Refuse, "whose end it waits for"},
-	"lock":                     {Refuse, "others could take the lock"},
+	"lock":                     {Warn, "others could take the lock"},
 	"lease":                    {Warn, "who is told that a file is opened"},
 	"bytes in it":              {Refuse, "data on its way is lost"},
 	"room in it":               {Warn, "how much it takes"},
