@@ -135,6 +135,9 @@ func newUnlucky(t *testing.T) (*unlucky, *counter) {
 	t.Helper()
 	marks := t.TempDir() // lasts longer than the stack
 	s := newStack(t)
+	if _, err := s.Must("policy", "set", "all", "rehearse=always"); err != nil {
+		t.Fatal(err)
+	}
 	d := &unlucky{insistent: &insistent{t: t, s: s}, marks: marks}
 	c := startCounter(t, s, "work")
 	c.check(t, s)

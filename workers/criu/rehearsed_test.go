@@ -26,7 +26,7 @@ func layerDigest(t *testing.T, d *Driver, s *session) string {
 		t.Fatal(err)
 	}
 	out, err := exec.Command("/bin/sh", "-c", `cd "$1" && find . -type d -printf '%p %m %U %G\n' -o -printf '%p %m %U %G %s %l %T@ %n\n' | sort && find . -type f -size -1024k -exec sha256sum {} + | sort`,
-		"sh", fmt.Sprintf("/proc/%d/root/tmp", i.PID)).Output()
+		"sh", fmt.Sprintf("/proc/%d/root/srv/files", i.PID)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,11 +42,11 @@ func TestRehearsalLeavesNothing(t *testing.T) {
 			t.Parallel()
 			d := openWay(t, t.TempDir(), way, 0)
 			s := begin(t, d, "files", answering(`
-				open(my $large, "+>", "/tmp/large") or die; seek($large, 300 << 20, 0); print $large "end"; $large->flush;
-				open(my $gone, "+>", "/tmp/gone") or die; print $gone "ghost" x 300000; $gone->flush; unlink("/tmp/gone");
-				open(my $linked, "+>", "/tmp/linked") or die; print $linked "remap"; $linked->flush; link("/tmp/linked", "/tmp/other"); unlink("/tmp/linked");
+				mkdir("/srv/files"); open(my $large, "+>", "/srv/files/large") or die; seek($large, 300 << 20, 0); print $large "end"; $large->flush;
+				open(my $gone, "+>", "/srv/files/gone") or die; print $gone "ghost" x 300000; $gone->flush; unlink("/srv/files/gone");
+				open(my $linked, "+>", "/srv/files/linked") or die; print $linked "remap"; $linked->flush; link("/srv/files/linked", "/srv/files/other"); unlink("/srv/files/linked");
 				open(my $shm, "+>", "/dev/shm/memory") or die; print $shm "s" x 100000; $shm->flush;
-			`, `seek($gone, 0, 2); seek($shm, 0, 2); seek($linked, 0, 0); join(" ", tell($gone), tell($shm), scalar(<$linked>), -s "/tmp/large")`))
+			`, `seek($gone, 0, 2); seek($shm, 0, 2); seek($linked, 0, 0); join(" ", tell($gone), tell($shm), scalar(<$linked>), -s "/srv/files/large")`))
 			s.want("ready")
 			s.sh("sync")
 			before := layerDigest(t, d, s)
