@@ -76,6 +76,8 @@ var classes = map[string]struct {
 	"connection's options":     {Warn, "when data is sent"},
 	"datagrams waiting":        {Warn, "datagrams that weren't read yet are lost"},
 	"socket's options":         {Warn, "how it behaves"},
+	"own name":                 {Warn, "how it is listed"},
+	"other end's name":         {Warn, "how it is listed"},
 	"peer's credentials":       {Warn, "as whom the other end connected"},
 	"mapping's end":            {Refuse, "memory is missing"},
 	"mapping's permissions":    {Refuse, "memory can't be used as before"},

@@ -61,5 +61,8 @@ func parseMapping(line string) (m mapping, ok bool) {
 	}
 	// criu makes shared memory without a name as a file in memory.
 	m.mode, m.of = f[1], strings.Replace(strings.TrimLeft(f[5], " "), "/memfd:/dev/zero", "/dev/zero", 1)
+	if kind, _, ok := strings.Cut(m.of, ":["); ok { // a ring of a socket, whose number is the kernel's own
+		m.of = kind
+	}
 	return m, true
 }

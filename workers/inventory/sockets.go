@@ -24,7 +24,10 @@ func (c *collector) socket(o Object, fd int) {
 	c.note(o, "listens", strconv.FormatBool(listens))
 	own, peer := address(unix.Getsockname(fd)), address(unix.Getpeername(fd))
 	connection := domain != unix.AF_UNIX && kind == unix.SOCK_STREAM && !listens
-	if domain != unix.AF_NETLINK && domain != unix.AF_PACKET {
+	switch {
+	case domain == unix.AF_UNIX && kind != unix.SOCK_DGRAM && !listens:
+		c.note(o, "own name", own) // that it was accepted by: it can't be reached there
+	case domain != unix.AF_NETLINK && domain != unix.AF_PACKET:
 		c.note(o, "bound to", own)
 	}
 	switch {
@@ -99,7 +102,7 @@ func (c *collector) seen(_, own, peer string) bool {
 }
 
 func (c *collector) unix(o Object, fd int, peer string, listens bool) {
-	c.note(o, "connected to", peer)
+	c.note(o, "other end's name", peer)
 	if !listens {
 		c.note(o, "bytes in it", waiting(fd))
 	}
@@ -119,6 +122,9 @@ func address(a unix.Sockaddr, err error) string {
 	case *unix.SockaddrInet6:
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr).Unmap(), uint16(a.Port)).String()
 	case *unix.SockaddrUnix:
+		if a.Name == "@" { // none
+			return ""
+		}
 		return strings.TrimRight(a.Name, "\x00")
 	}
 	return ""
