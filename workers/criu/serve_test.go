@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ import (
 type damaged struct {
 	*drivertest.Image
 	known  bool
-	opened int
+	opened atomic.Int32
 }
 
 var errDamage = fmt.Errorf("%w: packs/1", image.ErrCorrupt)
@@ -37,7 +38,7 @@ func (d *damaged) CheckPacks(context.Context) error {
 }
 
 func (d *damaged) Open(name string) (io.ReadCloser, error) {
-	d.opened++
+	d.opened.Add(1)
 	b, ok := d.Content(name)
 	if !ok || part(name) != partCriu || len(b) < 8<<20 {
 		return d.Image.Open(name)
@@ -69,7 +70,7 @@ func TestDamageInMidRestore(t *testing.T) {
 			img := s.suspend()
 			for _, source := range []*damaged{{Image: img, known: true}, {Image: img}} {
 				s.refuses(source)
-				if source.known && source.opened > 0 {
+				if source.known && source.opened.Load() > 0 {
 					t.Error("of an image known to be damaged something was read")
 				}
 			}

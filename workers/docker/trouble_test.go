@@ -50,6 +50,15 @@ func (s *troubled) Open(name string) (io.ReadCloser, error) {
 	return s.Image.Open(name)
 }
 
+func (s *troubled) Place(ctx context.Context, targets []image.Target) error {
+	if slices.ContainsFunc(targets, func(t image.Target) bool { return t.Name == s.at }) {
+		if err := s.do(); err != nil {
+			return err
+		}
+	}
+	return s.Image.Place(ctx, targets)
+}
+
 // refused makes sure of an error that nothing but a change helps against, and of its words.
 func refused(t *testing.T, what string, err error, words ...string) {
 	t.Helper()

@@ -61,7 +61,8 @@ func (m *Image) Open(name string) (io.ReadCloser, error) {
 	return io.NopCloser(bytes.NewReader(b)), nil
 }
 
-// Place writes files as *image.Reader does: in parts, and in no order that they have.
+// Place writes files as *image.Reader does: in parts without those that are zero, and in no
+// order that they have.
 func (m *Image) Place(_ context.Context, targets []image.Target) error {
 	const part = 100 << 10
 	for _, backward := range []bool{true, false} {
@@ -71,11 +72,12 @@ func (m *Image) Place(_ context.Context, targets []image.Target) error {
 				return fmt.Errorf("the image has no file %s", t.Name)
 			}
 			for i := (len(b) - 1) / part; i >= 0; i-- {
-				from := i * part
-				if (i%2 == 0) == backward && from < len(b) {
-					if _, err := t.To.WriteAt(b[from:min(from+part, len(b))], int64(from)); err != nil {
-						return err
-					}
+				data := b[i*part : min((i+1)*part, len(b))]
+				if (i%2 == 0) != backward || len(bytes.TrimLeft(data, "\x00")) == 0 {
+					continue
+				}
+				if _, err := t.To.WriteAt(data, int64(i*part)); err != nil {
+					return err
 				}
 			}
 		}
