@@ -17,7 +17,7 @@ import (
 // held is what the machine holds for one running session and its daemon.
 type held struct {
 	local.Used
-	Mounts   int   // of the daemon and of the shim
+	Mounts   int   // of the daemon and of the shim, in the data directory
 	Loops    int   // loop devices whose file is in the data directory
 	Cgroups  int   // directories of the daemon's
 	Children int   // processes of the daemon and the shim, the dead included
@@ -37,20 +37,25 @@ func look(ctx context.Context, d *local.Daemon, s *local.Session) (held, error) 
 	}
 	h := held{Used: used}
 	var errs [4]error
-	h.Mounts, errs[0] = mounts(d.Pid(), shim)
+	h.Mounts, errs[0] = mounts(d.Data(), d.Pid(), shim)
 	h.Loops, errs[1] = loops(d.Data())
 	h.Cgroups, errs[2] = cgroups(d.Host())
 	h.Children, errs[3] = children(d.Pid(), shim)
 	return h, errors.Join(append(errs[:], h.files(d.Data()))...)
 }
 
-func mounts(pids ...int) (n int, err error) {
+// mounts counts those that have to do with the data directory: others' come and go.
+func mounts(data string, pids ...int) (n int, err error) {
 	for _, pid := range pids {
 		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid))
 		if err != nil {
 			return 0, fmt.Errorf("count mounts: %w", err)
 		}
-		n += bytes.Count(b, []byte("\n"))
+		for line := range bytes.Lines(b) {
+			if bytes.Contains(line, []byte(data)) {
+				n++
+			}
+		}
 	}
 	return n, nil
 }
