@@ -25,7 +25,7 @@ func TestStages(t *testing.T) {
 		"open 5ms, fetch 1ms, restore 7ms": {{Name: "open", MS: 5}, {Name: "fetch", MS: 1}, {Name: "restore", MS: 7}},
 		"open 5ms + fill 2ms = restore 7ms": {
 			{Name: "open", MS: 5, Part: true}, {Name: "fill", MS: 2, Part: true}, {Name: "fetch", MS: 1}, {Name: "restore", MS: 7}},
-		"freeze 1ms + capture 2ms = durable 3ms, frozen 2ms": {
+		"freeze 1ms + capture 2ms = durable 3ms, frozen 2ms, memory 2ms": {
 			{Name: "freeze", MS: 1, Part: true}, {Name: "capture", MS: 2, Part: true}, {Name: "frozen", MS: 2}, {Name: "durable", MS: 3}, {Name: "memory", MS: 2}},
 	} {
 		if got := stages(list); got != want {
