@@ -14,7 +14,6 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/inventory"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -27,7 +26,6 @@ import (
 type rehearsals struct {
 	setup  Setup
 	place  place // the session's
-	group  *cgroup.Group
 	points *points
 }
 
