@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,21 +21,57 @@ func (g *Group) Freeze(ctx context.Context) error {
 	if err := g.order(true); err != nil {
 		return fmt.Errorf("freeze cgroup %s: %w", g.name, err)
 	}
-	ordered := time.Now()
-	err := poll(ctx, func() (bool, error) {
-		frozen, err := g.State()
-		if err == nil && !frozen && time.Since(ordered) > 20*time.Millisecond {
-			// Version 1 can miss a process that was starting; the order, given
-			// again, reaches it.
-			ordered = time.Now()
-			err = g.order(true)
-		}
-		return frozen, err
-	})
-	if err != nil {
+	if err := g.settle(ctx); err != nil {
 		return fmt.Errorf("freeze cgroup %s: %w", g.name, err)
 	}
 	return nil
+}
+
+// Settle waits until what was put into a frozen group has stopped, too. It is an error if the
+// group was thawed meanwhile.
+func (g *Group) Settle(ctx context.Context) error {
+	if err := g.settle(ctx); err != nil {
+		return fmt.Errorf("wait for cgroup %s to be frozen: %w", g.name, err)
+	}
+	return nil
+}
+
+// errThawed says that a group isn't ordered to freeze.
+var errThawed = errors.New("it was thawed")
+
+// settle waits until a group that was ordered to freeze is frozen.
+func (g *Group) settle(ctx context.Context) error {
+	ordered := time.Now()
+	return poll(ctx, func() (bool, error) {
+		frozen, err := g.State()
+		if err != nil || frozen {
+			return frozen, err
+		}
+		if on, err := g.ordered(); err != nil || !on {
+			return false, cmp.Or(err, errThawed)
+		}
+		if time.Since(ordered) > 20*time.Millisecond {
+			// Version 1 can miss a process that was starting, or about to stand still for
+			// a signal; the order, given again, reaches it.
+			ordered = time.Now()
+			err = g.order(true)
+		}
+		return false, err
+	})
+}
+
+// ordered reports whether the group is to be frozen, if it is so or not.
+func (g *Group) ordered() (bool, error) {
+	dir, version, _ := g.serving(freezer)
+	file, off := "cgroup.freeze", "0"
+	if version == 1 {
+		file, off = "freezer.state", "THAWED"
+	}
+	b, err := os.ReadFile(filepath.Join(dir, file))
+	if err != nil {
+		return false, fmt.Errorf("read state of cgroup %s: %w", g.name, err)
+	}
+	return strings.TrimSpace(string(b)) != off, nil
 }
 
 // Thaw lets the processes run on. It does nothing to a group that runs.

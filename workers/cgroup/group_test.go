@@ -167,6 +167,28 @@ func TestFreezeAndThaw(t *testing.T) {
 	})
 }
 
+// A frozen group that was thawed by someone else doesn't settle, and isn't frozen again.
+func TestSettle(t *testing.T) {
+	hierarchies(t, func(t *testing.T, h *Hierarchy) {
+		g := create(t, h, Limits{})
+		start(t, g, busy).expect(t, "up")
+		ctx := within(t, 20*time.Second)
+		if err := g.Freeze(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Settle(ctx); err != nil {
+			t.Errorf("a frozen group: %v", err)
+		}
+		if err := g.Thaw(); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Settle(ctx); !errors.Is(err, errThawed) {
+			t.Errorf("a group that was thawed: %v", err)
+		}
+		worksOn(t, g)
+	})
+}
+
 func TestFreezeGivesUpWithItsContext(t *testing.T) {
 	hierarchies(t, func(t *testing.T, h *Hierarchy) {
 		g := create(t, h, Limits{})

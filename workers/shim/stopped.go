@@ -42,19 +42,16 @@ func helpAttach(name schemas.Name, group, beside *cgroup.Group) (restore func() 
 // staysFrozen reports an error unless the session is frozen still. What helpAttach moved
 // back counts as frozen only when it has run to where it stands still.
 func (d *dumper) staysFrozen() error {
-	for deadline := time.Now().Add(settleLimit); ; time.Sleep(attachPoll) {
-		frozen, err := d.group.State()
-		if err == nil && frozen {
-			return nil
-		}
-		if err != nil || time.Now().After(deadline) {
-			return fmt.Errorf("session %s didn't stay frozen through its dump (%v)", d.name, err)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
+	if err := d.group.Settle(ctx); err != nil {
+		return fmt.Errorf("session %s didn't stay frozen through its dump: %w", d.name, err)
 	}
+	return nil
 }
 
-// settleLimit is how long a process that was moved into a frozen group may take to stand still.
-const settleLimit = 2 * time.Second
+// settleLimit is how long processes that were moved into a frozen group may take to stand still.
+const settleLimit = 10 * time.Second
 
 // attachPoll is how often moveAttached looks whether criu has attached: there is no signal.
 const attachPoll = time.Millisecond
