@@ -72,15 +72,14 @@ func steps(v schemas.View) string {
 
 // stages writes what the parts of an operation took, and the whole: "open 5ms + fill 6ms =
 // restore 11ms", then a rehearsal and the way that the memory took. What else goes on beside
-// them, and parts of no time, are left to --json. Of operations of earlier versions,
-// which have no parts, all stages are listed.
+// them is left to --json. Of operations of earlier versions, which have no parts, all stages
+// are listed.
 func stages(list []schemas.Stage) string {
 	var parts, whole, beside, all []string
 	for _, s := range list {
 		text := s.Name + " " + (time.Duration(s.MS) * time.Millisecond).String()
 		all = append(all, text)
 		switch {
-		case s.Part && s.MS == 0 && len(parts) > 0:
 		case s.Part:
 			parts = append(parts, text)
 		case s.Name == "durable" || s.Name == "restore" || s.Name == "frozen":
