@@ -199,6 +199,9 @@ func (c *client) insist(t *testing.T, name, verb string, uid schemas.UID) {
 	in := input{Session: name, Verb: verb, Strict: c.tr.strict}
 	var out output
 	for deadline := time.Now().Add(limit); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if verb == opCount { // its grace may have passed again
+			c.do(input{Session: name, Verb: opEnsure, Strict: c.tr.strict}, uid)
+		}
 		out = c.do(in, uid)
 		n, err := schemas.ParseName(name)
 		c.tr.f.must(err)
@@ -212,9 +215,6 @@ func (c *client) insist(t *testing.T, name, verb string, uid schemas.UID) {
 		}
 		if v.State == schemas.Deleted && v.Op == nil || verb != opRemove && (out.Outcome == ok || v.State == schemas.Exited || v.State == schemas.Deleted) {
 			return
-		}
-		if verb == opCount { // its grace has passed again
-			c.do(input{Session: name, Verb: opEnsure, Strict: c.tr.strict}, uid)
 		}
 	}
 	_ = pprof.Lookup("goroutine").WriteTo(c.tr.said, 1) // what it hangs on
