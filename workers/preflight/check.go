@@ -42,7 +42,7 @@ type Options struct {
 // it may see one end and miss the other. So what looks like that is looked at
 // again, with the processes started since, and counts only if it stays there: a
 // program that loses its core while it accepts a connection has its end in no table
-// of files for that long.
+// of files for that long, and what was sent into that connection isn't accepted.
 func Check(ctx context.Context, pids []int, o Options) ([]driver.Blocker, []schemas.Warning, error) {
 	first, err := gather(ctx, pids, o)
 	if err != nil {

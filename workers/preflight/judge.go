@@ -20,7 +20,7 @@ func Judge(f Facts) ([]driver.Blocker, []schemas.Warning) {
 // finding is a blocker with what it depends on.
 type finding struct {
 	driver.Blocker
-	pair string // if it is one because its other end wasn't seen: what it is an end of
+	pair string // if it may be one for a moment, as its other end wasn't seen or reads soon: what it is an end of
 }
 
 // blockers names what several processes have inherited once.
@@ -101,7 +101,8 @@ func (j *judge) block(p *Process, what, why, fix string) {
 	j.findings = append(j.findings, finding{Blocker: driver.Blocker{PID: p.Inside, Program: p.Comm, What: what, Why: why, Fix: fix}})
 }
 
-// blockPair notes a blocker of a file whose other end wasn't seen in the tree.
+// blockPair notes a blocker of a file whose other end wasn't seen in the tree, or hasn't done
+// yet what it may do at any time.
 func (j *judge) blockPair(p *Process, f *File, is, why, fix string) {
 	j.findings = append(j.findings, finding{
 		Blocker: driver.Blocker{PID: p.Inside, Program: p.Comm, What: what(f, is), Why: why, Fix: fix}, pair: f.pair(),

@@ -46,7 +46,7 @@ func (j *judge) datagrams(p *Process, f *File) {
 func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 	s := f.Socket
 	if u.Unsent > 0 && u.Type != unix.SOCK_DGRAM && j.waiting(u.Inode) {
-		j.block(p, what(f, "unix socket with data that hasn't been accepted yet"), "CRIU can't capture what was sent into a connection before it is accepted",
+		j.blockPair(p, f, "unix socket with data that hasn't been accepted yet", "CRIU can't capture what was sent into a connection before it is accepted",
 			"let the program that listens accept it")
 	}
 	if s.Urgent {
@@ -56,6 +56,6 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 		j.lost(p, f, "datagrams that wait in a unix socket lose the address of their sender")
 	}
 	if s.PassCred && s.Unread && u.State != unixListen {
-		j.block(p, what(f, "unix socket with credentials in its queue"), "CRIU can't capture messages that say who sent them (SO_PASSCRED)", "let the program read them")
+		j.blockPair(p, f, "unix socket with credentials in its queue", "CRIU can't capture messages that say who sent them (SO_PASSCRED)", "let the program read them")
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/shim/control"
+	"github.com/diapause/diapause/workers/shim/criu/core"
 	"github.com/diapause/diapause/workers/shim/criu/mends"
-	"github.com/diapause/diapause/workers/shim/criu/restart"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/tree"
 )
@@ -279,7 +279,7 @@ func (d *dumper) repeatCalls() error {
 	if err != nil {
 		return fmt.Errorf("read criu's log: %w", err)
 	}
-	for _, tid := range restart.Interrupted(log) {
+	for _, tid := range core.Interrupted(log) {
 		memory := func(before uint64, size int) ([]byte, error) {
 			f, err := os.Open(fmt.Sprintf("/proc/%d/mem", tid))
 			if err != nil {
@@ -290,7 +290,7 @@ func (d *dumper) repeatCalls() error {
 			_, err = f.ReadAt(b, int64(before)-int64(size))
 			return b, err
 		}
-		if err := restart.Again(d.place.images(), within(tid), memory); err != nil {
+		if err := core.Again(d.place.images(), within(tid), memory); err != nil {
 			return err
 		}
 	}

@@ -1,20 +1,7 @@
-// Package restart lets threads that were captured in the middle of a waiting
-// system call wait on after their restore.
-//
-// The kernel keeps what it needs to continue such a call (poll, nanosleep, futex
-// with a time limit) where no program can read it, so criu makes the call fail
-// with EINTR: without any signal, which programs that never expect one take for
-// a failure. This package changes criu's images so that the call is made again
-// from its beginning. Its time limit then starts again, except where it is a
-// point in time.
-//
-// Interrupted reads criu's log for the threads it happened to, Again changes the image
-// of each. It knows x86-64 alone, and leaves a thread as it is wherever it isn't sure.
-package restart
+package core
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -83,13 +70,8 @@ func Again(images string, tid int, code func(before uint64, size int) ([]byte, e
 	return nil
 }
 
-const headerSize = 12 // two magic numbers, the length of the one message
-
 func repeat(file []byte, code func(uint64, int) ([]byte, error)) ([]byte, error) {
-	if len(file) < headerSize || int(binary.LittleEndian.Uint32(file[8:])) != len(file)-headerSize {
-		return nil, errors.New("the image is not one message")
-	}
-	core, err := parse(file[headerSize:])
+	core, err := parseFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +97,7 @@ func repeat(file []byte, code func(uint64, int) ([]byte, error)) ([]byte, error)
 	regs.setNumber(fieldIP, ip-syscallSize)
 	info.setSub(fieldRegisters, regs)
 	core.setSub(fieldThreadInfo, info)
-	body := core.encode()
-	out := append([]byte(nil), file[:8]...)
-	out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
-	return append(out, body...), nil
+	return encodeFile(file, core), nil
 }
 
 // called finds which call a thread made that has been continued before, when its

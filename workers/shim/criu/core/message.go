@@ -1,4 +1,4 @@
-package restart
+package core
 
 import (
 	"encoding/binary"
@@ -113,4 +113,22 @@ func (m message) setNumber(id, v uint64) {
 	if i := m.find(id); i >= 0 {
 		m[i].number = v
 	}
+}
+
+const headerSize = 12 // two magic numbers, the length of the one message
+
+// parseFile reads an image that is one message.
+func parseFile(file []byte) (message, error) {
+	if len(file) < headerSize || int(binary.LittleEndian.Uint32(file[8:])) != len(file)-headerSize {
+		return nil, errors.New("the image is not one message")
+	}
+	return parse(file[headerSize:])
+}
+
+// encodeFile gives an image of one message the message m.
+func encodeFile(file []byte, m message) []byte {
+	body := m.encode()
+	out := append([]byte(nil), file[:headerSize-4]...)
+	out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
+	return append(out, body...)
 }

@@ -1,0 +1,16 @@
+// Package core changes criu's images of the state of threads (core-PID.img), where a session
+// is to come back other than criu would have it.
+//
+// Again (restart.go) lets threads that were captured in the middle of a waiting system call
+// wait on. The kernel keeps what it needs to continue such a call (poll, nanosleep, futex
+// with a time limit) where no program can read it, so criu makes the call fail
+// with EINTR: without any signal, which programs that never expect one take for
+// a failure. Again has the call made again from its beginning. Its time limit then starts
+// again, except where it is a point in time. Interrupted reads criu's log for the threads it
+// happened to. It knows x86-64 alone, and leaves a thread as it is wherever it isn't sure.
+//
+// EndWithParent (parent.go) has the kernel end a process when its parent ends.
+//
+// Both read one image and write it again with all that they don't know (message.go); the
+// package runs nothing and touches no process.
+package core
