@@ -5,54 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/thread"
 )
 
 // unixSockets lists the unix sockets of the network namespace that a process is
 // in.
-func unixSockets(pid int) (map[uint64]UnixSocket, error) {
-	type answer struct {
-		all map[uint64]UnixSocket
-		err error
-	}
-	to := make(chan answer)
-	go func() {
-		// The thread enters the session's network. Only if it comes back from
-		// there may others run on it; else it ends with this goroutine.
-		runtime.LockOSThread()
-		all, back, err := unixSocketsOf(pid)
-		if back {
-			runtime.UnlockOSThread()
+func unixSockets(pid int) (all map[uint64]UnixSocket, err error) {
+	err = thread.Discard(func() error {
+		theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
+		if err != nil {
+			return err
 		}
-		to <- answer{all, err}
-	}()
-	a := <-to
-	return a.all, a.err
-}
-
-// unixSocketsOf must run on a thread of its own. It reports whether that thread
-// is in its own network again.
-func unixSocketsOf(pid int) (all map[uint64]UnixSocket, back bool, err error) {
-	ours, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, true, err
-	}
-	defer ours.Close()
-	theirs, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pid))
-	if err != nil {
-		return nil, true, err
-	}
-	defer theirs.Close()
-	if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
-		return nil, true, fmt.Errorf("enter network: %w", err)
-	}
-	all, err = unixSocketsHere()
-	back = unix.Setns(int(ours.Fd()), unix.CLONE_NEWNET) == nil
-	return all, back, err
+		defer theirs.Close()
+		if err := unix.Setns(int(theirs.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter network: %w", err)
+		}
+		all, err = unixSocketsHere()
+		return err
+	})
+	return all, err
 }
 
 func unixSocketsHere() (map[uint64]UnixSocket, error) {

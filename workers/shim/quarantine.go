@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/inventory"
 	"github.com/diapause/diapause/workers/shim/stage"
+	"github.com/diapause/diapause/workers/thread"
 	"github.com/diapause/diapause/workers/tree"
 )
 
@@ -185,23 +185,26 @@ func emptied(root, path, via string) error {
 
 // alone runs do on a thread whose network namespace is new, with nothing but a loopback
 // interface, to which every address leads: what a program is bound or connected to can be
-// restored there, and reaches nothing.
-func alone(do func() error) error {
-	done := make(chan error)
+// restored there, and reaches nothing. The thread ends when over is closed, and with it what
+// is to end with its parent.
+func alone(over <-chan struct{}, do func() error) error {
+	done := make(chan error, 1)
 	go func() {
-		// The thread is never unlocked, and so ends with the goroutine.
-		runtime.LockOSThread()
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err == nil {
-			err = stage.LoopbackUp()
-		}
-		if err == nil {
-			err = allLocal()
-		}
-		if err == nil {
-			err = do()
-		}
-		done <- err
+		_ = thread.Discard(func() error {
+			err := unix.Unshare(unix.CLONE_NEWNET)
+			if err == nil {
+				err = stage.LoopbackUp()
+			}
+			if err == nil {
+				err = allLocal()
+			}
+			if err == nil {
+				err = do()
+			}
+			done <- err
+			<-over
+			return nil
+		})
 	}()
 	return <-done
 }

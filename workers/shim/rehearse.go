@@ -108,7 +108,9 @@ func (q *quarantine) restore(ctx context.Context) error {
 	o := rest.restoreOptions(q.meta, in)
 	o.ImagesDir = q.images()
 	var p *rpc.Streamed
-	err := alone(func() (err error) {
+	over := make(chan struct{})
+	defer close(over)
+	err := alone(over, func() (err error) {
 		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Add, in.files...)
 		return err
 	})
