@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -28,6 +29,9 @@ func Main(args []string) int {
 }
 
 func serve() error {
+	// The kernel ends a session when the thread ends that started its first process, or the
+	// criu that restored it: that is this one, and it lives as long as the shim.
+	runtime.LockOSThread()
 	// Else it has the number of a descriptor for a name. Names are for those who look.
 	_ = os.WriteFile("/proc/self/comm", []byte(ProgramName), 0)
 	// Noticed and dropped, not ignored: what is ignored would be inherited.

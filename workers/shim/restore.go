@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -12,8 +11,10 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/core"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
+	"github.com/diapause/diapause/workers/thread"
 	"github.com/diapause/diapause/workers/treecopy"
 )
 
@@ -27,6 +28,9 @@ type restorer struct {
 	bare    bool // what the shim had of commands isn't needed: it is a rehearsal
 }
 
+// initPID is the pid of init within the session.
+const initPID = 1
+
 // restore restores the tree from the image that the worker puts into memory, up to its
 // next instruction, and lets it run when the worker has agreed.
 func (r *restorer) restore() error {
@@ -36,6 +40,9 @@ func (r *restorer) restore() error {
 		return err
 	}
 	defer drop(b.place.scratch())
+	if err := core.EndWithParent(b.place.images(), initPID); err != nil {
+		return err
+	}
 	if b.setup.Boot == schemas.BootTrial {
 		if err := stage.LoopbackUp(); err != nil {
 			return err
@@ -357,19 +364,15 @@ func (r *restorer) writeGeneration() error {
 
 // loopbackOf brings lo up in the network namespace of a process.
 func loopbackOf(pid int) error {
-	done := make(chan error)
-	go func() {
-		// The thread is never unlocked, and so ends with the goroutine.
-		runtime.LockOSThread()
+	return thread.Discard(func() error {
 		fd, err := unix.PidfdOpen(pid, 0)
 		if err == nil {
 			defer unix.Close(fd)
 			err = unix.Setns(fd, unix.CLONE_NEWNET)
 		}
-		if err == nil {
-			err = stage.LoopbackUp()
+		if err != nil {
+			return fmt.Errorf("enter the session's network: %w", err)
 		}
-		done <- err
-	}()
-	return <-done
+		return stage.LoopbackUp()
+	})
 }

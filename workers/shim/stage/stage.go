@@ -121,6 +121,10 @@ func first(conn *control.Conn, c Config) error {
 	if err := conn.Send(Report{PID: leader}); err != nil {
 		return err
 	}
+	// Init keeps it. If the shim has ended before, the next line says so.
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("end with the shim: %w", err)
+	}
 	if _, err := conn.Receive(&Go{}); err != nil {
 		return fmt.Errorf("the shim gave up: %w", err)
 	}
