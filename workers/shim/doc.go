@@ -1,7 +1,8 @@
 // Package shim is the one small process that each session has on its host. It
 // holds the session's terminal and output, starts it, enters it, captures and
 // restores it with criu, and knows how it ended; it outlives the worker, which
-// can be killed and started again at any time.
+// can be killed and started again at any time. If a shim itself is killed, the kernel ends its
+// session (main.go): without it nothing would freeze that one at the end of its host's lease.
 //
 // A worker's driver starts its own binary with Main and sends a Setup over the
 // control socket it handed down (setup.go, main.go). The shim mounts what the
