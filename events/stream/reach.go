@@ -14,10 +14,12 @@ import (
 // of what is heard up to when all was: it asks at a time, and tells that time once all that
 // the stream had then has been given.
 
-// soundEvery is how often it is looked how far the stream is, soundWait how long an answer
-// may take: one that comes later says nothing of now.
+// soundEvery is how often it is looked how far the stream is, restEvery how often while nothing
+// is heard: half of what a scheduler lets pass. soundWait is how long an answer may take: one
+// that comes later says nothing of now.
 const (
 	soundEvery = 250 * time.Millisecond
+	restEvery  = time.Second
 	soundWait  = 5 * time.Second
 )
 
@@ -34,6 +36,7 @@ type reach struct {
 	seq      uint64             // of the stream, of what was given last
 	goal     uint64             // what the stream had at a time, and hasn't been given; 0 if all has
 	at       time.Time
+	sounded  uint64 // seq, when it was last looked
 }
 
 // hear gives a message.
@@ -69,14 +72,15 @@ func (r *reach) opened(c jetstream.Consumer) {
 
 // sound looks how far the stream is, again and again until ctx ends.
 func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names) {
-	tick := time.NewTicker(soundEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(soundEvery)
+	defer timer.Stop()
 	for {
 		select {
-		case <-tick.C:
+		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
+		timer.Reset(r.pause())
 		if at, stuck := r.pending(); !at.IsZero() {
 			if stuck {
 				r.settle(ctx)
@@ -91,6 +95,18 @@ func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names) {
 			r.aim(last, at)
 		}
 	}
+}
+
+// pause is how long to wait before the next look. Who is behind, or hears something, looks often:
+// silence is told by the messages themselves when there are any.
+func (r *reach) pause() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	quiet := r.goal == 0 && r.seq == r.sounded
+	if r.sounded = r.seq; quiet {
+		return restEvery
+	}
+	return soundEvery
 }
 
 // pending says since when something is to be given, and whether that is long ago.
