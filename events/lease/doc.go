@@ -4,9 +4,10 @@
 // A worker's Holder takes its host's lease and renews it by compare-and-swap,
 // three times a term. Only a renewal that is known to be stored counts, and it
 // counts from before it was sent, by the clock that goes on while the machine
-// sleeps (Now). An Observer reads every lease again and again and judges by its own
-// clock alone (Judge): one whose revision stood still for its term and a margin,
-// all the while that the observer could hear, has run out. Expire then ends it,
+// sleeps (Now). An Observer hears of every renewal and judges by its own clock alone
+// (Judge). It reads a lease again and again from when a renewal is overdue, and calls
+// it run out if its revision stood still for its term and a margin, and the observer
+// could read all the while since then. Expire then ends it,
 // again by compare-and-swap, so that the holder's next renewal is refused. Touch
 // says that an ended lease is ended still: a part that takes over a session reads its
 // record first, then touches the lease, then swaps the record, and so loses to

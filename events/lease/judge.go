@@ -14,6 +14,10 @@ func renewEvery(term time.Duration) time.Duration { return term / 3 }
 // FenceAfter is how long after a renewal was sent a session of that host may run.
 func FenceAfter(term time.Duration) time.Duration { return term * 2 / 3 }
 
+// overdue is how long after a lease was seen renewed the next renewal is missing: from then on
+// its observer reads it at each look.
+func overdue(term time.Duration) time.Duration { return term * 2 / 5 }
+
 func margin(term time.Duration) time.Duration { return term / 4 }
 
 // Seen is what an observer knows of one lease.

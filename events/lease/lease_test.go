@@ -144,3 +144,53 @@ func TestWentBack(t *testing.T) {
 		t.Errorf("after the bucket was lost: %v, %v", back, err)
 	}
 }
+
+// An observer of leases that are renewed asks NATS for nothing between its readings; of one
+// that isn't renewed it reads.
+func TestObserverWaitsForNews(t *testing.T) {
+	js := natstest.Streams(t)
+	names := stream.NamesWith("")
+	s, err := lease.Open(t.Context(), js, names)
+	if err != nil {
+		t.Fatal(err)
+	}
+	renewals := make(chan lease.Renewal, 100)
+	h := holder(s, 900*time.Millisecond, func(r lease.Renewal) { renewals <- r })
+	if err := h.Take(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	holding, release := context.WithCancel(t.Context())
+	held := make(chan error, 1)
+	go func() { held <- h.Serve(holding) }()
+	ctx, stop := context.WithCancel(t.Context())
+	looks, verdicts := make(chan struct{}, 1000), make(chan lease.Verdict, 1000)
+	o := &lease.Observer{Store: s, Every: 20 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+		Looked: func(_ context.Context, all []lease.Sighting) { looks <- struct{}{}; verdicts <- all[0].Verdict }}
+	done := make(chan error, 1)
+	go func() { done <- o.Serve(ctx) }()
+	<-looks
+	for len(renewals) > 0 {
+		<-renewals
+	}
+	before, began := len(looks), time.Now()
+	for range 5 { // 1.5 s: with a look each 20 ms there would be 75
+		<-renewals
+	}
+	late := time.Since(began) - 5*300*time.Millisecond // then it looks as often as it is asked to
+	if n, most := len(looks)-before, 40+int(max(late, 0)/(20*time.Millisecond)); n > most {
+		t.Errorf("%d looks within 5 renewals, want %d at most", n, most)
+	}
+	release()
+	if err := <-held; err != nil {
+		t.Error(err)
+	}
+	for v := range verdicts {
+		if v == lease.RunOut {
+			break
+		}
+	}
+	stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
@@ -83,6 +84,21 @@ func (s *Store) All(ctx context.Context) ([]Versioned, error) {
 		return 1
 	})
 	return out, nil
+}
+
+// follow calls heard with every host's lease, then with each new revision, in order, until ctx
+// ends or a lease can't be decoded. caughtUp is called once, when all that was stored has been
+// given; gap whenever revisions may come late.
+func (s *Store) follow(ctx context.Context, heard func(Versioned), caughtUp, gap func()) error {
+	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{s.names.LeaseSubject("")}}
+	return stream.Consume(ctx, s.writer.JS, s.writer.Stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
+		v := Versioned{Rev: meta.Sequence.Stream}
+		if err := json.Unmarshal(msg.Data, &v.HostLease); err != nil {
+			return fmt.Errorf("decode %s: %w", msg.Subject, err)
+		}
+		heard(v)
+		return nil
+	}, caughtUp, gap)
 }
 
 // end is the last revision of any lease.
