@@ -18,6 +18,10 @@ import (
 // candidate takes over after that and a margin.
 const OfficeTerm = 4 * time.Second
 
+// OfficeTermAlone is the term of a holder whose process is the NATS server, too: no other can
+// take over before that is back, and then its holder is, who takes its own office at once.
+const OfficeTermAlone = 30 * time.Second
+
 // Office is a lease that one of several processes holds at a time. It is for
 // efficiency: two may believe for a moment that they hold it, so the holder's actions
 // have to be harmless if two do them.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
@@ -32,7 +33,11 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 		JS: m.js, Names: m.names, Records: m.records, Leases: m.leases, Images: m.images, Trusted: m.keeper.Trusted,
 		Identities: m.keys.reading(), Actor: "fleet@" + host, Log: h.Log,
 	})
-	if c.scheduler, err = newScheduler(ctx, h.Process, h.gauges, m.link, host); err != nil {
+	term := lease.OfficeTerm
+	if h.NATS.URL == "" {
+		term = lease.OfficeTermAlone
+	}
+	if c.scheduler, err = newScheduler(ctx, h.Process, h.gauges, m.link, host, term); err != nil {
 		return c, err
 	}
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor

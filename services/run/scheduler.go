@@ -58,7 +58,7 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err := l.open(ctx, m, c.Log); err != nil {
 		return err
 	}
-	s, err := newScheduler(ctx, c.Process, m, l, name)
+	s, err := newScheduler(ctx, c.Process, m, l, name, lease.OfficeTerm)
 	if err != nil {
 		return err
 	}
@@ -81,14 +81,14 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 }
 
 // newScheduler makes the scheduler of a process, with the office of who acts.
-func newScheduler(ctx context.Context, p Process, m gauges, l link, name string) (*scheduler.Scheduler, error) {
+func newScheduler(ctx context.Context, p Process, m gauges, l link, name string, term time.Duration) (*scheduler.Scheduler, error) {
 	offices, err := lease.OpenOffice(ctx, l.js, l.names, "scheduler")
 	if err != nil {
 		return nil, err
 	}
 	s := scheduler.New(scheduler.Options{
 		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points,
-		Heard: m.Heard, Lead: &announced{Lead: &lease.Office{Store: offices, Holder: schemas.HostID(name), Log: p.Log}, name: name, out: p.Out},
+		Heard: m.Heard, Lead: &announced{Lead: &lease.Office{Store: offices, Holder: schemas.HostID(name), Term: term, Log: p.Log}, name: name, out: p.Out},
 	})
 	m.scheduler(s)
 	return s, nil
