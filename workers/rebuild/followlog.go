@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/recovery"
 )
@@ -111,7 +112,7 @@ func (r *Rebuilder) See(v statekv.Versioned) {
 	r.witnesses.see(r.JS.Conn().Stats().Reconnects, v.Rev.Seq(), v.Transition.ID)
 }
 
-// followEvery is how often the end of the log is looked at.
+// followEvery is how often the end of the log is looked at while it changes.
 const followEvery = time.Second
 
 // lookWait bounds one look: a request that is lost with its server is never answered.
@@ -155,33 +156,92 @@ func (r *Rebuilder) look(ctx context.Context) (is logEnd, signs []string, others
 	return is, nil, r.recovering(ctx), nil
 }
 
-// FollowLog notes the end of the log every second. It returns ErrWentBack if the log ends before
-// an entry that was seen, or is another log. While NATS doesn't answer it waits.
+// restEvery is how often the end of the log is looked at while nothing is heard to change.
+const restEvery = 10 * time.Second
+
+// FollowLog notes the end of the log within a second of each change of it. It returns ErrWentBack
+// if the log ends before an entry that was seen, or is another log, or if another host recovers:
+// it looks within a second of a change of the log or of the fleet's recovery, at once when the
+// connection is back, and now and then without that. While NATS doesn't answer it waits.
 func (r *Rebuilder) FollowLog(ctx context.Context) error {
 	back := r.JS.Conn().StatusChanged(nats.CONNECTED)
 	defer r.JS.Conn().RemoveStatusListener(back)
-	tick := time.NewTicker(followEvery)
-	defer tick.Stop()
+	ctx, stop := context.WithCancel(ctx)
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	defer stop()
+	changed := r.changes(ctx, &hearing)
 	for bad, counts := 0, true; ; {
 		is, signs, others, err := r.look(ctx)
+		wait := restEvery
 		switch {
 		case err != nil: // the next look tells
+			wait = followEvery
 		case others:
 			return fmt.Errorf("%w: another host recovers already", ErrWentBack)
 		case len(signs) == 0:
 			bad = 0
 		case !is.cluster || bad >= patience:
 			return fmt.Errorf("%w: %s", ErrWentBack, strings.Join(signs, "; "))
-		case counts:
-			bad++
+		default:
+			wait = followEvery
+			if counts {
+				bad++
+			}
 		}
-		select {
-		case <-ctx.Done():
+		if counts, err = pause(ctx, wait, changed, back); err != nil {
 			return nil
-		case <-tick.C:
-			counts = true
-		case <-back: // a server is there again: it may not be as it was
-			counts = false
 		}
 	}
+}
+
+// pause waits until the next look: for a time, or until followEvery after the last look if
+// something changed. counts is false if the connection is back, and no time need have passed; the
+// error is that of ctx.
+func pause(ctx context.Context, wait time.Duration, changed <-chan struct{}, back <-chan nats.Status) (counts bool, err error) {
+	least, most := time.NewTimer(followEvery), time.NewTimer(wait)
+	defer least.Stop()
+	defer most.Stop()
+	for due, news := false, false; ; {
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-back: // a server is there again: it may not be as it was
+			return false, nil
+		case <-changed:
+			news = true
+		case <-least.C:
+			due = true
+		case <-most.C:
+			return true, nil
+		}
+		if due && news {
+			return true, nil
+		}
+	}
+}
+
+// changes tells of what is a reason to look: an entry of the log or of the fleet's bucket, and a
+// stream of them, or of the leases, that went away and is back.
+func (r *Rebuilder) changes(ctx context.Context, hearing *sync.WaitGroup) <-chan struct{} {
+	changed := make(chan struct{}, 1)
+	listen := func(name string, all bool, subjects ...string) {
+		hearing.Go(func() {
+			stream.Changes(ctx, r.JS, name, subjects, func(lost bool) {
+				if !all && !lost {
+					return
+				}
+				select {
+				case changed <- struct{}{}:
+				default: // one look is enough
+				}
+			})
+		})
+	}
+	listen(r.Names.SessionStream(), true)
+	listen("KV_"+r.Names.Fleet(), true)
+	if r.Lease != nil {
+		listen("KV_"+r.Names.Leases(), false, r.Names.LeaseSubject(r.Host))
+	}
+	return changed
 }
