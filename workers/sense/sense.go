@@ -70,6 +70,10 @@ func (s *Sensor) Serve(ctx context.Context) error {
 	first := time.NewTimer(firstLook)
 	defer first.Stop()
 	for {
+		looks := tick.C
+		if len(running) == 0 {
+			looks = nil
+		}
 		select {
 		case v := <-updates:
 			if v.Host == s.Host && v.State == schemas.Running {
@@ -93,7 +97,7 @@ func (s *Sensor) Serve(ctx context.Context) error {
 					first.Reset(firstLook) // it isn't there yet
 				}
 			}
-		case <-tick.C:
+		case <-looks:
 			s.arrivals()
 			for _, v := range running {
 				s.observe(ctx, v)
