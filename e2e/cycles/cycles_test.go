@@ -61,6 +61,17 @@ func TestCycles(t *testing.T) {
 
 func start(ctx context.Context, t *testing.T) (*local.Daemon, *local.Session) {
 	t.Helper()
+	d := daemon(ctx, t)
+	s, err := d.Run(ctx, "again", []string{"--network", "none"}, "/usr/bin/python3", "-c", program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, s
+}
+
+// daemon starts one that ends with the test.
+func daemon(ctx context.Context, t *testing.T) *local.Daemon {
+	t.Helper()
 	dir := t.TempDir()
 	binary, err := local.Binary(dir)
 	if err != nil {
@@ -78,11 +89,7 @@ func start(ctx context.Context, t *testing.T) (*local.Daemon, *local.Session) {
 			t.Error(err)
 		}
 	})
-	s, err := d.Run(ctx, "again", []string{"--network", "none"}, "/usr/bin/python3", "-c", program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, s
+	return d
 }
 
 // drifts compares the medians of the first and the last third: a moment's
