@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Changes calls changed until ctx ends: once when it has begun to listen, whenever a message was
+// Changes calls changed until ctx ends: once when it listens, whenever a message was
 // stored in one of the stream's subjects (all of them if none is given), and with lost set
 // whenever messages may have been missed, because the connection, the server or the stream itself
 // went away. It is a hint to look, from one goroutine, and carries nothing of the message.
