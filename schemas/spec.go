@@ -25,7 +25,7 @@ type Spec struct {
 	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
 	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
 	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
-	Network string            `json:"network,omitempty"` // "host" (also if empty) or "none"
+	Network string            `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
 	Hooks   Hooks             `json:"hooks,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`
 

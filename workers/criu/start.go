@@ -3,6 +3,7 @@ package criu
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -38,13 +39,16 @@ func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 	return converse(ctx, conn, f, begin)
 }
 
+// networks are the kinds of network that a session may have; none given is the host's.
+var networks = []string{"", "private", "host", "none"}
+
 // checkSpec refuses what can't work before anything is made.
 func checkSpec(s schemas.Spec) error {
 	switch {
 	case len(s.Command) == 0:
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}
-	case s.Network != "" && s.Network != "host" && s.Network != "none":
-		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of host, none", s.Network)}
+	case !slices.Contains(networks, s.Network):
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of private, host, none", s.Network)}
 	case s.Memory < 0 || s.CPUs < 0 || s.Pids < 0:
 		return &driver.Error{Kind: driver.Refused, Text: "a limit is negative"}
 	}

@@ -24,6 +24,7 @@ type boot struct {
 	place  place
 	tree   *processes
 	beside *cgroup.Group // the shim's own, which is never frozen
+	online *online       // the session's private network, if it has one
 	guard  *guard
 	points *points
 	state  *stateFile

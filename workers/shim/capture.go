@@ -26,11 +26,12 @@ const ghostLimit = 500 << 20
 
 // dumper captures the session while it runs, and thaws it.
 type dumper struct {
-	name         schemas.Name
-	criu         []string // criu's command line
-	onSuspend    string   // the hook
-	emptyNetwork bool
-	generation   uint64
+	name           schemas.Name
+	criu           []string // criu's command line
+	onSuspend      string   // the hook
+	emptyNetwork   bool
+	privateNetwork bool
+	generation     uint64
 
 	place   place
 	facts   factsCache
@@ -182,12 +183,12 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	if err != nil {
 		return fmt.Errorf("list the connections of session %s: %w", d.name, err)
 	}
-	closing := closedOnResume(connections)
+	closing := closedOnResume(connections, d.privateNetwork)
 	dump.Warnings = append(dump.Warnings, closing...)
 	if dump.Lower, err = lowerFiles(d.name, d.place.own.upper(), pids, opened); err != nil {
 		return err
 	}
-	options, err := d.saveMeta(pids, opened, len(closing) == 0, dump.digest)
+	options, err := d.saveMeta(pids, opened, d.privateNetwork || len(closing) == 0, dump.digest)
 	if err != nil {
 		return err
 	}
@@ -337,9 +338,16 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool, rehears
 		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
 	}
 	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
-	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, Rehearsed: rehearsed}
+	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, PrivateNetwork: d.privateNetwork, Rehearsed: rehearsed}
 	m.Typists, m.Forgot = d.typists.save()
 	var err error
+	if d.privateNetwork {
+		external, err := externalNetwork(d.tree.init)
+		if err != nil {
+			return o, err
+		}
+		o.External = append(o.External, external)
+	}
 	if m.Status, err = pipeKey(d.tree.status.file); err != nil {
 		return o, err
 	}

@@ -27,6 +27,7 @@ type meta struct {
 	Status         string         `json:"status"` // criu's name of the status pipe
 	TCPEstablished bool           `json:"tcp_established,omitempty"`
 	EmptyNetwork   bool           `json:"empty_network,omitempty"`
+	PrivateNetwork bool           `json:"private_network,omitempty"`
 	Commands       []savedCommand `json:"commands"` // the leader first
 	Ended          []savedEnd     `json:"ended,omitempty"`
 	Rehearsed      string         `json:"rehearsed,omitempty"` // digest of what it had at its last rehearsal

@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/inventory"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim/stage"
 	"github.com/diapause/diapause/workers/thread"
 	"github.com/diapause/diapause/workers/tree"
@@ -30,7 +31,8 @@ type quarantine struct {
 	boot      *boot // with the shim's ends of what the copy inherits
 	meta      meta
 	terminals *os.File
-	copy      int // init of the copy, on the host
+	copy      int              // init of the copy, on the host
+	network   *network.Network // of a session whose network is private
 	after     *inventory.Inventory
 }
 
@@ -82,6 +84,11 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 	}
 	if q.meta, err = readMeta(q.place.meta()); err != nil {
 		return err
+	}
+	if q.meta.PrivateNetwork {
+		if q.network, err = network.Make(network.Options{Isolated: true, Locked: true}); err != nil {
+			return err
+		}
 	}
 	q.boot = &boot{setup: q.setup, place: view, tree: newProcesses(q.setup.Name, q.group)}
 	return nil

@@ -105,6 +105,11 @@ func (q *quarantine) restore(ctx context.Context) error {
 	if err := rest.reconnect(q.meta, in); err != nil {
 		return err
 	}
+	if q.network != nil {
+		if err := (&online{network: q.network}).inherit(in); err != nil {
+			return err
+		}
+	}
 	o := rest.restoreOptions(q.meta, in)
 	o.ImagesDir = q.images()
 	var p *rpc.Streamed
@@ -194,6 +199,7 @@ func (q *quarantine) end() error {
 	if q.terminals != nil {
 		q.terminals.Close()
 	}
+	q.network.Close()
 	return errors.Join(append(errs, q.unmount())...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim/criu/core"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
@@ -53,6 +54,11 @@ func (r *restorer) restore() error {
 		return err
 	}
 	b.generation, b.rehearsed = m.Generation+1, m.Rehearsed
+	if m.PrivateNetwork {
+		if b.online, err = goOnline(network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: true}); err != nil {
+			return err
+		}
+	}
 	r.typists.load(m.Typists, m.Forgot)
 	if err := b.place.own.mountGiven(); err != nil {
 		return err
@@ -70,7 +76,7 @@ func (r *restorer) restore() error {
 	}
 	in := &inheritance{terminals: b.terminals}
 	defer in.close()
-	if err := r.reconnect(m, in); err != nil {
+	if err := errors.Join(r.reconnect(m, in), b.online.inherit(in)); err != nil {
 		return err
 	}
 	if err := b.points.at(failpoint.ShimFilled); err != nil {
@@ -243,6 +249,9 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 			}
 		case rpc.PostRestore:
 			if err := u.restored(p, n.PID); err != nil {
+				return err
+			}
+			if err := b.online.restored(); err != nil {
 				return err
 			}
 			if err := r.resume(); err != nil {

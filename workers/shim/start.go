@@ -13,6 +13,8 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/nameserver"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
@@ -33,6 +35,12 @@ func (s *starter) start() error {
 	b.generation = 1
 	if err := b.place.mountRoot(); err != nil {
 		return err
+	}
+	if b.setup.privateNetwork() {
+		var err error
+		if b.online, err = goOnline(network.Options{}); err != nil {
+			return err
+		}
 	}
 	terminals, err := b.place.mountTerminals()
 	if err != nil {
@@ -174,10 +182,15 @@ func (s *starter) prepare(first *control.Conn) error {
 		Root: b.place.root(), Terminals: b.place.terminals(), Masks: masks(b.setup),
 		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver,
 	}
+	var files []*os.File
+	if b.online != nil {
+		files = append(files, b.online.network.File())
+		config.Resolver, config.OwnResolver = nameserver.Resolver(network.Service), true
+	}
 	if b.tree.main.tty != nil {
 		config.Command.Terminal = b.tree.main.tty.path()
 	}
-	report, err := converse(first, config)
+	report, err := converse(first, config, files...)
 	if err != nil {
 		return err
 	}
@@ -185,10 +198,10 @@ func (s *starter) prepare(first *control.Conn) error {
 	return nil
 }
 
-// converse sends a stage its Config and receives its Report.
-func converse(c *control.Conn, config stage.Config) (stage.Report, error) {
+// converse sends a stage its Config, with the network it is to enter, if any, and receives its Report.
+func converse(c *control.Conn, config stage.Config, files ...*os.File) (stage.Report, error) {
 	var report stage.Report
-	if err := c.Send(config); err != nil {
+	if err := c.Send(config, files...); err != nil {
 		return report, err
 	}
 	if _, err := c.Receive(&report); err != nil {

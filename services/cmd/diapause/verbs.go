@@ -91,7 +91,7 @@ func runCommand(c *client) *cobra.Command {
 	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
-	fl.StringVar(&f.network, "network", "host", "host or none; with --image a network of the engine's, as --join")
+	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
@@ -122,7 +122,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if err := f.terminal(); err != nil {
 		return err
 	}
-	if f.container.Image != "" && f.network != "host" && f.network != "none" {
+	if f.container.Image != "" && f.network != "host" && f.network != "none" { // "private" is the name of one, too
 		f.container.Networks, f.network = append(f.container.Networks, f.network), "none"
 	}
 	spec, err := f.spec(command)
@@ -201,8 +201,8 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Dir == "" && s.Root == "" {
 		s.Dir, _ = os.Getwd() // "" is the root directory
 	}
-	if f.network != "host" && f.network != "none" {
-		return s, usagef("--network %q: want host or none", f.network).WithHint("with --image also a network of the engine's")
+	if f.network != "host" && f.network != "none" && f.network != "private" {
+		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
 	}
 	if f.cpus < 0 || f.pids < 0 {
 		return s, usagef("--cpus and --pids take positive numbers")

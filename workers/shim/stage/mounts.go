@@ -222,21 +222,29 @@ func furnish(c Config) error {
 	if err := os.WriteFile(GenerationPath, c.Generation, 0o444); err != nil {
 		return fmt.Errorf("write the generation file: %w", err)
 	}
-	return placeResolver(c.Resolver)
+	return placeResolver(c.Resolver, c.OwnResolver)
 }
 
-// placeResolver puts the host's resolv.conf where the session's own symlink has
-// it.
-func placeResolver(content []byte) error {
-	link, err := os.Readlink("/etc/resolv.conf")
-	if err != nil || content == nil {
+const resolverPath = "/etc/resolv.conf"
+
+// placeResolver puts resolv.conf where the session's own symlink has it, if that is below /run,
+// and with own in the place of another one.
+func placeResolver(content []byte, own bool) error {
+	link, err := os.Readlink(resolverPath)
+	if content == nil || err != nil && !own {
 		return nil
 	}
 	if !filepath.IsAbs(link) {
 		link = filepath.Join("/etc", link)
 	}
 	if !strings.HasPrefix(link, "/run/") {
-		return nil
+		if !own {
+			return nil
+		}
+		if err := os.Remove(resolverPath); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("place resolv.conf: %w", err)
+		}
+		link = resolverPath
 	}
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return fmt.Errorf("place resolv.conf: %w", err)

@@ -31,7 +31,9 @@ type Config struct {
 	Masks      []string `json:"masks"`      // directories inside the session to hide
 	Loopback   bool     `json:"loopback"`   // the network namespace is new: bring lo up
 	Generation []byte   `json:"generation"` // first content of the generation file
-	Resolver   []byte   `json:"resolver"`   // what Resolver gave
+	Resolver   []byte   `json:"resolver"`   // the content of resolv.conf, if it isn't the root's
+	// OwnResolver says that Resolver replaces the root's own file, too.
+	OwnResolver bool `json:"own_resolver,omitempty"`
 }
 
 // Report is the answer: the pid of the command within the session, or why there
@@ -78,12 +80,15 @@ func Main(kind string) int {
 		return 1
 	}
 	var c Config
-	if _, err := conn.Receive(&c); err != nil {
+	files, err := conn.Receive(&c)
+	if err != nil {
 		return 1 // the shim is gone
 	}
 	switch kind {
 	case First:
-		err = first(conn, c)
+		if err = enterNetwork(files); err == nil {
+			err = first(conn, c)
+		}
 	case Join:
 		err = join(conn, c)
 	default:
@@ -159,4 +164,17 @@ func join(conn *control.Conn, c Config) error {
 		return err
 	}
 	return conn.Send(Report{PID: pid})
+}
+
+// enterNetwork enters the network that came with the Config, if one did. It is that of this thread,
+// and so of what it starts and becomes.
+func enterNetwork(files []*os.File) error {
+	for _, f := range files {
+		err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+		f.Close()
+		if err != nil {
+			return fmt.Errorf("enter the session's network: %w", err)
+		}
+	}
+	return nil
 }

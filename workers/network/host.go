@@ -1,0 +1,76 @@
+package network
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// tableName is the name of Diapause's tables, on the host and in sessions' networks.
+const tableName = "diapause"
+
+// prepareHost does what all sessions of the host need, if it isn't done.
+func prepareHost() error {
+	if err := forward(); err != nil {
+		return err
+	}
+	return ensureTable()
+}
+
+const forwarding = "/proc/sys/net/ipv4/ip_forward"
+
+func forward() error {
+	b, err := os.ReadFile(forwarding)
+	if err == nil && strings.TrimSpace(string(b)) == "1" {
+		return nil
+	}
+	if err := os.WriteFile(forwarding, []byte("1"), 0); err != nil {
+		return fmt.Errorf("turn forwarding on: %w", err)
+	}
+	return nil
+}
+
+// ensureTable makes the host's table unless it is there. Who else makes it at the same time makes
+// the same: one of the two is refused as a whole.
+func ensureTable() error {
+	c, err := nftables.New()
+	if err != nil {
+		return fmt.Errorf("open nftables: %w", err)
+	}
+	_, err = c.ListTableOfFamily(tableName, nftables.TableFamilyINet)
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("list the tables of nftables: %w", err)
+	}
+	fillTable(c)
+	if err := c.Flush(); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make the table %s: %w", tableName, err)
+	}
+	return nil
+}
+
+func fillTable(c *nftables.Conn) {
+	t := c.CreateTable(&nftables.Table{Name: tableName, Family: nftables.TableFamilyINet})
+	chain := func(name string, kind nftables.ChainType, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+		return c.AddChain(&nftables.Chain{Name: name, Table: t, Type: kind, Hooknum: hook, Priority: priority})
+	}
+	// The guards let nothing pass that these two drop, unless rules that aren't ours have given
+	// a packet another destination since.
+	input := chain("input", nftables.ChainTypeFilter, nftables.ChainHookInput, nftables.ChainPriorityMangle)
+	add(c, input, fromSession, drop)
+	forward := chain("forward", nftables.ChainTypeFilter, nftables.ChainHookForward, nftables.ChainPriorityMangle)
+	add(c, forward, fromSession, toSession, drop)
+	add(c, forward, fromSession, clamp)
+	add(c, forward, toSession, clamp)
+	leave := chain("leave", nftables.ChainTypeNAT, nftables.ChainHookPostrouting, nftables.ChainPriorityNATSource)
+	masquerade := match{&expr.Masq{}}
+	add(c, leave, notToSession, is4, from(pool), masquerade)
+	add(c, leave, notToSession, is6, from(pool6), masquerade)
+}

@@ -1,0 +1,137 @@
+// Package networktest makes what tests of private networks need beside sessions: an outside, which is
+// a network namespace that the host reaches through a veth pair. It never changes what the host has
+// but for that pair, which is gone when the test ends.
+package networktest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/thread"
+)
+
+// Outside is a machine beside the host.
+type Outside struct {
+	Host netip.Addr // of the host, as the outside sees it
+	Addr netip.Addr // its own
+
+	space *os.File
+}
+
+// links is how many tests have one at a time, on one host.
+const links = 64
+
+// New makes an outside for a test.
+func New(t testing.TB) *Outside {
+	t.Helper()
+	o := &Outside{}
+	err := thread.Discard(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		o.space, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	if err == nil {
+		err = o.connect(t)
+	}
+	if err != nil {
+		t.Fatalf("make a network namespace for a test, as root: %v", err)
+	}
+	return o
+}
+
+func (o *Outside) connect(t testing.TB) error {
+	attrs := netlink.NewLinkAttrs()
+	// The name is refused if another test has it, and the addresses with it.
+	err := error(unix.EEXIST)
+	for i := 0; errors.Is(err, unix.EEXIST) && i < links; i++ {
+		attrs.Name = fmt.Sprintf("dtest%02x", i)
+		err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(o.space.Fd())})
+		o.Host, o.Addr = netip.AddrFrom4([4]byte{203, 0, 113, byte(4*i + 1)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(4*i + 2)})
+	}
+	if err != nil {
+		return err
+	}
+	t.Cleanup(func() {
+		o.space.Close()
+		if l, err := netlink.LinkByName(attrs.Name); err == nil {
+			_ = netlink.LinkDel(l) // or the kernel does, when the namespace is gone
+		}
+	})
+	if err := set(attrs.Name, o.Host); err != nil {
+		return err
+	}
+	return o.Inside(func() error { return set("eth0", o.Addr) })
+}
+
+func set(name string, a netip.Addr) error {
+	l, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(30, 32)}}); err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(l)
+}
+
+// Inside runs do there, on a thread of its own.
+func (o *Outside) Inside(do func() error) error {
+	return thread.Discard(func() error {
+		if err := unix.Setns(int(o.space.Fd()), unix.CLONE_NEWNET); err != nil {
+			return err
+		}
+		return do()
+	})
+}
+
+// Echo serves TCP there, and gives back each line. The port is returned.
+func (o *Outside) Echo(t testing.TB) uint16 {
+	t.Helper()
+	var l net.Listener
+	err := o.Inside(func() (err error) {
+		l, err = net.Listen("tcp", netip.AddrPortFrom(o.Addr, 0).String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, l)
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+// Echo serves TCP on an address of the host, as Outside.Echo does there.
+func Echo(t testing.TB, at netip.Addr) uint16 {
+	t.Helper()
+	l, err := net.Listen("tcp", netip.AddrPortFrom(at, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	serve(t, l)
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+func serve(t testing.TB, l net.Listener) {
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				_, _ = io.Copy(c, c) // until the other side is gone
+				c.Close()
+			}()
+		}
+	}()
+}

@@ -1,0 +1,89 @@
+package shim
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/nameserver"
+	"github.com/diapause/diapause/workers/network"
+)
+
+// online is the private network of a session, and what is served there. All of it ends with this
+// process.
+type online struct {
+	network *network.Network
+	names   *nameserver.Server
+}
+
+// extnet is criu's name of a private network.
+const extnet = "extnet"
+
+// goOnline makes the network and serves what belongs in it.
+func goOnline(o network.Options) (*online, error) {
+	n, err := network.Make(o)
+	if err != nil {
+		return nil, noNetwork(err)
+	}
+	w := &online{network: n}
+	err = n.Inside(func() (err error) {
+		w.names, err = nameserver.Listen(network.Service)
+		return err
+	})
+	if err != nil {
+		n.Close()
+		return nil, err
+	}
+	w.names.Serve(nameserver.HostServers)
+	return w, nil
+}
+
+// noNetwork says why there is no network, and refuses what this host can't do at the next attempt
+// either.
+func noNetwork(err error) error {
+	if !slices.ContainsFunc(lasting, func(no unix.Errno) bool { return errors.Is(err, no) }) {
+		return fmt.Errorf("make the session's network: %w", err)
+	}
+	return &driver.Error{
+		Kind: driver.Refused, Err: err, Text: "this host can't make private networks",
+		Hint: "ask `diapause doctor` what is missing, or use --network host or none",
+	}
+}
+
+// inherit passes the network to criu.
+func (w *online) inherit(in *inheritance) error {
+	if w == nil {
+		return nil
+	}
+	fd, err := unix.FcntlInt(w.network.File().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("pass the session's network to criu: %w", err)
+	}
+	in.add(extnet, os.NewFile(uintptr(fd), extnet))
+	return nil
+}
+
+// restored is called when criu has restored all and nothing has run: connections with the outside
+// end, and packets move.
+func (w *online) restored() error {
+	if w == nil {
+		return nil
+	}
+	if _, err := w.network.DestroyOutside(); err != nil {
+		return err
+	}
+	return w.network.Unlock()
+}
+
+// externalNetwork is what criu is told of the network that a process is in.
+func externalNetwork(pid int) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Stat(fmt.Sprintf("/proc/%d/ns/net", pid), &st); err != nil {
+		return "", fmt.Errorf("find the session's network: %w", err)
+	}
+	return fmt.Sprintf("net[%d]:%s", st.Ino, extnet), nil
+}
