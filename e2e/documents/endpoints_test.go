@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -49,11 +49,7 @@ func TestServices(t *testing.T) {
 // endpoints asks the micro service for the names of its endpoints.
 func endpoints(t *testing.T, addr, creds string) (names []string) {
 	t.Helper()
-	key, err := nats.NkeyOptionFromSeed(creds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect("nats://"+addr, key)
+	nc, err := natsconn.Connect(t.Context(), "nats://"+addr, creds, "documents test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -78,6 +78,9 @@ func Explain(err error, url, credsFile string) error {
 		return schemas.WithHint(fmt.Errorf("%w at %s", ErrUnreachable, url), "start one with `diapause up`, or give the address of yours with --url")
 	case refused(err) && credsFile == "":
 		return schemas.WithHint(fmt.Errorf("%w at %s: it wants some (%w)", ErrRefused, url, err), "give a file with --creds")
+	case refused(err) && !hasAuthority(credsFile):
+		return schemas.WithHint(fmt.Errorf("%w of %s at %s without TLS (%w)", ErrRefused, credsFile, url, err),
+			"put %s, from where that file was made, beside it; else, is it the file of this server?", AuthorityFile)
 	case refused(err):
 		return schemas.WithHint(fmt.Errorf("%w of %s at %s (%w)", ErrRefused, credsFile, url, err), "is it the file of this server?")
 	case timedOut(err):
@@ -90,9 +93,7 @@ func Explain(err error, url, credsFile string) error {
 func tlsTrouble(err error, url, credsFile string) error {
 	ca, there := "", false
 	if credsFile != "" {
-		ca = filepath.Join(filepath.Dir(credsFile), AuthorityFile)
-		_, statErr := os.Stat(ca)
-		there = statErr == nil
+		ca, there = filepath.Join(filepath.Dir(credsFile), AuthorityFile), hasAuthority(credsFile)
 	}
 	var unknown x509.UnknownAuthorityError
 	var name x509.HostnameError
@@ -114,6 +115,12 @@ func tlsTrouble(err error, url, credsFile string) error {
 		return say("it speaks no TLS, which the address asks for: use nats:// if that is right")
 	}
 	return nil
+}
+
+// hasAuthority reports whether a connection with a file of credentials wants TLS.
+func hasAuthority(credsFile string) bool {
+	_, err := os.Stat(filepath.Join(filepath.Dir(credsFile), AuthorityFile))
+	return err == nil
 }
 
 func refused(err error) bool {

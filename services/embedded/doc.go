@@ -3,7 +3,13 @@
 // machine needs.
 //
 // The way through it: server.go starts and stops the server, users.go makes the
-// keys, access.go says who may do what, log.go carries the server's log on.
+// keys, accept.go decides who a connection belongs to, access.go says who may do what, log.go
+// carries the server's log on.
+//
+// The parts of the process connect within it (InProcess). Every other connection crosses the
+// loopback device, which a process with a packet socket can read and forge. So keys are accepted
+// over TLS alone, by a certificate whose authority lies beside the files of credentials; without
+// TLS a client is one without credentials.
 //
 // There are two accounts. DIAPAUSE holds all streams, and the users "system"
 // (the parts of `diapause up`, which may do everything) and "client" (a process that

@@ -8,12 +8,16 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/services/authority"
 )
 
 // DefaultHost is where the server listens when nothing else is asked for.
@@ -34,17 +38,17 @@ type Options struct {
 	CredsDir string // the seeds of the users, made on the first start; mode 0700
 	Host     string // an IP address or a name; DefaultHost if empty
 	Port     int    // 0 takes any free port
-	// AllowRemote permits a Host that other machines reach. The server speaks no
-	// TLS: any machine on the way can read everything and report activity.
+	// AllowRemote permits a Host that other machines reach, which may then report activity.
 	AllowRemote bool
 	Log         *slog.Logger // the server's warnings and errors; discarded if nil
 }
 
 // Server is a running NATS server.
 type Server struct {
-	nats   *server.Server
-	url    string
-	broken <-chan error
+	nats     *server.Server
+	url      string
+	password string // of inProcess
+	broken   <-chan error
 }
 
 // What a caller of Start can act on; match with errors.Is.
@@ -67,11 +71,18 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err := checkAddress(ctx, o); err != nil {
 		return nil, err
 	}
-	conf, err := configure(o)
+	users, err := prepare(o)
+	if err != nil {
+		return nil, fmt.Errorf("configure the NATS server: %w", err)
+	}
+	conf, err := configure(o, users)
 	if err != nil {
 		return nil, fmt.Errorf("configure the NATS server: %w", err)
 	}
 	ns, err := server.NewServer(conf)
+	if err == nil {
+		err = users.enlist(ns)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
@@ -83,7 +94,26 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	return &Server{nats: ns, url: ns.ClientURL(), broken: log.broken}, nil
+	return &Server{nats: ns, url: "nats://" + strings.TrimPrefix(ns.ClientURL(), "tls://"), password: users.password, broken: log.broken}, nil
+}
+
+// prepare makes the directories and the keys of the users.
+func prepare(o Options) (*accept, error) {
+	for _, dir := range []string{o.StoreDir, o.CredsDir} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	return newAccept(o.CredsDir)
+}
+
+// InProcess has a connection to URL, without a file of credentials, cross no network, and
+// gives it the rights of UserSystem. It is for the process that started the server.
+func (s *Server) InProcess() nats.Option {
+	return func(o *nats.Options) error {
+		o.InProcessServer, o.User, o.Password = s.nats, inProcess, s.password
+		return nil
+	}
 }
 
 // URL is where clients connect, "nats://host:port".
@@ -104,21 +134,20 @@ func (s *Server) Shutdown() {
 const storeLimit = 1 << 50
 
 // configure makes the keys and directories and says all that the server needs.
-func configure(o Options) (*server.Options, error) {
-	for _, dir := range []string{o.StoreDir, o.CredsDir} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, err
-		}
-	}
+func configure(o Options, users *accept) (*server.Options, error) {
 	conf := &server.Options{}
 	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(edgeConnections),
 		"EDGE_PAYLOAD", strconv.Itoa(edgePayload)).Replace(accountsConfig)
 	if err := conf.ProcessConfigString(text); err != nil {
 		return nil, err
 	}
-	if err := addUsers(conf, o.CredsDir); err != nil {
+	if err := secure(conf, o.CredsDir, o.Host); err != nil {
 		return nil, err
 	}
+	conf.CustomClientAuthentication, conf.AlwaysEnableNonce = users, true
+	// This has the server say that credentials aren't needed; accept decides.
+	conf.Users = []*server.User{{Username: edgeUser}}
+	conf.NoAuthUser = edgeUser
 	conf.ServerName = "diapause"
 	conf.Host, conf.Port = o.Host, o.Port
 	if o.Port == 0 {
@@ -135,29 +164,21 @@ func configure(o Options) (*server.Options, error) {
 	return conf, nil
 }
 
-func addUsers(conf *server.Options, credsDir string) error {
-	accounts := map[string]*server.Account{}
-	for _, a := range conf.Accounts {
-		accounts[a.Name] = a
-	}
-	for u, may := range map[User]*server.Permissions{UserSystem: nil, UserClient: clientPermissions()} {
-		key, err := PublicKey(credsDir, u)
-		if err != nil {
-			return err
-		}
-		conf.Nkeys = append(conf.Nkeys, &server.NkeyUser{Nkey: key, Account: accounts[AccountMain], Permissions: may})
-	}
-	password, err := anonymousPassword()
-	if err != nil {
+// secure has the server speak TLS with those who ask for it, by a certificate of the
+// directory of credentials.
+func secure(conf *server.Options, credsDir, host string) (err error) {
+	if err := authority.Certify(credsDir, credsDir, append(loopbackNames(), host), time.Now()); err != nil {
 		return err
 	}
-	conf.Users = []*server.User{{
-		Username: edgeUser, Password: password, Account: accounts[AccountEdge], Permissions: edgePermissions(),
-		AllowedConnectionTypes: map[string]struct{}{"STANDARD": {}},
-	}}
-	conf.NoAuthUser = edgeUser
-	return nil
+	conf.TLSConfig, err = server.GenTLSConfig(&server.TLSConfigOpts{
+		CertFile: filepath.Join(credsDir, authority.ServerFile), KeyFile: filepath.Join(credsDir, authority.ServerKeyFile),
+	})
+	conf.TLS, conf.AllowNonTLS, conf.TLSTimeout = true, true, authTimeout.Seconds()
+	return err
 }
+
+// loopbackNames are the names that clients of this machine may use.
+func loopbackNames() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 // ready waits until the server takes connections.
 func ready(ctx context.Context, ns *server.Server, log *bridge) error {

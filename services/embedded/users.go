@@ -1,8 +1,6 @@
 package embedded
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,14 +73,4 @@ func writeSynced(file string, text []byte) (err error) {
 		return err
 	}
 	return f.Sync()
-}
-
-// anonymousPassword is for the user that clients without credentials become. It is
-// random and discarded, so that no client can log in as that user.
-func anonymousPassword() (string, error) {
-	b := make([]byte, 32)
-	if _, err := rand.Read(b); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(b), nil
 }

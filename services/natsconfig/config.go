@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/authority"
 )
 
 // Limits of publishers, who may be strangers: above edgePayload, in bytes, the server
@@ -54,7 +55,7 @@ accounts {
   }
 }
 `,
-		quote(o.ServerName), quote(o.Listen), quote(o.StoreDir), quote(filepath.Join(o.installed(), certFile)), quote(filepath.Join(o.installed(), certKeyFile)),
+		quote(o.ServerName), quote(o.Listen), quote(o.StoreDir), quote(filepath.Join(o.installed(), authority.ServerFile)), quote(filepath.Join(o.installed(), authority.ServerKeyFile)),
 		Main, quote(schemas.SubjectActivity+below), Edge, usersOf(Main, members),
 		Edge, edgeConnections, edgePayload, Main, quote(schemas.SubjectActivity+below), usersOf(Edge, members))
 	return b.String()

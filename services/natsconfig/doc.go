@@ -3,9 +3,8 @@
 // others, nkeys for them, and TLS.
 //
 // The way through it: roles.go says who may do what, and is the place to look that
-// up; config.go puts it into the server's configuration language; certificates.go
-// makes an authority and a certificate for the server; write.go writes it all into a
-// directory, keeping the keys that are there.
+// up; config.go puts it into the server's configuration language; write.go writes it all
+// into a directory, keeping the keys that are there. Certificates are package authority's.
 //
 // Publishers have an account of their own, EDGE, from which activity crosses into
 // DIAPAUSE, where the streams are, as a service. Within one account, or over a stream

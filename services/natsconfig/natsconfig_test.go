@@ -11,6 +11,7 @@ import (
 
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/authority"
 )
 
 func options(t *testing.T) Options {
@@ -59,7 +60,7 @@ func TestWriteAgain(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	o := options(t)
 	w, config := write(t, o)
-	secret := append(slices.Clone(w.Creds), filepath.Join(o.Dir, authorityKeyFile), filepath.Join(o.Dir, certKeyFile), w.Config)
+	secret := append(slices.Clone(w.Creds), filepath.Join(o.Dir, authority.KeyFile), filepath.Join(o.Dir, authority.ServerKeyFile), w.Config)
 	for _, file := range secret {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info.Mode(), err)
@@ -80,7 +81,7 @@ func TestCertificate(t *testing.T) {
 	o := options(t)
 	write(t, o)
 	write(t, o) // by the same authority
-	pair, err := tls.LoadX509KeyPair(filepath.Join(o.Dir, certFile), filepath.Join(o.Dir, certKeyFile))
+	pair, err := tls.LoadX509KeyPair(filepath.Join(o.Dir, authority.ServerFile), filepath.Join(o.Dir, authority.ServerKeyFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/diapause/diapause/events/natsconn"
+	"github.com/diapause/diapause/services/authority"
 	"github.com/diapause/diapause/services/embedded"
 )
 
@@ -47,15 +47,12 @@ func Write(o Options) (Written, error) {
 	}
 	o.ServerName = cmp.Or(o.ServerName, "diapause")
 	creds := filepath.Join(o.Dir, "creds")
-	for _, dir := range []string{o.Dir, creds, filepath.Join(o.Dir, "tls")} {
+	for _, dir := range []string{o.Dir, creds} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Written{}, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if err := certify(o.Dir, o.DNSNames, time.Now()); err != nil {
-		return Written{}, err
-	}
-	if err := trust(o.Dir, creds); err != nil {
+	if err := authority.Certify(o.Dir, creds, o.DNSNames, time.Now()); err != nil {
 		return Written{}, err
 	}
 	members, w, err := enlist(creds, o.Users())
@@ -64,16 +61,6 @@ func Write(o Options) (Written, error) {
 	}
 	w.Config = filepath.Join(o.Dir, configFile)
 	return w, replace(w.Config, []byte(render(o, members)), 0o600)
-}
-
-// trust puts the authority's certificate beside the credentials, where clients
-// look for it.
-func trust(dir, creds string) error {
-	cert, err := os.ReadFile(filepath.Join(dir, authorityFile))
-	if err != nil {
-		return err
-	}
-	return replace(filepath.Join(creds, natsconn.AuthorityFile), cert, 0o644)
 }
 
 // enlist gives the users their keys, and finds those that are left over.

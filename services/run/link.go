@@ -16,6 +16,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -27,6 +28,7 @@ import (
 // server is where the parts and their clients find NATS.
 type server struct {
 	url, system, clients string       // the address, and files of credentials
+	inProcess            nats.Option  // connects the parts of this process; nil for a server that isn't ours
 	broken               <-chan error // nil for a server that isn't ours
 	stop                 func()
 }
@@ -51,8 +53,29 @@ func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (s
 	}
 	return server{
 		url: srv.URL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
-		broken: srv.Broken(), stop: srv.Shutdown,
+		inProcess: srv.InProcess(), broken: srv.Broken(), stop: srv.Shutdown,
 	}, nil
+}
+
+// connect makes the connection of this process's parts.
+func (s server) connect(ctx context.Context, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	if s.inProcess != nil {
+		return natsconn.Connect(ctx, s.url, "", name, append(opts, s.inProcess)...)
+	}
+	return connect(ctx, NATS{URL: s.url, Creds: s.system}, name, log, opts...)
+}
+
+// connect makes a connection to a server that isn't in this process, and warns if others
+// may read it.
+func connect(ctx context.Context, to NATS, name string, log *slog.Logger, opts ...nats.Option) (*nats.Conn, error) {
+	nc, err := natsconn.Connect(ctx, to.URL, to.Creds, name, opts...)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := nc.TLSConnectionState(); err != nil {
+		log.Warn("the connection to NATS has no TLS: who can read or forge packets on the way reads terminals and commands of sessions and can give orders; `diapause nats-config` writes a configuration with TLS", "server", nc.ConnectedUrlRedacted())
+	}
+	return nc, nil
 }
 
 // link is the connection of a process, and what its parts share on it.

@@ -9,12 +9,10 @@ import (
 	"runtime/debug"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/lease"
-	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/scheduler"
@@ -39,7 +37,7 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	}
 	ctx, g := guarded(ctx, "a scheduler", "scheduler", c.NATS.Creds, c.Log)
 	defer func() { err = g.why(ctx, err) }()
-	nc, err := natsconn.Connect(ctx, c.NATS.URL, c.NATS.Creds, "diapause scheduler "+name, nats.MaxReconnects(-1), g.option())
+	nc, err := connect(ctx, c.NATS, "diapause scheduler "+name, c.Log, g.option())
 	if err != nil {
 		return err
 	}

@@ -8,10 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/driver"
@@ -80,7 +78,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	part, user := h.part(data)
 	ctx, g := guarded(ctx, part, user, at.system, h.Log)
 	defer func() { err = g.why(ctx, err) }()
-	nc, err := natsconn.Connect(ctx, at.url, at.system, "diapause up", nats.MaxReconnects(-1), g.option())
+	nc, err := at.connect(ctx, "diapause up", h.Log, g.option())
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package natsconfig
+package authority
 
 import (
 	"crypto/ecdsa"
@@ -15,14 +15,16 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/diapause/diapause/events/natsconn"
 )
 
-// The files of TLS, below the directory.
+// The files, below the directory.
 const (
-	authorityFile    = "tls/ca.pem"
-	authorityKeyFile = "tls/ca-key.pem"
-	certFile         = "tls/server.pem"
-	certKeyFile      = "tls/server-key.pem"
+	CertFile      = "tls/ca.pem" // of the authority
+	KeyFile       = "tls/ca-key.pem"
+	ServerFile    = "tls/server.pem"
+	ServerKeyFile = "tls/server-key.pem"
 )
 
 // How long certificates are valid. The server's is made again by every run.
@@ -37,13 +39,35 @@ type authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// certify makes the server's certificate for the names that clients use, by the
-// authority of the directory, which is made if there is none.
-func certify(dir string, names []string, now time.Time) error {
+// Certify makes the server's certificate for the names and addresses that clients use, by
+// the authority of the directory, which is made if there is none. The authority's
+// certificate is copied into creds, where clients look for it.
+func Certify(dir, creds string, names []string, now time.Time) error {
+	if err := certify(dir, creds, names, now); err != nil {
+		return fmt.Errorf("make certificates in %s: %w", dir, err)
+	}
+	return nil
+}
+
+func certify(dir, creds string, names []string, now time.Time) error {
+	if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(CertFile)), 0o700); err != nil {
+		return err
+	}
 	ca, err := openAuthority(dir, now)
 	if err != nil {
-		return fmt.Errorf("certificate authority in %s: %w", dir, err)
+		return err
 	}
+	if err := sign(dir, ca, names, now); err != nil {
+		return err
+	}
+	cert, err := os.ReadFile(filepath.Join(dir, CertFile))
+	if err != nil {
+		return err
+	}
+	return replace(filepath.Join(creds, natsconn.AuthorityFile), cert, 0o644)
+}
+
+func sign(dir string, ca authority, names []string, now time.Time) error {
 	t := template("diapause nats", now, serverLife)
 	t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	t.KeyUsage = x509.KeyUsageDigitalSignature
@@ -58,11 +82,11 @@ func certify(dir string, names []string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return writePair(filepath.Join(dir, certFile), filepath.Join(dir, certKeyFile), t, ca.cert, key, ca.key)
+	return writePair(filepath.Join(dir, ServerFile), filepath.Join(dir, ServerKeyFile), t, ca.cert, key, ca.key)
 }
 
 func openAuthority(dir string, now time.Time) (authority, error) {
-	certPath, keyPath := filepath.Join(dir, authorityFile), filepath.Join(dir, authorityKeyFile)
+	certPath, keyPath := filepath.Join(dir, CertFile), filepath.Join(dir, KeyFile)
 	if _, err := os.Stat(certPath); errors.Is(err, fs.ErrNotExist) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
@@ -127,4 +151,13 @@ func readPEM(file string) ([]byte, error) {
 		return nil, fmt.Errorf("%s holds no PEM block", file)
 	}
 	return block.Bytes, nil
+}
+
+// replace writes a file, complete or not at all.
+func replace(file string, text []byte, mode os.FileMode) error {
+	tmp := file + ".tmp"
+	if err := os.WriteFile(tmp, text, mode); err != nil {
+		return err
+	}
+	return os.Rename(tmp, file)
 }
