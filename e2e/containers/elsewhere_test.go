@@ -47,7 +47,7 @@ func (h *host) worker(e *dockertest.Engine, store string, env ...string) (id str
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	w := exec.Command(program, "worker", "--data", data, "--nats", h.URL, "--creds", filepath.Join(h.Data, "creds", "system.nk"), "--store", store, "--docker", e.URL)
+	w := exec.Command(program, "worker", "--data", data, "--nats", h.Secure, "--creds", filepath.Join(h.Data, "creds", "system.nk"), "--store", store, "--docker", e.URL)
 	var out said
 	w.Env, w.Stdout, w.Stderr = append(os.Environ(), env...), &out, &out
 	w.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

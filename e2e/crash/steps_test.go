@@ -97,7 +97,7 @@ func TestKilledAfterEachTransitionOfALife(t *testing.T) {
 // transition; then it starts it again.
 func killAt(t *testing.T, s *stack.Stack, st step) {
 	t.Helper()
-	nc, err := natsconn.Connect(t.Context(), s.URL, filepath.Join(s.Data, "creds", "client.nk"), "crash test")
+	nc, err := natsconn.Connect(t.Context(), s.Secure, filepath.Join(s.Data, "creds", "client.nk"), "crash test")
 	if err != nil {
 		t.Fatal(err)
 	}

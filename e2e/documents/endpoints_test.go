@@ -14,6 +14,7 @@ import (
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/datadir"
 )
 
 // TestServices runs the console block of the document on the command line, and compares the
@@ -28,7 +29,7 @@ func TestServices(t *testing.T) {
 	t.Setenv("DIAPAUSE_DATA", data)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	addr := startUp(ctx, t)
+	startUp(ctx, t)
 	replay(ctx, t, string(text))
 	run(ctx, t, "diapause rm --yes work")
 
@@ -38,7 +39,7 @@ func TestServices(t *testing.T) {
 			documented = append(documented, firsts(quoted, cells[1])...)
 		}
 	}
-	there := endpoints(t, addr, filepath.Join(data, "creds", "system.nk"))
+	there := endpoints(t, data)
 	slices.Sort(documented)
 	slices.Sort(there)
 	if !slices.Equal(documented, there) {
@@ -47,9 +48,13 @@ func TestServices(t *testing.T) {
 }
 
 // endpoints asks the micro service for the names of its endpoints.
-func endpoints(t *testing.T, addr, creds string) (names []string) {
+func endpoints(t *testing.T, data string) (names []string) {
 	t.Helper()
-	nc, err := natsconn.Connect(t.Context(), "nats://"+addr, creds, "documents test")
+	up, err := datadir.Locate(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := natsconn.Connect(t.Context(), up.URL, filepath.Join(data, "creds", "system.nk"), "documents test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,7 +88,7 @@ type host struct {
 
 func (h *hosts) add(name string) *host {
 	h.t.Helper()
-	w := &host{hosts: h, data: filepath.Join(h.dir, name), url: h.up.URL}
+	w := &host{hosts: h, data: filepath.Join(h.dir, name), url: h.up.Secure}
 	h.all = append(h.all, w)
 	return w
 }

@@ -363,7 +363,7 @@ func TestRoomIsElsewhere(t *testing.T) {
 	}
 	a.end(syscall.SIGTERM)
 	h.startUp("--slots", "2")
-	a.url = h.up.URL
+	a.url = h.up.Secure
 	a.start()
 	for _, v := range all {
 		if now := h.view(v.Name); (now.State == schemas.Running) != (v.Host == a.id) {

@@ -57,7 +57,7 @@ func serve(dir string) error {
 		if err != nil {
 			return err
 		}
-		url = s.URL()
+		url = s.SecureURL()
 	}
 	fmt.Println(url)
 	_, err := bufio.NewReader(os.Stdin).ReadByte() // the parent's end of it never says anything

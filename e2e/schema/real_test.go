@@ -89,7 +89,7 @@ func printed(t *testing.T, s *stack.Stack, c checker) {
 
 func connect(t *testing.T, s *stack.Stack) *nats.Conn {
 	t.Helper()
-	nc, err := natsconn.Connect(t.Context(), s.URL, filepath.Join(s.Data, "creds", "client.nk"), "schema test")
+	nc, err := natsconn.Connect(t.Context(), s.Secure, filepath.Join(s.Data, "creds", "client.nk"), "schema test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Setenv("DIAPAUSE_HOST", s.Host)
 	ts.Setenv("SERVER", s.URL)
+	ts.Setenv("SECURE", s.Secure)
 	ts.Setenv("ADDRESS", strings.TrimPrefix(s.URL, "nats://"))
 }
 

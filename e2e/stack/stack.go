@@ -31,6 +31,7 @@ type Stack struct {
 	Dir     string   // working directory of the program; the test's own if empty
 	Env     []string // of the program; the test's own if nil
 	URL     string   // of the embedded server, since the last Up
+	Secure  string   // of the same, for clients with credentials
 	Host    string   // since the first Up
 
 	args []string // of the last Up
@@ -43,7 +44,10 @@ type Stack struct {
 // New gives a stack that isn't up yet.
 func New(program, data string) *Stack { return &Stack{Program: program, Data: data} }
 
-var ready = regexp.MustCompile(`(?m)^ready: host (\S+), (\S+), `)
+var (
+	ready  = regexp.MustCompile(`(?m)^ready: host (\S+), (\S+), `)
+	secure = regexp.MustCompile(`(?m)^clients with credentials connect to (\S+), by TLS$`)
+)
 
 // Up starts the daemon on a free port and waits until it is ready. An error
 // carries what the daemon said.
@@ -71,7 +75,10 @@ func (s *Stack) Up(args ...string) error {
 func (s *Stack) awaitReady(from int) error {
 	for deadline := time.Now().Add(readyWait); ; {
 		if m := ready.FindStringSubmatch(s.log.String()[from:]); m != nil {
-			s.Host, s.URL = m[1], m[2]
+			s.Host, s.URL, s.Secure = m[1], m[2], m[2]
+			if m := secure.FindStringSubmatch(s.log.String()[from:]); m != nil {
+				s.Secure = m[1]
+			}
 			return nil
 		}
 		select {

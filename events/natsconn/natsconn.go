@@ -110,7 +110,8 @@ func tlsTrouble(err error, url, credsFile string) error {
 	case errors.As(err, &invalid):
 		return say("its certificate can't be used: is the clock of this machine right? Write the server's configuration again if it has run out")
 	case errors.Is(err, nats.ErrSecureConnWanted) && there:
-		return say("it speaks no TLS, which %s asks for: is it the server of that file?", ca)
+		return schemas.WithHint(say("it speaks no TLS, which %s asks for: is it the server of that file?", ca),
+			"`diapause up` prints an address of its own for clients with credentials")
 	case errors.Is(err, nats.ErrSecureConnWanted):
 		return say("it speaks no TLS, which the address asks for: use nats:// if that is right")
 	}

@@ -150,9 +150,10 @@ func (d *Dir) NewKeys() bool {
 func (d *Dir) KeysShown() error { return removeIfThere(d.Join(keysDir, newKeysFile)) }
 
 // Serving leaves the notice for clients that the server takes connections at
-// url, and that clientCreds is the file with their credentials ("" for none).
-func (d *Dir) Serving(url, clientCreds string) error {
-	up := Up{URL: url, PID: os.Getpid(), Host: d.host, Started: d.started, ClientCreds: clientCreds}
+// url, or without credentials at publicURL, and that clientCreds is the file with their
+// credentials ("" for none).
+func (d *Dir) Serving(url, publicURL, clientCreds string) error {
+	up := Up{URL: url, PublicURL: publicURL, PID: os.Getpid(), Host: d.host, Started: d.started, ClientCreds: clientCreds}
 	if err := writeHolder(d.lock, up); err != nil {
 		return fmt.Errorf("say in %s where the server is: %w", d.Join(lockFile), err)
 	}

@@ -243,7 +243,7 @@ func asAnotherUser(f func()) {
 func TestDirectoryOfAnotherUser(t *testing.T) {
 	path := initialised(t)
 	d := open(t, path)
-	if err := d.Serving("nats://127.0.0.1:4222", ""); err != nil {
+	if err := d.Serving("nats://127.0.0.1:4223", "nats://127.0.0.1:4222", ""); err != nil {
 		t.Fatal(err)
 	}
 	if os.Geteuid() != 0 {
@@ -282,14 +282,14 @@ func TestLocate(t *testing.T) {
 	wantRefusal(t, err, ErrNotRunning, "starting", strconv.Itoa(os.Getpid()))
 
 	creds := d.Join("creds", "client.nk")
-	if err := d.Serving("nats://127.0.0.1:4222", creds); err != nil {
+	if err := d.Serving("nats://127.0.0.1:4223", "nats://127.0.0.1:4222", creds); err != nil {
 		t.Fatal(err)
 	}
 	up, err := Locate(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if up.URL != "nats://127.0.0.1:4222" || up.PID != os.Getpid() || up.Host != d.Host() || up.ClientCreds != creds || up.Started.IsZero() {
+	if up.URL != "nats://127.0.0.1:4223" || up.PublicURL != "nats://127.0.0.1:4222" || up.PID != os.Getpid() || up.Host != d.Host() || up.ClientCreds != creds || up.Started.IsZero() {
 		t.Errorf("located %+v, want what Serving was told", up)
 	}
 

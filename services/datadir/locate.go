@@ -14,7 +14,8 @@ import (
 
 // Up says which server runs on a data directory.
 type Up struct {
-	URL         string         `json:"url,omitempty"` // of NATS
+	URL         string         `json:"url,omitempty"`        // of NATS, for clients with ClientCreds
+	PublicURL   string         `json:"public_url,omitempty"` // of NATS, for clients without credentials
 	PID         int            `json:"pid"`
 	Host        schemas.HostID `json:"host,omitempty"`
 	Started     time.Time      `json:"started"`

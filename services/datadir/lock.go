@@ -1,6 +1,7 @@
 package datadir
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,8 +91,8 @@ func describe(u Up) string {
 		return "another process"
 	}
 	text := fmt.Sprintf("process %d (`diapause up` since %s", u.PID, u.Started.Format(time.RFC3339))
-	if u.URL != "" {
-		text += " at " + u.URL
+	if url := cmp.Or(u.PublicURL, u.URL); url != "" {
+		text += " at " + url
 	}
 	return text + ")"
 }

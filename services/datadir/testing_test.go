@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 func hold(path string) {
 	d, err := Open(path)
 	if err == nil {
-		err = d.Serving("nats://127.0.0.1:4222", "")
+		err = d.Serving("nats://127.0.0.1:4223", "nats://127.0.0.1:4222", "")
 	}
 	if err != nil {
 		fmt.Println(err)

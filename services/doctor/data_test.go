@@ -85,7 +85,7 @@ func TestDataDirectoryInUse(t *testing.T) {
 	}
 	defer d.Close()
 	want(t, "starting", DataDirectory(d.Path()).Run(t.Context()), OK, "starting")
-	if err := d.Serving("nats://127.0.0.1:1", ""); err != nil {
+	if err := d.Serving("nats://127.0.0.1:1", "", ""); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "in use", DataDirectory(d.Path()).Run(t.Context()), OK, "nats://127.0.0.1:1")

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -76,7 +77,7 @@ func (s Server) reach(ctx context.Context, scratch *Scratch) (url, creds, whose 
 	if err != nil {
 		return "", "", "", nil, err
 	}
-	return srv.URL(), embedded.CredsFile(creds, embedded.UserSystem), "a server started for the purpose", srv.Shutdown, nil
+	return srv.SecureURL(), embedded.CredsFile(creds, embedded.UserSystem), "a server started for the purpose", srv.Shutdown, nil
 }
 
 func natsFix(err error) string {
@@ -199,7 +200,7 @@ func Port(s Server, listen string) Check {
 			return Result{Status: Skipped, Detail: "no embedded server is wanted: NATS is at " + s.URL}
 		}
 		if up, ok := upOf(s.Data); ok {
-			if u, err := url.Parse(up.URL); err == nil {
+			if u, err := url.Parse(cmp.Or(up.PublicURL, up.URL)); err == nil {
 				return okf("%s, held by our own `diapause up`, process %d", u.Host, up.PID)
 			}
 		}

@@ -61,7 +61,7 @@ func serving(t *testing.T) (*datadir.Dir, *embedded.Server) {
 		t.Fatal(err)
 	}
 	t.Cleanup(srv.Shutdown)
-	if err := d.Serving(srv.URL(), embedded.CredsFile(d.Join("creds"), embedded.UserClient)); err != nil {
+	if err := d.Serving(srv.SecureURL(), srv.URL(), embedded.CredsFile(d.Join("creds"), embedded.UserClient)); err != nil {
 		t.Fatal(err)
 	}
 	return d, srv
@@ -71,7 +71,7 @@ func TestNATSOfTheUpThatRuns(t *testing.T) {
 	d, srv := serving(t)
 	s := Server{Data: d.Path()}
 	want(t, "ours", NATS(s, scratch(t, d.Path())).Run(t.Context()), OK, "that runs")
-	if left := streams(t, srv.URL(), embedded.CredsFile(d.Join("creds"), embedded.UserSystem)); len(left) > 0 {
+	if left := streams(t, srv.SecureURL(), embedded.CredsFile(d.Join("creds"), embedded.UserSystem)); len(left) > 0 {
 		t.Errorf("streams are left: %v", left)
 	}
 	want(t, "its port", Port(s, "127.0.0.1:4222").Run(t.Context()), OK, "held by our own")
@@ -80,18 +80,18 @@ func TestNATSOfTheUpThatRuns(t *testing.T) {
 func TestNATSThatWasNamed(t *testing.T) {
 	d, srv := serving(t)
 	creds := func(u embedded.User) string { return embedded.CredsFile(d.Join("creds"), u) }
-	system := Server{URL: srv.URL(), Creds: creds(embedded.UserSystem)}
-	want(t, "may all", NATS(system, nil).Run(t.Context()), OK, srv.URL())
+	system := Server{URL: srv.SecureURL(), Creds: creds(embedded.UserSystem)}
+	want(t, "may all", NATS(system, nil).Run(t.Context()), OK, srv.SecureURL())
 	want(t, "its port", Port(system, "127.0.0.1:4222").Run(t.Context()), Skipped, "no embedded server")
 	// Without permission there is no answer, which isn't waited for until the end.
 	began := time.Now()
-	client := Server{URL: srv.URL(), Creds: creds(embedded.UserClient)}
+	client := Server{URL: srv.SecureURL(), Creds: creds(embedded.UserClient)}
 	r := NATS(client, nil).Run(t.Context())
 	want(t, "may not", r, Fail, "ermission")
 	if took := time.Since(began); took >= probeWait {
 		t.Errorf("finding out that it isn't permitted took %s", took)
 	}
-	want(t, "no file", NATS(Server{URL: srv.URL(), Creds: "/none"}, nil).Run(t.Context()), Fail, "/none")
+	want(t, "no file", NATS(Server{URL: srv.SecureURL(), Creds: "/none"}, nil).Run(t.Context()), Fail, "/none")
 	srv.Shutdown()
 	want(t, "gone", NATS(system, nil).Run(t.Context()), Fail, "no NATS server answers")
 }

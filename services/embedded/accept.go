@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/base64"
-	"net"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
@@ -40,17 +39,14 @@ func (a *accept) user(c server.ClientAuthentication) *server.User {
 	switch {
 	case c.Kind() != server.CLIENT:
 		return nil
-	case o.Nkey != "":
-		if c.GetTLSConnectionState() == nil || !signed(o.Nkey, o.Sig, c.GetNonce()) {
+	case c.GetTLSConnectionState() != nil:
+		if !signed(o.Nkey, o.Sig, c.GetNonce()) {
 			return nil
 		}
 		return a.keys[o.Nkey]
-	case o.Username == inProcess:
-		if _, ok := c.RemoteAddress().(*net.TCPAddr); ok || subtle.ConstantTimeCompare([]byte(o.Password), []byte(a.password)) == 0 {
-			return nil
-		}
+	case o.Username == inProcess && subtle.ConstantTimeCompare([]byte(o.Password), []byte(a.password)) == 1:
 		return a.system
-	case o.Username != "" || o.Password != "" || o.Token != "" || o.JWT != "":
+	case o.Nkey != "" || o.Username != "" || o.Password != "" || o.Token != "" || o.JWT != "":
 		return nil
 	}
 	return a.edge

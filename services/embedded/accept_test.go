@@ -1,7 +1,10 @@
 package embedded
 
 import (
+	"bufio"
 	"errors"
+	"net"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -23,23 +26,29 @@ func TestKeysAreAcceptedOverTLSAlone(t *testing.T) {
 			nc.Close()
 			t.Errorf("the key of user %s without TLS: %v, want a refusal", u, err)
 		}
+		if nc, err := nats.Connect(s.SecureURL(), key); err == nil {
+			nc.Close()
+			t.Errorf("the key of user %s without TLS where that is offered: %v, want a refusal", u, err)
+		}
 		if _, err := connect(t, s, CredsFile(o.CredsDir, u)).TLSConnectionState(); err != nil {
 			t.Errorf("the connection of user %s has no TLS: %v", u, err)
 		}
 	}
 }
 
-func TestTLSWithoutAKeyIsAStranger(t *testing.T) {
-	o := options(t)
-	s := start(t, o)
-	ca := nats.RootCAs(o.CredsDir + "/" + natsconn.AuthorityFile)
-	connectStranger(t, s, "").refuses(t, []string{"diapause.v1.api.ls"}, nil)
-	edge := stranger{connect(t, s, "", ca), nil}
-	if err := edge.Flush(); err != nil {
-		t.Fatal(err)
-	}
-	if edge.MaxPayload() != edgePayload {
-		t.Errorf("a stranger with TLS may send %d bytes, want %d", edge.MaxPayload(), edgePayload)
+// Clients take an offer of TLS though they can't check the certificate.
+func TestTLSIsOfferedWithCredentialsAlone(t *testing.T) {
+	s := start(t, options(t))
+	for url, want := range map[string]bool{s.URL(): false, s.SecureURL(): true} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		hello, err := bufio.NewReader(c).ReadString('\n')
+		if err != nil || !strings.HasPrefix(hello, "INFO {") || !strings.HasSuffix(hello, "\r\n") || strings.Contains(hello, "tls_available") != want {
+			t.Errorf("%s says %q, %v; want an offer of TLS: %v", url, hello, err, want)
+		}
 	}
 }
 
@@ -54,14 +63,18 @@ func TestOutsideIsNotInside(t *testing.T) {
 	}
 	unsigned := nats.Nkey(public, func([]byte) ([]byte, error) { return make([]byte, 64), nil })
 	ca := nats.RootCAs(o.CredsDir + "/" + natsconn.AuthorityFile)
+	if nc, err := nats.Connect(s.SecureURL()); err == nil {
+		nc.Close()
+		t.Error("a client without credentials is let in with those who have some")
+	}
 	for name, opts := range map[string][]nats.Option{
-		"the parts' password":          {nats.UserInfo(inProcess, s.password)},
 		"the parts' password with TLS": {nats.UserInfo(inProcess, s.password), ca},
 		"a key without a signature":    {unsigned, ca},
 		"another key":                  {nats.Nkey("UA"+public[2:], func([]byte) ([]byte, error) { return nil, nil }), ca},
+		"no key":                       {ca},
 		"a name without a password":    {nats.UserInfo(string(UserSystem), ""), ca},
 	} {
-		if nc, err := nats.Connect(s.URL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
+		if nc, err := nats.Connect(s.SecureURL(), opts...); !errors.Is(err, nats.ErrAuthorization) {
 			nc.Close()
 			t.Errorf("%s: %v, want a refusal", name, err)
 		}
@@ -103,7 +116,7 @@ func TestTheAuthorityStays(t *testing.T) {
 	}
 	s.Shutdown()
 	s = start(t, o)
-	nc, err := nats.Connect(s.URL(), auth)
+	nc, err := nats.Connect(s.SecureURL(), auth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -37,7 +37,7 @@ type Options struct {
 	StoreDir string // the streams; made with mode 0700
 	CredsDir string // the seeds of the users, made on the first start; mode 0700
 	Host     string // an IP address or a name; DefaultHost if empty
-	Port     int    // 0 takes any free port
+	Port     int    // for clients without credentials; 0 takes any free port
 	// AllowRemote permits a Host that other machines reach, which may then report activity.
 	AllowRemote bool
 	Log         *slog.Logger // the server's warnings and errors; discarded if nil
@@ -45,10 +45,13 @@ type Options struct {
 
 // Server is a running NATS server.
 type Server struct {
-	nats     *server.Server
-	url      string
-	password string // of inProcess
-	broken   <-chan error
+	nats           *server.Server
+	url, secureURL string
+	password       string // of inProcess
+	broken         <-chan error
+
+	close   func()         // of the gates
+	serving sync.WaitGroup // the gates
 }
 
 // What a caller of Start can act on; match with errors.Is.
@@ -68,14 +71,33 @@ var (
 func Start(ctx context.Context, o Options) (*Server, error) {
 	o.Host = cmp.Or(o.Host, DefaultHost)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	if err := checkAddress(ctx, o); err != nil {
+	if err := checkLoopback(ctx, o); err != nil {
 		return nil, err
 	}
+	doors, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	s, err := run(ctx, o, doors)
+	if err != nil {
+		doors.close()
+		return nil, err
+	}
+	s.url, s.secureURL = o.url(doors.plain), o.url(doors.secure)
+	s.admit(doors, o.Log)
+	return s, nil
+}
+
+// run starts the server, without a listener.
+func run(ctx context.Context, o Options, d doors) (*Server, error) {
 	users, err := prepare(o)
 	if err != nil {
 		return nil, fmt.Errorf("configure the NATS server: %w", err)
 	}
 	conf, err := configure(o, users)
+	if err == nil {
+		err = keepPort(o.CredsDir, d.secure)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("configure the NATS server: %w", err)
 	}
@@ -94,7 +116,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		ns.WaitForShutdown()
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	return &Server{nats: ns, url: "nats://" + strings.TrimPrefix(ns.ClientURL(), "tls://"), password: users.password, broken: log.broken}, nil
+	return &Server{nats: ns, password: users.password, broken: log.broken}, nil
 }
 
 // prepare makes the directories and the keys of the users.
@@ -116,8 +138,11 @@ func (s *Server) InProcess() nats.Option {
 	}
 }
 
-// URL is where clients connect, "nats://host:port".
+// URL is where clients without credentials connect, "nats://host:port".
 func (s *Server) URL() string { return s.url }
+
+// SecureURL is where clients with credentials connect, "nats://host:port": by TLS.
+func (s *Server) SecureURL() string { return s.secureURL }
 
 // Broken delivers an error, once, after which no stream takes a write until the
 // server is started again.
@@ -126,6 +151,8 @@ func (s *Server) Broken() <-chan error { return s.broken }
 // Shutdown stops the server and returns when its files are closed. A second call
 // does nothing.
 func (s *Server) Shutdown() {
+	s.close()
+	s.serving.Wait()
 	s.nats.Shutdown()
 	s.nats.WaitForShutdown()
 }
@@ -149,10 +176,7 @@ func configure(o Options, users *accept) (*server.Options, error) {
 	conf.Users = []*server.User{{Username: edgeUser}}
 	conf.NoAuthUser = edgeUser
 	conf.ServerName = "diapause"
-	conf.Host, conf.Port = o.Host, o.Port
-	if o.Port == 0 {
-		conf.Port = server.RANDOM_PORT
-	}
+	conf.DontListen = true // the gates do
 	conf.StoreDir, conf.SyncAlways = o.StoreDir, true
 	// By itself the server would take three quarters of what is free now, and
 	// refuse streams whose bound is above that: a small disk is no reason not to
@@ -173,7 +197,7 @@ func secure(conf *server.Options, credsDir, host string) (err error) {
 	conf.TLSConfig, err = server.GenTLSConfig(&server.TLSConfigOpts{
 		CertFile: filepath.Join(credsDir, authority.ServerFile), KeyFile: filepath.Join(credsDir, authority.ServerKeyFile),
 	})
-	conf.TLS, conf.AllowNonTLS, conf.TLSTimeout = true, true, authTimeout.Seconds()
+	conf.TLS, conf.TLSTimeout = true, authTimeout.Seconds()
 	return err
 }
 
@@ -196,25 +220,6 @@ func ready(ctx context.Context, ns *server.Server, log *bridge) error {
 }
 
 // checkAddress says before anything is written why the server can't listen.
-func checkAddress(ctx context.Context, o Options) error {
-	if err := checkLoopback(ctx, o); err != nil {
-		return err
-	}
-	if o.Port == 0 {
-		return nil
-	}
-	address := net.JoinHostPort(o.Host, strconv.Itoa(o.Port))
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("listen on %s: %w by another process: stop it (maybe another `diapause up` or a NATS server), or choose another address with --listen", address, ErrInUse)
-	case err != nil:
-		return fmt.Errorf("listen on %s: %w", address, err)
-	}
-	return l.Close()
-}
-
 func checkLoopback(ctx context.Context, o Options) error {
 	ips, err := net.DefaultResolver.LookupIPAddr(ctx, o.Host)
 	if err != nil {

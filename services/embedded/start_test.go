@@ -35,7 +35,11 @@ func start(t testing.TB, o Options) *Server {
 
 func connect(t testing.TB, s *Server, credsFile string, opts ...nats.Option) *nats.Conn {
 	t.Helper()
-	nc, err := natsconn.Connect(t.Context(), s.URL(), credsFile, t.Name(), opts...)
+	url := s.URL()
+	if credsFile != "" {
+		url = s.SecureURL()
+	}
+	nc, err := natsconn.Connect(t.Context(), url, credsFile, t.Name(), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,16 +27,18 @@ import (
 
 // server is where the parts and their clients find NATS.
 type server struct {
-	url, system, clients string       // the address, and files of credentials
-	inProcess            nats.Option  // connects the parts of this process; nil for a server that isn't ours
-	broken               <-chan error // nil for a server that isn't ours
-	stop                 func()
+	url             string       // the address that everybody may know
+	secure          string       // the address for clients with credentials
+	system, clients string       // files of credentials
+	inProcess       nats.Option  // connects the parts of this process; nil for a server that isn't ours
+	broken          <-chan error // nil for a server that isn't ours
+	stop            func()
 }
 
 // reach starts the embedded server, or takes the one that was named.
 func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (server, error) {
 	if c.URL != "" {
-		return server{url: c.URL, system: c.Creds, clients: c.Creds, stop: func() {}}, nil
+		return server{url: c.URL, secure: c.URL, system: c.Creds, clients: c.Creds, stop: func() {}}, nil
 	}
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
@@ -52,7 +54,7 @@ func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (s
 		return server{}, err
 	}
 	return server{
-		url: srv.URL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
+		url: srv.URL(), secure: srv.SecureURL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
 		inProcess: srv.InProcess(), broken: srv.Broken(), stop: srv.Shutdown,
 	}, nil
 }

@@ -94,20 +94,23 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		return err
 	}
 	return wentBack(p.serve(ctx, at.broken, func() error {
-		if err := data.Serving(at.url, at.clients); err != nil {
+		if err := data.Serving(at.secure, at.url, at.clients); err != nil {
 			return err
 		}
 		g.through()
 		h.started()
-		return h.announce(data, keys, at.url)
+		return h.announce(data, keys, at)
 	}))
 }
 
-func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, url string) error {
+func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, at server) error {
 	if data.NewKeys() {
 		fmt.Fprintf(h.Out, "made the keys of this data directory: %s and %s\nback them up: without them no image in it can be read again\n", keys.IdentityFile, keys.SigningFile)
 	}
-	fmt.Fprintf(h.Out, "ready: host %s, %s, data in %s (%s)\n", data.Host(), url, data.Path(), time.Now().Format(time.RFC3339))
+	if at.secure != at.url {
+		fmt.Fprintf(h.Out, "clients with credentials connect to %s, by TLS\n", at.secure)
+	}
+	fmt.Fprintf(h.Out, "ready: host %s, %s, data in %s (%s)\n", data.Host(), at.url, data.Path(), time.Now().Format(time.RFC3339))
 	return data.KeysShown()
 }
 

@@ -26,8 +26,8 @@ type client struct {
 func (c *client) connect(ctx context.Context) (*events.API, error) {
 	url, creds := c.url, c.creds
 	up, err := datadir.Locate(c.data)
-	if url == up.URL {
-		creds = cmp.Or(creds, up.ClientCreds)
+	if url != "" && (url == up.URL || url == up.PublicURL) {
+		url, creds = up.URL, cmp.Or(creds, up.ClientCreds)
 	}
 	if url == "" {
 		if err != nil {

@@ -1,0 +1,105 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/diapause/diapause/services/gate"
+)
+
+// doors are the listeners of a server.
+type doors struct {
+	plain, secure net.Listener
+}
+
+// open listens where the options say, and for TLS on the port of the last start, if that is
+// free: clients that were connected find it again.
+func open(ctx context.Context, o Options) (d doors, err error) {
+	if d.plain, err = listen(ctx, o.Host, o.Port); err != nil {
+		return d, err
+	}
+	if d.secure, err = listen(ctx, o.Host, lastPort(o.CredsDir)); err != nil {
+		d.secure, err = listen(ctx, o.Host, 0)
+	}
+	if err != nil {
+		d.plain.Close()
+	}
+	return d, err
+}
+
+func (d doors) close() {
+	d.plain.Close()
+	d.secure.Close()
+}
+
+// portFile holds the port for TLS, below the directory of credentials.
+const portFile = "tls/port"
+
+// lastPort is the port for TLS of the last start; 0 if there was none.
+func lastPort(credsDir string) int {
+	text, err := os.ReadFile(filepath.Join(credsDir, portFile))
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 16)
+	if err != nil {
+		return 0
+	}
+	return int(port)
+}
+
+func keepPort(credsDir string, l net.Listener) error {
+	return os.WriteFile(filepath.Join(credsDir, portFile), fmt.Appendln(nil, portOf(l)), 0o600)
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+func listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	address := net.JoinHostPort(host, strconv.Itoa(port))
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("listen on %s: %w by another process: stop it (maybe another `diapause up` or a NATS server), or choose another address with --listen", address, ErrInUse)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s: %w", address, err)
+	}
+	return l, nil
+}
+
+// url is where clients find a listener.
+func (o Options) url(l net.Listener) string {
+	return "nats://" + net.JoinHostPort(o.Host, strconv.Itoa(portOf(l)))
+}
+
+// What each user of this machine, and all of them, may have open and send. A message of
+// activity takes some 100 bytes.
+const (
+	perUser        = 512 // connections
+	allPlain       = 2048
+	allSecure      = 1024
+	connectionRate = 128 << 10 // bytes a second
+	userRate       = 512 << 10
+)
+
+// admit has gates carry connections to the server until Shutdown.
+func (s *Server) admit(d doors, log *slog.Logger) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.close = cancel
+	for l, o := range map[net.Listener]gate.Options{
+		d.plain:  {Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate},
+		d.secure: {TLS: true, PerUser: perUser, All: allSecure},
+	} {
+		o.Connect, o.Log = s.nats.InProcessConn, log
+		g := gate.New(l, o)
+		s.serving.Go(func() { _ = g.Serve(ctx) }) // which only ends with ctx
+	}
+}

@@ -1,0 +1,10 @@
+// Package gate takes the connections of this machine for a server in this process: it listens
+// in the server's place, so that no user can keep others from being heard.
+//
+// The way through it: gate.go accepts and carries bytes both ways; peer.go asks the kernel
+// which user has the other end of a loopback connection; hello.go reads the server's first
+// line. A Gate bounds the connections of each user, and how fast each connection and each user
+// may send. What is above the rate waits in the sender: nothing is dropped here.
+//
+// The package knows no credentials and reads nothing of what clients send.
+package gate

@@ -1,0 +1,261 @@
+package gate
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+)
+
+// Options say what a Gate lets through.
+type Options struct {
+	Connect func() (net.Conn, error) // a new connection to the server
+	Plain   bool                     // hide the server's offer of TLS
+	TLS     bool                     // refuse clients that don't take it
+	PerUser int                      // connections of one user at a time
+	All     int                      // connections of all users
+	// Rates in bytes a second that clients may send, on one connection and as one user over
+	// all connections. A second's worth may come at once. No limit if 0.
+	ConnectionRate, UserRate int
+	Log                      *slog.Logger
+}
+
+// Gate carries connections to a server.
+type Gate struct {
+	o      Options
+	listen net.Listener
+	owner  func(c net.Conn) (UID, error)
+
+	mu    sync.Mutex // guards what is below
+	users map[UID]*user
+	open  map[net.Conn]bool
+	said  time.Time // when a refusal was logged last
+	quiet int       // refusals since
+}
+
+// user is one user that has connections.
+type user struct {
+	connections int
+	rate        *rate.Limiter
+}
+
+// New makes a gate on a listener, which Serve closes.
+func New(l net.Listener, o Options) *Gate {
+	return &Gate{o: o, listen: l, owner: ownerOf, users: map[UID]*user{}, open: map[net.Conn]bool{}}
+}
+
+func ownerOf(c net.Conn) (UID, error) {
+	remote, ok := c.RemoteAddr().(*net.TCPAddr)
+	local, also := c.LocalAddr().(*net.TCPAddr)
+	if !ok || !also {
+		return Unknown, fmt.Errorf("find the user of a connection from %s", c.RemoteAddr())
+	}
+	return owner(remote.AddrPort(), local.AddrPort())
+}
+
+// Serve takes connections until ctx ends, and returns when all are closed.
+func (g *Gate) Serve(ctx context.Context) error {
+	all, ctx := errgroup.WithContext(ctx)
+	stop := context.AfterFunc(ctx, g.closeAll)
+	defer stop()
+	all.Go(func() error {
+		for {
+			c, err := g.listen.Accept()
+			switch {
+			case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+				if err == nil {
+					c.Close()
+				}
+				return nil
+			case err != nil: // too many open files, mostly
+				g.o.Log.Error("can't take a connection", "err", err)
+				select {
+				case <-time.After(acceptPause):
+				case <-ctx.Done():
+				}
+				continue
+			}
+			all.Go(func() error { g.carry(ctx, c); return nil })
+		}
+	})
+	return all.Wait()
+}
+
+// acceptPause is the time between two tries to take a connection.
+const acceptPause = 100 * time.Millisecond
+
+func (g *Gate) closeAll() {
+	g.listen.Close()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.open {
+		c.Close()
+	}
+}
+
+// enter counts a connection, or refuses it.
+func (g *Gate) enter(ctx context.Context, c net.Conn) (*user, error) {
+	uid, err := g.owner(c)
+	if err != nil {
+		g.o.Log.Debug("the user of a connection isn't known", "err", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.forget()
+	u := g.users[uid]
+	if u == nil {
+		u = &user{rate: limiter(g.o.UserRate)}
+	}
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case len(g.open) >= g.o.All:
+		return nil, fmt.Errorf("%d connections are open", len(g.open))
+	case u.connections >= g.o.PerUser:
+		return nil, fmt.Errorf("uid %d has %d connections open", uid, u.connections)
+	}
+	u.connections++
+	g.users[uid], g.open[c] = u, true
+	return u, nil
+}
+
+func (g *Gate) leave(c net.Conn, u *user) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.open, c)
+	u.connections--
+}
+
+// forget drops users without connections whose rate has recovered: a new connection is no
+// way around it.
+func (g *Gate) forget() {
+	for uid, u := range g.users {
+		if u.connections == 0 && (u.rate.Limit() == rate.Inf || u.rate.Tokens() >= float64(u.rate.Burst())) {
+			delete(g.users, uid)
+		}
+	}
+}
+
+// refused logs a refusal, at most one in refusalsEvery.
+func (g *Gate) refused(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.quiet++; time.Since(g.said) < refusalsEvery {
+		return
+	}
+	g.o.Log.Warn("refused connections", "at", g.listen.Addr(), "refused", g.quiet, "last", err)
+	g.said, g.quiet = time.Now(), 0
+}
+
+const refusalsEvery = time.Minute
+
+// carry carries one connection to the server until one side ends it.
+func (g *Gate) carry(ctx context.Context, c net.Conn) {
+	defer c.Close()
+	u, err := g.enter(ctx, c)
+	if err != nil {
+		g.refused(err)
+		return
+	}
+	defer g.leave(c, u)
+	server, err := g.o.Connect()
+	if err != nil {
+		g.refused(err)
+		return
+	}
+	defer server.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var both sync.WaitGroup
+	both.Go(func() {
+		defer closeBoth(c, server, cancel)
+		_ = g.answers(c, server) // how a connection ends is for those at its ends
+	})
+	g.requests(server, c, &slow{ctx: ctx, from: c, own: limiter(g.o.ConnectionRate), all: u.rate})
+	closeBoth(c, server, cancel)
+	both.Wait()
+}
+
+func closeBoth(a, b io.Closer, cancel func()) {
+	cancel()
+	a.Close()
+	b.Close()
+}
+
+// requests carries what the client says.
+func (g *Gate) requests(server io.Writer, c io.Writer, from io.Reader) {
+	if g.o.TLS {
+		first := make([]byte, 1)
+		if _, err := io.ReadFull(from, first); err != nil {
+			return
+		}
+		if first[0] != handshake {
+			_, _ = io.WriteString(c, wantsTLS)
+			return
+		}
+		if _, err := server.Write(first); err != nil {
+			return
+		}
+	}
+	_, _ = io.Copy(server, from)
+}
+
+// handshake is the first byte of a client that speaks TLS.
+const handshake = 0x16
+
+// wantsTLS is what a NATS server says to one that doesn't.
+const wantsTLS = "-ERR 'Secure Connection - TLS Required'\r\n"
+
+// answers carries what the server says.
+func (g *Gate) answers(to io.Writer, server io.Reader) error {
+	if !g.o.Plain {
+		_, err := io.Copy(to, server)
+		return err
+	}
+	from := bufio.NewReaderSize(server, maxHello)
+	hello, err := plainHello(from)
+	if err != nil {
+		return err
+	}
+	if _, err := to.Write(hello); err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return err
+}
+
+// limiter gives one of a rate, in bytes a second; without limit if it is 0.
+func limiter(bytes int) *rate.Limiter {
+	if bytes == 0 {
+		return rate.NewLimiter(rate.Inf, 0)
+	}
+	return rate.NewLimiter(rate.Limit(bytes), max(bytes, chunk))
+}
+
+// chunk is the most that is read at once where there is a limit, in bytes.
+const chunk = 16 << 10
+
+// slow reads no faster than two limiters allow.
+type slow struct {
+	ctx      context.Context
+	from     io.Reader
+	own, all *rate.Limiter
+}
+
+func (s *slow) Read(p []byte) (int, error) {
+	n, err := s.from.Read(p[:min(len(p), chunk)])
+	for _, l := range []*rate.Limiter{s.own, s.all} {
+		if waitErr := l.WaitN(s.ctx, n); waitErr != nil {
+			return n, waitErr
+		}
+	}
+	return n, err
+}
