@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
@@ -76,6 +77,9 @@ func Explain(err error, url, credsFile string) error {
 	switch {
 	case errors.Is(err, nats.ErrNoServers):
 		return schemas.WithHint(fmt.Errorf("%w at %s", ErrUnreachable, url), "start one with `diapause up`, or give the address of yours with --url")
+	case credsFile == "" && strings.Contains(err.Error(), wantsTLS):
+		return schemas.WithHint(fmt.Errorf("%w at %s: it wants some (%w)", ErrRefused, url, err),
+			"give a file with --creds or DIAPAUSE_CREDS, or its data directory with --data or DIAPAUSE_DATA")
 	case refused(err) && credsFile == "":
 		return schemas.WithHint(fmt.Errorf("%w at %s: it wants some (%w)", ErrRefused, url, err), "give a file with --creds")
 	case refused(err) && !hasAuthority(credsFile):
@@ -123,6 +127,9 @@ func hasAuthority(credsFile string) bool {
 	_, err := os.Stat(filepath.Join(filepath.Dir(credsFile), AuthorityFile))
 	return err == nil
 }
+
+// wantsTLS is in what a server says to a client that speaks no TLS.
+const wantsTLS = "TLS Required"
 
 func refused(err error) bool {
 	return errors.Is(err, nats.ErrAuthorization) || errors.Is(err, nats.ErrAuthExpired) ||

@@ -63,9 +63,9 @@ func TestOutsideIsNotInside(t *testing.T) {
 	}
 	unsigned := nats.Nkey(public, func([]byte) ([]byte, error) { return make([]byte, 64), nil })
 	ca := nats.RootCAs(o.CredsDir + "/" + natsconn.AuthorityFile)
-	if nc, err := nats.Connect(s.SecureURL()); err == nil {
+	if nc, err := natsconn.Connect(t.Context(), s.SecureURL(), "", "test"); !errors.Is(err, natsconn.ErrRefused) || !strings.Contains(schemas.HintOf(err), "--creds") {
 		nc.Close()
-		t.Error("a client without credentials is let in with those who have some")
+		t.Errorf("a client without credentials where they are wanted: %v, want ErrRefused that names --creds", err)
 	}
 	for name, opts := range map[string][]nats.Option{
 		"the parts' password with TLS": {nats.UserInfo(inProcess, s.password), ca},

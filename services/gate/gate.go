@@ -191,14 +191,14 @@ func closeBoth(a, b io.Closer, cancel func()) {
 }
 
 // requests carries what the client says.
-func (g *Gate) requests(server io.Writer, c io.Writer, from io.Reader) {
+func (g *Gate) requests(server io.Writer, c net.Conn, from io.Reader) {
 	if g.o.TLS {
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(from, first); err != nil {
 			return
 		}
 		if first[0] != handshake {
-			_, _ = io.WriteString(c, wantsTLS)
+			refuse(c)
 			return
 		}
 		if _, err := server.Write(first); err != nil {
@@ -207,6 +207,22 @@ func (g *Gate) requests(server io.Writer, c io.Writer, from io.Reader) {
 	}
 	_, _ = io.Copy(server, from)
 }
+
+// refuse says why, and reads on until the client has heard it: to close a connection with
+// something unread in it takes back what was said.
+func refuse(c net.Conn) {
+	if c.SetDeadline(time.Now().Add(refuseLimit)) != nil {
+		return
+	}
+	_, _ = io.WriteString(c, wantsTLS)
+	_, _ = io.CopyN(io.Discard, c, refuseRead) // until the client ends it
+}
+
+// The bounds of what a client that is refused may still send.
+const (
+	refuseLimit = 2 * time.Second
+	refuseRead  = 1 << 20
+)
 
 // handshake is the first byte of a client that speaks TLS.
 const handshake = 0x16

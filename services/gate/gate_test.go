@@ -191,7 +191,7 @@ func TestOnlyTLS(t *testing.T) {
 	dial := start(t, Options{TLS: true}, nil)
 	c := dial()
 	says(t, c, offered)
-	if _, err := io.WriteString(c, "C"); err != nil {
+	if _, err := io.WriteString(c, strings.Repeat("CONNECT", 10_000)); err != nil {
 		t.Fatal(err)
 	}
 	says(t, c, wantsTLS)
