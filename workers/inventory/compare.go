@@ -116,8 +116,9 @@ func (inv *Inventory) ticked(pid int, was, is string) bool {
 		return false
 	}
 	bit := func(n int) uint64 { return 1 << (n - 1) }
-	// A process that is stopped is stopped by a signal when it is let run.
-	timers := bit(int(unix.SIGSTOP)) | bit(int(unix.SIGALRM)) | bit(int(unix.SIGVTALRM)) | bit(int(unix.SIGPROF))
+	timers := bit(int(unix.SIGALRM)) | bit(int(unix.SIGVTALRM)) | bit(int(unix.SIGPROF))
+	// A process that is stopped is stopped by the same signal when it is let run.
+	timers |= bit(int(unix.SIGSTOP)) | bit(int(unix.SIGTSTP)) | bit(int(unix.SIGTTIN)) | bit(int(unix.SIGTTOU))
 	for o, f := range inv.objects {
 		if n, ok := f.of("signal"); ok && o.PID == pid && strings.HasPrefix(o.Thing, "timer ") {
 			if n, err := strconv.Atoi(n); err == nil && n > 0 && n <= 64 {

@@ -37,6 +37,8 @@ func (c *collector) file(process int, fd tree.FD) error {
 	kind, number, numbered := strings.Cut(fd.Link, ":[")
 	if numbered && (kind == "pipe" || kind == "socket") {
 		c.note(o, "file", c.named(kind, number))
+	} else if fd.Link == ownTerminal { // a copy has it by its own name
+		c.note(o, "file", terminalOf(process, fd.Num))
 	} else {
 		c.note(o, "file", fd.Link)
 	}
@@ -56,6 +58,23 @@ func (c *collector) file(process int, fd tree.FD) error {
 	defer unix.Close(f)
 	look(o, f)
 	return nil
+}
+
+// ownTerminal is what each process calls its controlling terminal.
+const ownTerminal = "/dev/tty"
+
+// terminalOf gives the name of the terminal that a process has open.
+func terminalOf(process, number int) string {
+	f, err := unix.PidfdGetfd(process, number, 0)
+	if err != nil {
+		return ownTerminal
+	}
+	defer unix.Close(f)
+	device, err := unix.IoctlGetUint32(f, unix.TIOCGDEV)
+	if err != nil { // it has hung up
+		return ownTerminal
+	}
+	return terminal(uint64(device))
 }
 
 // info notes what /proc/PID/fdinfo says of an open file.
@@ -157,7 +176,7 @@ func (c *collector) lookFor(link string) func(o Object, fd int) {
 		return c.socket
 	case strings.HasPrefix(link, "pipe:["):
 		return c.pipe
-	case strings.HasPrefix(link, "/dev/pts/"), link == "/dev/tty", link == "/dev/ptmx":
+	case strings.HasPrefix(link, "/dev/pts/"), link == ownTerminal, link == "/dev/ptmx":
 		return c.tty
 	case strings.HasPrefix(link, "/memfd:"):
 		return c.memory

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -33,7 +34,7 @@ time.sleep(1000)
 		cancel()
 		_ = cmd.Wait() // killed
 	})
-	if _, err := out.Read(make([]byte, 10)); err != nil {
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
 		t.Fatal(err)
 	}
 	return cmd.Process.Pid

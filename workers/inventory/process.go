@@ -27,7 +27,8 @@ func (c *collector) process(pid int) error {
 		return nil
 	}
 	c.note(o, "session and group", innerIDs(pid))
-	c.note(o, "controlling terminal", terminal(stat[4]))
+	device, _ := strconv.ParseUint(stat[4], 10, 32)
+	c.note(o, "controlling terminal", terminal(device))
 	c.note(o, "parent", c.parent(stat[1]))
 	c.noteStatus(o, pid)
 	c.note(o, "nice and policy", scheduling(stat))
@@ -78,9 +79,8 @@ func (c *collector) parent(field string) string {
 	return strconv.Itoa(c.inner[n]) // 0 outside
 }
 
-// terminal gives the name of a controlling terminal by its device number.
-func terminal(field string) string {
-	dev, _ := strconv.ParseUint(field, 10, 32)
+// terminal gives the name of a terminal by its device number.
+func terminal(dev uint64) string {
 	major, minor := dev>>8&0xfff, dev&0xff|dev>>12&0xfff00
 	const first, last, each = 136, 143, 256 // major numbers of pseudo terminals
 	switch {
