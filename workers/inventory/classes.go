@@ -70,6 +70,7 @@ var classes = map[string]struct {
 	"unread events":            {Warn, "changes of files that weren't read yet are lost"},
 	"socket":                   {Refuse, "what it is"},
 	"listens":                  {Refuse, "whether it can be connected to"},
+	"interface":                {Refuse, "on which network it can be reached"},
 	"bound to":                 {Refuse, "where it can be reached"},
 	"connected to":             {Refuse, "with whom it speaks"},
 	"connection":               {Refuse, "with whom it speaks"},

@@ -20,6 +20,15 @@ func (c *collector) socket(o Object, fd int) {
 	}
 	domain, kind, protocol := get(unix.SO_DOMAIN), get(unix.SO_TYPE), get(unix.SO_PROTOCOL)
 	c.note(o, "socket", fmt.Sprintf("%d %d %d", domain, kind, protocol))
+	if domain == unix.AF_PACKET {
+		c.packet(o, fd)
+	} else if name, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err == nil && name != "" {
+		c.note(o, "interface", name)
+		c.inv.devices.Names[name] = true
+	}
+	if kind != unix.SOCK_STREAM && (domain == unix.AF_INET || domain == unix.AF_INET6) {
+		c.inv.devices.Groups = true
+	}
 	listens := get(unix.SO_ACCEPTCONN) == 1
 	c.note(o, "listens", strconv.FormatBool(listens))
 	own, peer := address(unix.Getsockname(fd)), address(unix.Getpeername(fd))
@@ -48,6 +57,26 @@ func (c *collector) socket(o Object, fd int) {
 	c.note(o, "socket's options", options)
 	c.owner(o, fd)
 }
+
+// packet notes where a socket takes packets from.
+func (c *collector) packet(o Object, fd int) {
+	if a, err := unix.Getsockname(fd); err == nil {
+		if a, ok := a.(*unix.SockaddrLinklayer); ok {
+			c.note(o, "interface", fmt.Sprintf("%d for %x", a.Ifindex, a.Protocol))
+			c.inv.devices.Indexes[a.Ifindex] = true
+		}
+	}
+}
+
+// Devices are the network interfaces that sockets depend on.
+type Devices struct {
+	Names   map[string]bool
+	Indexes map[int]bool
+	Groups  bool // those with multicast groups, too
+}
+
+// Devices gives the network interfaces that the processes' sockets depend on.
+func (inv *Inventory) Devices() Devices { return inv.devices }
 
 // flow is what is on its way through a connection in one direction: bytes that wait to be
 // acknowledged, and bytes that wait to be read. The same ones may be among both.

@@ -28,6 +28,7 @@ type Inventory struct {
 	programs map[int]string // names of the processes, by pid
 	objects  map[Object]facts
 	flows    map[string]flow // by the ends of connections within the tree
+	devices  Devices
 }
 
 // facts are the aspects of one object with their values, in the order in which they were noted.
@@ -48,7 +49,10 @@ func (f facts) of(aspect string) (string, bool) {
 // stand still.
 func Take(pids []int) (*Inventory, error) {
 	c := &collector{
-		inv:   &Inventory{programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{}},
+		inv: &Inventory{
+			programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
+			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
+		},
 		names: map[string]string{}, inner: map[int]int{},
 	}
 	pids = slices.Clone(pids)

@@ -57,6 +57,7 @@ var causes = []cause{
 	{"Unsupported proto 262", "a program listens with MPTCP, which can't be captured", "start it with GODEBUG=multipathtcp=0, or plain TCP"},
 	{"io_uring", "a program uses io_uring, which can't be captured", "switch io_uring off in it (UV_USE_IO_URING=0 for node)"},
 	{"Can't get rlimit", "this machine doesn't let criu read the limits of other users' processes: CAP_SYS_RESOURCE is missing", "run the session as root, or give the worker that capability"},
+	{"Cannot assign requested address", "an address that the session is bound to isn't one of this host", "give the host that address, or run the session with --network none"},
 	{"Can't bind", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},
 	{"bind() failed", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},
 	{"Address already in use", "an address that the session listens on is in use on this host", "end what uses it, or run the session with --network none"},

@@ -3,7 +3,6 @@ package shim
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,8 +15,6 @@ import (
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/inventory"
 	"github.com/diapause/diapause/workers/network"
-	"github.com/diapause/diapause/workers/shim/stage"
-	"github.com/diapause/diapause/workers/thread"
 	"github.com/diapause/diapause/workers/tree"
 )
 
@@ -25,7 +22,8 @@ import (
 // a view of the session's root, terminals. criu makes the other namespaces.
 type quarantine struct {
 	*rehearsals
-	init int // of the original, on the host
+	init   int // of the original, on the host
+	before *inventory.Inventory
 
 	group     *cgroup.Group
 	boot      *boot // with the shim's ends of what the copy inherits
@@ -188,71 +186,6 @@ func emptied(root, path, via string) error {
 		return fmt.Errorf("empty %s in the view: %w", path, err)
 	}
 	return errors.Join(f.Truncate(st.Size), f.Close())
-}
-
-// alone runs do on a thread whose network namespace is new, with nothing but a loopback
-// interface, to which every address leads: what a program is bound or connected to can be
-// restored there, and reaches nothing. The thread ends when over is closed, and with it what
-// is to end with its parent.
-func alone(over <-chan struct{}, do func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		_ = thread.Discard(func() error {
-			err := unix.Unshare(unix.CLONE_NEWNET)
-			if err == nil {
-				err = stage.LoopbackUp()
-			}
-			if err == nil {
-				err = allLocal()
-			}
-			if err == nil {
-				err = do()
-			}
-			done <- err
-			<-over
-			return nil
-		})
-	}()
-	return <-done
-}
-
-// loopback is the index of lo, the first interface of each network namespace.
-const loopback = 1
-
-// allLocal makes every address one of this host, in the thread's network namespace. IPv6 may
-// be switched off.
-func allLocal() error {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
-	if err != nil {
-		return fmt.Errorf("add routes to the loopback interface: %w", err)
-	}
-	defer unix.Close(fd)
-	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		m := binary.NativeEndian.AppendUint32(nil, unix.SizeofNlMsghdr+unix.SizeofRtMsg+unix.SizeofRtAttr+4)
-		m = binary.NativeEndian.AppendUint16(m, unix.RTM_NEWROUTE)
-		m = binary.NativeEndian.AppendUint16(m, unix.NLM_F_REQUEST|unix.NLM_F_CREATE|unix.NLM_F_ACK)
-		m = append(m, make([]byte, 8)...)
-		m = append(m, family, 0, 0, 0, unix.RT_TABLE_LOCAL, unix.RTPROT_BOOT, unix.RT_SCOPE_HOST, unix.RTN_LOCAL, 0, 0, 0, 0)
-		m = binary.NativeEndian.AppendUint16(m, unix.SizeofRtAttr+4)
-		m = binary.NativeEndian.AppendUint16(m, unix.RTA_OIF)
-		m = binary.NativeEndian.AppendUint32(m, loopback)
-		if err := unix.Sendto(fd, m, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-			return fmt.Errorf("add routes to the loopback interface: %w", err)
-		}
-		answer := make([]byte, 4096)
-		n, _, err := unix.Recvfrom(fd, answer, 0)
-		if err != nil {
-			return fmt.Errorf("add routes to the loopback interface: %w", err)
-		}
-		if n < unix.SizeofNlMsghdr+4 {
-			return errors.New("add routes to the loopback interface: the kernel's answer is cut short")
-		}
-		code := unix.Errno(-int32(binary.NativeEndian.Uint32(answer[unix.SizeofNlMsghdr:])))
-		if code != 0 && family == unix.AF_INET {
-			return fmt.Errorf("add routes to the loopback interface: %w", code)
-		}
-	}
-	return nil
 }
 
 // newRehearsals is the part of a session that rehearses its restores.

@@ -51,7 +51,7 @@ func (r *rehearsals) run(ctx context.Context, init int, before *inventory.Invent
 }
 
 func (r *rehearsals) once(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) (differences []inventory.Difference, err error) {
-	q := &quarantine{rehearsals: r, init: init}
+	q := &quarantine{rehearsals: r, init: init, before: before}
 	defer func() { err = errors.Join(err, q.end()) }()
 	if err := q.prepare(ctx, large); err != nil {
 		return nil, fmt.Errorf("prepare a rehearsal of session %s: %w", r.setup.Name, err)
@@ -115,7 +115,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 	var p *rpc.Streamed
 	over := make(chan struct{})
 	defer close(over)
-	err := alone(over, func() (err error) {
+	err := alone(q.init, q.before.Devices(), over, func() (err error) {
 		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Add, in.files...)
 		return err
 	})
