@@ -91,6 +91,8 @@ func (q *quarantine) fillImages(ctx context.Context, large *largeImages) error {
 		case !e.Type().IsRegular(), name == logName, strings.HasPrefix(name, "pages-"):
 		case strings.HasPrefix(name, "pagemap-"):
 			err = q.hollowPages(name, processes)
+		case strings.HasPrefix(name, "mm-"):
+			err = q.unlocked(name)
 		case strings.HasPrefix(name, "tmpfs-"):
 			err = q.hollowFiles(name)
 		case strings.HasPrefix(name, "ghost-file-"):
@@ -117,6 +119,17 @@ func (q *quarantine) fillImages(ctx context.Context, large *largeImages) error {
 		}
 	}
 	return nil
+}
+
+func (q *quarantine) unlocked(name string) error {
+	b, err := os.ReadFile(filepath.Join(q.place.images(), name))
+	if err != nil {
+		return err
+	}
+	if b, err = hollow.Unlocked(b); err != nil {
+		return err
+	}
+	return q.write(name, b)
 }
 
 func (q *quarantine) write(name string, b []byte) error {

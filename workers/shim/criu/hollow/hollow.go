@@ -73,6 +73,37 @@ func Ghost(head []byte, size int64) ([]byte, error) {
 	return append(append([]byte(nil), head[:magicSize]...), framed(entry)...), nil
 }
 
+// Unlocked gives the image of a process's mappings with those that are locked as a whole
+// locked as they are touched, so that a restore of them allocates nothing. A CRIU without
+// mends locks, and allocates, them as before.
+func Unlocked(img []byte) ([]byte, error) {
+	mm, rest, err := first(img)
+	if err != nil {
+		return nil, err
+	}
+	const mappings, flags, lockOnFault = 14, 6, 100
+	const locked = 0x2000 // MAP_LOCKED
+	var out []byte
+	err = each(mm, func(f part) {
+		if f.number != mappings {
+			out = append(out, f.raw...)
+			return
+		}
+		m := f.bytes
+		if fields(m, func(field int, v uint64, _ []byte) {
+			if field == flags && v&locked != 0 {
+				m = number(f.bytes[:len(f.bytes):len(f.bytes)], lockOnFault, 1)
+			}
+		}) != nil {
+			out = append(out, f.raw...)
+			return
+		}
+		out = binary.AppendUvarint(out, mappings<<3|2)
+		out = append(binary.AppendUvarint(out, uint64(len(m))), m...)
+	})
+	return append(append(append([]byte(nil), img[:magicSize]...), framed(out)...), rest...), err
+}
+
 // first splits an image after its first message.
 func first(img []byte) (message, rest []byte, err error) {
 	if len(img) < magicSize+lengthSize {
@@ -94,9 +125,23 @@ func number(m []byte, field int, v uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(m, uint64(field)<<3), v)
 }
 
+// part is a field of a message: its number, its value of one kind or the other, and all of it.
+type part struct {
+	number int
+	value  uint64
+	bytes  []byte
+	raw    []byte
+}
+
 // fields calls f for each field of a message.
 func fields(m []byte, f func(field int, v uint64, b []byte)) error {
+	return each(m, func(p part) { f(p.number, p.value, p.bytes) })
+}
+
+// each calls f for each field of a message.
+func each(m []byte, f func(p part)) error {
 	for len(m) > 0 {
+		whole := m
 		tag, n := binary.Uvarint(m)
 		if n <= 0 {
 			return errImage
@@ -127,7 +172,7 @@ func fields(m []byte, f func(field int, v uint64, b []byte)) error {
 			return errImage
 		}
 		b, m = m[:size], m[size:]
-		f(int(tag>>3), v, b)
+		f(part{number: int(tag >> 3), value: v, bytes: b, raw: whole[:len(whole)-len(m)]})
 	}
 	return nil
 }

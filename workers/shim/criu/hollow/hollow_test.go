@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -46,6 +47,19 @@ func TestGhost(t *testing.T) {
 	}
 }
 
+func TestUnlocked(t *testing.T) {
+	mapping := func(m []byte) []byte {
+		return append(binary.AppendUvarint(binary.AppendUvarint(nil, 14<<3|2), uint64(len(m))), m...)
+	}
+	plain, locked := number(number(nil, 1, 0x1000), 6, 0x22), number(number(nil, 1, 0x2000), 6, 0x2022)
+	before, after := number(nil, 1, 7), number(nil, 15, 9)
+	in := append(image(slices.Concat(before, mapping(plain), mapping(locked), after)), "more"...)
+	want := append(image(slices.Concat(before, mapping(plain), mapping(number(locked, 100, 1)), after)), "more"...)
+	if out, err := Unlocked(in); err != nil || !bytes.Equal(out, want) {
+		t.Errorf("it is % x, %v; want % x", out, err, want)
+	}
+}
+
 func TestCutShort(t *testing.T) {
 	whole := image(number(number(nil, 3, 0o100644), 1, 300))
 	for n := range len(whole) {
@@ -53,6 +67,9 @@ func TestCutShort(t *testing.T) {
 			t.Errorf("%d bytes are taken for all", n)
 		}
 		if _, _, err := Pagemap(whole[:n], nil); err == nil {
+			t.Errorf("%d bytes are taken for all", n)
+		}
+		if _, err := Unlocked(whole[:n]); err == nil {
 			t.Errorf("%d bytes are taken for all", n)
 		}
 	}
