@@ -109,7 +109,7 @@ func PolicyFor(class string, own *schemas.Idle) (p Policy, ok bool) {
 		grace = unknownGrace
 	}
 	p = Policy{
-		Class: class, Grace: grace, Breaker: 3, Backoff: 10 * time.Second, Rehearse: schemas.RehearseNever, Score: DefaultWeights(),
+		Class: class, Grace: grace, Breaker: 3, Backoff: 10 * time.Second, Rehearse: schemas.RehearseAlways, Score: DefaultWeights(),
 		counts: builtinCounts, wakes: builtinWakes,
 	}
 	return p.Ruled(own), ok

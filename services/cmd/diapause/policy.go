@@ -39,7 +39,8 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
   breaker=3 backoff=10s      failed suspends that stop further ones; pause after one
   on_suspend_failure=stop    what becomes of a session then: keep or stop
   rehearse=changed           which suspends are rehearsed before the processes are killed:
-                             always, changed (since the last rehearsal) or never
+                             always (the default), changed (since the last
+                             rehearsal) or never
   checkpoints=run_end,before:deploy
                              what an agent does that makes a checkpoint
   score=base:100,idle_hour:10,command:2,commands_count:100,by_person:50
