@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -80,18 +82,47 @@ func (f *fences) read(uid schemas.UID) (uint64, error) {
 	return n, nil
 }
 
+// write replaces the fence. On a full disk it writes over the one that is there, which takes no
+// room: a session must be thawed or stopped then, too.
 func (f *fences) write(uid schemas.UID, epoch uint64) error {
 	path := filepath.Join(f.dir, string(uid))
-	if err := writeSynced(path+".new", strconv.FormatUint(epoch, 10)+"\n"); err != nil {
-		return fmt.Errorf("write the fence of session %s: %w", uid, err)
+	content := fmt.Sprintf("%0*d\n", fenceDigits, epoch)
+	err := writeSynced(path+".new", content)
+	if err == nil {
+		err = os.Rename(path+".new", path)
 	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return fmt.Errorf("write the fence of session %s: %w", uid, err)
+	if err == nil {
+		err = syncDir(f.dir)
+	} else if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		_ = os.Remove(path + ".new") // what is left of it the next one replaces
+		if overErr := overwrite(path, content); !errors.Is(overErr, fs.ErrNotExist) {
+			err = overErr
+		}
 	}
-	if err := syncDir(f.dir); err != nil {
+	if err != nil {
 		return fmt.Errorf("write the fence of session %s: %w", uid, err)
 	}
 	return nil
+}
+
+// fenceDigits is enough for each epoch, so that all fences are of one size, and within one
+// sector of a disk.
+const fenceDigits = 20
+
+// overwrite puts content in the place of what a file has, which is as long.
+func overwrite(path, content string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err == nil && st.Size() != int64(len(content)) {
+		err = fmt.Errorf("its size is %d, want %d: %w", st.Size(), len(content), unix.ENOSPC)
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(content), 0)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func writeSynced(path, content string) error {
