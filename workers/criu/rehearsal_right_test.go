@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -276,4 +277,23 @@ time.sleep(1000)`}})
 	if driver.KindOf(err) != driver.Unrestorable || !strings.Contains(err.Error(), "isn't one of this host") {
 		t.Errorf("its rehearsal ends with %v", err)
 	}
+}
+
+// TestRehearsalOfPrivateNetwork has a session with a network of its own rehearsed, with sockets at each of its addresses.
+func TestRehearsalOfPrivateNetwork(t *testing.T) {
+	t.Parallel()
+	spec := schemas.Spec{Network: "private", Command: []string{"/usr/bin/python3", "-c", `
+import socket, time
+keep = []
+for address in ("0.0.0.0", "127.0.0.1", "` + network.Inner.Addr().String() + `"):
+    t = socket.create_server((address, 0)); c = socket.create_connection(t.getsockname()); keep += [t, c, t.accept()[0]]
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind((address, 0)); keep.append(u)
+for _, name in socket.if_nameindex():
+    s = socket.socket(); s.setsockopt(1, 25, name.encode() + b"\0"); s.bind(("", 0)); keep.append(s)
+print("ready", flush=True)
+time.sleep(1000)`}}
+	s := begin(t, open(t, t.TempDir()), "s", spec)
+	s.want("ready")
+	s.rehearsed()
+	s.rehearsed()
 }

@@ -87,6 +87,9 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 		if q.network, err = network.Make(network.Options{Isolated: true, Locked: true}); err != nil {
 			return err
 		}
+		if err := q.repeatDevices(); err != nil {
+			return err
+		}
 	}
 	q.boot = &boot{setup: q.setup, place: view, tree: newProcesses(q.setup.Name, q.group)}
 	return nil

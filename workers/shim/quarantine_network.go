@@ -144,7 +144,7 @@ func addresses() ([]netAddress, error) {
 	return all, nil
 }
 
-// groupDevices lists interfaces on which somebody is a member of a multicast group.
+// groupDevices lists interfaces on which multicast groups have members.
 func groupDevices(pid int) map[string]bool {
 	found := map[string]bool{}
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/net/igmp", pid)) // not there without IPv4
@@ -179,12 +179,9 @@ func (n *seenNetwork) repeat() error {
 		return err
 	}
 	defer unix.Close(c.fd)
-	made := map[uint32]bool{}
-	for _, d := range n.devices {
-		if err := c.addDevice(d); err != nil {
-			return fmt.Errorf("make the interface %s: %w", d.Name, err)
-		}
-		made[uint32(d.Index)] = true
+	made, err := n.addDevices(c)
+	if err != nil {
+		return err
 	}
 	for _, a := range n.addresses {
 		if !made[a.header.Index] {
@@ -206,6 +203,39 @@ func (n *seenNetwork) repeat() error {
 		}
 	}
 	return nil
+}
+
+// addDevices makes the interfaces, and lists their numbers.
+func (n *seenNetwork) addDevices(c *routes) (made map[uint32]bool, err error) {
+	made = map[uint32]bool{}
+	for _, d := range n.devices {
+		if err := c.addDevice(d); err != nil {
+			return nil, fmt.Errorf("make the interface %s: %w", d.Name, err)
+		}
+		made[uint32(d.Index)] = true
+	}
+	return made, nil
+}
+
+// repeatDevices makes the interfaces that sockets depend on in the copy's private network.
+func (q *quarantine) repeatDevices() error {
+	return q.network.Inside(func() error {
+		var seen *seenNetwork
+		err := thread.Discard(func() (err error) {
+			seen, err = lookAtNetwork(q.init, q.before.Devices())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		c, err := openRoutes()
+		if err != nil {
+			return err
+		}
+		defer unix.Close(c.fd)
+		_, err = seen.addDevices(c)
+		return err
+	})
 }
 
 // routes changes interfaces, addresses and routes of one network namespace.
