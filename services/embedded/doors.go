@@ -81,13 +81,14 @@ func (o Options) url(l net.Listener) string {
 }
 
 // What each user of this machine, and all of them, may have open and send. A message of
-// activity takes some 100 bytes.
+// activity takes some 100 bytes, and is synced to the disk: a stream takes some thousands a
+// second, and what comes faster the server drops without telling anybody.
 const (
 	perUser        = 512 // connections
 	allPlain       = 2048
 	allSecure      = 1024
-	connectionRate = 128 << 10 // bytes a second
-	userRate       = 512 << 10
+	connectionRate = 32 << 10 // bytes a second
+	userRate       = 64 << 10
 )
 
 // admit has gates carry connections to the server until Shutdown.

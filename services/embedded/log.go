@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,6 +16,7 @@ type bridge struct {
 	to *slog.Logger
 
 	broken chan error // the first error that the streams don't recover from; one place
+	often  seldom
 
 	mu    sync.Mutex
 	fatal error
@@ -25,7 +27,9 @@ func (b *bridge) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Plaintext passwords detected") {
 		return // of the user that strangers become: random, and kept nowhere
 	}
-	b.to.Warn(fmt.Sprintf(format, v...))
+	if again, ok := b.often.may(format, time.Now()); ok {
+		b.to.Warn(fmt.Sprintf(format, v...) + again)
+	}
 }
 func (b *bridge) Debugf(string, ...any) {}
 func (b *bridge) Tracef(string, ...any) {}
@@ -34,7 +38,9 @@ func (b *bridge) Tracef(string, ...any) {}
 // until the server is started again; the server reports it here alone.
 func (b *bridge) Errorf(format string, v ...any) {
 	text := fmt.Sprintf(format, v...)
-	b.to.Error(text)
+	if again, ok := b.often.may(format, time.Now()); ok {
+		b.to.Error(text + again)
+	}
 	if strings.Contains(text, "failed to store a msg") && strings.Contains(text, unix.ENOSPC.Error()) {
 		select {
 		case b.broken <- fmt.Errorf("%w: %s", ErrFull, text):
@@ -55,4 +61,47 @@ func (b *bridge) failure() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.fatal
+}
+
+// sayEvery is how often a complaint of one kind is logged.
+const sayEvery = time.Minute
+
+// maxKinds is how many kinds of complaints are remembered.
+const maxKinds = 256
+
+// seldom bounds how often complaints of one kind are logged: many of them are what clients
+// have the server say.
+type seldom struct {
+	mu    sync.Mutex
+	kinds map[string]*complaint
+}
+
+type complaint struct {
+	said    time.Time
+	swallow int // how often it was not logged since
+}
+
+// may reports whether a complaint is to be logged now, and what to say of those before.
+func (s *seldom) may(format string, now time.Time) (again string, ok bool) {
+	// The server puts the client before the rest.
+	kind := format[strings.LastIndex(format, " - ")+1:]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.kinds[kind]
+	switch {
+	case c == nil:
+		if s.kinds == nil || len(s.kinds) >= maxKinds {
+			s.kinds = map[string]*complaint{}
+		}
+		s.kinds[kind] = &complaint{said: now}
+		return "", true
+	case now.Sub(c.said) < sayEvery:
+		c.swallow++
+		return "", false
+	}
+	if c.swallow > 0 {
+		again = fmt.Sprintf(" (and %d times like it before)", c.swallow)
+	}
+	c.said, c.swallow = now, 0
+	return again, true
 }

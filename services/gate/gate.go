@@ -256,8 +256,9 @@ func limiter(bytes int) *rate.Limiter {
 	return rate.NewLimiter(rate.Limit(bytes), max(bytes, chunk))
 }
 
-// chunk is the most that is read at once where there is a limit, in bytes.
-const chunk = 16 << 10
+// chunk is the most that is read at once where there is a limit, in bytes: the connections of
+// a user take turns of so much.
+const chunk = 4 << 10
 
 // slow reads no faster than two limiters allow.
 type slow struct {
@@ -267,7 +268,10 @@ type slow struct {
 }
 
 func (s *slow) Read(p []byte) (int, error) {
-	n, err := s.from.Read(p[:min(len(p), chunk)])
+	if s.own.Limit() != rate.Inf || s.all.Limit() != rate.Inf {
+		p = p[:min(len(p), chunk)]
+	}
+	n, err := s.from.Read(p)
 	for _, l := range []*rate.Limiter{s.own, s.all} {
 		if waitErr := l.WaitN(s.ctx, n); waitErr != nil {
 			return n, waitErr
