@@ -13,6 +13,7 @@ type Facts struct {
 	Spaces      map[string]string     // kind of namespace → the session's ("net" → "net:[4026531840]")
 	Mounts      map[int]bool          // ids of the mounts that the tree sees; nil if they can't be known
 	Unix        map[uint64]UnixSocket // of the session's network, by inode
+	SystemV     SystemV
 	Connections []tree.Connection
 	Watches     []tree.Watch
 	Terminals   uint64                 // the file system of the session's /dev/pts
@@ -35,6 +36,10 @@ type Process struct {
 	CPUs     string // that it may run on
 	Tracer   string // who traces it, "gdb (pid 12)"; empty if it isn't traced
 	User     uint64
+	Confined bool              // it has no_new_privs, as what confines itself has
+	Clocks   int               // POSIX timers of the wall clock
+	Full     bool              // its address space is at its limit
+	Crowded  bool              // it has as many open files as it may
 	Limits   bool              // its resource limits can be read, which CRIU has to
 	Root     string            // its root directory in its mount namespace, "/" unless it called chroot
 	Spaces   map[string]string // kind of namespace → its own
@@ -63,6 +68,7 @@ type File struct {
 	Device  uint64 // the file system it is on; terminals of two of them may have one number
 	Target  int    // of a pidfd: the process as this process sees it; -1: ended
 	Parent  int    // of a pidfd: who started that process; a zombie of the tree is known by it
+	Huge    bool   // it is made of huge pages
 	Socket  *Socket
 }
 
@@ -83,6 +89,7 @@ type Socket struct {
 	Unsent   int            // of TCP: bytes that aren't sent yet
 	Local    netip.AddrPort // of TCP
 	PassCred bool           // of a unix socket: its messages say who sent them
+	Moved    string         // of a unix socket: the path of its file, if that isn't the one it was bound to
 	PeerPID  int            // of a unix socket: who made the other end, as this process sees it; 0: not known
 }
 
@@ -115,4 +122,11 @@ type Mapping struct {
 	Minor uint32
 	Names uint64
 	Bytes int64
+	Huge  bool // it is made of huge pages
+}
+
+// SystemV is what the session has of System V IPC.
+type SystemV struct {
+	Removed int // shared memory segments that were removed and are still attached
+	Sets    int // semaphore sets
 }

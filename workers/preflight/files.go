@@ -114,7 +114,11 @@ func (l *looker) lookOnce(fd tree.FD) (File, error) {
 			return f, err
 		}
 	}
-	return f, f.lookAtDuplicate(l.handle)
+	if err := f.lookAtDuplicate(l.handle); err != nil || f.Socket == nil || f.Socket.Domain != unix.AF_UNIX {
+		return f, err
+	}
+	f.Socket.Moved, err = l.movedTo(f.Num)
+	return f, err
 }
 
 func lookAtFile(fd tree.FD) (File, error) {
@@ -133,7 +137,17 @@ func lookAtFile(fd tree.FD) (File, error) {
 	}
 	f.Type, f.Names, f.Bytes, f.Device = st.Mode&unix.S_IFMT, uint64(st.Nlink), st.Blocks*512, st.Dev
 	f.Major, f.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+	f.Huge = huge(fd.Via(), st)
 	return f, nil
+}
+
+// hugePage is the smallest huge page of x86-64, in bytes: the block size of such a file.
+const hugePage = 2 << 20
+
+// huge reports whether a file is made of huge pages.
+func huge(via string, st unix.Stat_t) bool {
+	var fs unix.Statfs_t
+	return st.Mode&unix.S_IFMT == unix.S_IFREG && st.Blksize >= hugePage && unix.Statfs(via, &fs) == nil && fs.Type == unix.HUGETLBFS_MAGIC
 }
 
 // readSmall reads the first lines of a file of /proc, with no more calls than that needs.
@@ -286,6 +300,7 @@ func mappingsOf(pid int) ([]Mapping, error) {
 		case err == nil:
 			found.Type, found.Names, found.Bytes = st.Mode&unix.S_IFMT, uint64(st.Nlink), st.Blocks*512
 			found.Major, found.Minor = unix.Major(st.Rdev), unix.Minor(st.Rdev)
+			found.Huge = huge(m.Via(), st)
 		case gone(err):
 			continue // unmapped meanwhile
 		case err == unix.EPERM:

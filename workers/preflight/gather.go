@@ -49,6 +49,9 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 			return Facts{}, fmt.Errorf("list unix sockets: %w", err)
 		}
 	}
+	if f.SystemV, err = systemV(o.Init); err != nil {
+		return Facts{}, fmt.Errorf("list System V objects: %w", err)
+	}
 	f.dropClosed()
 	var st unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", o.Init), &st) == nil {
@@ -99,6 +102,7 @@ func look(pid int, files *lookers) (Process, error) {
 		return p, nil
 	}
 	p.Limits = readableLimits(pid)
+	p.Clocks, p.Full = wallClockTimers(pid), full(pid)
 	p.Terminal = hasTerminal(pid)
 	if p.Spaces, err = spacesOf(pid); err != nil {
 		return p, err
@@ -108,6 +112,10 @@ func look(pid int, files *lookers) (Process, error) {
 	}
 	if p.Files, err = files.of(pid); err != nil {
 		return p, err
+	}
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &limit) == nil {
+		p.Crowded = crowded(limit.Cur, p.Files)
 	}
 	p.Mappings, err = mappingsOf(pid)
 	return p, err
@@ -139,6 +147,8 @@ func (p *Process) parseStatus(text string) error {
 			p.CPUs = fields[0]
 		case "Uid":
 			p.User, err = strconv.ParseUint(fields[0], 10, 32)
+		case "NoNewPrivs":
+			p.Confined = fields[0] == "1"
 		case "TracerPid":
 			p.Tracer, err = nameOf(fields[0])
 		}
@@ -166,6 +176,37 @@ func nameOf(pid string) (string, error) {
 func readableLimits(pid int) bool {
 	var old unix.Rlimit
 	return !errors.Is(unix.Prlimit(pid, unix.RLIMIT_CPU, nil, &old), unix.EPERM)
+}
+
+// spaceNeeded is what CRIU maps into a process to capture it, and some more, in bytes.
+const spaceNeeded = 1 << 20
+
+// full reports whether a process's address space can't grow by spaceNeeded, as far as that can
+// be known.
+func full(pid int) bool {
+	var limit unix.Rlimit
+	if unix.Prlimit(pid, unix.RLIMIT_AS, nil, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return false
+	}
+	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	pages, _, _ := strings.Cut(string(b), " ")
+	used, err := strconv.ParseUint(pages, 10, 64)
+	return err == nil && used*uint64(os.Getpagesize())+spaceNeeded > limit.Cur
+}
+
+// filesNeeded is how many descriptors CRIU opens in a process at a time, and some more.
+const filesNeeded = 4
+
+// crowded reports whether a process can't open filesNeeded descriptors, whose numbers are below
+// its limit, besides those that it has.
+func crowded(limit uint64, files []File) bool {
+	below := uint64(0)
+	for i := range files {
+		if uint64(files[i].Num) < limit {
+			below++
+		}
+	}
+	return below+filesNeeded > limit
 }
 
 // hasTerminal reports whether a process has a controlling terminal, which the seventh

@@ -48,6 +48,8 @@ func judgeAll(f Facts) ([]finding, []schemas.Warning) {
 	j.connections()
 	j.invisible()
 	j.peers()
+	j.warnings = append(j.warnings, f.SystemV.warnings()...)
+	j.warnings = append(j.warnings, confined(f)...)
 	return j.findings, j.warnings
 }
 
@@ -140,6 +142,16 @@ func (j *judge) process(p *Process) {
 	}
 	j.namespaces(p)
 	j.mends(p)
+	if p.Full {
+		j.block(p, "its address space is at its limit", "CRIU needs some of it for a moment to capture a process", "raise its limit (ulimit -v, RLIMIT_AS)")
+	}
+	if p.Crowded {
+		j.block(p, "it has as many open files as it may", "CRIU needs some descriptors for a moment to capture a process", "raise its limit (ulimit -n, RLIMIT_NOFILE)")
+	}
+	if p.Clocks > 0 {
+		j.warn(p, schemas.WarnNotKept, fmt.Sprintf("%s (pid %d)", p.Comm, p.Inside),
+			"of its %d timers of the wall clock, those set for a time of day expire later by the time of the suspend", p.Clocks)
+	}
 	for i := range p.Files {
 		j.file(p, &p.Files[i])
 	}

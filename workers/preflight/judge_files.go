@@ -23,6 +23,8 @@ func (j *judge) file(p *Process, f *File) {
 		j.pipe(p, f)
 	case f.Type == unix.S_IFCHR || f.Type == unix.S_IFBLK:
 		j.device(p, f)
+	case f.Huge:
+		j.block(p, what(f, strings.TrimSuffix(f.Link, deleted)+" of huge pages"), hugeWhy, hugeFix)
 	case strings.HasPrefix(f.Link, "/secretmem"):
 		j.block(p, what(f, "memfd_secret"), secretWhy, secretFix)
 	case isMemory(f.Link):
@@ -44,6 +46,8 @@ var processDir = regexp.MustCompile(`^/proc/\d+(/.*[^)])?$`)
 
 const (
 	deleted   = " (deleted)"
+	hugeWhy   = "reserved huge pages (hugetlbfs) can't be brought back on each host"
+	hugeFix   = "turn them off in the program (huge_pages=off for PostgreSQL, a setting in most others); transparent ones are captured"
 	secretWhy = "memory of memfd_secret can't be read from outside, by design of the kernel"
 	secretFix = "turn the use of secret memory off in the program"
 )
@@ -52,7 +56,7 @@ func what(f *File, is string) string { return fmt.Sprintf("fd %d: %s", f.Num, is
 
 // isMemory reports whether a link is that of memory in the form of a file.
 func isMemory(link string) bool {
-	for _, prefix := range []string{"/memfd:", "/SYSV", "/dev/zero (deleted)", "/[aio]", "/anon_hugepage"} {
+	for _, prefix := range []string{"/memfd:", "/SYSV", "/dev/zero (deleted)", "/[aio]"} {
 		if strings.HasPrefix(link, prefix) {
 			return true
 		}
@@ -190,6 +194,8 @@ func (j *judge) mapping(p *Process, m *Mapping) {
 	switch {
 	case m.Path == "anon_inode:[io_uring]":
 		j.block(p, what, "CRIU can't capture the queues that it shares with the kernel", uringFix)
+	case m.Huge:
+		j.block(p, what+" of huge pages", hugeWhy, hugeFix)
 	case strings.HasPrefix(m.Path, "/secretmem"):
 		j.block(p, what, secretWhy, secretFix)
 	case strings.HasPrefix(m.Path, "socket:[") && j.packet(m.Path):

@@ -52,6 +52,9 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 	if s.Urgent {
 		j.block(p, what(f, "unix socket with urgent data"), "CRIU brings it back as plain data", "let the program read it")
 	}
+	if s.Moved != "" {
+		j.lost(p, f, "a unix socket is bound to its first name again after a resume, and isn't reached by %s", s.Moved)
+	}
 	if u.Type == unix.SOCK_DGRAM && u.Peer == 0 && s.Unread {
 		j.lost(p, f, "datagrams that wait in a unix socket lose the address of their sender")
 	}

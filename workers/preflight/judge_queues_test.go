@@ -15,6 +15,10 @@ func lacking(f preflight.Facts, patches ...string) preflight.Facts {
 	return f
 }
 
+func withSystemV(v preflight.SystemV) preflight.Facts {
+	return one(func(f *preflight.Facts, _ *preflight.Process) { f.SystemV = v })
+}
+
 func TestJudgeQueues(t *testing.T) {
 	tcp := func(s preflight.Socket) preflight.Facts {
 		s.Domain, s.Type, s.Protocol = unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP
@@ -32,12 +36,22 @@ func TestJudgeQueues(t *testing.T) {
 		{name: "UDP", facts: withSocket(preflight.Socket{Domain: unix.AF_INET, Type: unix.SOCK_DGRAM, Unread: true}), warning: "UDP socket are lost"},
 		{name: "unix urgent", facts: ours(preflight.Socket{Urgent: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "unix socket with urgent data"},
 		{name: "credentials", facts: ours(preflight.Socket{PassCred: true, Unread: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "credentials in its queue"},
+		{name: "renamed", facts: ours(preflight.Socket{Moved: "/run/new"}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 10}), warning: "isn't reached by /run/new"},
 		{name: "sender", facts: ours(preflight.Socket{Unread: true}, preflight.UnixSocket{Type: unix.SOCK_DGRAM, State: 7}), warning: "lose the address of their sender"},
 		{name: "events", facts: withFile(preflight.File{Link: "anon_inode:inotify", Unread: 32}), warning: "32 bytes of inotify events"},
 		{name: "F_NOTIFY", facts: withFile(preflight.File{Link: "/tmp", Type: unix.S_IFDIR, Mount: 7, Watched: true}), blocker: "directory watched by F_NOTIFY"},
 		{name: "process", facts: withFile(preflight.File{Link: "/proc/8", Type: unix.S_IFDIR, Mount: 7}), blocker: "fd 5: /proc/8"},
 		{name: "ended process", facts: withFile(preflight.File{Link: "/proc/8 (deleted)", Type: unix.S_IFDIR, Mount: 7})},
 		{name: "packets", facts: withFile(preflight.File{Link: "pipe:[8]", Type: unix.S_IFIFO, Flags: unix.O_RDWR | unix.O_DIRECT}), blocker: "pipe of packets"},
+		{name: "huge memfd", facts: withFile(preflight.File{Link: "/memfd:x (deleted)", Type: unix.S_IFREG, Huge: true}), blocker: "fd 5: /memfd:x of huge pages"},
+		{name: "huge mapping", facts: withMapping(preflight.Mapping{Path: "/anon_hugepage (deleted)", Type: unix.S_IFREG, Huge: true}), blocker: "/anon_hugepage of huge pages"},
+		{name: "segments", facts: withSystemV(preflight.SystemV{Removed: 2}), warning: "removed (2) stay"},
+		{name: "semaphores", facts: withSystemV(preflight.SystemV{Sets: 1}), warning: "SEM_UNDO"},
+		{name: "timers of the day", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Clocks = 3 }), warning: "of its 3 timers of the wall clock"},
+		{name: "full", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Full = true }), blocker: "its address space is at its limit"},
+		{name: "crowded", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Crowded = true }), blocker: "as many open files as it may"},
+		{name: "confined", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Confined = true }), warning: "Landlock"},
+		{name: "all confined", facts: one(func(f *preflight.Facts, p *preflight.Process) { p.Confined, f.Init = true, p.PID })},
 		{name: "ring of none", facts: withMapping(preflight.Mapping{Path: "socket:[9]"}), blocker: "socket:[9]"},
 	})
 }

@@ -1,7 +1,10 @@
 package preflight
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"path"
 	"strconv"
 	"strings"
 
@@ -48,6 +51,61 @@ func (s *Socket) lookAtQueue(fd int) {
 			s.PeerPID = int(c.Pid)
 		}
 	}
+}
+
+// siocUnixFile gives an O_PATH descriptor of the file that a unix socket is bound to.
+const siocUnixFile = 0x89e0
+
+// movedTo gives the path of the file of a unix socket, if it isn't the one it was bound to any
+// more. A file that was removed is at none. A path that was relative is compared by its last
+// element, for the directory that it was relative to isn't known.
+func (l *looker) movedTo(num int) (string, error) {
+	fd, err := unix.PidfdGetfd(l.handle, num, 0)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	name, err := unix.Getsockname(fd)
+	bound, ok := name.(*unix.SockaddrUnix)
+	if err != nil || !ok || bound.Name == "" || bound.Name[0] == '@' {
+		return "", nil
+	}
+	file, err := unix.IoctlRetInt(fd, siocUnixFile)
+	if err != nil {
+		return "", nil // it has none, or the kernel doesn't tell
+	}
+	defer unix.Close(file)
+	is, err := os.Readlink(fmt.Sprintf("/proc/thread-self/fd/%d", file))
+	if err != nil {
+		return "", err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(file, &st); err != nil || st.Nlink == 0 {
+		return "", err
+	}
+	switch {
+	case strings.HasSuffix(is, deleted): // a link of another name is left
+		return "another name of " + bound.Name, nil
+	case !path.IsAbs(bound.Name) && path.Base(bound.Name) == path.Base(is), path.IsAbs(bound.Name) && l.at(bound.Name, st):
+		return "", nil
+	}
+	return is, nil
+}
+
+// at reports whether a path leads the process to a file.
+func (l *looker) at(name string, st unix.Stat_t) bool {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", l.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(root)
+	fd, err := unix.Openat2(root, name, &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT})
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var found unix.Stat_t
+	return unix.Fstat(fd, &found) == nil && found.Dev == st.Dev && found.Ino == st.Ino
 }
 
 func localOf(fd int) netip.AddrPort {

@@ -1,6 +1,7 @@
 # Capability sets, securebits and seccomp filters of children.
 #: process | capabilities: inheritable, ambient, bounding, dropped; securebits | kept
 #: process | seccomp filters, nested | kept
+#: process | no_new_privs, with filters | warned: if that is for Landlock, its rules don't hold after a resume
 def prctl(n, a=0, b=0, c=0, d=0): return libc.prctl(n, ctypes.c_ulong(a), ctypes.c_ulong(b), ctypes.c_ulong(c), ctypes.c_ulong(d))
 kids = []
 def child(fn):

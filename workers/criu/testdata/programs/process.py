@@ -1,5 +1,6 @@
 # Name, affinity, niceness, scheduling policy, oom_score_adj, umask, limits, prctl flags, groups, working directory.
 #: process | name, affinity, nice, umask, limits, prctl flags, groups, working directory | kept
+#: process | no_new_privs, parent's death signal | warned: if that is for Landlock, its rules don't hold after a resume
 import ctypes, os, resource
 libc = ctypes.CDLL(None)
 libc.prctl(15, b"renamed", 0, 0, 0)

@@ -1,7 +1,7 @@
 # Shared memory, semaphores and messages of System V.
 #: System V | shared memory, attached twice; semaphores with a waiter; messages | kept
-#: System V | SEM_UNDO | changed: what a process took isn't given back when it ends
-#: System V | segment removed while attached | changed: it stays after its last user has ended
+#: System V | SEM_UNDO | warned: what a process takes with SEM_UNDO before a suspend isn't given back when it ends
+#: System V | segment removed while attached | warned: segments of shared memory that were removed (1) stay when their last user has ended
 import time
 libc.shmat.restype = ctypes.c_void_p
 w = []

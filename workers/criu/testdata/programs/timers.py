@@ -1,6 +1,6 @@
 # POSIX timers of each clock and kind, and interval timers.
 #: POSIX timer | signal to a thread, none, CPU clocks, boot time, overrun, not armed | kept
-#: POSIX timer | absolute, of the wall clock | changed: it expires later, by the time of the suspend
+#: POSIX timer | absolute, of the wall clock | warned: those set for a time of day expire later by the time of the suspend
 #: interval timer | ITIMER_PROF, ITIMER_VIRTUAL, alarm | kept
 import time, fcntl, threading
 rt = ctypes.CDLL("librt.so.1", use_errno=True)
