@@ -22,6 +22,7 @@ type View struct {
 	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
 	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs
 	RSSBytes       int64          `json:"rss_bytes"`           // of all its processes; 0 unless it runs
+	Disk           int64          `json:"disk,omitempty"`      // what its own files may take, bytes, as run was told
 	Processes      int            `json:"processes"`           // 0 unless it runs
 	IdleSeconds    float64        `json:"idle_seconds"`        // since activity that counts; 0 unless it runs
 	Boot           Boot           `json:"boot"`

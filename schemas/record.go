@@ -45,6 +45,7 @@ type SessionRecord struct {
 	Lineage   string     `json:"lineage,omitempty"` // where its snapshots go
 	Idle      *Idle      `json:"idle,omitempty"`    // the session's own rule in place of its class's
 	TTY       bool       `json:"tty,omitempty"`
+	Disk      int64      `json:"disk,omitempty"`               // what its own files may take, bytes; 0: as the host has it
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
@@ -299,6 +300,7 @@ type NewSession struct {
 	Spec      string     `json:"spec,omitempty"`
 	Lineage   string     `json:"lineage"`
 	TTY       bool       `json:"tty,omitempty"`
+	Disk      int64      `json:"disk,omitempty"`
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
 	Born      uint64     `json:"born_seq"`

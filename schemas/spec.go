@@ -25,6 +25,7 @@ type Spec struct {
 	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
 	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
 	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
+	Disk    int64             `json:"disk,omitempty"`    // of its own files, bytes; 0: as the host has it
 	Network string            `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
 	Hooks   Hooks             `json:"hooks,omitzero"`
 	Labels  map[string]string `json:"labels,omitempty"`

@@ -19,6 +19,8 @@ const (
 	WarnVolumeShared WarningCode = "volume_shared"       // a volume that other containers use as well
 	WarnInodes       WarningCode = "inode_numbers"       // files have other inode numbers after a resume
 	WarnAllFiles     WarningCode = "all_files_captured"  // the whole file system was captured, not what changed
+	WarnUser         WarningCode = "user_not_captured"   // this host can't capture sessions of that user
+	WarnLayer        WarningCode = "layer_failed"        // the file system of the session's own files has met an error
 	WarnDiffers      WarningCode = "rehearsal_differs"   // what is not as before after a resume, as its rehearsal showed
 )
 

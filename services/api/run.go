@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 
@@ -39,12 +40,22 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
 		return nil, schemas.UsageError("made by %q: want person or agent", r.MadeBy)
 	}
+	// What of the spec everyone may read, who may list the session.
+	var limits struct {
+		Disk int64 `json:"disk"`
+	}
+	if err := json.Unmarshal(r.Spec, &limits); err != nil {
+		return nil, schemas.UsageError("run: the spec isn't JSON: %v", err)
+	}
+	if limits.Disk < 0 {
+		return nil, schemas.UsageError("run: a disk of %d bytes", limits.Disk)
+	}
 	sealed, err := s.sealer.seal(ctx, n.Tenant, r.Spec)
 	if err != nil {
 		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
 	}
 	fresh := schemas.NewSession{
-		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
 	}
 	op, err := s.sessions.newOp(ctx, schemas.OpStart)
 	if err != nil {

@@ -104,29 +104,33 @@ func (d *Driver) capture(ctx context.Context, conn *control.Conn, f driver.Fence
 		laps.Divide(dump.Parts, "wait")
 	}
 	laps.Mark("capture")
-	if !dump.Rehearses {
-		err = d.addRest(ctx, sink, dump, from)
+	var warnings []schemas.Warning
+	if dump.Rehearses {
+		r := listenRehearsal(ctx, conn)
+		warnings, err = d.addRest(r.ctx, sink, dump, from)
+		dump, err = r.finish(dump, err)
+	} else {
+		warnings, err = d.addRest(ctx, sink, dump, from)
 		err = errors.Join(err, finish(conn, err == nil))
-		laps.Mark("detach")
-		return dump, err
 	}
-	r := listenRehearsal(ctx, conn)
-	err = d.addRest(r.ctx, sink, dump, from)
-	dump, err = r.finish(dump, err)
 	laps.Mark("detach")
-	return dump, err
+	if err != nil {
+		return nil, err
+	}
+	dump.Warnings = append(dump.Warnings, warnings...)
+	return dump, nil
 }
 
 // addRest adds all of the image that criu hasn't streamed. criu waits meanwhile: some of it
-// is gone after it.
-func (d *Driver) addRest(ctx context.Context, sink driver.Sink, dump *shim.Dump, from taken) error {
+// is gone after it. It warns of what is wrong with what it adds.
+func (d *Driver) addRest(ctx context.Context, sink driver.Sink, dump *shim.Dump, from taken) (warnings []schemas.Warning, err error) {
 	laps := driver.LapsOf(ctx)
-	err := d.options.Failpoints.At(ctx, failpoint.CriuDumped)
+	err = d.options.Failpoints.At(ctx, failpoint.CriuDumped)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err == nil {
-		err = addOwn(ctx, sink, from.own, dump.Layer)
+		warnings, err = addOwn(ctx, sink, from.own, dump.Layer)
 		laps.Mark("files")
 	}
 	if err == nil {
@@ -143,7 +147,7 @@ func (d *Driver) addRest(ctx context.Context, sink driver.Sink, dump *shim.Dump,
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuMemory)
 	}
-	return err
+	return warnings, err
 }
 
 func closeAll(files []*os.File) {
@@ -196,14 +200,14 @@ func giveUp(conn *control.Conn) error {
 }
 
 // addOwn adds the session's private layer.
-func addOwn(ctx context.Context, sink driver.Sink, own *os.File, kind string) error {
+func addOwn(ctx context.Context, sink driver.Sink, own *os.File, kind string) ([]schemas.Warning, error) {
 	switch kind {
 	case "":
-		return addFiles(ctx, sink, own)
+		return nil, addFiles(ctx, sink, own)
 	case shim.LayerFile:
 		return addFileSystem(sink, own)
 	}
-	return fmt.Errorf("add the session's layer: its kind is %q", kind)
+	return nil, fmt.Errorf("add the session's layer: its kind is %q", kind)
 }
 
 // addFiles adds the session's own files: its overlay's upper layer, whiteouts and the

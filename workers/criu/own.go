@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/layer/ext4"
@@ -23,28 +24,37 @@ const (
 )
 
 // addFileSystem adds the private layer as the file system that it is, without what isn't in
-// use there.
-func addFileSystem(sink driver.Sink, own *os.File) error {
+// use there. It warns of a file system that has failed.
+func addFileSystem(sink driver.Sink, own *os.File) ([]schemas.Warning, error) {
 	fail := func(err error) error { return fmt.Errorf("add the session's layer to the image: %w", err) }
 	s, err := ext4.Open(own)
 	if err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
 	m, blocks, err := s.Blocks()
 	if err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
 	b, err := json.Marshal(m)
 	if err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
 	if err := addBytes(sink, layerMap, b); err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
 	if err := sink.Add(image.Entry{Name: layerBlocks, Type: image.TypeFile, Mode: 0o600, Size: -1}, blocks); err != nil {
-		return fail(err)
+		return nil, fail(err)
 	}
-	return nil
+	if s.Failed() {
+		return []schemas.Warning{failedLayer}, nil
+	}
+	return nil, nil
+}
+
+// failedLayer is what a full disk of the host, or a bad one, leaves for good.
+var failedLayer = schemas.Warning{
+	Code: schemas.WarnLayer, Subject: "the session's own files",
+	Text: "the file system of the session's own files has met an error, as when the host's disk is full: what was written last may be missing; an earlier snapshot is without it",
 }
 
 // fillFileSystem has the private layer put into the empty file that it is mounted from, if
@@ -98,7 +108,7 @@ func layerSize(disk int64) int64 {
 
 // layerFor gives the private layer for a start, without a source, or for a restore. An image
 // of an earlier version has the layer's files alone: they get a new file system.
-func (d *Driver) layerFor(source driver.Source) ownLayer {
+func (d *Driver) layerFor(spec schemas.Spec, source driver.Source) ownLayer {
 	var fs unix.Statfs_t
 	own := ownLayer{size: smallestLayer}
 	if unix.Statfs(d.dir.sessions, &fs) == nil {
@@ -112,6 +122,9 @@ func (d *Driver) layerFor(source driver.Source) ownLayer {
 				content += e.Size
 			}
 		}
+	}
+	if spec.Disk > 0 {
+		own.size = spec.Disk
 	}
 	if d.options.Directories && !own.given {
 		return ownLayer{}

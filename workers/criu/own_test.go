@@ -3,7 +3,9 @@ package criu
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
+	"github.com/diapause/diapause/workers/shim"
 )
 
 var idling = schemas.Spec{Command: []string{"/bin/sh", "-c", "echo up; while :; do sleep 1; done"}}
@@ -165,4 +168,68 @@ func TestKilledShimLeavesNoDevice(t *testing.T) {
 			t.Fatal("its device stays")
 		}
 	}
+}
+
+// A file system that has met an error, and takes no more, isn't captured: what it holds in
+// memory alone would be lost. One that goes on is, with a warning, and so is what was resumed
+// from that image: the kernel notes it for good.
+func TestFailedLayer(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	for _, goesOn := range []bool{false, true} {
+		s := begin(t, d, fmt.Sprintf("goes-on-%t", goesOn), idling)
+		s.sh("echo before > /srv/file; sync")
+		path := d.dir.session(s.uid)
+		if goesOn {
+			shimsMounts := fmt.Sprintf("--mount=/proc/%d/ns/mnt", s.shimPID())
+			if out, err := exec.Command("nsenter", shimsMounts, "mount", "-o", "remount,errors=continue", shim.LayerMount(path)).CombinedOutput(); err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+		}
+		if err := os.WriteFile(filepath.Join("/sys/fs/ext4", loopOf(t, shim.LayerPath(path)), "trigger_fs_error"), []byte("by a test"), 0); err != nil {
+			t.Fatal(err)
+		}
+		if !goesOn {
+			_, err := d.Capture(limited(t), s.next(), &drivertest.Image{})
+			if text, hint := driver.HintOf(err); driver.KindOf(err) != driver.Refused || !strings.Contains(text, "own files has failed") || !strings.Contains(hint, "rollback") {
+				t.Errorf("the capture ends with %v", err)
+			}
+			if got := s.sh("cat /srv/file"); got != "before" {
+				t.Errorf("then it has %q", got)
+			}
+			continue
+		}
+		for range 2 {
+			img, c := s.capture()
+			if len(c.Warnings) != 1 || c.Warnings[0].Code != schemas.WarnLayer {
+				t.Errorf("it warns %v", c.Warnings)
+			}
+			if err := d.Stop(limited(t), s.next()); err != nil {
+				t.Fatal(err)
+			}
+			s.resume(img, schemas.BootResume)
+			if got := s.sh("cat /srv/file"); got != "before" {
+				t.Errorf("after a resume it has %q", got)
+			}
+		}
+		if _, c, err := s.rehearse(schemas.RehearseAlways); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Code != schemas.WarnLayer {
+			t.Errorf("rehearsed it warns %v, %v", c.Warnings, err)
+		}
+	}
+}
+
+// loopOf names the loop device of a file.
+func loopOf(t *testing.T, file string) string {
+	t.Helper()
+	backing, err := filepath.Glob("/sys/block/loop*/loop/backing_file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range backing {
+		if is, err := os.ReadFile(b); err == nil && strings.TrimSpace(string(is)) == file {
+			return filepath.Base(filepath.Dir(filepath.Dir(b)))
+		}
+	}
+	t.Fatalf("no loop device has %s", file)
+	return ""
 }

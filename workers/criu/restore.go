@@ -58,7 +58,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	laps := driver.LapsOf(ctx)
-	conn, err := d.shims.launch(f, spec, boot, d.layerFor(source))
+	conn, err := d.shims.launch(f, spec, boot, d.layerFor(spec, source))
 	if err != nil {
 		return nil, "", err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/layer/ext4"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -30,7 +31,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 }
 
 func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
-	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(nil))
+	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(spec, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +50,10 @@ func checkSpec(s schemas.Spec) error {
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}
 	case !slices.Contains(networks, s.Network):
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of private, host, none", s.Network)}
-	case s.Memory < 0 || s.CPUs < 0 || s.Pids < 0:
+	case s.Memory < 0 || s.CPUs < 0 || s.Pids < 0 || s.Disk < 0:
 		return &driver.Error{Kind: driver.Refused, Text: "a limit is negative"}
+	case s.Disk > ext4.Largest:
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("a disk of %s is too large: %s at most", schemas.Bytes(s.Disk), schemas.Bytes(ext4.Largest))}
 	}
 	return nil
 }

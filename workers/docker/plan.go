@@ -67,6 +67,8 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 		return planned{}, refuse("a session of the docker driver needs --image")
 	case s.Root != "":
 		return planned{}, refuse("--root is for process trees: a container has its image's")
+	case s.Disk > 0:
+		return planned{}, refuse("--disk is for process trees: the engine has the files of containers")
 	case s.Hooks.OnSuspend != "" || s.Hooks.OnResume != "" || s.Hooks.OnFork != "":
 		return planned{}, refuse("hooks are for process trees: a container's command starts afresh")
 	}

@@ -88,6 +88,13 @@ type Preflighter interface {
 	Preflight(ctx context.Context, uid schemas.UID) ([]Blocker, error)
 }
 
+// Advisor is implemented by drivers that know, before a session starts, what this host can't do
+// for it later.
+type Advisor interface {
+	// Advise returns what the user should be told at once; without At.
+	Advise(spec schemas.Spec) []schemas.Warning
+}
+
 // Observer is implemented by drivers that see what a session does.
 type Observer interface {
 	Observe(ctx context.Context, uid schemas.UID) (Observation, error)

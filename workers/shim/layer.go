@@ -39,6 +39,9 @@ func (l *layer) work() string  { return filepath.Join(l.at, "work") }
 // openLayer makes a new layer, or a file for one that comes from an image.
 func openLayer(s Setup) (*layer, error) {
 	l := &layer{dir: s.Dir, at: s.Dir}
+	if s.LayerSize == 0 && s.Spec.Disk > 0 {
+		return nil, refuseDisk(s, nil)
+	}
 	if s.LayerSize == 0 {
 		return l, l.makeDirs()
 	}
@@ -65,11 +68,22 @@ func openLayer(s Setup) (*layer, error) {
 	if !errors.Is(err, ext4.ErrNoLoop) {
 		return l, err
 	}
+	if s.Spec.Disk > 0 {
+		return nil, refuseDisk(s, err)
+	}
 	if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
 		return nil, fmt.Errorf("remove a layer that can't be mounted: %w", err)
 	}
 	l.disk = nil
 	return l, l.makeDirs()
+}
+
+// refuseDisk says that a directory can't be bounded.
+func refuseDisk(s Setup, err error) error {
+	return &driver.Error{
+		Kind: driver.Refused, Err: err, Text: fmt.Sprintf("this host can't hold the files of session %s to %s", s.Name, schemas.Bytes(s.Spec.Disk)),
+		Hint: "load the kernel module loop (in a container give it loop devices), or leave --disk out",
+	}
 }
 
 // mount mounts the file system, and makes the directories in it that a new one lacks.
@@ -139,7 +153,14 @@ func (l *layer) sync() error {
 		return fmt.Errorf("sync the session's layer: %w", err)
 	}
 	defer dir.Close()
-	if err := unix.Syncfs(int(dir.Fd())); err != nil {
+	err = unix.Syncfs(int(dir.Fd()))
+	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.EIO) {
+		return &driver.Error{
+			Kind: driver.Refused, Err: err, Text: "the file system of the session's own files has failed",
+			Hint: "the host's disk was full, or is broken: copy out what matters with `diapause cp`, then go back to a snapshot with `diapause rollback`",
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("sync the session's layer: %w", err)
 	}
 	return nil

@@ -52,6 +52,10 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	}
 	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
 	op, arrived := toBegin(d, *rec.Op), func(int) {}
+	var advice []schemas.Warning
+	if a, ok := d.(driver.Advisor); ok {
+		advice = stamped(a.Advise(spec), time.Now())
+	}
 	got, err := d.Start(ctx, s.hosting.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
@@ -61,7 +65,7 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 		if op == nil { // else the record says later that it runs
 			arrived = s.sensor.Arriving(rec)
 		}
-		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op}})
+		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op, Warnings: advice}})
 		if err == nil {
 			a.rec = next
 			err = s.failpoints.At(ctx, failpoint.StartRecorded)

@@ -144,7 +144,7 @@ func idleFor(v schemas.View) time.Duration {
 	return min(time.Duration(v.IdleSeconds*float64(time.Second)), max(time.Since(v.Since), 0))
 }
 
-// printWarnings prints what a capture warned of.
+// printWarnings prints what a start or a capture warned of.
 func printWarnings(v schemas.View) {
 	for _, w := range v.Warnings {
 		fmt.Fprintln(os.Stderr, "warning: "+w.Text)

@@ -55,6 +55,9 @@ func printSession(v schemas.View) {
 	} else {
 		line("memory", "0 B")
 	}
+	if v.Disk > 0 {
+		line("disk", "%s at most", size(v.Disk))
+	}
 	if p := v.Pause; p != nil {
 		line("pause", "%s, since %s", cmp.Or(string(p.Reason), "for a reason that isn't known"), p.At.Format(time.RFC3339))
 	}

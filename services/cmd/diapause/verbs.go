@@ -35,7 +35,7 @@ type runFlags struct {
 	name, class, idle           string
 	dir, user, root, network    string
 	env                         []string
-	memory                      int64
+	memory, disk                int64
 	hookTimeout                 time.Duration
 	cpus                        float64
 	pids                        int64
@@ -89,6 +89,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
 	fl.StringVar(&f.root, "root", "", "a directory to use as its root, in place of the host's")
 	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
+	sizeVar(fl, &f.disk, "disk", "limit on its own files, e.g. 10G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
@@ -110,7 +111,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
+var treeFlags = []string{"disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -159,9 +160,13 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 		return err
 	}
 	if f.attach {
+		printWarnings(v)
 		return c.attach(ctx, f.name)
 	}
-	return answers{asJSON: f.asJSON}.outcome(v)
+	return answers{asJSON: f.asJSON}.print(v, func() {
+		printOutcome(v)
+		printWarnings(v)
+	})
 }
 
 // terminal reads the flags that say who uses the session's terminal, and when.
@@ -211,7 +216,7 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if f.hookTimeout <= 0 {
 		return s, usagef("--hook-timeout %s: want a duration above 0, such as 10s", f.hookTimeout)
 	}
-	s.Memory, s.Hooks.Timeout = f.memory, f.hookTimeout
+	s.Memory, s.Disk, s.Hooks.Timeout = f.memory, f.disk, f.hookTimeout
 	if s.Env, err = environment(f.env); err != nil {
 		return s, err
 	}

@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// Largest is the size of the largest file system that Format makes, in bytes.
+const Largest = maxGroups * groupBlocks * BlockSize
+
 // Format makes an empty file system of a size in bytes, which is rounded up to whole
 // groups of 128 MiB, in an empty file. It writes few blocks; the rest stays a hole.
 func Format(f *os.File, size int64, now time.Time) error {
