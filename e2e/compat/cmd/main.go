@@ -1,5 +1,10 @@
 // Command cmd is the whole compatibility run: it suspends and resumes every
 // program ten times and writes the table of what was found.
+//
+// With -only it runs some of them. With -parts FILE it keeps the rows there, and writes the
+// table as soon as FILE has those of all programs:
+//
+//	cmd -parts rows.json -only Firefox; cmd -parts rows.json -only redis; …
 package main
 
 import (
@@ -21,10 +26,11 @@ import (
 func main() {
 	out := flag.String("out", "", "file for the table (default e2e/compat/RESULTS.md)")
 	only := flag.String("only", "", "run only programs whose name contains this; the table then goes to standard output")
+	parts := flag.String("parts", "", "file that keeps the rows of several runs of one commit; the table is made of all of them")
 	rounds := flag.Int("rounds", compat.Rounds, "how often each program is suspended and resumed")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *out, *only, *rounds)
+	err := run(ctx, options{*out, *only, *parts, *rounds})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)
@@ -32,8 +38,24 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, out, only string, rounds int) (err error) {
+// options are the flags.
+type options struct {
+	out, only, parts string
+	rounds           int
+}
+
+func run(ctx context.Context, o options) (err error) {
 	load := local.Load()
+	var parts *compat.Parts
+	if o.parts != "" {
+		if parts, err = compat.ReadParts(o.parts, local.Commit(ctx), o.rounds); err != nil {
+			return err
+		}
+	}
+	some := selected(o.only)
+	if len(some) == 0 {
+		return fmt.Errorf("no program is called %q", o.only)
+	}
 	dir, err := os.MkdirTemp("", "diapause-compat-")
 	if err != nil {
 		return fmt.Errorf("make a scratch directory: %w", err)
@@ -48,11 +70,28 @@ func run(ctx context.Context, out, only string, rounds int) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
-	rows := compat.RunAll(ctx, d, selected(only), rounds, func(r compat.Row) { tell(r, rounds) })
+	rows := compat.RunAll(ctx, d, some, o.rounds, func(r compat.Row) { tell(r, o.rounds) })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted: %w", err)
 	}
-	return errors.Join(write(compat.Write(ctx, rows, rounds, load), out, only), verdict(rows))
+	if parts != nil {
+		return errors.Join(o.join(ctx, parts, rows, load), verdict(rows))
+	}
+	return errors.Join(write(compat.Write(ctx, rows, o.rounds, load), o.out, o.only), verdict(rows))
+}
+
+// join adds rows to those of earlier runs, and writes the table if none is missing.
+func (o options) join(ctx context.Context, parts *compat.Parts, rows []compat.Row, load string) error {
+	parts.Add(rows, load)
+	if err := parts.Save(o.parts); err != nil {
+		return err
+	}
+	all, missing := parts.Rows(programs.All())
+	if len(missing) > 0 {
+		fmt.Printf("%s lacks %s: the table comes with them\n", o.parts, strings.Join(missing, ", "))
+		return nil
+	}
+	return write(compat.Write(ctx, all, o.rounds, parts.Load()), o.out, "")
 }
 
 func selected(only string) []programs.Program {
