@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/diapause/diapause/events/cas"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -31,6 +32,8 @@ func coded(err error) *schemas.APIError {
 		return schemas.FailedError(schemas.ReasonStopping, "Diapause is being stopped").WithHint("what was asked for goes on when it is back; see `diapause show`")
 	case errors.Is(err, context.DeadlineExceeded):
 		return timeout("the request takes longer than its time limit").WithHint("what was asked for goes on; see `diapause show`")
+	case errors.Is(err, cas.ErrUnknown), errors.Is(err, statekv.ErrUnknown): // they end with the request's time alone
+		return timeout("the time limit ended before NATS confirmed the change").WithHint("it may have been made: see `diapause show`, then ask again")
 	case errors.As(err, &unread):
 		return schemas.FailedError(schemas.ReasonUnread, "%v", err)
 	}
