@@ -93,6 +93,9 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	if from := v.Op.Source; from != nil {
 		got, err = s.resumes.elsewhere(ctx, got, req, *from, v.Op.Boot, ch, err)
 	}
+	if err != nil && t.Type == schemas.TForkNew && got.UID == v.UID && got.Generation == 0 && couldNot(got, err) {
+		return nil, s.clear(ctx, req, got, ch, err)
+	}
 	view := schemas.ViewOf(got.SessionRecord)
 	view.MadeRoom = at.made
 	return view, err

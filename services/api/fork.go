@@ -85,18 +85,33 @@ func (s *maker) stillThere(ctx context.Context, req request, origin, fork statek
 	if err == nil {
 		return nil
 	}
-	return errors.Join(err, s.unmake(ctx, req, fork))
+	return errors.Join(err, s.unmake(ctx, req, fork, "what it was forked from was deleted"))
 }
 
-// unmake removes a fork that has nothing to begin from, no matter what its host has done
-// about it meanwhile.
-func (s *maker) unmake(ctx context.Context, req request, fork statekv.Versioned) error {
+// clear removes a fork that could not be started and never ran, waits until it is gone, and
+// returns why it could not. If it isn't removed in time, the hint says how to do that.
+func (s *maker) clear(ctx context.Context, req request, fork statekv.Versioned, ch <-chan statekv.Versioned, cause error) error {
+	err := s.unmake(ctx, req, fork, "it could not be started")
+	if err == nil {
+		_, err = await(ctx, ch, func(v statekv.Versioned) (outcome, error) {
+			return when(v.UID != fork.UID || v.State == schemas.Deleted && v.Op == nil), nil
+		})
+	}
+	if err != nil {
+		s.sessions.log.Warn("a fork that could not be started isn't removed", "session", fork.Name().String(), "err", err)
+		return coded(cause).WithHint("`diapause rm %s` removes what is left of it", fork.Name())
+	}
+	return cause
+}
+
+// unmake removes a fork that can't begin, no matter what its host has done about it meanwhile.
+func (s *maker) unmake(ctx context.Context, req request, fork statekv.Versioned, reason string) error {
 	for {
 		op, err := s.sessions.newOp(ctx, schemas.OpRemove)
 		if err != nil {
 			return err
 		}
-		t := schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}}
+		t := schemas.Transition{Type: schemas.TRemove, Reason: reason, Set: schemas.Set{Op: op}}
 		if _, err = s.sessions.ask(ctx, fork, req, t); !errors.Is(err, statekv.ErrConflict) {
 			return err
 		}

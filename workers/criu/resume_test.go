@@ -3,6 +3,7 @@ package criu
 import (
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -56,9 +57,19 @@ func TestPortTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = d.Restore(limited(t), s.next(), s.spec, img, schemas.BootResume, drivertest.Begin)
-	if err == nil || !strings.Contains(fmt.Sprint(err), "in use on this host") {
-		t.Errorf("a resume with its port taken gives %v", err)
+	if want := fmt.Sprintf("127.0.0.1:%s is in use on this host by %s (process %d)", port, ownName(t), os.Getpid()); err == nil || !strings.Contains(fmt.Sprint(err), want) {
+		t.Errorf("a resume with its port taken gives %v, want %q", err, want)
 	}
 	l.Close()
 	s.resume(img, schemas.BootResume)
+}
+
+// ownName is the name that the kernel has for this program.
+func ownName(t *testing.T) string {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/comm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(b))
 }

@@ -1,16 +1,20 @@
 package shim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/hollow"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
+	"github.com/diapause/diapause/workers/tree"
 )
 
 // criuErrors gives the lines of criu's log that say what went wrong, without
@@ -68,6 +72,34 @@ var causes = []cause{
 	{"Cannot allocate memory", "there is not enough memory", "free memory on this host, or raise the session's limit"},
 }
 
+// taken says which address of a session another program has, and which one; "" if criu failed
+// for another reason, or that can't be seen any more.
+func taken(images, log string) string {
+	m := cantBind.FindStringSubmatch(log)
+	if m == nil {
+		return ""
+	}
+	id, err := strconv.ParseUint(m[1], 10, 32)
+	if err != nil {
+		return ""
+	}
+	img, err := os.ReadFile(filepath.Join(images, "files.img"))
+	if err != nil {
+		return ""
+	}
+	at, ok := hollow.Bound(img, uint32(id))
+	if !ok {
+		return ""
+	}
+	text := fmt.Sprintf("its address %s is in use on this host", at)
+	if pid, name, ok := tree.ListenerAt(at); ok {
+		text += fmt.Sprintf(" by %s (process %d)", name, pid)
+	}
+	return text
+}
+
+var cantBind = regexp.MustCompile(`Can't bind inet socket \(id (\d+)\): Address already in use`)
+
 // explain puts a failure of criu into words. What its own callback refused is
 // returned as it is.
 func explain(images string, name schemas.Name, verb string, err error) error {
@@ -84,7 +116,7 @@ func explain(images string, name schemas.Name, verb string, err error) error {
 	all := strings.Join(texts, "; ")
 	for _, c := range causes {
 		if strings.Contains(all, c.sign) {
-			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s (criu: %s)", text, c.why, all), Hint: c.fix}
+			return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%s: %s (criu: %s)", text, cmp.Or(taken(images, all), c.why), all), Hint: c.fix}
 		}
 	}
 	if all == "" {

@@ -60,6 +60,31 @@ func TestUnlocked(t *testing.T) {
 	}
 }
 
+func TestBound(t *testing.T) {
+	socket := func(id uint64, port uint64, words ...uint32) []byte {
+		m := number(number(nil, 1, id), 7, port)
+		for _, w := range words {
+			m = number(m, 11, uint64(w))
+		}
+		entry := number(number(nil, 1, 2), 2, id)
+		entry = append(binary.AppendUvarint(entry, 4<<3|2), byte(len(m)))
+		return append(entry, m...)
+	}
+	word := func(b ...byte) uint32 { return binary.NativeEndian.Uint32(b) }
+	img := append(image(number(nil, 2, 7)), framed(socket(8, 80, word(127, 0, 0, 1)))...)
+	img = append(img, framed(socket(9, 8080, 0, 0, word(0, 0, 255, 255), word(10, 0, 0, 7)))...)
+	for id, want := range map[uint32]string{8: "127.0.0.1:80", 9: "10.0.0.7:8080", 7: "", 10: ""} {
+		if at, ok := Bound(img, id); ok != (want != "") || ok && at.String() != want {
+			t.Errorf("socket %d is bound to %s, %v; want %q", id, at, ok, want)
+		}
+	}
+	for n := range len(img) {
+		if at, ok := Bound(img[:n], 9); ok {
+			t.Errorf("of %d bytes: %s", n, at)
+		}
+	}
+}
+
 func TestCutShort(t *testing.T) {
 	whole := image(number(number(nil, 3, 0o100644), 1, 300))
 	for n := range len(whole) {
@@ -80,6 +105,7 @@ func FuzzImages(f *testing.F) {
 	f.Add(image([]byte{1<<3 | 2, 200}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _, _ = Pagemap(b, nil)
+		_, _ = Bound(b, 1)
 		if out, err := Ghost(b, int64(len(b))); err == nil && binary.LittleEndian.Uint32(out[magicSize:]) != uint32(len(out)-magicSize-lengthSize) {
 			t.Errorf("% x becomes % x", b, out)
 		}
