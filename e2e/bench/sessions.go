@@ -86,7 +86,7 @@ included; frozen, durable and restore are stages of the record.
 | %d | %d | %d | %d | %d | %d |
 
 Idle sessions sleep; CPU is percent of one core over %s, memory what a process holds without
-what it shares with its file.
+its program's file, its share of what it shares with others.
 
 | sessions | up's CPU | shims' CPU, together | up's memory MB | each shim's memory MB |
 | --: | --: | --: | --: | --: |

@@ -79,14 +79,14 @@ func HoldingOf(pid int) (Holding, error) {
 		return Holding{}, fmt.Errorf("count descriptors: %w", err)
 	}
 	h := Holding{FDs: len(fds)}
-	for _, part := range []string{"RssAnon", "RssShmem"} {
-		n, err := kilobytes(pid, part)
+	for _, part := range []string{"Pss_Anon", "Pss_Shmem"} { // the shims' program is in memory once for all
+		n, err := kilobytes(pid, "smaps_rollup", part)
 		if err != nil {
 			return h, err
 		}
 		h.Memory += n
 	}
-	threads, err := status(pid, "Threads")
+	threads, err := line(pid, "status", "Threads")
 	if err != nil {
 		return h, err
 	}
@@ -97,18 +97,18 @@ func HoldingOf(pid int) (Holding, error) {
 	return h, err
 }
 
-// status is a line of a process's status, without its name.
-func status(pid int, name string) (string, error) {
-	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+// line is one of a file of a process in /proc, without its name.
+func line(pid int, file, name string) (string, error) {
+	b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), file))
 	if err != nil {
-		return "", fmt.Errorf("read the status of %d: %w", pid, err)
+		return "", fmt.Errorf("read the %s of %d: %w", file, pid, err)
 	}
 	for line := range strings.Lines(string(b)) {
 		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			return strings.TrimSpace(rest), nil
 		}
 	}
-	return "", fmt.Errorf("read the status of %d: no %s", pid, name)
+	return "", fmt.Errorf("read the %s of %d: no %s", file, pid, name)
 }
 
 // cpu is what a process has used, to the nanosecond.
@@ -138,7 +138,7 @@ func cpu(pid int) (time.Duration, error) {
 
 // Peak is the most memory that a process had since it started, or ClearPeak.
 func Peak(pid int) (int64, error) {
-	return kilobytes(pid, "VmHWM")
+	return kilobytes(pid, "status", "VmHWM")
 }
 
 // ClearPeak has Peak begin from what the process has now.
@@ -149,9 +149,9 @@ func ClearPeak(pid int) error {
 	return nil
 }
 
-// kilobytes is a line of a process's status that counts them, in bytes.
-func kilobytes(pid int, name string) (int64, error) {
-	text, err := status(pid, name)
+// kilobytes is such a line that counts them, in bytes.
+func kilobytes(pid int, file, name string) (int64, error) {
+	text, err := line(pid, file, name)
 	if err != nil {
 		return 0, err
 	}
