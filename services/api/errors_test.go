@@ -13,7 +13,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// A wait that runs out has code timeout, whatever it was cut off in.
+// A wait that runs out has code timeout in each place where it is cut off.
 func TestTimeLimitsHaveACode(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{

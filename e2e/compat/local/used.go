@@ -21,7 +21,7 @@ type Used struct {
 
 // Holding is what one process holds.
 type Holding struct {
-	Memory  int64 // bytes: resident, without what it shares with its file
+	Memory  int64 // bytes: resident, without its files, and its share of what it shares
 	FDs     int
 	Threads int
 	CPU     time.Duration // since it started

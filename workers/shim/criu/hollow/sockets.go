@@ -19,7 +19,7 @@ func Bound(img []byte, id uint32) (at netip.AddrPort, ok bool) {
 		if is, found := boundOf(entry); is == id && found.IsValid() {
 			return found, true
 		}
-		img = img[len(img)-len(rest)-magicSize:] // first passes over a magic number, whatever is there
+		img = img[len(img)-len(rest)-magicSize:] // first passes over a magic number without a look
 	}
 	return netip.AddrPort{}, false
 }
