@@ -7,15 +7,18 @@ import (
 )
 
 // cache keeps what was last used, up to a number of bytes, and lets each key be
-// made by one goroutine while the others wait.
+// made by one goroutine while the others wait. Who claims, owns or peeks at a slot holds
+// it until release: data that has left the cache and that nobody holds is used again.
 type cache[K comparable] struct {
 	limit   int64
+	buffers *buffers                 // what the data is in
 	evicted func(key K, data []byte) // if set, is given what leaves the cache
 
-	mu    sync.Mutex
-	size  int64
-	slots map[K]*slot[K]
-	used  list.List // of finished slots, last used first
+	mu     sync.Mutex
+	closed bool
+	size   int64
+	slots  map[K]*slot[K]
+	used   list.List // of finished slots, last used first
 }
 
 // slot is one value, which may still be in the making.
@@ -25,13 +28,18 @@ type slot[K comparable] struct {
 	data []byte
 	err  error
 	elem *list.Element
+
+	holders int
+	left    bool // it has left the cache
+	lent    bool // a pipe may go on referring to it
 }
 
-func newCache[K comparable](limit int64) *cache[K] {
-	return &cache[K]{limit: limit, slots: map[K]*slot[K]{}}
+func newCache[K comparable](limit int64, b *buffers) *cache[K] {
+	return &cache[K]{limit: limit, buffers: b, slots: map[K]*slot[K]{}}
 }
 
-// claim returns the slot of a key. If mine is true, the caller must finish it.
+// claim returns the slot of a key. If mine is true, the caller must finish it. The
+// caller must release it in either case.
 func (c *cache[K]) claim(key K) (s *slot[K], mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -39,23 +47,30 @@ func (c *cache[K]) claim(key K) (s *slot[K], mine bool) {
 		if s.elem != nil {
 			c.used.MoveToFront(s.elem)
 		}
+		s.holders++
 		return s, false
 	}
-	s = &slot[K]{key: key, done: make(chan struct{})}
+	s = &slot[K]{key: key, done: make(chan struct{}), holders: 1}
 	c.slots[key] = s
 	return s, true
 }
 
 // own is claim for a caller that needs the value: it waits for another goroutine that
-// makes it, and claims the slot again if the store failed that goroutine.
-func (c *cache[K]) own(key K) (s *slot[K], data []byte, err error) {
+// makes it, and claims the slot again if the store failed that goroutine. If mine is true,
+// the caller must finish it. It has nothing to release after an error.
+func (c *cache[K]) own(key K) (s *slot[K], mine bool, err error) {
 	for {
 		s, mine := c.claim(key)
 		if mine {
-			return s, nil, nil
+			return s, true, nil
 		}
-		if data, err = s.wait(); !errors.Is(err, errStore) {
-			return nil, data, err
+		_, err := s.wait()
+		if err == nil {
+			return s, false, nil
+		}
+		c.release(s)
+		if !errors.Is(err, errStore) {
+			return nil, false, err
 		}
 	}
 }
@@ -71,16 +86,53 @@ func (c *cache[K]) finish(s *slot[K], data []byte, err error) {
 		delete(c.slots, s.key)
 		return
 	}
+	if c.closed {
+		delete(c.slots, s.key)
+		s.left = true
+		return
+	}
 	s.elem = c.used.PushFront(s)
 	c.size += int64(len(data))
 	for c.size > c.limit && c.used.Len() > 1 {
-		old := c.used.Remove(c.used.Back()).(*slot[K])
-		delete(c.slots, old.key)
-		c.size -= int64(len(old.data))
+		old := c.used.Back().Value.(*slot[K])
 		if c.evicted != nil {
 			c.evicted(old.key, old.data)
 		}
+		c.remove(old)
 	}
+}
+
+// remove takes a finished slot out of the cache. Callers hold mu.
+func (c *cache[K]) remove(s *slot[K]) {
+	c.used.Remove(s.elem)
+	delete(c.slots, s.key)
+	c.size -= int64(len(s.data))
+	s.left = true
+	c.recycle(s)
+}
+
+// recycle gives the buffer of what nobody holds and is in no cache back. Callers hold mu.
+func (c *cache[K]) recycle(s *slot[K]) {
+	if !s.left || s.holders > 0 {
+		return
+	}
+	if s.lent {
+		c.buffers.discard(s.data)
+	} else {
+		c.buffers.put(s.data)
+	}
+	s.data = nil
+}
+
+// release says that the caller doesn't use the slot's data any more. It does nothing on nil.
+func (c *cache[K]) release(s *slot[K]) {
+	if s == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.holders--
+	c.recycle(s)
 }
 
 // drop forgets a finished slot.
@@ -88,21 +140,42 @@ func (c *cache[K]) drop(key K) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if s := c.slots[key]; s != nil && s.elem != nil {
-		c.used.Remove(s.elem)
-		delete(c.slots, key)
-		c.size -= int64(len(s.data))
+		c.remove(s)
 	}
 }
 
-// peek returns the slot of a key that is there, or in the making.
-func (c *cache[K]) peek(key K) (s *slot[K], ok bool) {
+// discard is release for data that a pipe may go on referring to: its buffer isn't used again.
+func (c *cache[K]) discard(s *slot[K]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok = c.slots[key]
-	return s, ok
+	s.lent = true
+	s.holders--
+	c.recycle(s)
 }
 
-// wait returns the value. The caller must not change it.
+// close forgets what is in the cache, and keeps nothing from now on.
+func (c *cache[K]) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for c.used.Len() > 0 {
+		c.remove(c.used.Back().Value.(*slot[K]))
+	}
+}
+
+// peek returns the slot of a key that is there, or in the making; nil if neither.
+func (c *cache[K]) peek(key K) *slot[K] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.slots[key]
+	if s != nil {
+		s.holders++
+	}
+	return s
+}
+
+// wait returns the value, which may be used until the slot is released. The caller must not
+// change it.
 func (s *slot[K]) wait() ([]byte, error) {
 	<-s.done
 	return s.data, s.err

@@ -8,7 +8,7 @@ import (
 
 // A goroutine that waited for a failed fetch of another tries again itself.
 func TestCacheOwn(t *testing.T) {
-	c := newCache[int](100)
+	c := newCache[int](100, newBuffers())
 	failed := fmt.Errorf("%w: connection lost", errStore)
 	for key := range 1000 {
 		s, mine := c.claim(key)
@@ -17,8 +17,8 @@ func TestCacheOwn(t *testing.T) {
 		}
 		got := make(chan error, 1)
 		go func() {
-			s, _, err := c.own(key)
-			if s != nil {
+			s, mine, err := c.own(key)
+			if mine {
 				c.finish(s, []byte{1}, nil)
 			}
 			got <- err

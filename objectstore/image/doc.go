@@ -8,7 +8,7 @@
 // header last (commit.go). Reading: Open verifies the header against the head
 // that the session's record names (fetch.go, header.go), then the index
 // (index.go), and Reader.Open and Reader.ReaderAt give contents (file.go) out of
-// packs that are verified as they are read (pack.go). Reader.Place writes many files
+// packs that are verified as they are read (pack.go), without a copy for a Borrower. Reader.Place writes many files
 // in one pass over the packs (place.go, window.go), and Reader.Sequence keeps what files that
 // are read in order need again (spill.go): either way no frame is decoded twice. keychoice.go picks the lineage
 // key, keywrap.go says how it is wrapped to its readers, Rewrap changes who they are,

@@ -46,39 +46,50 @@ func (r *Reader) fileAt(i int) *file {
 	return f
 }
 
-// segment returns what lies in one piece at an offset below the size: data of a
-// frame, or n zeros where data is nil.
-func (f *file) segment(off int64, frame func(frameID, int64) ([]byte, error)) (data []byte, n int64, err error) {
+// getFrame gives the frame that has a page of its pack, which the caller releases.
+type getFrame func(id frameID, page int64) (*slot[frameID], error)
+
+// segment is what lies in one piece: data, or n zeros where that is nil.
+type segment struct {
+	data []byte
+	n    int64
+	from *slot[frameID] // that has the data until it is released; nil if it is another's
+}
+
+// segment returns what lies in one piece at an offset below the size.
+func (f *file) segment(off int64, frame getFrame) (g segment, err error) {
 	if err := f.r.ctx.Err(); err != nil {
-		return nil, 0, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
+		return g, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
 	}
 	page := off / PageSize
 	i := f.runAt(page)
 	u := f.runs[i]
 	within := off - f.starts[i]*PageSize
-	n = min(u[2]*PageSize-within, f.size-off)
+	g.n = min(u[2]*PageSize-within, f.size-off)
 	if u[0] == zeroPack {
-		return nil, n, nil
+		return g, nil
 	}
 	p := f.r.packs[u[0]]
 	at := u[1] + within/PageSize // the page's place in the pack
 	j := p.frameOf(at)
 	for {
 		if data := f.r.spill.page(p.number, at); data != nil {
-			n = min(n, PageSize-within%PageSize)
-			return data[within%PageSize:][:n], n, nil
+			g.n = min(g.n, PageSize-within%PageSize)
+			g.data = data[within%PageSize:][:g.n]
+			return g, nil
 		}
-		data, err = frame(frameID{p.number, int32(j)}, at)
+		g.from, err = frame(frameID{p.number, int32(j)}, at)
 		if !errors.Is(err, errSpilled) {
 			break
 		}
 	}
 	if err != nil {
-		return nil, 0, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
+		return g, fmt.Errorf("read %q of %s: %w", f.name, f.r.head.Name, err)
 	}
-	data = data[(at-p.frames[j].page)*PageSize+within%PageSize:]
-	n = min(n, int64(len(data)))
-	return data[:n], n, nil
+	data := g.from.data[(at-p.frames[j].page)*PageSize+within%PageSize:]
+	g.n = min(g.n, int64(len(data)))
+	g.data = data[:g.n]
+	return g, nil
 }
 
 // runAt finds the run that holds a page of the file.
@@ -86,21 +97,22 @@ func (f *file) runAt(page int64) int {
 	return sort.Search(len(f.starts), func(i int) bool { return f.starts[i] > page }) - 1
 }
 
-func (f *file) readAt(b []byte, off int64, frame func(frameID, int64) ([]byte, error)) (n int, err error) {
+func (f *file) readAt(b []byte, off int64, frame getFrame) (n int, err error) {
 	for n < len(b) {
 		if off >= f.size {
 			return n, io.EOF
 		}
-		data, m, err := f.segment(off, frame)
+		g, err := f.segment(off, frame)
 		if err != nil {
 			return n, err
 		}
-		if data == nil {
-			m = min(m, int64(len(b)-n))
+		m := min(g.n, int64(len(b)-n))
+		if g.data == nil {
 			clear(b[n : n+int(m)])
 		} else {
-			m = int64(copy(b[n:], data))
+			copy(b[n:], g.data[:m])
 		}
+		f.r.frames.release(g.from)
 		n, off = n+int(m), off+m
 	}
 	return n, nil
@@ -111,7 +123,7 @@ func (f *file) ReadAt(b []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("read %q: negative offset", f.name)
 	}
-	return f.readAt(b, off, func(id frameID, _ int64) ([]byte, error) { return f.r.frame(id) })
+	return f.readAt(b, off, func(id frameID, _ int64) (*slot[frameID], error) { return f.r.frame(id) })
 }
 
 // ReaderAt returns an entry's content for reading anywhere, and its size. What is
@@ -157,21 +169,43 @@ func (s *stream) Read(b []byte) (int, error) {
 // zeroBlock is what zeros are written from.
 var zeroBlock [64 << 10]byte
 
+// Borrower is a writer that need not copy what it is given: for WriteTo of what Open returns.
+type Borrower interface {
+	io.Writer
+	// Borrow is Write for data that stays as it is until done is called, with whether
+	// somebody may still look at it: then it stays for ever. It calls done in any case.
+	Borrow(data []byte, done func(inUse bool)) (int, error)
+}
+
+// borrowed is what is worth to be borrowed, in bytes: less is put together by copying.
+const borrowed = 64 << 10
+
 func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 	if s.closed {
 		return 0, os.ErrClosed
 	}
 	few := bufio.NewWriterSize(w, 64<<10) // scattered pages go together, frames past it
 	defer func() { err = errors.Join(err, few.Flush()) }()
+	to, borrows := w.(Borrower)
 	for s.pos < s.file.size {
-		data, n, err := s.file.segment(s.pos, s.file.r.frameAhead)
+		g, err := s.file.segment(s.pos, s.file.r.frameAhead)
 		if err != nil {
 			return written, err
 		}
-		if data == nil {
-			data = zeroBlock[:min(n, int64(len(zeroBlock)))]
+		if g.data == nil {
+			g.data = zeroBlock[:min(g.n, int64(len(zeroBlock)))]
 		}
-		m, err := few.Write(data)
+		var m int
+		if borrows && len(g.data) >= borrowed && g.from != nil && s.file.r.buffers.lendable(g.from.data) {
+			if err = few.Flush(); err == nil {
+				m, err = s.lend(to, g)
+			} else {
+				s.file.r.frames.release(g.from)
+			}
+		} else {
+			m, err = few.Write(g.data)
+			s.file.r.frames.release(g.from)
+		}
 		written += int64(m)
 		s.passed(int64(m))
 		if err != nil {
@@ -179,6 +213,17 @@ func (s *stream) WriteTo(w io.Writer) (written int64, err error) {
 		}
 	}
 	return written, nil
+}
+
+func (s *stream) lend(to Borrower, g segment) (int, error) {
+	frames := s.file.r.frames
+	return to.Borrow(g.data, func(inUse bool) {
+		if inUse {
+			frames.discard(g.from)
+		} else {
+			frames.release(g.from)
+		}
+	})
 }
 
 // passed moves the position on, and counts the pages that end before it as used.
@@ -192,15 +237,31 @@ func (s *stream) passed(n int64) {
 	if s.pos == f.size {
 		end = pages(f.size)
 	}
-	for i := f.runAt(first); first < end; i++ {
+	for i := f.runAt(first); first < end; {
 		u := f.runs[i]
 		within := first - f.starts[i]
+		if within == u[2] {
+			i++
+			continue
+		}
 		count := min(u[2]-within, end-first)
 		if u[0] != zeroPack {
-			f.r.spill.used(int32(u[0]), u[1]+within, count)
+			count = f.r.used(f.r.packs[u[0]], u[1]+within, count)
 		}
 		first += count
 	}
+}
+
+// used counts pages of a pack as used, as many of them as are in one frame, and gives how many
+// these are. A frame of which all are used leaves the cache.
+func (r *Reader) used(p *packReader, page, count int64) int64 {
+	id := frameID{p.number, int32(p.frameOf(page))}
+	f := p.frames[id.frame]
+	count = min(count, f.page+f.pages-page)
+	if r.spill.used(id, page, count) {
+		r.frames.drop(id)
+	}
+	return count
 }
 
 func (s *stream) Close() error {

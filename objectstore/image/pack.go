@@ -7,6 +7,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 
 	"filippo.io/age"
 
@@ -157,28 +158,33 @@ func (c ciphertext) ReadAt(b []byte, off int64) (n int, err error) {
 			return n, io.EOF
 		}
 		done := c.r.times.wait.begin()
-		span, err := c.span(int32(off / spanSize))
+		s, span, err := c.span(int32(off / spanSize))
 		done()
 		if err != nil {
 			return n, err
 		}
 		m := copy(b[n:], span[off%spanSize:])
+		c.r.spans.release(s)
 		n, off = n+m, off+int64(m)
 	}
 	return n, nil
 }
 
-// span returns one verified MiB. Where the pack is read from end to end, all that
-// follows is fetched by the same request.
-func (p *packReader) span(i int32) ([]byte, error) {
-	s, data, err := p.r.spans.own(spanID{p.number, i})
-	if s == nil {
-		return data, err
+// span returns one verified MiB, which the caller releases. Where the pack is read from end
+// to end, all that follows is fetched by the same request.
+func (p *packReader) span(i int32) (s *slot[spanID], data []byte, err error) {
+	s, mine, err := p.r.spans.own(spanID{p.number, i})
+	if err != nil {
+		return nil, nil, err
+	}
+	if !mine {
+		return s, s.data, nil
 	}
 	slots := []*slot[spanID]{s}
 	for next := i + 1; p.ahead.Load() && int(next) < len(p.spans) && len(slots) < aheadSpans; next++ {
 		s, mine := p.r.spans.claim(spanID{p.number, next})
 		if !mine {
+			p.r.spans.release(s)
 			break
 		}
 		slots = append(slots, s)
@@ -186,7 +192,14 @@ func (p *packReader) span(i int32) ([]byte, error) {
 	if !p.r.background(func() { p.fetch(slots) }) {
 		p.finish(slots, p.r.ctx.Err())
 	}
-	return s.wait()
+	for _, other := range slots[1:] {
+		p.r.spans.release(other)
+	}
+	if data, err = s.wait(); err != nil {
+		p.r.spans.release(s)
+		return nil, nil, err
+	}
+	return s, data, nil
 }
 
 // aheadSpans is how many MiB are fetched by one request: a pack of usual size.
@@ -217,19 +230,28 @@ func (p *packReader) fetch(slots []*slot[spanID]) {
 }
 
 func (p *packReader) readSpan(body io.Reader, span int32) ([]byte, error) {
-	data := make([]byte, min(spanSize, p.ref.Size-int64(span)*spanSize))
+	n := int(min(spanSize, p.ref.Size-int64(span)*spanSize))
+	data := p.r.buffers.get(n)[:n]
+	if err := p.readInto(data, body, span); err != nil {
+		p.r.buffers.put(data)
+		return nil, err
+	}
+	return data, nil
+}
+
+func (p *packReader) readInto(data []byte, body io.Reader, span int32) error {
 	done := p.r.times.fetch.begin()
 	_, err := io.ReadFull(body, data)
 	done()
 	switch {
 	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%w: %s is cut short", ErrCorrupt, p.name)
+		return fmt.Errorf("%w: %s is cut short", ErrCorrupt, p.name)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s: %w", errStore, p.name, err)
+		return fmt.Errorf("%w: %s: %w", errStore, p.name, err)
 	case !p.r.times.spanIs(data, p.spans[span]):
-		return nil, fmt.Errorf("%w: %s is not what was written, from byte %d on", ErrCorrupt, p.name, int64(span)*spanSize)
+		return fmt.Errorf("%w: %s is not what was written, from byte %d on", ErrCorrupt, p.name, int64(span)*spanSize)
 	}
-	return data, nil
+	return nil
 }
 
 func (p *packReader) finish(slots []*slot[spanID], err error) {
@@ -238,26 +260,36 @@ func (p *packReader) finish(slots []*slot[spanID], err error) {
 	}
 }
 
-// frame returns one decoded frame.
-func (r *Reader) frame(id frameID) ([]byte, error) {
-	s, data, err := r.frames.own(id)
-	if s == nil {
-		return data, err
+// frame returns one decoded frame, which the caller releases.
+func (r *Reader) frame(id frameID) (*slot[frameID], error) {
+	s, mine, err := r.frames.own(id)
+	if err != nil || !mine {
+		return s, err
 	}
-	r.fill(s)
-	return s.wait()
+	return r.fill(s)
 }
 
-func (r *Reader) fill(s *slot[frameID]) {
+// fill makes a frame that the caller has claimed.
+func (r *Reader) fill(s *slot[frameID]) (*slot[frameID], error) {
 	p := r.packs[s.key.pack]
-	data, err := p.decodeNumber(s.key.frame, nil)
+	buf := r.buffers.get(int(p.frames[s.key.frame].pages * PageSize))
+	data, err := p.decodeNumber(s.key.frame, buf)
+	if err != nil || unsafe.SliceData(data) != unsafe.SliceData(buf) {
+		r.buffers.put(buf)
+	}
 	r.frames.finish(s, data, err)
+	if err != nil {
+		r.frames.release(s)
+		return nil, err
+	}
+	return s, nil
 }
 
-// frameAhead returns the decoded frame that has a page of its pack. In the background it has
-// the frames decoded that the image needs next, and the next pack fetched while this one is
-// used. The error is errSpilled if the page was kept while its frame left the cache.
-func (r *Reader) frameAhead(id frameID, page int64) ([]byte, error) {
+// frameAhead returns the decoded frame that has a page of its pack; the caller releases it. In
+// the background it has the frames decoded that the image needs next, and the next pack fetched
+// while this one is used. The error is errSpilled if the page was kept while its frame left the
+// cache.
+func (r *Reader) frameAhead(id frameID, page int64) (*slot[frameID], error) {
 	p := r.packs[id.pack]
 	p.ahead.Store(true)
 	if p.next != nil && !p.wanted.Swap(true) {
@@ -269,14 +301,15 @@ func (r *Reader) frameAhead(id frameID, page int64) ([]byte, error) {
 		r.prefetch(next)
 	}
 	if !mine {
+		r.frames.release(s)
 		return r.frame(id)
 	}
 	if r.spill.page(id.pack, page) != nil {
 		r.frames.finish(s, nil, errSpilled)
+		r.frames.release(s)
 		return nil, errSpilled
 	}
-	r.fill(s)
-	return s.wait()
+	return r.fill(s)
 }
 
 // toPrefetch lists the frames that are needed soon. Each is listed once: one that has left the
@@ -303,15 +336,19 @@ const aheadFrames = 3
 func (r *Reader) prefetch(id frameID) {
 	s, mine := r.frames.claim(id)
 	if !mine {
+		r.frames.release(s)
 		return
 	}
 	r.packs[id.pack].ahead.Store(true)
 	started := r.background(func() {
 		r.cores <- struct{}{}
-		r.fill(s)
+		if s, err := r.fill(s); err == nil {
+			r.frames.release(s)
+		}
 		<-r.cores
 	})
 	if !started {
 		r.frames.finish(s, nil, r.ctx.Err())
+		r.frames.release(s)
 	}
 }

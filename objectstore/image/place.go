@@ -57,10 +57,11 @@ func (r *Reader) Place(ctx context.Context, targets []Target) error {
 				if !ok {
 					return ctx.Err()
 				}
-				data, err := r.frameOnce(jobs[job][0].id, &buf)
+				s, data, err := r.frameOnce(jobs[job][0].id, &buf)
 				if err == nil {
 					err = r.put(jobs[job], data, targets, sizes)
 				}
+				r.frames.release(s)
 				if err != nil {
 					return err
 				}
@@ -108,20 +109,21 @@ func (f *file) stretches(fn func(id frameID, page, count, at int64)) {
 	}
 }
 
-// frameOnce returns a decoded frame, out of the cache if it is there, else in a buffer of
-// the caller's that is used again.
-func (r *Reader) frameOnce(id frameID, buf *[]byte) ([]byte, error) {
-	if s, ok := r.frames.peek(id); ok {
+// frameOnce returns a decoded frame: out of the cache if it is there, and then the caller
+// releases the slot; else in a buffer of the caller's that is used again.
+func (r *Reader) frameOnce(id frameID, buf *[]byte) (*slot[frameID], []byte, error) {
+	if s := r.frames.peek(id); s != nil {
 		if data, err := s.wait(); err == nil {
-			return data, nil
+			return s, data, nil
 		}
+		r.frames.release(s)
 	}
 	p := r.packs[id.pack]
 	data, err := p.decodeNumber(id.frame, (*buf)[:0])
 	if err == nil {
 		*buf = data
 	}
-	return data, err
+	return nil, data, err
 }
 
 // put writes a frame's pages to where they belong.

@@ -24,8 +24,8 @@ import (
 // while it is being read makes no difference to that.
 //
 // It holds at most some 90 MiB (32 MiB of decoded frames, 40 MiB of verified
-// ciphertext, and what is being fetched and decoded), besides the index: 24 bytes
-// for each run of pages. All of it is in memory alone.
+// ciphertext, and what is being fetched and decoded), besides the index, 24 bytes
+// for each run of pages, and what a Borrower has. All of it is in memory alone.
 type Reader struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -37,6 +37,7 @@ type Reader struct {
 	byName map[string]int // entries by name
 
 	packs   []*packReader
+	buffers *buffers
 	frames  *cache[frameID]
 	spans   *cache[spanID]
 	zstd    *zstd.Decoder
@@ -130,8 +131,9 @@ func (r *Reader) prepare() {
 	}
 	cores := runtime.GOMAXPROCS(0)
 	r.cores = make(chan struct{}, cores)
-	r.frames = newCache[frameID](max(frameCache, int64(2*aheadFrames*cores)<<20))
-	r.spans = newCache[spanID](spanCache)
+	r.buffers = newBuffers()
+	r.frames = newCache[frameID](max(frameCache, int64(2*aheadFrames*cores)<<20), r.buffers)
+	r.spans = newCache[spanID](spanCache, r.buffers)
 	r.plan(r.all())
 }
 
@@ -180,12 +182,16 @@ func (r *Reader) Head() Head { return r.head }
 // must not change them.
 func (r *Reader) Entries() []Entry { return r.index.entries }
 
-// Close stops what goes on in the background. Files that are still open fail.
+// Close stops what goes on in the background, and gives memory back that no file has in use.
+// Files that are still open fail.
 func (r *Reader) Close() error {
 	r.closing.Lock()
 	r.cancel()
 	r.closing.Unlock()
 	r.work.Wait()
+	r.frames.close()
+	r.spans.close()
+	r.buffers.close()
 	return nil
 }
 
@@ -233,9 +239,11 @@ func (r *Reader) Verify(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if _, err := r.frameAhead(r.order[i], -1); err != nil {
+		s, err := r.frameAhead(r.order[i], -1)
+		if err != nil {
 			return fmt.Errorf("verify image %s: %w", r.head.Name, err)
 		}
+		r.frames.release(s)
 	}
 	r.aheadMu.Lock()
 	defer r.aheadMu.Unlock()
