@@ -8,7 +8,7 @@ import (
 
 // cache keeps what was last used, up to a number of bytes, and lets each key be
 // made by one goroutine while the others wait. Who claims, owns or peeks at a slot holds
-// it until release: data that has left the cache and that nobody holds is used again.
+// it until release: the buffer of what has left the cache and has no holder is used again.
 type cache[K comparable] struct {
 	limit   int64
 	buffers *buffers                 // what the data is in
@@ -111,7 +111,7 @@ func (c *cache[K]) remove(s *slot[K]) {
 	c.recycle(s)
 }
 
-// recycle gives the buffer of what nobody holds and is in no cache back. Callers hold mu.
+// recycle gives the buffer of what has left the cache and has no holder back. Callers hold mu.
 func (c *cache[K]) recycle(s *slot[K]) {
 	if !s.left || s.holders > 0 {
 		return

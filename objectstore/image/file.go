@@ -173,7 +173,7 @@ var zeroBlock [64 << 10]byte
 type Borrower interface {
 	io.Writer
 	// Borrow is Write for data that stays as it is until done is called, with whether
-	// somebody may still look at it: then it stays for ever. It calls done in any case.
+	// a reader may still look at it: then it stays for ever. It calls done in any case.
 	Borrow(data []byte, done func(inUse bool)) (int, error)
 }
 

@@ -1,7 +1,6 @@
 package criu
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"path"
@@ -83,10 +82,15 @@ func (b *budget) keep(size, left int64) (int64, error) {
 	return max(min(size, left-ownMargin, own/2), leastKept), err
 }
 
+// streamedFrom is from what size on a resume is a stream, however much memory there is, in
+// bytes. Measured on two cores: 64 MiB came back in 0.34 s as a stream and in 0.30 s by memory,
+// 512 MiB in 0.9 s and 1.6 s, 2 GiB in 2.8 s and 6.7 s.
+const streamedFrom = 64 << 20
+
 // forRestore lists criu's images that go from source to criu without being put into
-// memory before: none if there is room for that, which is promised until release
+// memory before: none if that is no slower and there is room, which is promised until release
 // is called.
-func (b *budget) forRestore(ctx context.Context, uid schemas.UID, source driver.Source) (served []string, release func(), err error) {
+func (b *budget) forRestore(uid schemas.UID, source driver.Source) (served []string, release func(), err error) {
 	names, size := large(source)
 	group, ok := b.hierarchy.Group(shim.ShimGroup(uid))
 	if !ok {
@@ -96,9 +100,18 @@ func (b *budget) forRestore(ctx context.Context, uid schemas.UID, source driver.
 	if err != nil {
 		return nil, nil, err
 	}
+	order, ordered := source.(driver.Sequencer)
+	inOrder := make([]string, len(names))
+	for i, name := range names {
+		inOrder[i] = path.Join(partCriu, name)
+	}
 	// In memory it is there twice before criu has ended, as a stream once.
 	others, release := b.take(2 * size)
-	if way, _, _ := shim.Plan(b.options.Way, 2*size, free-others); way != driver.WayStream {
+	way, _, _ := shim.Plan(b.options.Way, 2*size, free-others)
+	if b.options.Way == driver.WayAuto && size >= streamedFrom && ordered && order.Kept(inOrder) <= leastKept {
+		way = driver.WayStream
+	}
+	if way != driver.WayStream {
 		return nil, release, nil
 	}
 	release()
@@ -107,15 +120,8 @@ func (b *budget) forRestore(ctx context.Context, uid schemas.UID, source driver.
 		return nil, nil, err
 	}
 	_, release = b.take(size + keep)
-	if s, ok := source.(driver.Sequencer); ok {
-		inOrder := make([]string, len(names))
-		for i, name := range names {
-			inOrder[i] = path.Join(partCriu, name)
-		}
-		s.Sequence(inOrder, keep)
+	if ordered {
+		order.Sequence(inOrder, keep)
 	}
-	if whole, ok := source.(driver.Checker); ok {
-		err = whole.CheckPacks(ctx)
-	}
-	return names, release, err
+	return names, release, nil
 }

@@ -73,7 +73,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	release := interruptible(ctx, conn)
 	defer release()
-	served, kept, err := d.budget.forRestore(ctx, f.UID, source)
+	served, kept, err := d.budget.forRestore(f.UID, source)
 	if kept != nil {
 		defer kept()
 	}

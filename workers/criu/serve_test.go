@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,25 +19,12 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// damaged is a source whose large images end in damage after some bytes, or that knows
-// beforehand.
-type damaged struct {
-	*drivertest.Image
-	known  bool
-	opened atomic.Int32
-}
+// damaged is a source whose large images end in damage after some bytes.
+type damaged struct{ *drivertest.Image }
 
 var errDamage = fmt.Errorf("%w: packs/1", image.ErrCorrupt)
 
-func (d *damaged) CheckPacks(context.Context) error {
-	if d.known {
-		return errDamage
-	}
-	return nil
-}
-
 func (d *damaged) Open(name string) (io.ReadCloser, error) {
-	d.opened.Add(1)
 	b, ok := d.Content(name)
 	if !ok || part(name) != partCriu || len(b) < 8<<20 {
 		return d.Image.Open(name)
@@ -56,9 +42,8 @@ var lost = answering(`open(my $f, "+>", "/tmp/gone") or die; unlink "/tmp/gone";
 	open(my $r, "<", "/dev/urandom") or die; for (1..16) { read($r, my $b, 1 << 20); syswrite($f, $b); }`,
 	`use Digest::MD5; seek($f, 0, 0); Digest::MD5->new->addfile($f)->hexdigest`)
 
-// TestDamageInMidRestore has an image that is found to be damaged before criu is
-// started, and one while it restores: nothing has run, and the whole image is good
-// for another time.
+// TestDamageInMidRestore has an image that is found to be damaged while criu restores from it:
+// nothing has run, and the whole image is good for another time.
 func TestDamageInMidRestore(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]schemas.Spec{"in pages": holding(16), "in a file": lost} {
@@ -68,12 +53,7 @@ func TestDamageInMidRestore(t *testing.T) {
 			s.want("ready")
 			before := s.ask("1", "digest")
 			img := s.suspend()
-			for _, source := range []*damaged{{Image: img, known: true}, {Image: img}} {
-				s.refuses(source)
-				if source.known && source.opened.Load() > 0 {
-					t.Error("of an image known to be damaged something was read")
-				}
-			}
+			s.refuses(&damaged{img})
 			s.resume(img, schemas.BootResume)
 			if after := s.ask("2", "digest"); after != before {
 				t.Errorf("it has the digest %s, and had %s", after, before)
@@ -165,7 +145,7 @@ func TestWorkerKilledInMidRestore(t *testing.T) {
 }
 
 // TestRealImageStreamed writes a real image while criu dumps, damages its last pack
-// and mends it: with the damage nothing is run and criu isn't even started.
+// and mends it: with the damage nothing is run.
 func TestRealImageStreamed(t *testing.T) {
 	t.Parallel()
 	s := begin(t, streaming(t, t.TempDir()), "s", holding(24))
@@ -189,7 +169,7 @@ func TestRealImageStreamed(t *testing.T) {
 		t.Error("it was about to run")
 		return nil
 	})
-	if !errors.Is(err, image.ErrCorrupt) || !strings.HasPrefix(err.Error(), "check image") {
+	if !errors.Is(err, image.ErrCorrupt) {
 		t.Errorf("Restore gives %v", err)
 	}
 	flipLast(t, pack)

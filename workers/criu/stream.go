@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	_ driver.Checker   = (*image.Reader)(nil)
 	_ driver.Sequencer = (*image.Reader)(nil)
+	_ image.Borrower   = (*lender)(nil)
 )
 
 // pipeSize is what a pipe between criu and the image holds, in bytes: enough for
@@ -134,21 +134,27 @@ func giveImage(ctx context.Context, source driver.Source, name string, f *os.Fil
 		return err
 	}
 	defer r.Close()
-	to := &noting{w: pipe}
+	to, err := newLender(pipe, lendable(source, name))
+	if err != nil {
+		return err
+	}
+	defer to.end()
 	if _, err := io.CopyBuffer(to, r, make([]byte, pipeSize)); err != nil && to.err == nil {
 		return fmt.Errorf("restore %s: %w", name, err)
 	}
 	return nil
 }
 
-// noting notes the error of its writer.
-type noting struct {
-	w   io.Writer
-	err error
-}
-
-func (n *noting) Write(b []byte) (int, error) {
-	var k int
-	k, n.err = n.w.Write(b)
-	return k, n.err
+// lendable is the size of an image that may be lent to its pipe, in bytes, 0 if it may not:
+// of the large ones criu reads pages into memory, while it may move others on.
+func lendable(source driver.Source, name string) int64 {
+	if !strings.HasPrefix(name, "pages-") {
+		return 0
+	}
+	for _, e := range source.Entries() {
+		if e.Name == path.Join(partCriu, name) && e.Type == image.TypeFile {
+			return e.Size
+		}
+	}
+	return 0
 }

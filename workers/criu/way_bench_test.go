@@ -99,13 +99,6 @@ func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, st
 		b.Fatal(err)
 	}
 	defer img.Close()
-	if way := d.options.Way; way == driver.WayStream {
-		if err := img.CheckPacks(b.Context()); err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(time.Since(began).Milliseconds()), "check-ms")
-		began = time.Now() // the driver does it once more
-	}
 	laps := driver.NewLaps(began)
 	if _, err := d.Restore(driver.WithLaps(b.Context(), laps), f, spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 		b.Fatal(err)

@@ -203,8 +203,8 @@ type Source interface {
 }
 
 // Checker is a Source that can check whether all of its parts are there and undamaged,
-// without decrypting or keeping them. A driver that restores while it still reads calls
-// it first. *image.Reader is one.
+// without decrypting or keeping them. A driver that can't undo what it has restored calls it
+// first. *image.Reader is one.
 type Checker interface {
 	CheckPacks(ctx context.Context) error
 }
@@ -214,6 +214,8 @@ type Checker interface {
 // once. *image.Reader is one.
 type Sequencer interface {
 	Sequence(names []string, limit int64)
+	// Kept is how much it would keep, so that it decodes nothing more than once, in bytes.
+	Kept(names []string) int64
 }
 
 // RandomReader is a Source whose files can be read at any offset: for a driver that brings
@@ -289,7 +291,7 @@ type Way string
 // is: the dump is nearly as short as in memory, and most of the image is stored
 // when it is over. A restore knows the first two alone.
 const (
-	WayAuto     Way = "auto" // buffered if there is room, in memory what is small, else stream
+	WayAuto     Way = "auto" // README.md of workers says which it takes
 	WayMemory   Way = "memory"
 	WayBuffered Way = "buffered"
 	WayStream   Way = "stream"
