@@ -119,7 +119,7 @@ type generationFile struct {
 }
 
 func (b *boot) generationContent() ([]byte, error) {
-	content, err := json.Marshal(generationFile{b.generation, b.setup.Boot, b.setup.Name.String(), b.setup.UID, time.Now().UTC(), b.setup.URL})
+	content, err := json.Marshal(generationFile{b.generation, b.setup.Boot, b.setup.Name.String(), b.setup.UID, time.Now().UTC(), b.online.url(b.setup.URL)})
 	if err != nil {
 		return nil, fmt.Errorf("encode the generation: %w", err)
 	}

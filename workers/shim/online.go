@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/activityport"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/nameserver"
 	"github.com/diapause/diapause/workers/network"
@@ -18,20 +19,32 @@ import (
 type online struct {
 	network *network.Network
 	names   *nameserver.Server
+	port    *activityport.Server // nil if the host has no NATS
 }
 
 // extnet is criu's name of a private network.
 const extnet = "extnet"
 
+// url is where the session finds a server for its activity.
+func (w *online) url(hosts string) string {
+	if w == nil || w.port == nil {
+		return hosts
+	}
+	return activityport.URL(network.Service)
+}
+
 // goOnline makes the network and serves what belongs in it.
-func goOnline(o network.Options) (*online, error) {
+func goOnline(s Setup, o network.Options) (*online, error) {
 	n, err := network.Make(o)
 	if err != nil {
 		return nil, noNetwork(err)
 	}
 	w := &online{network: n}
 	err = n.Inside(func() (err error) {
-		w.names, err = nameserver.Listen(network.Service)
+		if w.names, err = nameserver.Listen(network.Service); err != nil || s.URL == "" {
+			return err
+		}
+		w.port, err = activityport.Listen(network.Service)
 		return err
 	})
 	if err != nil {
@@ -39,6 +52,9 @@ func goOnline(o network.Options) (*online, error) {
 		return nil, err
 	}
 	w.names.Serve(nameserver.HostServers)
+	if w.port != nil {
+		w.port.Serve(s.Name, s.URL)
+	}
 	return w, nil
 }
 

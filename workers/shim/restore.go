@@ -55,7 +55,7 @@ func (r *restorer) restore() error {
 	}
 	b.generation, b.rehearsed = m.Generation+1, m.Rehearsed
 	if m.PrivateNetwork {
-		if b.online, err = goOnline(network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: true}); err != nil {
+		if b.online, err = goOnline(b.setup, network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: true}); err != nil {
 			return err
 		}
 	}

@@ -38,7 +38,7 @@ func (s *starter) start() error {
 	}
 	if b.setup.privateNetwork() {
 		var err error
-		if b.online, err = goOnline(network.Options{}); err != nil {
+		if b.online, err = goOnline(b.setup, network.Options{}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,113 @@
+package activityport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Number is the port.
+const Number = 4222
+
+// connectionsAtOnce bounds the connections of one session.
+const connectionsAtOnce = 32
+
+// dialWait bounds how long a server may take to answer.
+const dialWait = 5 * time.Second
+
+// Server serves the port.
+type Server struct {
+	listener    *net.TCPListener
+	connections chan struct{} // has room for those that may come
+	all         sync.WaitGroup
+	ctx         context.Context // ends at Close
+	end         context.CancelFunc
+}
+
+// URL is where programs inside find the port at an address.
+func URL(at netip.Addr) string { return "nats://" + netip.AddrPortFrom(at, Number).String() }
+
+// Listen opens the port, in the network namespace of this thread.
+func Listen(at netip.Addr) (*Server, error) {
+	l, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(at, Number)))
+	if err != nil {
+		return nil, fmt.Errorf("listen for activity: %w", err)
+	}
+	s := &Server{listener: l, connections: make(chan struct{}, connectionsAtOnce)}
+	s.ctx, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Serve passes connections on for a session until Close. servers are the addresses of NATS, with
+// commas between; those that want TLS are left out.
+func (s *Server) Serve(name schemas.Name, servers string) {
+	hosts := plain(servers)
+	s.all.Go(func() {
+		for {
+			c, err := s.listener.AcceptTCP()
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			if err != nil {
+				continue // the client is gone
+			}
+			select {
+			case s.connections <- struct{}{}:
+			default:
+				c.Close()
+				continue
+			}
+			s.all.Go(func() {
+				defer func() { <-s.connections }()
+				defer c.Close()
+				s.pass(name, hosts, c)
+			})
+		}
+	})
+}
+
+// Close ends all of it.
+func (s *Server) Close() {
+	s.end()
+	s.listener.Close()
+	s.all.Wait()
+}
+
+// plain lists the hosts, with their ports, of servers that are reached without TLS.
+func plain(servers string) (hosts []string) {
+	for text := range strings.SplitSeq(servers, ",") {
+		u, err := url.Parse(strings.TrimSpace(text))
+		if err != nil || u.Scheme != "nats" || u.Hostname() == "" {
+			continue
+		}
+		port := u.Port()
+		if port == "" {
+			port = fmt.Sprint(Number)
+		}
+		hosts = append(hosts, net.JoinHostPort(u.Hostname(), port))
+	}
+	return hosts
+}
+
+// pass connects to the first server that answers.
+func (s *Server) pass(name schemas.Name, hosts []string, c net.Conn) {
+	for _, host := range hosts {
+		d := net.Dialer{Timeout: dialWait}
+		up, err := d.DialContext(s.ctx, "tcp", host)
+		if err != nil {
+			continue
+		}
+		stop := context.AfterFunc(s.ctx, func() { c.Close(); up.Close() })
+		newRelay(name, c, up).run()
+		stop()
+		return
+	}
+}
