@@ -14,21 +14,24 @@ import (
 // Spec is how a session is to run. It holds secrets (environment, command):
 // no driver writes it to a disk.
 type Spec struct {
-	Command []string          `json:"command"`
-	Env     []string          `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
-	Dir     string            `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
-	User    string            `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
-	Root    string            `json:"root,omitempty"` // a directory on the host in place of its root
-	TTY     bool              `json:"tty,omitempty"`
-	Rows    uint16            `json:"rows,omitempty"`    // of the terminal, 24 if zero
-	Cols    uint16            `json:"cols,omitempty"`    // of the terminal, 80 if zero
-	Memory  int64             `json:"memory,omitempty"`  // bytes; 0: no limit
-	CPUs    float64           `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
-	Pids    int64             `json:"pids,omitempty"`    // 0: no limit
-	Disk    int64             `json:"disk,omitempty"`    // of its own files, bytes; 0: as the host has it
-	Network string            `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
-	Hooks   Hooks             `json:"hooks,omitzero"`
-	Labels  map[string]string `json:"labels,omitempty"`
+	Command []string `json:"command"`
+	Env     []string `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
+	Dir     string   `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
+	User    string   `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
+	Root    string   `json:"root,omitempty"` // a directory on the host in place of its root
+	TTY     bool     `json:"tty,omitempty"`
+	Rows    uint16   `json:"rows,omitempty"`    // of the terminal, 24 if zero
+	Cols    uint16   `json:"cols,omitempty"`    // of the terminal, 80 if zero
+	Memory  int64    `json:"memory,omitempty"`  // bytes; 0: no limit
+	CPUs    float64  `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
+	Pids    int64    `json:"pids,omitempty"`    // 0: no limit
+	Disk    int64    `json:"disk,omitempty"`    // of its own files, bytes; 0: as the host has it
+	Network string   `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
+	// AllowOut are the only addresses that a private network reaches outside, as CIDR, or "none"
+	// alone; all if empty.
+	AllowOut []string          `json:"allow_out,omitempty"`
+	Hooks    Hooks             `json:"hooks,omitzero"`
+	Labels   map[string]string `json:"labels,omitempty"`
 
 	// Options are what one driver alone understands, by the driver's name. In JSON each is
 	// a member of that name beside the fields above. A driver ignores those of others.

@@ -182,7 +182,7 @@ var workersMay = map[string][]string{
 	"preflight":    {"driver", "thread", "tree"},
 	"inventory":    {"tree"},
 	"shim":         {"activityport", "cgroup", "driver", "inventory", "layer", "nameserver", "network", "preflight", "thread", "tree", "treecopy"},
-	"criu":         {"cgroup", "driver", "layer", "shim", "tree"},
+	"criu":         {"cgroup", "driver", "layer", "network", "shim", "tree"},
 	"docker":       {"driver", "layer", "tree", "treecopy"},
 	"fake":         {"driver"},
 	"canary":       {"driver"},

@@ -87,6 +87,30 @@ func TestPrivateNetworkReaches(t *testing.T) {
 	}
 }
 
+// TestAllowOut has one session reach an address, and another not, also after a resume.
+func TestAllowOut(t *testing.T) {
+	t.Parallel()
+	outside := networktest.New(t)
+	port := outside.Echo(t)
+	d := open(t, t.TempDir())
+	for name, c := range map[string]struct{ list, want string }{
+		"listed": {outside.Addr.String(), "x"},
+		"other":  {"192.0.2.0/24", "no socket"},
+		"none":   {"none", "no socket"},
+	} {
+		spec := private("", fmt.Sprintf(`say_to(to("%s", %d, 1), "x")`, outside.Addr, port))
+		spec.AllowOut = []string{c.list}
+		s := begin(t, d, name, spec)
+		s.want("ready")
+		for _, n := range []string{"1", "2"} {
+			if got := s.ask(n, "?"); got != c.want {
+				t.Errorf("with --allow-out %s it answers %q, want %q", c.list, got, c.want)
+			}
+			s.cycle()
+		}
+	}
+}
+
 // TestForksOfAServer has two of one image listen on one port.
 func TestForksOfAServer(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer/ext4"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -50,10 +51,15 @@ func checkSpec(s schemas.Spec) error {
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}
 	case !slices.Contains(networks, s.Network):
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of private, host, none", s.Network)}
+	case len(s.AllowOut) > 0 && s.Network != "private":
+		return &driver.Error{Kind: driver.Refused, Text: "only a private network has a list of what it may reach"}
 	case s.Memory < 0 || s.CPUs < 0 || s.Pids < 0 || s.Disk < 0:
 		return &driver.Error{Kind: driver.Refused, Text: "a limit is negative"}
 	case s.Disk > ext4.Largest:
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("a disk of %s is too large: %s at most", schemas.Bytes(s.Disk), schemas.Bytes(ext4.Largest))}
+	}
+	if _, err := network.ParseAllow(s.AllowOut); err != nil {
+		return &driver.Error{Kind: driver.Refused, Text: err.Error()}
 	}
 	return nil
 }

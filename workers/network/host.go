@@ -9,10 +9,25 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/thread"
 )
 
 // tableName is the name of Diapause's tables, on the host and in sessions' networks.
 const tableName = "diapause"
+
+// Try makes a network and removes it, apart from the host's own: it tells whether this kernel and
+// this process can.
+func Try() error {
+	return thread.Discard(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		n, err := Make(Options{})
+		n.Close()
+		return err
+	})
+}
 
 // prepareHost does what all sessions of the host need, if it isn't done.
 func prepareHost() error {

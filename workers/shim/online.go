@@ -35,6 +35,10 @@ func (w *online) url(hosts string) string {
 
 // goOnline makes the network and serves what belongs in it.
 func goOnline(s Setup, o network.Options) (*online, error) {
+	var err error
+	if o.AllowOut, err = network.ParseAllow(s.Spec.AllowOut); err != nil {
+		return nil, err
+	}
 	n, err := network.Make(o)
 	if err != nil {
 		return nil, noNetwork(err)

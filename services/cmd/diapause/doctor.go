@@ -104,7 +104,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store docto
 	return []doctor.Check{
 		doctor.Kernel(), doctor.Privileges(), doctor.Capabilities(), doctor.OtherUsers(), doctor.Clock(),
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
-		doctor.Namespaces(), doctor.Overlay(scratch), checkLayer(scratch), doctor.Swap(scratch), checkCgroups(),
+		doctor.Namespaces(), doctor.Overlay(scratch), checkLayer(scratch), doctor.Swap(scratch), checkNetwork(), checkCgroups(),
 		checkCriu(), checkMends(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
 		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch),
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/docker"
+	"github.com/diapause/diapause/workers/network"
 )
 
 func lifecycleCommands(c *client) []*cobra.Command {
@@ -34,7 +35,7 @@ type runFlags struct {
 	onBreaker                   schemas.OnBreaker
 	name, class, idle           string
 	dir, user, root, network    string
-	env                         []string
+	env, allowOut               []string
 	memory, disk                int64
 	hookTimeout                 time.Duration
 	cpus                        float64
@@ -93,6 +94,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
+	fl.StringSliceVar(&f.allowOut, "allow-out", nil, "with --network private: the only addresses that it reaches outside, `CIDR,...`, or none")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
@@ -111,7 +113,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
+var treeFlags = []string{"allow-out", "disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -200,7 +202,7 @@ func program(command []string, s schemas.Spec) string {
 
 func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	s := schemas.Spec{
-		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network,
+		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network, AllowOut: f.allowOut,
 		Hooks: schemas.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
 	}
 	if s.Dir == "" && s.Root == "" {
@@ -208,6 +210,12 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	}
 	if f.network != "host" && f.network != "none" && f.network != "private" {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
+	}
+	if len(f.allowOut) > 0 && f.network != "private" {
+		return s, usagef("--allow-out is for --network private")
+	}
+	if _, err := network.ParseAllow(f.allowOut); err != nil {
+		return s, usagef("--allow-out: %v", err)
 	}
 	if f.cpus < 0 || f.pids < 0 {
 		return s, usagef("--cpus and --pids take positive numbers")

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"context"
+
+	"github.com/diapause/diapause/services/doctor"
+	"github.com/diapause/diapause/workers/network"
+)
+
+// checkNetwork tries whether sessions can have a network of their own.
+func checkNetwork() doctor.Check {
+	return doctor.Check{
+		Name: "network", What: "sessions can have a network of their own (run --network private)", Needs: []string{doctor.NamePrivileges, doctor.NameNamespaces},
+		Run: func(context.Context) doctor.Result {
+			if err := network.Try(); err != nil {
+				r := fails(err, "use Linux 5.12 or newer and load its modules veth, nf_tables and nft_fib_netdev; in a container: CAP_NET_ADMIN and a writable /proc/sys/net")
+				r.Status = doctor.Warn
+				return r
+			}
+			return doctor.Result{Status: doctor.OK, Detail: "veth pairs and nftables work, and /proc/sys/net can be written"}
+		},
+	}
+}
