@@ -6,6 +6,6 @@
 // by (relay.go): a program may publish on the activity subjects of its session, and subscribe to
 // answers. All else is refused with an error of the protocol, and the connection goes on.
 //
-// It never passes credentials on in either direction, nor the addresses of other servers, and has a
-// bounded number of connections.
+// It never passes credentials on in either direction, nor the addresses of other servers, and bounds
+// how many connections there are and how much they send.
 package activityport

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -20,6 +22,13 @@ const Number = 4222
 // connectionsAtOnce bounds the connections of one session.
 const connectionsAtOnce = 32
 
+// What the programs of one session may send: activity is small, and the server takes only so much
+// from all sessions of a host, whose connections come from one user.
+const (
+	bytesPerSecond = 32 << 10
+	bytesAtOnce    = 2 * largestPayload
+)
+
 // dialWait bounds how long a server may take to answer.
 const dialWait = 5 * time.Second
 
@@ -27,6 +36,7 @@ const dialWait = 5 * time.Second
 type Server struct {
 	listener    *net.TCPListener
 	connections chan struct{} // has room for those that may come
+	rate        *rate.Limiter
 	all         sync.WaitGroup
 	ctx         context.Context // ends at Close
 	end         context.CancelFunc
@@ -41,7 +51,7 @@ func Listen(at netip.Addr) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for activity: %w", err)
 	}
-	s := &Server{listener: l, connections: make(chan struct{}, connectionsAtOnce)}
+	s := &Server{listener: l, connections: make(chan struct{}, connectionsAtOnce), rate: rate.NewLimiter(bytesPerSecond, bytesAtOnce)}
 	s.ctx, s.end = context.WithCancel(context.Background())
 	return s, nil
 }
@@ -106,7 +116,7 @@ func (s *Server) pass(name schemas.Name, hosts []string, c net.Conn) {
 			continue
 		}
 		stop := context.AfterFunc(s.ctx, func() { c.Close(); up.Close() })
-		newRelay(name, c, up).run()
+		newRelay(name, c, up).run(func(size int) error { return s.rate.WaitN(s.ctx, size) })
 		stop()
 		return
 	}

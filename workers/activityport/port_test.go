@@ -194,6 +194,33 @@ func TestNotTheProtocol(t *testing.T) {
 	}
 }
 
+// TestRate has a program publish more than it may in a second.
+func TestRate(t *testing.T) {
+	port, direct := serving(t, "127.0.54.7", server.Options{})
+	all, _ := connected(t, direct)
+	sub, err := all.SubscribeSync(">")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Flush()
+	nc, _ := connected(t, port)
+	began := time.Now()
+	const messages, size = 8, largestPayload / 2
+	for range messages {
+		if err := nc.Publish("diapause.v1.activity.default.work.input", make([]byte, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range messages {
+		if _, err := sub.NextMsg(long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took, least := time.Since(began), (messages*size-bytesAtOnce)/bytesPerSecond*time.Second; took < least {
+		t.Errorf("%d bytes took %v, want %v at least", messages*size, took, least)
+	}
+}
+
 // TestBound has one session open more connections than it may.
 func TestBound(t *testing.T) {
 	port, _ := serving(t, "127.0.54.6", server.Options{})

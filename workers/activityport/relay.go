@@ -26,6 +26,7 @@ const (
 type relay struct {
 	client, server net.Conn
 	own            []string // what subjects of the session begin with
+	wait           func(size int) error
 
 	mu sync.Mutex // held while something is written to the client
 }
@@ -35,8 +36,10 @@ func newRelay(name schemas.Name, client, server net.Conn) *relay {
 	return &relay{client: client, server: server, own: []string{schemas.SubjectActivity + "." + name.Key() + "."}}
 }
 
-// run returns when the connection has ended, on either side.
-func (r *relay) run() {
+// run returns when the connection has ended, on either side. wait returns when so many bytes may
+// be sent.
+func (r *relay) run(wait func(size int) error) {
+	r.wait = wait
 	var answers sync.WaitGroup
 	answers.Go(func() {
 		defer r.client.Close()
@@ -159,6 +162,9 @@ func (r *relay) publish(in *bufio.Reader, line, rest string, least int) error {
 	}
 	if !bytes.HasSuffix(payload, []byte("\r\n")) {
 		return protocolError("Parser Error")
+	}
+	if err := r.wait(len(line) + len(payload)); err != nil {
+		return err
 	}
 	if !r.mayPublish(words[0]) {
 		return r.tell(fmt.Sprintf("Permissions Violation for Publish to %q", words[0]))
