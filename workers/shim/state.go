@@ -1,13 +1,17 @@
 package shim
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -77,10 +81,37 @@ func (f *stateFile) write() error {
 	if err != nil {
 		return fmt.Errorf("encode the session's state: %w", err)
 	}
-	if err := replaceSynced(f.path, b); err != nil {
+	b = append(b, bytes.Repeat([]byte(" "), max(stateSize-len(b), 0))...)
+	err = replaceSynced(f.path, b)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		_ = os.Remove(f.path + ".new") // what is left of it the next one replaces
+		if overErr := overwriteSynced(f.path, b); !errors.Is(overErr, fs.ErrNotExist) {
+			err = overErr
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("write the session's state: %w", err)
 	}
 	return nil
+}
+
+// stateSize is that of a state's file in bytes, one sector of a disk: on a full one the next
+// state is written over the last.
+const stateSize = 512
+
+func overwriteSynced(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	st, err := f.Stat()
+	if err == nil && st.Size() != int64(len(content)) {
+		err = fmt.Errorf("its size is %d, want %d: %w", st.Size(), len(content), unix.ENOSPC)
+	}
+	if err == nil {
+		_, err = f.WriteAt(content, 0)
+	}
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 func replaceSynced(path string, content []byte) error {
