@@ -108,5 +108,5 @@ func (c *client) tell(ctx context.Context, name string, k schemas.Kind, key stri
 
 // told says what activity was published of a session, which was as in v.
 func told(v schemas.View, what string) {
-	fmt.Printf("session %s, %s: %s\n", v.Name, stateOf(v), what)
+	fmt.Fprintf(printed, "session %s, %s: %s\n", v.Name, stateOf(v), what)
 }

@@ -88,7 +88,7 @@ func examine(ctx context.Context, c *client, f doctorFlags) (err error) {
 	if f.asJSON {
 		err = printJSON(report)
 	} else {
-		_, err = fmt.Println("\n" + report.Summary())
+		_, err = fmt.Fprintln(printed, "\n"+report.Summary())
 	}
 	if err == nil && !report.OK {
 		return exitStatus(exitFailed)

@@ -27,7 +27,7 @@ func downCommand(c *client) *cobra.Command {
 			if err := down(cmd.Context(), c, suspend, kill, a); err != nil {
 				return err
 			}
-			return a.print(map[string]bool{"stopped": true}, func() { fmt.Println("stopped") })
+			return a.print(map[string]bool{"stopped": true}, func() { fmt.Fprintln(printed, "stopped") })
 		},
 	}
 	cmd.Flags().BoolVar(&suspend, "suspend", false, "suspend what runs on this host first")

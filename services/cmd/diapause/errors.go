@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,9 +96,9 @@ func report(e *schemas.APIError, a answers) {
 		_ = a.print(e, nil) // standard output is closed, then
 		return
 	}
-	fmt.Fprintln(os.Stderr, "diapause: "+e.Text)
+	fmt.Fprintln(complained, "diapause: "+e.Text)
 	if e.Hint != "" {
-		fmt.Fprintln(os.Stderr, "hint: "+e.Hint)
+		fmt.Fprintln(complained, "hint: "+e.Hint)
 	}
 }
 

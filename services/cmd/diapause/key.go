@@ -141,13 +141,13 @@ func printKeys(v schemas.KeysView) {
 	if v.Tenant != "" {
 		of = "tenant " + string(v.Tenant)
 	}
-	fmt.Printf("keys of %s: %s, generation %d\n\n", of, v.Kind, v.Generation)
+	fmt.Fprintf(printed, "keys of %s: %s, generation %d\n\n", of, v.Kind, v.Generation)
 	table("READER\tUSE\tSINCE\tBY\tRECIPIENT", func(w *tabwriter.Writer) {
 		for _, r := range v.Readers {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.Name, r.Use, r.Added.Format(time.RFC3339), r.By, cut(r.Recipient))
 		}
 	})
-	fmt.Println()
+	fmt.Fprintln(printed)
 	table("WRITER\tSINCE\tREVOKED\tKEY", func(w *tabwriter.Writer) {
 		for _, k := range v.Writers {
 			revoked := "-"
@@ -157,16 +157,16 @@ func printKeys(v schemas.KeysView) {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", k.Host, k.Added.Format(time.RFC3339), revoked, k.Key)
 		}
 	})
-	fmt.Printf("\n%s of %s", count(v.Keys, "key"), count(v.Lineages, "lineage"))
+	fmt.Fprintf(printed, "\n%s of %s", count(v.Keys, "key"), count(v.Lineages, "lineage"))
 	if v.Wrapped > 0 {
-		fmt.Printf(", %s written", count(v.Wrapped, "wrap"))
+		fmt.Fprintf(printed, ", %s written", count(v.Wrapped, "wrap"))
 	}
 	if v.Behind > 0 {
-		fmt.Printf(", %d not wrapped to exactly these readers yet", v.Behind)
+		fmt.Fprintf(printed, ", %d not wrapped to exactly these readers yet", v.Behind)
 	}
-	fmt.Println()
+	fmt.Fprintln(printed)
 	for _, text := range v.Text {
-		fmt.Println(text)
+		fmt.Fprintln(printed, text)
 	}
 }
 
@@ -225,7 +225,7 @@ func generate(file string, makeKey func() (secret []byte, public string, err err
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("write the key: %w", err)
 	}
-	fmt.Println(public)
+	fmt.Fprintln(printed, public)
 	return nil
 }
 

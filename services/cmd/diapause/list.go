@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -91,11 +90,11 @@ func (f lsFlags) print(all []schemas.View) error {
 		return printJSON(all)
 	case f.quiet:
 		for _, v := range all {
-			fmt.Println(v.Name)
+			fmt.Fprintln(printed, v.Name)
 		}
 		return nil
 	}
-	writeSessions(os.Stdout, all)
+	writeSessions(printed, all)
 	return nil
 }
 

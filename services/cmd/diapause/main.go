@@ -115,7 +115,7 @@ func newRoot() *cobra.Command {
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) { fmt.Printf("diapause version %s\n", version) },
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintf(printed, "diapause version %s\n", version) },
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -29,7 +28,7 @@ func (a answers) print(v any, text func()) error {
 
 // printLine prints one value on a line of its own on standard output.
 func printLine(v any) error {
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(printed)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return fmt.Errorf("print the answer: %w", err)

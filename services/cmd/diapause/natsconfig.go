@@ -66,12 +66,12 @@ func printNATSConfig(o natsconfig.Options) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("configuration: %s\n", w.Config)
+	fmt.Fprintf(printed, "configuration: %s\n", w.Config)
 	for _, file := range w.Creds {
-		fmt.Printf("credentials:   %s\n", file)
+		fmt.Fprintf(printed, "credentials:   %s\n", file)
 	}
 	for _, file := range w.Stale {
-		fmt.Printf("not used:      %s belongs to no host or tenant that was named; remove it\n", file)
+		fmt.Fprintf(printed, "not used:      %s belongs to no host or tenant that was named; remove it\n", file)
 	}
 	return nil
 }

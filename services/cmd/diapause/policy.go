@@ -79,7 +79,7 @@ func policyGetCommand(c *client) *cobra.Command {
 				printPolicy(v, len(args) > 0)
 			}
 			if len(args) == 0 {
-				fmt.Println("what holds besides, and what says so: `diapause policy get SCOPE`")
+				fmt.Fprintln(printed, "what holds besides, and what says so: `diapause policy get SCOPE`")
 			}
 			return nil
 		},
@@ -90,24 +90,24 @@ func policyGetCommand(c *client) *cobra.Command {
 
 // printPolicy shows what is set, and with all what is in effect besides, and what set it.
 func printPolicy(v schemas.PolicyView, all bool) {
-	fmt.Printf("%s, ", v.Scope)
+	fmt.Fprintf(printed, "%s, ", v.Scope)
 	switch {
 	case v.Version == 0:
-		fmt.Println("nothing set")
+		fmt.Fprintln(printed, "nothing set")
 	case v.Change != nil:
-		fmt.Printf("version %d by %s, %s ago", v.Version, v.Change.By, ago(v.Change.At))
+		fmt.Fprintf(printed, "version %d by %s, %s ago", v.Version, v.Change.By, ago(v.Change.At))
 		if v.Change.Reason != "" {
-			fmt.Printf(": %s", v.Change.Reason)
+			fmt.Fprintf(printed, ": %s", v.Change.Reason)
 		}
-		fmt.Println()
+		fmt.Fprintln(printed)
 	}
 	if !all {
 		for _, line := range v.Policy.Lines() {
-			fmt.Println("  " + line)
+			fmt.Fprintln(printed, "  "+line)
 		}
 		return
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', 0)
+	w := tabwriter.NewWriter(printed, 0, 0, 3, ' ', 0)
 	for _, line := range v.Effective.Lines() {
 		key, _, _ := strings.Cut(line, "=")
 		fmt.Fprintf(w, "  %s\t%s\n", line, originOf(v, key))
@@ -236,10 +236,10 @@ func policyTestCommand(c *client) *cobra.Command {
 }
 
 func printTest(out schemas.PolicyTest) {
-	fmt.Printf("%s; for %d something would be otherwise, %d would be suspended at once\n", count(out.Tested, "session"), out.Changed, out.Suspends)
+	fmt.Fprintf(printed, "%s; for %d something would be otherwise, %d would be suspended at once\n", count(out.Tested, "session"), out.Changed, out.Suspends)
 	defer func() {
 		for _, note := range out.Notes {
-			fmt.Println("note: " + note)
+			fmt.Fprintln(printed, "note: "+note)
 		}
 	}()
 	if len(out.Sessions) == 0 {
@@ -255,7 +255,7 @@ func printTest(out schemas.PolicyTest) {
 		}
 	})
 	if out.Omitted > 0 {
-		fmt.Printf("and %d more\n", out.Omitted)
+		fmt.Fprintf(printed, "and %d more\n", out.Omitted)
 	}
 }
 
@@ -306,7 +306,7 @@ func policySimulateCommand(c *client) *cobra.Command {
 }
 
 func printSimulation(out schemas.PolicySimulation) {
-	fmt.Printf("%s: %s, from %s to %s (%s)\n", out.Scope, count(out.Sessions, "session"), out.From.Format(time.RFC3339), out.To.Format(time.RFC3339), out.To.Sub(out.From).Round(time.Second))
+	fmt.Fprintf(printed, "%s: %s, from %s to %s (%s)\n", out.Scope, count(out.Sessions, "session"), out.From.Format(time.RFC3339), out.To.Format(time.RFC3339), out.To.Sub(out.From).Round(time.Second))
 	table("\tSUSPENDS\tRESUMES\tWITHIN 2 MIN\tASLEEP\tMEMORY SAVED\tWAITED", func(w *tabwriter.Writer) {
 		row := func(name string, o schemas.Outcome) {
 			fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%.2f h\t%.3f GiB h\t%.1f s\n", name, o.Suspends, o.Resumes, o.Wrong, o.AsleepHours, o.SavedGiBh, o.Waits)
@@ -315,10 +315,10 @@ func printSimulation(out schemas.PolicySimulation) {
 		row("would be", out.Would)
 	})
 	if out.Unknown > 0 {
-		fmt.Printf("%d of them, of which the use history says nothing, count as in use\n", out.Unknown)
+		fmt.Fprintf(printed, "%d of them, of which the use history says nothing, count as in use\n", out.Unknown)
 	}
 	for _, note := range out.Notes {
-		fmt.Println("note: " + note)
+		fmt.Fprintln(printed, "note: "+note)
 	}
 }
 
@@ -327,25 +327,25 @@ func printGrounds(e schemas.Explanation) {
 	decided := e.Last
 	if e.Decided != nil {
 		decided = *e.Decided
-		fmt.Printf("last decision: %s by %s, %s ago: %s\n", decided.Type, schemas.Who(decided.Actor, decided.Note), ago(decided.At), decided.Reason)
+		fmt.Fprintf(printed, "last decision: %s by %s, %s ago: %s\n", decided.Type, schemas.Who(decided.Actor, decided.Note), ago(decided.At), decided.Reason)
 	}
 	if v := decided.Evidence; v != nil {
-		fmt.Printf("decided on: activity up to message %d", v.Seq)
+		fmt.Fprintf(printed, "decided on: activity up to message %d", v.Seq)
 		if v.Last != "" {
-			fmt.Printf(", the last that counted %s at %s", v.Last, v.LastAt.Format(time.RFC3339))
+			fmt.Fprintf(printed, ", the last that counted %s at %s", v.Last, v.LastAt.Format(time.RFC3339))
 		}
 		if v.Activity != "" {
-			fmt.Printf(", %s", v.Activity)
+			fmt.Fprintf(printed, ", %s", v.Activity)
 		}
-		fmt.Println()
+		fmt.Fprintln(printed)
 	}
 	if e.LastUse != "" {
-		fmt.Printf("last use: %s, message %d of the activity stream\n", e.LastUse, e.LastUseSeq)
+		fmt.Fprintf(printed, "last use: %s, message %d of the activity stream\n", e.LastUse, e.LastUseSeq)
 	}
 	if e.State == schemas.Running {
-		fmt.Printf("score: %.0f\n", e.Score)
+		fmt.Fprintf(printed, "score: %.0f\n", e.Score)
 	}
 	for _, p := range e.Policies {
-		fmt.Println("policy: " + p)
+		fmt.Fprintln(printed, "policy: "+p)
 	}
 }

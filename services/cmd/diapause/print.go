@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -13,7 +12,7 @@ import (
 
 // printJSON prints one value, indented, on standard output.
 func printJSON(v any) error {
-	enc := json.NewEncoder(os.Stdout)
+	enc := json.NewEncoder(printed)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
@@ -25,9 +24,9 @@ func printJSON(v any) error {
 // printOutcome tells what became of a session.
 func printOutcome(v schemas.View) {
 	for _, n := range v.MadeRoom {
-		fmt.Printf("session %s was suspended to make room\n", n)
+		fmt.Fprintf(printed, "session %s was suspended to make room\n", n)
 	}
-	fmt.Println(outcomeLine(v))
+	fmt.Fprintln(printed, outcomeLine(v))
 }
 
 func outcomeLine(v schemas.View) string {
@@ -60,7 +59,7 @@ func printCheckpoint(v schemas.View) {
 		printOutcome(v)
 		return
 	}
-	fmt.Println(fmt.Sprintf("snapshot %s of session %s: %s in %s; it runs on", v.Snapshot.ID, v.Name, size(v.Snapshot.LogicalBytes), size(v.Snapshot.StoredBytes)) + steps(v))
+	fmt.Fprintln(printed, fmt.Sprintf("snapshot %s of session %s: %s in %s; it runs on", v.Snapshot.ID, v.Name, size(v.Snapshot.LogicalBytes), size(v.Snapshot.StoredBytes))+steps(v))
 }
 
 func steps(v schemas.View) string {
@@ -147,6 +146,6 @@ func idleFor(v schemas.View) time.Duration {
 // printWarnings prints what a start or a capture warned of.
 func printWarnings(v schemas.View) {
 	for _, w := range v.Warnings {
-		fmt.Fprintln(os.Stderr, "warning: "+w.Text)
+		fmt.Fprintln(complained, "warning: "+w.Text)
 	}
 }

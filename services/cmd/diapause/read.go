@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"text/tabwriter"
 	"time"
 
@@ -42,7 +41,7 @@ func reading[T any](c *client, verb, use, short string, args cobra.PositionalArg
 	return cmd
 }
 
-func table(header string, rows func(w *tabwriter.Writer)) { tableTo(os.Stdout, header, rows) }
+func table(header string, rows func(w *tabwriter.Writer)) { tableTo(printed, header, rows) }
 
 func tableTo(out io.Writer, header string, rows func(w *tabwriter.Writer)) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -73,15 +72,15 @@ func historyCommand(c *client) *cobra.Command {
 
 func explainCommand(c *client) *cobra.Command {
 	return reading(c, "explain", "explain NAME", "Say why a session is, or isn't, suspended", cobra.ExactArgs(1), func(e schemas.Explanation) {
-		fmt.Printf("session %s is %s: %s\n", e.Name, e.State, e.Text)
+		fmt.Fprintf(printed, "session %s is %s: %s\n", e.Name, e.State, e.Text)
 		for _, b := range e.Blockers {
 			until := "until it ends"
 			if !b.Until.IsZero() {
 				until = "for " + time.Until(b.Until).Round(100*time.Millisecond).String()
 			}
-			fmt.Printf("  - %s (%s)\n", b.What, until)
+			fmt.Fprintf(printed, "  - %s (%s)\n", b.What, until)
 		}
-		fmt.Printf("last: %s by %s, %s ago: %s\n", e.Last.Type, schemas.Who(e.Last.Actor, e.Last.Note), ago(e.Last.At), e.Last.Reason)
+		fmt.Fprintf(printed, "last: %s by %s, %s ago: %s\n", e.Last.Type, schemas.Who(e.Last.Actor, e.Last.Note), ago(e.Last.At), e.Last.Reason)
 		printGrounds(e)
 	})
 }
@@ -117,7 +116,7 @@ func snapshotRemoveCommand(c *client) *cobra.Command {
 				return err
 			}
 			return answers{asJSON: asJSON}.print(v, func() {
-				fmt.Printf("snapshot %s of session %s is deleted\n", args[1], args[0])
+				fmt.Fprintf(printed, "snapshot %s of session %s is deleted\n", args[1], args[0])
 			})
 		},
 	}
@@ -156,8 +155,8 @@ func auditCommand(c *client) *cobra.Command {
 }
 
 func printAudit(a audited) {
-	fmt.Println(count(a.Sessions, "session") + ", " + count(a.Transitions, "transition") + ", " + count(len(a.Problems), "problem"))
+	fmt.Fprintln(printed, count(a.Sessions, "session")+", "+count(a.Transitions, "transition")+", "+count(len(a.Problems), "problem"))
 	for _, p := range a.Problems {
-		fmt.Println("  - " + p)
+		fmt.Fprintln(printed, "  - "+p)
 	}
 }

@@ -24,7 +24,7 @@ func showCommand(c *client) *cobra.Command {
 				}
 				return a.print(v, func() {
 					if shown++; shown > 1 {
-						fmt.Println()
+						fmt.Fprintln(printed)
 					}
 					printSession(v)
 				})
@@ -37,7 +37,9 @@ func showCommand(c *client) *cobra.Command {
 
 // printSession shows all of a session.
 func printSession(v schemas.View) {
-	line := func(k, format string, args ...any) { fmt.Printf("%-12s %s\n", k, fmt.Sprintf(format, args...)) }
+	line := func(k, format string, args ...any) {
+		fmt.Fprintf(printed, "%-12s %s\n", k, fmt.Sprintf(format, args...))
+	}
 	line("name", "%s", v.Name)
 	line("state", "%s for %s", stateOf(v), ago(v.Since))
 	line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)

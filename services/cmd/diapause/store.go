@@ -59,16 +59,16 @@ func storeCheckCommand(c *client) *cobra.Command {
 }
 
 func printCheck(out schemas.StoreCheck) {
-	fmt.Printf("%s, %s, %s, %s read, %s\n", count(out.Lineages, "lineage"), count(out.Snapshots, "snapshot"), count(out.Packs, "pack"),
+	fmt.Fprintf(printed, "%s, %s, %s, %s read, %s\n", count(out.Lineages, "lineage"), count(out.Snapshots, "snapshot"), count(out.Packs, "pack"),
 		size(out.ReadBytes), count(len(out.Problems), "problem"))
 	for _, p := range out.Problems {
-		fmt.Println("  - " + p)
+		fmt.Fprintln(printed, "  - "+p)
 	}
 	for _, l := range out.Unknown {
-		fmt.Println("  no record knows lineage " + l)
+		fmt.Fprintln(printed, "  no record knows lineage "+l)
 	}
 	for _, name := range out.Foreign {
-		fmt.Println("  not ours: " + name)
+		fmt.Fprintln(printed, "  not ours: "+name)
 	}
 }
 
@@ -99,17 +99,17 @@ func printPrune(out schemas.StorePrune) error {
 		did = "would be deleted"
 	}
 	for _, s := range out.Snapshots {
-		fmt.Printf("snapshot %s of session %s of %s, %s: %s, %s\n", s.ID, s.Name, s.At.Format(time.RFC3339), size(s.StoredBytes), did, s.Reason)
+		fmt.Fprintf(printed, "snapshot %s of session %s of %s, %s: %s, %s\n", s.ID, s.Name, s.At.Format(time.RFC3339), size(s.StoredBytes), did, s.Reason)
 	}
 	for _, name := range out.Expired {
-		fmt.Printf("session %s: expired\n", name)
+		fmt.Fprintf(printed, "session %s: expired\n", name)
 	}
-	fmt.Printf("%s and %s of %s %s; %d more marked for later\n", count(len(out.Snapshots), "snapshot"), count(out.Deleted, "unused object"), size(out.DeletedBytes), did, out.Marked)
+	fmt.Fprintf(printed, "%s and %s of %s %s; %d more marked for later\n", count(len(out.Snapshots), "snapshot"), count(out.Deleted, "unused object"), size(out.DeletedBytes), did, out.Marked)
 	if len(out.Problems) == 0 {
 		return nil
 	}
 	for _, p := range out.Problems {
-		fmt.Println("  - " + p)
+		fmt.Fprintln(printed, "  - "+p)
 	}
 	return errors.New("not everything could be looked at")
 }
@@ -128,7 +128,7 @@ func storeStatsCommand(c *client) *cobra.Command {
 				fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", name, s.Snapshots, size(s.LogicalBytes), size(s.StoredBytes), ratio, size(s.UnusedBytes), s.Lineage)
 			}
 		})
-		fmt.Printf("%s stored in all\n", size(out.StoredBytes))
+		fmt.Fprintf(printed, "%s stored in all\n", size(out.StoredBytes))
 	})
 }
 
@@ -153,7 +153,7 @@ func verifyCommand(c *client) *cobra.Command {
 			if out.Restored {
 				restored = " and restored in quarantine"
 			}
-			fmt.Printf("snapshot %s of session %s is whole: %s, %s, %s, read%s in %.2f s\n", out.ID, out.Name, count(out.Entries, "entry"), size(out.LogicalBytes), count(out.Packs, "pack"), restored, out.Seconds)
+			fmt.Fprintf(printed, "snapshot %s of session %s is whole: %s, %s, %s, read%s in %.2f s\n", out.ID, out.Name, count(out.Entries, "entry"), size(out.LogicalBytes), count(out.Packs, "pack"), restored, out.Seconds)
 			return nil
 		},
 	}

@@ -69,11 +69,11 @@ func printUsage(out schemas.UsageReport) {
 	})
 	for _, t := range out.Tenants {
 		if t.Quota != nil && t.Held != nil {
-			fmt.Println("quota of " + string(t.Tenant) + ": " + quotaLine(*t.Quota, *t.Held))
+			fmt.Fprintln(printed, "quota of "+string(t.Tenant)+": "+quotaLine(*t.Quota, *t.Held))
 		}
 	}
 	if out.Omitted > 0 {
-		fmt.Printf("%d more not listed: name a session, or a --tenant\n", out.Omitted)
+		fmt.Fprintf(printed, "%d more not listed: name a session, or a --tenant\n", out.Omitted)
 	}
 }
 

@@ -425,7 +425,7 @@ func removeCommand(c *client) *cobra.Command {
 	cmd.Flags().BoolVar(&shred, "shred", false, "have every host forget it as well, and record that it was shredded")
 	cmd.PostRun = func(*cobra.Command, []string) {
 		if shred {
-			fmt.Fprintln(os.Stderr, shredded)
+			fmt.Fprintln(complained, shredded)
 		}
 	}
 	cmd.PreRunE = func(_ *cobra.Command, args []string) error {
@@ -446,7 +446,7 @@ func confirm(names []string) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return usagef("rm deletes %s and all %s images for good", what, images).WithHint("confirm with --yes")
 	}
-	fmt.Fprintf(os.Stderr, "Delete %s and all %s images for good? [y/N] ", what, images)
+	fmt.Fprintf(complained, "Delete %s and all %s images for good? [y/N] ", what, images)
 	line, _ := bufio.NewReader(os.Stdin).ReadString('\n') // no answer is no
 	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
 		return usagef("%s: left as before", what)

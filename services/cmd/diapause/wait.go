@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +91,7 @@ func (c *client) until(ctx context.Context, name string, wanted []string, limit 
 			return w.v, err
 		}
 		if !said {
-			fmt.Fprintln(os.Stderr, "diapause: waiting for Diapause to come back: "+err.Error())
+			fmt.Fprintln(complained, "diapause: waiting for Diapause to come back: "+err.Error())
 			said = true
 		}
 		w.idle(ctx, nil, backAgain)

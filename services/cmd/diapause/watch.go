@@ -46,9 +46,8 @@ func (f lsFlags) redraw(ctx context.Context, c *client, api *events.API) error {
 			return err
 		}
 		var out bytes.Buffer
-		out.WriteString("\033[H\033[2J")
 		writeSessions(&out, all)
-		if _, err := os.Stdout.Write(out.Bytes()); err != nil {
+		if _, err := os.Stdout.WriteString("\033[H\033[2J" + clean(out.String())); err != nil {
 			return fmt.Errorf("draw the table: %w", err)
 		}
 		select {
@@ -82,9 +81,9 @@ func (f lsFlags) printChange(v schemas.View) (err error) {
 	case f.asJSON:
 		return printLine(v)
 	case f.quiet:
-		_, err = fmt.Println(v.Name)
+		_, err = fmt.Fprintln(printed, v.Name)
 	default:
-		_, err = fmt.Printf("%s  %s  %s\n", time.Now().Format(time.RFC3339), v.Name, stateOf(v))
+		_, err = fmt.Fprintf(printed, "%s  %s  %s\n", time.Now().Format(time.RFC3339), v.Name, stateOf(v))
 	}
 	return err
 }
