@@ -29,14 +29,24 @@ type Spec struct {
 	Network string   `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
 	// AllowOut are the only addresses that a private network reaches outside, as CIDR, or "none"
 	// alone; all if empty.
-	AllowOut []string          `json:"allow_out,omitempty"`
-	Hooks    Hooks             `json:"hooks,omitzero"`
-	Labels   map[string]string `json:"labels,omitempty"`
+	AllowOut []string `json:"allow_out,omitempty"`
+	Hooks    Hooks    `json:"hooks,omitzero"`
+
+	// What the session may do on the host's kernel, beside the default. CapAdd counts after CapDrop.
+	CapAdd     []string `json:"cap_add,omitempty"`  // names of capabilities, or ALL
+	CapDrop    []string `json:"cap_drop,omitempty"` // likewise
+	Seccomp    string   `json:"seccomp,omitempty"`  // Unconfined, or a profile in Docker's JSON; Docker's own and more if empty
+	NoNewPrivs bool     `json:"no_new_privs,omitempty"`
+
+	Labels map[string]string `json:"labels,omitempty"`
 
 	// Options are what one driver alone understands, by the driver's name. In JSON each is
 	// a member of that name beside the fields above. A driver ignores those of others.
 	Options map[DriverName]json.RawMessage `json:"-"`
 }
+
+// Unconfined is the Seccomp of a Spec whose system calls aren't filtered.
+const Unconfined = "unconfined"
 
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
 // A hook that fails or runs out of time is reported and stops nothing.

@@ -174,6 +174,7 @@ var folders = map[string]bool{"events/attach": true, "workers/worker": true}
 var workersMay = map[string][]string{
 	"driver":       {},
 	"cgroup":       {},
+	"confine":      {},
 	"tree":         {},
 	"layer":        {},
 	"treecopy":     {},
@@ -181,8 +182,8 @@ var workersMay = map[string][]string{
 	"thread":       {},
 	"preflight":    {"driver", "thread", "tree"},
 	"inventory":    {"tree"},
-	"shim":         {"activityport", "cgroup", "driver", "inventory", "layer", "nameserver", "network", "preflight", "thread", "tree", "treecopy"},
-	"criu":         {"cgroup", "driver", "layer", "network", "shim", "tree"},
+	"shim":         {"activityport", "cgroup", "confine", "driver", "inventory", "layer", "nameserver", "network", "preflight", "thread", "tree", "treecopy"},
+	"criu":         {"cgroup", "confine", "driver", "layer", "network", "shim", "tree"},
 	"docker":       {"driver", "layer", "tree", "treecopy"},
 	"fake":         {"driver"},
 	"canary":       {"driver"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/confine"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -22,6 +23,10 @@ import (
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
 func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own ownLayer) (*control.Conn, error) {
+	limits, err := confine.Of(spec)
+	if err != nil {
+		return nil, refuse(err)
+	}
 	if err := h.makeGroups(f, spec, boot); err != nil {
 		return nil, err
 	}
@@ -36,7 +41,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
 		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
-		LayerSize: own.size, LayerGiven: own.given,
+		LayerSize: own.size, LayerGiven: own.given, Limits: limits,
 	})
 	if err != nil {
 		conn.Close()

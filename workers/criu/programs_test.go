@@ -94,6 +94,9 @@ func (p checked) details(verdict string) []string {
 	return all
 }
 
+// rawSockets is what some programs need for their sockets.
+var rawSockets = []string{"NET_RAW"}
+
 // TestPrograms has programs check themselves after suspends and resumes: one or more for each
 // kind of thing that the kernel keeps for a process. What a program says can't be captured
 // must be refused by name, and what comes back different must be warned of.
@@ -105,6 +108,7 @@ func TestPrograms(t *testing.T) {
 			t.Parallel()
 			s := begin(t, open(t, t.TempDir()), p.name, schemas.Spec{
 				Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: p.name == "terminal",
+				CapAdd: rawSockets,
 			})
 			t.Cleanup(func() {
 				if t.Failed() {

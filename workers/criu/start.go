@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/confine"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer/ext4"
 	"github.com/diapause/diapause/workers/network"
@@ -59,7 +60,13 @@ func checkSpec(s schemas.Spec) error {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("a disk of %s is too large: %s at most", schemas.Bytes(s.Disk), schemas.Bytes(ext4.Largest))}
 	}
 	if _, err := network.ParseAllow(s.AllowOut); err != nil {
-		return &driver.Error{Kind: driver.Refused, Text: err.Error()}
+		return refuse(err)
+	}
+	if _, err := confine.Of(s); err != nil {
+		return refuse(err)
 	}
 	return nil
 }
+
+// refuse says that a spec is wrong.
+func refuse(err error) error { return &driver.Error{Kind: driver.Refused, Text: err.Error()} }

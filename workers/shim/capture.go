@@ -31,6 +31,7 @@ type dumper struct {
 	onSuspend      string   // the hook
 	emptyNetwork   bool
 	privateNetwork bool
+	filter         string // digest of the session's filter of system calls
 	generation     uint64
 
 	place   place
@@ -338,7 +339,7 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool, rehears
 		External: []string{"mnt[/]:" + rootKey, "mnt[/dev/pts]:" + terminalsKey},
 	}
 	o.TCPEstablished, o.TCPClose = keepTCP, !keepTCP
-	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, PrivateNetwork: d.privateNetwork, Rehearsed: rehearsed}
+	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, PrivateNetwork: d.privateNetwork, Rehearsed: rehearsed, Filter: d.filter}
 	m.Typists, m.Forgot = d.typists.save()
 	var err error
 	if d.privateNetwork {

@@ -2,7 +2,9 @@ package shim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -13,14 +15,18 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/confine/limits"
+	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
+	"github.com/diapause/diapause/workers/shim/tiny"
 )
 
 // runner starts more commands in the session, beside its leader.
 type runner struct {
 	name      schemas.Name
 	spec      schemas.Spec
+	limits    limits.Limits
 	self      []string // as in Setup
 	terminals string   // the session's devpts
 	program   *program
@@ -127,25 +133,47 @@ func (r *runner) join(c stage.Command, files []*os.File) (stage.Report, error) {
 		door.Close()
 		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
-	cmd := r.program.join(r.self, waiting, append([]*os.File{theirs, door}, files...))
+	cmd := r.program.join(r.self, stage.Entering(r.limits.Capabilities), waiting, append([]*os.File{theirs, door}, files...))
 	err = cmd.Start()
 	closeFiles([]*os.File{theirs, door, waiting})
 	if err != nil {
 		gate.Close()
 		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
-	var report stage.Report
-	if err = r.tree.group.Add(cmd.Process.Pid); err == nil {
-		if _, err = gate.Write([]byte{1}); err == nil {
-			report, err = converse(ours, stage.Config{Command: c})
-		}
-	}
+	report, err := r.admit(ours, gate, cmd.Process.Pid, stage.Config{Command: c, Limits: limits.Limits{Capabilities: r.limits.Capabilities}})
 	gate.Close()
 	ours.Close()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// Frozen, it can't even be killed, but dies before anything else.
+		_ = cmd.Process.Kill()
+		go func() { _ = cmd.Wait() }()
+		return report, &driver.Error{
+			Kind: driver.Transient, Text: fmt.Sprintf("the command didn't start in session %s within %s", r.name, joinWait),
+			Hint: "look whether a program of the session traces others, or stops what starts",
+		}
+	}
 	if waitErr := cmd.Wait(); err == nil && waitErr != nil {
 		err = fmt.Errorf("enter session %s: %w", r.name, waitErr)
 	}
 	return report, err
+}
+
+// joinWait bounds the time that a command needs to start: programs of the session can trace
+// and so stop a process on its way in.
+const joinWait = 10 * time.Second
+
+// admit lets a process enter the session, and waits for its report.
+func (r *runner) admit(conn *control.Conn, gate io.Writer, pid int, config stage.Config) (report stage.Report, err error) {
+	if err := conn.SetDeadline(time.Now().Add(joinWait)); err != nil {
+		return report, err
+	}
+	if err := r.tree.group.Add(pid); err != nil {
+		return report, err
+	}
+	if _, err := gate.Write(tiny.EnterFilter(r.limits.Filter, r.limits.NoNewPrivs)); err != nil {
+		return report, err
+	}
+	return converse(conn, config)
 }
 
 // hookWait is how long a hook may take if the session doesn't say.

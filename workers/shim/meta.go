@@ -31,6 +31,7 @@ type meta struct {
 	Commands       []savedCommand `json:"commands"` // the leader first
 	Ended          []savedEnd     `json:"ended,omitempty"`
 	Rehearsed      string         `json:"rehearsed,omitempty"` // digest of what it had at its last rehearsal
+	Filter         string         `json:"filter,omitempty"`    // digest of the filter of system calls that it had from the shim
 	Typists        []typist       `json:"typists,omitempty"`
 	Forgot         bool           `json:"typists_forgotten,omitempty"` // there were more
 }

@@ -157,11 +157,11 @@ func (p *program) first(self []string, namespaces uintptr, files []*os.File) *ex
 }
 
 // join prepares a run of this program as a stage inside the session of which the
-// second file is a pidfd. It goes on when it reads a byte from gate.
-func (p *program) join(self []string, gate *os.File, files []*os.File) *exec.Cmd {
+// second file is a pidfd. It goes on when it has read what tiny.EnterFilter gives from gate.
+func (p *program) join(self []string, capabilities uint64, gate *os.File, files []*os.File) *exec.Cmd {
 	// It is handed on once more, so it gets a number in the new process.
 	own := len(files) + firstExtra
-	args := []string{"enter", tiny.EnterMask(stage.Kept), fmt.Sprintf("/proc/self/fd/%d", own)}
+	args := []string{"enter", tiny.EnterMask(capabilities), fmt.Sprintf("/proc/self/fd/%d", own)}
 	args = append(append(args, self...), "stage", stage.Join)
 	return &exec.Cmd{
 		Path: procPath(p.enter), Args: args,

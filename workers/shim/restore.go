@@ -53,6 +53,9 @@ func (r *restorer) restore() error {
 	if err != nil {
 		return err
 	}
+	if err := core.Limit(b.place.images(), b.setup.Limits, m.Filter); err != nil {
+		return err
+	}
 	b.generation, b.rehearsed = m.Generation+1, m.Rehearsed
 	if m.PrivateNetwork {
 		if b.online, err = goOnline(b.setup, network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: true}); err != nil {

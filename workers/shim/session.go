@@ -61,14 +61,14 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	}
 	tree, gate, typists := newProcesses(setup.Name, group), newGate(), &typists{}
 	run := &runner{
-		name: setup.Name, spec: setup.Spec, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
+		name: setup.Name, spec: setup.Spec, limits: setup.Limits, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
 	}
 	guard := &guard{freeze: group.Freeze, thaw: group.Thaw, kill: tree.kill, points: points}
 	s = &session{
 		setup: setup, points: points, state: newStateFile(setup), guard: guard, tree: tree, gate: gate, runner: run,
 		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists},
 		dumper: &dumper{
-			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(),
+			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(), filter: setup.Limits.Digest(),
 			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
 			rehearsals: newRehearsals(setup, place, points),
 		},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/confine/limits"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/inventory"
 )
@@ -34,6 +35,8 @@ type Setup struct {
 	// is a directory. LayerGiven says that it comes with the image.
 	LayerSize  int64 `json:"layer_size,omitempty"`
 	LayerGiven bool  `json:"layer_given,omitempty"`
+
+	Limits limits.Limits `json:"limits"` // of Spec, as package confine has them
 
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`

@@ -180,7 +180,7 @@ func (s *starter) prepare(first *control.Conn) error {
 			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+b.setup.Name.String()),
 		},
 		Root: b.place.root(), Terminals: b.place.terminals(), Masks: masks(b.setup),
-		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver,
+		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver, Limits: b.setup.Limits,
 	}
 	var files []*os.File
 	if b.online != nil {

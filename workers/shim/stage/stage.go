@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/confine/limits"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/tiny"
@@ -22,7 +23,7 @@ const (
 	stdioFD   = 5 // standard output and error of a command without a terminal
 )
 
-// Config says what to set up. Command alone counts for "join".
+// Config says what to set up. Command and the capabilities count for "join".
 type Config struct {
 	Command Command `json:"command"`
 
@@ -34,6 +35,8 @@ type Config struct {
 	Resolver   []byte   `json:"resolver"`   // the content of resolv.conf, if it isn't the root's
 	// OwnResolver says that Resolver replaces the root's own file, too.
 	OwnResolver bool `json:"own_resolver,omitempty"`
+
+	Limits limits.Limits `json:"limits"`
 }
 
 // Report is the answer: the pid of the command within the session, or why there
@@ -116,7 +119,7 @@ func first(conn *control.Conn, c Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
 		return fmt.Errorf("set oom_score_adj: %w", err)
 	}
-	if err := dropOnThread(); err != nil {
+	if err := confineThread(c.Limits); err != nil {
 		return err
 	}
 	leader, err := c.Command.start(true)
@@ -158,6 +161,10 @@ func becomeInit(leader int) error {
 func join(conn *control.Conn, c Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
 		return fmt.Errorf("set oom_score_adj: %w", err)
+	}
+	// The program that brought this one in has loaded the filter.
+	if err := confineThread(limits.Limits{Capabilities: c.Limits.Capabilities}); err != nil {
+		return err
 	}
 	pid, err := c.Command.start(false)
 	if err != nil {

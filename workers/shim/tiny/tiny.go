@@ -61,8 +61,23 @@ const EnterFD = 4
 
 // Enter returns the program that enters a session and executes another one
 // there: its arguments are a mask of capabilities as EnterMask writes it, the
-// path of the program and its arguments, argv[0] first.
+// path of the program and its arguments, argv[0] first. It begins when it has read
+// what EnterFilter gives from its standard input.
 func Enter() ([]byte, error) { return elf(enterCode) }
+
+// filterInstruction is the size of the kernel's sock_filter, in bytes.
+const filterInstruction = 8
+
+// EnterFilter writes a filter of system calls for Enter, and whether the program gets
+// no_new_privs. No filter is an empty one.
+func EnterFilter(filter []byte, noNewPrivs bool) []byte {
+	b := binary.NativeEndian.AppendUint32(nil, uint32(len(filter)/filterInstruction))
+	flags := uint32(0)
+	if noNewPrivs {
+		flags = 1
+	}
+	return append(binary.NativeEndian.AppendUint32(b, flags), filter...)
+}
 
 // EnterMask writes a mask of capabilities for Enter.
 func EnterMask(mask uint64) string { return fmt.Sprintf("%016x", mask) }

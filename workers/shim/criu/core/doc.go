@@ -11,6 +11,13 @@
 //
 // EndWithParent (parent.go) has the kernel end a process when its parent ends.
 //
-// Both read one image and write it again with all that they don't know (message.go); the
+// Limit (limit.go) gives what is restored the limits that sessions have today: an image may be
+// older than a limit, or come from a session that was allowed more. It takes capabilities from
+// every thread, and has CRIU load the session's filter of system calls (seccomp.img) before those
+// that programs loaded themselves; the filter that the session had from Diapause when it was
+// captured, known by its digest, is replaced. It never loosens: what a thread had no capability for
+// it doesn't get, and a filter stays unless it is Diapause's own.
+//
+// They read an image and write it again with all that they don't know (message.go); the
 // package runs nothing and touches no process.
 package core

@@ -132,3 +132,26 @@ func encodeFile(file []byte, m message) []byte {
 	out = binary.LittleEndian.AppendUint32(out, uint32(len(body)))
 	return append(out, body...)
 }
+
+// parseFiles reads an image that is any number of messages.
+func parseFiles(file []byte) (all []message, err error) {
+	const magicSize, lengthSize = headerSize - 4, 4
+	if len(file) < magicSize {
+		return nil, errMessage
+	}
+	for b := file[magicSize:]; len(b) > 0; {
+		if len(b) < lengthSize || uint64(binary.LittleEndian.Uint32(b)) > uint64(len(b)-lengthSize) {
+			return nil, errMessage
+		}
+		n := lengthSize + int(binary.LittleEndian.Uint32(b))
+		m, err := parse(b[lengthSize:n])
+		if err != nil {
+			return nil, err
+		}
+		all, b = append(all, m), b[n:]
+	}
+	return all, nil
+}
+
+func numberField(id, v uint64) field       { return field{tag: id<<3 | kindVarint, number: v} }
+func bytesField(id uint64, b []byte) field { return field{tag: id<<3 | kindBytes, bytes: b} }
