@@ -18,6 +18,7 @@ type View struct {
 	Container      *Container     `json:"container,omitempty"` // what it is on its host, unless that is a process tree; none while it is suspended
 	MadeBy         MadeBy         `json:"made_by"`
 	TTY            bool           `json:"tty"`
+	Loosened       []string       `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
 	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
 	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs

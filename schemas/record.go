@@ -46,6 +46,7 @@ type SessionRecord struct {
 	Idle      *Idle      `json:"idle,omitempty"`    // the session's own rule in place of its class's
 	TTY       bool       `json:"tty,omitempty"`
 	Disk      int64      `json:"disk,omitempty"`               // what its own files may take, bytes; 0: as the host has it
+	Loosened  []string   `json:"loosened,omitempty"`           // what it may do beyond the default, a phrase each
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
@@ -301,6 +302,7 @@ type NewSession struct {
 	Lineage   string     `json:"lineage"`
 	TTY       bool       `json:"tty,omitempty"`
 	Disk      int64      `json:"disk,omitempty"`
+	Loosened  []string   `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
 	Born      uint64     `json:"born_seq"`

@@ -48,6 +48,21 @@ type Spec struct {
 // Unconfined is the Seccomp of a Spec whose system calls aren't filtered.
 const Unconfined = "unconfined"
 
+// Loosened lists what the session may do beyond the default, a phrase each.
+func (s Spec) Loosened() (all []string) {
+	if len(s.CapAdd) > 0 {
+		all = append(all, "capabilities "+strings.Join(s.CapAdd, ", "))
+	}
+	switch s.Seccomp {
+	case "":
+	case Unconfined:
+		all = append(all, "any system call")
+	default:
+		all = append(all, "system calls by a profile of its own")
+	}
+	return all
+}
+
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
 // A hook that fails or runs out of time is reported and stops nothing.
 type Hooks struct {

@@ -86,3 +86,16 @@ func TestSpecMembers(t *testing.T) {
 		}
 	}
 }
+
+func TestLoosened(t *testing.T) {
+	for want, s := range map[string]schemas.Spec{
+		"":                                     {CapDrop: []string{"KILL"}, NoNewPrivs: true},
+		"capabilities SYSLOG, NET_ADMIN":       {CapAdd: []string{"SYSLOG", "NET_ADMIN"}},
+		"any system call":                      {Seccomp: schemas.Unconfined},
+		"system calls by a profile of its own": {Seccomp: "{}"},
+	} {
+		if got := strings.Join(s.Loosened(), "; "); got != want {
+			t.Errorf("%+v is loosened by %q, want %q", s, got, want)
+		}
+	}
+}

@@ -2,7 +2,6 @@ package confine
 
 import (
 	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -39,21 +38,6 @@ func Of(s schemas.Spec) (limits.Limits, error) {
 
 // private reports whether the session's network is its own.
 func private(s schemas.Spec) bool { return s.Network == "none" || s.Network == "private" }
-
-// Loosened lists what a spec allows beyond the default, a phrase each.
-func Loosened(s schemas.Spec) (all []string) {
-	if len(s.CapAdd) > 0 {
-		all = append(all, "it has the capabilities "+strings.Join(s.CapAdd, ", "))
-	}
-	switch s.Seccomp {
-	case "":
-	case schemas.Unconfined:
-		all = append(all, "its system calls aren't filtered")
-	default:
-		all = append(all, "its system calls are filtered by a profile of its own")
-	}
-	return all
-}
 
 // filter gives the filter of a profile for processes with these capabilities.
 func filter(profile string, capabilities uint64) ([]byte, error) {

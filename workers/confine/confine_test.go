@@ -206,12 +206,6 @@ func TestLoosened(t *testing.T) {
 	if host, own := of(t, schemas.Spec{}), of(t, schemas.Spec{Network: "none"}); own.Capabilities^host.Capabilities != 1<<unix.CAP_NET_RAW {
 		t.Errorf("capabilities %#x with the host's network, %#x with its own", host.Capabilities, own.Capabilities)
 	}
-	if all := Loosened(schemas.Spec{CapAdd: []string{"SYSLOG"}, Seccomp: "{}"}); len(all) != 2 || !strings.Contains(all[0], "SYSLOG") {
-		t.Errorf("Loosened gives %q", all)
-	}
-	if all := Loosened(schemas.Spec{CapDrop: []string{"KILL"}, NoNewPrivs: true}); len(all) != 0 {
-		t.Errorf("what is tightened counts as loosened: %q", all)
-	}
 }
 
 // The capabilities are held to what was decided.

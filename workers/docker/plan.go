@@ -69,6 +69,10 @@ func plan(f driver.Fence, s schemas.Spec) (planned, error) {
 		return planned{}, refuse("--root is for process trees: a container has its image's")
 	case s.Disk > 0:
 		return planned{}, refuse("--disk is for process trees: the engine has the files of containers")
+	case s.Seccomp != "" || s.NoNewPrivs:
+		return planned{}, refuse("--seccomp and --no-new-privs are for process trees: a container has the engine's")
+	case len(s.CapAdd)+len(s.CapDrop) > 0:
+		return planned{}, refuse("capabilities of a container are options of driver %s", dockerspec.Driver)
 	case s.Hooks.OnSuspend != "" || s.Hooks.OnResume != "" || s.Hooks.OnFork != "":
 		return planned{}, refuse("hooks are for process trees: a container's command starts afresh")
 	}

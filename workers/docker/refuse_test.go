@@ -39,6 +39,8 @@ func TestRefusedSpecs(t *testing.T) {
 		"bad ulimit":        {withDocker(dockerspec.Options{Image: "busybox:test", Ulimits: []string{"x"}}), `ulimit "x"`},
 		"bad device":        {withDocker(dockerspec.Options{Image: "busybox:test", Devices: []string{"x"}}), `device "x"`},
 		"bad network":       {withDocker(dockerspec.Options{Image: "busybox:test", Networks: []string{"nope"}}), "network nope not found"},
+		"seccomp":           {dockerspec.With(schemas.Spec{Seccomp: schemas.Unconfined}, dockerspec.Options{Image: "busybox:test"}), "--seccomp"},
+		"tree capabilities": {dockerspec.With(schemas.Spec{CapAdd: []string{"SYSLOG"}}, dockerspec.Options{Image: "busybox:test"}), "options of driver docker"},
 		"bad capability":    {withDocker(dockerspec.Options{Image: "busybox:test", CapAdd: []string{"NOPE"}}), "NOPE"},
 		"root":              {dockerspec.With(schemas.Spec{Root: "/x"}, dockerspec.Options{Image: "busybox:test"}), "--root"},
 		"a directory":       {dockerspec.With(schemas.Spec{Command: []string{"/etc"}, Network: "none"}, dockerspec.Options{Image: "busybox:test"}), "is a directory"},

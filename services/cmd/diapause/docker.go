@@ -51,8 +51,6 @@ func (f *containerFlags) define(fl *pflag.FlagSet) {
 	fl.StringVar(&f.Restart, "restart", "", "no, always, unless-stopped, on-failure[:n]")
 	fl.StringArrayVar(&f.labels, "label", nil, "K=V")
 	fl.StringArrayVar(&f.Ulimits, "ulimit", nil, "name=soft[:hard]")
-	fl.StringArrayVar(&f.CapAdd, "cap-add", nil, "a capability")
-	fl.StringArrayVar(&f.CapDrop, "cap-drop", nil, "a capability")
 	fl.StringArrayVar(&f.Devices, "device", nil, "/dev/x[:/dev/y[:rwm]]")
 	fl.StringArrayVar(&f.ExtraHosts, "add-host", nil, "name:ip")
 	fl.StringVar(&f.Hostname, "hostname", "", "inside the container")

@@ -50,6 +50,9 @@ func printSession(v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
+	for _, what := range v.Loosened {
+		line("allowed", "%s", what)
+	}
 	line("host", "%s", v.Host)
 	if v.State == schemas.Running {
 		line("memory", "%s", memoryLine(v))

@@ -43,6 +43,9 @@ type runFlags struct {
 	tty, attach, asJSON         bool
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
+	capAdd, capDrop             []string
+	seccomp                     string
+	noNewPrivs                  bool
 	container                   containerFlags
 }
 
@@ -55,9 +58,10 @@ the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --
 shows at once: Ctrl-] leaves it.
 
 A session sees the host's files as they are, and keeps what it changes to itself.
-It runs with its own process ids, mounts and IPC, without the capabilities that
-lead out of them, but with the host's network unless --network none, and with the
-host's kernel: it is no sandbox for code that attacks kernels.`
+It runs with its own process ids, mounts and IPC, with Docker's default limits on
+capabilities and system calls, but with the host's network unless --network none, and
+with the host's kernel: it is no sandbox for code that attacks kernels. What --cap-add
+or --seccomp allow besides, "diapause show" lists.`
 
 func runCommand(c *client) *cobra.Command {
 	var f runFlags
@@ -95,6 +99,10 @@ func runCommand(c *client) *cobra.Command {
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
 	fl.StringSliceVar(&f.allowOut, "allow-out", nil, "with --network private: the only addresses that it reaches outside, `CIDR,...`, or none")
+	fl.StringArrayVar(&f.capAdd, "cap-add", nil, "a capability that it doesn't have by default, e.g. NET_ADMIN")
+	fl.StringArrayVar(&f.capDrop, "cap-drop", nil, "a capability to take, or ALL")
+	fl.StringVar(&f.seccomp, "seccomp", "", "unconfined, or a `FILE` with a profile in Docker's format")
+	fl.BoolVar(&f.noNewPrivs, "no-new-privs", false, "programs gain nothing by being setuid")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
@@ -113,7 +121,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"allow-out", "disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout"}
+var treeFlags = []string{"allow-out", "disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -140,6 +148,8 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 		if f.onLoss == schemas.LossResume {
 			return usagef("run: a container can't freeze itself when its host is lost").WithHint("leave --on-host-loss %s out", f.onLoss)
 		}
+		f.container.CapAdd, f.container.CapDrop = f.capAdd, f.capDrop
+		spec.CapAdd, spec.CapDrop = nil, nil
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
 		}
@@ -225,6 +235,10 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		return s, usagef("--hook-timeout %s: want a duration above 0, such as 10s", f.hookTimeout)
 	}
 	s.Memory, s.Disk, s.Hooks.Timeout = f.memory, f.disk, f.hookTimeout
+	s.CapAdd, s.CapDrop, s.NoNewPrivs = f.capAdd, f.capDrop, f.noNewPrivs
+	if s.Seccomp, err = seccompProfile(f.seccomp); err != nil {
+		return s, err
+	}
 	if s.Env, err = environment(f.env); err != nil {
 		return s, err
 	}
@@ -234,6 +248,21 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		}
 	}
 	return s, nil
+}
+
+// seccompProfile reads the profile that --seccomp names.
+func seccompProfile(name string) (string, error) {
+	if name == "" || name == schemas.Unconfined {
+		return name, nil
+	}
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return "", usagef("--seccomp: %v", err)
+	}
+	if !json.Valid(b) {
+		return "", usagef("--seccomp %s: want unconfined, or a file with a profile in Docker's JSON", name)
+	}
+	return string(b), nil
 }
 
 // environment is what a command of a person's shell expects, and what was asked
