@@ -68,6 +68,18 @@ func (n Name) Validate() error {
 	return nil
 }
 
+// ValidateNew says why a new session can't have the name. Older sessions may have names that
+// begin with "-", which a command takes for a flag.
+func (n Name) ValidateNew() error {
+	if err := n.Validate(); err != nil {
+		return err
+	}
+	if n.String()[0] == '-' || n.Session[0] == '-' {
+		return fmt.Errorf("the name of a new session can't begin with -: %q", n)
+	}
+	return nil
+}
+
 // String gives the short form: the id alone for the default tenant.
 func (n Name) String() string {
 	if n.Tenant == DefaultTenant {

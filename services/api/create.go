@@ -51,6 +51,9 @@ type room struct {
 // create makes a session's record under a free name and waits until it runs.
 // check, if given, has a last look once the record is made.
 func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh schemas.NewSession, t schemas.Transition, check func(statekv.Versioned) error) (any, error) {
+	if err := n.ValidateNew(); err != nil {
+		return nil, schemas.UsageError("%v", err)
+	}
 	prev, err := s.records.Get(ctx, n)
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return nil, err
