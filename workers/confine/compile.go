@@ -3,6 +3,7 @@ package confine
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -148,12 +149,6 @@ func compare(a specs.LinuxSeccompArg, rest int) ([]bpf.Instruction, error) {
 	load := func(half uint32) bpf.Instruction {
 		return bpf.LoadAbsolute{Off: offsetArgs + 8*uint32(a.Index) + 4*half, Size: 4}
 	}
-	const fits, fails = -1, -2
-	type jump struct {
-		cond    bpf.JumpTest
-		value   uint32
-		yes, no int // fits, fails, or 0 to go on
-	}
 	var code []any
 	order := func(above, equalToo bool) {
 		// The upper halves decide unless they are equal.
@@ -196,6 +191,24 @@ func compare(a specs.LinuxSeccompArg, rest int) ([]bpf.Instruction, error) {
 	default:
 		return nil, fmt.Errorf("the comparison %q isn't supported", a.Op)
 	}
+	return resolve(code, rest)
+}
+
+// Where a jump goes, if not to the next instruction.
+const (
+	fits  = -1 // behind the test
+	fails = -2 // behind what follows the test
+)
+
+// jump is one whose distances aren't known yet.
+type jump struct {
+	cond    bpf.JumpTest
+	value   uint32
+	yes, no int // fits, fails, or 0 to go on
+}
+
+// resolve makes instructions of jumps.
+func resolve(code []any, rest int) ([]bpf.Instruction, error) {
 	var out []bpf.Instruction
 	for i, c := range code {
 		j, isJump := c.(jump)
@@ -214,7 +227,7 @@ func compare(a specs.LinuxSeccompArg, rest int) ([]bpf.Instruction, error) {
 			return 0
 		}
 		if left+rest > 255 {
-			return nil, fmt.Errorf("it compares too many arguments")
+			return nil, errors.New("it compares too many arguments")
 		}
 		out = append(out, bpf.JumpIf{Cond: j.cond, Val: j.value, SkipTrue: skip(j.yes), SkipFalse: skip(j.no)})
 	}

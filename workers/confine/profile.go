@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denied are calls that no session may make, whatever its capabilities, unless it has a profile
+// denied are calls that no session may make, with any capabilities, unless it has a profile
 // of its own or none. The value is the error that programs see.
 var denied = map[string]unix.Errno{
 	// Keyrings are the kernel's, not a namespace's.

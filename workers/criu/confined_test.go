@@ -80,7 +80,7 @@ func TestOlderImagesGetTheLimits(t *testing.T) {
 	t.Parallel()
 	spec := schemas.Spec{
 		// Threads with and without a filter of their own, one that filters all of its threads, and
-		// a process that has ended and that nobody waits for.
+		// a process that has ended and that its parent doesn't wait for.
 		Command: []string{"/usr/bin/python3", "-c", threadsWithFilters},
 		CapAdd:  []string{"NET_RAW", "SYS_ADMIN"}, Seccomp: schemas.Unconfined, Network: "host",
 	}

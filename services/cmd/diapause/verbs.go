@@ -260,7 +260,7 @@ func seccompProfile(name string) (string, error) {
 		return "", usagef("--seccomp: %v", err)
 	}
 	if !json.Valid(b) {
-		return "", usagef("--seccomp %s: want unconfined, or a file with a profile in Docker's JSON", name)
+		return "", usagef("--seccomp %s: want unconfined or a file of JSON", name)
 	}
 	return string(b), nil
 }
