@@ -119,6 +119,7 @@ func TestPrograms(t *testing.T) {
 			if refused := p.details("refused"); len(refused) > 0 {
 				s.wantRefused(refused)
 			} else {
+				s.checkpoint()
 				s.wantWarned(p.details("warned"))
 				for range cycles - 1 {
 					s.cycle()
@@ -133,6 +134,15 @@ func TestPrograms(t *testing.T) {
 				t.Errorf("it says %q; the criu of this test lacks %v", out, mends.Missing(commandOf(t)))
 			}
 		})
+	}
+}
+
+// checkpoint captures the session and lets it run on: its program must notice nothing.
+func (s *session) checkpoint() {
+	s.t.Helper()
+	s.capture()
+	if err := s.d.Thaw(limited(s.t), s.next()); err != nil {
+		s.t.Fatal(err)
 	}
 }
 

@@ -80,6 +80,7 @@ var unseen = map[string]string{
 	"attributes": "I/O priorities, timer slack, personality and what core dumps hold",
 	"memory":     "seals of mappings, and memory that is locked as it is touched or mapped",
 	"restart":    "calls with a time limit, which fail with EINTR,",
+	"sleep":      "sleeps in what goes on after a checkpoint or fork, which end early,",
 }
 
 // invisible warns once of what this CRIU doesn't bring back and preflight can't see.

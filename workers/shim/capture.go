@@ -292,7 +292,7 @@ func (d *dumper) repeatCalls() error {
 			_, err = f.ReadAt(b, int64(before)-int64(size))
 			return b, err
 		}
-		if err := core.Again(d.place.images(), within(tid), memory); err != nil {
+		if err := core.Again(d.place.images(), within(tid), uint64(d.tree.waits[tid].number), memory); err != nil {
 			return err
 		}
 	}

@@ -68,12 +68,13 @@ func (d *dumper) freezeBetween(ctx context.Context) error {
 }
 
 // spawning names a process of the frozen session that waits in vfork or the
-// like; "" if none does.
+// like; "" if none does. Then it has noted which calls all threads wait in.
 func (t *processes) spawning() (string, error) {
 	pids, err := t.pids()
 	if err != nil {
 		return "", err
 	}
+	now := make(waits)
 	for _, pid := range pids {
 		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 		if err != nil {
@@ -82,7 +83,11 @@ func (t *processes) spawning() (string, error) {
 		for _, task := range tasks {
 			dir := fmt.Sprintf("/proc/%d/task/%s/", pid, task.Name())
 			b, err := os.ReadFile(dir + "syscall")
-			if err != nil || !makesProcess(string(b)) {
+			if err != nil {
+				continue
+			}
+			now.note(task.Name(), string(b), t.waits)
+			if !makesProcess(string(b)) {
 				continue
 			}
 			if where, _ := os.ReadFile(dir + "wchan"); string(where) != stoppedAt {
@@ -90,6 +95,7 @@ func (t *processes) spawning() (string, error) {
 			}
 		}
 	}
+	t.waits = now
 	return "", nil
 }
 

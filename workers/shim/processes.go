@@ -27,6 +27,8 @@ type processes struct {
 	init   int // pid of init, on the host
 	leader int // pid of the leader, within the session
 
+	waits waits // as the last freeze found them; of the capture that holds the session's work
+
 	main   *command // the leader, as the shim sees it
 	status *pump    // init's reports; nil before the session has a status pipe
 	pumps  sync.WaitGroup

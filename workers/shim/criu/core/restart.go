@@ -28,8 +28,11 @@ const (
 	nanosleep      = 35
 	futex          = 202
 	clockNanosleep = 230
-	restartSyscall = 219
+	restartSyscall = Syscall
 )
+
+// Syscall is the number that a thread's call has while the kernel continues it.
+const Syscall = 219
 
 func waits(nr uint64) bool {
 	return nr == poll || nr == nanosleep || nr == futex || nr == clockNanosleep
@@ -49,15 +52,16 @@ const (
 	syscallSize = 2 // bytes of the instruction
 )
 
-// Again makes the thread, tid within the session, repeat its call. code reads
-// the session's memory just before an address.
-func Again(images string, tid int, code func(before uint64, size int) ([]byte, error)) error {
+// Again makes the thread, tid within the session, repeat its call. known is the number that the
+// call had before the kernel continued it, or 0; code reads the session's memory just before
+// an address.
+func Again(images string, tid int, known uint64, code func(before uint64, size int) ([]byte, error)) error {
 	path := filepath.Join(images, fmt.Sprintf("core-%d.img", tid))
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("read the state of thread %d: %w", tid, err)
 	}
-	changed, err := repeat(b, code)
+	changed, err := repeat(b, known, code)
 	if err != nil {
 		return fmt.Errorf("change the state of thread %d: %w", tid, err)
 	}
@@ -70,7 +74,7 @@ func Again(images string, tid int, code func(before uint64, size int) ([]byte, e
 	return nil
 }
 
-func repeat(file []byte, code func(uint64, int) ([]byte, error)) ([]byte, error) {
+func repeat(file []byte, known uint64, code func(uint64, int) ([]byte, error)) ([]byte, error) {
 	core, err := parseFile(file)
 	if err != nil {
 		return nil, err
@@ -88,7 +92,9 @@ func repeat(file []byte, code func(uint64, int) ([]byte, error)) ([]byte, error)
 		return nil, nil
 	}
 	if nr == restartSyscall {
-		nr = called(ip, code)
+		if nr = known; !waits(known) {
+			nr = called(ip, code)
+		}
 	}
 	if !waits(nr) {
 		return nil, nil

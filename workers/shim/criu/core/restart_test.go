@@ -25,19 +25,22 @@ func TestRepeat(t *testing.T) {
 	movPoll := []byte{0xb8, poll, 0, 0, 0, 0x0f, 0x05}
 	for name, c := range map[string]struct {
 		ax, nr uint64
+		known  uint64
 		code   []byte
 		want   uint64 // number of the call, or 0 for no change
 	}{
-		"poll":                   {interrupted, poll, nil, poll},
-		"nanosleep":              {interrupted, nanosleep, nil, nanosleep},
-		"continued poll":         {interrupted, restartSyscall, movPoll, poll},
-		"continued, unknown":     {interrupted, restartSyscall, []byte{0x90, 7, 0, 0, 0, 0x0f, 0x05}, 0},
-		"continued, unreadable":  {interrupted, restartSyscall, nil, 0},
-		"another call":           {interrupted, 0, nil, 0},
-		"not interrupted (read)": {5, 0, nil, 0},
-		"not interrupted (poll)": {1, poll, nil, 0},
+		"poll":                   {interrupted, poll, 0, nil, poll},
+		"nanosleep":              {interrupted, nanosleep, 0, nil, nanosleep},
+		"continued poll":         {interrupted, restartSyscall, 0, movPoll, poll},
+		"continued, unknown":     {interrupted, restartSyscall, 0, []byte{0x90, 7, 0, 0, 0, 0x0f, 0x05}, 0},
+		"continued, unreadable":  {interrupted, restartSyscall, 0, nil, 0},
+		"continued, known":       {interrupted, restartSyscall, futex, nil, futex},
+		"continued, known wrong": {interrupted, restartSyscall, 1, movPoll, poll},
+		"another call":           {interrupted, 0, 0, nil, 0},
+		"not interrupted (read)": {5, 0, 0, nil, 0},
+		"not interrupted (poll)": {1, poll, 0, nil, 0},
 	} {
-		got, err := repeat(image(c.ax, c.nr, ip), func(before uint64, size int) ([]byte, error) {
+		got, err := repeat(image(c.ax, c.nr, ip), c.known, func(before uint64, size int) ([]byte, error) {
 			if before != ip || c.code == nil {
 				return nil, errors.New("unreadable")
 			}
@@ -59,7 +62,7 @@ func TestRepeat(t *testing.T) {
 func TestDamagedImages(t *testing.T) {
 	whole := image(interrupted, poll, 4096)
 	for n := range len(whole) {
-		if _, err := repeat(whole[:n], nil); err == nil {
+		if _, err := repeat(whole[:n], 0, nil); err == nil {
 			t.Errorf("an image cut to %d bytes is taken", n)
 		}
 	}
@@ -76,7 +79,7 @@ func FuzzRepeat(f *testing.F) {
 	f.Add(image(interrupted, poll, 4096))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		// It must not panic, and what it changes must be an image again.
-		got, err := repeat(b, func(uint64, int) ([]byte, error) { return nil, errors.New("unreadable") })
+		got, err := repeat(b, 0, func(uint64, int) ([]byte, error) { return nil, errors.New("unreadable") })
 		if err == nil && got != nil {
 			if _, err := parse(got[headerSize:]); err != nil {
 				t.Errorf("it made an image that can't be read: %v", err)

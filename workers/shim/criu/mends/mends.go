@@ -15,6 +15,7 @@ import (
 var All = []string{
 	"tcp-unsent", "inotify", "timerfd", "subreaper", "terminal", "eventfd", "affinity",
 	ExitKill, "sockopts", "attributes", "memory", "restart", "timers", "urgent",
+	"sleep",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
