@@ -82,5 +82,6 @@ func TestJudgeWithoutPatches(t *testing.T) {
 		{name: "terminal without", facts: lacking(background, "terminal"), warning: "its controlling terminal is lost"},
 		{name: "options without", facts: lacking(background, "sockopts"), warning: "most options of sockets"},
 		{name: "sleep without", facts: lacking(background, "sleep"), warning: "sleeps in what goes on"},
+		{name: "locks without", facts: lacking(background, "posix-locks"), warning: "fcntl locks"},
 	})
 }

@@ -16,6 +16,7 @@ var All = []string{
 	"tcp-unsent", "inotify", "timerfd", "subreaper", "terminal", "eventfd", "affinity",
 	ExitKill, "sockopts", "attributes", "memory", "restart", "timers", "urgent",
 	"sleep",
+	"posix-locks",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
