@@ -107,7 +107,7 @@ func TestPrograms(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			s := begin(t, open(t, t.TempDir()), p.name, schemas.Spec{
-				Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: p.name == "terminal",
+				Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: strings.HasPrefix(p.name, "terminal"),
 				CapAdd: rawSockets,
 			})
 			t.Cleanup(func() {

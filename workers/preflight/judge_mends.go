@@ -76,12 +76,13 @@ func (j *judge) unsent(p *Process, f *File) {
 
 // unseen are the patches for what can't be seen from outside a process.
 var unseen = map[string]string{
-	"sockopts":    "most options of sockets",
-	"attributes":  "I/O priorities, timer slack, personality and what core dumps hold",
-	"memory":      "seals of mappings, and memory that is locked as it is touched or mapped",
-	"restart":     "calls with a time limit, which fail with EINTR,",
-	"sleep":       "sleeps in what goes on after a checkpoint or fork, which end early,",
-	"posix-locks": "fcntl locks of files that are also mapped",
+	"sockopts":       "most options of sockets",
+	"attributes":     "I/O priorities, timer slack, personality and what core dumps hold",
+	"memory":         "seals of mappings, and memory that is locked as it is touched or mapped",
+	"restart":        "calls with a time limit, which fail with EINTR,",
+	"sleep":          "sleeps in what goes on after a checkpoint or fork, which end early,",
+	"posix-locks":    "fcntl locks of files that are also mapped",
+	"terminal-flags": "flags of open files of the terminal",
 }
 
 // invisible warns once of what this CRIU doesn't bring back and preflight can't see.

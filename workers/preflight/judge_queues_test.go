@@ -83,5 +83,6 @@ func TestJudgeWithoutPatches(t *testing.T) {
 		{name: "options without", facts: lacking(background, "sockopts"), warning: "most options of sockets"},
 		{name: "sleep without", facts: lacking(background, "sleep"), warning: "sleeps in what goes on"},
 		{name: "locks without", facts: lacking(background, "posix-locks"), warning: "fcntl locks"},
+		{name: "terminal flags without", facts: lacking(background, "terminal-flags"), warning: "flags of open files"},
 	})
 }

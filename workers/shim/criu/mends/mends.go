@@ -17,6 +17,7 @@ var All = []string{
 	ExitKill, "sockopts", "attributes", "memory", "restart", "timers", "urgent",
 	"sleep",
 	"posix-locks",
+	"terminal-flags",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
