@@ -18,6 +18,7 @@ var All = []string{
 	"sleep",
 	"posix-locks",
 	"terminal-flags",
+	"reserved",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
