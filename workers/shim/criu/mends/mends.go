@@ -19,6 +19,7 @@ var All = []string{
 	"posix-locks",
 	"terminal-flags",
 	"reserved",
+	"in-flight",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
