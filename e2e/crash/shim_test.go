@@ -24,7 +24,7 @@ type shimMoment struct {
 
 // shimMoments are all of them, in the order in which a session comes by.
 var shimMoments = []shimMoment{
-	{failpoint.ShimOrdered, true}, {failpoint.ShimGated, true}, {failpoint.ShimFrozen, true}, {failpoint.ShimDumping, true},
+	{failpoint.ShimOrdered, true}, {failpoint.ShimGated, true}, {failpoint.ShimLooked, true}, {failpoint.ShimFrozen, true}, {failpoint.ShimDumping, true},
 	{failpoint.ShimDumped, true}, {failpoint.ShimRehearses, true}, {failpoint.ShimRehearsed, true}, {failpoint.ShimCompared, true},
 	{failpoint.ShimRead, true}, {failpoint.ShimLetGo, true}, {failpoint.ShimThaws, true}, {failpoint.ShimThawed, true},
 	{failpoint.ShimKills, false}, {failpoint.ShimKilled, false},

@@ -139,7 +139,7 @@ var moments = []failpoint.Name{
 	failpoint.AbortThawed, failpoint.AbortRecorded, failpoint.ResumeCleared, failpoint.ResumeOpened, failpoint.KillStopped, failpoint.KillRecorded,
 	failpoint.RemoveStopped, failpoint.RemoveUnneeded, failpoint.RemoveDeleted, failpoint.RemoveRecorded, failpoint.ImagePacks, failpoint.ImageKey, failpoint.ImageHeader,
 	failpoint.CriuFenced, failpoint.CriuDumped, failpoint.CriuLayers, failpoint.CriuMemory, failpoint.CriuLetGo, failpoint.CriuVacant, failpoint.CriuStopped,
-	failpoint.ShimGated, failpoint.ShimFrozen, failpoint.ShimDumped, failpoint.ShimRehearses, failpoint.ShimRehearsed, failpoint.ShimCompared, failpoint.ShimRead,
+	failpoint.ShimGated, failpoint.ShimLooked, failpoint.ShimFrozen, failpoint.ShimDumped, failpoint.ShimRehearses, failpoint.ShimRehearsed, failpoint.ShimCompared, failpoint.ShimRead,
 }
 
 // The faults of processes and of what is around them, which go wrong beside each other.

@@ -97,6 +97,7 @@ const (
 	ShimOrdered Name = "shim.order.fenced" // the order's epoch is noted; before it is carried out
 
 	ShimGated     Name = "shim.capture.gated"    // no command gets in any more; before the freeze
+	ShimLooked    Name = "shim.capture.looked"   // it is known what can't be captured; before the freeze
 	ShimFrozen    Name = "shim.capture.frozen"   // before criu
 	ShimDumping   Name = "shim.capture.dumping"  // criu is in the middle of it, and opens one of the large images
 	ShimDumped    Name = "shim.capture.dumped"   // criu has all and holds it; before the worker hears so
@@ -160,7 +161,7 @@ var all = []Name{
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,
-	ShimOrdered, ShimGated, ShimFrozen, ShimDumping, ShimDumped, ShimRehearses, ShimRehearsed, ShimCompared, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
+	ShimOrdered, ShimGated, ShimLooked, ShimFrozen, ShimDumping, ShimDumped, ShimRehearses, ShimRehearsed, ShimCompared, ShimRead, ShimLetGo, ShimThaws, ShimThawed, ShimKills, ShimKilled,
 	ShimFilled, ShimRestored, ShimBegins, ShimNoted, ShimTraced, ShimHeld, ShimRuns, ShimMade, ShimStarts, ShimWritten, ShimStarted, ShimOver, ShimStill,
 	DockerAhead, DockerPaused, DockerAdded, DockerMade, DockerAside, DockerFilled, DockerSwapped, DockerStarts, DockerReplaces, DockerRuns, DockerHolding, DockerRemoved,
 }

@@ -98,6 +98,9 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		return nil, err
 	}
 	laps.Mark("plan")
+	if err := d.points.at(failpoint.ShimLooked); err != nil {
+		return nil, err
+	}
 	if err := d.freeze(ctx, dump); err != nil {
 		return nil, err
 	}
@@ -174,7 +177,7 @@ func (d *dumper) thaw(ordered bool) error {
 
 // dump runs criu. The worker gets the files at the moment when all is dumped
 // and criu still holds what only a dump has: names of files that were unlinked.
-func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error {
+func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) error {
 	pids, err := d.tree.pids()
 	if err != nil {
 		return err
@@ -183,6 +186,10 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	connections, err := opened.Connections(pids)
 	if err != nil {
 		return fmt.Errorf("list the connections of session %s: %w", d.name, err)
+	}
+	near, err := d.tree.stillWatched(pids, opened, watched)
+	if err != nil {
+		return err
 	}
 	closing := closedOnResume(connections, d.privateNetwork)
 	dump.Warnings = append(dump.Warnings, closing...)
@@ -193,7 +200,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []string) error 
 	if err != nil {
 		return err
 	}
-	options.IrmapScanPaths = watched
+	options.IrmapScanPaths = near
 	restored, err := helpAttach(d.name, d.group, d.beside)
 	if err != nil {
 		return err

@@ -257,9 +257,9 @@ func (t *processes) alive() error {
 	}
 }
 
-// watched lists the paths that programs watch by inotify and that criu can't
-// find by itself, before anything is frozen, for the search may take its time.
-func (t *processes) watched(ctx context.Context, opened *tree.Opened) ([]string, error) {
+// watched lists what programs watch, with paths of what criu can't find by itself, before
+// anything is frozen, for the search may take its time.
+func (t *processes) watched(ctx context.Context, opened *tree.Opened) ([]tree.Watch, error) {
 	pids, err := t.pids()
 	if err != nil {
 		return nil, err
@@ -268,8 +268,24 @@ func (t *processes) watched(ctx context.Context, opened *tree.Opened) ([]string,
 	if err != nil {
 		return nil, fmt.Errorf("find what session %s watches: %w", t.name, err)
 	}
+	return watches, nil
+}
+
+// stillWatched lists paths near what the frozen session watches. before is what it watched
+// before the freeze: files may have gone since then, and watches may have come.
+func (t *processes) stillWatched(pids []int, opened *tree.Opened, before []tree.Watch) ([]string, error) {
+	watches, err := opened.WatchesAgain(context.Background(), pids, before)
+	if err != nil {
+		return nil, fmt.Errorf("find what session %s watches: %w", t.name, err)
+	}
 	var paths []string
 	for _, w := range watches {
+		if w.Lost() {
+			return nil, &driver.Error{
+				Kind: driver.Transient,
+				Text: fmt.Sprintf("session %s watches what has just gone: fd %d of %s (pid %d)", t.name, w.Num, comm(w.PID), within(w.PID)),
+			}
+		}
 		if w.Named && w.Path != "" && !slices.Contains(paths, w.Path) {
 			paths = append(paths, w.Path)
 		}

@@ -56,6 +56,43 @@ func (o *Opened) Watches(ctx context.Context, pids []int) ([]Watch, error) {
 	return all, nil
 }
 
+// WatchesAgain lists what the processes watch, which stand still now, as Watches does. What
+// before has a path for isn't searched again, if the path still leads there.
+func (o *Opened) WatchesAgain(ctx context.Context, pids []int, before []Watch) ([]Watch, error) {
+	known := map[[2]uint64]Watch{}
+	for _, w := range before {
+		if w.Named && w.Path != "" {
+			known[[2]uint64{w.dev, w.ino}] = w
+		}
+	}
+	var all []Watch
+	for _, pid := range pids {
+		some, err := o.watchesOf(pid)
+		if err != nil {
+			return nil, err
+		}
+		for _, w := range some {
+			if old, ok := known[[2]uint64{w.dev, w.ino}]; ok && old.there() {
+				w.Path, w.Symlink = old.Path, old.Symlink
+			}
+			all = append(all, w)
+		}
+	}
+	if slices.ContainsFunc(all, Watch.Lost) {
+		o.name(ctx, all)
+	}
+	return all, nil
+}
+
+// there reports whether the path of the watch leads to what is watched.
+func (w Watch) there() bool {
+	var st syscall.Stat_t
+	return syscall.Lstat(rootOf(w.PID)+w.Path, &st) == nil && fileID(&st) == [2]uint64{w.dev, w.ino}
+}
+
+// Lost reports whether CRIU needs a path to what is watched and there is none.
+func (w Watch) Lost() bool { return w.Named && w.Path == "" }
+
 func (o *Opened) watchesOf(pid int) ([]Watch, error) {
 	fds, err := o.FDs(pid)
 	if err != nil {
@@ -165,7 +202,7 @@ func (o *Opened) name(ctx context.Context, all []Watch) {
 	s := search{wanted: map[[2]uint64][]*Watch{}, on: map[uint64]bool{}, seen: map[string]bool{}}
 	var holders []int
 	for i := range all {
-		if w := &all[i]; w.Named {
+		if w := &all[i]; w.Lost() {
 			s.wanted[[2]uint64{w.dev, w.ino}] = append(s.wanted[[2]uint64{w.dev, w.ino}], w)
 			s.on[w.dev] = true
 			if !slices.Contains(holders, w.PID) {
