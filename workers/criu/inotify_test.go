@@ -43,7 +43,7 @@ func TestWatchedFileGoes(t *testing.T) {
 		want   string
 	}{
 		"renamed": {change: os.Rename},
-		"removed": {change: func(from, _ string) error { return os.Remove(from) }, want: "watches what has just gone"},
+		"removed": {change: func(from, _ string) error { return os.Remove(from) }, want: "watches what has gone"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

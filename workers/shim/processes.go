@@ -283,7 +283,7 @@ func (t *processes) stillWatched(pids []int, opened *tree.Opened, before []tree.
 		if w.Lost() {
 			return nil, &driver.Error{
 				Kind: driver.Transient,
-				Text: fmt.Sprintf("session %s watches what has just gone: fd %d of %s (pid %d)", t.name, w.Num, comm(w.PID), within(w.PID)),
+				Text: fmt.Sprintf("session %s watches what has gone: fd %d of %s (pid %d)", t.name, w.Num, comm(w.PID), within(w.PID)),
 			}
 		}
 		if w.Named && w.Path != "" && !slices.Contains(paths, w.Path) {
