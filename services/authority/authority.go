@@ -153,10 +153,16 @@ func readPEM(file string) ([]byte, error) {
 	return block.Bytes, nil
 }
 
-// replace writes a file, complete or not at all.
+// replace writes a file, complete or not at all, also if the power fails: the file is on the
+// disk before its name is.
 func replace(file string, text []byte, mode os.FileMode) error {
 	tmp := file + ".tmp"
-	if err := os.WriteFile(tmp, text, mode); err != nil {
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp, file)
