@@ -136,7 +136,7 @@ func TestRehearsalOfAll(t *testing.T) {
 			s := begin(t, open(t, t.TempDir()), "s", schemas.Spec{Command: []string{"/usr/bin/python3", "-c", holder + h.program + `
 print("ready", flush=True)
 while True:
-    time.sleep(1000)`, name, index, ipv4, ipv6}})
+    time.sleep(1000)`, name, index, ipv4, ipv6}, CapAdd: rawSockets})
 			s.want("ready")
 			s.rehearsed()
 		})
