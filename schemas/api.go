@@ -18,7 +18,9 @@ type View struct {
 	Container      *Container     `json:"container,omitempty"` // what it is on its host, unless that is a process tree; none while it is suspended
 	MadeBy         MadeBy         `json:"made_by"`
 	TTY            bool           `json:"tty"`
-	Loosened       []string       `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
+	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
+	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
 	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
 	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs

@@ -46,6 +46,8 @@ type SessionRecord struct {
 	Idle      *Idle      `json:"idle,omitempty"`    // the session's own rule in place of its class's
 	TTY       bool       `json:"tty,omitempty"`
 	Disk      int64      `json:"disk,omitempty"`               // what its own files may take, bytes; 0: as the host has it
+	Network   string     `json:"network,omitempty"`            // as run was told: host, private or none; not of every session
+	AllowOut  []string   `json:"allow_out,omitempty"`          // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Loosened  []string   `json:"loosened,omitempty"`           // what it may do beyond the default, a phrase each
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
@@ -302,7 +304,9 @@ type NewSession struct {
 	Lineage   string     `json:"lineage"`
 	TTY       bool       `json:"tty,omitempty"`
 	Disk      int64      `json:"disk,omitempty"`
-	Loosened  []string   `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
+	Network   string     `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
+	AllowOut  []string   `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Loosened  []string   `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
 	Born      uint64     `json:"born_seq"`

@@ -125,7 +125,8 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 	*r = schemas.SessionRecord{
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
-		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk, Loosened: n.Loosened, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
+		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk,
+		Network: n.Network, AllowOut: n.AllowOut, Loosened: n.Loosened, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }

@@ -57,7 +57,8 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	var spec schemas.Spec
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
-		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Loosened: spec.Loosened(), Disk: limits.Disk, OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
+		Network: spec.Network, AllowOut: spec.AllowOut, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
 	}
 	op, err := s.sessions.newOp(ctx, schemas.OpStart)
 	if err != nil {

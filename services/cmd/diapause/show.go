@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,18 @@ func showCommand(c *client) *cobra.Command {
 	return cmd
 }
 
+// networkLine says which network a session has, and what it reaches if that isn't all.
+func networkLine(v schemas.View) string {
+	switch {
+	case len(v.AllowOut) == 0:
+		return v.Network
+	case slices.Equal(v.AllowOut, []string{"none"}):
+		return v.Network + ", out to nothing"
+	default:
+		return v.Network + ", out to " + strings.Join(v.AllowOut, ", ")
+	}
+}
+
 // printSession shows all of a session.
 func printSession(v schemas.View) {
 	line := func(k, format string, args ...any) {
@@ -49,6 +62,9 @@ func printSession(v schemas.View) {
 		if len(c.Ports) > 0 {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
+	}
+	if v.Network != "" {
+		line("network", "%s", networkLine(v))
 	}
 	for _, what := range v.Loosened {
 		line("allowed", "%s", what)
