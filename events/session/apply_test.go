@@ -179,3 +179,38 @@ func TestTakenOverWhileItIsProved(t *testing.T) {
 		t.Errorf("the takeover failed, and it is %s at %+v", r.State, r.Head)
 	}
 }
+
+// All that a session is made with is in its first record, under the same name.
+func TestNewIsKept(t *testing.T) {
+	var n schemas.NewSession
+	v := reflect.ValueOf(&n).Elem()
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Kind() {
+		case reflect.String:
+			f.SetString("x")
+		case reflect.Bool:
+			f.SetBool(true)
+		case reflect.Int64:
+			f.SetInt(7)
+		case reflect.Uint64:
+			f.SetUint(7)
+		case reflect.Slice:
+			f.Set(reflect.ValueOf([]string{"x"}))
+		default:
+			t.Fatalf("%s is a %s, which this test doesn't fill", v.Type().Field(i).Name, f.Kind())
+		}
+	}
+	for _, typ := range []schemas.TransitionType{schemas.TRun, schemas.TForkNew} {
+		r, err := session.Apply(schemas.SessionRecord{}, schemas.Transition{Type: typ, Set: schemas.Set{New: &n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept := reflect.ValueOf(r)
+		for i := range v.NumField() {
+			name := v.Type().Field(i).Name
+			if got := kept.FieldByName(name); !got.IsValid() || !reflect.DeepEqual(got.Interface(), v.Field(i).Interface()) {
+				t.Errorf("%s: the record doesn't have %s as it was given", typ, name)
+			}
+		}
+	}
+}
