@@ -30,7 +30,9 @@
 // For a restore a network is made Locked: nothing moves in it but what criu sends, until Unlock.
 // DestroyOutside ends the restored connections whose other end is not in the namespace.
 //
-// The package never changes an address, a route or a rule that isn't its own, but for two: it turns
-// on forwarding (net.ipv4.ip_forward), and where the host drops what it forwards, as Docker has it,
-// it adds two rules that accept what comes from sessions, and the answers.
+// Where the host drops what it forwards, as with Docker or ufw, its owner has to accept what comes from
+// sessions, and the answers: FindBlock (blocked.go) tells so.
+//
+// The package never changes an address, a route or a rule that isn't its own. Of the host's settings it
+// changes one: it turns on forwarding (net.ipv4.ip_forward).
 package network

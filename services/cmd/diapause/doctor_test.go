@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/doctor"
 	"github.com/diapause/diapause/workers/cgroup"
+	"github.com/diapause/diapause/workers/network"
 )
 
 // doctorVariable makes the test binary the program.
@@ -285,6 +286,18 @@ func TestDoctorsTextEndsWithTheVerdict(t *testing.T) {
 		if !strings.Contains(string(out), text) {
 			t.Errorf("it doesn't say %q:\n%s", text, out)
 		}
+	}
+}
+
+func TestJudgeForwarding(t *testing.T) {
+	if r := judgeForwarding(nil, nil); r.Status != doctor.OK || r.Fix != "" {
+		t.Errorf("nothing drops: %+v", r)
+	}
+	if r := judgeForwarding(&network.Block{Chain: "ip filter FORWARD", Fix: "accept it"}, nil); r.Status != doctor.Warn || !strings.Contains(r.Detail, "ip filter FORWARD") || r.Fix != "accept it" {
+		t.Errorf("a chain drops: %+v", r)
+	}
+	if r := judgeForwarding(nil, fs.ErrPermission); r.Status != doctor.Warn || !strings.Contains(r.Detail, "permission") || r.Fix == "" {
+		t.Errorf("not to be told: %+v", r)
 	}
 }
 

@@ -17,7 +17,20 @@ func checkNetwork() doctor.Check {
 				r.Status = doctor.Warn
 				return r
 			}
-			return doctor.Result{Status: doctor.OK, Detail: "veth pairs and nftables work, and /proc/sys/net can be written"}
+			return judgeForwarding(network.FindBlock())
 		},
 	}
+}
+
+// judgeForwarding: other programs of the host may drop what sessions send. Those may still run.
+func judgeForwarding(b *network.Block, err error) doctor.Result {
+	if err != nil {
+		r := fails(err, "look by hand whether the host's rules drop what comes from interfaces diap+")
+		r.Status = doctor.Warn
+		return r
+	}
+	if b != nil {
+		return doctor.Result{Status: doctor.Warn, Detail: "sessions reach nothing outside: the chain " + b.Chain + " drops what the host forwards", Fix: b.Fix}
+	}
+	return doctor.Result{Status: doctor.OK, Detail: "veth pairs and nftables work, and /proc/sys/net can be written"}
 }
