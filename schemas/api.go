@@ -38,6 +38,7 @@ type View struct {
 	StoredBytes    int64          `json:"stored_bytes"`        // what all its snapshots take in the store
 	Op             string         `json:"op,omitempty"`        // the operation under way
 	Underway       string         `json:"underway,omitempty"`  // the same for a person, where there is more to say
+	Queue          *QueuePlace    `json:"queue,omitempty"`     // of an operation that waits for others of its host
 	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
 	Failure        *Failure       `json:"failure,omitempty"`
 	Exit           *Exit          `json:"exit,omitempty"`
@@ -104,7 +105,7 @@ type Explanation struct {
 	Policies   []string        `json:"policies,omitempty"` // that hold, the uppermost last: "class:web version 3"
 }
 
-// WaitingFor is one reason why a session isn't suspended.
+// WaitingFor is one reason why a session isn't suspended, or why its operation waits.
 type WaitingFor struct {
 	Kind    WaitingKind `json:"kind"`
 	Subject string      `json:"subject,omitempty"` // by Kind: the operation, the lease, the activity that was the last
@@ -121,6 +122,8 @@ type Observed struct {
 	Status string `json:"status,omitempty"`
 	// Container is what it is on its host, unless that is a process tree.
 	Container *Container `json:"container,omitempty"`
+	// Queue is where its operation stands that waits for others of the host.
+	Queue *QueuePlace `json:"queue,omitempty"`
 }
 
 // Request is what a client asks of the API; each verb uses the fields it needs.

@@ -18,4 +18,5 @@ const (
 	WaitingWarning   WaitingKind = "warning"     // its users are warned first
 	WaitingQuestion  WaitingKind = "question"    // its users are asked first
 	WaitingQuota     WaitingKind = "quota"       // of one that is to be resumed: its tenant's quota is full
+	WaitingQueue     WaitingKind = "queue"       // its operation waits for others of its host: the limit, "memory=1G"
 )

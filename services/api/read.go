@@ -87,7 +87,7 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 		if gone {
 			v.HostGone = &since
 		}
-		if !onHost(v.State) {
+		if !onHost(v.State) && v.State != schemas.Resuming {
 			continue
 		}
 		if _, asked := hosts[v.Host]; !asked && !gone {
@@ -98,7 +98,12 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 			hosts[v.Host] = s.observed(ctx, v.Host, only...)
 		}
 		o := hosts[v.Host][v.UID]
-		v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
+		if v.Op != "" {
+			v.Queue = o.Queue
+		}
+		if onHost(v.State) {
+			v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
+		}
 	}
 }
 
@@ -175,8 +180,14 @@ func (s *views) explain(ctx context.Context, req request) (any, error) {
 	if e.Decided, err = s.decided(ctx, v); err != nil {
 		return nil, err
 	}
-	if since, gone := s.fleet.Gone(v.Host); gone && v.State != schemas.Suspended && v.State != schemas.Exited {
+	since, gone := s.fleet.Gone(v.Host)
+	if gone && v.State != schemas.Suspended && v.State != schemas.Exited {
 		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)
+	}
+	if v.Op != nil && !gone {
+		if q := s.observed(ctx, v.Host, v.UID)[v.UID].Queue; q != nil {
+			e.Blockers = append(e.Blockers, schemas.WaitingFor{Kind: schemas.WaitingQueue, Subject: q.Limit, What: fmt.Sprintf("%s waits in the queue of host %s: %s", v.Op.Kind, v.Host, q)})
+		}
 	}
 	return e, nil
 }

@@ -1,9 +1,12 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // Queue hands out turns. Its methods may be called from several goroutines.
@@ -18,28 +21,25 @@ type Queue struct {
 // turn is one operation in a queue.
 type turn struct {
 	Request
+	of      schemas.UID
 	granted chan struct{} // closed when it may go on
 }
 
 // NewQueue gives a queue in which nothing waits.
 func NewQueue(l Limits) *Queue { return &Queue{limits: l} }
 
-// Take waits until an operation may go on, or ctx ends, whose cause it returns then. If it
-// has to wait, it calls queued with the number of those before it; nil isn't called. The
-// operation calls done, once or more often, when it is over.
-func (q *Queue) Take(ctx context.Context, r Request, queued func(ahead int)) (done func(), err error) {
-	t := &turn{Request: r, granted: make(chan struct{})}
+// Take waits until an operation of a session may go on, or ctx ends, whose cause it returns
+// then. If it has to wait, it calls queued with its place; nil isn't called. The operation
+// calls done, once or more often, when it is over.
+func (q *Queue) Take(ctx context.Context, of schemas.UID, r Request, queued func(schemas.QueuePlace)) (done func(), err error) {
+	t := &turn{Request: r, of: of, granted: make(chan struct{})}
 	q.mu.Lock()
 	q.waiting = append(q.waiting, t)
 	q.grant()
-	place := slices.Index(q.waiting, t)
-	before := 0
-	if place >= 0 {
-		before = ahead(requests(q.waiting), place)
-	}
+	place, waits := q.places()[t]
 	q.mu.Unlock()
-	if place >= 0 && queued != nil {
-		queued(before)
+	if waits && queued != nil {
+		queued(place)
 	}
 	select {
 	case <-t.granted:
@@ -79,6 +79,32 @@ func (q *Queue) Counts() (going, waiting int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.going), len(q.waiting)
+}
+
+// Places says of each session with an operation that waits where that stands.
+func (q *Queue) Places() map[schemas.UID]schemas.QueuePlace {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := make(map[schemas.UID]schemas.QueuePlace, len(q.waiting))
+	for t, place := range q.places() {
+		out[t.of] = place
+	}
+	return out
+}
+
+// places says where those stand that wait. Callers hold mu.
+func (q *Queue) places() map[*turn]schemas.QueuePlace {
+	out := make(map[*turn]schemas.QueuePlace, len(q.waiting))
+	if len(q.waiting) == 0 {
+		return out
+	}
+	order := slices.Clone(q.waiting)
+	slices.SortStableFunc(order, func(a, b *turn) int { return cmp.Compare(a.Class, b.Class) })
+	limit := q.limits.held(requests(q.going), order[0].Request)
+	for i, t := range order {
+		out[t] = schemas.QueuePlace{Place: i + 1, Of: len(order), Limit: limit}
+	}
+	return out
 }
 
 func requests(all []*turn) []Request {

@@ -6,6 +6,12 @@
 // No operation waits for another while it has a turn: there is no deadlock.
 package turns
 
+import (
+	"fmt"
+
+	"github.com/diapause/diapause/schemas"
+)
+
 // Class is how urgent an operation is: the lowest goes first.
 type Class int
 
@@ -36,38 +42,43 @@ type Limits struct {
 // the budget goes alone. Captures leave one place to wakes, so that a wake doesn't wait for the
 // end of captures if there is memory for it.
 func Next(l Limits, going, waiting []Request) int {
+	i := first(waiting)
+	if i < 0 || l.held(going, waiting[i]) != "" {
+		return -1
+	}
+	return i
+}
+
+// first gives the place of the one that goes first, or -1 if none waits.
+func first(waiting []Request) int {
 	first := -1
 	for i, r := range waiting {
 		if first < 0 || r.Class < waiting[first].Class {
 			first = i
 		}
 	}
-	if first < 0 || len(going) == 0 {
-		return first
+	return first
+}
+
+// held gives the limit that keeps an operation from going on beside those of going, as
+// ParseLimits reads it, or "" if it may.
+func (l Limits) held(going []Request, r Request) string {
+	if len(going) == 0 {
+		return ""
 	}
 	count := l.Count
-	if waiting[first].Class != Wake && count > 1 {
+	if r.Class != Wake && count > 1 {
 		count--
 	}
 	if l.Count > 0 && len(going) >= count {
-		return -1
+		return fmt.Sprint("count=", l.Count)
 	}
-	sum := waiting[first].Bytes
+	sum := r.Bytes
 	for _, r := range going {
 		sum += r.Bytes
 	}
 	if l.Bytes > 0 && sum > l.Bytes {
-		return -1
+		return "memory=" + schemas.Bytes(l.Bytes).String()
 	}
-	return first
-}
-
-// ahead is how many of waiting go before the one at place i.
-func ahead(waiting []Request, i int) (n int) {
-	for j, r := range waiting {
-		if r.Class < waiting[i].Class || r.Class == waiting[i].Class && j < i {
-			n++
-		}
-	}
-	return n
+	return ""
 }

@@ -3,11 +3,14 @@ package turns
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
 
 	"pgregory.net/rapid"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 func TestNext(t *testing.T) {
@@ -72,7 +75,7 @@ func TestAllGetATurn(t *testing.T) {
 func TestQueueWakesWhoMayGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(Limits{Count: 1})
-		done, err := q.Take(t.Context(), Request{Class: Idle}, func(int) { t.Error("the first one is queued") })
+		done, err := q.Take(t.Context(), "", Request{Class: Idle}, func(schemas.QueuePlace) { t.Error("the first one is queued") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +84,7 @@ func TestQueueWakesWhoMayGoOn(t *testing.T) {
 		places := map[Class]int{}
 		for _, c := range []Class{Idle, Asked, Wake} {
 			go func() {
-				done, err := q.Take(t.Context(), Request{Class: c}, func(n int) { places[c] = n })
+				done, err := q.Take(t.Context(), "", Request{Class: c}, func(p schemas.QueuePlace) { places[c] = p.Place })
 				if err != nil {
 					t.Error(err)
 					return
@@ -96,7 +99,7 @@ func TestQueueWakesWhoMayGoOn(t *testing.T) {
 		gone, cancel := context.WithCancelCause(t.Context())
 		given := errors.New("given up")
 		cancel(given)
-		if _, err := q.Take(gone, Request{Class: Wake}, nil); err != given {
+		if _, err := q.Take(gone, "", Request{Class: Wake}, nil); err != given {
 			t.Errorf("who gave up got %v", err)
 		}
 		done()
@@ -105,7 +108,7 @@ func TestQueueWakesWhoMayGoOn(t *testing.T) {
 		if len(order) != 3 || order[0] != Wake || order[1] != Asked || order[2] != Idle {
 			t.Errorf("they went in the order %v", order)
 		}
-		if places[Idle] != 0 || places[Asked] != 0 || places[Wake] != 0 {
+		if places[Idle] != 1 || places[Asked] != 1 || places[Wake] != 1 {
 			t.Errorf("each was the first when it came, not %v", places)
 		}
 		if going, waiting := q.Counts(); going != 0 || waiting != 0 {
@@ -125,7 +128,7 @@ func TestQueueManyAtOnce(t *testing.T) {
 				go cancel()
 			}
 			defer cancel()
-			done, err := q.Take(ctx, Request{Class(i % 3), int64(i % 15)}, nil)
+			done, err := q.Take(ctx, "", Request{Class(i % 3), int64(i % 15)}, nil)
 			if err != nil {
 				return
 			}
@@ -139,4 +142,49 @@ func TestQueueManyAtOnce(t *testing.T) {
 	if going, waiting := q.Counts(); going != 0 || waiting != 0 {
 		t.Errorf("%d go on and %d wait at the end", going, waiting)
 	}
+}
+
+// Each that waits has a place in the order in which they go, and the limit that the first of
+// them waits for.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(Limits{Count: 3, Bytes: 1 << 30})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		take := func(of schemas.UID, r Request) {
+			go func() {
+				if done, err := q.Take(ctx, of, r, nil); err == nil {
+					context.AfterFunc(ctx, done)
+				}
+			}()
+			synctest.Wait()
+		}
+		want := func(when string, all map[schemas.UID]schemas.QueuePlace) {
+			t.Helper()
+			if got := q.Places(); !maps.Equal(got, all) {
+				t.Errorf("%s: %v, want %v", when, got, all)
+			}
+		}
+		done, err := q.Take(ctx, "a", Request{Asked, 700 << 20}, func(p schemas.QueuePlace) { t.Errorf("the first one is queued: %v", p) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		want("none waits", map[schemas.UID]schemas.QueuePlace{})
+		take("b", Request{Asked, 1 << 20})
+		take("c", Request{Idle, 1 << 20})
+		want("a place is left to wakes", map[schemas.UID]schemas.QueuePlace{"c": {Place: 1, Of: 1, Limit: "count=3"}})
+		take("d", Request{Asked, 1 << 20})
+		want("what was asked for goes first", map[schemas.UID]schemas.QueuePlace{
+			"d": {Place: 1, Of: 2, Limit: "count=3"}, "c": {Place: 2, Of: 2, Limit: "count=3"}})
+		take("e", Request{Wake, 700 << 20})
+		want("a large wake", map[schemas.UID]schemas.QueuePlace{
+			"e": {Place: 1, Of: 3, Limit: "memory=1G"}, "d": {Place: 2, Of: 3, Limit: "memory=1G"}, "c": {Place: 3, Of: 3, Limit: "memory=1G"}})
+		done()
+		synctest.Wait()
+		want("with room for the wake", map[schemas.UID]schemas.QueuePlace{
+			"d": {Place: 1, Of: 2, Limit: "count=3"}, "c": {Place: 2, Of: 2, Limit: "count=3"}})
+		cancel()
+		synctest.Wait()
+		want("all are gone", map[schemas.UID]schemas.QueuePlace{})
+	})
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -99,6 +100,45 @@ func TestWakeGoesBeforeCapture(t *testing.T) {
 			t.Fatal("the capture went before the wake")
 		}
 	}
+}
+
+// A host says where the operations stand that wait for others of it, and of no other session.
+func TestPlaceInTheQueue(t *testing.T) {
+	t.Parallel()
+	b, of := threeSessions(t, turns.Limits{Count: 1})
+	entered, release := b.pause("Capture")
+	uids := map[string]schemas.UID{"one": of("one").suspend(true).UID}
+	b.wait(entered)
+	waits := b.queued("two")
+	uids["two"] = of("two").suspend(true).UID
+	b.wait(waits)
+	waits = b.queued("three")
+	uids["three"] = of("three").resume().UID
+	b.wait(waits)
+	for _, question := range []string{"", `["` + string(uids["one"]) + `","` + string(uids["two"]) + `","` + string(uids["three"]) + `"]`} {
+		msg, err := b.nc.RequestWithContext(b.ctx, schemas.SubjectHost+".h.observe", []byte(question))
+		b.must(err)
+		var got map[schemas.UID]schemas.Observed
+		b.must(json.Unmarshal(msg.Data, &got))
+		if q := got[uids["one"]].Queue; q != nil {
+			t.Errorf("to %q: what goes on has the place %v", question, q)
+		}
+		for session, want := range map[string]schemas.QueuePlace{
+			"two": {Place: 2, Of: 2, Limit: "count=1"}, "three": {Place: 1, Of: 2, Limit: "count=1"},
+		} {
+			if q := got[uids[session]].Queue; q == nil || *q != want {
+				t.Errorf("to %q: session %s has the place %v, want %v", question, session, q, want)
+			}
+		}
+	}
+	msg, err := b.nc.RequestWithContext(b.ctx, schemas.SubjectHost+".h.observe", []byte(`["`+string(uids["one"])+`"]`))
+	b.must(err)
+	if strings.Contains(string(msg.Data), "queue") {
+		t.Errorf("of the one that goes on it says %s", msg.Data)
+	}
+	close(release)
+	of("two").until("suspended", suspended)
+	of("three").until("running", running)
 }
 
 // A session larger than the budget is captured and resumed all the same.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"filippo.io/age"
@@ -97,6 +98,7 @@ type Worker struct {
 	actors      *actors
 	inventory   *inventory
 	recorder    *recorder
+	turns       *turns.Queue
 	snapshots   *snapshots.Store
 	hosting     *hosting
 	retained    *retained
@@ -115,6 +117,7 @@ func New(o Options) *Worker {
 	w := &Worker{Options: o, ready: make(chan struct{})}
 	have := drivers{host: o.Host, byName: o.Drivers, lacks: o.Lacks}
 	w.inventory = &inventory{drivers: have}
+	w.turns = turns.NewQueue(o.Operations)
 	w.recorder = &recorder{host: o.Host, records: o.Records, bus: o.Bus, ledger: o.Ledger, log: o.Log}
 	w.snapshots = snapshots.New(snapshots.Options{
 		Host: o.Host, Objects: o.Images, Records: o.Records, Log: o.Log, Signer: o.Signer, Identities: o.Identities, Own: o.Own,
@@ -148,10 +151,10 @@ func New(o Options) *Worker {
 
 // executor makes what the actors run.
 func (w *Worker) executor(have drivers) *executor {
-	claim, tries, queue := string(w.Host)+"."+nuid.Next(), newAttempts(), turns.NewQueue(w.Operations)
+	claim, tries := string(w.Host)+"."+nuid.Next(), newAttempts()
 	start := &starter{
 		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, sensor: w.sensor,
-		interrupter: w.interrupter, attempts: tries, turns: queue, failpoints: w.Failpoints, log: w.Log,
+		interrupter: w.interrupter, attempts: tries, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 	}
 	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, log: w.Log}
 	return &executor{
@@ -160,7 +163,7 @@ func (w *Worker) executor(have drivers) *executor {
 		reconciler: &reconciler{claim: claim, drivers: have, hosting: w.hosting, recorder: w.recorder, starter: start, attempts: tries, ending: end},
 		capturer: &capturer{
 			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter,
-			ending: end, policy: w.Policy, turns: queue, failpoints: w.Failpoints, log: w.Log,
+			ending: end, policy: w.Policy, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 		},
 		killer: &killer{
 			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
@@ -199,7 +202,7 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			if len(question) > 0 && json.Unmarshal(question, &of) != nil {
 				return nil
 			}
-			data, err := json.Marshal(w.sensor.Observed(ctx, of...))
+			data, err := json.Marshal(w.observed(ctx, of))
 			if err != nil {
 				return nil
 			}
@@ -210,6 +213,20 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			return []byte(w.Host)
 		},
 	}
+}
+
+// observed gives what is seen of the given sessions, or of all if none is given: of those that
+// run, and of those with an operation that waits for others.
+func (w *Worker) observed(ctx context.Context, of []schemas.UID) map[schemas.UID]schemas.Observed {
+	out := w.sensor.Observed(ctx, of...)
+	for uid, place := range w.turns.Places() {
+		if len(of) == 0 || slices.Contains(of, uid) {
+			o := out[uid]
+			o.Queue = &place
+			out[uid] = o
+		}
+	}
+	return out
 }
 
 // Regain makes the records of this host's sessions again, if they went back: see rebuild.Run.

@@ -109,6 +109,9 @@ func printSession(v schemas.View) {
 			line("", "`diapause accept %s` keeps it, `diapause reject %s` puts back what was", v.Name, v.Name)
 		}
 	}
+	if q := v.Queue; q != nil {
+		line("queue", "%s", q)
+	}
 	if v.Exit != nil {
 		line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)
 	}
