@@ -9,7 +9,8 @@
 //	down [FLAG…]             stop it by `diapause down`
 //	killup                   end it with SIGKILL
 //	ended STATUS PATTERN     wait until it ends by itself, having said PATTERN
-//	code N CMD [ARG…]        run CMD, want exit status N
+//	code N CMD [ARG…]        run CMD, want exit status N, and no cause said twice on
+//	                         standard error
 //	until PATTERN CMD…       run CMD until it succeeds and prints PATTERN
 //	waitfor NAME STATE       wait until the session is in that state, with nothing under way
 //	stays NAME STATE FOR     want it in that state for that long

@@ -38,6 +38,9 @@ func cmdCode(ts *testscript.TestScript, neg bool, args []string) {
 	if got != want {
 		ts.Fatalf("exit status %d, want %d", got, want)
 	}
+	if cause := saidTwice(ts.ReadFile("stderr")); cause != "" {
+		ts.Fatalf("standard error says %q twice", cause)
+	}
 }
 
 func cmdUntil(ts *testscript.TestScript, neg bool, args []string) {
