@@ -2,7 +2,8 @@
 // and compares two such lists: of a session and of what was restored from its image.
 //
 // Take reads /proc and looks at open files themselves (take.go, process.go, files.go,
-// sockets.go, mappings.go); nothing that it looks at changes by that. What differs in any
+// sockets.go, mappings.go); nothing that it looks at changes by that. It reads each file once
+// (read.go), and hands on what else the processes' owner must know of them (seen.go). What differs in any
 // restore, or means nothing to a program, is left out or put in other words there: numbers of
 // inodes and namespaces, pids outside the session, what has gone by of a timer. Compare (compare.go)
 // is pure: each aspect has a class in a table (classes.go) that says what a difference in it

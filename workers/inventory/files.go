@@ -3,7 +3,6 @@ package inventory
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,26 +12,30 @@ import (
 )
 
 // files notes what a process has open.
-func (c *collector) files(pid int) error {
-	fds, err := tree.FDs(pid)
+func (c *collector) files(l *look) error {
+	fds, err := tree.FDs(l.PID)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(fds, func(a, b tree.FD) int { return a.Num - b.Num })
-	handle, err := unix.PidfdOpen(pid, 0)
+	handle, err := unix.PidfdOpen(l.PID, 0)
 	if err != nil {
 		return fmt.Errorf("open it: %w", err)
 	}
 	defer unix.Close(handle)
 	for _, fd := range fds {
-		if err := c.file(handle, fd); err != nil {
+		flags, err := c.file(handle, fd)
+		if err != nil {
 			return fmt.Errorf("look at its descriptor %d: %w", fd.Num, err)
+		}
+		if strings.HasPrefix(fd.Link, "/") && flags&unix.O_ACCMODE != unix.O_RDONLY {
+			l.Writable = append(l.Writable, fd)
 		}
 	}
 	return nil
 }
 
-func (c *collector) file(process int, fd tree.FD) error {
+// file notes one descriptor, and gives its flags.
+func (c *collector) file(process int, fd tree.FD) (flags uint64, err error) {
 	o := Object{c.inner[fd.PID], "fd " + strconv.Itoa(fd.Num)}
 	kind, number, numbered := strings.Cut(fd.Link, ":[")
 	if numbered && (kind == "pipe" || kind == "socket") {
@@ -42,22 +45,21 @@ func (c *collector) file(process int, fd tree.FD) error {
 	} else {
 		c.note(o, "file", fd.Link)
 	}
-	info := proc(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num))
-	c.info(o, info)
+	flags = c.info(o, c.read(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num)))
 	look := c.lookFor(fd.Link)
 	if look == nil {
-		return nil
+		return flags, nil
 	}
 	f, err := unix.PidfdGetfd(process, fd.Num, 0)
 	if errors.Is(err, unix.EBADF) { // opened for its path alone
-		return nil
+		return flags, nil
 	}
 	if err != nil {
-		return err
+		return flags, err
 	}
 	defer unix.Close(f)
 	look(o, f)
-	return nil
+	return flags, nil
 }
 
 // ownTerminal is what each process calls its controlling terminal.
@@ -77,8 +79,8 @@ func terminalOf(process, number int) string {
 	return terminal(uint64(device))
 }
 
-// info notes what /proc/PID/fdinfo says of an open file.
-func (c *collector) info(o Object, text string) {
+// info notes what /proc/PID/fdinfo says of an open file, and gives its flags.
+func (c *collector) info(o Object, text string) (flags uint64) {
 	timer := strings.Contains(text, "\nit_value:")
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -87,6 +89,7 @@ func (c *collector) info(o Object, text string) {
 		case name == "pos" && !timer:
 			c.note(o, "position", value)
 		case name == "flags":
+			flags, _ = strconv.ParseUint(value, 8, 32) // 0 of what can't be read
 			c.note(o, "flags", kept(value))
 		case name == "scm_fds":
 			c.note(o, "descriptors in flight", value)
@@ -115,6 +118,7 @@ func (c *collector) info(o Object, text string) {
 			c.note(o, "lock", c.lock(value))
 		}
 	}
+	return flags
 }
 
 // kept gives the flags of an open file without those that say how it was made.

@@ -5,16 +5,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// stopped starts a program that stands still, and gives its pid.
-func stopped(t *testing.T) int {
+// stopped starts a program that stands still, and gives its pid and a file that it writes and maps.
+func stopped(t *testing.T) (pid int, file string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
+	file = filepath.Join(t.TempDir(), "a:[b")
 	cmd := exec.CommandContext(ctx, "/usr/bin/python3", "-c", `
-import os, select, signal, socket, threading, time
+import mmap, os, select, signal, socket, sys, threading, time
+f = open(sys.argv[1], "w+b"); f.truncate(8192); m = mmap.mmap(f.fileno(), 8192); g = open("/etc/passwd")
+open("/proc/self/comm", "w").write("a) R (b")
 e = select.epoll(); r, w = os.pipe(); e.register(r, select.EPOLLIN); os.write(w, b"three")
 a, b = socket.socketpair(); a.send(b"data")
 l = socket.socket(); l.bind(("127.0.0.1", 0)); l.listen(); c = socket.create_connection(l.getsockname()); s, _ = l.accept(); c.send(b"bytes")
@@ -22,7 +26,7 @@ n = os.eventfd(7, os.EFD_SEMAPHORE)
 threading.Thread(target=signal.pause, daemon=True).start()
 print("ready", flush=True)
 time.sleep(1000)
-`)
+`, file)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -37,13 +41,13 @@ time.sleep(1000)
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
 		t.Fatal(err)
 	}
-	return cmd.Process.Pid
+	return cmd.Process.Pid, file
 }
 
 // TestEqual has two lists of one process: nothing differs, and taking one changes nothing.
 func TestEqual(t *testing.T) {
 	t.Parallel()
-	pid := stopped(t)
+	pid, _ := stopped(t)
 	first, err := Take([]int{pid})
 	if err != nil {
 		t.Fatal(err)

@@ -2,24 +2,28 @@ package inventory
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
 // mappings notes what is where in a process's memory. Neighbours that are alike count as one:
 // the kernel joins and splits them as it likes.
-func (c *collector) mappings(pid int) error {
+func (c *collector) mappings(l *look) {
 	var last mapping
 	flush := func() {
 		if last.end == 0 {
 			return
 		}
-		o := Object{c.inner[pid], fmt.Sprintf("mapping %x", last.start)}
+		o := Object{l.Inner, fmt.Sprintf("mapping %x", last.start)}
 		c.note(o, "mapping's end", fmt.Sprintf("%x", last.end))
 		c.note(o, "mapping's permissions", last.mode)
 		c.note(o, "mapped file", strings.TrimSpace(fmt.Sprintf("%s %s", last.of, last.at())))
 	}
-	for line := range strings.Lines(proc(pid, "maps")) {
+	for line := range strings.Lines(c.read(l.PID, "maps")) {
 		m, ok := parseMapping(line)
+		if ok && m.path != "" {
+			l.Mappings = append(l.Mappings, Mapping{Start: m.start, End: m.end, Shared: strings.HasSuffix(m.mode, "s"), Path: m.path})
+		}
 		switch {
 		case !ok || strings.HasPrefix(m.of, "[vvar") || m.of == "[vsyscall]": // the kernel's own
 		case last.end == m.start && last.mode == m.mode && last.of == m.of && (!m.isFile() || last.offset+last.end-last.start == m.offset):
@@ -30,12 +34,12 @@ func (c *collector) mappings(pid int) error {
 		}
 	}
 	flush()
-	return nil
 }
 
 type mapping struct {
 	start, end, offset uint64
-	mode, of           string
+	mode               string
+	path, of           string // as the kernel says it, and as it is compared
 }
 
 func (m mapping) isFile() bool { return strings.HasPrefix(m.of, "/") }
@@ -53,14 +57,19 @@ func parseMapping(line string) (m mapping, ok bool) {
 	if len(f) < 6 {
 		return m, false
 	}
-	if _, err := fmt.Sscanf(f[0], "%x-%x", &m.start, &m.end); err != nil {
-		return m, false
-	}
-	if _, err := fmt.Sscanf(f[2], "%x", &m.offset); err != nil {
-		return m, false
+	from, to, _ := strings.Cut(f[0], "-")
+	for _, n := range []struct {
+		text string
+		to   *uint64
+	}{{from, &m.start}, {to, &m.end}, {f[2], &m.offset}} {
+		var err error
+		if *n.to, err = strconv.ParseUint(n.text, 16, 64); err != nil {
+			return m, false
+		}
 	}
 	// criu makes shared memory without a name as a file in memory.
-	m.mode, m.of = f[1], strings.Replace(strings.TrimLeft(f[5], " "), "/memfd:/dev/zero", "/dev/zero", 1)
+	m.mode, m.path = f[1], strings.TrimLeft(f[5], " ")
+	m.of = strings.Replace(m.path, "/memfd:/dev/zero", "/dev/zero", 1)
 	if kind, _, ok := strings.Cut(m.of, ":["); ok { // a ring of a socket, whose number is the kernel's own
 		m.of = kind
 	}

@@ -13,29 +13,30 @@ import (
 )
 
 // process notes all of one process.
-func (c *collector) process(pid int) error {
-	o := Object{PID: c.inner[pid]}
-	c.inv.programs[o.PID] = strings.TrimSpace(proc(pid, "comm"))
-	stat := statFields(proc(pid, "stat"))
+func (c *collector) process(l *look) error {
+	pid, o := l.PID, Object{PID: l.Inner}
+	l.stat = c.read(pid, "stat")
+	stat := statFields(l.stat)
 	if stat == nil {
 		return errors.New("it is gone")
 	}
+	c.inv.programs[o.PID] = comm(l.stat)
 	if stat[0] == "Z" || stat[0] == "X" {
 		c.note(o, "state", "ended")
 		c.note(o, "exit status", stat[49])
-		c.note(o, "session and group", innerIDs(pid))
+		c.note(o, "session and group", innerIDs(l.status))
 		return nil
 	}
-	c.note(o, "session and group", innerIDs(pid))
+	c.note(o, "session and group", innerIDs(l.status))
 	device, _ := strconv.ParseUint(stat[4], 10, 32)
 	c.note(o, "controlling terminal", terminal(device))
 	c.note(o, "parent", c.parent(stat[1]))
-	c.noteStatus(o, pid)
+	c.noteStatus(o, l.status)
 	c.note(o, "nice and policy", scheduling(stat))
 	for _, f := range []struct{ aspect, file string }{
 		{"limits", "limits"}, {"personality", "personality"}, {"oom score", "oom_score_adj"}, {"dump filter", "coredump_filter"},
 	} {
-		c.note(o, f.aspect, strings.TrimSpace(proc(pid, f.file)))
+		c.note(o, f.aspect, strings.TrimSpace(c.read(pid, f.file)))
 	}
 	for _, l := range []struct{ aspect, link string }{{"working directory", "cwd"}, {"root directory", "root"}, {"program", "exe"}} {
 		to, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", pid, l.link))
@@ -45,16 +46,21 @@ func (c *collector) process(pid int) error {
 		c.note(o, l.aspect, to)
 	}
 	c.note(o, "arguments", strconv.Itoa(argumentsSize(stat)))
-	if err := c.timers(o, pid); err != nil {
+	c.timers(o, pid)
+	if err := c.threads(l); err != nil {
 		return err
 	}
-	if err := c.threads(pid); err != nil {
-		return err
+	c.mappings(l)
+	return c.files(l)
+}
+
+// comm gives the name in /proc/PID/stat: "77 (name) S …".
+func comm(stat string) string {
+	from, to := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
+	if from < 0 || to < from {
+		return ""
 	}
-	if err := c.mappings(pid); err != nil {
-		return err
-	}
-	return c.files(pid)
+	return strings.TrimSpace(stat[from+1 : to])
 }
 
 // statFields gives /proc/PID/stat from the state on.
@@ -70,8 +76,8 @@ func statFields(s string) []string {
 	return f
 }
 
-func innerIDs(pid int) string {
-	return fmt.Sprintf("%d %d", innermost(pid, "NSsid:"), innermost(pid, "NSpgid:"))
+func innerIDs(status string) string {
+	return fmt.Sprintf("%d %d", innermost(status, "NSsid:"), innermost(status, "NSpgid:"))
 }
 
 func (c *collector) parent(field string) string {
@@ -114,20 +120,23 @@ var (
 	}
 )
 
-func (c *collector) noteStatus(o Object, pid int) {
-	status := proc(pid, "status")
+func (c *collector) noteStatus(o Object, status string) {
 	for _, l := range ofProcess {
 		c.note(o, l.aspect, statusOf(status, l.line))
 	}
 }
 
-func (c *collector) threads(pid int) error {
+func (c *collector) threads(l *look) error {
+	pid := l.PID
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return err
 	}
 	for _, t := range tasks {
-		status := proc(pid, "task/"+t.Name()+"/status")
+		status, stat := l.status, l.stat // of the first thread they are the process's
+		if t.Name() != strconv.Itoa(pid) {
+			status, stat = c.read(pid, "task/"+t.Name()+"/status"), c.read(pid, "task/"+t.Name()+"/stat")
+		}
 		ids := strings.Fields(statusOf(status, "NSpid:"))
 		if len(ids) == 0 {
 			continue
@@ -139,16 +148,15 @@ func (c *collector) threads(pid int) error {
 		}
 		for _, l := range ofThread {
 			if v, ok := joined[l.aspect]; ok {
-				if l.aspect == "blocked signals" && masked(pid, t.Name()) {
+				if l.aspect == "blocked signals" && c.masked(pid, t.Name()) {
 					v = unknown
 				}
 				c.note(o, l.aspect, strings.TrimSpace(v))
 				delete(joined, l.aspect)
 			}
 		}
-		stat := statFields(proc(pid, "task/"+t.Name()+"/stat"))
-		if stat != nil {
-			c.note(o, "nice and policy", scheduling(stat))
+		if f := statFields(stat); f != nil {
+			c.note(o, "nice and policy", scheduling(f))
 		}
 		tid, _ := strconv.Atoi(t.Name())
 		c.note(o, "signal stack and futexes", robustList(tid))
@@ -158,8 +166,8 @@ func (c *collector) threads(pid int) error {
 
 // masked reports whether a thread is in a system call that blocks other signals as long as it
 // waits. It makes the call again after a restore.
-func masked(pid int, task string) bool {
-	number, _, _ := strings.Cut(proc(pid, "task/"+task+"/syscall"), " ")
+func (c *collector) masked(pid int, task string) bool {
+	number, _, _ := strings.Cut(c.read(pid, "task/"+task+"/syscall"), " ")
 	n, err := strconv.Atoi(number)
 	return err == nil && slices.Contains([]int{
 		unix.SYS_RT_SIGSUSPEND, unix.SYS_RT_SIGTIMEDWAIT, unix.SYS_PSELECT6, unix.SYS_PPOLL, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_PWAIT2, unix.SYS_IO_PGETEVENTS,
@@ -178,9 +186,9 @@ func robustList(tid int) string {
 }
 
 // timers notes a process's POSIX timers; what is left of their time isn't shown.
-func (c *collector) timers(o Object, pid int) error {
+func (c *collector) timers(o Object, pid int) {
 	id := ""
-	for line := range strings.Lines(proc(pid, "timers")) {
+	for line := range strings.Lines(c.read(pid, "timers")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		value = strings.TrimSpace(value)
 		switch name {
@@ -196,5 +204,4 @@ func (c *collector) timers(o Object, pid int) error {
 			c.note(Object{o.PID, "timer " + id}, "clock", value)
 		}
 	}
-	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +28,7 @@ type Inventory struct {
 	objects  map[Object]facts
 	flows    map[string]flow // by the ends of connections within the tree
 	devices  Devices
+	all      []Process
 }
 
 // facts are the aspects of one object with their values, in the order in which they were noted.
@@ -47,29 +47,44 @@ func (f facts) of(aspect string) (string, bool) {
 
 // Take lists what the processes with these pids, as the caller sees them, have. They must
 // stand still.
-func Take(pids []int) (*Inventory, error) {
+func Take(pids []int) (*Inventory, error) { return take(pids, newReader()) }
+
+func take(pids []int, read reader) (*Inventory, error) {
 	c := &collector{
+		read: read,
 		inv: &Inventory{
 			programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
 			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 		},
 		names: map[string]string{}, inner: map[int]int{},
 	}
-	pids = slices.Clone(pids)
+	all := make([]look, 0, len(pids))
 	for _, pid := range pids {
-		c.inner[pid] = innermost(pid, "NSpid:")
+		l := look{Process: Process{PID: pid}, status: read(pid, "status")}
+		l.Inner = innermost(l.status, "NSpid:")
+		c.inner[pid] = l.Inner
+		all = append(all, l)
 	}
-	slices.SortFunc(pids, func(a, b int) int { return c.inner[a] - c.inner[b] })
-	for _, pid := range pids {
-		if err := c.process(pid); err != nil {
-			return nil, fmt.Errorf("list what process %d has: %w", c.inner[pid], err)
+	slices.SortFunc(all, func(a, b look) int { return a.Inner - b.Inner })
+	for i := range all {
+		if err := c.process(&all[i]); err != nil {
+			return nil, fmt.Errorf("list what process %d has: %w", all[i].Inner, err)
 		}
+		c.inv.all = append(c.inv.all, all[i].Process)
 	}
 	return c.inv, nil
 }
 
+// look is one process while it is looked at, with the files that say more than one thing of it.
+type look struct {
+	Process
+	status string // /proc/PID/status
+	stat   string // /proc/PID/stat
+}
+
 // collector fills one inventory.
 type collector struct {
+	read  reader
 	inv   *Inventory
 	inner map[int]int       // pids within the session
 	names map[string]string // what the kernel numbers, by the order in which it is met
@@ -110,15 +125,9 @@ func order(a, b Object) int {
 	return strings.Compare(a.Thing, b.Thing)
 }
 
-// proc reads a file of a process; empty if it isn't there, as on older kernels.
-func proc(pid int, name string) string {
-	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
-	return string(b)
-}
-
-// innermost gives the last number of a line of a process's status: in its own pid namespace.
-func innermost(pid int, line string) int {
-	f := strings.Fields(statusOf(proc(pid, "status"), line))
+// innermost gives the last number of a line of a status file: in the process's own pid namespace.
+func innermost(status, line string) int {
+	f := strings.Fields(statusOf(status, line))
 	if len(f) == 0 {
 		return 0
 	}

@@ -1,7 +1,6 @@
 package shim
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/inventory"
 	"github.com/diapause/diapause/workers/shim/criu/hollow"
 )
 
@@ -137,17 +137,17 @@ func (q *quarantine) write(name string, b []byte) error {
 }
 
 // byInner finds the original's processes by their pids within the session.
-func (q *quarantine) byInner() map[int]int {
-	all := map[int]int{}
-	for _, pid := range wholeTree(q.init) {
-		all[within(pid)] = pid
+func (q *quarantine) byInner() map[int]inventory.Process {
+	all := map[int]inventory.Process{}
+	for _, p := range q.before.Processes() {
+		all[p.Inner] = p
 	}
 	return all
 }
 
 // hollowPages makes a page map without pages but those that a restore itself reads: the
 // kernel's own code in the process, and rings of asynchronous I/O.
-func (q *quarantine) hollowPages(name string, processes map[int]int) error {
+func (q *quarantine) hollowPages(name string, processes map[int]inventory.Process) error {
 	b, err := os.ReadFile(filepath.Join(q.place.images(), name))
 	if err != nil {
 		return err
@@ -155,25 +155,21 @@ func (q *quarantine) hollowPages(name string, processes map[int]int) error {
 	var present []hollow.Range
 	var content []byte
 	inner, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "pagemap-"), ".img"))
-	if pid := processes[inner]; err == nil && pid != 0 { // else of shared memory
-		maps, err := mappingsOf(pid)
-		if err != nil {
-			return err
-		}
-		memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", pid))
+	if p, ok := processes[inner]; err == nil && ok { // else of shared memory
+		memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", p.PID))
 		if err != nil {
 			return err
 		}
 		defer memory.Close()
-		for _, m := range maps {
-			if m.path != "[vdso]" && !strings.HasPrefix(m.path, "/[aio]") {
+		for _, m := range p.Mappings {
+			if m.Path != "[vdso]" && !strings.HasPrefix(m.Path, "/[aio]") {
 				continue
 			}
 			part := make([]byte, m.End-m.Start)
 			if _, err := memory.ReadAt(part, int64(m.Start)); err != nil {
 				return err
 			}
-			present, content = append(present, m.Range), append(content, part...)
+			present, content = append(present, hollow.Range{Start: m.Start, End: m.End}), append(content, part...)
 		}
 	}
 	out, pages, err := hollow.Pagemap(b, present)
@@ -181,31 +177,6 @@ func (q *quarantine) hollowPages(name string, processes map[int]int) error {
 		return err
 	}
 	return errors.Join(q.write(name, out), q.write(fmt.Sprintf("pages-%d.img", pages), content))
-}
-
-// mapping is one line of /proc/PID/maps.
-type mapping struct {
-	hollow.Range
-	shared bool
-	path   string
-}
-
-func mappingsOf(pid int) ([]mapping, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	if err != nil {
-		return nil, fmt.Errorf("list mappings of process %d: %w", pid, err)
-	}
-	var all []mapping
-	for line := range bytes.Lines(b) {
-		f := strings.SplitN(strings.TrimSuffix(string(line), "\n"), " ", 6)
-		var m mapping
-		if _, err := fmt.Sscanf(f[0], "%x-%x", &m.Start, &m.End); err != nil || len(f) < 6 {
-			continue
-		}
-		m.shared, m.path = strings.HasSuffix(f[1], "s"), strings.TrimLeft(f[5], " ")
-		all = append(all, m)
-	}
-	return all, nil
 }
 
 // hollowFiles makes the image of a memory file system from what is mounted in the session.

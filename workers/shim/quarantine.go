@@ -112,45 +112,21 @@ func (q *quarantine) unmount() error {
 // writing: to open them would copy them into the view.
 func (q *quarantine) emptyFiles() error {
 	root := q.view().root()
-	for _, pid := range wholeTree(q.init) {
-		fds, err := tree.FDs(pid)
-		if err != nil {
-			return err
-		}
-		for _, fd := range fds {
-			if strings.HasPrefix(fd.Link, "/") && writable(fd) {
-				if err := emptied(root, fd.Link, fd.Via()); err != nil {
-					return err
-				}
+	for _, p := range q.before.Processes() {
+		for _, fd := range p.Writable {
+			if err := emptied(root, fd.Link, fd.Via()); err != nil {
+				return err
 			}
 		}
-		maps, err := mappingsOf(pid)
-		if err != nil {
-			return err
-		}
-		for _, m := range maps {
-			if m.shared && strings.HasPrefix(m.path, "/") {
-				if err := emptied(root, m.path, fmt.Sprintf("/proc/%d/map_files/%x-%x", pid, m.Start, m.End)); err != nil {
+		for _, m := range p.Mappings {
+			if m.Shared && strings.HasPrefix(m.Path, "/") {
+				if err := emptied(root, m.Path, fmt.Sprintf("/proc/%d/map_files/%x-%x", p.PID, m.Start, m.End)); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
-}
-
-func writable(fd tree.FD) bool {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%d", fd.PID, fd.Num))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		var flags int
-		if _, err := fmt.Sscanf(line, "flags: %o", &flags); err == nil {
-			return flags&unix.O_ACCMODE != unix.O_RDONLY
-		}
-	}
-	return false
 }
 
 // smallFile is what is copied into the view rather than replaced, in bytes.
