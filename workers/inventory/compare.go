@@ -57,6 +57,8 @@ func Compare(before, after *Inventory, closing bool) (all []Difference) {
 			missing[o.PID] = o.Thing == ""
 			add(o, aspectThere, "", "")
 			continue
+		case slices.Equal(was, is): // as nearly all are
+			continue
 		}
 		if _, connected := was.of("connection"); connected && closing {
 			continue

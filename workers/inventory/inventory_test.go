@@ -11,7 +11,7 @@ import (
 )
 
 // stopped starts a program that stands still, and gives its pid and a file that it writes and maps.
-func stopped(t *testing.T) (pid int, file string) {
+func stopped(t testing.TB) (pid int, file string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	file = filepath.Join(t.TempDir(), "a:[b")

@@ -1,7 +1,6 @@
 package inventory
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 )
@@ -14,10 +13,10 @@ func (c *collector) mappings(l *look) {
 		if last.end == 0 {
 			return
 		}
-		o := Object{l.Inner, fmt.Sprintf("mapping %x", last.start)}
-		c.note(o, "mapping's end", fmt.Sprintf("%x", last.end))
-		c.note(o, "mapping's permissions", last.mode)
-		c.note(o, "mapped file", strings.TrimSpace(fmt.Sprintf("%s %s", last.of, last.at())))
+		c.inv.objects[Object{l.Inner, "mapping " + strconv.FormatUint(last.start, 16)}] = facts{
+			{"mapping's end", strconv.FormatUint(last.end, 16)}, {"mapping's permissions", last.mode},
+			{"mapped file", strings.TrimSpace(last.of + " " + last.at())},
+		}
 	}
 	for line := range strings.Lines(c.read(l.PID, "maps")) {
 		m, ok := parseMapping(line)
@@ -48,7 +47,7 @@ func (m mapping) at() string {
 	if !m.isFile() {
 		return ""
 	}
-	return fmt.Sprintf("at %x", m.offset)
+	return "at " + strconv.FormatUint(m.offset, 16)
 }
 
 // parseMapping reads a line of /proc/PID/maps.

@@ -114,3 +114,13 @@ func TestReader(t *testing.T) {
 		t.Errorf("of a file that isn't there it reads %q", got)
 	}
 }
+
+// BenchmarkTake looks at one process of two threads with some ten descriptors.
+func BenchmarkTake(b *testing.B) {
+	pid, _ := stopped(b)
+	for b.Loop() {
+		if _, err := Take([]int{pid}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

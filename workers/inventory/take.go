@@ -106,11 +106,15 @@ func (c *collector) named(kind, number string) string {
 // Digest is equal for inventories that are equal.
 func (inv *Inventory) Digest() [sha256.Size]byte {
 	h := sha256.New()
+	var b []byte // there are many thousand facts, for which fmt is slow
 	for _, o := range slices.SortedFunc(maps.Keys(inv.objects), order) {
-		fmt.Fprintf(h, "%d %q\n", o.PID, o.Thing)
+		b = append(strconv.AppendInt(b[:0], int64(o.PID), 10), ' ')
+		b = append(strconv.AppendQuote(b, o.Thing), '\n')
 		for _, f := range inv.objects[o] {
-			fmt.Fprintf(h, " %s %q\n", f.aspect, f.value)
+			b = append(append(append(b, ' '), f.aspect...), ' ')
+			b = append(strconv.AppendQuote(b, f.value), '\n')
 		}
+		h.Write(b)
 	}
 	for _, name := range slices.Sorted(maps.Keys(inv.flows)) {
 		fmt.Fprintf(h, "%q %v\n", name, inv.flows[name])
