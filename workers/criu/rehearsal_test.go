@@ -53,6 +53,37 @@ func TestRehearsal(t *testing.T) {
 	}
 }
 
+// TestRehearsalWarnsOnce has a session rehearsed that loses what preflight warns of: the
+// rehearsal finds it as well, and adds nothing.
+func TestRehearsalWarnsOnce(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "once", schemas.Spec{Command: []string{"/usr/bin/python3", "-c", `
+import ctypes, os, socket, time
+ends = socket.socketpair()
+for n in 0, 1:
+    if os.fork() == 0: # the other end is the parent's, which has neither
+        ends[1 - n].close(); ends[n].recv(1)
+for end in ends:
+    end.close()
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.bind(("127.0.0.1", 0)); u.sendto(b"x", u.getsockname()); u.recv(1, socket.MSG_PEEK)
+libc = ctypes.CDLL(None); os.mkdir("/tmp/watched")
+assert libc.inotify_add_watch(libc.inotify_init(), b"/tmp/watched", 0x100) > 0; open("/tmp/watched/new", "w")
+print("ready", flush=True)
+time.sleep(1000)`}})
+	s.want("ready")
+	_, c, err := s.rehearse(schemas.RehearseAlways)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range c.Warnings {
+		if got = append(got, w.Text); w.Code == schemas.WarnDiffers {
+			t.Errorf("its rehearsal warns: %s", w.Text)
+		}
+	}
+	matchAll(t, "it warns", got, []string{"datagrams that wait in a UDP socket", "bytes of inotify events", "SO_PEERCRED"})
+}
+
 // TestRehearsalOfPrograms rehearses programs with what the kernel keeps for a process.
 func TestRehearsalOfPrograms(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ var classes = map[string]struct {
 	"terminal's size":          {Warn, "how much fits on a screen"},
 	"seals":                    {Refuse, "what others may change"},
 	"size and mode":            {Refuse, "what the file is"},
-	"unread events":            {Warn, "changes of files that weren't read yet are lost"},
+	AspectEvents:               {Warn, "changes of files that weren't read yet are lost"},
 	"socket":                   {Refuse, "what it is"},
 	"listens":                  {Refuse, "whether it can be connected to"},
 	"interface":                {Refuse, "on which network it can be reached"},
@@ -75,11 +75,11 @@ var classes = map[string]struct {
 	"connected to":             {Refuse, "with whom it speaks"},
 	"connection":               {Refuse, "with whom it speaks"},
 	"connection's options":     {Warn, "when data is sent"},
-	"datagrams waiting":        {Warn, "datagrams that weren't read yet are lost"},
+	AspectDatagrams:            {Warn, "datagrams that weren't read yet are lost"},
 	"socket's options":         {Warn, "how it behaves"},
 	"own name":                 {Warn, "how it is listed"},
 	"other end's name":         {Warn, "how it is listed"},
-	"peer's credentials":       {Warn, "as whom the other end connected"},
+	AspectPeer:                 {Warn, "as whom the other end connected"},
 	"mapping's end":            {Refuse, "memory is missing"},
 	"mapping's permissions":    {Refuse, "memory can't be used as before"},
 	"mapped file":              {Refuse, "other memory is there"},
@@ -90,6 +90,13 @@ var classes = map[string]struct {
 	aspectAwaited:              {Refuse, "events aren't waited for"},
 	aspectWatch:                {Refuse, "changes aren't told"},
 }
+
+// Aspects that can be seen to get lost before a dump, and of which others may warn.
+const (
+	AspectDatagrams = "datagrams waiting"
+	AspectEvents    = "unread events"
+	AspectPeer      = "peer's credentials"
+)
 
 // Aspects of an object as a whole, and those whose names go on with a number.
 const (

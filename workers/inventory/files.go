@@ -187,7 +187,7 @@ func (c *collector) lookFor(link string) func(o Object, fd int) {
 	case link == "anon_inode:[timerfd]":
 		return c.timer
 	case link == "anon_inode:inotify", link == "anon_inode:[inotify]":
-		return func(o Object, fd int) { c.note(o, "unread events", waiting(fd)) }
+		return func(o Object, fd int) { c.note(o, AspectEvents, waiting(fd)) }
 	case strings.HasPrefix(link, "/"):
 		return c.regular
 	}

@@ -47,7 +47,7 @@ func (c *collector) socket(o Object, fd int) {
 	case domain == unix.AF_INET || domain == unix.AF_INET6:
 		c.note(o, "connected to", peer)
 		if !listens {
-			c.note(o, "datagrams waiting", waiting(fd))
+			c.note(o, AspectDatagrams, waiting(fd))
 		}
 	}
 	options := fmt.Sprint(get(unix.SO_REUSEADDR), get(unix.SO_KEEPALIVE), get(unix.SO_PASSCRED), get(unix.SO_BROADCAST), get(unix.SO_OOBINLINE))
@@ -136,7 +136,7 @@ func (c *collector) unix(o Object, fd int, peer string, listens bool) {
 		c.note(o, "bytes in it", waiting(fd))
 	}
 	if cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
-		c.note(o, "peer's credentials", fmt.Sprintf("%d %d %d", c.inner[int(cred.Pid)], int32(cred.Uid), int32(cred.Gid)))
+		c.note(o, AspectPeer, fmt.Sprintf("%d %d %d", c.inner[int(cred.Pid)], int32(cred.Uid), int32(cred.Gid)))
 	}
 }
 

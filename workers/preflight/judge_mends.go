@@ -100,6 +100,9 @@ func (j *judge) invisible() {
 	}
 }
 
+// SubjectPeer is the subject of the warning of unix sockets that name another process as their peer.
+const SubjectPeer = "SO_PEERCRED"
+
 // peers warns once of unix sockets that name another process as their peer.
 func (j *judge) peers() {
 	many := map[uint64]bool{}
@@ -118,7 +121,7 @@ func (j *judge) peers() {
 		}
 	}
 	if len(many) > 0 {
-		j.warnings = append(j.warnings, schemas.Warning{Code: schemas.WarnNotKept, Subject: "SO_PEERCRED",
+		j.warnings = append(j.warnings, schemas.Warning{Code: schemas.WarnNotKept, Subject: SubjectPeer,
 			Text: fmt.Sprintf("%d unix sockets say by SO_PEERCRED that another process made their other end: that isn't kept", len(many))})
 	}
 }

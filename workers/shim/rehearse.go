@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/inventory"
+	"github.com/diapause/diapause/workers/preflight"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 )
@@ -33,16 +35,16 @@ type rehearsals struct {
 const rehearsalLimit = 2 * time.Minute
 
 // run rehearses. init is that of the session, on the host, before what its processes have, and
-// large what went to the worker of the images, if any did. It returns what differs, but not so
-// much that it is an error, when nothing is left of the copy.
-func (r *rehearsals) run(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) ([]schemas.Warning, error) {
+// large what went to the worker of the images, if any did. It returns what differs when nothing
+// is left of the copy.
+func (r *rehearsals) run(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) ([]inventory.Difference, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, rehearsalLimit, fmt.Errorf("the rehearsal took longer than %v", rehearsalLimit))
 	defer cancel()
 	const attempts = 3
 	for i := 1; ; i++ {
 		differences, err := r.once(ctx, init, before, large)
 		if err == nil {
-			return r.judge(differences)
+			return differences, nil
 		}
 		if ctx.Err() != nil || i == attempts || !errors.Is(err, ErrPassing) {
 			return nil, err
@@ -68,12 +70,16 @@ func (r *rehearsals) once(ctx context.Context, init int, before *inventory.Inven
 // enough is how many differences a text lists.
 const enough = 4
 
-// judge makes of differences an error, or warnings.
-func (r *rehearsals) judge(all []inventory.Difference) (warnings []schemas.Warning, err error) {
+// judge makes of differences an error, or warnings. Of what is among the warnings said it doesn't
+// warn again.
+func (r *rehearsals) judge(all []inventory.Difference, said []schemas.Warning) (warnings []schemas.Warning, err error) {
 	var refused []string
 	for _, d := range all {
 		if d.Class == inventory.Refuse {
 			refused = append(refused, d.String())
+			continue
+		}
+		if slices.ContainsFunc(said, func(w schemas.Warning) bool { return says(w, d) }) {
 			continue
 		}
 		warnings = append(warnings, schemas.Warning{
@@ -92,6 +98,20 @@ func (r *rehearsals) judge(all []inventory.Difference) (warnings []schemas.Warni
 		Kind: driver.Unrestorable, Hint: notRehearsed,
 		Text: fmt.Sprintf("session %s would not come back as it is: %s", r.setup.Name, text),
 	}
+}
+
+// says reports whether a warning of the look before the freeze is about a difference.
+func says(w schemas.Warning, d inventory.Difference) bool {
+	if w.Code != schemas.WarnNotKept {
+		return false
+	}
+	switch d.Aspect {
+	case inventory.AspectDatagrams, inventory.AspectEvents:
+		return strings.HasSuffix(w.Subject, fmt.Sprintf("(pid %d), %s", d.PID, d.Thing))
+	case inventory.AspectPeer:
+		return w.Subject == preflight.SubjectPeer // one for all sockets
+	}
+	return false
 }
 
 // notRehearsed says how to have a session suspended all the same.
@@ -232,7 +252,11 @@ func (d *dumper) awaitWorker(worker *control.Conn, dump *Dump) error {
 		return <-answer
 	}
 	began := time.Now()
-	warnings, err := d.rehearsals.run(ctx, d.tree.init, dump.before, dump.large)
+	differences, err := d.rehearsals.run(ctx, d.tree.init, dump.before, dump.large)
+	if err != nil {
+		return err
+	}
+	warnings, err := d.rehearsals.judge(differences, dump.Warnings)
 	if err != nil {
 		return err
 	}
