@@ -37,6 +37,7 @@ type Gate struct {
 	mu    sync.Mutex // guards what is below
 	users map[UID]*user
 	open  map[net.Conn]bool
+	shut  error     // why no connection is taken; nil if they are
 	said  time.Time // when a refusal was logged last
 	quiet int       // refusals since
 }
@@ -117,6 +118,8 @@ func (g *Gate) enter(ctx context.Context, c net.Conn) (*user, error) {
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
+	case g.shut != nil:
+		return nil, g.shut
 	case len(g.open) >= g.o.All:
 		return nil, fmt.Errorf("%d connections are open", len(g.open))
 	case u.connections >= g.o.PerUser:
@@ -132,6 +135,20 @@ func (g *Gate) leave(c net.Conn, u *user) {
 	defer g.mu.Unlock()
 	delete(g.open, c)
 	u.connections--
+}
+
+// Refuse has the gate take no connection, and ends those that are open, for a reason that is
+// logged; nil has it take connections again. What the server was sent before, it has.
+func (g *Gate) Refuse(why error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = why
+	if why == nil {
+		return
+	}
+	for c := range g.open {
+		c.Close()
+	}
 }
 
 // forget drops users without connections whose rate has recovered: a new connection is no

@@ -220,3 +220,16 @@ func TestUnknownServer(t *testing.T) {
 		refused(t, dial())
 	}
 }
+
+// A gate that refuses ends what is open, takes nothing new, and takes connections again.
+func TestRefuse(t *testing.T) {
+	var g *Gate
+	dial := start(t, Options{}, func(made *Gate) { g = made })
+	open := dial()
+	says(t, open, offered)
+	g.Refuse(errors.New("there is no room"))
+	refused(t, open)
+	refused(t, dial())
+	g.Refuse(nil)
+	says(t, dial(), offered)
+}
