@@ -18,15 +18,20 @@ type lag struct {
 	log     *slog.Logger
 	hearing bool      // everything that was stored has been heard
 	through time.Time // up to when everything was heard; zero if the bus doesn't say
+	refused time.Time // since when activity isn't taken; zero if it is
 	logged  time.Time // when it was logged last that this is long ago
 }
 
-// behind is how long ago everything was heard that the stream had; 0 if the bus doesn't say.
+// behind is how long ago everything was heard that was published; 0 if the bus doesn't say.
 func (l *lag) behind() time.Duration {
-	if l.through.IsZero() {
+	since := l.through
+	if !l.refused.IsZero() && (since.IsZero() || l.refused.Before(since)) {
+		since = l.refused
+	}
+	if since.IsZero() {
 		return 0
 	}
-	return time.Since(l.through)
+	return time.Since(since)
 }
 
 // inTime reports whether silence is heard as it happens. If not, no session is suspended;

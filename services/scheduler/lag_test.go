@@ -63,6 +63,50 @@ func TestNoneIsSuspendedUnheard(t *testing.T) {
 	})
 }
 
+// While activity isn't taken nothing is known of who is in use; afterwards each grace starts
+// again, since what was said meanwhile is lost.
+func TestNoneIsSuspendedWhileNothingIsTaken(t *testing.T) {
+	var intake chan bool
+	options := func(c *crowd) Options {
+		intake = make(chan bool)
+		return Options{Bus: lagging{talk: c.talk}, Taken: intake}
+	}
+	inCrowdOf(t, options, func(t *testing.T, c *crowd) {
+		c.run("a", "person")
+		c.sleeps("x")
+		none := func(after time.Duration) {
+			t.Helper()
+			time.Sleep(after)
+			c.through(time.Now())
+			if got := c.gone(); len(got) != 0 {
+				t.Fatalf("suspended is %v", got)
+			}
+		}
+		none(30 * time.Minute)
+		intake <- false
+		none(2 * time.Hour)
+		e, _, err := c.Explain(t.Context(), schemas.Name{Tenant: "acme", Session: "a"})
+		if err != nil || !strings.Contains(e.Text, "activity of the last 2h0m0s hasn't been heard yet") {
+			t.Errorf("%+v, %v", e, err)
+		}
+		c.say("x", schemas.KindInput, "", 0) // from one with credentials
+		if c.states(map[string]schemas.State{"x": schemas.Resuming}); len(c.swapped()) != 1 {
+			t.Errorf("%v", c.swapped())
+		}
+		intake <- true
+		synctest.Wait()
+		if got := c.gone(); len(got) != 1 {
+			t.Errorf("when activity was taken again: %v", got)
+		}
+		time.Sleep(59 * time.Minute)
+		c.through(time.Now())
+		c.states(map[string]schemas.State{"a": schemas.Running})
+		time.Sleep(2 * time.Minute)
+		c.through(time.Now())
+		c.states(map[string]schemas.State{"a": schemas.Suspending})
+	})
+}
+
 func (c *crowd) through(at time.Time) {
 	c.talk.said <- stream.Heard{Through: at}
 	synctest.Wait()

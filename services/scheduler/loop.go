@@ -79,6 +79,8 @@ func (s *Scheduler) run(ctx context.Context) error {
 		case a := <-l.actor.acted:
 			l.done(a)
 		case l.leading = <-s.leads:
+		case taken := <-s.Taken:
+			l.taken(taken)
 		case h := <-s.hosts:
 			l.hosts.announced(h)
 		case <-s.Policies.Changed():
@@ -277,6 +279,14 @@ func (l *loop) hear(h *stream.Heard) {
 		l.complain(h.Bad)
 	default:
 		l.listen(&h.Message)
+	}
+}
+
+// taken takes in whether activity is taken. What wasn't taken is lost: every grace starts again.
+func (l *loop) taken(is bool) {
+	l.lag.refused = time.Now()
+	if is {
+		l.lag.refused, l.table.heardSince = time.Time{}, time.Now()
 	}
 }
 

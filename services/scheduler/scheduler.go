@@ -38,6 +38,9 @@ type Options struct {
 	Lead Lead
 	// Heard, if given, is called for all that is heard, before it is decided on: to count.
 	Heard func(stream.Heard)
+	// Taken, if given, delivers false when activity isn't taken any more, and true when it
+	// is again. Meanwhile silence says nothing: no session is suspended for it.
+	Taken <-chan bool
 }
 
 // Lead says which of several schedulers acts. *lease.Office is one.
