@@ -3,8 +3,9 @@
 // machine needs.
 //
 // The way through it: server.go starts and stops the server, users.go makes the
-// keys, accept.go decides who a connection belongs to, access.go says who may do what, log.go
-// carries the server's log on.
+// keys, accept.go decides who a connection belongs to, access.go says who may do what, room.go
+// refuses clients without credentials while the disk is nearly full, log.go carries the
+// server's log on.
 //
 // The parts of the process connect within it (InProcess). Every other connection crosses the
 // loopback device, which a process with a packet socket can read and forge. So keys are accepted

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -92,15 +91,19 @@ const (
 )
 
 // admit has gates carry connections to the server until Shutdown.
-func (s *Server) admit(d doors, log *slog.Logger) {
+func (s *Server) admit(d doors, o Options) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.close = cancel
-	for l, o := range map[net.Listener]gate.Options{
-		d.plain:  {Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate},
-		d.secure: {TLS: true, PerUser: perUser, All: allSecure},
-	} {
-		o.Connect, o.Log = s.nats.InProcessConn, log
-		g := gate.New(l, o)
+	plain := gate.New(d.plain, gate.Options{
+		Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate,
+		Connect: s.nats.InProcessConn, Log: o.Log,
+	})
+	secure := gate.New(d.secure, gate.Options{TLS: true, PerUser: perUser, All: allSecure, Connect: s.nats.InProcessConn, Log: o.Log})
+	r := newRoom(o.StoreDir, plain.Refuse, o.Log)
+	s.intake = r.intake
+	r.check()
+	for _, g := range []*gate.Gate{plain, secure} {
 		s.serving.Go(func() { _ = g.Serve(ctx) }) // which only ends with ctx
 	}
+	s.serving.Go(func() { r.watch(ctx) })
 }

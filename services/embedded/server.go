@@ -49,6 +49,7 @@ type Server struct {
 	url, secureURL string
 	password       string // of inProcess
 	broken         <-chan error
+	intake         <-chan bool
 
 	close   func()         // of the gates
 	serving sync.WaitGroup // the gates
@@ -84,7 +85,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	s.url, s.secureURL = o.url(doors.plain), o.url(doors.secure)
-	s.admit(doors, o.Log)
+	s.admit(doors, o)
 	return s, nil
 }
 
@@ -147,6 +148,11 @@ func (s *Server) SecureURL() string { return s.secureURL }
 // Broken delivers an error, once, after which no stream takes a write until the
 // server is started again.
 func (s *Server) Broken() <-chan error { return s.broken }
+
+// Intake delivers false when activity without credentials isn't taken any more, since the disk
+// is nearly full, and true when it is again. Of several changes it delivers the last. It is
+// for one reader.
+func (s *Server) Intake() <-chan bool { return s.intake }
 
 // Shutdown stops the server and returns when its files are closed. A second call
 // does nothing.

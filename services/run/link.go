@@ -32,6 +32,7 @@ type server struct {
 	system, clients string       // files of credentials
 	inProcess       nats.Option  // connects the parts of this process; nil for a server that isn't ours
 	broken          <-chan error // nil for a server that isn't ours
+	intake          <-chan bool  // as Options.Taken of the scheduler
 	stop            func()
 }
 
@@ -55,7 +56,7 @@ func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (s
 	}
 	return server{
 		url: srv.URL(), secure: srv.SecureURL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
-		inProcess: srv.InProcess(), broken: srv.Broken(), stop: srv.Shutdown,
+		inProcess: srv.InProcess(), broken: srv.Broken(), intake: srv.Intake(), stop: srv.Shutdown,
 	}, nil
 }
 
@@ -89,6 +90,7 @@ type link struct {
 	records  *statekv.Store
 	policies *policykv.Cache
 	points   *failpoint.Set
+	intake   <-chan bool // as Options.Taken of the scheduler
 }
 
 // link makes the streams and buckets, or finds them if another process has to make them.

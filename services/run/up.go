@@ -88,6 +88,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if m.link, err = h.link(ctx, nc); err != nil {
 		return err
 	}
+	m.intake = at.intake
 	p, err := h.parts(ctx, m)
 	defer p.close(h.Log)
 	if err != nil {
