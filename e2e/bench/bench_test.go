@@ -13,7 +13,7 @@ import (
 )
 
 // What benchstat takes for a result: a name, a count, and pairs of value and unit.
-var benchLine = regexp.MustCompile(`^Benchmark[A-Z]\w*(/[a-z]+=[\w-]+)* \t1(\t\d+ [A-Za-z-]+/op)+\n$`)
+var benchLine = regexp.MustCompile(`^Benchmark[A-Z]\w*(/[a-z]+=[\w-]+)* \t1(\t\d+ [A-Za-z_-]+/op)+\n$`)
 
 // TestRun measures once with a small process: everything works, and the lines
 // can be read.

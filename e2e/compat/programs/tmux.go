@@ -25,8 +25,10 @@ func Tmux() Program {
 	}
 }
 
+// tmuxPrepare looks for the lines that vim has not: the name of its file goes with the first
+// change of size.
 func tmuxPrepare(ctx context.Context, s *local.Session) error {
-	if _, err := s.Until(ctx, patience, "test -p /tmp/in && "+tmuxScreen(0)+" | grep letter"); err != nil {
+	if _, err := s.Until(ctx, patience, "test -p /tmp/in && "+tmuxScreen(0)+" | grep -x '~'"); err != nil {
 		return fmt.Errorf("there is no vim in tmux: %w", err)
 	}
 	return tmuxType(ctx, s, 0, "iDear reader,\rround 0\x1b")
