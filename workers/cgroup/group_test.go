@@ -358,6 +358,31 @@ func TestNamesAndGroups(t *testing.T) {
 	})
 }
 
+func TestCreateAnew(t *testing.T) {
+	hierarchies(t, func(t *testing.T, h *Hierarchy) {
+		g := create(t, h, Limits{})
+		p := start(t, g, busy)
+		p.expect(t, "up")
+		if err := g.Freeze(within(t, 20*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := h.CreateAnew(within(t, 20*time.Second), g.Name(), Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := again.Pids(); err != nil || len(left) > 0 {
+			t.Errorf("the new group has processes %v (%v)", left, err)
+		}
+		err = p.Wait()
+		if s, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
+			t.Errorf("the process of the old group ended with %v", err)
+		}
+		if _, err := h.CreateAnew(within(t, 20*time.Second), "../x", Limits{}); err == nil {
+			t.Error("a bad name was accepted")
+		}
+	})
+}
+
 // TestCreateAfterParentsVanished is two workers on one machine: one removes the
 // empty parent that the other has opened.
 func TestCreateAfterParentsVanished(t *testing.T) {

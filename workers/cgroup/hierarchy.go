@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -205,6 +206,23 @@ func inheritCpuset(m mount, path string) error {
 		above = dir
 	}
 	return nil
+}
+
+// CreateAnew is Create, after what there is of that name was killed and removed. Nobody else
+// may use the group.
+func (h *Hierarchy) CreateAnew(ctx context.Context, name string, l Limits) (*Group, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	if g, there := h.Group(name); there {
+		if err := g.Kill(ctx); err != nil {
+			return nil, err
+		}
+		if err := g.Remove(); err != nil {
+			return nil, err
+		}
+	}
+	return h.Create(name, l)
 }
 
 // Create makes a group with its limits in every hierarchy that is needed. A

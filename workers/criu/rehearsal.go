@@ -77,11 +77,12 @@ func (r *rehearsal) giveUp() error {
 	if err := r.conn.SetDeadline(time.Now().Add(finishWait)); err != nil {
 		return err
 	}
-	if err := r.conn.Send(shim.Answer{Go: false}); err != nil {
-		return err
-	}
+	notHeard := r.conn.Send(shim.Answer{Go: false}) // fails if the shim has given up by itself
 	<-r.done
 	err := r.err
+	if err == nil && notHeard != nil {
+		return notHeard
+	}
 	if err == nil { // the rehearsal ended well before the shim heard it
 		_, err = expect(r.conn, shim.PhaseDone)
 	}

@@ -49,7 +49,8 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 	if err != nil {
 		return err
 	}
-	q.group, err = h.Create(RehearsalGroup(q.setup.UID), cgroup.Limits{})
+	// One that was given up may have left its group.
+	q.group, err = h.CreateAnew(ctx, RehearsalGroup(q.setup.UID), cgroup.Limits{})
 	if err != nil {
 		return err
 	}
