@@ -358,7 +358,7 @@ func TestNamesAndGroups(t *testing.T) {
 	})
 }
 
-func TestCreateAnew(t *testing.T) {
+func TestReplace(t *testing.T) {
 	hierarchies(t, func(t *testing.T, h *Hierarchy) {
 		g := create(t, h, Limits{})
 		p := start(t, g, busy)
@@ -366,7 +366,7 @@ func TestCreateAnew(t *testing.T) {
 		if err := g.Freeze(within(t, 20*time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		again, err := h.CreateAnew(within(t, 20*time.Second), g.Name(), Limits{})
+		again, err := h.Replace(within(t, 20*time.Second), g.Name(), Limits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -377,7 +377,7 @@ func TestCreateAnew(t *testing.T) {
 		if s, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || s.Signal() != syscall.SIGKILL {
 			t.Errorf("the process of the old group ended with %v", err)
 		}
-		if _, err := h.CreateAnew(within(t, 20*time.Second), "../x", Limits{}); err == nil {
+		if _, err := h.Replace(within(t, 20*time.Second), "../x", Limits{}); err == nil {
 			t.Error("a bad name was accepted")
 		}
 	})

@@ -208,9 +208,9 @@ func inheritCpuset(m mount, path string) error {
 	return nil
 }
 
-// CreateAnew is Create, after what there is of that name was killed and removed. Nobody else
+// Replace is Create, after what there is of that name was killed and removed. No other caller
 // may use the group.
-func (h *Hierarchy) CreateAnew(ctx context.Context, name string, l Limits) (*Group, error) {
+func (h *Hierarchy) Replace(ctx context.Context, name string, l Limits) (*Group, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}

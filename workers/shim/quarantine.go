@@ -50,7 +50,7 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 		return err
 	}
 	// One that was given up may have left its group.
-	q.group, err = h.CreateAnew(ctx, RehearsalGroup(q.setup.UID), cgroup.Limits{})
+	q.group, err = h.Replace(ctx, RehearsalGroup(q.setup.UID), cgroup.Limits{})
 	if err != nil {
 		return err
 	}
