@@ -22,7 +22,9 @@ const tmpDir = ".tmp"
 // Store is an objectstore.Store in a directory. Several processes may open the
 // same directory at the same time.
 type Store struct {
-	root string
+	root    string
+	sync    func(*os.File) error // File.Sync, but for tests
+	durable durable
 }
 
 var _ objectstore.Store = (*Store)(nil)
@@ -35,7 +37,7 @@ func Open(root string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open object directory: %w", err)
 	}
-	s := &Store{root: root}
+	s := &Store{root: root, sync: (*os.File).Sync}
 	if err := os.MkdirAll(s.tmp(), 0o700); err != nil {
 		return nil, fmt.Errorf("open object directory: %w", full(err))
 	}
@@ -81,6 +83,9 @@ func (s *Store) put(ctx context.Context, name string, r io.Reader, size int64) e
 	if err := t.fill(ctx, r, size); err != nil {
 		return err
 	}
+	if err := s.sync(t.file); err != nil {
+		return err
+	}
 	return s.publish(t, name)
 }
 
@@ -102,8 +107,8 @@ func (s *Store) room(size int64) error {
 	return nil
 }
 
-// publish gives the finished file its name. A directory that a concurrent Delete
-// removed between mkdir and rename is made again; so many in a row are no
+// publish gives the finished file its name, and makes that durable. A directory that a
+// concurrent Delete removed between mkdir and rename is made again; so many in a row are no
 // accident.
 func (s *Store) publish(t *temp, name string) error {
 	parent := filepath.Dir(s.path(name))
@@ -126,14 +131,17 @@ func (s *Store) publish(t *temp, name string) error {
 		s.prune(parent)
 		return err
 	}
-	if err := syncDir(parent); !gone(err) {
-		return err
+	// From here on no directory above the object is removed while the object is there.
+	if err = s.keep(parent); err == nil {
+		err = s.syncDir(parent)
 	}
-	return nil // stored, and deleted by someone before the sync
+	if gone(err) {
+		return nil // stored, and deleted by someone before the sync
+	}
+	return err
 }
 
-// mkdirs makes a directory below the root, with its parents. All are synced even
-// if they exist: the process that made them may not have synced them yet.
+// mkdirs makes a directory below the root, with its parents.
 func (s *Store) mkdirs(dir string) error {
 	if dir == s.root {
 		return nil
@@ -144,7 +152,7 @@ func (s *Store) mkdirs(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncDir(filepath.Dir(dir))
+	return nil
 }
 
 // Get implements objectstore.Store.
@@ -256,7 +264,7 @@ func (s *Store) Delete(ctx context.Context, name string) error {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
 	// Also when it was gone: the one who removed it may not have synced yet.
-	if err := syncDir(filepath.Dir(path)); err != nil && !gone(err) {
+	if err := s.syncDir(filepath.Dir(path)); err != nil && !gone(err) {
 		return fmt.Errorf("delete %s: %w", name, err)
 	}
 	s.prune(filepath.Dir(path))

@@ -50,7 +50,7 @@ func (t *temp) linked() bool {
 	return err == nil && os.SameFile(named, own)
 }
 
-// fill writes exactly size bytes of r, and syncs them.
+// fill writes exactly size bytes of r.
 func (t *temp) fill(ctx context.Context, r io.Reader, size int64) error {
 	n, err := io.Copy(t.file, io.LimitReader(&ctxReader{ctx, r}, size))
 	if err != nil {
@@ -62,10 +62,7 @@ func (t *temp) fill(ctx context.Context, r io.Reader, size int64) error {
 	if err := atEnd(r, size); err != nil {
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return t.file.Sync()
+	return ctx.Err()
 }
 
 func atEnd(r io.Reader, size int64) error {
@@ -158,15 +155,6 @@ func renameNew(from, to string) error {
 		return &os.LinkError{Op: "rename", Old: from, New: to, Err: err}
 	}
 	return nil
-}
-
-func syncDir(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
 }
 
 // full marks the errors of a disk or quota without room.
