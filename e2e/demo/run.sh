@@ -38,7 +38,7 @@ until grep -q '^ready' "$scratch/up.log"; do
 	sleep 0.05
 done
 cat "$scratch/up.log"
-port=$(sed -nE 's/.*nats:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' "$scratch/up.log" | sed -n 1p)
+port=$(sed -nE 's/^ready.*nats:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' "$scratch/up.log")
 
 say "A program that counts, with 200 MB of memory and some secrets"
 cp e2e/demo/counter.py "$scratch/counter.py"
