@@ -33,7 +33,7 @@ func (a *accept) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// user is whom a connection belongs to; nil if it is refused.
+// user is the user that a connection belongs to; nil if it is refused.
 func (a *accept) user(c server.ClientAuthentication) *server.User {
 	o := c.GetOpts()
 	switch {

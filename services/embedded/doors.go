@@ -81,7 +81,7 @@ func (o Options) url(l net.Listener) string {
 
 // What each user of this machine, and all of them, may have open and send. A message of
 // activity takes some 100 bytes, and is synced to the disk: a stream takes some thousands a
-// second, and what comes faster the server drops without telling anybody.
+// second, and what comes faster the server drops without a word.
 const (
 	perUser        = 512 // connections
 	allPlain       = 2048

@@ -115,13 +115,18 @@ func printSession(v schemas.View) {
 	if v.Exit != nil {
 		line("exit", "status %d %s", v.Exit.Code, v.Exit.Reason)
 	}
-	if v.Failure != nil {
-		line("failure", "%s: %s (%d in a row)", v.Failure.Op, v.Failure.Text, v.Failure.Count)
-		if v.Failure.Hint != "" {
-			line("", "%s", v.Failure.Hint)
-		}
-		if v.Failure.Open {
-			line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
-		}
+	if f := v.Failure; f != nil {
+		printFailure(line, f)
+	}
+}
+
+// printFailure shows why the last operation failed, and what it stops.
+func printFailure(line func(k, format string, args ...any), f *schemas.Failure) {
+	line("failure", "%s: %s (%d in a row)", f.Op, f.Text, f.Count)
+	if f.Hint != "" {
+		line("", "%s", f.Hint)
+	}
+	if f.Open {
+		line("breaker", "open: not suspended for idleness before `diapause suspend` works, or `suspend --reset`")
 	}
 }
