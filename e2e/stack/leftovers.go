@@ -30,7 +30,7 @@ func (s *Stack) Leftovers() error {
 
 func (s *Stack) leftovers() error {
 	var all []error
-	for _, pid := range s.processes() {
+	for _, pid := range s.PIDs() {
 		all = append(all, fmt.Errorf("process %d is left: %s", pid, commandLine(pid)))
 	}
 	for _, m := range s.mounts() {
@@ -64,9 +64,9 @@ func filesBelow(dir string) (files []string, err error) {
 	return files, err
 }
 
-// processes lists those in the host's cgroups, or with its data directory in
+// PIDs lists the processes in the host's cgroups, or with its data directory in
 // their command line.
-func (s *Stack) processes() (pids []int) {
+func (s *Stack) PIDs() (pids []int) {
 	for _, pid := range allPIDs() {
 		if pid == os.Getpid() {
 			continue

@@ -243,7 +243,7 @@ func (s *Stack) Destroy() {
 	if s.Alive() {
 		_ = s.Kill()
 	}
-	for _, pid := range s.processes() {
+	for _, pid := range s.PIDs() {
 		_ = syscall.Kill(pid, syscall.SIGKILL) // it may be gone by itself
 	}
 	for _, g := range s.groups() {

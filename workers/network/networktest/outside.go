@@ -20,8 +20,8 @@ import (
 
 // Outside is a machine beside the host.
 type Outside struct {
-	Host netip.Addr // of the host, as the outside sees it
-	Addr netip.Addr // its own
+	Host, Host6 netip.Addr // of the host, as the outside sees it
+	Addr, Addr6 netip.Addr // its own
 
 	space *os.File
 }
@@ -57,6 +57,7 @@ func (o *Outside) connect(t testing.TB) error {
 		attrs.Name = fmt.Sprintf("dtest%02x", i)
 		err = netlink.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: "eth0", PeerNamespace: netlink.NsFd(o.space.Fd())})
 		o.Host, o.Addr = netip.AddrFrom4([4]byte{203, 0, 113, byte(4*i + 1)}), netip.AddrFrom4([4]byte{203, 0, 113, byte(4*i + 2)})
+		o.Host6, o.Addr6 = address6(i, 1), address6(i, 2)
 	}
 	if err != nil {
 		return err
@@ -67,18 +68,29 @@ func (o *Outside) connect(t testing.TB) error {
 			_ = netlink.LinkDel(l) // or the kernel does, when the namespace is gone
 		}
 	})
-	if err := set(attrs.Name, o.Host); err != nil {
+	if err := set(attrs.Name, o.Host, o.Host6); err != nil {
 		return err
 	}
-	return o.Inside(func() error { return set("eth0", o.Addr) })
+	return o.Inside(func() error { return set("eth0", o.Addr, o.Addr6) })
 }
 
-func set(name string, a netip.Addr) error {
+// address6 is of the range for documents.
+func address6(link, end int) netip.Addr {
+	a := netip.MustParseAddr("2001:db8:203::").As16()
+	a[7], a[15] = byte(link), byte(end)
+	return netip.AddrFrom16(a)
+}
+
+func set(name string, a, six netip.Addr) error {
 	l, err := netlink.LinkByName(name)
 	if err != nil {
 		return err
 	}
 	if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(30, 32)}}); err != nil {
+		return err
+	}
+	at6 := &netlink.Addr{IPNet: &net.IPNet{IP: six.AsSlice(), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}
+	if err := netlink.AddrAdd(l, at6); err != nil {
 		return err
 	}
 	return netlink.LinkSetUp(l)
