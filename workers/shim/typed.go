@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -101,10 +100,6 @@ func (t *terminal) readAll() (all []byte) {
 	}
 }
 
-// settle is how long the kernel gets to process what was written to a terminal. It takes
-// microseconds as a rule, and there is no signal.
-const settle = 20 * time.Millisecond
-
 // endMark stands for the end of a line without a newline, while nothing else is written.
 const endMark = 4
 
@@ -127,38 +122,20 @@ func (t *terminal) putInput(in typed) (late []byte, err error) {
 		}
 	}
 	plain.Cc[unix.VMIN] = 1
+	marks := len(in.seen)+len(in.ends) < discipline-1 // and the mark itself needs room
 	at := 0
 	for _, end := range in.ends {
-		err = errors.Join(err, t.put(&plain, in.seen[at:end]))
+		err = errors.Join(err, t.put(&plain, in.seen[at:end], marks))
 		ending := plain
 		ending.Cc[unix.VEOF] = endMark
-		err = errors.Join(err, t.put(&ending, []byte{endMark}))
+		err = errors.Join(err, t.put(&ending, []byte{endMark}, marks))
 		at = end
 	}
-	err = errors.Join(err, t.put(&plain, in.seen[at:]))
+	err = errors.Join(err, t.put(&plain, in.seen[at:], marks))
 	if back := unix.IoctlSetTermios(t.slaveFD, unix.TCSETS, was); back != nil {
 		err = errors.Join(err, fmt.Errorf("put a terminal's settings back: %w", back))
 	}
 	return t.putLate(in.late), err
-}
-
-// put writes b under some settings. It was in the terminal, so there is room.
-func (t *terminal) put(settings *unix.Termios, b []byte) error {
-	if len(b) == 0 {
-		return nil
-	}
-	if err := unix.IoctlSetTermios(t.slaveFD, unix.TCSETS, settings); err != nil {
-		return fmt.Errorf("change a terminal's settings: %w", err)
-	}
-	n, err := unix.Write(t.masterFD, b)
-	time.Sleep(settle)
-	if err == nil && n < len(b) {
-		err = fmt.Errorf("the terminal took %d bytes of %d", n, len(b))
-	}
-	if err != nil {
-		return fmt.Errorf("put back what was typed: %w", err)
-	}
-	return nil
 }
 
 // putLate writes what there is room for and gives the rest.
