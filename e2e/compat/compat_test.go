@@ -34,7 +34,7 @@ func TestPrograms(t *testing.T) {
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		all, rounds = programs.All(), Rounds
 	}
-	RunAll(ctx, d, all, rounds, func(r Row) {
+	RunAll(ctx, d, all, Run{Rounds: rounds}, func(r Row) {
 		if r.Err != nil {
 			t.Errorf("%s after %d rounds: %v", r.Program.Name, len(r.Cycles), r.Err)
 			return

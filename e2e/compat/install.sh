@@ -7,7 +7,7 @@
 # A second run finds what is there and ends at once.
 #
 #   install.sh           install what the sample in `make test` needs and is missing
-#   install.sh --all     install what the whole run needs: a browser, servers, a JVM
+#   install.sh --all     install what the whole run needs: browsers, servers, a JVM
 #   install.sh --list    print each program and its package, install nothing
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -37,6 +37,7 @@ javac default-jdk-headless
 /usr/sbin/sshd openssh-server
 ssh openssh-client
 firefox-esr firefox-esr
+chromium chromium
 '
 
 die() {

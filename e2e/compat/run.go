@@ -30,21 +30,27 @@ type Cycle struct {
 // Rounds is how often a whole run suspends and resumes each program.
 const Rounds = 10
 
+// Run is how RunAll treats each program.
+type Run struct {
+	Rounds  int
+	Control bool // the session is never suspended: what fails then isn't Diapause's fault
+}
+
 // programTime bounds all that is done with one program.
 const programTime = 15 * time.Minute
 
 // RunAll runs one program after the other and tells each row as it is done.
-func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, rounds int, tell func(Row)) []Row {
+func RunAll(ctx context.Context, d *local.Daemon, all []programs.Program, how Run, tell func(Row)) []Row {
 	var rows []Row
 	for i, p := range all {
-		row := run(ctx, d, p, fmt.Sprintf("program-%d", i), rounds)
+		row := run(ctx, d, p, fmt.Sprintf("program-%d", i), how)
 		tell(row)
 		rows = append(rows, row)
 	}
 	return rows
 }
 
-func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, rounds int) Row {
+func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, how Run) Row {
 	row := Row{Program: p}
 	if row.Err = p.Missing(); row.Err != nil {
 		return row
@@ -59,7 +65,7 @@ func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, 
 		row.Err = err
 		return row
 	}
-	row.Err = row.cycles(ctx, s, rounds)
+	row.Err = row.cycles(ctx, s, how)
 	// What a failed session printed goes with it: its state is worth more now.
 	if row.Err != nil {
 		if out, err := s.Output(context.WithoutCancel(ctx)); err == nil && strings.TrimSpace(out) != "" {
@@ -79,16 +85,19 @@ func tail(s string) string {
 	return s
 }
 
-func (r *Row) cycles(ctx context.Context, s *local.Session, rounds int) error {
+func (r *Row) cycles(ctx context.Context, s *local.Session, how Run) error {
 	if err := r.Program.Prepare(ctx, s); err != nil {
 		return fmt.Errorf("before the first suspend: %w", err)
 	}
-	for round := 1; round <= rounds; round++ {
-		c, err := cycle(ctx, s)
-		if err != nil {
-			return fmt.Errorf("round %d: %w", round, err)
+	for round := 1; round <= how.Rounds; round++ {
+		var c Cycle
+		if !how.Control {
+			var err error
+			if c, err = cycle(ctx, s); err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
 		}
-		if err := r.Program.Check(ctx, s, programs.Round{N: round, Last: round == rounds}); err != nil {
+		if err := r.Program.Check(ctx, s, programs.Round{N: round, Last: round == how.Rounds}); err != nil {
 			return fmt.Errorf("after resume %d: %w", round, err)
 		}
 		r.Cycles = append(r.Cycles, c)

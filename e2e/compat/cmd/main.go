@@ -28,9 +28,10 @@ func main() {
 	only := flag.String("only", "", "run only programs whose name contains this; the table then goes to standard output")
 	parts := flag.String("parts", "", "file that keeps the rows of several runs of one commit; the table is made of all of them")
 	rounds := flag.Int("rounds", compat.Rounds, "how often each program is suspended and resumed")
+	control := flag.Bool("control", false, "suspend nothing, to see whether a program fails without it as well; no table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*out, *only, *parts, *rounds})
+	err := run(ctx, options{*out, *only, *parts, compat.Run{Rounds: *rounds, Control: *control}})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)
@@ -41,14 +42,14 @@ func main() {
 // options are the flags.
 type options struct {
 	out, only, parts string
-	rounds           int
+	how              compat.Run
 }
 
 func run(ctx context.Context, o options) (err error) {
 	load := local.Load()
 	var parts *compat.Parts
 	if o.parts != "" {
-		if parts, err = compat.ReadParts(o.parts, local.Commit(ctx), o.rounds); err != nil {
+		if parts, err = compat.ReadParts(o.parts, local.Commit(ctx), o.how.Rounds); err != nil {
 			return err
 		}
 	}
@@ -70,14 +71,17 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
-	rows := compat.RunAll(ctx, d, some, o.rounds, func(r compat.Row) { tell(r, o.rounds) })
+	rows := compat.RunAll(ctx, d, some, o.how, func(r compat.Row) { tell(r, o.how.Rounds) })
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("interrupted: %w", err)
+	}
+	if o.how.Control {
+		return verdict(rows)
 	}
 	if parts != nil {
 		return errors.Join(o.join(ctx, parts, rows, load), verdict(rows))
 	}
-	return errors.Join(write(compat.Write(ctx, rows, o.rounds, load), o.out, o.only), verdict(rows))
+	return errors.Join(write(compat.Write(ctx, rows, o.how.Rounds, load), o.out, o.only), verdict(rows))
 }
 
 // join adds rows to those of earlier runs, and writes the table if none is missing.
@@ -91,7 +95,7 @@ func (o options) join(ctx context.Context, parts *compat.Parts, rows []compat.Ro
 		fmt.Printf("%s lacks %s: the table comes with them\n", o.parts, strings.Join(missing, ", "))
 		return nil
 	}
-	return write(compat.Write(ctx, all, o.rounds, parts.Load()), o.out, "")
+	return write(compat.Write(ctx, all, o.how.Rounds, parts.Load()), o.out, "")
 }
 
 func selected(only string) []programs.Program {

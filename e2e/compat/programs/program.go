@@ -40,7 +40,7 @@ const patience = time.Minute
 func All() []Program {
 	return []Program{
 		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(), Journals(),
-		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(), Firefox(),
+		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(), Firefox(), Chromium(),
 	}
 }
 
