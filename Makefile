@@ -12,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long robustness setup setup-test verify lint vuln bench bench-million compat clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom bench bench-million compat clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -57,8 +57,12 @@ lint: ## staticcheck, and functions that nothing calls, or tests alone
 	@unused=$$($(GO) run $(DEADCODE) -test $(MODULES:%=./%/...) && cd services && $(GO) run $(DEADCODE) ./cmd/diapause) || exit; \
 		[ -z "$$unused" ] || { echo "$$unused"; exit 1; }
 
-vuln: ## govulncheck, where its database can be reached
-	$(GO) run $(GOVULNCHECK) $(MODULES:%=./%/...)
+VULNDB ?=
+vuln: ## govulncheck, with its database of today, or the last one fetched, or VULNDB=DIR
+	$(GO) run ./e2e/supply/vuln -tool $(GOVULNCHECK) -db "$(VULNDB)" $(MODULES:%=./%/...)
+
+sbom: build ## what is linked into bin/diapause: a CycloneDX bill of materials, and the licences
+	$(GO) run ./e2e/supply/cmd -version $(VERSION)
 
 bench: setup-test build ## suspend and resume by stage, beside what people use today
 	@e2e/setup/root.sh e2e/bench/install.sh

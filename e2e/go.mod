@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	filippo.io/age v1.3.2
+	github.com/CycloneDX/cyclonedx-go v0.12.0
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/containerd/errdefs v1.0.0
 	github.com/diapause/diapause/events v0.0.0
@@ -11,6 +12,7 @@ require (
 	github.com/diapause/diapause/schemas v0.0.0
 	github.com/diapause/diapause/services v0.0.0-00010101000000-000000000000
 	github.com/diapause/diapause/workers v0.0.0
+	github.com/google/licensecheck v0.3.1
 	github.com/invopop/jsonschema v0.14.0
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/moby/moby/api v1.56.1

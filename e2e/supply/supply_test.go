@@ -1,0 +1,180 @@
+package supply
+
+import (
+	"archive/zip"
+	"bytes"
+	"debug/buildinfo"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
+
+	"github.com/diapause/diapause/e2e/compat/local"
+)
+
+// TestBill: each module that the built program says it has is in the bill, with a licence that
+// is allowed, and no module that only tests use.
+func TestBill(t *testing.T) {
+	root, err := local.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := Modules(t.Context(), root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	linked, err := Read(modules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := WriteBill(&out, "1.2.3", linked); err != nil {
+		t.Fatal(err)
+	}
+	var bill cdx.BOM
+	if err := cdx.NewBOMDecoder(&out, cdx.BOMFileFormatJSON).Decode(&bill); err != nil {
+		t.Fatal(err)
+	}
+	if got := bill.Metadata.Component.Version; got != "1.2.3" {
+		t.Errorf("the bill is of version %s", got)
+	}
+	listed := map[string]bool{}
+	for _, c := range *bill.Components {
+		listed[c.Name+" "+c.Version] = true
+		if c.Licenses == nil || len(*c.Licenses) == 0 {
+			t.Errorf("%s has no licence", c.Name)
+		}
+	}
+	program, err := local.Binary(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := buildinfo.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range built.Deps {
+		if !strings.HasPrefix(m.Path, ours) && !listed[m.Path+" "+m.Version] {
+			t.Errorf("%s %s is linked and not in the bill", m.Path, m.Version)
+		}
+	}
+	if !listed["std "+built.GoVersion] {
+		t.Errorf("the bill lacks Go's standard library, %s", built.GoVersion)
+	}
+	if slices.ContainsFunc(linked, func(l Linked) bool { return l.Path == "pgregory.net/rapid" }) {
+		t.Error("the bill has a module that only tests use")
+	}
+}
+
+// TestUnknownLicence: a module without a licence, or with one that isn't allowed, is an error.
+func TestUnknownLicence(t *testing.T) {
+	root, err := local.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	apache, err := os.ReadFile(filepath.Join(root, "LICENSE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, file, text string
+		want             error
+	}{
+		{"allowed", "LICENSE.txt", string(apache), nil},
+		{"none", "README", "It is free.", ErrNoLicence},
+		{"own words", "LICENSE", strings.Repeat("You may use this on Sundays. ", 50), ErrNoLicence},
+		{"copyleft", "COPYING", "SPDX-License-Identifier: x\n" + gpl, ErrLicence},
+		{"of its documents", "LICENSE.docs", string(apache), ErrNoLicence},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, c.file), []byte(c.text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			_, err := LicenceOf(Module{Path: "example.org/m", Version: "v1.0.0", Dir: dir})
+			if !errors.Is(err, c.want) {
+				t.Errorf("the error is %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+// gpl is the notice that files under it carry.
+const gpl = `This program is free software: you can redistribute it and/or modify it under the terms of the
+GNU General Public License as published by the Free Software Foundation, either version 3 of the License,
+or (at your option) any later version.
+
+This program is distributed in the hope that it will be useful, but WITHOUT ANY WARRANTY; without even
+the implied warranty of MERCHANTABILITY or FITNESS FOR A PARTICULAR PURPOSE. See the GNU General Public
+License for more details.
+
+You should have received a copy of the GNU General Public License along with this program. If not, see
+<https://www.gnu.org/licenses/>.
+`
+
+// TestDatabase: what was fetched once serves without a network, and says so; a broken or
+// hostile archive leaves the copy as it was.
+func TestDatabase(t *testing.T) {
+	serve := archive(t, map[string]string{"index/db.json": `{"modified": "2026-01-02T03:04:05Z"}`, "ID/GO-1.json": "{}"})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(serve) }))
+	defer server.Close()
+	cache := filepath.Join(t.TempDir(), "cache", "vulndb")
+
+	_, err := Fetch(t.Context(), server.URL+"\x7f", cache)
+	if !errors.Is(err, ErrNoDatabase) || !strings.Contains(err.Error(), "VULNDB=DIR") {
+		t.Fatalf("without network and copy: %v", err)
+	}
+	d, err := Fetch(t.Context(), server.URL, cache)
+	if err != nil || d.Offline != nil || !d.Modified.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
+		t.Fatalf("fetched: %+v, %v", d, err)
+	}
+	for name, hostile := range map[string][]byte{
+		"cut":     serve[:len(serve)/2],
+		"outside": archive(t, map[string]string{"../../out": "x", "index/db.json": `{"modified": "2030-01-01T00:00:00Z"}`}),
+		"empty":   archive(t, nil),
+	} {
+		serve = hostile
+		d, err := Fetch(t.Context(), server.URL, cache)
+		if err != nil || d.Offline == nil || d.Modified.Year() != 2026 {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	server.Close()
+	d, err = Fetch(t.Context(), server.URL, cache)
+	if err != nil || d.Offline == nil {
+		t.Fatalf("without network: %+v, %v", d, err)
+	}
+	if _, err := os.Stat(filepath.Join(d.Dir, "ID", "GO-1.json")); err != nil {
+		t.Error(err)
+	}
+	left, err := os.ReadDir(filepath.Dir(cache))
+	if err != nil || len(left) != 1 {
+		t.Errorf("left beside the copy: %v, %v", left, err)
+	}
+}
+
+func archive(t *testing.T, files map[string]string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for name, content := range files {
+		w, err := z.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}

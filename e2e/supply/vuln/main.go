@@ -1,0 +1,57 @@
+// Command vuln runs govulncheck with a copy of Go's database of vulnerabilities: today's where it
+// can be reached, else an older one, whose date it says.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/diapause/diapause/e2e/supply"
+)
+
+// published is where the Go project gives its database.
+const published = "https://vuln.go.dev/vulndb.zip"
+
+func main() {
+	tool := flag.String("tool", "", "package of govulncheck, with its version")
+	from := flag.String("from", published, "where the archive of the database is")
+	dir := flag.String("db", "", "directory of a copy to use: nothing is fetched")
+	flag.Parse()
+	if err := run(context.Background(), *tool, *from, *dir, flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "vuln:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, tool, from, dir string, packages []string) error {
+	db, err := find(ctx, from, dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("vulnerabilities known on %s", db.Modified.Format(time.DateOnly))
+	if db.Offline != nil {
+		fmt.Printf(", an older copy: %v", db.Offline)
+	}
+	fmt.Println()
+	at := url.URL{Scheme: "file", Path: db.Dir}
+	cmd := exec.CommandContext(ctx, "go", append([]string{"run", tool, "-db", at.String()}, packages...)...)
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	return cmd.Run()
+}
+
+func find(ctx context.Context, from, dir string) (supply.Database, error) {
+	if dir != "" {
+		return supply.Open(dir)
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return supply.Database{}, err
+	}
+	return supply.Fetch(ctx, from, filepath.Join(cache, "diapause", "vulndb"))
+}
