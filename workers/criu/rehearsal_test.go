@@ -84,6 +84,40 @@ time.sleep(1000)`}})
 	matchAll(t, "it warns", got, []string{"datagrams that wait in a UDP socket", "bytes of inotify events", "SO_PEERCRED"})
 }
 
+// TestRehearsalOfTalk rehearses a session whose connections always have bytes that were read and
+// aren't acknowledged yet: the acknowledgement goes with the answer, 30 ms later.
+func TestRehearsalOfTalk(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "talk", schemas.Spec{Command: []string{"/usr/bin/python3", "-c", `
+import socket, threading, time
+server = socket.create_server(("127.0.0.1", 0))
+def talk(end, begins):
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    while True:
+        if not begins:
+            end.recv(18)
+        begins = False
+        time.sleep(0.03)
+        end.sendall(b"eighteen bytes----")
+for n in range(16):
+    client = socket.create_connection(server.getsockname())
+    for end, begins in (client, True), (server.accept()[0], False):
+        threading.Thread(target=talk, args=(end, begins)).start()
+time.sleep(0.2)
+print("ready", flush=True)`}})
+	s.want("ready")
+	for range 3 {
+		img, _, err := s.rehearse(schemas.RehearseAlways)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.d.Stop(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, schemas.BootResume)
+	}
+}
+
 // TestRehearsalOfPrograms rehearses programs with what the kernel keeps for a process.
 func TestRehearsalOfPrograms(t *testing.T) {
 	t.Parallel()

@@ -94,7 +94,7 @@ func TestCompare(t *testing.T) {
 		inv := &Inventory{programs: map[int]string{6: "vim"}, objects: map[Object]facts{
 			{6, ""}: {{"controlling terminal", "/dev/pts/0"}, {aspectPending, "0000000000000200"}}, {6, "fd 3"}: {{"file", "/a"}, {"lock", "x"}, {"lock", "y"}},
 			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "timer 0"}: {{"signal", "34"}},
-		}, flows: map[string]flow{"a to b": {100, 40}}}
+		}, flows: map[string]flow{"a to b": {100, 60, 40}}}
 		if change != nil {
 			change(inv)
 		}
@@ -113,8 +113,9 @@ func TestCompare(t *testing.T) {
 		{"a descriptor", func(i *Inventory) { delete(i.objects, Object{6, "fd 3"}) }, "vim (pid 6, fd 3) is missing", Refuse},
 		{"more", func(i *Inventory) { i.objects[Object{6, "fd 9"}] = facts{{"file", "/b"}} }, "vim (pid 6, fd 9) was not there before", Warn},
 		{"all", func(i *Inventory) { clear(i.objects) }, "vim (pid 6) is missing", Refuse},
-		{"data that moved", func(i *Inventory) { i.flows["a to b"] = flow{0, 100} }, "", ""},
-		{"data that is lost", func(i *Inventory) { i.flows["a to b"] = flow{0, 40} }, `the connection from a to b: bytes on their way is "40" instead of "140"`, Refuse},
+		{"data that moved", func(i *Inventory) { i.flows["a to b"] = flow{0, 0, 140} }, "", ""},
+		{"data that was read", func(i *Inventory) { i.flows["a to b"] = flow{0, 0, 100} }, "", ""},
+		{"data that is lost", func(i *Inventory) { i.flows["a to b"] = flow{0, 0, 40} }, `the connection from a to b: bytes on their way is "40" instead of "140"`, Refuse},
 		{"a timer's signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000200002200" }, "", ""},
 		{"another signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000201" }, `vim (pid 6): pending signals is "0000000000000201" instead of "0000000000000200"`, Refuse},
 		{"a lost signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000000" }, `vim (pid 6): pending signals is "0000000000000000" instead of "0000000000000200"`, Refuse},

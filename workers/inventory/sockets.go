@@ -79,11 +79,13 @@ type Devices struct {
 func (inv *Inventory) Devices() Devices { return inv.devices }
 
 // flow is what is on its way through a connection in one direction: bytes that wait to be
-// acknowledged, and bytes that wait to be read. The same ones may be among both.
-type flow struct{ sent, received int }
+// acknowledged, those of them that weren't sent, and bytes that wait to be read. What was sent
+// may be among the last, or read already: its acknowledgement goes with the answer.
+type flow struct{ waiting, unsent, received int }
 
-func (f flow) least() int { return max(f.sent, f.received) }
-func (f flow) most() int  { return f.sent + f.received }
+// least and most bound how many bytes the receiver has yet to read.
+func (f flow) least() int { return f.unsent + f.received }
+func (f flow) most() int  { return f.waiting + f.received }
 
 // connection notes a TCP connection. What is on its way moves from one end's queue to the
 // other's by itself, so that both together are noted.
@@ -101,7 +103,7 @@ func (c *collector) connection(o Object, fd int, own, peer string) {
 	}
 	out, in := c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own]
 	if n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err == nil {
-		out.sent = n
+		out.waiting, out.unsent = n, min(n, int(info.Notsent_bytes))
 	}
 	if n, err := unix.IoctlGetInt(fd, unix.SIOCINQ); err == nil {
 		in.received = n
