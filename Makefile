@@ -59,7 +59,7 @@ lint: ## staticcheck, and functions that nothing calls, or tests alone
 
 VULNDB ?=
 vuln: ## govulncheck, with its database of today, or the last one fetched, or VULNDB=DIR
-	$(GO) run ./e2e/supply/vuln -tool $(GOVULNCHECK) -db "$(VULNDB)" $(MODULES:%=./%/...)
+	$(GO) run ./e2e/supply/vuln -tool $(GOVULNCHECK) -db "$(VULNDB)" $(MODULES)
 
 sbom: build ## what is linked into bin/diapause: a CycloneDX bill of materials, and the licences
 	$(GO) run ./e2e/supply/cmd -version $(VERSION)

@@ -1,4 +1,4 @@
-// Command vuln runs govulncheck with a copy of Go's database of vulnerabilities: today's where it
+// Command vuln runs govulncheck over modules with a copy of Go's database of vulnerabilities: today's where it
 // can be reached, else an older one, whose date it says.
 package main
 
@@ -29,7 +29,9 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, tool, from, dir string, packages []string) error {
+// run looks through modules, each a directory, and ends at the first that has a vulnerability:
+// govulncheck knows no workspaces, so it looks through one module at a time.
+func run(ctx context.Context, tool, from, dir string, modules []string) error {
 	db, err := find(ctx, from, dir)
 	if err != nil {
 		return err
@@ -40,9 +42,15 @@ func run(ctx context.Context, tool, from, dir string, packages []string) error {
 	}
 	fmt.Println()
 	at := url.URL{Scheme: "file", Path: db.Dir}
-	cmd := exec.CommandContext(ctx, "go", append([]string{"run", tool, "-db", at.String()}, packages...)...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	for _, module := range modules {
+		fmt.Println("module", module)
+		cmd := exec.CommandContext(ctx, "go", "run", tool, "-db", at.String(), "./...")
+		cmd.Dir, cmd.Stdout, cmd.Stderr = module, os.Stdout, os.Stderr
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("govulncheck of module %s: %w", module, err)
+		}
+	}
+	return nil
 }
 
 func find(ctx context.Context, from, dir string) (supply.Database, error) {
