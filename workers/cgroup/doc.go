@@ -3,8 +3,8 @@
 //
 // Open finds the hierarchies that this process can see (version 1, one or more
 // controllers each; version 2; or both beside each other), and a directory of our own
-// in each. Create makes a Group there, Add puts a process into it, and from then on
-// all its descendants are in it. Each need (freezing, memory, processor time, number
+// in each. Create makes a Group there, Start begins a command in it, Add puts a process into it,
+// and from then on all its descendants are in it. Each need (freezing, memory, processor time, number
 // of processes) is served by the version 1 hierarchy of that controller where there is
 // one, else by version 2.
 //

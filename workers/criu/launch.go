@@ -84,7 +84,12 @@ func (h *shims) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) 
 		// Ports that the session itself, or another, has here are no matter then.
 		cmd.SysProcAttr.Cloneflags |= unix.CLONE_NEWNET
 	}
-	if err := cmd.Start(); err != nil {
+	group, ok := h.hierarchy.Group(shim.ShimGroup(f.UID))
+	if !ok {
+		ours.Close()
+		return nil, fmt.Errorf("the cgroup of session %s is gone", f.Name)
+	}
+	if err := group.Start(cmd); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start the shim of session %s: %w", f.Name, err)
 	}
@@ -92,16 +97,6 @@ func (h *shims) spawn(f driver.Fence, boot schemas.Boot) (*control.Conn, error) 
 		// A shim tells what it has to tell over its socket.
 		_ = cmd.Wait()
 	})
-	group, ok := h.hierarchy.Group(shim.ShimGroup(f.UID))
-	if !ok {
-		err = fmt.Errorf("the cgroup of session %s is gone", f.Name)
-	} else {
-		err = group.Add(cmd.Process.Pid)
-	}
-	if err != nil {
-		ours.Close() // without a Setup it ends
-		return nil, fmt.Errorf("put the shim of session %s into its cgroup: %w", f.Name, err)
-	}
 	return ours, nil
 }
 

@@ -260,7 +260,7 @@ func (d *dumper) runDump(worker *control.Conn, o rpc.Options, dump *Dump, dumped
 }
 
 func (d *dumper) dumpToMemory(o rpc.Options, dumped func() error) error {
-	p, err := rpc.Start(d.criu, func(int) error { return nil })
+	p, err := rpc.Start(d.criu, rpc.Here)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 	over := make(chan struct{})
 	defer close(over)
 	err := alone(q.init, q.before.Devices(), over, func() (err error) {
-		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Add, in.files...)
+		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Start, in.files...)
 		return err
 	})
 	if err != nil {

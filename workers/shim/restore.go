@@ -299,7 +299,7 @@ func (r *restorer) explain(err error) error {
 // restoreFromMemory runs criu in the session's cgroups: what it forks is born
 // there and stays.
 func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func(criuProcess, rpc.Notice) error) error {
-	p, err := rpc.Start(r.boot.setup.Criu, r.boot.tree.group.Add, files...)
+	p, err := rpc.Start(r.boot.setup.Criu, r.boot.tree.group.Start, files...)
 	if err != nil {
 		return err
 	}

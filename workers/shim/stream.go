@@ -224,7 +224,7 @@ func (d *dumper) dumpStreamed(worker *control.Conn, o rpc.Options, dump *Dump, d
 	if err != nil {
 		return 0, err
 	}
-	p, err := rpc.StartStreamed(d.criu, rpc.DumpVerb, o, func(int) error { return nil })
+	p, err := rpc.StartStreamed(d.criu, rpc.DumpVerb, o, rpc.Here)
 	if err == nil {
 		err = p.Wait(func(n rpc.Notice) error {
 			if n.Step != rpc.PostDump {
@@ -251,7 +251,7 @@ func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []str
 	if err != nil {
 		return err
 	}
-	p, err := rpc.StartStreamed(b.setup.Criu, rpc.RestoreVerb, o, b.tree.group.Add, files...)
+	p, err := rpc.StartStreamed(b.setup.Criu, rpc.RestoreVerb, o, b.tree.group.Start, files...)
 	if err == nil {
 		release := r.endWithWorker()
 		err = p.Wait(func(n rpc.Notice) error {

@@ -40,21 +40,21 @@ func (p pipe) close() {
 	p.w.Close()
 }
 
-// StartStreamed runs criu, with enter and files as in Start.
-func StartStreamed(command []string, verb string, o Options, enter func(pid int) error, files ...*os.File) (*Streamed, error) {
+// StartStreamed runs criu, with start and files as in Start.
+func StartStreamed(command []string, verb string, o Options, start Starter, files ...*os.File) (*Streamed, error) {
 	argv := append(slices.Clone(command), verb, "--stream")
-	return startLine(append(argv, o.arguments(verb)...), o.ImagesDir, told, enter, files)
+	return startLine(append(argv, o.arguments(verb)...), o.ImagesDir, told, start, files)
 }
 
 // StartHeld runs a criu that restores from files and never comes past PreResume: what it has
 // restored executes no instruction, also if the caller is killed. Kill all of it, criu first
 // or with the others.
-func StartHeld(command []string, o Options, enter func(pid int) error, files ...*os.File) (*Streamed, error) {
+func StartHeld(command []string, o Options, start Starter, files ...*os.File) (*Streamed, error) {
 	argv := append(slices.Clone(command), RestoreVerb)
-	return startLine(append(argv, o.arguments(RestoreVerb)...), o.ImagesDir, held, enter, files)
+	return startLine(append(argv, o.arguments(RestoreVerb)...), o.ImagesDir, held, start, files)
 }
 
-func startLine(argv []string, dir, script string, enter func(pid int) error, files []*os.File) (_ *Streamed, err error) {
+func startLine(argv []string, dir, script string, start Starter, files []*os.File) (_ *Streamed, err error) {
 	s := &Streamed{}
 	defer func() {
 		if err != nil {
@@ -78,7 +78,7 @@ func startLine(argv []string, dir, script string, enter func(pid int) error, fil
 	}
 	defer nothing.Close()
 	argv = append(argv, "--action-script", ownPath(s.script))
-	s.cmd, err = spawn(argv, dir, enter, append([]*os.File{nothing}, files...))
+	s.cmd, err = spawn(argv, dir, start, append([]*os.File{nothing}, files...))
 	return s, err
 }
 

@@ -3,6 +3,7 @@ package rpc
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,7 +50,7 @@ exit ` + exit + "\n"
 
 func runFake(t *testing.T, command []string, refuse string) (told []Notice, err error) {
 	t.Helper()
-	s, err := StartStreamed(command, DumpVerb, Options{ImagesDir: t.TempDir(), LogFile: "log"}, func(int) error { return nil })
+	s, err := StartStreamed(command, DumpVerb, Options{ImagesDir: t.TempDir(), LogFile: "log"}, Here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +91,13 @@ func TestCommandLineFails(t *testing.T) {
 	if !errors.As(err, &f) || f.Caller != nil || !strings.Contains(err.Error(), "exit status 1") {
 		t.Errorf("it ends with %v", err)
 	}
-	if _, err := runFake(t, []string{"/no/such/criu"}, ""); !errors.As(err, &f) {
-		t.Errorf("without criu it ends with %v", err)
+	if _, err := StartStreamed([]string{"/no/such/criu"}, DumpVerb, Options{ImagesDir: t.TempDir()}, Here); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("without criu it begins with %v", err)
 	}
 }
 
-func TestEnterFails(t *testing.T) {
-	_, err := StartStreamed(fakeCriu(t, "post-dump", "0"), DumpVerb, Options{ImagesDir: t.TempDir()}, func(int) error { return errRefused })
+func TestStartFails(t *testing.T) {
+	_, err := StartStreamed(fakeCriu(t, "post-dump", "0"), DumpVerb, Options{ImagesDir: t.TempDir()}, func(*exec.Cmd) error { return errRefused })
 	if !errors.Is(err, errRefused) {
 		t.Errorf("StartStreamed gives %v", err)
 	}

@@ -69,10 +69,15 @@ type Process struct {
 	socket *os.File
 }
 
-// Start runs criu, whose command line is command. Enter is called with its pid
-// before it does anything, to put it where it belongs. The files become its
+// Starter starts a command where it belongs: what criu forks and restores is born there.
+type Starter func(*exec.Cmd) error
+
+// Here starts a command in the cgroups of its caller.
+var Here Starter = (*exec.Cmd).Start
+
+// Start runs criu, whose command line is command. The files become its
 // descriptors 4, 5 and so on.
-func Start(command []string, enter func(pid int) error, files ...*os.File) (*Process, error) {
+func Start(command []string, start Starter, files ...*os.File) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make criu's socket: %w", err)
@@ -80,7 +85,7 @@ func Start(command []string, enter func(pid int) error, files ...*os.File) (*Pro
 	ours, theirs := os.NewFile(uintptr(pair[0]), "criu"), os.NewFile(uintptr(pair[1]), "criu")
 	defer theirs.Close()
 	command = append(slices.Clone(command), "swrk", "3")
-	cmd, err := spawn(command, "", enter, append([]*os.File{theirs}, files...))
+	cmd, err := spawn(command, "", start, append([]*os.File{theirs}, files...))
 	if err != nil {
 		ours.Close()
 		return nil, err
@@ -88,31 +93,14 @@ func Start(command []string, enter func(pid int) error, files ...*os.File) (*Pro
 	return &Process{cmd: cmd, socket: ours}, nil
 }
 
-// spawn runs a command in dir once enter has put its process where it belongs:
-// what criu forks and restores is born there. The files get the numbers from 3.
-func spawn(command []string, dir string, enter func(pid int) error, files []*os.File) (*exec.Cmd, error) {
-	waiting, gate, err := os.Pipe()
-	if err != nil {
-		return nil, fmt.Errorf("make criu's gate: %w", err)
-	}
-	defer waiting.Close()
-	defer gate.Close()
-	argv := append([]string{"-c", `read -r _ && exec "$@" </dev/null`, "sh"}, command...)
-	cmd := exec.Command("/bin/sh", argv...)
-	cmd.Stdin, cmd.Dir = waiting, dir
+// spawn runs a command in dir. The files get the numbers from 3.
+func spawn(command []string, dir string, start Starter, files []*os.File) (*exec.Cmd, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start criu: %w", err)
-	}
-	err = enter(cmd.Process.Pid)
-	if err == nil {
-		_, err = io.WriteString(gate, "\n")
-	}
-	if err != nil {
-		gate.Close()
-		_ = cmd.Wait() // its gate is closed, so the shell ends without running criu
+	if err := start(cmd); err != nil {
 		return nil, fmt.Errorf("start criu: %w", err)
 	}
 	return cmd, nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -87,7 +88,7 @@ func fake(t *testing.T, script string) []string {
 }
 
 func TestCriuThatEnds(t *testing.T) {
-	p, err := Start(fake(t, "exit 1\n"), func(int) error { return nil })
+	p, err := Start(fake(t, "exit 1\n"), Here)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +100,7 @@ func TestCriuThatEnds(t *testing.T) {
 func TestCriuThatMayNotRun(t *testing.T) {
 	ran := t.TempDir() + "/ran"
 	no := errors.New("no")
-	if _, err := Start(fake(t, "touch "+ran+"\n"), func(int) error { return no }); !errors.Is(err, no) {
+	if _, err := Start(fake(t, "touch "+ran+"\n"), func(*exec.Cmd) error { return no }); !errors.Is(err, no) {
 		t.Errorf("Start gives %v", err)
 	}
 	if _, err := os.Stat(ran); !errors.Is(err, unix.ENOENT) {
