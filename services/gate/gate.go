@@ -3,7 +3,6 @@ package gate
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -13,6 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
+
+	"github.com/diapause/diapause/events/accept"
 )
 
 // Options say what a Gate lets through.
@@ -68,30 +69,16 @@ func (g *Gate) Serve(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, g.closeAll)
 	defer stop()
 	all.Go(func() error {
-		for {
-			c, err := g.listen.Accept()
-			switch {
-			case ctx.Err() != nil || errors.Is(err, net.ErrClosed):
-				if err == nil {
-					c.Close()
-				}
-				return nil
-			case err != nil: // too many open files, mostly
-				g.o.Log.Error("can't take a connection", "err", err)
-				select {
-				case <-time.After(acceptPause):
-				case <-ctx.Done():
-				}
-				continue
-			}
-			all.Go(func() error { g.carry(ctx, c); return nil })
-		}
+		accept.Each(ctx, g.listen.Accept,
+			func(c net.Conn) { all.Go(func() error { g.carry(ctx, c); return nil }) },
+			g.notTaken)
+		return nil
 	})
 	return all.Wait()
 }
 
-// acceptPause is the time between two tries to take a connection.
-const acceptPause = 100 * time.Millisecond
+// notTaken logs that a connection can't be taken, mostly since too many files are open, as refused does.
+func (g *Gate) notTaken(err error) { g.refused(fmt.Errorf("take a connection: %w", err)) }
 
 func (g *Gate) closeAll() {
 	g.listen.Close()

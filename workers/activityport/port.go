@@ -2,7 +2,6 @@ package activityport
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -13,6 +12,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/diapause/diapause/events/accept"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -26,7 +26,7 @@ const connectionsAtOnce = 32
 // from all sessions of a host, whose connections come from one user.
 const (
 	bytesPerSecond = 32 << 10
-	bytesAtOnce    = 2 * largestPayload
+	bytesAtOnce    = bytesPerSecond
 )
 
 // dialWait bounds how long a server may take to answer.
@@ -61,26 +61,19 @@ func Listen(at netip.Addr) (*Server, error) {
 func (s *Server) Serve(name schemas.Name, servers string) {
 	hosts := plain(servers)
 	s.all.Go(func() {
-		for {
-			c, err := s.listener.AcceptTCP()
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			if err != nil {
-				continue // the client is gone
-			}
+		accept.Each(s.ctx, s.listener.AcceptTCP, func(c *net.TCPConn) {
 			select {
 			case s.connections <- struct{}{}:
 			default:
 				c.Close()
-				continue
+				return
 			}
 			s.all.Go(func() {
 				defer func() { <-s.connections }()
 				defer c.Close()
 				s.pass(name, hosts, c)
 			})
-		}
+		}, nil)
 	})
 }
 

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/diapause/diapause/events/accept"
 )
 
 // The bounds of one session.
@@ -132,26 +134,19 @@ func (s *Server) dial(network string, server netip.Addr) (net.Conn, error) {
 }
 
 func (s *Server) serveTCP() {
-	for {
-		c, err := s.tcp.AcceptTCP()
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
-		if err != nil {
-			continue
-		}
+	accept.Each(s.ctx, s.tcp.AcceptTCP, func(c *net.TCPConn) {
 		select {
 		case s.connections <- struct{}{}:
 		default:
 			c.Close()
-			continue
+			return
 		}
 		s.all.Go(func() {
 			defer func() { <-s.connections }()
 			defer c.Close()
 			s.relay(c)
 		})
-	}
+	}, nil)
 }
 
 // relay passes a connection on to the first name server that takes it.

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/accept"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/shim/control"
 )
@@ -58,32 +59,19 @@ func listen(setup Setup) (*servers, error) {
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
 	settler := newSettler()
-	go accept(v.orders, func(c *net.UnixConn) {
+	go takeAll(v.orders, func(c *net.UnixConn) {
 		if o := s.obey(control.FromConn(c)); o != OrderObserve && o != OrderStatus && o != OrderRenew {
 			settler.later()
 		}
 	})
-	go accept(v.streams, func(c *net.UnixConn) {
+	go takeAll(v.streams, func(c *net.UnixConn) {
 		defer settler.later()
 		s.clients.attend(c)
 	})
 }
 
-// acceptPause is how long accept waits when the process has too many files open.
-const acceptPause = 50 * time.Millisecond
-
-func accept(l *net.UnixListener, serve func(*net.UnixConn)) {
-	for {
-		c, err := l.AcceptUnix()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil:
-			time.Sleep(acceptPause)
-		default:
-			go serve(c)
-		}
-	}
+func takeAll(l *net.UnixListener, serve func(*net.UnixConn)) {
+	accept.Each(context.Background(), l.AcceptUnix, func(c *net.UnixConn) { go serve(c) }, nil)
 }
 
 // obey carries out the one order that comes over c, and returns what it was.
