@@ -1,6 +1,7 @@
 package events
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -205,10 +206,25 @@ func (c *Client) activity(how []How) schemas.Activity {
 	return a
 }
 
+// headersMost is more than the headers of a message take, in bytes.
+const headersMost = 64
+
+// encode leaves out texts that a message of a client without credentials has no room for.
 func encode(a schemas.Activity) []byte {
-	data, err := json.Marshal(a)
-	if err != nil {
-		return nil // an Activity is always encodable; the subject alone says what counts
+	var data []byte
+	for _, text := range []*string{nil, &a.Reason, &a.By, &a.RunID} {
+		if text != nil {
+			*text = ""
+		}
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(a); err != nil {
+			return nil // an Activity is always encodable; the subject alone says what counts
+		}
+		if data = bytes.TrimSpace(b.Bytes()); len(data) <= schemas.MaxUncredentialed-headersMost {
+			break
+		}
 	}
 	return data
 }

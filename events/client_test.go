@@ -392,3 +392,21 @@ func TestConnectionClosedForGood(t *testing.T) {
 		t.Errorf("a second close: %v", err)
 	}
 }
+
+// However much a service says of what it does, the server takes it from clients without credentials.
+func TestMessagesAreSmall(t *testing.T) {
+	c := newClient(nil, Options{By: strings.Repeat(`"`, 300)})
+	long := strings.Repeat(`<"`, 200)
+	for _, how := range [][]How{{Because(long)}, {Run(long)}, {Because(long), Run(long), OfAction(long)}} {
+		a := c.activity(how)
+		a.TTL = schemas.Duration(schemas.MaxLease)
+		data := encode(a)
+		got, err := schemas.ParseActivity(data)
+		if len(data) > schemas.MaxUncredentialed-headersMost || err != nil || got.TTL != a.TTL {
+			t.Errorf("%d bytes, %v: %s", len(data), err, data)
+		}
+	}
+	if a, err := schemas.ParseActivity(encode(c.activity([]How{Because("a <b> & c")}))); err != nil || a.Reason != "a <b> & c" {
+		t.Errorf("the reason is %q, %v", a.Reason, err)
+	}
+}

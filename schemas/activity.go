@@ -99,6 +99,10 @@ var (
 // included.
 const MaxActivity = 16 << 10
 
+// MaxUncredentialed is the same for publishers without credentials, whom the embedded server and
+// the activity port of a session hold to it.
+const MaxUncredentialed = 1 << 10
+
 // ParseActivity reads a payload; an empty one is valid. What is for people is made
 // safe to show: cut short, and without control characters.
 func ParseActivity(data []byte) (Activity, error) {

@@ -17,7 +17,7 @@ const (
 // that the parts of `diapause up` still get in when an edge client floods it.
 const (
 	edgeConnections = 512
-	edgePayload     = 16 << 10 // bytes of one message
+	edgePayload     = schemas.MaxUncredentialed // bytes of one message
 	allConnections  = 4096
 )
 

@@ -205,7 +205,7 @@ func TestRate(t *testing.T) {
 	all.Flush()
 	nc, _ := connected(t, port)
 	began := time.Now()
-	const messages, size = 8, largestPayload / 2
+	const messages, size = 192, largestPayload / 2
 	for range messages {
 		if err := nc.Publish("diapause.v1.activity.default.work.input", make([]byte, size)); err != nil {
 			t.Fatal(err)

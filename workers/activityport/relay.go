@@ -19,7 +19,7 @@ import (
 const (
 	longestLine    = 4 << 10  // of a client: what servers take
 	longestAnswer  = 64 << 10 // of a server: INFO lists much
-	largestPayload = 64 << 10
+	largestPayload = schemas.MaxUncredentialed
 )
 
 // relay is one connection of a program with a server.
