@@ -135,7 +135,7 @@ func alone(what string) (o Outcome) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	self := exec.CommandContext(ctx, "/proc/self/exe")
-	self.Env = append(os.Environ(), oneVariable+"="+what)
+	self.Stdin, self.Env = os.Stdin, append(os.Environ(), oneVariable+"="+what)
 	out, err := self.Output()
 	var exit *exec.ExitError
 	switch {

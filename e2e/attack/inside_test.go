@@ -28,6 +28,9 @@ func TestAttacks(t *testing.T) {
 			}
 		})
 	}
+	t.Run("session with limits", g.limited)
+	t.Run("another user", g.beside)
+	t.Run("another machine", g.elsewhere)
 	g.unharmed(before)
 }
 

@@ -20,6 +20,9 @@ type section struct {
 
 var sections = []section{
 	{"From inside a session", "session", []string{private, host}},
+	{"From inside a session with limits", "limited", nil},
+	{"As a user of the machine, without credentials", "stranger", nil},
+	{"From another machine", "network", nil},
 }
 
 // The document lists what the tests try.
