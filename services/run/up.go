@@ -134,7 +134,7 @@ func (p parts) close(log *slog.Logger) {
 
 // parts makes all of them, and makes lost records again.
 func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) {
-	if p.drivers, err = h.Host.drivers(m, h.Log); err != nil {
+	if p.drivers, err = h.Host.drivers(m, h.hidden(), h.Log); err != nil {
 		return p, err
 	}
 	m.data.Keep()

@@ -87,7 +87,7 @@ func TestOlderImagesGetTheLimits(t *testing.T) {
 	s := begin(t, open(t, t.TempDir()), "s", spec)
 	s.want("ready")
 	const all = `for t in /proc/[0-9]*/task/*; do p=${t#/proc/}; grep -q sleep $t/comm 2>/dev/null && continue; ` +
-		`awk -v t=$(cat $t/comm) '/^State/ { z = $2 } /^(CapBnd|CapEff|Seccomp_filters):/ { o = o " " $2 } END { print t, z == "Z" ? "ended" : "" o }' $t/status; done | grep -E '^(plain|one|all|main|alone|init|gone)' | sort`
+		`awk -v t=$(cat $t/comm 2>/dev/null) '/^State/ { z = $2 } /^(CapBnd|CapEff|Seccomp_filters):/ { o = o " " $2 } END { print t, z == "Z" ? "ended" : "" o }' $t/status 2>/dev/null; done | grep -E '^(plain|one|all|main|alone|init|gone)' | sort`
 	before := s.sh(all)
 	s.spec.CapAdd, s.spec.Seccomp = nil, ""
 	img := s.suspend()

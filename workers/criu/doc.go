@@ -16,7 +16,7 @@
 // What a session is isolated from: it has its own processes, mounts, IPC, host
 // name and, if asked for, network; it sees the host's root (or a directory in
 // its place) through an overlay, so that what it writes is its own; it can't
-// reach the data directory. Root inside has the capabilities of a usual
+// reach the data directory, nor what else is hidden (package hide). Root inside has the capabilities of a usual
 // container without MKNOD. It is no boundary against hostile code: there is no
 // user namespace and no filter for system calls, and with the host's network it
 // reaches what listens there. Other file systems that are mounted on the host

@@ -28,6 +28,9 @@ type Options struct {
 	// be absolute and on a file system that overlay takes as an upper layer; it
 	// is made with mode 0700, and hidden inside sessions.
 	Data string
+	// Hidden are further files and directories of the host that sessions don't see, such as
+	// credentials: absolute paths, which needn't be there.
+	Hidden []string
 	// Instance keeps the cgroups of several drivers on one host apart: one token.
 	Instance string
 	// Self is the command line of a program that calls shim.Main with the arguments that

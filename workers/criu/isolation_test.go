@@ -64,7 +64,7 @@ func TestDataDirectoryIsOutOfReach(t *testing.T) {
 	try()
 }
 
-// What is hidden is one empty file system: CRIU runs tar for each at a dump and a restore.
+// What is empty in /proc and /sys is one file system: CRIU runs tar for each at a dump and a restore.
 func TestHiddenPathsAreOneFileSystem(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
@@ -76,6 +76,9 @@ func TestHiddenPathsAreOneFileSystem(t *testing.T) {
 			}
 			if left := s.sh("ls -A " + path); left != "" {
 				t.Errorf("%s has %s", path, left)
+			}
+			if path == data {
+				continue // what a session makes there is in its own layer
 			}
 			if out, exit := request(t, s.d, s.uid, shimExec("/bin/sh", "-c", "touch "+path+"/x"), ""); exit.Code == 0 {
 				t.Errorf("a file can be made in %s: %s", path, out)

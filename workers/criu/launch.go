@@ -2,6 +2,7 @@ package criu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/confine"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/hide"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/criu/mends"
@@ -22,7 +24,7 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own ownLayer) (*control.Conn, error) {
+func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own ownLayer, hidden []hide.Path) (*control.Conn, error) {
 	limits, err := confine.Of(spec)
 	if err != nil {
 		return nil, refuse(err)
@@ -41,13 +43,22 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
 		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
-		LayerSize: own.size, LayerGiven: own.given, Limits: limits,
+		LayerSize: own.size, LayerGiven: own.given, Limits: limits, Hidden: hidden,
 	})
 	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// hidden lists what a session doesn't see of the root below it.
+func (d *Driver) hidden(spec schemas.Spec) ([]hide.Path, error) {
+	hidden, err := hide.Inside(shim.Setup{Spec: spec}.Base(), append([]string{d.options.Data}, d.options.Hidden...))
+	if errors.Is(err, hide.ErrWithin) {
+		return nil, &driver.Error{Kind: driver.Refused, Err: err, Text: fmt.Sprintf("a session can't have the root %s", spec.Root), Hint: "put it outside the data directory and the store"}
+	}
+	return hidden, err
 }
 
 // makeGroups makes the cgroups. What the shim needs in the session before that runs may

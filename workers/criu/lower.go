@@ -17,6 +17,7 @@ import (
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/hide"
 	"github.com/diapause/diapause/workers/layer"
 	"github.com/diapause/diapause/workers/shim"
 )
@@ -115,14 +116,20 @@ func (d *digests) of(f *os.File) (string, error) {
 	return sum, nil
 }
 
+// lowerRoot is the root below a session, and what of it the session doesn't see.
+type lowerRoot struct {
+	path   string
+	hidden []hide.Path
+}
+
 // fillMiddle makes in the middle layer what the root below the session doesn't have as the
 // session knew it.
-func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base string, middle *layer.Extraction) error {
+func (d *digests) fillMiddle(ctx context.Context, source driver.Source, below lowerRoot, middle *layer.Extraction) error {
 	index, err := readLowerIndex(source)
 	if err != nil {
 		return err
 	}
-	root, err := os.OpenRoot(base)
+	root, err := os.OpenRoot(below.path)
 	if err != nil {
 		return fmt.Errorf("open the root below the session: %w", err)
 	}
@@ -137,12 +144,15 @@ func (d *digests) fillMiddle(ctx context.Context, source driver.Source, base str
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		same, err := d.sameBelow(root, l)
-		if err != nil {
-			return fmt.Errorf("compare /%s with the host's: %w", l.Path, err)
-		}
-		if same {
-			continue
+		// What is hidden now isn't there for the session, even if the host has it as it was.
+		if !hide.Covers(below.hidden, l.Path) {
+			same, err := d.sameBelow(root, l)
+			if err != nil {
+				return fmt.Errorf("compare /%s with the host's: %w", l.Path, err)
+			}
+			if same {
+				continue
+			}
 		}
 		e, ok := entries[path.Join(partLower, l.Path)]
 		if !ok {

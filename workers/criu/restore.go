@@ -58,7 +58,11 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 
 func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	laps := driver.LapsOf(ctx)
-	conn, err := d.shims.launch(f, spec, boot, d.layerFor(spec, source))
+	hidden, err := d.hidden(spec)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err := d.shims.launch(f, spec, boot, d.layerFor(spec, source), hidden)
 	if err != nil {
 		return nil, "", err
 	}
@@ -67,10 +71,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuShim); err != nil {
 		return nil, "", err
 	}
-	base := spec.Root
-	if base == "" {
-		base = "/"
-	}
+	below := lowerRoot{shim.Setup{Spec: spec}.Base(), hidden}
 	release := interruptible(ctx, conn)
 	defer release()
 	served, kept, err := d.budget.forRestore(f.UID, source)
@@ -79,7 +80,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	if err == nil {
 		laps.Mark("plan")
-		err = d.fill(ctx, conn, base, source, served)
+		err = d.fill(ctx, conn, below, source, served)
 		laps.Mark("fill")
 	}
 	if err == nil {
@@ -110,7 +111,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 
 // fill puts the image where the shim wants it: memory into memory, the session's
 // private layer on disk, where it is when it runs.
-func (d *Driver) fill(ctx context.Context, conn *control.Conn, base string, source driver.Source, served []string) error {
+func (d *Driver) fill(ctx context.Context, conn *control.Conn, below lowerRoot, source driver.Source, served []string) error {
 	var m shim.Message
 	files, err := conn.Receive(&m)
 	driver.LapsOf(ctx).Mark("shim")
@@ -127,7 +128,7 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, base string, sour
 	case m.Phase != shim.PhaseScratch || len(files) != 3:
 		return fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseScratch)
 	}
-	looks, err := os.Open(base)
+	looks, err := os.Open(below.path)
 	if err != nil {
 		return fmt.Errorf("open the root below the session: %w", err)
 	}
@@ -138,7 +139,7 @@ func (d *Driver) fill(ctx context.Context, conn *control.Conn, base string, sour
 		return err
 	}
 	middle := &layer.Extraction{Source: source, Root: files[1], As: partLower, Looks: looks}
-	if err := d.digests.fillMiddle(ctx, source, base, middle); err != nil {
+	if err := d.digests.fillMiddle(ctx, source, below, middle); err != nil {
 		return err
 	}
 	return layer.Fill(ctx, source, memory, own, middle)

@@ -33,7 +33,11 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 }
 
 func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
-	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(spec, nil))
+	hidden, err := d.hidden(spec)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(spec, nil), hidden)
 	if err != nil {
 		return nil, err
 	}

@@ -22,6 +22,7 @@ type Config struct {
 	Instance string     // a token that keeps hosts on one machine apart
 	Capture  driver.Way // how memory goes into an image and back
 	NATS     string     // where programs in sessions find NATS; they are told of none if empty
+	Hidden   []string   // files and directories of the host that sessions don't see, besides Data
 	Docker   string     // the address of a Docker engine, "none", or "" for the default one
 
 	Log        *slog.Logger
@@ -47,7 +48,7 @@ func All() []Registration {
 }
 
 func newCRIU(c Config) (driver.Driver, string, error) {
-	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS})
+	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS, Hidden: c.Hidden})
 	return d, "", err
 }
 

@@ -6,7 +6,7 @@
 //
 // A worker's driver starts its own binary with Main and sends a Setup over the
 // control socket it handed down (setup.go, main.go). The shim mounts what the
-// session needs in a mount namespace of its own (place.go, layer.go), starts or restores the
+// session needs in a mount namespace of its own (place.go, layer.go; cover.go hides files of the host), starts or restores the
 // tree (start.go, restore.go; boot.go is what both share), asks the worker for the
 // word to go and only then lets the first instruction run. From then on it serves
 // two sockets in the run directory: orders of a worker (orders.go) and connections

@@ -70,16 +70,3 @@ func statusLine(pid int, name string) string {
 	}
 	return ""
 }
-
-// masks lists the directories to hide: the data directory, by its path inside
-// the session, if it has one there.
-func masks(s Setup) []string {
-	base := s.Base()
-	if base == "/" {
-		return []string{s.Data}
-	}
-	if rest, ok := strings.CutPrefix(s.Data, strings.TrimSuffix(base, "/")+"/"); ok {
-		return []string{"/" + rest}
-	}
-	return nil
-}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/hide"
 )
 
 // place is where a session's files are: its directory on the host's disk, and
@@ -18,6 +19,7 @@ import (
 type place struct {
 	dir  string
 	base string // the root below
+	hide []hide.Path
 	own  *layer // above it
 }
 
@@ -30,7 +32,7 @@ func (p place) images() string    { return filepath.Join(p.scratch(), "criu") }
 func (p place) meta() string      { return filepath.Join(p.scratch(), "meta") }
 
 func newPlace(s Setup) (place, error) {
-	p := place{dir: s.Dir, base: s.Base()}
+	p := place{dir: s.Dir, base: s.Base(), hide: s.Hidden}
 	// Slave, so that what the host unmounts is unmounted here too.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return p, fmt.Errorf("make the shim's mounts its own: %w", err)
@@ -48,9 +50,17 @@ func newPlace(s Setup) (place, error) {
 	return p, err
 }
 
-// mountRoot joins the layers. The middle one is used if anything is in it.
+// mountRoot joins the layers. The middle one is used if anything is in it, and so is above what
+// hides files of the host: what the session had open is there as it was.
 func (p place) mountRoot() error {
 	lower := escapeLayer(p.base)
+	covers, err := p.cover()
+	if err != nil {
+		return err
+	}
+	if covers != "" {
+		lower = escapeLayer(covers) + ":" + lower
+	}
 	if names, err := os.ReadDir(p.middle()); err == nil && len(names) > 0 {
 		lower = escapeLayer(p.middle()) + ":" + lower
 	}
@@ -59,6 +69,9 @@ func (p place) mountRoot() error {
 		lower, escapeLayer(p.own.upper()), escapeLayer(p.own.work()))
 	if err := unix.Mount("overlay", p.root(), "overlay", unix.MS_NODEV, options); err != nil {
 		return p.explainRoot(err)
+	}
+	if covers == p.covers() {
+		drop(covers) // the overlay holds it
 	}
 	return nil
 }

@@ -69,6 +69,9 @@ func (r *restorer) restore() error {
 	if err := b.place.mountRoot(); err != nil {
 		return err
 	}
+	if err := b.place.makeMountPoints(); err != nil {
+		return fmt.Errorf("make the mount points of session %s: %w", b.setup.Name, err)
+	}
 	if err := r.loadNamed(m); err != nil {
 		return err
 	}

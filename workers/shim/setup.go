@@ -8,6 +8,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/confine/limits"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/hide"
 	"github.com/diapause/diapause/workers/inventory"
 )
 
@@ -22,9 +23,9 @@ type Setup struct {
 	Epoch  uint64       `json:"epoch"`
 	Spec   schemas.Spec `json:"spec"`
 	Boot   schemas.Boot `json:"boot"` // anything but clean is a restore
-	Data   string       `json:"data"` // hidden inside the session
-	Dir    string       `json:"dir"`  // the session's own directory: upper, work and places to mount
-	Run    string       `json:"run"`  // where sockets, locks and state files are
+	Data   string       `json:"data"`
+	Dir    string       `json:"dir"` // the session's own directory: upper, work and places to mount
+	Run    string       `json:"run"` // where sockets, locks and state files are
 	Cgroup string       `json:"cgroup"`
 	Criu   []string     `json:"criu"` // criu's command line
 	// EndsWithCriu says that what criu restores dies with it as long as it traces that.
@@ -37,6 +38,8 @@ type Setup struct {
 	LayerGiven bool  `json:"layer_given,omitempty"`
 
 	Limits limits.Limits `json:"limits"` // of Spec, as package confine has them
+
+	Hidden []hide.Path `json:"hidden,omitempty"` // what the session doesn't see of its root
 
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`

@@ -179,7 +179,7 @@ func (s *starter) prepare(first *control.Conn) error {
 			Argv: spec.Command, Dir: spec.Dir, User: spec.User,
 			Env: append(append([]string(nil), spec.Env...), "DIAPAUSE_SESSION="+b.setup.Name.String()),
 		},
-		Root: b.place.root(), Terminals: b.place.terminals(), Masks: masks(b.setup),
+		Root: b.place.root(), Terminals: b.place.terminals(),
 		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver, Limits: b.setup.Limits,
 	}
 	var files []*os.File

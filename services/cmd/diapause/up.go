@@ -40,6 +40,7 @@ type upFlags struct {
 	metrics    string
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
+	hidden     []string      // files that sessions don't see
 	verbose    bool
 }
 
@@ -86,6 +87,7 @@ func upCommand(c *client) *cobra.Command {
 	metricsFlag(cmd, &f.metrics)
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
+	hideFlag(cmd, &f.hidden)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -98,7 +100,7 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		NATS:     run.NATS{URL: f.nats, Creds: c.creds, Listen: f.listen},
 		Keys:     run.Keys{IdentityFiles: f.identities, Recipients: f.recipients, SuspendOnly: f.suspender},
 		Images:   run.Images{Store: f.store, Moved: f.moved},
-		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker},
+		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden},
 		Recovery: run.Recovery{Force: f.recover},
 		Control:  run.Control{Usage: f.usage},
 	}
@@ -141,6 +143,10 @@ func metricsFlag(cmd *cobra.Command, address *string) {
 
 func usageFlag(cmd *cobra.Command, every *time.Duration) {
 	durationVar(cmd.Flags(), every, "usage-every", time.Hour, "how often to publish what each session used, on diapause.v1.event.<tenant>.<session>.usage; 0 for never")
+}
+
+func hideFlag(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
 }
 
 func dockerFlag(cmd *cobra.Command, to *string) {

@@ -57,6 +57,7 @@ func workerCommand(c *client) *cobra.Command {
 	operationsFlag(cmd, &f.operations)
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
+	hideFlag(cmd, &f.hidden)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }

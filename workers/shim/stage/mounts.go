@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -48,7 +47,7 @@ func build(c Config) error {
 	if err := unix.MoveMount(terminals, "", unix.AT_FDCWD, "/dev/pts", unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
 		return fmt.Errorf("mount /dev/pts: %w", err)
 	}
-	if err := hide(c.Masks); err != nil {
+	if err := hide(); err != nil {
 		return err
 	}
 	if err := furnish(c); err != nil {
@@ -137,7 +136,7 @@ var (
 	emptied  = []string{"/proc/scsi", "/proc/acpi", "/proc/asound", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing"}
 )
 
-func hide(masks []string) error {
+func hide() error {
 	for _, path := range readOnly {
 		if err := protect(path); err != nil {
 			return err
@@ -149,7 +148,7 @@ func hide(masks []string) error {
 			return fmt.Errorf("hide %s: %w", path, err)
 		}
 	}
-	return empty(slices.Concat(emptied, masks))
+	return empty(emptied)
 }
 
 // empty mounts one empty file system over all of the paths that exist. CRIU runs tar for each

@@ -27,12 +27,11 @@ const (
 type Config struct {
 	Command Command `json:"command"`
 
-	Root       string   `json:"root"`       // the session's root file system, mounted
-	Terminals  string   `json:"terminals"`  // the devpts instance of the session, mounted
-	Masks      []string `json:"masks"`      // directories inside the session to hide
-	Loopback   bool     `json:"loopback"`   // the network namespace is new: bring lo up
-	Generation []byte   `json:"generation"` // first content of the generation file
-	Resolver   []byte   `json:"resolver"`   // the content of resolv.conf, if it isn't the root's
+	Root       string `json:"root"`       // the session's root file system, mounted
+	Terminals  string `json:"terminals"`  // the devpts instance of the session, mounted
+	Loopback   bool   `json:"loopback"`   // the network namespace is new: bring lo up
+	Generation []byte `json:"generation"` // first content of the generation file
+	Resolver   []byte `json:"resolver"`   // the content of resolv.conf, if it isn't the root's
 	// OwnResolver says that Resolver replaces the root's own file, too.
 	OwnResolver bool `json:"own_resolver,omitempty"`
 

@@ -1,0 +1,49 @@
+package run
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// hidden lists the files and directories that this process was given and sessions must not read:
+// credentials, identities, the store, the engine's socket. The drivers hide the data
+// directory themselves.
+func (h hostProcess) hidden() []string {
+	all := append([]string(nil), h.Host.Hidden...)
+	if h.NATS.Creds != "" {
+		all = append(all, h.NATS.Creds)
+	}
+	all = append(all, h.Keys.IdentityFiles...)
+	all = append(all, h.Images.hidden()...)
+	for _, address := range []string{h.Host.Docker, os.Getenv("DOCKER_HOST"), os.Getenv("CONTAINER_HOST")} {
+		if socket, ok := strings.CutPrefix(address, "unix://"); ok && filepath.IsAbs(socket) {
+			all = append(all, socket)
+		}
+	}
+	return all
+}
+
+// hidden lists where a store's objects or its credentials are.
+func (c Images) hidden() (all []string) {
+	if dir, ok := strings.CutPrefix(c.Store, "dir://"); ok {
+		return []string{dir}
+	}
+	if !strings.HasPrefix(c.Store, "s3:") {
+		return nil
+	}
+	for _, name := range credentialFiles {
+		if file := os.Getenv(name); file != "" {
+			all = append(all, file)
+		}
+	}
+	if own, err := os.UserHomeDir(); err == nil {
+		all = append(all, filepath.Join(own, ".aws")) // tokens of a single sign-on are below it, too
+	}
+	return all
+}
+
+// credentialFiles are variables that name files from which credentials of a bucket are taken.
+var credentialFiles = []string{
+	"AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+}
