@@ -120,7 +120,7 @@ func (g *Group) State() (frozen bool, err error) {
 // Kill ends every process of the group with SIGKILL, frozen ones too, and those
 // that are started meanwhile, and returns when none is left (a zombie doesn't
 // count). The group is thawed afterwards. If ctx ends first, the error names who
-// is left.
+// is left. Others may kill the group at the same time.
 func (g *Group) Kill(ctx context.Context) error {
 	err := poll(ctx, func() (bool, error) {
 		left, err := g.Pids()
@@ -154,7 +154,11 @@ func (g *Group) killOnce(ctx context.Context, left []int) error {
 	if len(left) > 0 {
 		brief, stop := context.WithTimeout(ctx, 200*time.Millisecond)
 		defer stop()
-		if err := g.Freeze(brief); err != nil && brief.Err() == nil {
+		err := g.Freeze(brief)
+		switch {
+		case errors.Is(err, errThawed), errors.Is(err, fs.ErrNotExist): // another caller kills it, too
+			return nil
+		case err != nil && brief.Err() == nil:
 			return err
 		}
 		if err := g.signalAll(); err != nil {

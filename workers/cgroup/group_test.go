@@ -242,6 +242,31 @@ func TestKillCatchesWhatForksAllTheTime(t *testing.T) {
 	})
 }
 
+// TestKillTwice has two callers kill one group at a time: each thaws what the other has frozen.
+func TestKillTwice(t *testing.T) {
+	hierarchies(t, func(t *testing.T, h *Hierarchy) {
+		for range 20 {
+			g := create(t, h, Limits{})
+			for range 8 {
+				start(t, g, busy).expect(t, "up")
+			}
+			ended := make(chan error)
+			const callers = 3
+			for range callers {
+				go func() { ended <- g.Kill(within(t, 20*time.Second)) }()
+			}
+			for range callers {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+			if err := g.Remove(); err != nil {
+				t.Errorf("the group isn't empty: %v", err)
+			}
+		}
+	})
+}
+
 func TestKillReachesGroupsBelow(t *testing.T) {
 	hierarchies(t, func(t *testing.T, h *Hierarchy) {
 		g := create(t, h, Limits{})
