@@ -1,15 +1,10 @@
 package criu
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -22,23 +17,6 @@ import (
 //	go test ./criu -run '^$' -bench Descriptors -benchtime 1x
 func BenchmarkDescriptors(b *testing.B) {
 	const processes, each = 60, 660
-	data := b.TempDir()
-	d, err := New(Options{Data: filepath.Join(data, "d"), Instance: fmt.Sprintf("bench-%d", os.Getpid())})
-	if err != nil {
-		b.Fatalf("%v (this runs sessions: it needs root and criu)", err)
-	}
-	store, err := dir.Open(filepath.Join(data, "objects"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	write, read := benchKeys(b)
-	epoch := uint64(0)
-	next := func() driver.Fence { epoch++; return drivertest.Fence("s", epoch) }
-	defer func() {
-		if err := errors.Join(d.Stop(context.Background(), next()), d.Close()); err != nil {
-			b.Error(err)
-		}
-	}()
 	spec := schemas.Spec{Command: []string{"/usr/bin/python3", "-c", fmt.Sprintf(`
 import os, socket, time
 keep = []
@@ -52,39 +30,21 @@ for _ in range(%d - 1):
 open("/ready", "w").close()
 time.sleep(1000000)
 `, each, processes)}}
-	i, err := d.Start(b.Context(), next(), spec, drivertest.Begin)
-	if err != nil {
-		b.Fatal(err)
-	}
-	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
+	s := bench(b, "", spec)
 	for b.Loop() {
-		write.Seq++
-		laps := driver.NewLaps(time.Now())
-		ctx := driver.WithLaps(b.Context(), laps)
-		w, err := image.Create(ctx, store, write)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := d.Capture(ctx, next(), w); err != nil {
-			b.Fatal(err)
-		}
-		head, _, _, err := w.Commit(ctx)
-		if err != nil {
-			b.Fatal(err)
-		}
-		laps.Mark("commit")
+		laps, _, head := s.suspend(b, schemas.RehearseNever)
 		reportLaps(b, "suspend", laps)
-		if err := d.Stop(b.Context(), next()); err != nil {
+		if err := s.d.Stop(b.Context(), s.next()); err != nil {
 			b.Fatal(err)
 		}
 		laps = driver.NewLaps(time.Now())
-		ctx = driver.WithLaps(b.Context(), laps)
-		img, err := image.Open(ctx, store, head, read)
+		ctx := driver.WithLaps(b.Context(), laps)
+		img, err := image.Open(ctx, s.store, head, s.read)
 		if err != nil {
 			b.Fatal(err)
 		}
 		laps.Mark("open")
-		if _, err := d.Restore(ctx, next(), spec, img, schemas.BootResume, drivertest.Begin); err != nil {
+		if _, err := s.d.Restore(ctx, s.next(), spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 			b.Fatal(err)
 		}
 		laps.Mark("start")

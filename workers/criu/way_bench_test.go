@@ -1,23 +1,14 @@
 package criu
 
 import (
-	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"filippo.io/age"
-
-	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -41,66 +32,33 @@ func BenchmarkWays(b *testing.B) {
 }
 
 func benchWay(b *testing.B, mib int, way driver.Way) {
-	data := b.TempDir()
-	d, err := New(Options{Data: filepath.Join(data, "d"), Instance: fmt.Sprintf("bench-%d", os.Getpid()), Way: way})
-	if err != nil {
-		b.Fatalf("%v (this runs sessions: it needs root and criu)", err)
-	}
-	store, err := dir.Open(filepath.Join(data, "objects"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	write, read := benchKeys(b)
-	epoch := uint64(0)
-	next := func() driver.Fence { epoch++; return drivertest.Fence("s", epoch) }
-	defer func() {
-		if err := errors.Join(d.Stop(context.Background(), next()), d.Close()); err != nil {
-			b.Error(err)
-		}
-	}()
 	spec := schemas.Spec{Command: []string{"/usr/bin/perl", "-e", fmt.Sprintf(`my $b = ""; open(my $r, "<", "/dev/urandom") or die;
 		for (1..%d) { read($r, my $c, 1 << 19); $b .= unpack("H*", $c); } open(my $f, ">", "/ready") or die; close $f; sleep 1000000;`, mib)}}
-	i, err := d.Start(b.Context(), next(), spec, drivertest.Begin)
-	if err != nil {
-		b.Fatal(err)
-	}
-	awaitFile(b, fmt.Sprintf("/proc/%d/root/ready", i.PID))
+	s := bench(b, way, spec)
 	for b.Loop() {
-		write.Seq++
-		w, err := image.Create(b.Context(), store, write)
-		if err != nil {
-			b.Fatal(err)
-		}
 		peak := watchMemory()
-		c, err := d.Capture(b.Context(), next(), w)
-		if err != nil {
-			b.Fatal(err)
-		}
-		head, _, _, err := w.Commit(b.Context())
-		if err != nil {
-			b.Fatal(err)
-		}
+		_, c, head := s.suspend(b, schemas.RehearseNever)
 		b.ReportMetric(float64(c.CaptureTook.Milliseconds()), "dump-ms")
 		b.ReportMetric(float64(time.Since(c.Frozen).Milliseconds()), "frozen-to-durable-ms")
 		b.ReportMetric(float64(c.Held>>20), "held-MiB")
 		b.ReportMetric(float64(peak()>>20), "capture-extra-MiB")
-		if err := d.Stop(b.Context(), next()); err != nil {
+		if err := s.d.Stop(b.Context(), s.next()); err != nil {
 			b.Fatal(err)
 		}
-		benchRestore(b, d, next(), spec, store, head, read, mib)
+		benchRestore(b, s, spec, head, mib)
 	}
 }
 
-func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, store *dir.Store, head image.Head, o image.ReadOptions, mib int) {
+func benchRestore(b *testing.B, s *benched, spec schemas.Spec, head image.Head, mib int) {
 	peak := watchMemory()
 	began := time.Now()
-	img, err := image.Open(b.Context(), store, head, o)
+	img, err := image.Open(b.Context(), s.store, head, s.read)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer img.Close()
 	laps := driver.NewLaps(began)
-	if _, err := d.Restore(driver.WithLaps(b.Context(), laps), f, spec, img, schemas.BootResume, drivertest.Begin); err != nil {
+	if _, err := s.d.Restore(driver.WithLaps(b.Context(), laps), s.next(), spec, img, schemas.BootResume, drivertest.Begin); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(time.Since(began).Milliseconds()), "restore-ms")
@@ -108,33 +66,6 @@ func benchRestore(b *testing.B, d *Driver, f driver.Fence, spec schemas.Spec, st
 		b.ReportMetric(float64(p.Took.Milliseconds()), p.Name+"-ms")
 	}
 	b.ReportMetric(float64(peak()>>20)-float64(mib), "restore-extra-MiB")
-}
-
-func benchKeys(b testing.TB) (image.WriteOptions, image.ReadOptions) {
-	b.Helper()
-	id, err := age.GenerateX25519Identity()
-	if err != nil {
-		b.Fatal(err)
-	}
-	public, signer, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		b.Fatal(err)
-	}
-	return image.WriteOptions{Tenant: "t", Session: "s", UID: "s", Lineage: "l", Signer: signer, SignerName: "h", Recipients: []age.Recipient{id.Recipient()}},
-		image.ReadOptions{Identities: []age.Identity{id}, Trusted: func(string, string) []ed25519.PublicKey { return []ed25519.PublicKey{public} }}
-}
-
-func awaitFile(b *testing.B, path string) {
-	b.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		_, err := os.Stat(path)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
-			b.Fatalf("the session isn't ready: %v", err)
-		}
-	}
 }
 
 // watchMemory looks at what the machine's programs and memory files take until
