@@ -1,7 +1,6 @@
 package criu
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/driver/drivertest"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -81,34 +78,6 @@ func (s *session) nothingLeft() {
 	if _, err := os.Stat(filepath.Join(s.d.dir.session(s.uid), "scratch", "rehearsal")); !errors.Is(err, fs.ErrNotExist) {
 		s.t.Errorf("the rehearsal's directory is left: %v", err)
 	}
-}
-
-// TestRehearsalIsGivenUp has a capture given up while its rehearsal stands before the first
-// instruction: the session runs on, at once.
-func TestRehearsalIsGivenUp(t *testing.T) {
-	t.Parallel()
-	d := open(t, t.TempDir())
-	marks := t.TempDir()
-	var err error
-	if d.options.Failpoints, err = failpoint.Parse("shim.rehearse.starts=pause:20s;once=" + marks); err != nil {
-		t.Fatal(err)
-	}
-	s := begin(t, d, "given-up", counting)
-	ctx, cancel := context.WithCancel(limited(t))
-	go func() {
-		for ctx.Err() == nil {
-			if found, _ := filepath.Glob(filepath.Join(marks, "*")); len(found) > 0 {
-				cancel()
-			}
-		}
-	}()
-	if _, err := d.CaptureRehearsed(ctx, s.next(), &drivertest.Image{}, schemas.RehearseAlways); !errors.Is(err, context.Canceled) {
-		t.Errorf("it ends with %v", err)
-	}
-	count(t, d, s.uid)
-	s.nothingLeft()
-	s.cycle()
-	count(t, d, s.uid)
 }
 
 // TestRehearsalOfWhatChanged has a session that does nothing rehearsed once, and again when

@@ -83,6 +83,8 @@ var classes = map[string]struct {
 	"mapping's end":            {Refuse, "memory is missing"},
 	"mapping's permissions":    {Refuse, "memory can't be used as before"},
 	"mapped file":              {Refuse, "other memory is there"},
+	aspectFlags:                {Refuse, "what the kernel may do with the memory"},
+	aspectNumber:               {Refuse, "it is another file of the same name"},
 	aspectThere:                {Refuse, "it is missing"},
 	aspectMore:                 {Warn, "it wasn't there before"},
 	aspectFlow:                 {Refuse, "data on its way is lost"},
@@ -107,6 +109,8 @@ const (
 	aspectAwaited = "awaited file"
 	aspectWatch   = "watch"
 	aspectOnce    = "awaited once, and told"
+	aspectNumber  = "inode number"
+	aspectFlags   = "mapping's flags"
 )
 
 // classOf gives the class of an aspect, and why it matters.

@@ -65,10 +65,13 @@ func Compare(before, after *Inventory, closing bool) (all []Difference) {
 		}
 		for _, aspect := range aspects(was, is) {
 			a, b := was.all(aspect), is.all(aspect)
-			if a == b || a == unknown || b == unknown || aspect == aspectPending && before.ticked(o.PID, a, b) {
-				continue
+			switch {
+			case a == b, a == unknown, b == unknown:
+			case aspect == aspectNumber && (a == "" || b == ""): // one that isn't compared
+			case aspect == aspectPending && before.ticked(o.PID, a, b):
+			default:
+				add(o, aspect, a, b)
 			}
-			add(o, aspect, a, b)
 		}
 	}
 	for _, o := range slices.SortedFunc(maps.Keys(after.objects), order) {

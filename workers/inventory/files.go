@@ -23,7 +23,7 @@ func (c *collector) files(l *look) error {
 	}
 	defer unix.Close(handle)
 	for _, fd := range fds {
-		flags, err := c.file(handle, fd)
+		flags, err := c.file(handle, fd, l.root)
 		if err != nil {
 			return fmt.Errorf("look at its descriptor %d: %w", fd.Num, err)
 		}
@@ -35,7 +35,7 @@ func (c *collector) files(l *look) error {
 }
 
 // file notes one descriptor, and gives its flags.
-func (c *collector) file(process int, fd tree.FD) (flags uint64, err error) {
+func (c *collector) file(process int, fd tree.FD, root uint64) (flags uint64, err error) {
 	o := Object{c.inner[fd.PID], "fd " + strconv.Itoa(fd.Num)}
 	kind, number, numbered := strings.Cut(fd.Link, ":[")
 	if numbered && (kind == "pipe" || kind == "socket") {
@@ -46,7 +46,7 @@ func (c *collector) file(process int, fd tree.FD) (flags uint64, err error) {
 		c.note(o, "file", fd.Link)
 	}
 	flags = c.info(o, c.read(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num)))
-	look := c.lookFor(fd.Link)
+	look := c.lookFor(fd.Link, root)
 	if look == nil {
 		return flags, nil
 	}
@@ -174,7 +174,7 @@ func (c *collector) lock(value string) string {
 }
 
 // lookFor gives how to look at an open file itself; nil if there is no need.
-func (c *collector) lookFor(link string) func(o Object, fd int) {
+func (c *collector) lookFor(link string, root uint64) func(o Object, fd int) {
 	switch {
 	case strings.HasPrefix(link, "socket:["):
 		return c.socket
@@ -189,7 +189,7 @@ func (c *collector) lookFor(link string) func(o Object, fd int) {
 	case link == "anon_inode:inotify", link == "anon_inode:[inotify]":
 		return func(o Object, fd int) { c.note(o, AspectEvents, waiting(fd)) }
 	case strings.HasPrefix(link, "/"):
-		return c.regular
+		return func(o Object, fd int) { c.regular(o, fd, root) }
 	}
 	return nil
 }
@@ -248,7 +248,7 @@ func (c *collector) size(o Object, fd int) {
 }
 
 // regular looks at a file that has, or had, a name.
-func (c *collector) regular(o Object, fd int) {
+func (c *collector) regular(o Object, fd int, root uint64) {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) != nil {
 		return
@@ -256,6 +256,9 @@ func (c *collector) regular(o Object, fd int) {
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
 		c.note(o, "size and mode", fmt.Sprintf("%d %o", st.Size, st.Mode))
+		if n := c.numbers(&st, root); n != "" {
+			c.note(o, aspectNumber, n)
+		}
 		if lease, err := unix.FcntlInt(uintptr(fd), unix.F_GETLEASE, 0); err == nil && lease != unix.F_UNLCK {
 			c.note(o, "lease", strconv.Itoa(lease))
 		}

@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -93,7 +94,7 @@ func TestCompare(t *testing.T) {
 	list := func(change func(inv *Inventory)) *Inventory {
 		inv := &Inventory{programs: map[int]string{6: "vim"}, objects: map[Object]facts{
 			{6, ""}: {{"controlling terminal", "/dev/pts/0"}, {aspectPending, "0000000000000200"}}, {6, "fd 3"}: {{"file", "/a"}, {"lock", "x"}, {"lock", "y"}},
-			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "timer 0"}: {{"signal", "34"}},
+			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "fd 5"}: {{"file", "/b"}, {aspectNumber, "77"}}, {6, "timer 0"}: {{"signal", "34"}},
 		}, flows: map[string]flow{"a to b": {100, 60, 40}}}
 		if change != nil {
 			change(inv)
@@ -110,6 +111,11 @@ func TestCompare(t *testing.T) {
 		{"terminal", func(i *Inventory) { i.objects[Object{6, ""}][0].value = "none" }, `vim (pid 6): controlling terminal is "none" instead of "/dev/pts/0"`, Refuse},
 		{"locks in another order", func(i *Inventory) { f := i.objects[Object{6, "fd 3"}]; f[1], f[2] = f[2], f[1] }, "", ""},
 		{"a lock", func(i *Inventory) { i.objects[Object{6, "fd 3"}] = i.objects[Object{6, "fd 3"}][:2] }, `vim (pid 6, fd 3): lock is "x" instead of "x; y"`, Warn},
+		{"another file", func(i *Inventory) { i.objects[Object{6, "fd 5"}][1].value = "78" }, `vim (pid 6, fd 5): inode number is "78" instead of "77"`, Refuse},
+		{"a file of the view's own", func(i *Inventory) { i.objects[Object{6, "fd 5"}][1].value = unknown }, "", ""},
+		{"a number that isn't compared", func(i *Inventory) {
+			i.objects[Object{6, "fd 3"}] = append(i.objects[Object{6, "fd 3"}], fact{aspectNumber, "9"})
+		}, "", ""},
 		{"a descriptor", func(i *Inventory) { delete(i.objects, Object{6, "fd 3"}) }, "vim (pid 6, fd 3) is missing", Refuse},
 		{"more", func(i *Inventory) { i.objects[Object{6, "fd 9"}] = facts{{"file", "/b"}} }, "vim (pid 6, fd 9) was not there before", Warn},
 		{"all", func(i *Inventory) { clear(i.objects) }, "vim (pid 6) is missing", Refuse},
@@ -131,5 +137,32 @@ func TestCompare(t *testing.T) {
 	closed := list(func(i *Inventory) { i.objects[Object{6, "fd 4"}][0].value, i.flows = "7 with ", nil })
 	if got := Compare(list(nil), closed, true); len(got) > 0 {
 		t.Errorf("connections that are closed: %v", got)
+	}
+}
+
+// TestFlags compares flags of memory that the kernel shows in one part or in several.
+func TestFlags(t *testing.T) {
+	t.Parallel()
+	list := func(smaps string) *Inventory {
+		inv := &Inventory{programs: map[int]string{6: "vim"}, objects: map[Object]facts{
+			{6, "mapping 1000"}: {{"mapped file", ""}}, {6, "mapping 9000"}: {{"mapped file", "/a at 0"}},
+		}}
+		inv.noteFlags(6, smaps)
+		return inv
+	}
+	part := func(at, flags string) string {
+		return at + " rw-p 00000000 00:00 0 \nSize:                  4 kB\nVmFlags: rd wr mr mw me " + flags + "\n"
+	}
+	before := list(part("1000-2000", "lo sd") + part("2000-4000", "lo") + part("4000-5000", "") + part("9000-a000", "dd hg"))
+	for name, c := range map[string]struct{ smaps, want string }{
+		"joined":   {part("1000-4000", "lo ac") + part("4000-5000", "sr") + part("9000-a000", "dd hg"), "[]"},
+		"shorter":  {part("1000-3000", "lo") + part("3000-5000", "") + part("9000-a000", "dd hg"), `[vim (pid 6, mapping 1000): mapping's flags is "lo from 1000 to 3000" instead of "lo from 1000 to 4000"]`},
+		"moved":    {part("1000-4000", "lo") + part("4000-5000", "wf") + part("9000-a000", "dd hg"), `[vim (pid 6, mapping 1000): mapping's flags is "lo from 1000 to 4000; wf from 4000 to 5000" instead of "lo from 1000 to 4000"]`},
+		"lost":     {part("1000-4000", "lo") + part("9000-a000", "hg"), `[vim (pid 6, mapping 9000): mapping's flags is "hg from 9000 to a000" instead of "dd hg from 9000 to a000"]`},
+		"all lost": {part("1000-4000", "lo") + part("9000-a000", ""), `[vim (pid 6, mapping 9000): mapping's flags is "" instead of "dd hg from 9000 to a000"]`},
+	} {
+		if got := fmt.Sprint(Compare(before, list(c.smaps), false)); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }

@@ -1,8 +1,11 @@
 package inventory
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // mappings notes what is where in a process's memory. Neighbours that are alike count as one:
@@ -13,9 +16,13 @@ func (c *collector) mappings(l *look) {
 		if last.end == 0 {
 			return
 		}
-		c.inv.objects[Object{l.Inner, "mapping " + strconv.FormatUint(last.start, 16)}] = facts{
+		o := Object{l.Inner, "mapping " + strconv.FormatUint(last.start, 16)}
+		c.inv.objects[o] = facts{
 			{"mapping's end", strconv.FormatUint(last.end, 16)}, {"mapping's permissions", last.mode},
 			{"mapped file", strings.TrimSpace(last.of + " " + last.at())},
+		}
+		if last.number != "" {
+			c.note(o, aspectNumber, last.number)
 		}
 	}
 	for line := range strings.Lines(c.read(l.PID, "maps")) {
@@ -30,15 +37,36 @@ func (c *collector) mappings(l *look) {
 		default:
 			flush()
 			last = m
+			last.number = c.mappedNumber(l, m)
 		}
 	}
 	flush()
+}
+
+// mappedNumber gives the inode number of a mapped file as it is compared: once for all mappings
+// of it.
+func (c *collector) mappedNumber(l *look, m mapping) string {
+	if !m.isFile() {
+		return ""
+	}
+	if n, ok := c.mapped[m.id]; ok {
+		return n
+	}
+	var st unix.Stat_t
+	number := ""
+	if unix.Stat(fmt.Sprintf("/proc/%d/map_files/%x-%x", l.PID, m.start, m.end), &st) == nil {
+		number = c.numbers(&st, l.root)
+	}
+	c.mapped[m.id] = number
+	return number
 }
 
 type mapping struct {
 	start, end, offset uint64
 	mode               string
 	path, of           string // as the kernel says it, and as it is compared
+	id                 string // of the file, as the kernel says it
+	number             string // of the file, as it is compared
 }
 
 func (m mapping) isFile() bool { return strings.HasPrefix(m.of, "/") }
@@ -67,7 +95,7 @@ func parseMapping(line string) (m mapping, ok bool) {
 		}
 	}
 	// criu makes shared memory without a name as a file in memory.
-	m.mode, m.path = f[1], strings.TrimLeft(f[5], " ")
+	m.mode, m.id, m.path = f[1], f[3]+" "+f[4], strings.TrimLeft(f[5], " ")
 	m.of = strings.Replace(m.path, "/memfd:/dev/zero", "/dev/zero", 1)
 	if kind, _, ok := strings.Cut(m.of, ":["); ok { // a ring of a socket, whose number is the kernel's own
 		m.of = kind

@@ -45,6 +45,10 @@ func (c *collector) process(l *look) error {
 		}
 		c.note(o, l.aspect, to)
 	}
+	var root unix.Stat_t
+	if unix.Stat(fmt.Sprintf("/proc/%d/root", pid), &root) == nil {
+		l.root = root.Dev
+	}
 	c.note(o, "arguments", strconv.Itoa(argumentsSize(stat)))
 	c.timers(o, pid)
 	if err := c.threads(l); err != nil {

@@ -40,7 +40,7 @@ func TestReads(t *testing.T) {
 	inv, err := take([]int{pid}, func(pid int, name string) string {
 		got[name]++
 		return read(pid, name)
-	})
+	}, numbersOfRoot)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Object is what an aspect is of: a process, or a thing that a process has.
@@ -47,11 +49,35 @@ func (f facts) of(aspect string) (string, bool) {
 
 // Take lists what the processes with these pids, as the caller sees them, have. They must
 // stand still.
-func Take(pids []int) (*Inventory, error) { return take(pids, newReader()) }
+func Take(pids []int) (*Inventory, error) { return take(pids, newReader(), numbersOfRoot) }
 
-func take(pids []int, read reader) (*Inventory, error) {
+// TakeCopy is Take of a copy that sees its files through a view. own is the device of the
+// files that are the view's own: their inode numbers say nothing.
+func TakeCopy(pids []int, own uint64) (*Inventory, error) {
+	return take(pids, newReader(), func(st *unix.Stat_t, _ uint64) string {
+		if st.Dev == own {
+			return unknown
+		}
+		return strconv.FormatUint(st.Ino, 10)
+	})
+}
+
+// numbering gives the inode number of a file as it is compared, empty if it isn't. root is the
+// device of the process's root directory.
+type numbering func(st *unix.Stat_t, root uint64) string
+
+// numbersOfRoot gives those of the files with a name in the file system of the session's root.
+// A file without a name is made again, and so is one in memory.
+func numbersOfRoot(st *unix.Stat_t, root uint64) string {
+	if st.Dev != root || st.Nlink == 0 {
+		return ""
+	}
+	return strconv.FormatUint(st.Ino, 10)
+}
+
+func take(pids []int, read reader, numbers numbering) (*Inventory, error) {
 	c := &collector{
-		read: read,
+		read: read, numbers: numbers, mapped: map[string]string{},
 		inv: &Inventory{
 			programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
 			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
@@ -80,6 +106,7 @@ type look struct {
 	Process
 	status string // /proc/PID/status
 	stat   string // /proc/PID/stat
+	root   uint64 // device of its root directory
 }
 
 // collector fills one inventory.
@@ -88,6 +115,9 @@ type collector struct {
 	inv   *Inventory
 	inner map[int]int       // pids within the session
 	names map[string]string // what the kernel numbers, by the order in which it is met
+
+	numbers numbering
+	mapped  map[string]string // inode numbers of mapped files as they are compared, by device and number in maps
 }
 
 func (c *collector) note(o Object, aspect, value string) {
@@ -103,7 +133,8 @@ func (c *collector) named(kind, number string) string {
 	return c.names[key]
 }
 
-// Digest is equal for inventories that are equal.
+// Digest is equal for inventories that are equal but for inode numbers, which aren't the same
+// after a resume if the private layer is a directory.
 func (inv *Inventory) Digest() [sha256.Size]byte {
 	h := sha256.New()
 	var b []byte // there are many thousand facts, for which fmt is slow
@@ -111,6 +142,9 @@ func (inv *Inventory) Digest() [sha256.Size]byte {
 		b = append(strconv.AppendInt(b[:0], int64(o.PID), 10), ' ')
 		b = append(strconv.AppendQuote(b, o.Thing), '\n')
 		for _, f := range inv.objects[o] {
+			if f.aspect == aspectNumber {
+				continue
+			}
 			b = append(append(append(b, ' '), f.aspect...), ' ')
 			b = append(strconv.AppendQuote(b, f.value), '\n')
 		}

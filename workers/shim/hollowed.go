@@ -126,6 +126,13 @@ func (q *quarantine) unlocked(name string) error {
 	if err != nil {
 		return err
 	}
+	advised, err := hollow.Advised(b)
+	if err != nil {
+		return err
+	}
+	if inner, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "mm-"), ".img")); err == nil && advised {
+		q.advised[inner] = true
+	}
 	if b, err = hollow.Unlocked(b); err != nil {
 		return err
 	}

@@ -24,6 +24,15 @@ func hostPID(init, pid int) (int, error) {
 
 // descendants lists the processes below pid.
 func descendants(pid int) []int {
+	var all []int
+	for _, child := range children(pid) {
+		all = append(append(all, child), descendants(child)...)
+	}
+	return all
+}
+
+// children lists those of all threads of a process.
+func children(pid int) []int {
 	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	if err != nil {
 		return nil // it ended meanwhile
@@ -36,7 +45,7 @@ func descendants(pid int) []int {
 		}
 		for _, f := range strings.Fields(string(b)) {
 			if child, err := strconv.Atoi(f); err == nil {
-				all = append(append(all, child), descendants(child)...)
+				all = append(all, child)
 			}
 		}
 	}

@@ -32,6 +32,8 @@ type quarantine struct {
 	copy      int              // init of the copy, on the host
 	network   *network.Network // of a session whose network is private
 	after     *inventory.Inventory
+	advised   map[int]bool // processes in which mappings have flags, by pids within the session
+	own       uint64       // device of the files that the view has of its own
 }
 
 // dir is where the rehearsal's files are: in the scratch memory of the image.
@@ -67,7 +69,7 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 	if err != nil {
 		return err
 	}
-	err = mountView(root, view.dir, viewLimit)
+	q.own, err = mountView(root, view.dir, viewLimit)
 	root.Close()
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (r *rehearsals) run(ctx context.Context, init int, before *inventory.Invent
 }
 
 func (r *rehearsals) once(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) (differences []inventory.Difference, err error) {
-	q := &quarantine{rehearsals: r, init: init, before: before}
+	q := &quarantine{rehearsals: r, init: init, before: before, advised: map[int]bool{}}
 	defer func() { err = errors.Join(err, q.end()) }()
 	if err := q.prepare(ctx, large); err != nil {
 		return nil, fmt.Errorf("prepare a rehearsal of session %s: %w", r.setup.Name, err)
@@ -135,6 +135,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 	var p *rpc.Streamed
 	over := make(chan struct{})
 	defer close(over)
+	defer q.endCopy()
 	err := alone(q.init, q.before.Devices(), over, func() (err error) {
 		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Start, in.files...)
 		return err
@@ -142,7 +143,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stop := context.AfterFunc(ctx, q.kill)
+	stop := context.AfterFunc(ctx, func() { _ = q.kill() }) // endCopy tries again
 	defer stop()
 	reached := false
 	err = p.Wait(func(n rpc.Notice) error {
@@ -156,11 +157,12 @@ func (q *quarantine) restore(ctx context.Context) error {
 		case rpc.PreResume:
 			reached = true
 			var err error
-			if q.after, err = inventory.Take(wholeTree(q.copy)); err == nil {
+			if q.after, err = inventory.TakeCopy(wholeTree(q.copy), q.own); err == nil {
+				q.before.NoteFlags(q.advised)
+				q.after.NoteFlags(q.advised)
 				err = q.points.at(failpoint.ShimRehearsed)
 			}
-			q.kill() // criu as well, which ends the wait
-			return err
+			return errors.Join(err, q.kill()) // criu as well, which ends the wait
 		}
 		return nil
 	})
@@ -195,21 +197,31 @@ func (q *quarantine) explain(err error) error {
 }
 
 // kill ends the copy, and criu with it. Frozen first, none of it comes to an instruction.
-func (q *quarantine) kill() {
+func (q *quarantine) kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
-	_ = q.group.Kill(ctx) // end says so if something is left
+	return q.group.Kill(ctx)
+}
+
+// endCopy kills the copy and waits for its first process, which criu makes a child of the shim.
+// A criu that fails, or is killed, may not have told of it. It is called while the thread lives
+// that started criu, so that the child has one parent.
+func (q *quarantine) endCopy() {
+	if q.kill() != nil {
+		return // end says what is left
+	}
+	for _, pid := range children(os.Getpid()) {
+		if pid != q.init && within(pid) == initPID {
+			_, _ = unix.Wait4(pid, nil, 0, nil)
+		}
+	}
 }
 
 // end removes all that the rehearsal had.
 func (q *quarantine) end() error {
 	var errs []error
 	if q.group != nil {
-		q.kill()
-		if q.copy != 0 {
-			_, _ = unix.Wait4(q.copy, nil, 0, nil)
-		}
-		if err := q.group.Remove(); err != nil {
+		if err := errors.Join(q.kill(), q.group.Remove()); err != nil {
 			errs = append(errs, fmt.Errorf("remove what the rehearsal of session %s left: %w", q.setup.Name, err))
 		}
 	}

@@ -49,7 +49,8 @@ func TestView(t *testing.T) {
 	})
 	defer tree.Close()
 	isolated(t, func() error {
-		if err := mountView(tree, view, 1<<20); err != nil {
+		device, err := mountView(tree, view, 1<<20)
+		if err != nil {
 			return err
 		}
 		root := filepath.Join(view, "root")
@@ -62,8 +63,15 @@ func TestView(t *testing.T) {
 		if err := errors.Join(unix.Stat(filepath.Join(session, "upper", "kept"), &own), unix.Stat(filepath.Join(root, "kept"), &seen)); err != nil || own.Ino != seen.Ino {
 			t.Errorf("a file has the number %d, and %d in the view, %v", own.Ino, seen.Ino, err)
 		}
+		if err := os.WriteFile(filepath.Join(root, "made"), nil, 0o644); err != nil {
+			return err
+		}
+		var made unix.Stat_t
+		if err := unix.Stat(filepath.Join(root, "made"), &made); err != nil || made.Dev != device || seen.Dev == device {
+			t.Errorf("what the view has of its own is on device %d, %v, and what it shows on %d; want %d for the one", made.Dev, err, seen.Dev, device)
+		}
 		return errors.Join(os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644),
-			os.Remove(filepath.Join(root, "removed")), os.WriteFile(filepath.Join(root, "made"), nil, 0o644))
+			os.Remove(filepath.Join(root, "removed")))
 	})
 	for name, want := range map[string]string{"kept": "kept", "changed": "changed", "removed": "removed"} {
 		if b, err := os.ReadFile(filepath.Join(session, "upper", name)); err != nil || string(b) != want {

@@ -73,6 +73,27 @@ func Ghost(head []byte, size int64) ([]byte, error) {
 	return append(append([]byte(nil), head[:magicSize]...), framed(entry)...), nil
 }
 
+// Advised reports whether the image of a process's mappings has one that is locked, advised
+// about or has flags of the mends.
+func Advised(img []byte) (advised bool, err error) {
+	mm, _, err := first(img)
+	if err != nil {
+		return false, err
+	}
+	const mappings, flags, advice, mends = 14, 6, 9, 100
+	const locked = 0x2000 // MAP_LOCKED
+	err = each(mm, func(f part) {
+		if f.number != mappings {
+			return
+		}
+		bad := fields(f.bytes, func(field int, v uint64, _ []byte) {
+			advised = advised || field == flags && v&locked != 0 || field == advice && v != 0 || field >= mends
+		})
+		advised = advised || bad != nil
+	})
+	return advised, err
+}
+
 // Unlocked gives the image of a process's mappings with those that are locked as a whole
 // locked as they are touched, so that a restore of them allocates nothing. A CRIU without
 // mends locks, and allocates, them as before.
