@@ -3,9 +3,10 @@ package criu
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/bits"
 	"os"
-	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,12 +17,20 @@ import (
 	"github.com/diapause/diapause/workers/layer/ext4"
 )
 
-// A private layer that is a file system has two entries: its blocks, one after the other, and
-// before them where they belong. So an image's size is that of what is in use.
+// A private layer that is a file system has an entry for each part of it with its blocks, one after
+// the other, and before them where they belong. So an image's size is that of what is in use,
+// and parts in which nothing has changed aren't read again.
 const (
 	layerMap    = "layer/map.json"
-	layerBlocks = "layer/blocks"
+	layerBlocks = "layer/blocks" // the only part, of images of earlier versions
 )
+
+func layerPart(m ext4.Map, number int64) string {
+	if m.Part == 0 {
+		return layerBlocks
+	}
+	return fmt.Sprintf("%s.%08d", layerBlocks, number)
+}
 
 // addFileSystem adds the private layer as the file system that it is, without what isn't in
 // use there. It warns of a file system that has failed.
@@ -31,7 +40,7 @@ func addFileSystem(sink driver.Sink, own *os.File) ([]schemas.Warning, error) {
 	if err != nil {
 		return nil, fail(err)
 	}
-	m, blocks, err := s.Blocks()
+	m, parts, err := s.Parts(time.Now())
 	if err != nil {
 		return nil, fail(err)
 	}
@@ -42,13 +51,24 @@ func addFileSystem(sink driver.Sink, own *os.File) ([]schemas.Warning, error) {
 	if err := addBytes(sink, layerMap, b); err != nil {
 		return nil, fail(err)
 	}
-	if err := sink.Add(image.Entry{Name: layerBlocks, Type: image.TypeFile, Mode: 0o600, Size: -1}, blocks); err != nil {
-		return nil, fail(err)
+	for _, p := range parts {
+		if err := addPart(sink, layerPart(m, p.Number), p); err != nil {
+			return nil, fail(err)
+		}
 	}
 	if s.Failed() {
 		return []schemas.Warning{failedLayer}, nil
 	}
 	return nil, nil
+}
+
+func addPart(sink driver.Sink, name string, p ext4.Part) error {
+	e := image.Entry{Name: name, Type: image.TypeFile, Mode: 0o600, Size: p.Bytes}
+	knowing, ok := sink.(layer.Stamped)
+	if !ok {
+		return sink.Add(e, p.Open())
+	}
+	return knowing.AddStamped(e, p.Stamp, func() (io.ReadCloser, error) { return io.NopCloser(p.Open()), nil })
 }
 
 // failedLayer is what a full disk of the host, or a bad one, leaves for good.
@@ -60,8 +80,13 @@ var failedLayer = schemas.Warning{
 // fillFileSystem has the private layer put into the empty file that it is mounted from, if
 // the image has it as a file system.
 func fillFileSystem(source driver.Source, own *layer.Extraction) error {
-	i := slices.IndexFunc(source.Entries(), func(e image.Entry) bool { return e.Name == layerBlocks })
-	if i < 0 {
+	sizes := map[string]int64{}
+	for _, e := range source.Entries() {
+		if part(e.Name) == partLayer {
+			sizes[e.Name] = e.Size
+		}
+	}
+	if _, ok := sizes[layerMap]; !ok {
 		return nil
 	}
 	fail := func(err error) error { return fmt.Errorf("restore the session's layer: %w", err) }
@@ -74,14 +99,28 @@ func fillFileSystem(source driver.Source, own *layer.Extraction) error {
 	if err := json.NewDecoder(r).Decode(&m); err != nil {
 		return fail(err)
 	}
-	if n, err := m.Bytes(); err != nil || n != source.Entries()[i].Size {
-		return fail(fmt.Errorf("%d bytes of blocks: %w", source.Entries()[i].Size, ext4.ErrDamaged))
-	}
 	to, err := ext4.NewFiller(own.Root, m)
 	if err != nil {
 		return fail(err)
 	}
-	return own.Beside(layerBlocks, to)
+	targets := to.Targets()
+	if len(targets) != len(sizes)-1 {
+		return fail(fmt.Errorf("%d parts: %w", len(sizes)-1, ext4.ErrDamaged))
+	}
+	told, tell := source.(layer.Restamped)
+	for _, t := range targets {
+		name := layerPart(m, t.Number)
+		if size, ok := sizes[name]; !ok || size != t.Bytes {
+			return fail(fmt.Errorf("%s: %d bytes of blocks: %w", name, size, ext4.ErrDamaged))
+		}
+		if err := own.Beside(name, t); err != nil {
+			return fail(err)
+		}
+		if tell && t.Stamp != "" {
+			told.Restamp(name, t.Stamp)
+		}
+	}
+	return nil
 }
 
 // ownLayer says what a new shim's private layer is.

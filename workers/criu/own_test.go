@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/objectstore/dir"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -48,12 +51,19 @@ func TestDeletedIsInNoImage(t *testing.T) {
 	const half = "secret-that-was-"
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", idling)
-	has := func(img *drivertest.Image) bool {
-		b, ok := img.Content(layerBlocks)
-		if !ok {
+	has := func(img *drivertest.Image) (found bool) {
+		parts := 0
+		for _, e := range img.Entries() {
+			if strings.HasPrefix(e.Name, layerBlocks) {
+				b, _ := img.Content(e.Name)
+				parts++
+				found = found || bytes.Contains(b, []byte(half+"deleted"))
+			}
+		}
+		if parts == 0 {
 			t.Fatal("the image has no layer")
 		}
-		return bytes.Contains(b, []byte(half+"deleted"))
+		return found
 	}
 	s.sh("mkdir /srv/d; for i in 1 2 3; do x=" + half + "; echo ${x}deleted | tee -a /srv/d/f$i > /srv/d/n-${x}deleted; done; yes ${x}deleted | head -c 3000000 > /srv/d/large")
 	img, _ := s.capture()
@@ -75,6 +85,101 @@ func TestDeletedIsInNoImage(t *testing.T) {
 		t.Error("the fork's image has what was deleted")
 	}
 	s.resume(img, schemas.BootResume)
+}
+
+// reading is an image.Writer that counts what is read of a private layer.
+type reading struct {
+	*image.Writer
+	bytes int64
+}
+
+func (r *reading) AddStamped(e image.Entry, stamp string, open func() (io.ReadCloser, error)) error {
+	return r.Writer.AddStamped(e, stamp, func() (io.ReadCloser, error) {
+		if part(e.Name) == partLayer {
+			r.bytes += e.Size
+		}
+		return open()
+	})
+}
+
+// What a session has written long ago isn't read again for its next image: neither in the same run,
+// nor after a resume on another host.
+func TestUnchangedPartsAreNotRead(t *testing.T) {
+	t.Parallel()
+	const size = 64 << 20
+	store, err := dir.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	write, read := benchKeys(t)
+	s := begin(t, open(t, t.TempDir()), "s", idling)
+	digest := s.sh(fmt.Sprintf("head -c %d /dev/urandom > /srv/large; sha256sum /srv/large", size))
+	changed := time.Now()
+	capture := func(base *image.Base) (*image.Base, image.Head, int64) {
+		t.Helper()
+		if write.Seq++; base != nil {
+			head := base.Head()
+			write.Base, write.Parent = base, &head
+		}
+		w, err := image.Create(limited(t), store, write)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &reading{Writer: w}
+		if _, err := s.d.Capture(limited(t), s.next(), r); err != nil {
+			t.Fatal(err)
+		}
+		head, _, _, err := w.Commit(limited(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Base(), head, r.bytes
+	}
+	// A file's times prove its content when they are this old.
+	<-time.After(time.Until(changed.Add(3 * time.Second)))
+	base, _, first := capture(nil)
+	if first < size {
+		t.Errorf("the first image took %d bytes of the layer", first)
+	}
+	if err := s.d.Thaw(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+	s.sh("echo changed > /srv/small")
+	base, head, second := capture(base)
+	if second > size/4 {
+		t.Errorf("the second image took %d bytes of the layer", second)
+	}
+	if err := s.d.Stop(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+
+	s.d = open(t, t.TempDir())
+	s.stopLater()
+	img, err := image.Open(limited(t), store, head, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer img.Close()
+	if _, err := s.d.Restore(limited(t), s.next(), s.spec, img, schemas.BootTakeover, drivertest.Begin); err != nil {
+		t.Fatal(err)
+	}
+	if base, err = image.LoadBase(limited(t), img); err != nil {
+		t.Fatal(err)
+	}
+	base.Restamp(img)
+	_, head, third := capture(base)
+	if third > size/4 {
+		t.Errorf("the third image, on another host, took %d bytes of the layer", third)
+	}
+	if err := s.d.Stop(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.restoreFrom(store, head, read); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.sh("cat /srv/small; sha256sum /srv/large"); got != "changed\n"+digest {
+		t.Errorf("it has %s, and had %s", got, digest)
+	}
 }
 
 // A session without loop devices has its layer in a directory, and is told so. A host that has

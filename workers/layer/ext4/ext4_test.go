@@ -77,16 +77,26 @@ func copied(t *testing.T, f *os.File) *os.File {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { to.Close() })
-	m, blocks, err := s.Blocks()
+	m, parts, err := s.Parts(time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w, err := NewFiller(to, m)
-	if err == nil {
-		_, err = io.CopyBuffer(io.NewOffsetWriter(w, 0), struct{ io.Reader }{blocks}, make([]byte, 100_000)) // blocks are cut
-	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	targets := w.Targets()
+	if len(targets) != len(parts) {
+		t.Fatalf("%d parts become %d", len(parts), len(targets))
+	}
+	for i, p := range parts {
+		if targets[i].Number != p.Number || targets[i].Bytes != p.Bytes || targets[i].Stamp != p.Stamp {
+			t.Errorf("part %+v becomes %+v", p, targets[i])
+		}
+		n, err := io.CopyBuffer(io.NewOffsetWriter(targets[i], 0), struct{ io.Reader }{p.Open()}, make([]byte, 100_000)) // blocks are cut
+		if err != nil || n != p.Bytes {
+			t.Fatalf("part %d: %d of %d bytes, %v", p.Number, n, p.Bytes, err)
+		}
 	}
 	return to
 }

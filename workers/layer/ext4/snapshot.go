@@ -1,13 +1,11 @@
 package ext4
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/bits"
 	"os"
-	"sort"
 
 	"golang.org/x/sys/unix"
 )
@@ -158,23 +156,13 @@ func (s *Snapshot) findOrphans() error {
 	return nil
 }
 
-// Extent is a stretch of blocks.
-type Extent [2]int64 // the first block, and how many
-
-// Map says where the blocks belong that an image has of a file system. The others are holes.
-type Map struct {
-	Size    int64    `json:"size"` // of the file system, in bytes
-	Extents []Extent `json:"extents"`
-}
-
-// Blocks gives what belongs into an image: where, and the blocks themselves one after the
-// other.
-func (s *Snapshot) Blocks() (Map, io.Reader, error) {
+// blocks is where what belongs into an image is.
+func (s *Snapshot) blocks() (Map, error) {
 	m := Map{Size: s.size, Extents: []Extent{}}
 	for at := int64(0); at < s.size; {
 		data, end, err := nextData(s.f, at, s.size)
 		if err != nil {
-			return Map{}, nil, err
+			return Map{}, err
 		}
 		for block := data / BlockSize; block*BlockSize < end; block++ {
 			g := s.groups[block/groupBlocks]
@@ -188,15 +176,7 @@ func (s *Snapshot) Blocks() (Map, io.Reader, error) {
 		}
 		at = (end + BlockSize - 1) / BlockSize * BlockSize
 	}
-	return m, &reader{s: s, left: m.Extents}, nil
-}
-
-func (m *Map) add(block int64) {
-	if n := len(m.Extents); n > 0 && m.Extents[n-1][0]+m.Extents[n-1][1] == block {
-		m.Extents[n-1][1]++
-		return
-	}
-	m.Extents = append(m.Extents, Extent{block, 1})
+	return m, nil
 }
 
 // nextData finds the next stretch of a file that isn't a hole, at its end an empty one.
@@ -215,77 +195,6 @@ func nextData(f *os.File, at, size int64) (from, to int64, err error) {
 	}
 	return from, min(to, size), nil
 }
-
-// Bytes is how much content a map is for. It is an error if that can't be.
-func (m Map) Bytes() (int64, error) {
-	var end, blocks int64
-	for _, x := range m.Extents {
-		if x[0] < end || x[1] <= 0 || x[1] > m.Size/BlockSize || x[0] > m.Size/BlockSize-x[1] {
-			return 0, fmt.Errorf("read where blocks belong: %w", ErrDamaged)
-		}
-		end, blocks = x[0]+x[1], blocks+x[1]
-	}
-	if m.Size <= 0 || m.Size > maxGroups*groupBlocks*BlockSize {
-		return 0, fmt.Errorf("read where blocks belong: %w", ErrDamaged)
-	}
-	return blocks * BlockSize, nil
-}
-
-// Filler makes a file system of the blocks that an image has of it, in an empty file: it is an
-// io.WriterAt for them, at their places one after the other. Blocks of zeros stay holes.
-type Filler struct {
-	f      *os.File
-	m      Map
-	starts []int64 // of each extent, among the blocks
-}
-
-// NewFiller gives the file its size.
-func NewFiller(f *os.File, m Map) (*Filler, error) {
-	if _, err := m.Bytes(); err != nil {
-		return nil, err
-	}
-	if err := f.Truncate(m.Size); err != nil {
-		return nil, fmt.Errorf("make the layer's file: %w", err)
-	}
-	w := &Filler{f: f, m: m}
-	var at int64
-	for _, x := range m.Extents {
-		w.starts = append(w.starts, at)
-		at += x[1] * BlockSize
-	}
-	return w, nil
-}
-
-// WriteAt implements io.WriterAt. It may be called concurrently.
-func (w *Filler) WriteAt(b []byte, off int64) (written int, err error) {
-	i := sort.Search(len(w.starts), func(i int) bool { return w.starts[i] > off }) - 1
-	for ; len(b) > 0; i++ {
-		if i < 0 || i >= len(w.m.Extents) || off-w.starts[i] >= w.m.Extents[i][1]*BlockSize {
-			return written, fmt.Errorf("write the layer's blocks: %w", ErrDamaged)
-		}
-		within := off - w.starts[i]
-		n := min(int64(len(b)), w.m.Extents[i][1]*BlockSize-within)
-		if !zero(b[:n]) {
-			if _, err := w.f.WriteAt(b[:n], w.m.Extents[i][0]*BlockSize+within); err != nil {
-				return written, fmt.Errorf("write the layer's blocks: %w", err)
-			}
-		}
-		b, off, written = b[n:], off+n, written+int(n)
-	}
-	return written, nil
-}
-
-func zero(b []byte) bool {
-	for len(b) > BlockSize {
-		if !bytes.Equal(b[:BlockSize], zeros[:]) {
-			return false
-		}
-		b = b[BlockSize:]
-	}
-	return bytes.Equal(b, zeros[:len(b)])
-}
-
-var zeros [BlockSize]byte
 
 // reader reads the blocks of extents.
 type reader struct {
