@@ -20,6 +20,7 @@ var All = []string{
 	"terminal-flags",
 	"reserved",
 	"in-flight",
+	"expiring",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
