@@ -1,6 +1,7 @@
 package criu
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -173,5 +174,38 @@ func TestMountPointsAreMadeAgain(t *testing.T) {
 		}
 	}
 	s.resume(img, schemas.BootResume)
+	count(t, d, "s")
+}
+
+// TestMountsOfAnotherKernel resumes a session whose image has something mounted where this host's
+// kernel has no such place.
+func TestMountsOfAnotherKernel(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", counting)
+	count(t, d, "s")
+	img := s.suspend()
+	changed := 0
+	for _, e := range img.Entries() {
+		if !strings.Contains(e.Name, "mountpoints-") {
+			continue
+		}
+		b, _ := img.Content(e.Name)
+		for _, name := range []string{"/proc/kcore", "/proc/irq", "/proc/acpi", "/sys/firmware"} {
+			for i := bytes.Index(b, []byte(name)); i >= 0; i = bytes.Index(b, []byte(name)) {
+				b[i+len(name)-1] = 'X'
+				changed++
+			}
+		}
+	}
+	if changed < 3 {
+		t.Fatalf("the image has %d of the mounts", changed)
+	}
+	s.resume(img, schemas.BootResume)
+	count(t, d, "s")
+	if out := s.sh("head -c 1 /proc/keys | wc -c; ls -A /sys/firmware | wc -l"); !strings.HasPrefix(out, "0\n") {
+		t.Errorf("of what is hidden it reads %q", out)
+	}
+	s.cycle()
 	count(t, d, "s")
 }

@@ -68,6 +68,18 @@ func takesNoMore(err error) bool {
 	return false
 }
 
+// fitMounts leaves out of the image what is mounted at places of /proc and /sys that this host's
+// kernel doesn't have: there is nothing to hide or protect.
+func (p place) fitMounts() error {
+	return core.KeepMounts(p.images(), func(point string) bool {
+		if !strings.HasPrefix(point, "/proc/") && !strings.HasPrefix(point, "/sys/") {
+			return true
+		}
+		_, err := os.Lstat(point)
+		return !errors.Is(err, os.ErrNotExist)
+	})
+}
+
 // makeMountPoints makes the directories on which the image has something mounted, if the root of
 // this host lacks them.
 func (p place) makeMountPoints() error {

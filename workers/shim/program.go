@@ -11,7 +11,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
 	"github.com/diapause/diapause/workers/shim/tiny"
 )
@@ -20,6 +22,7 @@ import (
 type program struct {
 	file  *os.File
 	enter *os.File // the program that brings it into a session
+	own   *os.File // the program that starts criu to restore one
 }
 
 const ownFile = "/proc/self/exe"
@@ -35,29 +38,38 @@ func openProgram() (*program, error) {
 			return nil, fmt.Errorf("open the program's own file: %w", err)
 		}
 	}
-	code, err := tiny.Enter()
-	if err != nil {
-		return nil, &driver.Error{Kind: driver.Refused, Text: err.Error()}
-	}
-	enter, err := Sealed(bytes.NewReader(code))
-	if err != nil {
-		return nil, fmt.Errorf("place a program in memory: %w", err)
-	}
 	p := &program{}
 	if p.file, err = outOfTheWay(f, fileFD); err != nil {
 		return nil, err
 	}
-	p.enter, err = outOfTheWay(enter, enterFD)
+	if p.enter, err = openTiny(tiny.Enter, enterFD); err != nil {
+		return nil, err
+	}
+	p.own, err = openTiny(tiny.Own, ownFD)
 	return p, err
+}
+
+// openTiny places one of the tiny programs in memory.
+func openTiny(code func() ([]byte, error), highest int) (*os.File, error) {
+	b, err := code()
+	if err != nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: err.Error()}
+	}
+	f, err := Sealed(bytes.NewReader(b))
+	if err != nil {
+		return nil, fmt.Errorf("place a program in memory: %w", err)
+	}
+	return outOfTheWay(f, highest)
 }
 
 // A program is executed by its descriptor after those that the new process gets
 // have taken their places, from 3 up, and with others used on the way, from the
-// highest one that it gets. So the two are out of the way of all that, and of
+// highest one that it gets. So these are out of the way of all that, and of
 // each other.
 const (
 	fileFD  = 100
 	enterFD = 300
+	ownFD   = 500
 )
 
 func outOfTheWay(f *os.File, highest int) (*os.File, error) {
@@ -153,6 +165,19 @@ func (p *program) first(self []string, namespaces uintptr, files []*os.File) *ex
 		Path: procPath(p.file), Args: append(append([]string(nil), self...), "stage", stage.First),
 		Env: []string{}, Dir: "/", ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true},
+	}
+}
+
+// apart starts criu in a group with a session keyring of its own, and a cgroup namespace of which that
+// group is the root: what it restores has them.
+func (p *program) apart(group *cgroup.Group) rpc.Starter {
+	return func(cmd *exec.Cmd) error {
+		if cmd.Err != nil {
+			return cmd.Err
+		}
+		cmd.Args = append([]string{"own", cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = procPath(p.own)
+		return group.Start(cmd)
 	}
 }
 

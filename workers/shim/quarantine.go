@@ -171,6 +171,6 @@ func emptied(root, path, via string) error {
 }
 
 // newRehearsals is the part of a session that rehearses its restores.
-func newRehearsals(s Setup, p place, points *points) *rehearsals {
-	return &rehearsals{setup: s, place: p, points: points}
+func newRehearsals(s Setup, p place, points *points, program *program) *rehearsals {
+	return &rehearsals{setup: s, place: p, points: points, program: program}
 }

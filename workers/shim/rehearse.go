@@ -29,6 +29,8 @@ type rehearsals struct {
 	setup  Setup
 	place  place // the session's
 	points *points
+
+	program *program
 }
 
 // rehearsalLimit bounds one rehearsal: the session stands still meanwhile.
@@ -137,7 +139,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 	defer close(over)
 	defer q.endCopy()
 	err := alone(q.init, q.before.Devices(), over, func() (err error) {
-		p, err = rpc.StartHeld(q.setup.Criu, o, q.group.Start, in.files...)
+		p, err = rpc.StartHeld(q.setup.Criu, o, q.program.apart(q.group), in.files...)
 		return err
 	})
 	if err != nil {

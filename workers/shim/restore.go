@@ -22,6 +22,7 @@ import (
 // restorer restores a session from an image.
 type restorer struct {
 	boot    *boot
+	program *program
 	facts   factsCache
 	gate    *gate
 	typists *typists
@@ -51,6 +52,9 @@ func (r *restorer) restore() error {
 	}
 	m, err := readMeta(b.place.meta())
 	if err != nil {
+		return err
+	}
+	if err := b.place.fitMounts(); err != nil {
 		return err
 	}
 	if err := core.Limit(b.place.images(), b.setup.Limits, m.Filter); err != nil {
@@ -302,7 +306,7 @@ func (r *restorer) explain(err error) error {
 // restoreFromMemory runs criu in the session's cgroups: what it forks is born
 // there and stays.
 func (r *restorer) restoreFromMemory(o rpc.Options, files []*os.File, steps func(criuProcess, rpc.Notice) error) error {
-	p, err := rpc.Start(r.boot.setup.Criu, r.boot.tree.group.Start, files...)
+	p, err := rpc.Start(r.boot.setup.Criu, r.program.apart(r.boot.tree.group), files...)
 	if err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 		dumper: &dumper{
 			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(), filter: setup.Limits.Digest(),
 			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
-			rehearsals: newRehearsals(setup, place, points),
+			rehearsals: newRehearsals(setup, place, points, program),
 		},
 		stopped: make(chan struct{}),
 	}
@@ -78,7 +78,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	if setup.Boot == schemas.BootClean {
 		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil
 	}
-	return s, b, (&restorer{boot: b, facts: facts, gate: gate, typists: typists, named: &run.named}).restore, nil
+	return s, b, (&restorer{boot: b, program: program, facts: facts, gate: gate, typists: typists, named: &run.named}).restore, nil
 }
 
 // raise brings the session up. After an error only its directory and its cgroups are

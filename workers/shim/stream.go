@@ -251,7 +251,7 @@ func (r *restorer) restoreStreamed(o rpc.Options, files []*os.File, served []str
 	if err != nil {
 		return err
 	}
-	p, err := rpc.StartStreamed(b.setup.Criu, rpc.RestoreVerb, o, b.tree.group.Start, files...)
+	p, err := rpc.StartStreamed(b.setup.Criu, rpc.RestoreVerb, o, r.program.apart(b.tree.group), files...)
 	if err == nil {
 		release := r.endWithWorker()
 		err = p.Wait(func(n rpc.Notice) error {

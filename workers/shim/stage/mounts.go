@@ -129,11 +129,11 @@ func makeDevices() error {
 	return nil
 }
 
-// The parts of /proc and /sys that root of a session must not write, or not see.
+// The parts of /proc and /sys that root of a session must not write, or not see: Docker's.
 var (
 	readOnly = []string{"/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs"}
-	unseen   = []string{"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags"}
-	emptied  = []string{"/proc/scsi", "/proc/acpi", "/proc/asound", "/sys/firmware", "/sys/kernel/debug", "/sys/kernel/tracing"}
+	unseen   = []string{"/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug", "/proc/latency_stats", "/proc/kpagecount", "/proc/kpageflags"}
+	emptied  = []string{"/proc/scsi", "/proc/acpi", "/proc/asound", "/sys/firmware", "/sys/devices/virtual/powercap", "/sys/kernel/debug", "/sys/kernel/tracing"}
 )
 
 func hide() error {

@@ -118,6 +118,9 @@ func first(conn *control.Conn, c Config) error {
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0); err != nil {
 		return fmt.Errorf("set oom_score_adj: %w", err)
 	}
+	if err := apart(); err != nil {
+		return err
+	}
 	if err := confineThread(c.Limits); err != nil {
 		return err
 	}
@@ -136,6 +139,22 @@ func first(conn *control.Conn, c Config) error {
 		return fmt.Errorf("the shim gave up: %w", err)
 	}
 	return becomeInit(leader)
+}
+
+// joinSessionKeyring is KEYCTL_JOIN_SESSION_KEYRING.
+const joinSessionKeyring = 1
+
+// apart gives the calling thread, and so what it starts, a session keyring of its own, in place of
+// that of the daemon, and a cgroup namespace: the session's group is the root of all that it sees.
+func apart() error {
+	_, _, errno := unix.RawSyscall(unix.SYS_KEYCTL, joinSessionKeyring, 0, 0)
+	if errno != 0 && errno != unix.ENOSYS { // a kernel without keys has none to share
+		return fmt.Errorf("make a session keyring: %w", errno)
+	}
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil && err != unix.EINVAL {
+		return fmt.Errorf("make a cgroup namespace: %w", err)
+	}
+	return nil
 }
 
 // becomeInit gives this process's place to init, which lets the leader run: this

@@ -1,7 +1,7 @@
-// Package tiny makes the two programs of a session that are not Go: Init, its
+// Package tiny makes the programs of a session that are not Go: Init, its
 // first process, two hundred bytes that let the leader run, reap what ends,
-// report it, and end with the leader; and Enter, which brings one more process
-// in. Init is part of the session's image, so it must be small, need no library
+// report it, and end with the leader; Enter, which brings one more process
+// in; and Own, by which criu is started to restore it. Init is part of the session's image, so it must be small, need no library
 // and never change between hosts; nothing else belongs in it.
 //
 // Each program has its source in an .s.txt, what the assembler makes of that in a .bin
@@ -21,6 +21,9 @@ var initCode []byte
 
 //go:embed enter_amd64.bin
 var enterCode []byte
+
+//go:embed own_amd64.bin
+var ownCode []byte
 
 const (
 	headerSize  = 64 + 56 // of the file, of its one segment
@@ -78,6 +81,10 @@ func EnterFilter(filter []byte, noNewPrivs bool) []byte {
 	}
 	return append(binary.NativeEndian.AppendUint32(b, flags), filter...)
 }
+
+// Own returns the program that makes a session keyring and a cgroup namespace and then executes
+// another one there: its arguments are the path of that and its arguments, argv[0] left out.
+func Own() ([]byte, error) { return elf(ownCode) }
 
 // EnterMask writes a mask of capabilities for Enter.
 func EnterMask(mask uint64) string { return fmt.Sprintf("%016x", mask) }

@@ -6,11 +6,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 )
 
 func TestCodeIsWhatTheSourceAssemblesTo(t *testing.T) {
-	for name, code := range map[string][]byte{"init": initCode, "enter": enterCode} {
+	for name, code := range map[string][]byte{"init": initCode, "enter": enterCode, "own": ownCode} {
 		dir := t.TempDir()
 		source := name + "_amd64.s.txt"
 		object, binary := filepath.Join(dir, name+".o"), filepath.Join(dir, name+".bin")
@@ -101,5 +102,35 @@ func TestDecodeStatus(t *testing.T) {
 	b := append([]byte{7, 0, 0, 0}, 9, 0, 0, 0)
 	if got := DecodeStatus(b); got != want || len(b) != StatusSize {
 		t.Errorf("DecodeStatus(%s) = %+v, want %+v", strconv.Quote(string(b)), got, want)
+	}
+}
+
+// TestOwn runs a command by the program.
+func TestOwn(t *testing.T) {
+	elf, err := Own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "own")
+	if err := os.WriteFile(path, elf, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	ours, err := os.Readlink("/proc/self/ns/cgroup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "/bin/sh", "-c", `cat /proc/self/cgroup; readlink /proc/self/ns/cgroup; echo "$1 $HOME"`, "sh", "an argument")
+	cmd.Env = []string{"HOME=/here"}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.HasSuffix(string(out), "]\nan argument /here\n") || strings.Contains(string(out), ours) {
+		t.Errorf("the command says %q, %v", out, err)
+	}
+	for line := range strings.Lines(string(out)) {
+		if _, group, ok := strings.Cut(line, "::"); ok && group != "/\n" {
+			t.Errorf("it sees its group at %s", line)
+		}
+	}
+	if err := exec.Command(path, "/no/such/program").Run(); err == nil {
+		t.Error("no program ends well")
 	}
 }

@@ -1,5 +1,5 @@
-// Package core changes criu's images of the state of threads (core-PID.img), where a session
-// is to come back other than criu would have it.
+// Package core changes criu's images, most of them those of the state of threads (core-PID.img),
+// where a session is to come back other than criu would have it.
 //
 // Again (restart.go) lets threads that were captured in the middle of a waiting system call
 // wait on. The kernel keeps what it needs to continue such a call (poll, nanosleep, futex
@@ -17,6 +17,8 @@
 // that programs loaded themselves; the filter that the session had from Diapause when it was
 // captured, known by its digest, is replaced. It never loosens: what a thread had no capability for
 // it doesn't get, and a filter stays unless it is Diapause's own.
+//
+// MountPoints and KeepMounts (mounts.go) fit what an image has mounted to a host that lacks a place for it.
 //
 // They read an image and write it again with all that they don't know (message.go); the
 // package runs nothing and touches no process.
