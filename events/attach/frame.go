@@ -10,18 +10,20 @@ import (
 // The kinds of frames. A frame is one byte for its kind, four for the length of its
 // payload (big endian), and the payload. The first frame of a client is a FrameRequest.
 const (
-	FrameRequest  = byte('R') // JSON: Request
-	FrameStdin    = byte('i')
-	FrameStdinEOF = byte('I') // empty: no more input
-	FrameResize   = byte('w') // JSON: Size
-	FrameStdout   = byte('o') // also what a terminal shows, and the content of a copy
-	FrameStderr   = byte('e')
-	FrameStarted  = byte('s') // the command was executed, the copy is ready; to a typist JSON: Taken
-	FrameTaken    = byte('t') // JSON: Taken; to a typist, each time that the session took input
-	FrameExit     = byte('x') // JSON: schemas.ExitStatus; the last frame
-	FrameError    = byte('!') // text for a person; the last frame
-	FrameGone     = byte('g') // empty: the command to connect to again isn't there; the last frame
-	FrameHeard    = byte('h') // empty: the client of an exec with a Typist has got FrameExit
+	FrameRequest   = byte('R') // JSON: Request
+	FrameStdin     = byte('i')
+	FrameStdinEOF  = byte('I') // empty: no more input
+	FrameResize    = byte('w') // JSON: Size
+	FrameStdout    = byte('o') // also what a terminal shows, and the content of a copy
+	FrameStderr    = byte('e')
+	FrameStarted   = byte('s') // the command was executed, the copy is ready; to a typist JSON: Taken
+	FrameTaken     = byte('t') // JSON: Taken; to a typist, each time that the session took input
+	FrameExit      = byte('x') // JSON: schemas.ExitStatus; the last frame
+	FrameError     = byte('!') // text for a person; the last frame
+	FrameGone      = byte('g') // empty: the command to connect to again isn't there; the last frame
+	FrameHeard     = byte('h') // empty: the client of an exec with a Typist has got FrameExit
+	FrameStdoutEOF = byte('O') // empty: a forwarded connection's other end sends no more
+	FrameRefused   = byte('r') // text for a person: nothing listens at the port; the last frame
 )
 
 // MaxFrame bounds the payload of a frame, in bytes.
@@ -29,12 +31,13 @@ const MaxFrame = 256 << 10
 
 // The operations of a Request.
 const (
-	OpAttach = "attach" // follow the main command and type to it
-	OpExec   = "exec"   // run one more command in the session
-	OpRejoin = "rejoin" // connect again to a command that OpExec started, by its Typist
-	OpOutput = "output" // read the main command's output
-	OpPut    = "put"    // unpack a tar stream, sent as stdin, below Path
-	OpGet    = "get"    // send Path as a tar stream on stdout
+	OpAttach  = "attach"  // follow the main command and type to it
+	OpExec    = "exec"    // run one more command in the session
+	OpRejoin  = "rejoin"  // connect again to a command that OpExec started, by its Typist
+	OpOutput  = "output"  // read the main command's output
+	OpPut     = "put"     // unpack a tar stream, sent as stdin, below Path
+	OpGet     = "get"     // send Path as a tar stream on stdout
+	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
 )
 
 // Request says what a client wants of a session.
@@ -64,6 +67,7 @@ type Request struct {
 	// and Seen alone and its window.
 
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
+	Port uint16 `json:"port,omitempty"` // forward
 }
 
 // Size is the size of a terminal's window, in characters.

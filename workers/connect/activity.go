@@ -20,10 +20,13 @@ func (s *Server) input(ctx context.Context, n schemas.Name) {
 }
 
 // present keeps a lease alive until the returned function is called.
-func (s *Server) present(ctx context.Context, n schemas.Name) (leave func()) {
-	key := "attach-" + nuid.Next()
+func (s *Server) present(ctx context.Context, n schemas.Name, forward bool) (leave func()) {
+	key, reason := "attach-"+nuid.Next(), "someone is attached"
+	if forward {
+		key, reason = "forward-"+nuid.Next(), "a forwarded connection is open"
+	}
 	say := func(ctx context.Context, released bool) {
-		a := schemas.Activity{TTL: schemas.Duration(presenceTTL), Released: released, Reason: "someone is attached", By: "worker@" + string(s.Host)}
+		a := schemas.Activity{TTL: schemas.Duration(presenceTTL), Released: released, Reason: reason, By: "worker@" + string(s.Host)}
 		if _, err := s.Bus.Activity(ctx, n, schemas.KindPresence, key, a); err != nil && ctx.Err() == nil {
 			s.Log.Warn("could not publish presence", "session", n.String(), "err", err)
 		}

@@ -139,7 +139,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello)
 	}
 	defer up.Close()
 	if hello.Presence {
-		leave := s.present(ctx, n)
+		leave := s.present(ctx, n, hello.Forward)
 		defer leave()
 	}
 	return s.splice(ctx, n, conn, up, hello.Input)

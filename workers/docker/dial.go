@@ -89,6 +89,8 @@ func (t *talker) converse(n note, conn net.Conn) error {
 	case attach.OpGet:
 		go watchEnd(conn, stop)
 		return t.get(ctx, n, r, conn)
+	case attach.OpForward:
+		return t.forward(ctx, n, r, conn)
 	}
 	return fmt.Errorf("session %s is a container: unknown request %q", n.Name, r.Op)
 }

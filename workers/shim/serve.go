@@ -51,6 +51,8 @@ func (v *clients) attend(c *net.UnixConn) {
 			err = v.put(ctx, c, r)
 		case attach.OpGet:
 			err = v.get(ctx, c, r)
+		case attach.OpForward:
+			err = v.forward(ctx, c, r)
 		default:
 			err = fmt.Errorf("the shim knows no request %q", r.Op)
 		}

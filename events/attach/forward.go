@@ -1,0 +1,191 @@
+package attach
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+)
+
+// ErrReset: a forwarded connection ended before both sides had said that they send no more. What
+// was carried may be a part only.
+var ErrReset = errors.New("the forwarded connection was reset")
+
+// RefusedError is the reason for a person why a port of the session takes no connection.
+type RefusedError string
+
+func (e RefusedError) Error() string { return string(e) }
+
+// Forward asks the session at conn for a connection to one of its ports, calls open when it is
+// there, and carries bytes between it and the connection that open gives until both sides are
+// done. It closes conn, and what open gave: with a reset if it ended early, so that its user
+// doesn't take a part for the whole.
+//
+// Before open was called the error is RefusedError if nothing listens at the port, RemoteError
+// for another reason of the session's, or ErrLost.
+func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
+	defer conn.Close()
+	b, err := json.Marshal(Request{Op: OpForward, Port: port})
+	if err != nil {
+		return fmt.Errorf("encode the request: %w", err)
+	}
+	if err := WriteFrame(conn, FrameRequest, b); err != nil {
+		return ErrLost
+	}
+	kind, payload, err := ReadFrame(conn)
+	switch {
+	case err != nil:
+		return ErrLost
+	case kind == FrameRefused:
+		return RefusedError(payload)
+	case kind == FrameError:
+		return RemoteError(payload)
+	case kind != FrameStarted:
+		return fmt.Errorf("ask for port %d: the session answers with %q", port, kind)
+	}
+	plain, err := open()
+	if err != nil {
+		return err
+	}
+	c := carrier{conn: conn, plain: plain, out: carried{FrameStdin, FrameStdinEOF}, in: carried{FrameStdout, FrameStdoutEOF}, whole: func() bool { return true }}
+	return c.run()
+}
+
+// ServeForward answers a request to forward with plain, a connection to the port. It closes plain,
+// and returns when both sides are done or either is gone. When the session sends no more, whole
+// says whether it ended the connection itself: the kernel ends those of processes that are killed in
+// the same way.
+func ServeForward(conn, plain net.Conn, whole func() bool) error {
+	if err := WriteFrame(conn, FrameStarted, nil); err != nil {
+		plain.Close()
+		return ErrReset
+	}
+	c := carrier{conn: conn, plain: plain, out: carried{FrameStdout, FrameStdoutEOF}, in: carried{FrameStdin, FrameStdinEOF}, whole: whole}
+	return c.run()
+}
+
+// WriteRefused answers a request to forward to a port where nothing listens.
+func WriteRefused(w io.Writer, text string) error {
+	return WriteFrame(w, FrameRefused, []byte(text))
+}
+
+// carried are the kinds of frames of one direction.
+type carried struct{ data, end byte }
+
+// carrier copies what is read of plain to conn as frames, and the other way round. The end of one
+// direction leaves the other open.
+type carrier struct {
+	conn, plain net.Conn
+	out, in     carried
+	whole       func() bool // whether the end of what plain reads is one
+
+	saidEnd atomic.Bool // plain has been read to its end
+	once    sync.Once   // of broken
+}
+
+func (c *carrier) run() error {
+	ended := make(chan error, 2)
+	go func() { ended <- c.toFrames() }()
+	go c.fromFrames(ended)
+	whole := true
+	for range 2 {
+		if err := <-ended; err != nil {
+			whole = false
+			c.broken() // which ends the other, too
+		}
+	}
+	if !whole {
+		return ErrReset
+	}
+	return c.plain.Close()
+}
+
+// broken ends both connections, so that the user of either gets an error.
+func (c *carrier) broken() {
+	c.once.Do(func() {
+		reset(c.plain)
+		abort(c.conn)
+	})
+}
+
+// pieceSize is how much is carried in one frame, at most.
+const pieceSize = 32 << 10
+
+func (c *carrier) toFrames() error {
+	buf := make([]byte, pieceSize)
+	for {
+		n, err := c.plain.Read(buf)
+		if n > 0 {
+			if err := WriteFrame(c.conn, c.out.data, buf[:n]); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) && c.whole() {
+			c.saidEnd.Store(true) // before the other end can close conn because of it
+			return WriteFrame(c.conn, c.out.end, nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fromFrames tells ended how the direction ended, and reads on: conn can fail while the other
+// direction waits for plain.
+func (c *carrier) fromFrames(ended chan<- error) {
+	err := c.receive()
+	ended <- err
+	for err == nil {
+		_, _, err = ReadFrame(c.conn)
+	}
+	if !c.saidEnd.Load() {
+		c.broken()
+	}
+}
+
+// receive returns nil at the end of the direction.
+func (c *carrier) receive() error {
+	for {
+		kind, payload, err := ReadFrame(c.conn)
+		switch {
+		case err != nil:
+			return err
+		case kind == c.in.data:
+			_, err = c.plain.Write(payload)
+		case kind == c.in.end:
+			closeWrite(c.plain)
+			return nil
+		case kind == FrameError:
+			return RemoteError(payload)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func closeWrite(c net.Conn) {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = h.CloseWrite() // its user may have closed it
+	}
+}
+
+// abort ends a connection of the protocol. Without the frame that ends a direction the other end
+// takes it for a failure, too; a tunnel's way there learns of an abort at once.
+func abort(conn net.Conn) {
+	if a, ok := conn.(interface{ Abort(reason string) error }); ok {
+		_ = a.Abort(ErrReset.Error()) // it may have ended
+	}
+	conn.Close()
+}
+
+// reset closes a connection so that its other end gets an error.
+func reset(c net.Conn) {
+	if t, ok := c.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // it may have ended, as the close says
+	}
+	c.Close()
+}
