@@ -32,6 +32,8 @@ const cycles = 3
 type checked struct {
 	name, text string
 	rows       []row
+	free       bool // it runs with all capabilities
+	unfiltered bool // it may use any system call
 }
 
 // row is what a program shows of one kernel object, as a comment of it says:
@@ -40,6 +42,11 @@ type checked struct {
 //	#: object | state | refused: what the blocker says it is
 //	#: object | state | warned: a part of the warning
 //	#: object | state | changed: how it comes back
+//
+// A program may begin with a line that says what its session may do:
+//
+//	#! capabilities
+//	#! capabilities and system calls
 type row struct {
 	object, state, verdict, detail, program string
 }
@@ -60,6 +67,8 @@ func readPrograms(t *testing.T) (prelude string, all []checked) {
 			prelude = p.text
 			continue
 		}
+		first, _, _ := strings.Cut(p.text, "\n")
+		p.free, p.unfiltered = strings.HasPrefix(first, "#! capabilities"), first == "#! capabilities and system calls"
 		for line := range strings.Lines(p.text) {
 			rest, ok := strings.CutPrefix(line, "#: ")
 			if !ok {
@@ -97,6 +106,21 @@ func (p checked) details(verdict string) []string {
 // rawSockets is what some programs need for their sockets.
 var rawSockets = []string{"NET_RAW"}
 
+// spec is that of the session that a program runs in.
+func (p checked) spec(prelude string) schemas.Spec {
+	spec := schemas.Spec{
+		Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: strings.HasPrefix(p.name, "terminal"),
+		CapAdd: rawSockets,
+	}
+	if p.free {
+		spec.CapAdd = []string{"ALL"}
+	}
+	if p.unfiltered {
+		spec.Seccomp = schemas.Unconfined
+	}
+	return spec
+}
+
 // TestPrograms has programs check themselves after suspends and resumes: one or more for each
 // kind of thing that the kernel keeps for a process. What a program says can't be captured
 // must be refused by name, and what comes back different must be warned of.
@@ -106,10 +130,7 @@ func TestPrograms(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
-			s := begin(t, open(t, t.TempDir()), p.name, schemas.Spec{
-				Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: strings.HasPrefix(p.name, "terminal"),
-				CapAdd: rawSockets,
-			})
+			s := begin(t, open(t, t.TempDir()), p.name, p.spec(prelude))
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("its output: %q", output(t, s.d, s.uid))

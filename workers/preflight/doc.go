@@ -4,7 +4,7 @@
 //
 // Check gathers facts about each process of the tree from /proc, about its sockets by
 // looking at duplicates of them, and about unix sockets from the kernel's list of them
-// (gather.go, files.go, sockets.go). Then Judge, which touches nothing, turns the
+// (gather.go, files.go, sockets.go, threads.go). Then Judge, which touches nothing, turns the
 // facts into blockers and warnings (judge.go and the rules beside it). The rules are
 // those of CRIU 4.2, each tried with the real one: what is named as a blocker fails to
 // be dumped or restored there, or would come back as something else without a word.

@@ -16,6 +16,8 @@ type Facts struct {
 	SystemV     SystemV
 	Connections []tree.Connection
 	Watches     []tree.Watch
+	Shared      []Shared
+	Keys        map[uint64]int         // user → keys of that user, where a process of it may use them
 	Terminals   uint64                 // the file system of the session's /dev/pts
 	GhostLimit  int64                  // bytes; 0: none
 	Init        int                    // the session's first process, as this process sees it
@@ -36,7 +38,11 @@ type Process struct {
 	CPUs     string // that it may run on
 	Tracer   string // who traces it, "gdb (pid 12)"; empty if it isn't traced
 	User     uint64
-	Confined bool              // it has no_new_privs, as what confines itself has
+	Confined bool // it has no_new_privs, as what confines itself has
+	Free     bool // no filter stops it from using keys
+	Admin    bool // it has CAP_SYS_ADMIN
+	Nice     int  // of a session's leader: that of the session's group of the scheduler
+	Apart    []Thread
 	Clocks   int               // POSIX timers of the wall clock
 	Full     bool              // its address space is at its limit
 	Crowded  bool              // it has as many open files as it may
@@ -45,6 +51,23 @@ type Process struct {
 	Spaces   map[string]string // kind of namespace → its own
 	Files    []File
 	Mappings []Mapping
+}
+
+// Thread is one that has something apart from its process.
+type Thread struct {
+	TID       int // as this process sees it
+	Inside    int // as the session sees it
+	Name      string
+	Files     bool   // it has a table of open files of its own
+	Places    bool   // it has a working directory, a root and a umask of its own
+	Elsewhere bool   // and one of those isn't its process's
+	Space     string // the kind of a namespace that its process isn't in
+}
+
+// Shared is what two processes share by clone.
+type Shared struct {
+	Kind int // of kcmp
+	A, B int // as this process sees them
 }
 
 // File is one open file of a process.
@@ -64,6 +87,8 @@ type File struct {
 	Watched bool   // of a directory: by fcntl(F_NOTIFY)
 	Timer   Timer  // of a timerfd
 	Counts  bool   // of an eventfd: it is a semaphore
+	Polls   bool   // of an epoll: it polls devices itself, by EPIOCSPARAMS
+	Line    int    // of a terminal: its line discipline
 	TTY     int    // of a master of a terminal: the terminal's number; -1 otherwise
 	Device  uint64 // the file system it is on; terminals of two of them may have one number
 	Target  int    // of a pidfd: the process as this process sees it; -1: ended
@@ -125,8 +150,9 @@ type Mapping struct {
 	Huge  bool // it is made of huge pages
 }
 
-// SystemV is what the session has of System V IPC.
+// SystemV is what the session has of System V IPC, and of what lives beside it.
 type SystemV struct {
-	Removed int // shared memory segments that were removed and are still attached
-	Sets    int // semaphore sets
+	Removed int      // shared memory segments that were removed and are still attached
+	Sets    int      // semaphore sets
+	Queues  []string // names of POSIX message queues, which live beside them
 }

@@ -213,7 +213,7 @@ func (f *File) needsDuplicate() bool {
 	case unix.S_IFDIR:
 		return f.Flags&unix.O_PATH == 0
 	}
-	return f.Link == inotifyLink
+	return f.Link == inotifyLink || f.Link == epollLink
 }
 
 // lookAtDuplicate asks a duplicate of the file, which is closed at once.
@@ -227,6 +227,9 @@ func (f *File) lookAtDuplicate(handle int) error {
 	case f.Link == inotifyLink:
 		f.Unread, err = unix.IoctlGetInt(fd, unix.TIOCINQ)
 		return err
+	case f.Link == epollLink:
+		f.Polls = polls(fd)
+		return nil
 	case f.Type == unix.S_IFDIR:
 		owner, _ := unix.FcntlInt(uintptr(fd), unix.F_GETOWN, 0)
 		f.Watched = owner != 0
@@ -237,6 +240,9 @@ func (f *File) lookAtDuplicate(handle int) error {
 		return err
 	}
 	f.Hangup = ready[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	if f.Type == unix.S_IFCHR {
+		f.Line, _ = unix.IoctlGetInt(fd, unix.TIOCGETD)
+	}
 	if f.Type != unix.S_IFSOCK {
 		return nil
 	}

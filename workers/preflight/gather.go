@@ -52,6 +52,8 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	if f.SystemV, err = systemV(o.Init); err != nil {
 		return Facts{}, fmt.Errorf("list System V objects: %w", err)
 	}
+	gatherShared(&f)
+	gatherKeys(&f)
 	f.dropClosed()
 	var st unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", o.Init), &st) == nil {
@@ -103,10 +105,14 @@ func look(pid int, files *lookers) (Process, error) {
 	}
 	p.Limits = readableLimits(pid)
 	p.Clocks, p.Full = wallClockTimers(pid), full(pid)
+	if p.Session == p.Inside {
+		p.Nice = groupNice(pid)
+	}
 	p.Terminal = hasTerminal(pid)
 	if p.Spaces, err = spacesOf(pid); err != nil {
 		return p, err
 	}
+	p.gatherThreads()
 	if p.Root, err = os.Readlink(fmt.Sprintf("/proc/%d/root", pid)); err != nil {
 		return p, err
 	}
@@ -149,6 +155,11 @@ func (p *Process) parseStatus(text string) error {
 			p.User, err = strconv.ParseUint(fields[0], 10, 32)
 		case "NoNewPrivs":
 			p.Confined = fields[0] == "1"
+		case "Seccomp":
+			p.Free = fields[0] == "0"
+		case "CapEff":
+			caps, _ := strconv.ParseUint(fields[0], 16, 64)
+			p.Admin = caps&adminBit != 0
 		case "TracerPid":
 			p.Tracer, err = nameOf(fields[0])
 		}

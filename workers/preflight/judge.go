@@ -48,7 +48,9 @@ func judgeAll(f Facts) ([]finding, []schemas.Warning) {
 	j.connections()
 	j.invisible()
 	j.peers()
+	sharing(&j)
 	j.warnings = append(j.warnings, f.SystemV.warnings()...)
+	j.warnings = append(j.warnings, keyWarnings(f)...)
 	j.warnings = append(j.warnings, confined(f)...)
 	return j.findings, j.warnings
 }
@@ -142,6 +144,10 @@ func (j *judge) process(p *Process) {
 	}
 	j.namespaces(p)
 	j.mends(p)
+	threads(j, p)
+	if p.Nice != 0 {
+		j.warn(p, schemas.WarnNotKept, fmt.Sprintf("%s (pid %d)", p.Comm, p.Inside), "the nice value %d of its session's group (/proc/PID/autogroup) isn't kept", p.Nice)
+	}
 	if p.Full {
 		j.block(p, "its address space is at its limit", "CRIU needs some of it for a moment to capture a process", "raise its limit (ulimit -v, RLIMIT_AS)")
 	}

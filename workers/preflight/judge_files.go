@@ -19,6 +19,8 @@ func (j *judge) file(p *Process, f *File) {
 		j.anonymous(p, f)
 	case f.Type == unix.S_IFSOCK:
 		j.socket(p, f)
+	case f.Type == unix.S_IFIFO && f.Flags&unix.O_PATH != 0:
+		j.block(p, what(f, "FIFO opened with O_PATH"), "CRIU takes it for an open one, and fails", "let the program close it")
 	case f.Type == unix.S_IFIFO && strings.HasPrefix(f.Link, "pipe:["):
 		j.pipe(p, f)
 	case f.Type == unix.S_IFCHR || f.Type == unix.S_IFBLK:
@@ -69,7 +71,11 @@ func isMemory(link string) bool {
 func (j *judge) anonymous(p *Process, f *File) {
 	kind := strings.Trim(strings.TrimPrefix(f.Link, "anon_inode:"), "[]")
 	switch kind {
-	case "eventpoll", "signalfd", "fanotify":
+	case "signalfd", "fanotify":
+	case "eventpoll":
+		if f.Polls {
+			j.lost(p, f, "an epoll doesn't poll devices itself any more (EPIOCSPARAMS)")
+		}
 	case "eventfd":
 		if j.lacks("eventfd") && f.Counts {
 			j.withoutMend(p, f, "eventfd that is a semaphore", "brings it back as a counter, and the program would wait for ever")
@@ -152,6 +158,9 @@ const deviceFix = "let the program close the device, or start it without"
 // terminal judges the inner end of a pseudo-terminal. One whose outer end has
 // been closed is captured.
 func (j *judge) terminal(p *Process, f *File) {
+	if f.Line != 0 {
+		j.block(p, what(f, fmt.Sprintf("%s with line discipline %d", f.Link, f.Line)), "CRIU captures terminals with the usual one only", "let the program set it back")
+	}
 	if f.Hangup || j.held.masters[terminal{f.Device, f.number()}] {
 		return
 	}

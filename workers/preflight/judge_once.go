@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,7 +23,28 @@ func (v SystemV) warnings() (all []schemas.Warning) {
 	if v.Sets > 0 {
 		all = append(all, once("System V semaphores", "of semaphore sets (%d) what a process takes with SEM_UNDO before a suspend isn't given back when it ends", v.Sets))
 	}
+	if len(v.Queues) > 0 {
+		all = append(all, once("POSIX message queues", "the POSIX message queues %s are lost, with the messages in them", few(v.Queues)))
+	}
 	return all
+}
+
+// keyWarnings warns of keys that processes may have in their keyrings: the kernel doesn't
+// tell whose they are.
+func keyWarnings(f Facts) (all []schemas.Warning) {
+	for _, user := range slices.Sorted(maps.Keys(f.Keys)) {
+		all = append(all, once("kernel keyrings", "user %d has %d keys in the kernel's keyrings: those of the session aren't kept", user, f.Keys[user]))
+	}
+	return all
+}
+
+// few lists names, and how many more there are.
+func few(all []string) string {
+	const enough = 4
+	if more := len(all) - enough; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(all[:enough], ", "), more)
+	}
+	return strings.Join(all, ", ")
 }
 
 // confined warns of processes that may have confined themselves by Landlock: the kernel shows
@@ -41,9 +63,5 @@ func confined(f Facts) []schemas.Warning {
 	if len(all) == 0 {
 		return nil
 	}
-	const enough = 4
-	if more := len(all) - enough; more > 0 {
-		all = append(all[:enough], fmt.Sprintf("%d more", more))
-	}
-	return []schemas.Warning{once("Landlock", "%s can't gain privileges: if that is for Landlock, its rules don't hold after a resume", strings.Join(all, ", "))}
+	return []schemas.Warning{once("Landlock", "%s can't gain privileges: if that is for Landlock, its rules don't hold after a resume", few(all))}
 }

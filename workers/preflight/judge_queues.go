@@ -49,6 +49,9 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 		j.blockPair(p, f, "unix socket with data that hasn't been accepted yet", "CRIU can't capture what was sent into a connection before it is accepted",
 			"let the program that listens accept it")
 	}
+	if u.Name != "" && u.State == unixEstablished && u.Peer == 0 && j.waiting(u.Inode) {
+		j.lost(p, f, "a unix connection that isn't accepted yet loses the name of who connects, %s", u.Name)
+	}
 	if s.Urgent {
 		j.block(p, what(f, "unix socket with urgent data"), "CRIU brings it back as plain data", "let the program read it")
 	}

@@ -12,7 +12,9 @@ import (
 func (j *judge) socket(p *Process, f *File) {
 	s := f.Socket
 	switch {
-	case s == nil: // opened with O_PATH, by the name of a unix socket
+	case f.Flags&unix.O_PATH != 0:
+		j.block(p, what(f, "the file of a unix socket, opened with O_PATH"), "CRIU takes it for an open socket, and fails", "let the program close it")
+	case s == nil: // closed meanwhile
 	case s.inet():
 		j.inet(p, f)
 	case s.Domain == unix.AF_UNIX:

@@ -260,3 +260,52 @@ func TestJudgeDescriptorsInFlight(t *testing.T) {
 		{name: "none wait", facts: with(half, none), blocker: "pipe:[50]"},
 	})
 }
+
+// TestJudgeThreadsAndSharing has what threads have apart, and processes share.
+func TestJudgeThreadsAndSharing(t *testing.T) {
+	apart := func(thread preflight.Thread) preflight.Facts {
+		thread.TID, thread.Inside, thread.Name = 1009, 9, "worker"
+		return one(func(_ *preflight.Facts, p *preflight.Process) { p.Threads, p.Apart = 2, []preflight.Thread{thread} })
+	}
+	shared := func(kind, parent int) preflight.Facts {
+		return one(func(f *preflight.Facts, p *preflight.Process) {
+			other := *p
+			other.PID, other.Inside, other.Parent, other.Comm = 1008, 8, parent, "child"
+			f.Processes = append(f.Processes, other)
+			f.Shared = []preflight.Shared{{Kind: kind, A: 1008, B: 1007}}
+		})
+	}
+	const memory, files, places, signals = 1, 2, 3, 4
+	runJudge(t, []judgeCase{
+		{name: "files", facts: apart(preflight.Thread{Files: true}), blocker: "thread 9 (worker) has open files of its own"},
+		{name: "elsewhere", facts: apart(preflight.Thread{Places: true, Elsewhere: true}), blocker: "has a working directory, root or umask of its own"},
+		{name: "in the same place", facts: apart(preflight.Thread{Places: true}), warning: "thread 9 (worker) can change its working directory for itself"},
+		{name: "network", facts: apart(preflight.Thread{Space: "net"}), blocker: "is in a net namespace of its own"},
+		{name: "memory", facts: shared(memory, 1007), blocker: "it shares its memory with prog (pid 7)"},
+		{name: "working directory", facts: shared(places, 1007), blocker: "it shares its working directory with prog (pid 7)"},
+		{name: "signal handlers", facts: shared(signals, 1007), blocker: "it shares its signal handlers with"},
+		{name: "files of its parent", facts: shared(files, 1007)},
+		{name: "files of another", facts: shared(files, 1), blocker: "it shares its table of open files with"},
+	})
+}
+
+// TestJudgeWhatIsRare has what everyday programs don't use.
+func TestJudgeWhatIsRare(t *testing.T) {
+	const path, char = unix.O_PATH, unix.S_IFCHR
+	session := func(change func(f *preflight.Facts)) preflight.Facts {
+		return one(func(f *preflight.Facts, _ *preflight.Process) { change(f) })
+	}
+	runJudge(t, []judgeCase{
+		{name: "socket's file", facts: withFile(preflight.File{Link: "/run/x", Type: unix.S_IFSOCK, Flags: path}), blocker: "fd 5: the file of a unix socket"},
+		{name: "FIFO", facts: withFile(preflight.File{Link: "/run/x", Type: unix.S_IFIFO, Flags: path, Mount: 7}), blocker: "fd 5: FIFO opened with O_PATH"},
+		{name: "discipline", facts: withFile(preflight.File{Link: "/dev/pts/3", Type: char, Major: 136, Minor: 3, Hangup: true, Line: 27}), blocker: "line discipline 27"},
+		{name: "epoll", facts: withFile(preflight.File{Link: "anon_inode:[eventpoll]"})},
+		{name: "busy epoll", facts: withFile(preflight.File{Link: "anon_inode:[eventpoll]", Polls: true}), warning: "fd 5: an epoll doesn't poll devices itself"},
+		{name: "kernel crypto", facts: withSocket(preflight.Socket{Domain: unix.AF_ALG}), blocker: "AF_ALG"},
+		{name: "named and waiting", facts: withSocket(preflight.Socket{Domain: unix.AF_UNIX},
+			preflight.UnixSocket{Inode: 50, State: 1, Type: unix.SOCK_STREAM, Name: "@client", Waiting: []uint64{50}}), warning: "loses the name of who connects, @client"},
+		{name: "nice", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Nice = 5 }), warning: "the nice value 5 of its session's group"},
+		{name: "queues", facts: session(func(f *preflight.Facts) { f.SystemV.Queues = []string{"a", "b", "c", "d", "e"} }), warning: "queues a, b, c, d and 1 more are lost"},
+		{name: "keys", facts: session(func(f *preflight.Facts) { f.Keys = map[uint64]int{1000: 2} }), warning: "user 1000 has 2 keys"},
+	})
+}

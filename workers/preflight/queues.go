@@ -7,11 +7,25 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-const inotifyLink = "anon_inode:inotify"
+const (
+	inotifyLink = "anon_inode:inotify"
+	epollLink   = "anon_inode:[eventpoll]"
+)
+
+// epiocGParams asks an epoll how it polls devices itself; kernels before 6.9 don't know it.
+const epiocGParams = 0x80088a02
+
+// polls reports whether an epoll was told to poll devices itself.
+func polls(fd int) bool {
+	var params [8]byte
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), epiocGParams, uintptr(unsafe.Pointer(&params)))
+	return errno == 0 && params != [8]byte{}
+}
 
 // parse reads a line of the fdinfo of a timerfd.
 func (t *Timer) parse(key, value string) {
