@@ -21,6 +21,7 @@ type View struct {
 	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
+	Root           *RootImage     `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
 	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
 	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs

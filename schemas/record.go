@@ -49,6 +49,7 @@ type SessionRecord struct {
 	Network   string     `json:"network,omitempty"`            // as run was told: host, private or none; not of every session
 	AllowOut  []string   `json:"allow_out,omitempty"`          // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Loosened  []string   `json:"loosened,omitempty"`           // what it may do beyond the default, a phrase each
+	Root      *RootImage `json:"root,omitempty"`               // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 
@@ -285,6 +286,7 @@ type Set struct {
 	Idle     *Idle       `json:"idle,omitempty"`
 	Spec     string      `json:"spec,omitempty"`
 	Pause    *Pause      `json:"pause,omitempty"`
+	Root     *RootImage  `json:"root,omitempty"`     // which one it is, once that is known
 	Warnings []Warning   `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`
@@ -307,6 +309,7 @@ type NewSession struct {
 	Network   string     `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut  []string   `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Loosened  []string   `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
+	Root      *RootImage `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
 	Born      uint64     `json:"born_seq"`

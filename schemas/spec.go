@@ -18,7 +18,7 @@ type Spec struct {
 	Env     []string `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
 	Dir     string   `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
 	User    string   `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
-	Root    string   `json:"root,omitempty"` // a directory on the host in place of its root
+	Root    string   `json:"root,omitempty"` // a directory on the host in place of its root, or a container image: "oci:REF"
 	TTY     bool     `json:"tty,omitempty"`
 	Rows    uint16   `json:"rows,omitempty"`    // of the terminal, 24 if zero
 	Cols    uint16   `json:"cols,omitempty"`    // of the terminal, 80 if zero
@@ -43,6 +43,16 @@ type Spec struct {
 	// Options are what one driver alone understands, by the driver's name. In JSON each is
 	// a member of that name beside the fields above. A driver ignores those of others.
 	Options map[DriverName]json.RawMessage `json:"-"`
+}
+
+// RootImage gives the container image that a session has in place of the host's root, as
+// alpine:3, ghcr.io/owner/name@sha256:…, tar:/path, layout:/path or engine:NAME; false if it has none.
+func (s Spec) RootImage() (ref string, ok bool) { return strings.CutPrefix(s.Root, "oci:") }
+
+// RootImage is the container image below a session's own files.
+type RootImage struct {
+	Ref    string `json:"ref"`              // as run was told
+	Digest string `json:"digest,omitempty"` // of the manifest that it was when the session started
 }
 
 // Unconfined is the Seccomp of a Spec whose system calls aren't filtered.

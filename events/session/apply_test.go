@@ -196,6 +196,8 @@ func TestNewIsKept(t *testing.T) {
 			f.SetUint(7)
 		case reflect.Slice:
 			f.Set(reflect.ValueOf([]string{"x"}))
+		case reflect.Pointer:
+			f.Set(reflect.New(f.Type().Elem()))
 		default:
 			t.Fatalf("%s is a %s, which this test doesn't fill", v.Type().Field(i).Name, f.Kind())
 		}
@@ -211,6 +213,28 @@ func TestNewIsKept(t *testing.T) {
 			if got := kept.FieldByName(name); !got.IsValid() || !reflect.DeepEqual(got.Interface(), v.Field(i).Interface()) {
 				t.Errorf("%s: the record doesn't have %s as it was given", typ, name)
 			}
+		}
+	}
+}
+
+// Which image a session's root is becomes known when it starts, and stays.
+func TestRootIsKept(t *testing.T) {
+	named, known := &schemas.RootImage{Ref: "alpine:3"}, &schemas.RootImage{Ref: "alpine:3", Digest: "sha256:1"}
+	var r schemas.SessionRecord
+	for _, step := range []struct {
+		t    schemas.Transition
+		want *schemas.RootImage
+	}{
+		{schemas.Transition{Type: schemas.TRun, Set: schemas.Set{New: &schemas.NewSession{Root: named}}}, named},
+		{schemas.Transition{Type: schemas.TStarted, Set: schemas.Set{Root: known}}, known},
+		{schemas.Transition{Type: schemas.TSuspend}, known},
+	} {
+		var err error
+		if r, err = session.Apply(r, step.t); err != nil {
+			t.Fatal(err)
+		}
+		if r.Root != step.want {
+			t.Errorf("after %s the root is %+v, want %+v", step.t.Type, r.Root, step.want)
 		}
 	}
 }

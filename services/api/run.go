@@ -60,6 +60,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
 		Network: spec.Network, AllowOut: spec.AllowOut, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
 	}
+	if ref, ok := spec.RootImage(); ok {
+		fresh.Root = &schemas.RootImage{Ref: ref}
+	}
 	op, err := s.sessions.newOp(ctx, schemas.OpStart)
 	if err != nil {
 		return nil, err

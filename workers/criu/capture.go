@@ -51,6 +51,9 @@ func (d *Driver) CaptureRehearsed(ctx context.Context, f driver.Fence, sink driv
 	conn := control.FromConn(c)
 	// Closed before the shim said that it is done, it makes the shim thaw.
 	defer conn.Close()
+	if err := d.addRoot(ctx, sink, f.UID); err != nil {
+		return driver.Captured{}, err
+	}
 	dump, err := d.capture(ctx, conn, f, sink, which)
 	if err == nil {
 		err = d.options.Failpoints.At(ctx, failpoint.CriuLetGo)

@@ -16,6 +16,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/rootfs"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -65,6 +66,7 @@ type Driver struct {
 	digests  digests
 	watchers watchers
 	looks    looks
+	roots    *rootfs.Store
 
 	mu          sync.Mutex
 	fingerprint schemas.Fingerprint // once it is known
@@ -132,6 +134,9 @@ func New(o Options) (*Driver, error) {
 	}
 	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy, program: program}
 	d.budget = &budget{options: &d.options, hierarchy: hierarchy}
+	if d.roots, err = rootfs.Open(filepath.Join(data, "roots")); err != nil {
+		return nil, errors.Join(err, program.close())
+	}
 	return d, nil
 }
 
@@ -255,5 +260,8 @@ func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 	if err != nil && !errors.Is(err, driver.ErrNotHere) {
 		return err
 	}
-	return d.shims.remove(ctx, f.UID)
+	if err := d.shims.remove(ctx, f.UID); err != nil {
+		return err
+	}
+	return d.releaseTrial(f.UID)
 }

@@ -24,7 +24,8 @@ import (
 
 // launch makes the cgroups and directories of a session and starts its shim,
 // which has its Setup when launch returns.
-func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own ownLayer, hidden []hide.Path) (*control.Conn, error) {
+func (h *shims) launch(f driver.Fence, below lower, boot schemas.Boot, own ownLayer) (*control.Conn, error) {
+	spec := below.spec
 	limits, err := confine.Of(spec)
 	if err != nil {
 		return nil, refuse(err)
@@ -43,7 +44,7 @@ func (h *shims) launch(f driver.Fence, spec schemas.Spec, boot schemas.Boot, own
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
 		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
-		LayerSize: own.size, LayerGiven: own.given, Limits: limits, Hidden: hidden,
+		LayerSize: own.size, LayerGiven: own.given, Limits: limits, Hidden: below.hidden, ImageRoot: below.image,
 	})
 	if err != nil {
 		conn.Close()

@@ -27,6 +27,9 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 	if err := d.fences.prune(uids, time.Now()); err != nil {
 		return nil, err
 	}
+	if err := d.releaseTrials(); err != nil {
+		return nil, err
+	}
 	found := make([]*driver.Instance, len(uids))
 	var g errgroup.Group
 	g.SetLimit(recoverAtOnce)

@@ -33,6 +33,10 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuVacant); err != nil {
 		return driver.Instance{}, err
 	}
+	below, err := d.lowerFor(ctx, f, spec, source, boot)
+	if err != nil {
+		return driver.Instance{}, err
+	}
 	asked := false
 	once := func(ctx context.Context) error {
 		asked = true
@@ -40,7 +44,7 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	const attempts = 4
 	for i := 1; ; i++ {
-		state, way, err := d.restore(ctx, f, spec, source, boot, once)
+		state, way, err := d.restore(ctx, f, below, source, boot, once)
 		if err == nil {
 			d.watchers.add(f.UID)
 			i := instanceOf(*state, false)
@@ -56,13 +60,9 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 }
 
-func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
+func (d *Driver) restore(ctx context.Context, f driver.Fence, below lower, source driver.Source, boot schemas.Boot, begin func(context.Context) error) (state *shim.State, way driver.Way, err error) {
 	laps := driver.LapsOf(ctx)
-	hidden, err := d.hidden(spec)
-	if err != nil {
-		return nil, "", err
-	}
-	conn, err := d.shims.launch(f, spec, boot, d.layerFor(spec, source), hidden)
+	conn, err := d.shims.launch(f, below, boot, d.layerFor(below.spec, source))
 	if err != nil {
 		return nil, "", err
 	}
@@ -71,7 +71,6 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	if err := d.options.Failpoints.At(ctx, failpoint.CriuShim); err != nil {
 		return nil, "", err
 	}
-	below := lowerRoot{shim.Setup{Spec: spec}.Base(), hidden}
 	release := interruptible(ctx, conn)
 	defer release()
 	served, kept, err := d.budget.forRestore(f.UID, source)
@@ -80,7 +79,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 	}
 	if err == nil {
 		laps.Mark("plan")
-		err = d.fill(ctx, conn, below, source, served)
+		err = d.fill(ctx, conn, lowerRoot{shim.Setup{Spec: below.spec}.Base(), below.hidden}, source, served)
 		laps.Mark("fill")
 	}
 	if err == nil {

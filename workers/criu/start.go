@@ -2,6 +2,7 @@ package criu
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer/ext4"
 	"github.com/diapause/diapause/workers/network"
+	"github.com/diapause/diapause/workers/rootfs"
 	"github.com/diapause/diapause/workers/shim"
 )
 
@@ -24,20 +26,24 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 	if err := d.shims.vacant(f); err != nil {
 		return driver.Instance{}, err
 	}
-	state, err := d.start(ctx, f, spec, begin)
+	below, err := d.lowerFor(ctx, f, spec, nil, schemas.BootClean)
 	if err != nil {
-		return driver.Instance{}, d.shims.undone(ctx, f, err)
+		return driver.Instance{}, err
+	}
+	state, err := d.start(ctx, f, below, begin)
+	if err != nil {
+		err = d.shims.undone(ctx, f, err)
+		if below.image && driver.KindOf(err) != driver.Broken {
+			err = errors.Join(err, d.roots.Release(f.UID))
+		}
+		return driver.Instance{}, err
 	}
 	d.watchers.add(f.UID)
 	return instanceOf(*state, false), nil
 }
 
-func (d *Driver) start(ctx context.Context, f driver.Fence, spec schemas.Spec, begin func(context.Context) error) (*shim.State, error) {
-	hidden, err := d.hidden(spec)
-	if err != nil {
-		return nil, err
-	}
-	conn, err := d.shims.launch(f, spec, schemas.BootClean, d.layerFor(spec, nil), hidden)
+func (d *Driver) start(ctx context.Context, f driver.Fence, below lower, begin func(context.Context) error) (*shim.State, error) {
+	conn, err := d.shims.launch(f, below, schemas.BootClean, d.layerFor(below.spec, nil))
 	if err != nil {
 		return nil, err
 	}
@@ -51,8 +57,14 @@ var networks = []string{"", "private", "host", "none"}
 
 // checkSpec refuses what can't work before anything is made.
 func checkSpec(s schemas.Spec) error {
+	ref, isImage := s.RootImage()
+	if isImage {
+		if err := rootfs.Check(ref); err != nil {
+			return err
+		}
+	}
 	switch {
-	case len(s.Command) == 0:
+	case len(s.Command) == 0 && !isImage:
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}
 	case !slices.Contains(networks, s.Network):
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of private, host, none", s.Network)}

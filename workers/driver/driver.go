@@ -169,6 +169,13 @@ type Kept struct {
 	Foreign bool // it was there before the session, and stays when the session is deleted
 }
 
+// Rooted is implemented by drivers whose sessions may have the files of a container image below
+// their own.
+type Rooted interface {
+	// Root gives that image, of a session that was started or restored here; nil if it has none.
+	Root(uid schemas.UID) (*schemas.RootImage, error)
+}
+
 // Dialer is implemented by drivers that connect clients to their sessions. The connection
 // speaks the protocol of package attach (attach, exec, copy, output).
 type Dialer interface {

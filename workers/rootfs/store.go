@@ -69,6 +69,7 @@ type User struct {
 	Name  schemas.Name `json:"name"`
 	Epoch uint64       `json:"epoch"`
 	Pin   Pin          `json:"pin"`
+	Trial bool         `json:"trial,omitempty"` // it is only tried whether an image can be restored
 }
 
 // Root is one that is unpacked.

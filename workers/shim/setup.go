@@ -41,6 +41,10 @@ type Setup struct {
 
 	Hidden []hide.Path `json:"hidden,omitempty"` // what the session doesn't see of its root
 
+	// ImageRoot says that the root below is a container image's: it lacks what container engines
+	// put into one.
+	ImageRoot bool `json:"image_root,omitempty"`
+
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`
 

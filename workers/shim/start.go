@@ -182,6 +182,12 @@ func (s *starter) prepare(first *control.Conn) error {
 		Root: b.place.root(), Terminals: b.place.terminals(),
 		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver, Limits: b.setup.Limits,
 	}
+	if b.setup.ImageRoot {
+		config.Image = true
+		if !b.setup.emptyNetwork() {
+			config.Resolver, config.OwnResolver = stage.HostResolver(), true
+		}
+	}
 	var files []*os.File
 	if b.online != nil {
 		files = append(files, b.online.network.File())

@@ -115,7 +115,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 		}
 		next, err := s.recorder.swap(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
-			Set: schemas.Set{Op: op, Size: &schemas.Sizes{
+			Set: schemas.Set{Op: op, Root: s.root(d, rec), Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
 			Stages: restoreStages(laps, img.Times(), img.Given(), header.LogicalBytes),

@@ -65,7 +65,7 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 		if op == nil { // else the record says later that it runs
 			arrived = s.sensor.Arriving(rec)
 		}
-		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op, Warnings: advice}})
+		next, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStarted, Reason: "its command starts", Set: schemas.Set{Op: op, Root: s.root(d, rec), Warnings: advice}})
 		if err == nil {
 			a.rec = next
 			err = s.failpoints.At(ctx, failpoint.StartRecorded)
@@ -78,6 +78,23 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	return s.failpoints.At(ctx, failpoint.StartDone)
+}
+
+// root gives the container image below a session's own files, if the record hasn't it as it is.
+func (s *starter) root(d driver.Driver, rec statekv.Versioned) *schemas.RootImage {
+	r, ok := d.(driver.Rooted)
+	if !ok {
+		return nil
+	}
+	root, err := r.Root(rec.UID)
+	if err != nil { // what is shown is older then
+		s.log.Warn("could not look which image a session's root is", "session", rec.Name().String(), "err", err)
+		return nil
+	}
+	if root == nil || rec.Root != nil && *rec.Root == *root {
+		return nil
+	}
+	return root
 }
 
 // beginning gives the context for the swap that comes before a session's first instruction: a

@@ -63,6 +63,9 @@ func printSession(v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
+	if r := v.Root; r != nil {
+		line("root", "%s", strings.TrimSuffix(r.Ref+" "+r.Digest, " "))
+	}
 	if v.Network != "" {
 		line("network", "%s", networkLine(v))
 	}

@@ -69,7 +69,7 @@ func runCommand(c *client) *cobra.Command {
 		Use: "run --name NAME [flags] [--] CMD [ARG...]", Short: "Start a session", Long: runHelp,
 		Example: "  diapause run --name work --attach -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.container.Image != "" {
+			if f.container.Image != "" || strings.HasPrefix(f.root, rootImage) {
 				return nil // it has a command of its own
 			}
 			return cobra.MinimumNArgs(1)(cmd, args)
@@ -92,7 +92,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
 	fl.StringVarP(&f.dir, "workdir", "w", "", "the same as --cwd")
 	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
-	fl.StringVar(&f.root, "root", "", "a directory to use as its root, in place of the host's")
+	fl.StringVar(&f.root, "root", "", "in place of the host's: a `DIR`, or a container image: oci:alpine:3, oci:tar:PATH, oci:layout:PATH, oci:engine:NAME")
 	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
 	sizeVar(fl, &f.disk, "disk", "limit on its own files, e.g. 10G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
@@ -206,6 +206,9 @@ func program(command []string, s schemas.Spec) string {
 	if len(command) > 0 {
 		return command[0]
 	}
+	if ref, ok := s.RootImage(); ok {
+		return ref
+	}
 	o, _, _ := dockerspec.Of(s) // the command line wrote them
 	return o.Image
 }
@@ -239,7 +242,14 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Seccomp, err = seccompProfile(f.seccomp); err != nil {
 		return s, err
 	}
-	if s.Env, err = environment(f.env); err != nil {
+	if s.Root, err = rootPath(f.root); err != nil {
+		return s, err
+	}
+	own := ofShells
+	if _, ok := s.RootImage(); ok {
+		own = []string{"TERM"} // it says the others itself
+	}
+	if s.Env, err = environment(own, f.env); err != nil {
 		return s, err
 	}
 	if f.tty {
@@ -248,47 +258,6 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		}
 	}
 	return s, nil
-}
-
-// seccompProfile reads the profile that --seccomp names.
-func seccompProfile(name string) (string, error) {
-	if name == "" || name == schemas.Unconfined {
-		return name, nil
-	}
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return "", usagef("--seccomp: %v", err)
-	}
-	if !json.Valid(b) {
-		return "", usagef("--seccomp %s: want unconfined or a file of JSON", name)
-	}
-	return string(b), nil
-}
-
-// environment is what a command of a person's shell expects, and what was asked
-// for.
-func environment(extra []string) ([]string, error) {
-	var out []string
-	for _, k := range []string{"PATH", "HOME", "USER", "SHELL", "LANG", "TERM"} {
-		if v, ok := os.LookupEnv(k); ok {
-			out = append(out, k+"="+v)
-		}
-	}
-	for _, e := range extra {
-		k, _, given := strings.Cut(e, "=")
-		if k == "" {
-			return nil, usagef("--env %q: want K=V or K", e)
-		}
-		if !given {
-			v, ok := os.LookupEnv(k)
-			if !ok {
-				return nil, usagef("--env %s: it is not set here", k)
-			}
-			e = k + "=" + v
-		}
-		out = append(out, e)
-	}
-	return out, nil
 }
 
 func parseIdle(s string) (*schemas.Idle, error) {

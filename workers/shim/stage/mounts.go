@@ -199,6 +199,13 @@ func Resolver() []byte {
 	return content
 }
 
+// HostResolver reads the host's resolv.conf, wherever it lies.
+func HostResolver() []byte {
+	// Without it names can't be resolved, which is no reason not to start.
+	content, _ := os.ReadFile(resolverPath)
+	return content
+}
+
 func furnish(c Config) error {
 	elf, err := tiny.Init()
 	if err != nil {
@@ -220,6 +227,11 @@ func furnish(c Config) error {
 	}
 	if err := os.WriteFile(GenerationPath, c.Generation, 0o444); err != nil {
 		return fmt.Errorf("write the generation file: %w", err)
+	}
+	if c.Image {
+		if err := completeImage(); err != nil {
+			return err
+		}
 	}
 	return placeResolver(c.Resolver, c.OwnResolver)
 }

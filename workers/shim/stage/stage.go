@@ -35,6 +35,9 @@ type Config struct {
 	// OwnResolver says that Resolver replaces the root's own file, too.
 	OwnResolver bool `json:"own_resolver,omitempty"`
 
+	// Image says that the root is that of a container image, which may lack what programs expect.
+	Image bool `json:"image,omitempty"`
+
 	Limits limits.Limits `json:"limits"`
 }
 

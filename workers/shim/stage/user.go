@@ -16,8 +16,8 @@ type account struct {
 	home     string
 }
 
-// lookUser resolves "uid", "uid:gid" or a name of the session's own
-// /etc/passwd; nothing is root.
+// lookUser resolves a user, "user" or "user:group", each by its number or its name in the
+// session's own /etc/passwd and /etc/group; nothing is root.
 func lookUser(user string) (account, error) {
 	if user == "" {
 		user = "0"
@@ -28,9 +28,9 @@ func lookUser(user string) (account, error) {
 		return account{}, err
 	}
 	if hasGroup {
-		gid, err := number(group)
+		gid, err := lookGroup(group)
 		if err != nil {
-			return account{}, refuse("user %q: the group must be a number", user)
+			return account{}, err
 		}
 		a.gid, a.groups = gid, nil
 	}
@@ -75,6 +75,30 @@ func lookAccount(name string) (account, error) {
 		return account{}, refuse("the groups of user %q can't be looked up: %v", name, err)
 	}
 	return found, nil
+}
+
+// lookGroup resolves a number, or a name of the session's own /etc/group.
+func lookGroup(name string) (uint32, error) {
+	gid, numErr := number(name)
+	if numErr == nil {
+		return gid, nil
+	}
+	found := false
+	err := eachLine("/etc/group", func(f []string) bool {
+		if len(f) < 3 || f[0] != name {
+			return true
+		}
+		gid, numErr = number(f[2])
+		found = numErr == nil
+		return !found
+	})
+	if err != nil {
+		return 0, refuse("group %q can't be looked up: %v", name, err)
+	}
+	if !found {
+		return 0, refuse("there is no group %q in the session's /etc/group", name)
+	}
+	return gid, nil
 }
 
 func number(s string) (uint32, error) {
