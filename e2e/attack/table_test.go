@@ -25,6 +25,27 @@ var sections = []section{
 	{"From another machine", "network", nil},
 }
 
+// madeHere are attempts that the tests themselves make.
+type madeHere struct {
+	title string
+	rows  [][2]string
+}
+
+func testMade() []madeHere {
+	verbs := madeHere{title: "By what a session prepares for the host's verbs"}
+	for _, c := range append(traps(), resumes()...) {
+		verbs.rows = append(verbs.rows, [2]string{c.what, c.want})
+	}
+	tenants := madeHere{title: "With the credentials of another tenant's publisher"}
+	for _, c := range tenancies() {
+		tenants.rows = append(tenants.rows, [2]string{c.what, c.want})
+	}
+	for _, v := range tenantVerbs {
+		tenants.rows = append(tenants.rows, [2]string{"the verb " + v, "denied"})
+	}
+	return []madeHere{verbs, tenants}
+}
+
 // The document lists what the tests try.
 func TestTable(t *testing.T) {
 	var b strings.Builder
@@ -50,6 +71,13 @@ func TestTable(t *testing.T) {
 			}
 			b.WriteString("\n")
 		}
+	}
+	for _, s := range testMade() {
+		fmt.Fprintf(&b, "\n## %s\n\n| attempt | refused with |\n| --- | --- |\n", s.title)
+		for _, r := range s.rows {
+			fmt.Fprintf(&b, "| %s | %s |\n", r[0], r[1])
+		}
+		count += len(s.rows)
 	}
 	text := fmt.Sprintf(tableHead, count) + b.String()
 	if *update {

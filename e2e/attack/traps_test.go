@@ -1,0 +1,108 @@
+package attack
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/e2e/stack"
+)
+
+// trap is what a session prepares for a verb that is asked of it from the host.
+type trap struct {
+	what, want string
+	prepare    string   // a script that the session runs; KEY is a secret file, BAIT a directory of the host
+	verb       []string // what is asked then
+	// refused tells from the answer whether the trap failed.
+	refused func(g *target, r stack.Result) bool
+}
+
+// own is the name of the session that sets them.
+const own = "in-host"
+
+// traps lists them all.
+func traps() []trap {
+	failed := func(g *target, r stack.Result) bool {
+		_, err := os.Lstat(g.fill("BACK"))
+		return r.Code != 0 && !strings.Contains(r.Out, "AGE-SECRET") && os.IsNotExist(err)
+	}
+	linked := func(g *target, r stack.Result) bool {
+		to, err := os.Readlink(g.fill("BACK"))
+		return err == nil && to == g.facts.Secrets[0] && os.Remove(g.fill("BACK")) == nil
+	}
+	untouched := func(name string) func(*target, stack.Result) bool {
+		return func(g *target, _ stack.Result) bool {
+			_, err := os.Lstat(filepath.Join(g.facts.Bait, name))
+			return os.IsNotExist(err)
+		}
+	}
+	plain := func(_ *target, r stack.Result) bool {
+		return r.Code == 0 && !strings.ContainsAny(r.Out+r.Err, "\x1b\x07")
+	}
+	return []trap{
+		{"cp out of a symlink to the host's keys", "the symlink", `ln -sf KEY /tmp/trap`, []string{"cp", own + ":/tmp/trap", "BACK"}, linked},
+		{"cp out of a directory that is a symlink to the host's", "no such file", `ln -sfn KEY/.. /tmp/keys`, []string{"cp", own + ":/tmp/keys/identity.txt", "BACK"}, failed},
+		{"cp out of /proc/1/root", "too many symbolic links", ``, []string{"cp", own + ":/proc/1/rootKEY", "BACK"}, failed},
+		{"cp out of a directory whose name leads up", "no such file", ``, []string{"cp", own + ":/tmp/../../../../../KEY", "BACK"}, failed},
+		{"cp into a symlink to a directory of the host", "its own copy", `ln -sfn BAIT /tmp/out`, []string{"cp", "/etc/hostname", own + ":/tmp/out/copied"}, untouched("copied")},
+		{"cp into a symlink to a file of the host", "its own copy", `ln -sf BAIT/linked /tmp/in`, []string{"cp", "/etc/hostname", own + ":/tmp/in"}, untouched("linked")},
+		{"exec in a working directory that is the data directory", "no such directory", `ln -sfn KEY/.. /tmp/cwd`, []string{"exec", "--cwd", "/tmp/cwd", own, "--", "cat", "identity.txt"}, failed},
+		{"exec as a user of a passwd file of its own", "its own root", `cp /etc/passwd /tmp/p; echo 'toor::0:0::/:KEY' >>/etc/passwd`, []string{"exec", "--user", "toor", own, "--", "cat", "KEY"}, failed},
+		{"escape sequences in the name of a process, in explain", "escaped", `(exec -a "$(printf 'x\033]0;owned\007')" sleep 1000) & :`, []string{"explain", own}, plain},
+		{"escape sequences in arguments, in ls and show", "escaped", ``, []string{"show", "esc"}, plain},
+		{"a session's arguments with escape sequences, in history", "escaped", ``, []string{"history", "esc"}, plain},
+		{"a core dump", "none on the host", `ulimit -c unlimited; cd BAIT; sh -c 'kill -SEGV $$'; :`, []string{"exec", own, "--", "true"}, untouched("core")},
+	}
+}
+
+// resumes are what a session prepares before it is suspended, for the files that its resume writes.
+func resumes() []trap {
+	kept := func(g *target, r stack.Result) bool {
+		text, err := os.ReadFile(filepath.Join(g.facts.Bait, BaitFile))
+		return r.Code == 0 && err == nil && string(text) == "bait"
+	}
+	return []trap{
+		{"a resume with resolv.conf a symlink to a file of the host", "its own copy", `ln -sf BAIT/file /etc/resolv.conf`, nil, kept},
+		{"a resume with the generation file a symlink to a file of the host", "its own copy", `ln -sf BAIT/file /run/diapause/generation`, nil, kept},
+		{"a resume with resolv.conf a symlink through /proc/1/root", "its own copy", `ln -sf /proc/1/root/BAIT/file /etc/resolv.conf`, nil, kept},
+		{"a resume with a directory of Diapause's a symlink", "its own copy", `mv /run/diapause /run/d; ln -s BAIT /run/diapause`, nil, kept},
+	}
+}
+
+func (g *target) traps(t *testing.T) {
+	g.verb("run", "--name", "esc", "--network", "none", "--idle", "never", "--", "sh", "-c", "sleep 100000", "\x1b]0;owned\x07")
+	for _, c := range traps() {
+		t.Run(c.what, func(t *testing.T) {
+			if c.prepare != "" {
+				g.verb("exec", own, "--", "bash", "-c", g.fill(c.prepare))
+			}
+			var args []string
+			for _, a := range c.verb {
+				args = append(args, g.fill(a))
+			}
+			if r := g.Do(args...); !c.refused(g, r) {
+				t.Errorf("%v: exit status %d\n%s%s", args, r.Code, r.Out, r.Err)
+			}
+		})
+	}
+	// Two files at a time: a resume takes a while.
+	g.verb("run", "--name", "trap", "--network", private, "--idle", "never", "--", "sleep", "100000")
+	for pair := range slices.Chunk(resumes(), 2) {
+		for _, c := range pair {
+			g.verb("exec", "trap", "--", "bash", "-c", g.fill(c.prepare))
+		}
+		g.verb("suspend", "trap")
+		r := g.Do("resume", "trap")
+		for _, c := range pair {
+			if !c.refused(g, r) {
+				t.Errorf("%s: exit status %d\n%s%s", c.what, r.Code, r.Out, r.Err)
+			}
+		}
+	}
+}
+
+func (g *target) fill(script string) string {
+	return strings.NewReplacer("KEY", g.facts.Secrets[0], "BAIT", g.facts.Bait, "BACK", filepath.Join(g.dir, "back")).Replace(script)
+}
