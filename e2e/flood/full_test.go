@@ -83,6 +83,81 @@ func TestNearlyFullDisk(t *testing.T) {
 	}
 }
 
+// A disk on which others have taken the last byte stops nothing: sessions are resumed and what
+// happens is recorded in what was reserved for it, and there is a reserve again once there is room.
+func TestFullDisk(t *testing.T) {
+	data := t.TempDir()
+	if err := unix.Mount("tmpfs", data, "tmpfs", 0, "mode=700,size=400m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(data, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	s, _ := stack.Fresh(t)
+	s.Data = data
+	if err := s.Up("--docker", "none"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"work", "asleep"} {
+		must(t, s, "run", "--name", name, "--idle", "never", "--", "sleep", "100000")
+	}
+	must(t, s, "suspend", "asleep")
+	full := filepath.Join(data, "fill")
+	fillUp(t, full)
+	for end := time.Now().Add(patience); ; {
+		r := s.Do("resume", "asleep")
+		if r.Code == 0 {
+			break
+		}
+		if time.Now().After(end) || !s.Alive() {
+			t.Fatalf("a session can't be resumed on a full disk: %s%s", r.Out, r.Err)
+		}
+	}
+	for range 20 {
+		must(t, s, "hold", "work", "--for", "1h", "--reason", strings.Repeat("full", 50))
+		must(t, s, "release", "work")
+	}
+	if greeted(t, dialAs(t, stranger, strings.TrimPrefix(s.URL, "nats://"))) {
+		t.Error("a stranger isn't refused on a full disk")
+	}
+	if err := os.Remove(full); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(data, "nats", "reserve")); err == nil {
+			break
+		} else if time.Now().After(end) {
+			t.Fatalf("with room nothing is reserved again: %v", err)
+		}
+	}
+	must(t, s, "suspend", "asleep")
+	must(t, s, "ensure", "asleep")
+	must(t, s, "audit", "--verify")
+}
+
+// fillUp writes a file until the disk has no byte left.
+func fillUp(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); ; {
+		n, err := f.Write(block)
+		if errors.Is(err, unix.ENOSPC) && n == 0 && len(block) == 1 {
+			return
+		}
+		if errors.Is(err, unix.ENOSPC) {
+			block = block[:max(1, len(block)/2)]
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // fill takes all of the disk but what is to be left.
 func fill(t *testing.T, disk, path string) {
 	t.Helper()

@@ -68,7 +68,7 @@ func TestOutsideIsNotInside(t *testing.T) {
 		t.Errorf("a client without credentials where they are wanted: %v, want ErrRefused that names --creds", err)
 	}
 	for name, opts := range map[string][]nats.Option{
-		"the parts' password with TLS": {nats.UserInfo(inProcess, s.password), ca},
+		"the parts' password with TLS": {nats.UserInfo(inProcess, s.users.password), ca},
 		"a key without a signature":    {unsigned, ca},
 		"another key":                  {nats.Nkey("UA"+public[2:], func([]byte) ([]byte, error) { return nil, nil }), ca},
 		"no key":                       {ca},

@@ -21,6 +21,9 @@ const (
 	allConnections  = 4096
 )
 
+// unknownSubject is where the door leads what is said of sessions that there aren't: no one listens.
+const unknownSubject = "diapause.v1.unknown"
+
 // everything under a subject.
 const below = ".>"
 
@@ -55,7 +58,7 @@ func clientPermissions() *server.Permissions {
 
 func edgePermissions() *server.Permissions {
 	return &server.Permissions{
-		Publish:   &server.SubjectPermission{Allow: []string{schemas.SubjectActivity + below}},
+		Publish:   &server.SubjectPermission{Allow: []string{schemas.SubjectActivity + below, unknownSubject}},
 		Subscribe: &server.SubjectPermission{Deny: []string{">"}},
 	}
 }

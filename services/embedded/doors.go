@@ -96,14 +96,16 @@ func (s *Server) admit(d doors, o Options) {
 	s.close = cancel
 	plain := gate.New(d.plain, gate.Options{
 		Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate,
-		Connect: s.nats.InProcessConn, Log: o.Log,
+		Divert: s.divert, Largest: edgePayload, Connect: s.InProcessConn, Log: o.Log,
 	})
-	secure := gate.New(d.secure, gate.Options{TLS: true, PerUser: perUser, All: allSecure, Connect: s.nats.InProcessConn, Log: o.Log})
-	r := newRoom(o.StoreDir, plain.Refuse, o.Log)
+	secure := gate.New(d.secure, gate.Options{TLS: true, PerUser: perUser, All: allSecure, Connect: s.InProcessConn, Log: o.Log})
+	r := newRoom(o.StoreDir, plain.Refuse, s.reserve.keep, o.Log)
+	r.lost = s.log.lost
 	s.intake = r.intake
 	r.check()
 	for _, g := range []*gate.Gate{plain, secure} {
 		s.serving.Go(func() { _ = g.Serve(ctx) }) // which only ends with ctx
 	}
 	s.serving.Go(func() { r.watch(ctx) })
+	s.serving.Go(func() { s.revive(ctx, o) })
 }

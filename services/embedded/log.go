@@ -15,7 +15,8 @@ import (
 type bridge struct {
 	to *slog.Logger
 
-	broken chan error // the first error that the streams don't recover from; one place
+	broken chan error    // the first error that the streams don't recover from; one place
+	lost   chan struct{} // a token when the server has dropped messages for a stream; one place
 	often  seldom
 
 	mu    sync.Mutex
@@ -27,10 +28,22 @@ func (b *bridge) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Plaintext passwords detected") {
 		return // of the user that strangers become: random, and kept nowhere
 	}
+	text := fmt.Sprintf(format, v...)
+	if strings.HasPrefix(text, dropping) {
+		select {
+		case b.lost <- struct{}{}:
+		default: // one tells of all
+		}
+	}
 	if again, ok := b.often.may(format, time.Now()); ok {
-		b.to.Warn(fmt.Sprintf(format, v...) + again)
+		b.to.Warn(text + again)
 	}
 }
+
+// dropping is what the server says, once a second, of messages that it drops since a stream is behind.
+// They have no number: no reader of the stream can notice.
+const dropping = "Dropping messages due to excessive stream ingest rate"
+
 func (b *bridge) Debugf(string, ...any) {}
 func (b *bridge) Tracef(string, ...any) {}
 

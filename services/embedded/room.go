@@ -23,17 +23,19 @@ const (
 var errNearlyFull = errors.New("the disk is nearly full: activity without credentials isn't taken")
 
 // room watches the disk of the streams, and has those refused who may fill it without limit.
-// A write that finds the disk full ends the server, so it is theirs that end before.
+// A write that finds the disk full stops the server (see reserve), so it is theirs that end before.
 type room struct {
 	look    func() (size, free int64, err error) // of the disk, in bytes
 	refuse  func(why error)                      // of the gate for clients without credentials
+	reserve func() error                         // keeps the reserve, if there is room for it
 	log     *slog.Logger
-	intake  chan bool // the last change; one place
+	lost    <-chan struct{} // a token when the server has dropped activity
+	intake  chan bool       // the last change; one place
 	refused bool
 }
 
-func newRoom(dir string, refuse func(error), log *slog.Logger) *room {
-	return &room{look: func() (int64, int64, error) { return diskOf(dir) }, refuse: refuse, log: log, intake: make(chan bool, 1)}
+func newRoom(dir string, refuse func(error), reserve func() error, log *slog.Logger) *room {
+	return &room{look: func() (int64, int64, error) { return diskOf(dir) }, refuse: refuse, reserve: reserve, log: log, intake: make(chan bool, 1)}
 }
 
 // diskOf gives the size of the disk that a directory is on, and what root may still write.
@@ -53,6 +55,10 @@ func (r *room) watch(ctx context.Context) {
 		select {
 		case <-tick.C:
 			r.check()
+		case <-r.lost:
+			if !r.refused { // else what was dropped is known to be lost
+				r.tell()
+			}
 		case <-ctx.Done():
 			return
 		}
@@ -68,6 +74,11 @@ func (r *room) check() {
 		return
 	}
 	least := min(reserveMost, size/reserveShare)
+	if free >= least+least/2 {
+		if err := r.reserve(); err != nil {
+			r.log.Debug("there is no reserve for records", "err", err)
+		}
+	}
 	switch {
 	case !r.refused && free < least:
 		r.refuse(errNearlyFull)
@@ -79,6 +90,11 @@ func (r *room) check() {
 		return
 	}
 	r.refused = !r.refused
+	r.tell()
+}
+
+// tell delivers whether activity is taken. That it is again says, too, that some was not.
+func (r *room) tell() {
 	select {
 	case <-r.intake: // the change before, which wasn't read
 	default:

@@ -13,8 +13,8 @@ import (
 func TestRoom(t *testing.T) {
 	var log bytes.Buffer
 	var why error
-	changes := 0
-	r := newRoom(t.TempDir(), func(err error) { why, changes = err, changes+1 }, slog.New(slog.NewTextHandler(&log, nil)))
+	changes, reserved := 0, 0
+	r := newRoom(t.TempDir(), func(err error) { why, changes = err, changes+1 }, func() error { reserved++; return nil }, slog.New(slog.NewTextHandler(&log, nil)))
 	const large, small = 100 << 30, 250 << 20 // 256 MiB and 10 MiB are kept
 	for i, step := range []struct {
 		size, free int64
@@ -42,6 +42,9 @@ func TestRoom(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "isn't taken"); got != 2 || strings.Count(log.String(), "level=WARN") != 4 {
 		t.Errorf("it logged:\n%s\nwant two refusals, and each end", log.String())
+	}
+	if reserved != 3 {
+		t.Errorf("a reserve is kept at %d steps, want the 3 with room", reserved)
 	}
 	if taken := <-r.intake; !taken { // of four changes the last
 		t.Error("the last change is a refusal")

@@ -12,11 +12,13 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
 )
 
@@ -45,11 +47,16 @@ type Options struct {
 
 // Server is a running NATS server.
 type Server struct {
-	nats           *server.Server
 	url, secureURL string
-	password       string // of inProcess
-	broken         <-chan error
+	users          *accept
+	log            *bridge
+	reserve        reserve
+	broken         chan error // one place
 	intake         <-chan bool
+	known          atomic.Pointer[func(schemas.Name) bool] // of Know; nil before it is called
+
+	mu   sync.RWMutex
+	nats *server.Server // nil while it is started again
 
 	close   func()         // of the gates
 	serving sync.WaitGroup // the gates
@@ -79,8 +86,14 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := run(ctx, o, doors)
+	s, err := run(ctx, o)
+	if err == nil {
+		err = keepPort(o.CredsDir, doors.secure)
+	}
 	if err != nil {
+		if s != nil {
+			stop(s.nats)
+		}
 		doors.close()
 		return nil, err
 	}
@@ -90,34 +103,36 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 }
 
 // run starts the server, without a listener.
-func run(ctx context.Context, o Options, d doors) (*Server, error) {
+func run(ctx context.Context, o Options) (*Server, error) {
 	users, err := prepare(o)
 	if err != nil {
 		return nil, fmt.Errorf("configure the NATS server: %w", err)
 	}
-	conf, err := configure(o, users)
-	if err == nil {
-		err = keepPort(o.CredsDir, d.secure)
-	}
+	s := &Server{users: users, log: &bridge{to: o.Log, broken: make(chan error, 1), lost: make(chan struct{}, 1)}, broken: make(chan error, 1), reserve: newReserve(o.StoreDir)}
+	s.nats, err = s.launch(ctx, o)
+	return s, err
+}
+
+// launch starts a server on the files of the options.
+func (s *Server) launch(ctx context.Context, o Options) (*server.Server, error) {
+	conf, err := configure(o, s.users)
 	if err != nil {
 		return nil, fmt.Errorf("configure the NATS server: %w", err)
 	}
 	ns, err := server.NewServer(conf)
 	if err == nil {
-		err = users.enlist(ns)
+		err = s.users.enlist(ns)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	log := &bridge{to: o.Log, broken: make(chan error, 1)}
-	ns.SetLoggerV2(log, false, false, false)
+	ns.SetLoggerV2(s.log, false, false, false)
 	ns.Start()
-	if err := ready(ctx, ns, log); err != nil {
-		ns.Shutdown()
-		ns.WaitForShutdown()
+	if err := ready(ctx, ns, s.log); err != nil {
+		stop(ns)
 		return nil, fmt.Errorf("start the NATS server: %w", err)
 	}
-	return &Server{nats: ns, password: users.password, broken: log.broken}, nil
+	return ns, nil
 }
 
 // prepare makes the directories and the keys of the users.
@@ -134,7 +149,7 @@ func prepare(o Options) (*accept, error) {
 // gives it the rights of UserSystem. It is for the process that started the server.
 func (s *Server) InProcess() nats.Option {
 	return func(o *nats.Options) error {
-		o.InProcessServer, o.User, o.Password = s.nats, inProcess, s.password
+		o.InProcessServer, o.User, o.Password = s, inProcess, s.users.password
 		return nil
 	}
 }
@@ -145,13 +160,13 @@ func (s *Server) URL() string { return s.url }
 // SecureURL is where clients with credentials connect, "nats://host:port": by TLS.
 func (s *Server) SecureURL() string { return s.secureURL }
 
-// Broken delivers an error, once, after which no stream takes a write until the
-// server is started again.
+// Broken delivers an error, once, after which no stream takes a write until there is room on the
+// disk and the server is started again.
 func (s *Server) Broken() <-chan error { return s.broken }
 
 // Intake delivers false when activity without credentials isn't taken any more, since the disk
-// is nearly full, and true when it is again. Of several changes it delivers the last. It is
-// for one reader.
+// is nearly full, and true when it is again, or after the server has dropped some of it: what was
+// published before may be lost. Of several it delivers the last. It is for one reader.
 func (s *Server) Intake() <-chan bool { return s.intake }
 
 // Shutdown stops the server and returns when its files are closed. A second call
@@ -159,8 +174,7 @@ func (s *Server) Intake() <-chan bool { return s.intake }
 func (s *Server) Shutdown() {
 	s.close()
 	s.serving.Wait()
-	s.nats.Shutdown()
-	s.nats.WaitForShutdown()
+	stop(s.replace(nil))
 }
 
 // storeLimit is above what any machine's streams come to, in bytes.

@@ -7,5 +7,6 @@
 // may send. What is above the rate waits in the sender: nothing is dropped here. While a caller
 // says so (Refuse), it takes no connection at all.
 //
-// The package knows no credentials and reads nothing of what clients send.
+// filter.go carries messages to another subject where the caller says so (Divert), and is the only part that
+// reads what clients send: the lines of the protocol, and no content. The package knows no credentials.
 package gate

@@ -26,7 +26,11 @@ type Options struct {
 	// Rates in bytes a second that clients may send, on one connection and as one user over
 	// all connections. A second's worth may come at once. No limit if 0.
 	ConnectionRate, UserRate int
-	Log                      *slog.Logger
+	// Divert, if given, says to which subject a message is carried in place of its own, without
+	// its content; "" leaves it as it is. Largest bounds a message then, in bytes: the server refuses more.
+	Divert  func(subject string) (to string)
+	Largest int
+	Log     *slog.Logger
 }
 
 // Gate carries connections to a server.
@@ -208,6 +212,13 @@ func (g *Gate) requests(server io.Writer, c net.Conn, from io.Reader) {
 		if _, err := server.Write(first); err != nil {
 			return
 		}
+	}
+	if g.o.Divert != nil {
+		f := filter{in: bufio.NewReaderSize(from, longestLine), server: server, divert: g.o.Divert, largest: uint64(g.o.Largest)}
+		_ = f.carry()
+		// A server that takes no more says why, and ends the connection then.
+		_, _ = io.Copy(io.Discard, from)
+		return
 	}
 	_, _ = io.Copy(server, from)
 }

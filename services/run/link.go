@@ -27,12 +27,13 @@ import (
 
 // server is where the parts and their clients find NATS.
 type server struct {
-	url             string       // the address that everybody may know
-	secure          string       // the address for clients with credentials
-	system, clients string       // files of credentials
-	inProcess       nats.Option  // connects the parts of this process; nil for a server that isn't ours
-	broken          <-chan error // nil for a server that isn't ours
-	intake          <-chan bool  // as Options.Taken of the scheduler
+	url             string                        // the address that everybody may know
+	secure          string                        // the address for clients with credentials
+	system, clients string                        // files of credentials
+	inProcess       nats.Option                   // connects the parts of this process; nil for a server that isn't ours
+	broken          <-chan error                  // nil for a server that isn't ours
+	intake          <-chan bool                   // as Options.Taken of the scheduler
+	know            func(func(schemas.Name) bool) // has the server drop activity of strangers for other names
 	stop            func()
 }
 
@@ -56,7 +57,7 @@ func (c NATS) reach(ctx context.Context, data *datadir.Dir, log *slog.Logger) (s
 	}
 	return server{
 		url: srv.URL(), secure: srv.SecureURL(), system: embedded.CredsFile(creds, embedded.UserSystem), clients: embedded.CredsFile(creds, embedded.UserClient),
-		inProcess: srv.InProcess(), broken: srv.Broken(), intake: srv.Intake(), stop: srv.Shutdown,
+		inProcess: srv.InProcess(), broken: srv.Broken(), intake: srv.Intake(), know: srv.Know, stop: srv.Shutdown,
 	}, nil
 }
 
@@ -90,7 +91,8 @@ type link struct {
 	records  *statekv.Store
 	policies *policykv.Cache
 	points   *failpoint.Set
-	intake   <-chan bool // as Options.Taken of the scheduler
+	intake   <-chan bool                   // as Options.Taken of the scheduler
+	know     func(func(schemas.Name) bool) // of the embedded server; nil for another
 }
 
 // link makes the streams and buckets, or finds them if another process has to make them.

@@ -85,7 +85,7 @@ func newScheduler(ctx context.Context, p Process, m gauges, l link, name string,
 		return nil, err
 	}
 	s := scheduler.New(scheduler.Options{
-		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points, Taken: l.intake,
+		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points, Taken: l.intake, Roster: l.know != nil,
 		Heard: m.Heard, Lead: &announced{Lead: &lease.Office{Store: offices, Holder: schemas.HostID(name), Term: term, Log: p.Log}, name: name, out: p.Out},
 	})
 	m.scheduler(s)

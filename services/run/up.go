@@ -88,7 +88,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if m.link, err = h.link(ctx, nc); err != nil {
 		return err
 	}
-	m.intake = at.intake
+	m.intake, m.know = at.intake, at.know
 	p, err := h.parts(ctx, m)
 	defer p.close(h.Log)
 	if err != nil {
@@ -159,6 +159,9 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 			return p, err
 		}
 		h.ofControl(c)
+		if m.know != nil {
+			m.know(newDoor(c.scheduler.Known, m.records.Get, c.scheduler.Unheard).admits)
+		}
 		p.serving, p.ready = append(p.serving, c.serving()...), append(p.ready, c.scheduler.Ready(), c.api.Ready())
 	}
 	return p, h.Recovery.regain(ctx, w, h.Out)

@@ -39,8 +39,11 @@ type Options struct {
 	// Heard, if given, is called for all that is heard, before it is decided on: to count.
 	Heard func(stream.Heard)
 	// Taken, if given, delivers false when activity isn't taken any more, and true when it
-	// is again. Meanwhile silence says nothing: no session is suspended for it.
+	// is again, or when some was lost. Meanwhile silence says nothing: no session is suspended for
+	// it, and every grace starts again with true.
 	Taken <-chan bool
+	// Roster has the names of all sessions kept for Known.
+	Roster bool
 }
 
 // Lead says which of several schedulers acts. *lease.Office is one.
@@ -66,6 +69,7 @@ type Scheduler struct {
 	places  func()      // has places followed, from the first that is asked for
 	placing chan struct{}
 	ready   chan struct{}
+	roster  *roster // nil without Options.Roster
 }
 
 // New makes a scheduler.
@@ -86,11 +90,15 @@ func New(o Options) *Scheduler {
 		o.Places = natsBus{stream.Publisher{JS: o.JS}, o.Names}
 	}
 	placing := make(chan struct{})
-	return &Scheduler{
+	s := &Scheduler{
 		Options: o, placing: placing, places: sync.OnceFunc(func() { close(placing) }),
 		heard: newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
 		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}),
 	}
+	if o.Roster {
+		s.roster = newRoster()
+	}
+	return s
 }
 
 // Ready is closed when everything that was stored has been read: from then on it
@@ -111,7 +119,7 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 		})
 	})
 	g.Go(func() error {
-		return s.Records.Glances(ctx, func(g statekv.Glance) { s.records.put(ctx, g) }, func() { close(s.known) })
+		return s.Records.Glances(ctx, func(g statekv.Glance) { s.found(ctx, g) }, func() { close(s.known) })
 	})
 	if s.Hosts != nil {
 		g.Go(func() error { return s.Hosts.Hosts(ctx, func(h schemas.Host) { send(ctx, s.hosts, h) }) })
