@@ -47,6 +47,10 @@ type Client struct {
 	api     *API
 	long    time.Duration // when a request counts as a connection
 
+	// Of run's goroutine.
+	acks   bool // leases are acknowledged
+	silent int  // batches in a row that weren't
+
 	mu     sync.Mutex // guards what is below
 	box    *outbox
 	leases map[string]int // how many leases of this client are open on a subject
@@ -96,7 +100,7 @@ func Connect(o Options) (*Client, error) {
 			return nil, natsconn.Explain(err, url, o.Creds)
 		}
 	}
-	c.nc, c.api.nc, c.own = nc, nc, true
+	c.nc, c.api.nc, c.own, c.acks = nc, nc, true, o.Creds != ""
 	go c.run()
 	return c, nil
 }
@@ -294,16 +298,22 @@ func (c *Client) send() time.Duration {
 	return max(time.Until(next), 0)
 }
 
-// publish sends a batch and waits until the server has read it.
+// publish sends a batch and waits until the server has read it, and with credentials until it has
+// stored the leases in it.
 func (c *Client) publish(batch []word) error {
 	if len(batch) == 0 {
 		return nil
+	}
+	acks, err := c.awaits(batch)
+	if err != nil {
+		return fmt.Errorf("listen for acknowledgements: %w", err)
 	}
 	for _, w := range batch {
 		m := nats.NewMsg(w.subject)
 		m.Data = w.data
 		if w.ttl > 0 {
 			m.Header.Set(ttlHeader, ttlValue(w.ttl))
+			acks.ask(m)
 		}
 		err := c.nc.PublishMsg(m)
 		if errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, nats.ErrBadSubject) {
@@ -317,7 +327,7 @@ func (c *Client) publish(batch []word) error {
 	if err := c.nc.FlushTimeout(flushLimit); err != nil {
 		return fmt.Errorf("publish %d messages: %w", len(batch), err)
 	}
-	return nil
+	return c.silence(acks.wait(flushLimit))
 }
 
 // ttlHeader has the server drop the message of a lease long after it has run out,

@@ -11,6 +11,9 @@ const (
 	every = time.Second
 	// stale is when what couldn't be said is no news any more.
 	stale = time.Hour
+	// soon is after which a new lease is said once more: what a server drops that can't keep up it
+	// drops without a word.
+	soon = 2 * time.Second
 )
 
 // remembered bounds the sessions and kinds that wait for a connection, leases that
@@ -37,6 +40,7 @@ type entry struct {
 	at      time.Time
 	sent    time.Time // zero if nothing was
 	pending bool      // word is to be sent
+	fresh   bool      // it was sent once, and is a lease
 	due     time.Time
 	place   int // in the queue
 }
@@ -84,6 +88,8 @@ func dueOf(e *entry, now time.Time) time.Time {
 	switch {
 	case e.pending && (e.held || e.sent.IsZero()):
 		return now
+	case e.held && e.fresh:
+		return e.sent.Add(min(soon, e.ttl/3))
 	case e.held:
 		return e.sent.Add(e.ttl / 3)
 	}
@@ -103,7 +109,7 @@ func (o *outbox) take(now time.Time) (batch []word, next time.Time) {
 			o.forget(e)
 		default:
 			batch = append(batch, e.word)
-			e.pending, e.sent, e.said = false, now, e.word
+			e.fresh, e.pending, e.sent, e.said = e.pending, false, now, e.word
 			e.due = dueOf(e, now)
 			o.place(e)
 		}

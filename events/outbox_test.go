@@ -66,9 +66,9 @@ func TestLeaseIsRenewedAndEnds(t *testing.T) {
 	o := newOutbox()
 	o.put(lease(true), t0)
 	_, at := drive(o, t0, t0.Add(35*time.Second))
-	for i, want := range []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second} {
+	for i, want := range []time.Duration{0, 2 * time.Second, 12 * time.Second, 22 * time.Second, 32 * time.Second} {
 		if i >= len(at) || at[i].Sub(t0) != want {
-			t.Fatalf("sent at %v, want every 10 s", at)
+			t.Fatalf("sent at %v, want once more after 2 s, then every 10 s", at)
 		}
 	}
 	o.put(lease(false), t0.Add(36*time.Second))
