@@ -31,6 +31,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("traps", g.traps)
 	t.Run("session with limits", g.limited)
 	t.Run("another user", g.beside)
+	t.Run("doors", g.doors)
 	t.Run("another machine", g.elsewhere)
 	g.unharmed(before)
 }

@@ -43,7 +43,11 @@ func testMade() []madeHere {
 	for _, v := range tenantVerbs {
 		tenants.rows = append(tenants.rows, [2]string{"the verb " + v, "denied"})
 	}
-	return []madeHere{verbs, tenants}
+	doors := madeHere{title: "By another door", rows: [][2]string{
+		{"a port besides the two of NATS, which are on loopback", "none listens"},
+		{"a unix socket outside of the data directory, or an abstract one", "none listens"},
+	}}
+	return []madeHere{verbs, tenants, doors}
 }
 
 // The document lists what the tests try.
