@@ -133,8 +133,10 @@ func (r *runner) join(c stage.Command, files []*os.File) (stage.Report, error) {
 		door.Close()
 		return stage.Report{}, fmt.Errorf("enter session %s: %w", r.name, err)
 	}
-	cmd := r.program.join(r.self, stage.Entering(r.limits.Capabilities), waiting, append([]*os.File{theirs, door}, files...))
-	err = cmd.Start()
+	cmd, err := r.program.join(r.self, stage.Entering(r.limits.Capabilities), waiting, append([]*os.File{theirs, door}, files...))
+	if err == nil {
+		err = cmd.Start()
+	}
 	closeFiles([]*os.File{theirs, door, waiting})
 	if err != nil {
 		gate.Close()

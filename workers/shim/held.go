@@ -21,8 +21,9 @@ import (
 // and all of it is known to be alive: what is killed before has never run.
 type heldTree struct {
 	boot    *boot
-	members []int // the tree's processes when criu had restored all
-	told    bool  // criu was told to go on, and from then on holds the tree by tracing it
+	members []int        // the tree's processes when criu had restored all
+	told    bool         // criu was told to go on, and from then on holds the tree by tracing it
+	outside func() error // waits until criu is out of the tree's cgroup
 
 	mu     sync.Mutex
 	let    bool // criu is about to detach
@@ -37,23 +38,29 @@ type criuProcess interface {
 }
 
 // restored is called when criu has restored all and waits. It takes criu out of the tree's
-// cgroup, which can be frozen without it then.
-func (u *heldTree) restored(p criuProcess, init int) error {
+// cgroup, which can be frozen without it then: goOn waits for that, since the kernel takes 10 ms
+// for it, and other things are to be done meanwhile.
+func (u *heldTree) restored(p criuProcess, init int) {
 	u.boot.tree.init = init
-	if err := u.boot.beside.Add(p.PID()); err != nil {
-		return fmt.Errorf("move criu out of the session: %w", err)
-	}
+	u.outside = sync.OnceValue(func() error { return u.boot.beside.Add(p.PID()) })
+	go func() { _ = u.outside() }()
 	for _, pid := range append(descendants(init), init) {
 		if !dead(pid) { // it was a zombie when it was captured
 			u.members = append(u.members, pid)
 		}
 	}
-	return nil
 }
 
 // goOn is called when criu is about to be told to go on: from then on its end sets the
 // tree free.
 func (u *heldTree) goOn(p criuProcess) error {
+	err := u.outside()
+	if errors.Is(err, unix.ESRCH) {
+		return u.unfinished()
+	}
+	if err != nil {
+		return fmt.Errorf("move criu out of the session: %w", err)
+	}
 	if err := u.alive(); err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,6 +24,7 @@ type program struct {
 	file  *os.File
 	enter *os.File // the program that brings it into a session
 	own   *os.File // the program that starts criu to restore one
+	aside func() error
 }
 
 const ownFile = "/proc/self/exe"
@@ -39,18 +41,27 @@ func openProgram() (*program, error) {
 		}
 	}
 	p := &program{}
-	if p.file, err = outOfTheWay(f, fileFD); err != nil {
+	enter, err := openTiny(tiny.Enter)
+	if err != nil {
 		return nil, err
 	}
-	if p.enter, err = openTiny(tiny.Enter, enterFD); err != nil {
+	if p.own, err = openTiny(tiny.Own); err != nil {
 		return nil, err
 	}
-	p.own, err = openTiny(tiny.Own, ownFD)
-	return p, err
+	p.aside = sync.OnceValue(func() (err error) {
+		// The highest first: the kernel makes room for both at once then.
+		if p.enter, err = outOfTheWay(enter, enterFD); err == nil {
+			p.file, err = outOfTheWay(f, fileFD)
+		}
+		return err
+	})
+	// It takes a grace period of the kernel's, 10 ms, and isn't needed yet.
+	go func() { _ = p.aside() }()
+	return p, nil
 }
 
 // openTiny places one of the tiny programs in memory.
-func openTiny(code func() ([]byte, error), highest int) (*os.File, error) {
+func openTiny(code func() ([]byte, error)) (*os.File, error) {
 	b, err := code()
 	if err != nil {
 		return nil, &driver.Error{Kind: driver.Refused, Text: err.Error()}
@@ -59,7 +70,7 @@ func openTiny(code func() ([]byte, error), highest int) (*os.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("place a program in memory: %w", err)
 	}
-	return outOfTheWay(f, highest)
+	return f, nil
 }
 
 // A program is executed by its descriptor after those that the new process gets
@@ -69,7 +80,6 @@ func openTiny(code func() ([]byte, error), highest int) (*os.File, error) {
 const (
 	fileFD  = 100
 	enterFD = 300
-	ownFD   = 500
 )
 
 func outOfTheWay(f *os.File, highest int) (*os.File, error) {
@@ -160,12 +170,15 @@ func Sealed(content io.Reader) (*os.File, error) {
 func procPath(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", f.Fd()) }
 
 // first prepares a run of this program as the first process of new namespaces.
-func (p *program) first(self []string, namespaces uintptr, files []*os.File) *exec.Cmd {
+func (p *program) first(self []string, namespaces uintptr, files []*os.File) (*exec.Cmd, error) {
+	if err := p.aside(); err != nil {
+		return nil, err
+	}
 	return &exec.Cmd{
 		Path: procPath(p.file), Args: append(append([]string(nil), self...), "stage", stage.First),
 		Env: []string{}, Dir: "/", ExtraFiles: files,
 		SysProcAttr: &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true},
-	}
+	}, nil
 }
 
 // apart starts criu in a group with a session keyring of its own, and a cgroup namespace of which that
@@ -176,14 +189,18 @@ func (p *program) apart(group *cgroup.Group) rpc.Starter {
 			return cmd.Err
 		}
 		cmd.Args = append([]string{"own", cmd.Path}, cmd.Args[1:]...)
-		cmd.Path = procPath(p.own)
+		// Ours: while a child is made, its descriptors change places.
+		cmd.Path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), p.own.Fd())
 		return group.Start(cmd)
 	}
 }
 
 // join prepares a run of this program as a stage inside the session of which the
 // second file is a pidfd. It goes on when it has read what tiny.EnterFilter gives from gate.
-func (p *program) join(self []string, capabilities uint64, gate *os.File, files []*os.File) *exec.Cmd {
+func (p *program) join(self []string, capabilities uint64, gate *os.File, files []*os.File) (*exec.Cmd, error) {
+	if err := p.aside(); err != nil {
+		return nil, err
+	}
 	// It is handed on once more, so it gets a number in the new process.
 	own := len(files) + firstExtra
 	args := []string{"enter", tiny.EnterMask(capabilities), fmt.Sprintf("/proc/self/fd/%d", own)}
@@ -192,7 +209,7 @@ func (p *program) join(self []string, capabilities uint64, gate *os.File, files 
 		Path: procPath(p.enter), Args: args,
 		Env: []string{}, Dir: "/", Stdin: gate, ExtraFiles: append(files, p.file),
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
-	}
+	}, nil
 }
 
 // firstExtra is the number of the first of a command's extra files.

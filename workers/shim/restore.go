@@ -258,16 +258,7 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 				return loopbackOf(n.PID)
 			}
 		case rpc.PostRestore:
-			if err := u.restored(p, n.PID); err != nil {
-				return err
-			}
-			if err := b.online.restored(); err != nil {
-				return err
-			}
-			if err := r.resume(); err != nil {
-				return err
-			}
-			if err := u.goOn(p); err != nil {
+			if err := r.restored(u, p, n.PID); err != nil {
 				return err
 			}
 			go u.watch(p, ended)
@@ -290,6 +281,20 @@ func (r *restorer) runRestore(m meta, in *inheritance, served []string) error {
 		return err
 	}
 	return b.points.at(failpoint.ShimRuns)
+}
+
+// restored has the worker agree when all is restored, before criu is told to go on.
+func (r *restorer) restored(u *heldTree, p criuProcess, init int) error {
+	u.restored(p, init)
+	// criu isn't given up before: its number could be another's then.
+	defer func() { _ = u.outside() }()
+	if err := r.boot.online.restored(); err != nil {
+		return err
+	}
+	if err := r.resume(); err != nil {
+		return err
+	}
+	return u.goOn(p)
 }
 
 func (r *restorer) explain(err error) error {

@@ -147,8 +147,11 @@ func (s *starter) launch(files []*os.File) (*control.Conn, int, error) {
 	if b.setup.emptyNetwork() {
 		flags |= unix.CLONE_NEWNET
 	}
-	cmd := s.program.first(b.setup.Self, flags, append([]*os.File{theirs}, files...))
-	if err := cmd.Start(); err != nil {
+	cmd, err := s.program.first(b.setup.Self, flags, append([]*os.File{theirs}, files...))
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		ours.Close()
 		return nil, 0, fmt.Errorf("start the session's first process: %w", err)
 	}
