@@ -93,11 +93,16 @@ func Start(command []string, start Starter, files ...*os.File) (*Process, error)
 	return &Process{cmd: cmd, socket: ours}, nil
 }
 
+// withoutBreakpoints has criu stop tasks at system calls rather than at a hardware breakpoint, as
+// it does on machines that have none. The first one on a machine makes the kernel wait for a
+// grace period: 10 ms, more than all other steps of a small session together.
+const withoutBreakpoints = "CRIU_FAULT=130"
+
 // spawn runs a command in dir. The files get the numbers from 3.
 func spawn(command []string, dir string, start Starter, files []*os.File) (*exec.Cmd, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Dir = dir
-	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", withoutBreakpoints}
 	cmd.ExtraFiles = files
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	if err := start(cmd); err != nil {
