@@ -273,3 +273,23 @@ func TestTry(t *testing.T) {
 		t.Errorf("it leaves %v, %v", left, err)
 	}
 }
+
+// TestFewGroups makes sure that the first allocation in a large file system reads no bitmaps of
+// groups that it doesn't need.
+func TestFewGroups(t *testing.T) {
+	mounted(t, formatted(t, size), func(dir string) error {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			return err
+		}
+		path := fmt.Sprintf("/sys/fs/ext4/loop%d/mb_prefetch", unix.Minor(st.Dev))
+		if b, err := os.ReadFile(path); err != nil || strings.TrimSpace(string(b)) != "0" {
+			t.Errorf("%s has %q (%v), want 0", path, b, err)
+		}
+		options, err := os.ReadFile("/proc/thread-self/mounts")
+		if !bytes.Contains(options, []byte("no_prefetch_block_bitmaps")) {
+			t.Errorf("the kernel reads all bitmaps after the mount:\n%s", options)
+		}
+		return err
+	})
+}

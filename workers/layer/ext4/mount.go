@@ -33,10 +33,18 @@ func Mount(f *os.File, at string) (device string, err error) {
 		return "", fmt.Errorf("attach a file system: %w", err)
 	}
 	defer loop.Close()
-	if err := unix.Mount("/dev/"+device, at, "ext4", 0, "discard,nobarrier,noinit_itable"); err != nil {
+	if err := unix.Mount("/dev/"+device, at, "ext4", 0, "discard,nobarrier,noinit_itable,no_prefetch_block_bitmaps"); err != nil {
 		return "", fmt.Errorf("mount a file system: %w", err)
 	}
+	fewGroups(device)
 	return device, nil
+}
+
+// fewGroups has the first allocation read the bitmaps of the groups that it needs, and not of
+// all, which are two thousand, mostly of nothing: that takes 30 ms. It changes nothing where
+// /sys can't be written, as in a container.
+func fewGroups(device string) {
+	_ = os.WriteFile("/sys/fs/ext4/"+device+"/mb_prefetch", []byte("0"), 0)
 }
 
 // attach finds a free loop device and makes it one of the file. The device stays until it
