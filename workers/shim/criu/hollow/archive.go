@@ -17,7 +17,8 @@ import (
 // Archive writes what criu has tar write of a memory file system, with files of the same
 // sizes that hold nothing. Sockets are left out, as tar does.
 func Archive(to io.Writer, dir string) error {
-	packed, err := gzip.NewWriterLevel(to, gzip.BestSpeed)
+	// Not compressed, criu reads it without tar: what is in it is small.
+	packed, err := gzip.NewWriterLevel(to, gzip.NoCompression)
 	if err != nil {
 		return err
 	}

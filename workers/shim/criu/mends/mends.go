@@ -21,6 +21,7 @@ var All = []string{
 	"reserved",
 	"in-flight",
 	"expiring",
+	"tmpfs",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
