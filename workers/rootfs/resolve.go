@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -147,6 +148,10 @@ func refusal(r reference, err *transport.Error) error {
 }
 
 func away(registry string, err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) { // it is tried in more than one way, and says the same of each
+		err = op
+	}
 	return &driver.Error{
 		Kind: driver.Transient, Code: CodeAway, Err: err, Text: fmt.Sprintf("the registry %s can't be asked for the image", registry),
 		Hint: "look whether this host reaches it; an image in a file does without: tar:PATH",
