@@ -8,13 +8,14 @@
 // memory into the sink; Restore verifies names and puts it back (lower.go; package
 // layer for whole trees). Where there is no room for an image in memory, its large
 // parts go through pipes between criu and the sink or the source (stream.go). fence.go
-// keeps the highest epoch of each session on disk.
+// keeps the highest epoch of each session on disk. rooted.go has sessions whose root is a
+// container image, which package rootfs unpacks.
 //
 // CaptureRehearsed (rehearsal.go) has the shim restore the image in quarantine while the rest
 // of it is added to the sink.
 //
 // What a session is isolated from: it has its own processes, mounts, IPC, host
-// name and, if asked for, network; it sees the host's root (or a directory in
+// name and, if asked for, network; it sees the host's root (or a directory or container image in
 // its place) through an overlay, so that what it writes is its own; it can't
 // reach the data directory, nor what else is hidden (package hide). Root inside has the capabilities of a usual
 // container without MKNOD. It is no boundary against hostile code: there is no

@@ -8,8 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"slices"
+	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -22,11 +22,15 @@ import (
 )
 
 // A session whose root is a container image has in its own image what that was made of: which one
-// it is, and its blobs as the registry had them, each named by its digest.
+// it is, and its blobs as the registry had them, in an OCI layout that other programs read.
 const (
-	rootPin   = "root/root.json"
-	rootBlobs = "root/blobs/sha256-"
+	rootPin    = "root/root.json"
+	rootLayout = "root/oci-layout"
+	rootIndex  = "root/index.json"
+	rootBlobs  = "root/blobs/sha256/" // and a digest in hex
 )
+
+const layoutVersion = `{"imageLayoutVersion":"1.0.0"}`
 
 var (
 	_ driver.Keeper = (*Driver)(nil)
@@ -111,8 +115,8 @@ func restampRoot(source driver.Source) {
 		return
 	}
 	for _, e := range source.Entries() {
-		if path.Dir(e.Name) == path.Dir(rootBlobs) && e.Type == image.TypeFile {
-			to.Restamp(e.Name, rootStamp(e.Name[len(rootBlobs):]))
+		if hex, ok := strings.CutPrefix(e.Name, rootBlobs); ok && e.Type == image.TypeFile {
+			to.Restamp(e.Name, rootStamp(hex))
 		}
 	}
 }
@@ -132,7 +136,12 @@ func (d *Driver) addRoot(ctx context.Context, sink driver.Sink, uid schemas.UID)
 	if err != nil {
 		return err
 	}
-	if err := addBytes(sink, rootPin, b); err != nil {
+	index, err := root.Index()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(addBytes(sink, rootPin, b), addBytes(sink, rootIndex, index), addBytes(sink, rootLayout, []byte(layoutVersion)))
+	if err != nil {
 		return err
 	}
 	for _, b := range blobs {

@@ -130,6 +130,10 @@ func TestImageRoot(t *testing.T) {
 	if got := fork.sh("cat /etc/motd"); got != "first" {
 		t.Errorf("the fork has the root %q", got)
 	}
+	same := begin(t, d, "same", rootedSpec("layout:"+layoutOf(t, img)))
+	if again, err := d.Root("same"); err != nil || again == nil || again.Digest != pinned.Digest || same.sh("cat /etc/motd") != "first" {
+		t.Errorf("of the layout that the image has, the root is %+v, %v", again, err)
+	}
 	second := begin(t, d, "second", spec)
 	if got := second.sh("cat /etc/motd"); got != "second" {
 		t.Errorf("a new session has the root %q", got)
@@ -152,6 +156,21 @@ func TestImageRoot(t *testing.T) {
 	if again, err := there.Root("s"); err != nil || again == nil || *again != *pinned {
 		t.Errorf("there the root is %+v, %v, want %+v", again, err, pinned)
 	}
+}
+
+// layoutOf gives what an image of a session has of its root, as a directory.
+func layoutOf(t *testing.T, img *drivertest.Image) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, e := range img.Entries() {
+		if content, ok := img.Content(e.Name); ok && strings.HasPrefix(e.Name, "root/") {
+			file := filepath.Join(dir, e.Name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, content, 0o600)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return filepath.Join(dir, "root")
 }
 
 // rootsOf lists the roots that a driver has unpacked.
@@ -294,7 +313,7 @@ func (m *stampedImage) AddStamped(e image.Entry, stamp string, open func() (io.R
 	if m.knows[stamp] {
 		return nil
 	}
-	if strings.HasPrefix(e.Name, "root/") {
+	if strings.HasPrefix(e.Name, rootBlobs) {
 		m.read++
 		m.knows[stamp] = true
 	}

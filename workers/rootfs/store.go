@@ -444,38 +444,3 @@ func removeUnheld(name string) error {
 	}
 	return os.RemoveAll(name)
 }
-
-// Blob is one that an image of a session keeps.
-type Blob struct {
-	Digest v1.Hash
-	Size   int64
-	File   string
-}
-
-// Blobs lists what the root was made of: the manifest first.
-func (r Root) Blobs() ([]Blob, error) {
-	manifest, err := readManifest(r.dir)
-	if err != nil {
-		return nil, err
-	}
-	digest, err := r.hash()
-	if err != nil {
-		return nil, err
-	}
-	all := []Blob{{Digest: digest, File: filepath.Join(r.dir, manifestFile)}}
-	seen := map[v1.Hash]bool{}
-	for _, d := range append([]v1.Descriptor{manifest.Config}, manifest.Layers...) {
-		if !seen[d.Digest] {
-			seen[d.Digest] = true
-			all = append(all, Blob{Digest: d.Digest, File: blobFile(r.dir, d.Digest)})
-		}
-	}
-	for i := range all {
-		st, err := os.Stat(all[i].File)
-		if err != nil {
-			return nil, fmt.Errorf("read the blobs of the root: %w", err)
-		}
-		all[i].Size = st.Size()
-	}
-	return all, nil
-}
