@@ -158,7 +158,7 @@ func pack(t *tar.Writer, root *os.File, name, as string) error {
 	case unix.S_IFDIR:
 		return packDir(t, root, name, h)
 	case unix.S_IFREG:
-		return packFile(t, root, name, h, st.Size)
+		return packFile(t, root, name, h, &st)
 	case unix.S_IFLNK:
 		buf := make([]byte, 4096)
 		n, err := unix.Readlinkat(int(f.Fd()), "", buf)
@@ -199,12 +199,16 @@ func packDir(t *tar.Writer, root *os.File, name string, h *tar.Header) error {
 	return nil
 }
 
-func packFile(t *tar.Writer, root *os.File, name string, h *tar.Header, size int64) error {
+func packFile(t *tar.Writer, root *os.File, name string, h *tar.Header, st *unix.Stat_t) error {
 	f, err := Open(root, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
+	if err := checkHoles(f, name, st); err != nil {
+		return err
+	}
+	size := st.Size
 	h.Typeflag, h.Size = tar.TypeReg, size
 	if err := t.WriteHeader(h); err != nil {
 		return err
