@@ -20,6 +20,7 @@ type View struct {
 	TTY            bool           `json:"tty"`
 	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Publish        []string       `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
 	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	Root           *RootImage     `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
@@ -134,7 +135,8 @@ type Request struct {
 	Reason      string         `json:"reason,omitempty"`
 	Wait        Duration       `json:"wait,omitempty"` // how long the answer may take
 	Run         *RunRequest    `json:"run,omitempty"`
-	To          string         `json:"to,omitempty"` // the new name of a fork
+	To          string         `json:"to,omitempty"`      // the new name of a fork
+	Publish     []string       `json:"publish,omitempty"` // of fork: in place of the ports that its origin publishes; none alone for no ports
 	Snapshot    string         `json:"snapshot,omitempty"`
 	Within      Duration       `json:"within,omitempty"` // of replace: how long what comes may take to be well
 	Clean       bool           `json:"clean,omitempty"`  // of resume: start its command again

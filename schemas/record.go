@@ -48,6 +48,7 @@ type SessionRecord struct {
 	Disk      int64      `json:"disk,omitempty"`               // what its own files may take, bytes; 0: as the host has it
 	Network   string     `json:"network,omitempty"`            // as run was told: host, private or none; not of every session
 	AllowOut  []string   `json:"allow_out,omitempty"`          // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Publish   []string   `json:"publish,omitempty"`            // ports of a private network that its host has too, as [ADDR:]HOST:PORT
 	Loosened  []string   `json:"loosened,omitempty"`           // what it may do beyond the default, a phrase each
 	Root      *RootImage `json:"root,omitempty"`               // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
@@ -308,6 +309,7 @@ type NewSession struct {
 	Disk      int64      `json:"disk,omitempty"`
 	Network   string     `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut  []string   `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Publish   []string   `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
 	Loosened  []string   `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	Root      *RootImage `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`

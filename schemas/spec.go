@@ -30,7 +30,10 @@ type Spec struct {
 	// AllowOut are the only addresses that a private network reaches outside, as CIDR, or "none"
 	// alone; all if empty.
 	AllowOut []string `json:"allow_out,omitempty"`
-	Hooks    Hooks    `json:"hooks,omitzero"`
+	// Publish are the ports of a private network that its host has too, each as [ADDR:]HOST:PORT. Those
+	// of the session's record count.
+	Publish []string `json:"publish,omitempty"`
+	Hooks   Hooks    `json:"hooks,omitzero"`
 
 	// What the session may do on the host's kernel, beside the default. CapAdd counts after CapDrop.
 	CapAdd     []string `json:"cap_add,omitempty"`  // names of capabilities, or ALL

@@ -183,8 +183,8 @@ var workersMay = map[string][]string{
 	"thread":       {},
 	"preflight":    {"driver", "thread", "tree"},
 	"inventory":    {"tree"},
-	"shim":         {"activityport", "cgroup", "confine", "driver", "hide", "inventory", "layer", "nameserver", "network", "preflight", "reach", "thread", "tree", "treecopy"},
-	"criu":         {"cgroup", "confine", "driver", "hide", "layer", "network", "rootfs", "shim", "tree"},
+	"shim":         {"activityport", "cgroup", "confine", "driver", "hide", "inventory", "layer", "nameserver", "network", "preflight", "publish", "reach", "thread", "tree", "treecopy"},
+	"criu":         {"cgroup", "confine", "driver", "hide", "layer", "network", "publish", "rootfs", "shim", "tree"},
 	"rootfs":       {"driver"},
 	"docker":       {"driver", "layer", "reach", "tree", "treecopy"},
 	"fake":         {"driver"},
@@ -198,6 +198,7 @@ var workersMay = map[string][]string{
 	"turns":        {},
 	"network":      {"thread"},
 	"reach":        {"thread"},
+	"publish":      {"driver"},
 	"activityport": {},
 	"nameserver":   {},
 }

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
@@ -32,6 +33,9 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	if err := s.free(ctx, to); err != nil {
 		return nil, err
 	}
+	if err := s.mayPublish(ctx, n, req); err != nil {
+		return nil, err
+	}
 	v, err := s.captures.captured(ctx, n, req)
 	if err != nil {
 		return nil, err
@@ -46,13 +50,36 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
-		Network: v.Network, AllowOut: v.AllowOut, Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker,
+		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker,
 	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
 	}
 	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error { return s.stillThere(ctx, req, v, fork) })
+}
+
+// mayPublish refuses ports for a fork that can't have any, before anything is done for it.
+func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) error {
+	if len(req.Publish) == 0 {
+		return nil
+	}
+	v, err := s.sessions.get(ctx, n)
+	if err == nil && v.Network != "private" {
+		err = schemas.UsageError("fork session %s: only a private network publishes ports", n)
+	}
+	return err
+}
+
+// publishedByFork are the ports of a fork: its origin's, unless others were asked for.
+func publishedByFork(v statekv.Versioned, req request) []string {
+	switch {
+	case len(req.Publish) == 0:
+		return v.Publish
+	case slices.Equal(req.Publish, []string{"none"}):
+		return nil
+	}
+	return req.Publish
 }
 
 // free refuses a name that is taken, before anything is done for it.

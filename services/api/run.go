@@ -58,7 +58,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
-		Network: spec.Network, AllowOut: spec.AllowOut, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
+		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
 	}
 	if ref, ok := spec.RootImage(); ok {
 		fresh.Root = &schemas.RootImage{Ref: ref}

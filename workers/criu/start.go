@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/layer/ext4"
 	"github.com/diapause/diapause/workers/network"
+	"github.com/diapause/diapause/workers/publish"
 	"github.com/diapause/diapause/workers/rootfs"
 	"github.com/diapause/diapause/workers/shim"
 )
@@ -76,6 +77,12 @@ func checkSpec(s schemas.Spec) error {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("a disk of %s is too large: %s at most", schemas.Bytes(s.Disk), schemas.Bytes(ext4.Largest))}
 	}
 	if _, err := network.ParseAllow(s.AllowOut); err != nil {
+		return refuse(err)
+	}
+	if len(s.Publish) > 0 && s.Network != "private" {
+		return &driver.Error{Kind: driver.Refused, Text: "only a private network has ports to publish"}
+	}
+	if _, err := publish.Parse(s.Publish); err != nil {
 		return refuse(err)
 	}
 	if _, err := confine.Of(s); err != nil {

@@ -8,10 +8,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/activityport"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/nameserver"
 	"github.com/diapause/diapause/workers/network"
+	"github.com/diapause/diapause/workers/publish"
 )
 
 // online is the private network of a session, and what is served there. All of it ends with this
@@ -20,6 +22,15 @@ type online struct {
 	network *network.Network
 	names   *nameserver.Server
 	port    *activityport.Server // nil if the host has no NATS
+	ports   *publish.Server      // of the host; nil in a trial
+}
+
+// serve lets the published ports be reached.
+func (w *online) serve(v *clients) {
+	if w == nil || w.ports == nil {
+		return
+	}
+	w.ports.Serve(publish.Session{Dial: v.dial, Whole: func() bool { return !v.silent.Load() }})
 }
 
 // extnet is criu's name of a private network.
@@ -39,11 +50,18 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 	if o.AllowOut, err = network.ParseAllow(s.Spec.AllowOut); err != nil {
 		return nil, err
 	}
+	w := &online{}
+	if s.Boot != schemas.BootTrial {
+		if w.ports, err = publish.Listen(s.Spec.Publish); err != nil {
+			return nil, err
+		}
+	}
 	n, err := network.Make(o)
 	if err != nil {
+		w.ports.Close()
 		return nil, noNetwork(err)
 	}
-	w := &online{network: n}
+	w.network = n
 	err = n.Inside(func() (err error) {
 		if w.names, err = nameserver.Listen(network.Service); err != nil || s.URL == "" {
 			return err
@@ -52,6 +70,7 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 		return err
 	})
 	if err != nil {
+		w.ports.Close()
 		n.Close()
 		return nil, err
 	}

@@ -110,6 +110,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	s.tree.watch()
 	go s.end()
 	servers.serve(s)
+	s.online.serve(s.clients)
 	go s.resumed()
 	return s, nil
 }

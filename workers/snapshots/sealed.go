@@ -31,6 +31,7 @@ func (s *Store) Spec(r schemas.SessionRecord) (schemas.Spec, error) {
 	if err := json.Unmarshal(data, &spec); err != nil {
 		return schemas.Spec{}, &driver.Error{Kind: driver.Refused, Text: "decode the spec of session " + r.Name().String(), Err: err}
 	}
+	spec.Publish = r.Publish // a fork has others than its origin
 	return spec, nil
 }
 

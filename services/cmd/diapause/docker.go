@@ -45,7 +45,6 @@ func (f *containerFlags) define(fl *pflag.FlagSet) {
 	fl.StringVar(&f.entrypoint, "entrypoint", "", "in place of the image's")
 	fl.StringArrayVarP(&f.Volumes, "volume", "v", nil, "NAME:/path[:ro], /host/path:/path[:ro], or /path")
 	fl.StringArrayVar(&f.Tmpfs, "tmpfs", nil, "/path[:options]; its contents are lost with each suspend")
-	fl.StringArrayVarP(&f.Publish, "publish", "p", nil, "[[ip:]port:]port[/proto]")
 	fl.StringArrayVar(&f.Networks, "join", nil, "a network of the engine's; may be given several times")
 	fl.StringArrayVar(&f.Aliases, "network-alias", nil, "a name in these networks")
 	fl.StringVar(&f.Restart, "restart", "", "no, always, unless-stopped, on-failure[:n]")

@@ -17,6 +17,7 @@ import (
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/publish"
 )
 
 const forwardHelp = `Reach ports of a session from this machine: what connects to the local address is
@@ -67,6 +68,24 @@ func parsePorts(words []string) ([]portPair, error) {
 		all = append(all, portPair{uint16(l), uint16(p)})
 	}
 	return all, nil
+}
+
+// ofTree refuses what only containers have, and adds the ports that a process tree publishes.
+func (f runFlags) ofTree(s *schemas.Spec) error {
+	if err := f.container.refuse(); err != nil {
+		return err
+	}
+	if len(f.publish) == 0 {
+		return nil
+	}
+	if f.network != "private" {
+		return usagef("--publish is for --network private, or with --image").WithHint("with --network host the session's ports are this host's")
+	}
+	if _, err := publish.Parse(f.publish); err != nil {
+		return usagef("--publish: %v", err)
+	}
+	s.Publish = f.publish
+	return nil
 }
 
 // forwarder carries connections to one session.

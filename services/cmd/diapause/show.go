@@ -69,6 +69,9 @@ func printSession(v schemas.View) {
 	if v.Network != "" {
 		line("network", "%s", networkLine(v))
 	}
+	if len(v.Publish) > 0 {
+		line("ports", "%s", strings.Join(v.Publish, ", "))
+	}
 	for _, what := range v.Loosened {
 		line("allowed", "%s", what)
 	}

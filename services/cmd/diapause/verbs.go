@@ -35,7 +35,7 @@ type runFlags struct {
 	onBreaker                   schemas.OnBreaker
 	name, class, idle           string
 	dir, user, root, network    string
-	env, allowOut               []string
+	env, allowOut, publish      []string
 	memory, disk                int64
 	hookTimeout                 time.Duration
 	cpus                        float64
@@ -99,6 +99,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
 	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
 	fl.StringSliceVar(&f.allowOut, "allow-out", nil, "with --network private: the only addresses that it reaches outside, `CIDR,...`, or none")
+	fl.StringArrayVarP(&f.publish, "publish", "p", nil, "with --network private: a `[ADDR:]HOST:PORT` of this host, at 127.0.0.1 if not given, that leads to PORT; with --image [[ip:]port:]port[/proto], at every address")
 	fl.StringArrayVar(&f.capAdd, "cap-add", nil, "a capability that it doesn't have by default, e.g. NET_ADMIN")
 	fl.StringArrayVar(&f.capDrop, "cap-drop", nil, "a capability to take, or ALL")
 	fl.StringVar(&f.seccomp, "seccomp", "", "unconfined, or a `FILE` with a profile in Docker's format")
@@ -148,12 +149,12 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 		if f.onLoss == schemas.LossResume {
 			return usagef("run: a container can't freeze itself when its host is lost").WithHint("leave --on-host-loss %s out", f.onLoss)
 		}
-		f.container.CapAdd, f.container.CapDrop = f.capAdd, f.capDrop
+		f.container.CapAdd, f.container.CapDrop, f.container.Publish = f.capAdd, f.capDrop, f.publish
 		spec.CapAdd, spec.CapDrop = nil, nil
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
 		}
-	} else if err := f.container.refuse(); err != nil {
+	} else if err := f.ofTree(&spec); err != nil {
 		return err
 	}
 	idle, err := parseIdle(f.idle)
@@ -389,10 +390,13 @@ func checkpointCommand(c *client) *cobra.Command {
 }
 
 func forkCommand(c *client) *cobra.Command {
-	return sessionVerb{
+	var ports []string
+	cmd := sessionVerb{
 		verb: "fork", use: "fork NAME NEW", short: "Make a second session from a session's memory and files", args: cobra.ExactArgs(2), warns: true,
-		fill: func(req *schemas.Request, args []string) { req.To = args[1] },
+		fill: func(req *schemas.Request, args []string) { req.To, req.Publish = args[1], ports },
 	}.command(c)
+	cmd.Flags().StringArrayVarP(&ports, "publish", "p", nil, "`[ADDR:]HOST:PORT` in place of the ports that the first publishes, or none")
+	return cmd
 }
 
 func rollbackCommand(c *client) *cobra.Command {
