@@ -36,6 +36,8 @@ type Facts struct {
 
 	Data    string   // the data directory
 	Secrets []string // files that only the host's root may read, below Data
+	Hidden  string   // a file outside of it that the daemon hides
+	Store   string   // the store of images, outside of it
 	Mark    string   // text in the arguments, environment and packets of others
 	Bait    string   // a directory of the host whose files are bait, and seen by sessions
 	PIDs    []int    // of processes of the host

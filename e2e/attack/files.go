@@ -158,6 +158,30 @@ func files() []Attempt {
 		{What: "read them through a descriptor of any process", Want: []string{string(nowhere)}, Try: throughAll("fd/*/../../../../../..")},
 		{What: "read them after chroot and ..", Want: enoent, Control: true, Try: spare(chrootAndUp)},
 		{What: "read them through a symlink", Want: enoent, Control: true, Try: throughLink},
+		{What: "make a hard link to one", Want: enoent, Try: func(f Facts) error { return os.Link(f.Secrets[0], filepath.Join(f.Bait, "hard")) }},
+		{What: "rename the directory that has the data directory", Want: []string{"EXDEV", "ENOENT"}, Try: func(f Facts) error {
+			away := filepath.Dir(f.Data) + "-away"
+			if err := os.Rename(filepath.Dir(f.Data), away); err != nil {
+				return err
+			}
+			return content(away + strings.TrimPrefix(f.Secrets[0], filepath.Dir(f.Data)))
+		}},
+		{What: "read a file outside of it that --hide names", Want: []string{"empty", "ENOENT"}, Control: true, Try: func(f Facts) error { return content(f.Hidden) }},
+		{What: "list a store outside of it", Want: []string{"empty", "ENOENT"}, Control: true, Try: func(f Facts) error { return list(f.Store) }},
+		{What: "remove what hides them, and make it again", Want: enoent, Try: func(f Facts) error {
+			for _, dir := range []string{f.Data, f.Store, filepath.Dir(f.Hidden)} {
+				if err := os.RemoveAll(dir); err != nil {
+					return err
+				}
+				if err := os.MkdirAll(dir, 0o755); err != nil {
+					return err
+				}
+			}
+			if list(f.Store) == nil || content(f.Hidden) == nil {
+				return nil
+			}
+			return secrets(f, "")
+		}},
 		{What: "search for them below /", Want: []string{string(nowhere)}, Try: search},
 		{What: "write into a pipe of the host", Want: []string{"ENXIO"}, Control: true, Try: func(f Facts) error {
 			return openFor(filepath.Join(f.Bait, BaitPipe), unix.O_WRONLY)

@@ -46,9 +46,12 @@ func aim(t *testing.T) *target {
 	g := &target{Stack: s, t: t, dir: dir, program: filepath.Join(dir, "inside"), heard: map[string]bool{}}
 	g.must(local.Build(t.Context(), "e2e", "./attack/inside", g.program))
 	g.outside = networktest.New(t)
-	g.must(s.Up("--docker", "none"))
+	hidden, store := filepath.Join(dir, "secret", "token"), filepath.Join(dir, "store")
+	g.must(os.Mkdir(filepath.Dir(hidden), 0o700))
+	g.must(os.WriteFile(hidden, []byte("token"), 0o600))
+	g.must(s.Up("--docker", "none", "--hide", hidden, "--store", "dir://"+store))
 	g.facts = Facts{
-		Data: s.Data, Mark: "mark-" + rand.Text(), Bait: filepath.Join(dir, "bait"), Devices: g.devices(), Other: aimed,
+		Data: s.Data, Hidden: hidden, Store: store, Mark: "mark-" + rand.Text(), Bait: filepath.Join(dir, "bait"), Devices: g.devices(), Other: aimed,
 		Abstract: "diapause-attack-" + rand.Text(), Secrets: []string{filepath.Join(s.Data, "keys/identity.txt"), filepath.Join(s.Data, "creds/system.nk")},
 		Services: map[string]string{
 			Plain: address(s.URL), Secure: address(s.Secure), Metadata: "169.254.169.254:80",
