@@ -302,6 +302,26 @@ func TestImageRootUser(t *testing.T) {
 	}
 }
 
+// What is restored in rehearsal is what the session is, on this root, too.
+func TestImageRootRehearsed(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", rootedSpec(saveImage(t, filepath.Join(t.TempDir(), "image.tar"), countingImage, "x")))
+	s.sh("echo mine > /work/own")
+	for range 2 {
+		img := &drivertest.Image{}
+		c, err := d.CaptureRehearsed(limited(t), s.next(), img, schemas.RehearseAlways)
+		if err != nil || !c.Rehearsed {
+			t.Fatalf("rehearsed %v, %v", c.Rehearsed, err)
+		}
+		if err := d.Stop(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, schemas.BootResume)
+		count(t, d, "s")
+	}
+}
+
 // stampedImage counts what it is made to read.
 type stampedImage struct {
 	drivertest.Image

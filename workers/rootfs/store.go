@@ -396,10 +396,7 @@ func (s *Store) sweep() error { return s.change(func() error { return nil }) }
 
 // tidy removes the roots without a user, and what a crash left. The caller holds the lock.
 func (s *Store) tidy() error {
-	users, err := s.Users()
-	if err != nil {
-		return err
-	}
+	users, usersErr := s.Users() // without knowing all, all roots stay
 	used := map[string]bool{}
 	for _, u := range users {
 		used[strings.Replace(u.Pin.Digest, ":", "-", 1)] = true
@@ -411,7 +408,7 @@ func (s *Store) tidy() error {
 	for _, n := range names {
 		name := filepath.Join(s.dir, n.Name())
 		switch {
-		case strings.HasPrefix(n.Name(), rootPrefix) && !used[n.Name()]:
+		case strings.HasPrefix(n.Name(), rootPrefix) && !used[n.Name()] && usersErr == nil:
 			old := filepath.Join(s.dir, oldPrefix+n.Name())
 			if err := os.Rename(name, old); err != nil {
 				return err

@@ -268,6 +268,33 @@ func TestRelease(t *testing.T) {
 	}
 }
 
+// What can't be read of who uses roots removes none, and keeps nothing from being started.
+func TestUnreadableUser(t *testing.T) {
+	reg := serve(t)
+	s := store(t)
+	root, err := s.Start(t.Context(), user("u1"), reg.push(t, "one:1", imageOf(t, v1.Config{}, layerOf(t, regular("a", "a")))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(s.userFile("u1"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, s.dir)
+	other, err := s.Start(t.Context(), user("u2"), reg.push(t, "two:1", imageOf(t, v1.Config{}, layerOf(t, regular("b", "b")))))
+	if err != nil || read(t, other.Tree, "b") != "b" || read(t, root.Tree, "a") != "a" {
+		t.Errorf("another root is %+v, %v", other, err)
+	}
+	if _, _, err := s.Of("u1"); err == nil {
+		t.Error("which root that session uses is known")
+	}
+	if err := s.Release("u1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(root.Tree); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("when all is known again the unused root is there: %v", err)
+	}
+}
+
 // A full disk is an error that says so, and nothing of the root stays on it.
 func TestFullDisk(t *testing.T) {
 	disk := t.TempDir()
