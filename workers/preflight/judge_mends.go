@@ -82,6 +82,7 @@ var unseen = map[string]string{
 	"restart":        "calls with a time limit, which fail with EINTR,",
 	"sleep":          "sleeps in what goes on after a checkpoint or fork, which end early,",
 	"posix-locks":    "fcntl locks of files that are also mapped",
+	"terminal-input": "unfinished lines and stopped output of terminals that programs have made",
 	"terminal-flags": "flags of open files of the terminal",
 	"reserved":       "mappings larger than this host's memory, with which a session can't be resumed,",
 }

@@ -84,6 +84,7 @@ func TestJudgeWithoutPatches(t *testing.T) {
 		{name: "sleep without", facts: lacking(background, "sleep"), warning: "sleeps in what goes on"},
 		{name: "locks without", facts: lacking(background, "posix-locks"), warning: "fcntl locks"},
 		{name: "terminal flags without", facts: lacking(background, "terminal-flags"), warning: "flags of open files"},
+		{name: "input of inner terminals without", facts: lacking(background, "terminal-input"), warning: "unfinished lines"},
 		{name: "reserved without", facts: lacking(background, "reserved"), warning: "larger than this host's memory"},
 	})
 }

@@ -21,6 +21,7 @@ var All = []string{
 	"reserved",
 	"in-flight",
 	"expiring",
+	"terminal-input",
 	"tmpfs",
 }
 
