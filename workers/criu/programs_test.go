@@ -224,7 +224,22 @@ program of testdata/programs, which checks itself, with the CRIU that
 - **kept**: as it was.
 - **refused**: the suspend is refused before anything is frozen, and says this of the file or process.
 - **warned**: the suspend warns with these words.
-- **changed**: it comes back as the row says; nothing outside the program tells beforehand.
+- **changed**: it comes back as the row says, and no warning tells, for one of the reasons below.
+
+What is changed, and why each suspend doesn't warn of it:
+
+- **Time limits** of calls that wait start again at a resume where they are lengths of time (poll, nanosleep,
+  futex, epoll_wait), as they do after a SIGSTOP of some of them: the kernel shows how much is left to no one. Calls
+  wait so in nearly each session, and a warning at each suspend would hide the others. Limits that are points in time, timers and
+  timerfds keep what is left.
+- **CPU time** used, also of children that have ended, and the **start time** of processes begin again at the resume: no
+  system call sets them. A limit of CPU time counts from there.
+- **A policy of memory** (mbind, set_mempolicy) means nothing on a host with one node of memory. On others
+  a suspend warns of it.
+- **Edges** of epoll are reported once more, which epoll allows at any time.
+- **Settings that only the program itself can read** (TCP_MAXSEG and TCP_WINDOW_CLAMP that were set on a connection, PR_SET_TSC,
+  syscall user dispatch) and **empty packets** in the queue of a unix socket: they can't be told from
+  outside without stopping the program or reading its queue.
 
 This table is written by ` + "`go test ./criu -run TestKept -update`" + `.
 

@@ -38,10 +38,11 @@ type Process struct {
 	CPUs     string // that it may run on
 	Tracer   string // who traces it, "gdb (pid 12)"; empty if it isn't traced
 	User     uint64
-	Confined bool // it has no_new_privs, as what confines itself has
-	Free     bool // no filter stops it from using keys
-	Admin    bool // it has CAP_SYS_ADMIN
-	Nice     int  // of a session's leader: that of the session's group of the scheduler
+	Confined bool   // it has no_new_privs, as what confines itself has
+	Free     bool   // no filter stops it from using keys
+	Admin    bool   // it has CAP_SYS_ADMIN
+	Nice     int    // of a session's leader: that of the session's group of the scheduler
+	Policy   string // of memory, if it isn't the default one and this host has several nodes
 	Apart    []Thread
 	Clocks   int               // POSIX timers of the wall clock
 	Full     bool              // its address space is at its limit

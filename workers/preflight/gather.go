@@ -54,6 +54,7 @@ func gather(ctx context.Context, pids []int, o Options) (Facts, error) {
 	}
 	gatherShared(&f)
 	gatherKeys(&f)
+	gatherPolicies(&f)
 	f.dropClosed()
 	var st unix.Stat_t
 	if unix.Stat(fmt.Sprintf("/proc/%d/root/dev/pts", o.Init), &st) == nil {

@@ -145,6 +145,9 @@ func (j *judge) process(p *Process) {
 	j.namespaces(p)
 	j.mends(p)
 	threads(j, p)
+	if p.Policy != "" {
+		j.warn(p, schemas.WarnNotKept, fmt.Sprintf("%s (pid %d)", p.Comm, p.Inside), "its policy of memory (%s, by mbind or set_mempolicy) isn't kept", p.Policy)
+	}
 	if p.Nice != 0 {
 		j.warn(p, schemas.WarnNotKept, fmt.Sprintf("%s (pid %d)", p.Comm, p.Inside), "the nice value %d of its session's group (/proc/PID/autogroup) isn't kept", p.Nice)
 	}

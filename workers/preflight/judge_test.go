@@ -305,6 +305,7 @@ func TestJudgeWhatIsRare(t *testing.T) {
 		{name: "named and waiting", facts: withSocket(preflight.Socket{Domain: unix.AF_UNIX},
 			preflight.UnixSocket{Inode: 50, State: 1, Type: unix.SOCK_STREAM, Name: "@client", Waiting: []uint64{50}}), warning: "loses the name of who connects, @client"},
 		{name: "nice", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Nice = 5 }), warning: "the nice value 5 of its session's group"},
+		{name: "policy", facts: one(func(_ *preflight.Facts, p *preflight.Process) { p.Policy = "bind:1" }), warning: "its policy of memory (bind:1"},
 		{name: "queues", facts: session(func(f *preflight.Facts) { f.SystemV.Queues = []string{"a", "b", "c", "d", "e"} }), warning: "queues a, b, c, d and 1 more are lost"},
 		{name: "keys", facts: session(func(f *preflight.Facts) { f.Keys = map[uint64]int{1000: 2} }), warning: "user 1000 has 2 keys"},
 	})

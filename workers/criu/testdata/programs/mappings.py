@@ -2,7 +2,7 @@
 #: mapping | madvise: DONTFORK, WIPEONFORK, DONTDUMP, (NO)HUGEPAGE, MERGEABLE, guard pages | kept
 #: mapping | locked, MLOCK_ONFAULT, mlockall(MCL_FUTURE), sealed | kept
 #: mapping | growing down, without access, private and shared of files and memfds | kept
-#: mapping | memory policy (mbind) | changed: the default policy
+#: mapping | memory policy (mbind, set_mempolicy) | changed: the default policy; warned of where a host has several nodes
 import mmap, ctypes
 A, P, SH = 0x20, 2, 1
 libc.mmap.restype = ctypes.c_void_p

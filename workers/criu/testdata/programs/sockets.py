@@ -3,6 +3,7 @@
 #: TCP, UDP | listening on both IPv4 and IPv6; bound; connected UDP; UDP-Lite; ICMP | kept
 #: unix socket | connections that aren't accepted: abstract, of a path, SOCK_SEQPACKET | kept
 #: unix socket | packets (SOCK_SEQPACKET), shut down on one side, closed with data, full queue | kept
+#: unix socket | empty packet in the queue (SOCK_SEQPACKET) | changed: it is lost
 #: unix socket | name of who connects, not accepted yet | warned: loses the name of who connects
 #: unix socket | with a socket in flight that has a pipe end in flight | warned: it is taken for one of the descriptors
 import socket as S
@@ -22,6 +23,9 @@ both.listen(3)
 packets = S.socketpair(S.AF_UNIX, S.SOCK_SEQPACKET)
 packets[0].send(b"one")
 packets[0].send(b"three")
+empty = S.socketpair(S.AF_UNIX, S.SOCK_SEQPACKET)
+for text in (b"one", b"", b"three"):
+    empty[0].send(text)
 def waiting(kind, name, client=None):
     l, c = S.socket(S.AF_UNIX, kind), S.socket(S.AF_UNIX, kind)
     l.bind(name)
@@ -66,6 +70,7 @@ wrong.append(min(counts) > 0 or "the group accepts %s" % counts)
 v4 = S.create_connection(("127.0.0.1", both.getsockname()[1]))
 wrong.append(same("both", both.accept()[1][0], "::ffff:127.0.0.1"))
 wrong.append(same("packets", [packets[1].recv(9), packets[1].recv(9)], [b"one", b"three"]))
+wrong.append(same("empty packet", [empty[1].recv(9), empty[1].recv(9)], [b"one", b"three"]))
 for what, (l, c), name in (("plain", plain, ""), ("named", named, ""), ("seq", seq, "")):
     got = tried(l.accept)
     if isinstance(got, str):
