@@ -29,7 +29,7 @@ func checking(t *testing.T, d *Driver, name string) *session {
 	if i < 0 {
 		t.Fatalf("there is no program %s", name)
 	}
-	s := begin(t, d, name, schemas.Spec{Command: []string{"/usr/bin/python3", "-c", prelude + all[i].text}, TTY: strings.HasPrefix(name, "terminal"), CapAdd: rawSockets})
+	s := begin(t, d, name, all[i].spec(prelude))
 	s.want("ready")
 	return s
 }
