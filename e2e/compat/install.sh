@@ -108,7 +108,11 @@ main() {
 		want=$(missing | tr '\n' ' ')
 		[ -z "$want" ] || die "still missing after installing: $want"
 	fi
-	[ "${1:-}" != --all ] || packages
+	if [ "${1:-}" = --all ]; then
+		packages
+		/usr/bin/python3 -c 'import test.test_mmap' 2>/dev/null ||
+			install "libpython$(/usr/bin/python3 -c 'import sys; print("%d.%d" % sys.version_info[:2])')-testsuite"
+	fi
 }
 
 main "$@"

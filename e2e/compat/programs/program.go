@@ -40,7 +40,7 @@ const patience = time.Minute
 func All() []Program {
 	return []Program{
 		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(), Journals(),
-		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(), Firefox(), Chromium(),
+		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(), Firefox(), Chromium(), PythonTests(),
 	}
 }
 
@@ -67,7 +67,7 @@ func (p Program) Missing() error {
 func (p Program) VersionHere(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, p.Version[0], p.Version[1:]...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("ask %s for its version: %w", p.Name, err)
+		return "", fmt.Errorf("ask %s for its version: %w: %s", p.Name, err, strings.TrimSpace(string(out)))
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	return shorten(line), nil
