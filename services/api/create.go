@@ -23,6 +23,7 @@ type maker struct {
 	resumes    *resumer
 	ends       *ender
 	sealer     *sealer
+	network    string // of process trees that don't say which they want
 	board      *board
 	failpoints *failpoint.Set
 	images     objectstore.Store

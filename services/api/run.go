@@ -50,6 +50,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if limits.Disk < 0 {
 		return nil, schemas.UsageError("run: a disk of %d bytes", limits.Disk)
 	}
+	if err := s.giveNetwork(r); err != nil {
+		return nil, err
+	}
 	sealed, err := s.sealer.seal(ctx, n.Tenant, r.Spec)
 	if err != nil {
 		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
@@ -73,6 +76,28 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, errors.Join(err, s.forgetNeverRan(ctx, n, req))
 	}
 	return out, nil
+}
+
+// treeDriver is the driver of process trees, which have no options of one driver alone.
+const treeDriver = "criu"
+
+// giveNetwork writes the network that sessions get by default into the spec of a process tree that
+// names none: so that it keeps this one when the default changes.
+func (s *maker) giveNetwork(r *schemas.RunRequest) error {
+	var spec schemas.Spec
+	if json.Unmarshal(r.Spec, &spec) != nil {
+		return nil // what can't be read no host runs
+	}
+	if spec.Network != "" || len(spec.Options) > 0 || r.Driver != "" && r.Driver != treeDriver {
+		return nil
+	}
+	spec.Network = s.network
+	data, err := json.Marshal(spec)
+	if err != nil {
+		return schemas.FailedError("", "encode the spec: %v", err)
+	}
+	r.Spec = data
+	return nil
 }
 
 // forgetNeverRan removes a session whose command never ran, so that a mistyped one

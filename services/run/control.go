@@ -54,7 +54,7 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 		Janitor: c.janitor, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
 		NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images, Scheduler: c.scheduler, Keys: m.keeper,
 		Trusted: m.keeper.Trusted, Host: m.data.Host(), Version: h.Version, Log: h.Log, Failpoints: m.points,
-		Stored: c.usage.Stored,
+		Stored: c.usage.Stored, Network: h.Control.Network,
 	})
 	expire = c.api.Expire
 	c.agents = triggers.New(triggers.Options{

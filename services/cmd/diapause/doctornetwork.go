@@ -2,10 +2,32 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/doctor"
 	"github.com/diapause/diapause/workers/network"
 )
+
+const networkPrivate = "private"
+
+// networks are those that a process tree may have.
+var networks = []string{networkPrivate, "host", "none"}
+
+// checkDefaultNetwork refuses a network for all sessions that this host can't make.
+func checkDefaultNetwork(name string) error {
+	if !slices.Contains(networks, name) {
+		return usagef("--network %q: want private, host or none", name)
+	}
+	if name != networkPrivate {
+		return nil
+	}
+	if err := network.Try(); err != nil {
+		return schemas.WithHint(fmt.Errorf("--network private: this host can't make private networks: %w", err), "`diapause doctor` says what is missing; leave --network out")
+	}
+	return nil
+}
 
 // checkNetwork tries whether sessions can have a network of their own.
 func checkNetwork() doctor.Check {

@@ -41,6 +41,7 @@ type upFlags struct {
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
 	hidden     []string      // files that sessions don't see
+	network    string        // of process trees that don't say which they want
 	verbose    bool
 }
 
@@ -62,6 +63,9 @@ func upCommand(c *client) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conf, err := f.config(c)
 			if err != nil {
+				return err
+			}
+			if err := checkDefaultNetwork(f.network); err != nil {
 				return err
 			}
 			return run.Up(cmd.Context(), conf)
@@ -88,6 +92,7 @@ func upCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
+	fl.StringVar(&f.network, "network", "host", "the network of process trees that are run without --network: private, host or none; those that are there keep theirs")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -102,7 +107,7 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		Images:   run.Images{Store: f.store, Moved: f.moved},
 		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden},
 		Recovery: run.Recovery{Force: f.recover},
-		Control:  run.Control{Usage: f.usage},
+		Control:  run.Control{Usage: f.usage, Network: f.network},
 	}
 	for _, h := range f.without {
 		conf.Recovery.Without = append(conf.Recovery.Without, schemas.HostID(h))

@@ -97,7 +97,7 @@ func runCommand(c *client) *cobra.Command {
 	sizeVar(fl, &f.disk, "disk", "limit on its own files, e.g. 10G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
-	fl.StringVar(&f.network, "network", "host", "private, host or none; with --image a network of the engine's, as --join")
+	fl.StringVar(&f.network, "network", "", "private, host or none (default: as `diapause up` says, host); with --image a network of the engine's, as --join")
 	fl.StringSliceVar(&f.allowOut, "allow-out", nil, "with --network private: the only addresses that it reaches outside, `CIDR,...`, or none")
 	fl.StringArrayVarP(&f.publish, "publish", "p", nil, "with --network private: a `[ADDR:]HOST:PORT` of this host, at 127.0.0.1 if not given, that leads to PORT; with --image [[ip:]port:]port[/proto], at every address")
 	fl.StringArrayVar(&f.capAdd, "cap-add", nil, "a capability that it doesn't have by default, e.g. NET_ADMIN")
@@ -134,7 +134,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if err := f.terminal(); err != nil {
 		return err
 	}
-	if f.container.Image != "" && f.network != "host" && f.network != "none" { // "private" is the name of one, too
+	if f.container.Image != "" && f.network != "" && f.network != "host" && f.network != "none" { // "private" is the name of one, too
 		f.container.Networks, f.network = append(f.container.Networks, f.network), "none"
 	}
 	spec, err := f.spec(command)
@@ -222,10 +222,13 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Dir == "" && s.Root == "" {
 		s.Dir, _ = os.Getwd() // "" is the root directory
 	}
-	if f.network != "host" && f.network != "none" && f.network != "private" {
+	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
+		s.Network = networkPrivate // no other has them
+	}
+	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
 	}
-	if len(f.allowOut) > 0 && f.network != "private" {
+	if len(f.allowOut) > 0 && s.Network != networkPrivate {
 		return s, usagef("--allow-out is for --network private")
 	}
 	if _, err := network.ParseAllow(f.allowOut); err != nil {
