@@ -3,14 +3,20 @@ package script
 import (
 	"errors"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/diapause/diapause/events/failpoint"
 )
 
 func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	s := stackOf(ts)
+	if armed := ts.Getenv(failpoint.Variable); armed != "" {
+		s.Env = append(slices.Clone(s.Env), failpoint.Variable+"="+armed)
+	}
 	err := s.Up(args...)
 	if neg {
 		if err == nil {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/driver/drivertest"
@@ -25,6 +28,12 @@ import (
 // shim, which stands still, and lets it go on. It returns what the capture ends with.
 func (s *session) stoppedAt(ctx context.Context, at failpoint.Name, do func(shimPID int)) error {
 	s.t.Helper()
+	return s.stoppedInto(ctx, &drivertest.Image{}, at, do)
+}
+
+// stoppedInto is stoppedAt with an image of its own.
+func (s *session) stoppedInto(ctx context.Context, sink driver.Sink, at failpoint.Name, do func(shimPID int)) error {
+	s.t.Helper()
 	marks := s.t.TempDir()
 	points, err := failpoint.Parse(fmt.Sprintf("%s=stop;once=%s", at, marks))
 	if err != nil {
@@ -34,7 +43,7 @@ func (s *session) stoppedAt(ctx context.Context, at failpoint.Name, do func(shim
 	defer func() { s.d.options.Failpoints = nil }()
 	f, ended := s.next(), make(chan error, 1)
 	go func() {
-		_, err := s.d.CaptureRehearsed(ctx, f, &drivertest.Image{}, schemas.RehearseAlways)
+		_, err := s.d.CaptureRehearsed(ctx, f, sink, schemas.RehearseAlways)
 		ended <- err
 	}()
 	stopped := s.stoppedShim(s.t, filepath.Join(marks, string(at)+"@1"))
@@ -80,6 +89,76 @@ func TestRehearsalCancelled(t *testing.T) {
 	}
 	s.cycle()
 	count(t, s.d, s.uid)
+}
+
+// TestRehearsalIsUndone has a capture given up while its rehearsal hangs, which ends with it.
+func TestRehearsalIsUndone(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "undone", counting)
+	count(t, s.d, s.uid)
+	for _, at := range []failpoint.Name{failpoint.ShimRehearses, failpoint.ShimRehearsed} {
+		marks := t.TempDir()
+		var err error
+		if s.d.options.Failpoints, err = failpoint.Parse(fmt.Sprintf("%s=hang;once=%s", at, marks)); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(limited(t))
+		go func() {
+			for ctx.Err() == nil {
+				if found, _ := filepath.Glob(filepath.Join(marks, "*")); len(found) > 0 {
+					cancel()
+				}
+			}
+		}()
+		if _, err := s.d.CaptureRehearsed(ctx, s.next(), &drivertest.Image{}, schemas.RehearseAlways); !errors.Is(err, context.Canceled) {
+			t.Errorf("given up at %s it ends with %v", at, err)
+		}
+		count(t, s.d, s.uid)
+		s.nothingLeft()
+	}
+}
+
+// fullSink takes what criu streams, and nothing else once it is full.
+type fullSink struct {
+	drivertest.Image
+	full    chan struct{} // closed when it is
+	refuses chan struct{} // closed when it refuses something
+}
+
+var errFull = errors.New("the store is full")
+
+func (f *fullSink) Add(e image.Entry, r io.Reader) error {
+	if shim.Large(path.Base(e.Name)) {
+		return f.Image.Add(e, r)
+	}
+	<-f.full
+	close(f.refuses)
+	return errFull
+}
+
+// TestRehearsalAndFullStore has the store refuse what is added while a rehearsal is under way: the
+// suspend fails with the store's reason, the session runs on, and nothing is left.
+func TestRehearsalAndFullStore(t *testing.T) {
+	t.Parallel()
+	for _, way := range []driver.Way{driver.WayMemory, driver.WayStream} {
+		t.Run(string(way), func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, openWay(t, t.TempDir(), way, 0), "store", counting)
+			count(t, s.d, s.uid)
+			held := s.holds()
+			for _, at := range rehearsalPoints {
+				sink := &fullSink{full: make(chan struct{}), refuses: make(chan struct{})}
+				if err := s.stoppedInto(limited(t), sink, at, func(int) { close(sink.full); <-sink.refuses }); !errors.Is(err, errFull) {
+					t.Errorf("with a store that is full at %s it ends with %v", at, err)
+				}
+				count(t, s.d, s.uid)
+				s.nothingLeft()
+				s.holdsOnly(held)
+			}
+			s.cycle()
+			count(t, s.d, s.uid)
+		})
+	}
 }
 
 // TestRehearsalKilled has the criu of a rehearsal, its copies and all of them killed at each

@@ -37,9 +37,12 @@ func (p *points) hear(text string) error {
 
 // at runs the failpoint n, if it is armed. One that hangs does so until the shim is
 // killed.
-func (p *points) at(n failpoint.Name) error {
+func (p *points) at(n failpoint.Name) error { return p.during(context.Background(), n) }
+
+// during is at for what can be given up: one that hangs does so until ctx ends.
+func (p *points) during(ctx context.Context, n failpoint.Name) error {
 	if p == nil {
 		return nil
 	}
-	return p.set.Load().At(context.Background(), n)
+	return p.set.Load().At(ctx, n)
 }

@@ -148,6 +148,9 @@ func (l *layer) sync() error {
 	if l.disk == nil {
 		return nil
 	}
+	if err := l.hasRoom(); err != nil {
+		return err
+	}
 	dir, err := os.Open(l.at)
 	if err != nil {
 		return fmt.Errorf("sync the session's layer: %w", err)
@@ -164,6 +167,32 @@ func (l *layer) sync() error {
 		return fmt.Errorf("sync the session's layer: %w", err)
 	}
 	return nil
+}
+
+// syncMargin is what a file system's own structures may take of the disk when it is written
+// out, in bytes.
+const syncMargin = 1 << 20
+
+// hasRoom refuses to write out what the disk hasn't room for: the file system would fail for
+// good, with what it couldn't write lost. As long as nothing is written out, the session has it.
+func (l *layer) hasRoom() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(l.dir, &fs); err != nil {
+		return fmt.Errorf("look for free space: %w", err)
+	}
+	needed, err := ext4.Promised(l.at, l.disk.Name())
+	if err != nil {
+		return err
+	}
+	free := int64(fs.Bfree) * fs.Bsize
+	if needed += syncMargin; free >= needed {
+		return nil
+	}
+	return &driver.Error{
+		Kind: driver.Refused, Err: unix.ENOSPC,
+		Text: fmt.Sprintf("the data directory's disk is full: %s free, %s needed", schemas.Bytes(free), schemas.Bytes(needed)),
+		Hint: "free room on it, then try again; until then the session runs on, and what it wrote last isn't on the disk",
+	}
 }
 
 // open gives what a worker captures: the file that has the file system, or the directory.

@@ -60,7 +60,7 @@ func (r *rehearsals) once(ctx context.Context, init int, before *inventory.Inven
 	if err := q.prepare(ctx, large); err != nil {
 		return nil, fmt.Errorf("prepare a rehearsal of session %s: %w", r.setup.Name, err)
 	}
-	if err := r.points.at(failpoint.ShimRehearses); err != nil {
+	if err := r.points.during(ctx, failpoint.ShimRehearses); err != nil {
 		return nil, err
 	}
 	if err := q.restore(ctx); err != nil {
@@ -162,7 +162,7 @@ func (q *quarantine) restore(ctx context.Context) error {
 			if q.after, err = inventory.TakeCopy(wholeTree(q.copy), q.own); err == nil {
 				q.before.NoteFlags(q.advised)
 				q.after.NoteFlags(q.advised)
-				err = q.points.at(failpoint.ShimRehearsed)
+				err = q.points.during(ctx, failpoint.ShimRehearsed)
 			}
 			return errors.Join(err, q.kill()) // criu as well, which ends the wait
 		}
