@@ -60,10 +60,33 @@ func (g *Group) make() error {
 // 0 is the calling process. Into a frozen group it goes as well, and freezes. A
 // process that is gone is an error that is syscall.ESRCH.
 func (g *Group) Add(pid int) error {
-	for i, m := range g.h.layout.mounts {
-		if err := write(filepath.Join(g.dir(i), "cgroup.procs"), strconv.Itoa(pid)); err != nil {
-			return fmt.Errorf("put process %d into cgroup %s (%s): %w", pid, g.name, m, err)
+	for i := range g.h.layout.mounts {
+		if err := g.addTo(i, pid); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// Take is Add for a process that leaves another group of ours, with the hierarchy that
+// freezes as the last: if the caller is killed in between, a kill of that group finds it.
+func (g *Group) Take(pid int) error {
+	last := g.h.layout.serves[freezer]
+	for i := range g.h.layout.mounts {
+		if i == last {
+			continue
+		}
+		if err := g.addTo(i, pid); err != nil {
+			return err
+		}
+	}
+	return g.addTo(last, pid)
+}
+
+// addTo puts a process into the group in one hierarchy.
+func (g *Group) addTo(i, pid int) error {
+	if err := write(filepath.Join(g.dir(i), "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+		return fmt.Errorf("put process %d into cgroup %s (%s): %w", pid, g.name, g.h.layout.mounts[i], err)
 	}
 	return nil
 }

@@ -106,3 +106,43 @@ func TestStartOfOwnProgram(t *testing.T) {
 		}
 	})
 }
+
+// TestTake has a process move to another group, and stops on the way, as a caller that is killed: who
+// kills the first group finds it, and the groups can be removed.
+func TestTake(t *testing.T) {
+	hierarchies(t, func(t *testing.T, h *Hierarchy) {
+		from, to := create(t, h, Limits{}), create(t, h, Limits{})
+		cmd := exec.Command("/bin/sleep", "1000")
+		if err := from.Start(cmd); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- cmd.Wait() }()
+		freezes := to.h.layout.serves[freezer]
+		missing := filepath.Join(to.dir(freezes), "cgroup.procs")
+		if len(h.layout.mounts) > 1 {
+			broken := &Group{h: &Hierarchy{layout: h.layout, parent: h.parent}, name: to.name}
+			broken.h.layout.mounts = slices.Clone(h.layout.mounts)
+			broken.h.layout.mounts[freezes].point = t.TempDir()
+			if err := broken.Take(cmd.Process.Pid); !errors.Is(err, fs.ErrNotExist) {
+				t.Fatalf("without a freezer it gives %v", err)
+			}
+			for i := range h.layout.mounts {
+				in, err := readPids(to.dir(i))
+				if err != nil || slices.Contains(in, cmd.Process.Pid) == (i == freezes) {
+					t.Errorf("on the way %s has %v (%v)", h.layout.mounts[i], in, err)
+				}
+			}
+		}
+		if err := to.Take(cmd.Process.Pid); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(missing); err != nil || strings.TrimSpace(string(b)) != fmt.Sprint(cmd.Process.Pid) {
+			t.Errorf("%s has %q (%v)", missing, b, err)
+		}
+		if err := to.Kill(within(t, 20e9)); err != nil {
+			t.Error(err)
+		}
+		<-ended
+	})
+}

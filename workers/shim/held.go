@@ -42,7 +42,7 @@ type criuProcess interface {
 // for it, and other things are to be done meanwhile.
 func (u *heldTree) restored(p criuProcess, init int) {
 	u.boot.tree.init = init
-	u.outside = sync.OnceValue(func() error { return u.boot.beside.Add(p.PID()) })
+	u.outside = sync.OnceValue(func() error { return u.boot.beside.Take(p.PID()) })
 	go func() { _ = u.outside() }()
 	for _, pid := range append(descendants(init), init) {
 		if !dead(pid) { // it was a zombie when it was captured
