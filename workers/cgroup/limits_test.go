@@ -1,7 +1,10 @@
 package cgroup
 
 import (
+	"bytes"
 	"crypto/rand"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -153,5 +156,24 @@ func TestCheckOnThisMachine(t *testing.T) {
 		if !f.OK {
 			t.Errorf("%s: %s (%s)", f.Name, f.Detail, f.Fix)
 		}
+	}
+}
+
+func TestReadCounter(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "counter")
+	for _, size := range []int{0, 3, 511, 512, 513, 5000} {
+		want := bytes.Repeat([]byte("7"), size)
+		if err := os.WriteFile(path, want, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := readCounter(path); err != nil || !bytes.Equal(b, want) {
+			t.Errorf("of %d bytes it reads %d (%v)", size, len(b), err)
+		}
+	}
+	if _, err := readCounter(path + "-gone"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that isn't there gives %v", err)
+	}
+	if _, err := readCounter(filepath.Dir(path)); err == nil || !strings.Contains(err.Error(), filepath.Dir(path)) {
+		t.Errorf("a directory gives %v", err)
 	}
 }
