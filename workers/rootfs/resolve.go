@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
-	"os"
 	"runtime"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -17,7 +15,6 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
-	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -93,26 +90,6 @@ func pick(r reference, index v1.ImageIndex, depth int) (v1.Image, error) {
 
 func wrongMachine(what string) error {
 	return refuse(CodeArchitecture, "", "there is no image in %s for this machine, which is %s", what, machine())
-}
-
-// fromTar opens a tar that has one image.
-func fromTar(r reference, file string) (v1.Image, error) {
-	opener := func() (io.ReadCloser, error) { return os.Open(file) }
-	m, err := tarball.LoadManifest(opener)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
-		return nil, err
-	}
-	if err != nil {
-		return nil, damaged("%s is no archive of \"docker save\": %v", r.text, err)
-	}
-	if len(m) != 1 {
-		return nil, refuse(CodeReference, "save the one alone", "%s has %d images", r.text, len(m))
-	}
-	img, err := tarball.Image(opener, nil)
-	if err != nil {
-		return nil, damaged("%s is no archive of \"docker save\": %v", r.text, err)
-	}
-	return img, nil
 }
 
 // explain says what to do about an image that can't be found.

@@ -124,9 +124,9 @@ func decompress(f io.Reader) (io.ReadCloser, error) {
 		return nil, err
 	}
 	switch {
-	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
+	case isGzip(magic):
 		return gzip.NewReader(b)
-	case bytes.Equal(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case isZstd(magic):
 		d, err := zstd.NewReader(b, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, err
@@ -135,6 +135,9 @@ func decompress(f io.Reader) (io.ReadCloser, error) {
 	}
 	return io.NopCloser(b), nil
 }
+
+func isGzip(magic []byte) bool { return bytes.HasPrefix(magic, []byte{0x1f, 0x8b}) }
+func isZstd(magic []byte) bool { return bytes.HasPrefix(magic, []byte{0x28, 0xb5, 0x2f, 0xfd}) }
 
 const (
 	whiteout = ".wh."
