@@ -56,15 +56,16 @@ func TestRun(t *testing.T) {
 func TestSessions(t *testing.T) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c, err := MeasureSessions(ctx, Size{Small: 1, Idle: 2, Together: 3, Settle: time.Second / 4, Over: time.Second / 2})
+	c, err := MeasureSessions(ctx, Size{Small: 1, Idle: 2, Together: 3, Forks: 5, ForksMB: 10, Rehearse: 1, Settle: time.Second / 4, Over: time.Second / 2})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%+v", c)
 	for what, ok := range map[string]bool{
-		"small":    c.Small.Run > 0 && c.Small.Suspend > 0 && c.Small.Frozen > 0 && c.Small.Ensure > 0 && c.Small.Restore > 0,
-		"idle":     c.Idle.UpMemory > 1<<20 && c.Idle.ShimsMemory > 1<<10 && c.Idle.UpCPU >= 0,
-		"together": c.Together.Suspend.Last >= c.Together.Suspend.Median && c.Together.Wake.Median > 0 && c.Together.UpPeak > 1<<20,
+		"small":     c.Small.Run > 0 && c.Small.Suspend > 0 && c.Small.Frozen > 0 && c.Small.Ensure > 0 && c.Small.Restore > 0,
+		"idle":      c.Idle.UpMemory > 1<<20 && c.Idle.ShimsMemory > 1<<10 && c.Idle.UpCPU >= 0,
+		"rehearsed": len(c.Rehearsals) == 2 && c.Rehearsals[1].Took > 0 && c.Rehearsals[1].Suspend > c.Rehearsals[1].Waited,
+		"together":  c.Together.Suspend.Last >= c.Together.Suspend.Median && c.Together.Wake.Median > 0 && c.Together.UpPeak > 1<<20,
 	} {
 		if !ok {
 			t.Errorf("%s: the figures can't be: %+v", what, c)

@@ -8,8 +8,8 @@
 // `make bench` (cmd) runs all sizes and writes RESULTS.md.
 //
 // MeasureSessions measures what small sessions take (small.go), what idle ones cost,
-// and what becomes of many that are suspended and woken at once (many.go), with
-// nothing beside it; it writes SESSIONS.md.
+// what becomes of many that are suspended and woken at once (many.go), and what the
+// rehearsal of a suspend takes (rehearsal.go), with nothing beside it; it writes SESSIONS.md.
 //
 // Compare stores to one S3 server in three ways: by a session's suspend, by the
 // pipeline of tar, zstd and age, and by restic, first and after changes (compare.go);

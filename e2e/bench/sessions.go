@@ -17,6 +17,9 @@ type Size struct {
 	Small    int           // rounds of small sessions
 	Idle     int           // sessions
 	Together int           // sessions
+	Forks    int           // processes of the larger session that is rehearsed
+	ForksMB  int           // and its memory
+	Rehearse int           // rounds of that one, and of a small one
 	Settle   time.Duration // before something is watched
 	Over     time.Duration // for so long idle sessions are watched
 }
@@ -26,9 +29,11 @@ type Costs struct {
 	Small    Small
 	Idle     Idle
 	Together Together
+
+	Rehearsals []Rehearsal
 }
 
-// MeasureSessions measures all three with a daemon of its own each.
+// MeasureSessions measures all of them with a daemon of its own each.
 func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
 	dir, err := os.MkdirTemp("", "diapause-bench-")
 	if err != nil {
@@ -54,6 +59,16 @@ func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
 		{"together", func(d *local.Daemon) (err error) {
 			c.Together, err = MeasureTogether(ctx, d, size.Together, size.Settle)
 			return err
+		}},
+		{"rehearsed", func(d *local.Daemon) error {
+			for _, r := range []Rehearsal{{Processes: 1, MB: 1}, {Processes: size.Forks, MB: size.ForksMB}} {
+				r, err := MeasureRehearsal(ctx, d, size.Rehearse, r.Processes, r.MB)
+				if err != nil {
+					return err
+				}
+				c.Rehearsals = append(c.Rehearsals, r)
+			}
+			return nil
 		}},
 	} {
 		d, err := local.Start(ctx, binary, filepath.Join(dir, part.name))
@@ -111,5 +126,6 @@ func (c Costs) Table(ctx context.Context, load string) []byte {
 		s.Rounds, ms(s.Run), ms(s.Suspend), ms(s.Frozen), ms(s.Durable), ms(s.Ensure), ms(s.Restore),
 		i.Over, 100*i.EmptyCPU, mb(i.EmptyMemory), i.Sessions, 100*i.UpCPU, 100*i.ShimsCPU, mb(i.UpMemory), mb(i.ShimsMemory),
 		t.Sessions, t.Suspend.Median.Seconds(), t.Suspend.Last.Seconds(), t.Wake.Median.Seconds(), t.Wake.Last.Seconds(), mb(t.UpPeak), mb(t.UpRest))
+	b.WriteString(rehearsalTable(c.Rehearsals))
 	return b.Bytes()
 }

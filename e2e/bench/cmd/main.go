@@ -72,7 +72,7 @@ func run(ctx context.Context, s settings) error {
 
 func sessions(ctx context.Context, s settings) error {
 	load := local.Load()
-	costs, err := bench.MeasureSessions(ctx, bench.Size{Small: 15, Idle: 100, Together: 60, Settle: 10 * time.Second, Over: 30 * time.Second})
+	costs, err := bench.MeasureSessions(ctx, bench.Size{Small: 15, Idle: 100, Together: 60, Forks: 100, ForksMB: 1000, Rehearse: 5, Settle: 10 * time.Second, Over: 30 * time.Second})
 	if err != nil {
 		return err
 	}
