@@ -183,7 +183,7 @@ func calls() []Attempt {
 			return second(unix.OpenByHandleAt(dir, handle, unix.O_RDONLY))
 		}},
 		{What: "fanotify_init", Want: eperm, Control: true, Try: func(Facts) error { return second(unix.FanotifyInit(unix.FAN_CLASS_NOTIF, unix.O_RDONLY)) }},
-		{What: "freeze the file system", Want: []string{"EPERM", "EOPNOTSUPP"}, Try: rootIoctl(0xc0045877)},
+		{What: "freeze the file system", Want: []string{"EPERM", "ENOTSUP"}, Try: rootIoctl(0xc0045877)},
 		{What: "trim the file system", Want: []string{"EPERM", "ENOTTY"}, Try: rootIoctl(0xc0185879)},
 	}
 }

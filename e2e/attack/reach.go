@@ -56,7 +56,7 @@ func reach() []Attempt {
 		{What: "open a raw IPv6 socket", Only: host, Want: eperm, Control: true, Try: open(unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6)},
 		{What: "take the loopback device down", Want: eperm, Try: linkDown},
 		{What: "change the rules of nftables", Want: eperm, Try: netfilter},
-		{What: "end connections of others", Want: enoent, Host: []string{"EPERM", "EOPNOTSUPP"}, Try: destroy},
+		{What: "end connections of others", Want: enoent, Host: []string{"EPERM", "ENOTSUP"}, Try: destroy},
 		{What: "connect to the machine's hypervisor", Want: eperm, Try: open(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
 	}
 	return append(all, port()...)
