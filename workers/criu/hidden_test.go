@@ -209,3 +209,25 @@ func TestMountsOfAnotherKernel(t *testing.T) {
 	s.cycle()
 	count(t, d, "s")
 }
+
+// TestHiddenFromAFullSession resumes a session whose own file system has no room to hide more.
+func TestHiddenFromAFullSession(t *testing.T) {
+	t.Parallel()
+	dir, hidden := secretsOf(t)
+	d := openHiding(t)
+	spec := counting
+	spec.Disk = 128 << 20
+	s := begin(t, d, "s", spec)
+	count(t, d, "s")
+	s.sh("cat /dev/zero >/tmp/all; i=0; while echo x >/tmp/x$i; do i=$((i+1)); done; true")
+	img := s.suspend()
+	d.options.Hidden = hidden
+	s.resume(img, schemas.BootResume)
+	s.probe("resumed", dir)
+	s.cycle()
+	s.probe("resumed twice", dir)
+	s.sh("rm /tmp/all")
+	s.cycle()
+	s.probe("with room again", dir)
+	count(t, d, "s")
+}
