@@ -8,9 +8,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Freeze stops every process of the group where it is, without a signal, and
@@ -130,7 +133,10 @@ func (g *Group) Kill(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		return len(left) == 0, g.killOnce(ctx, left)
+		if err := g.killOnce(ctx, left); len(left) > 0 || err != nil {
+			return false, err
+		}
+		return g.killHalf()
 	})
 	if err != nil {
 		left, _ := g.Pids()
@@ -166,6 +172,41 @@ func (g *Group) killOnce(ctx context.Context, left []int) error {
 		}
 	}
 	return g.order(false)
+}
+
+// killHalf kills what is in the group in some hierarchies and not in the freezer's, as a process is
+// whose mover was killed before it was done. It reports whether there is none.
+func (g *Group) killHalf() (none bool, err error) {
+	none = true
+	for i := range g.h.layout.mounts {
+		left, err := pidsBelow(g.dir(i))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return false, fmt.Errorf("list processes of cgroup %s: %w", g.name, err)
+		}
+		for _, pid := range left {
+			none = false
+			if err := killMember(g.dir(i), pid); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return false, fmt.Errorf("process %d: %w", pid, err)
+			}
+		}
+	}
+	return none, nil
+}
+
+// killMember kills a process if it is in a group: its pid may be a stranger's by now.
+func killMember(dir string, pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if now, err := pidsBelow(dir); err != nil || !slices.Contains(now, pid) {
+		return nil // the caller looks again
+	}
+	return unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
 }
 
 func (g *Group) signalAll() error {
