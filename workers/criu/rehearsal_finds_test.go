@@ -16,6 +16,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/shim/criu/hollow"
 )
 
 // wantDiffering wants a suspend refused for what its rehearsal has found, by name, and that
@@ -94,6 +95,32 @@ while True:
 	})
 	s.wantDiffering(err, fmt.Sprintf("mapping %x): mapping's flags is \"\" instead of \"dd from %x to %x\"", address, address, address+1<<20))
 	s.rehearsed()
+}
+
+// TestRehearsalOfPlainMemory looks at the image of a session without advice about its memory: the
+// flags of its mappings, which are slow to read, needn't be compared.
+func TestRehearsalOfPlainMemory(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "plain", counting)
+	count(t, s.d, s.uid)
+	err := s.stoppedAt(limited(t), failpoint.ShimRehearses, func(shimPID int) {
+		images, err := filepath.Glob(filepath.Join(fmt.Sprintf("/proc/%d/root", shimPID), s.d.dir.session(s.uid), "scratch", "rehearsal", "criu", "mm-*.img"))
+		if err != nil || len(images) == 0 {
+			t.Fatalf("its images are %v, %v", images, err)
+		}
+		for _, name := range images {
+			b, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if advised, err := hollow.Advised(b); advised || err != nil {
+				t.Errorf("%s has advised mappings: %t, %v", name, advised, err)
+			}
+		}
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // forget takes the advice about the mapping at an address out of the images of mappings.

@@ -74,22 +74,25 @@ func Ghost(head []byte, size int64) ([]byte, error) {
 }
 
 // Advised reports whether the image of a process's mappings has one that is locked, advised
-// about or has flags of the mends.
+// about or has flags of the mends. The kernel's own code and data don't count.
 func Advised(img []byte) (advised bool, err error) {
 	mm, _, err := first(img)
 	if err != nil {
 		return false, err
 	}
-	const mappings, flags, advice, mends = 14, 6, 9, 100
-	const locked = 0x2000 // MAP_LOCKED
+	const mappings, flags, status, advice, mends = 14, 6, 7, 9, 100
+	const locked = 0x2000               // MAP_LOCKED
+	const kernels = 1<<2 | 1<<3 | 1<<12 // CRIU's VMA_AREA_VSYSCALL, _VDSO, _VVAR
 	err = each(mm, func(f part) {
 		if f.number != mappings {
 			return
 		}
+		own, kernel := false, false
 		bad := fields(f.bytes, func(field int, v uint64, _ []byte) {
-			advised = advised || field == flags && v&locked != 0 || field == advice && v != 0 || field >= mends
+			own = own || field == flags && v&locked != 0 || field == advice && v != 0 || field >= mends
+			kernel = kernel || field == status && v&kernels != 0
 		})
-		advised = advised || bad != nil
+		advised = advised || own && !kernel || bad != nil
 	})
 	return advised, err
 }
