@@ -17,7 +17,7 @@ type Spec struct {
 	Command []string `json:"command"`
 	Env     []string `json:"env,omitempty"`  // "K=V", complete: nothing is inherited
 	Dir     string   `json:"dir,omitempty"`  // working directory inside the session; "/" if empty
-	User    string   `json:"user,omitempty"` // "uid[:gid]" or a name of the session's own passwd; root if empty
+	User    string   `json:"user,omitempty"` // "user[:group]", each a number or a name of the session's own passwd and group; root if empty
 	Root    string   `json:"root,omitempty"` // a directory on the host in place of its root, or a container image: "oci:REF"
 	TTY     bool     `json:"tty,omitempty"`
 	Rows    uint16   `json:"rows,omitempty"`    // of the terminal, 24 if zero

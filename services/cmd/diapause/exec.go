@@ -84,7 +84,7 @@ func execCommand(c *client) *cobra.Command {
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print an error as JSON, and to stderr a line of JSON for a suspend and a resume")
 	cmd.Flags().BoolVarP(&tty, "tty", "t", false, "give it a terminal")
 	cmd.Flags().BoolP("interactive", "i", true, "pass the input on, as is done in any case")
-	cmd.Flags().StringVar(&user, "user", "", "uid[:gid] or name inside the session")
+	cmd.Flags().StringVar(&user, "user", "", "USER[:GROUP], each by its number or its name inside the session")
 	cmd.Flags().StringVar(&dir, "cwd", "", "working directory inside the session")
 	cmd.Flags().StringVarP(&dir, "workdir", "w", "", "the same as --cwd")
 	cmd.Flags().StringArrayVarP(&env, "env", "e", nil, "K=V; in place of the session's own environment")

@@ -91,7 +91,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
 	fl.StringVar(&f.dir, "cwd", "", "working directory inside the session (default: the current one)")
 	fl.StringVarP(&f.dir, "workdir", "w", "", "the same as --cwd")
-	fl.StringVar(&f.user, "user", "", "uid[:gid] or name inside the session")
+	fl.StringVar(&f.user, "user", "", "USER[:GROUP], each by its number or its name inside the session")
 	fl.StringVar(&f.root, "root", "", "in place of the host's: a `DIR`, or a container image: oci:alpine:3, oci:tar:PATH, oci:layout:PATH, oci:engine:NAME")
 	sizeVar(fl, &f.memory, "memory", "limit, e.g. 512M or 2G")
 	sizeVar(fl, &f.disk, "disk", "limit on its own files, e.g. 10G")
