@@ -1,7 +1,6 @@
 package attack
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -309,9 +308,3 @@ func dial(network, address string) error {
 
 // short is how long an answer is waited for that must not come.
 const short = 300 * time.Millisecond
-
-// marked reports whether a file has the mark.
-func marked(path, mark string) bool {
-	b, err := os.ReadFile(path)
-	return err == nil && bytes.Contains(b, []byte(mark))
-}
