@@ -19,17 +19,15 @@ import (
 // later is a time at which all of a test's files have been left alone for long.
 func later() time.Time { return time.Now().Add(time.Hour) }
 
-// ticked waits until the clock of file times has moved on, as it has between two captures.
+// ticked waits until the clock of file times is past all that a file may have now, as it is between two
+// captures: some have a finer time than that clock's, and a later one.
 func ticked() error {
-	clock := func() (unix.Timespec, error) {
+	for began := time.Now(); ; {
 		var now unix.Timespec
-		return now, unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now)
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil || now.Nano() > began.UnixNano() {
+			return err
+		}
 	}
-	before, err := clock()
-	for now := before; now == before && err == nil; {
-		now, err = clock()
-	}
-	return err
 }
 
 // seen has what the parts of a file system were under each of their stamps.
