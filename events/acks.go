@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/events/natsconn"
 )
 
 // acks are the acknowledgements of the leases of a batch: the server keeps each, or says why not. Without
-// credentials there are none, since such a client may not listen.
+// credentials, and with those of a user that only publishes, there are none, since such a client may not listen.
 type acks struct {
 	sub   *nats.Subscription // nil if none are asked for
 	inbox string
@@ -20,6 +22,9 @@ type acks struct {
 
 // silentMost is how many batches in a row may stay without any answer: then the server gives none.
 const silentMost = 3
+
+// errDeaf: the user may not listen, as one that only publishes.
+var errDeaf = errors.New("it may not hear acknowledgements")
 
 // errSilent: a server that gives acknowledgements has given none in time.
 var errSilent = errors.New("leases weren't acknowledged")
@@ -35,8 +40,10 @@ func (c *Client) awaits(batch []word) (*acks, error) {
 		return a, nil
 	}
 	a.inbox = c.nc.NewInbox()
+	all := a.inbox + ".*"
+	c.listens.Store(&all)
 	var err error
-	a.sub, err = c.nc.SubscribeSync(a.inbox + ".*")
+	a.sub, err = c.nc.SubscribeSync(all)
 	return a, err
 }
 
@@ -59,6 +66,9 @@ func (a *acks) wait(limit time.Duration) error {
 		if errors.Is(err, nats.ErrTimeout) {
 			return errSilent
 		}
+		if errors.Is(err, nats.ErrPermissionViolation) {
+			return errDeaf
+		}
 		if err != nil {
 			return fmt.Errorf("wait for acknowledgements of leases: %w", err)
 		}
@@ -75,9 +85,20 @@ func (a *acks) wait(limit time.Duration) error {
 	return nil
 }
 
+// deaf reports whether an error of the connection says that acknowledgements can't be heard.
+func (c *Client) deaf(err error) bool {
+	subject, denied := natsconn.DeniedSubject(err)
+	listens := c.listens.Load()
+	return denied && listens != nil && subject == *listens
+}
+
 // silence counts batches without an answer. After some no more is asked for: a server that is
 // configured to pass nothing on must not have leases said again and again.
 func (c *Client) silence(err error) error {
+	if errors.Is(err, errDeaf) {
+		c.acks = false
+		return nil
+	}
 	if !errors.Is(err, errSilent) {
 		c.silent = 0
 		return err

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -70,5 +71,57 @@ func TestServersThatAcknowledgeNothing(t *testing.T) {
 	}
 	if err := c.silence(errSilent); err != nil || c.acks || len(told) != 1 {
 		t.Errorf("after %d batches: %v, acknowledgements %v, told %v", silentMost, err, c.acks, told)
+	}
+}
+
+// A user that may only publish has leases renewed without acknowledgements, at once and without a word.
+func TestLeasesOfWhoMayNotListen(t *testing.T) {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, NoSystemAccount: true, Users: []*server.User{
+		{Username: "publisher", Password: "p", Permissions: &server.Permissions{Subscribe: &server.SubjectPermission{Deny: []string{">"}}}},
+		{Username: "listener", Password: "p"},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.Shutdown)
+	if !s.ReadyForConnections(patience) {
+		t.Fatal("the server doesn't begin")
+	}
+	listener, err := nats.Connect(s.ClientURL(), nats.UserInfo("listener", "p"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(listener.Close)
+	heard, err := listener.SubscribeSync(schemas.SubjectActivity + ".>")
+	if err == nil {
+		err = listener.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := make(chan error, 9)
+	c, err := Connect(Options{URL: s.ClientURL(), OnError: func(err error) { told <- err }, NATS: []nats.Option{nats.UserInfo("publisher", "p")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.acks = true // as with credentials; nothing is said yet
+	if _, err := sessionOf(t, c, "work").Busy(t.Context(), "build", schemas.MaxLease); err != nil {
+		t.Fatal(err)
+	}
+	m, err := heard.NextMsg(patience)
+	if err != nil || !strings.HasSuffix(m.Subject, ".work.busy.build") {
+		t.Fatalf("the lease isn't said: %v, %v", m, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-told:
+		t.Errorf("its service is told: %v", err)
+	default:
+	}
+	if c.acks {
+		t.Error("it goes on asking for acknowledgements")
 	}
 }

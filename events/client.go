@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -51,6 +52,8 @@ type Client struct {
 	acks   bool // leases are acknowledged
 	silent int  // batches in a row that weren't
 
+	listens atomic.Pointer[string] // where they are heard
+
 	mu     sync.Mutex // guards what is below
 	box    *outbox
 	leases map[string]int // how many leases of this client are open on a subject
@@ -74,7 +77,7 @@ func Connect(o Options) (*Client, error) {
 	opts := []nats.Option{
 		nats.Name(c.by), nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(time.Second),
 		nats.ReconnectBufSize(-1), // the outbox keeps less, and the newest
-		nats.ErrorHandler(c.failed),
+		nats.ErrorHandler(c.failed), nats.PermissionErrOnSubscribe(true),
 		nats.ClosedHandler(func(nc *nats.Conn) {
 			if err := nc.LastError(); err != nil {
 				c.tell(fmt.Errorf("the connection is closed for good: %w", err))
@@ -124,7 +127,7 @@ func newClient(nc *nats.Conn, o Options) *Client {
 
 // failed is told by the connection what went wrong beside the calls.
 func (c *Client) failed(_ *nats.Conn, _ *nats.Subscription, err error) {
-	if !c.api.pending.refused(err) { // else it asks in another way
+	if !c.api.pending.refused(err) && !c.deaf(err) { // else it asks in another way, or goes on without
 		c.tell(err)
 	}
 }
