@@ -1,6 +1,7 @@
 package protocol_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -95,10 +96,25 @@ func TestProvedWhileItStandsStill(t *testing.T) {
 		answer <- h.ask("replace", schemas.Request{Name: "work", Within: schemas.Duration(limit)}, &out)
 	}()
 	h.until("work", "being proved", func(v statekv.Versioned) bool { return v.Op != nil && v.Op.Kind == schemas.OpProve })
-	h.fake.Fence(v.UID)
+	// A lease that is renewed between two looks leaves nothing to see: it runs out again then.
+	seen := make(chan struct{})
+	go func() {
+		for again := time.NewTicker(250 * time.Millisecond); ; {
+			if i, err := h.fake.Inspect(context.Background(), v.UID); err == nil && i.State == driver.Running {
+				h.fake.Fence(v.UID)
+			}
+			select {
+			case <-seen:
+				again.Stop()
+				return
+			case <-again.C:
+			}
+		}
+	}()
 	h.until("work", "on trial, and going on", func(v statekv.Versioned) bool {
 		return v.Transition.Type == schemas.TKept && v.Op != nil && v.Op.Kind == schemas.OpProve
 	})
+	close(seen)
 	h.count(v.UID)
 	h.do("kill", schemas.Request{Name: "work"})
 	if err := <-answer; code(err) != schemas.CodeState {
