@@ -69,6 +69,7 @@ func Compare(before, after *Inventory, closing bool) (all []Difference) {
 			case a == b, a == unknown, b == unknown:
 			case aspect == aspectNumber && (a == "" || b == ""): // one that isn't compared
 			case aspect == aspectPending && before.ticked(o.PID, a, b):
+			case renumbered(aspect, was, is):
 			default:
 				add(o, aspect, a, b)
 			}
@@ -87,6 +88,28 @@ func Compare(before, after *Inventory, closing bool) (all []Difference) {
 		}
 	}
 	return all
+}
+
+// renumbered reports whether an aspect is of a file that an epoll waits for, and that has another
+// number in a copy, since the process has closed the one that it gave.
+func renumbered(aspect string, was, is facts) bool {
+	var closed, instead []string
+	concerned := false
+	for _, f := range was {
+		if f.aspect == aspectAwaited+" "+gone {
+			closed = append(closed, f.value)
+			concerned = concerned || f.aspect == aspect
+		}
+	}
+	for _, f := range is {
+		if strings.HasPrefix(f.aspect, aspectAwaited+" ") && was.all(f.aspect) != is.all(f.aspect) {
+			instead = append(instead, f.value)
+			concerned = concerned || f.aspect == aspect
+		}
+	}
+	slices.Sort(closed)
+	slices.Sort(instead)
+	return concerned && len(closed) > 0 && slices.Equal(closed, instead)
 }
 
 // aspects lists those of two objects, each once.

@@ -3,6 +3,7 @@ package inventory
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strconv"
 	"strings"
 
@@ -40,12 +41,18 @@ func (c *collector) file(process int, fd tree.FD, root uint64) (flags uint64, er
 	kind, number, numbered := strings.Cut(fd.Link, ":[")
 	if numbered && (kind == "pipe" || kind == "socket") {
 		c.note(o, "file", c.named(kind, number))
+	} else if own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", fd.PID, kind)); numbered && err == nil {
+		// A copy has namespaces of its own.
+		if own == fd.Link {
+			number = "own"
+		}
+		c.note(o, "file", c.named(kind, number))
 	} else if fd.Link == ownTerminal { // a copy has it by its own name
 		c.note(o, "file", terminalOf(process, fd.Num))
 	} else {
 		c.note(o, "file", fd.Link)
 	}
-	flags = c.info(o, c.read(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num)))
+	flags = c.info(o, fd.PID, c.read(fd.PID, "fdinfo/"+strconv.Itoa(fd.Num)))
 	look := c.lookFor(fd.Link, root)
 	if look == nil {
 		return flags, nil
@@ -80,7 +87,7 @@ func terminalOf(process, number int) string {
 }
 
 // info notes what /proc/PID/fdinfo says of an open file, and gives its flags.
-func (c *collector) info(o Object, text string) (flags uint64) {
+func (c *collector) info(o Object, pid int, text string) (flags uint64) {
 	timer := strings.Contains(text, "\nit_value:")
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
@@ -111,7 +118,7 @@ func (c *collector) info(o Object, text string) (flags uint64) {
 			f := strings.Fields(value)
 			c.note(o, "process", f[len(f)-1])
 		case name == "tfd":
-			c.awaited(o, strings.Fields(value))
+			c.awaited(o, pid, strings.Fields(value))
 		case strings.HasPrefix(name, "inotify wd"):
 			c.watch(o, line)
 		case name == "lock":
@@ -131,21 +138,31 @@ func kept(value string) string {
 	return strconv.FormatUint(n&^(large|temporary), 8)
 }
 
+// gone is the number of an awaited file which its process has closed since: it has the file open by
+// another, or another process has.
+const gone = "closed since"
+
 // awaited notes what an epoll waits for: "5 events: 19 data: 5 pos:0 ino:…". One that is to
 // tell once and has done so waits for nothing until it is asked again; made again it
 // waits for hang-ups.
-func (c *collector) awaited(o Object, f []string) {
-	if len(f) < 5 {
+func (c *collector) awaited(o Object, pid int, f []string) {
+	if len(f) < 7 {
 		return
+	}
+	number := f[0]
+	var st unix.Stat_t
+	if ino, err := strconv.ParseUint(strings.TrimPrefix(f[6], "ino:"), 16, 64); err == nil &&
+		(unix.Stat(fmt.Sprintf("/proc/%d/fd/%s", pid, number), &st) != nil || st.Ino != ino) {
+		number = gone
 	}
 	events, err := strconv.ParseUint(f[2], 16, 32)
 	if err != nil {
 		return
 	}
 	const hangUps, modes = unix.EPOLLERR | unix.EPOLLHUP, unix.EPOLLONESHOT | unix.EPOLLET | unix.EPOLLWAKEUP | unix.EPOLLEXCLUSIVE
-	c.note(o, aspectAwaited+" "+f[0], fmt.Sprintf("%x %s", events&^hangUps, f[4]))
+	c.note(o, aspectAwaited+" "+number, fmt.Sprintf("%x %s", events&^hangUps, f[4]))
 	if events&unix.EPOLLONESHOT != 0 && events&^modes == 0 {
-		c.note(o, aspectOnce, f[0])
+		c.note(o, aspectOnce, number)
 	}
 }
 

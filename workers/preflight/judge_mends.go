@@ -83,6 +83,7 @@ var unseen = map[string]string{
 	"sleep":          "sleeps in what goes on after a checkpoint or fork, which end early,",
 	"posix-locks":    "fcntl locks of files that are also mapped",
 	"terminal-input": "unfinished lines and stopped output of terminals that programs have made",
+	"empty-packets":  "what follows an empty packet in the queue of a unix socket",
 	"terminal-flags": "flags of open files of the terminal",
 	"reserved":       "mappings larger than this host's memory, with which a session can't be resumed,",
 }

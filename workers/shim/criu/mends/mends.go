@@ -22,6 +22,7 @@ var All = []string{
 	"in-flight",
 	"expiring",
 	"terminal-input",
+	"empty-packets",
 	"tmpfs",
 }
 
