@@ -112,6 +112,9 @@ func (p checked) spec(prelude string) schemas.Spec {
 		Command: []string{"/usr/bin/python3", "-c", prelude + p.text}, TTY: strings.HasPrefix(p.name, "terminal"),
 		CapAdd: rawSockets,
 	}
+	if strings.Contains(p.text, "AF_NETLINK") { // which hears what other tests change of the host's network
+		spec.Network = "none"
+	}
 	if p.free {
 		spec.CapAdd = []string{"ALL"}
 	}
@@ -228,10 +231,10 @@ program of testdata/programs, which checks itself, with the CRIU that
 
 What is changed, and why each suspend doesn't warn of it:
 
-- **Time limits** of calls that wait start again at a resume where they are lengths of time (poll, nanosleep,
-  futex, epoll_wait), as they do after a SIGSTOP of some of them: the kernel shows how much is left to no one. Calls
-  wait so in nearly each session, and a warning at each suspend would hide the others. Limits that are points in time, timers and
-  timerfds keep what is left.
+- **Time limits** of calls that wait start again at a resume where they are lengths of time (poll, futex, epoll_wait),
+  as they do after a SIGSTOP of some of them: the kernel shows how much is left to no one. Calls
+  wait so in nearly each session, and a warning at each suspend would hide the others. Limits that are points in time, timers,
+  timerfds, and sleeps that ask for the rest of their time, as those of libc do, keep what is left.
 - **CPU time** used, also of children that have ended, and the **start time** of processes begin again at the resume: no
   system call sets them. A limit of CPU time counts from there.
 - **A policy of memory** (mbind, set_mempolicy) means nothing on a host with one node of memory. On others

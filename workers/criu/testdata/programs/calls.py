@@ -1,7 +1,7 @@
 # System calls that fail with EINTR when a process is stopped, though it catches no signal.
 #: system call | waiting: recv and accept with a time limit, semop, msgrcv, epoll_wait, sigtimedwait, read, flock, wait4 | kept
 #: System V | semaphore set, in use | warned: of semaphore sets (1)
-#: system call | time limit of poll, nanosleep, futex, epoll_wait | changed: it starts again
+#: system call | time limit of poll, futex, epoll_wait, and of nanosleep without a place for the rest | changed: it starts again
 import socket, threading
 sysc = lambda n, *a: (libc.syscall(ctypes.c_long(n), *a), ctypes.get_errno())
 res, th = {}, []

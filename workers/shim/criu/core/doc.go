@@ -6,7 +6,8 @@
 // with a time limit) where no program can read it, so criu makes the call fail
 // with EINTR: without any signal, which programs that never expect one take for
 // a failure. Again has the call made again from its beginning. Its time limit then starts
-// again, except where it is a point in time. Interrupted reads criu's log for the threads it
+// again, except where it is a point in time; a sleep goes on with what was left of it, where its
+// caller gave the kernel a place to write that to, as libc's sleep does. Interrupted reads criu's log for the threads it
 // happened to. It knows x86-64 alone, and leaves a thread as it is wherever it isn't sure.
 //
 // EndWithParent (parent.go) has the kernel end a process when its parent ends.

@@ -42,7 +42,11 @@ func waits(nr uint64) bool {
 const (
 	fieldThreadInfo = 2 // of core_entry, on x86
 	fieldRegisters  = 2 // of thread_info_x86
+	fieldR10        = 8
 	fieldAX         = 11
+	fieldDX         = 13
+	fieldSI         = 14
+	fieldDI         = 15
 	fieldOrigAX     = 16
 	fieldIP         = 17
 )
@@ -101,9 +105,30 @@ func repeat(file []byte, known uint64, code func(uint64, int) ([]byte, error)) (
 	}
 	regs.setNumber(fieldAX, nr)
 	regs.setNumber(fieldIP, ip-syscallSize)
+	sleepTheRest(regs, nr)
 	info.setSub(fieldRegisters, regs)
 	core.setSub(fieldThreadInfo, info)
 	return encodeFile(file, core), nil
+}
+
+// absolute is the flag of clock_nanosleep by which its time is a point in time (TIMER_ABSTIME).
+const absolute = 1
+
+// sleepTheRest has a thread that slept sleep for what is left: the kernel has written that, when it
+// stopped the thread, to where the caller wants to know it after a signal.
+func sleepTheRest(regs message, nr uint64) {
+	time, rest := uint64(fieldDI), regs.number(fieldSI)
+	if nr == clockNanosleep {
+		time, rest = fieldDX, regs.number(fieldR10)
+		if regs.number(fieldSI)&absolute != 0 {
+			return
+		}
+	} else if nr != nanosleep {
+		return
+	}
+	if rest != 0 {
+		regs.setNumber(time, rest)
+	}
 }
 
 // called finds which call a thread made that has been continued before, when its

@@ -59,6 +59,30 @@ func TestRepeat(t *testing.T) {
 	}
 }
 
+// TestSleepTheRest: what a sleep had to go is its time when it is made again, if the kernel wrote it.
+func TestSleepTheRest(t *testing.T) {
+	const given, rest = 0x1000, 0x2000
+	for name, c := range map[string]struct {
+		nr             uint64
+		di, si, dx, ra uint64 // ra is r10
+		wantDI, wantDX uint64
+	}{
+		"nanosleep":                {nanosleep, given, rest, 7, 8, rest, 7},
+		"nanosleep, no place":      {nanosleep, given, 0, 7, 8, given, 7},
+		"clock_nanosleep":          {clockNanosleep, 1, 0, given, rest, 1, rest},
+		"clock_nanosleep, none":    {clockNanosleep, 1, 0, given, 0, 1, given},
+		"clock_nanosleep, a point": {clockNanosleep, 1, absolute, given, rest, 1, given},
+		"poll":                     {poll, given, rest, 7, 8, given, 7},
+		"futex":                    {futex, given, rest, 7, 8, given, 7},
+	} {
+		regs := message{{tag: fieldR10 << 3, number: c.ra}, {tag: fieldDX << 3, number: c.dx}, {tag: fieldSI << 3, number: c.si}, {tag: fieldDI << 3, number: c.di}}
+		sleepTheRest(regs, c.nr)
+		if di, dx, si := regs.number(fieldDI), regs.number(fieldDX), regs.number(fieldSI); di != c.wantDI || dx != c.wantDX || si != c.si {
+			t.Errorf("%s: di is %#x, dx %#x, si %#x", name, di, dx, si)
+		}
+	}
+}
+
 func TestDamagedImages(t *testing.T) {
 	whole := image(interrupted, poll, 4096)
 	for n := range len(whole) {
