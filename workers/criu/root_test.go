@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,5 +137,38 @@ func TestRootReplacedWhileRunning(t *testing.T) {
 	for range 4 {
 		s.cycle()
 		count(t, d, "s")
+	}
+}
+
+// TestInodeNumbersStayAboveAnotherRoot replaces a program that a suspended session was using: the
+// session gets it back from its image, and all other files keep their inode numbers, those copied up
+// from the root too, then and when the root is again as it was.
+func TestInodeNumbersStayAboveAnotherRoot(t *testing.T) {
+	t.Parallel()
+	root := miniRoot(t)
+	shell := filepath.Join(root, "bin/sh")
+	program, err := os.ReadFile(shell)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := open(t, t.TempDir())
+	spec := counting
+	spec.Root = root
+	s := begin(t, d, "s", spec)
+	const numbers = "ls -di /etc /etc/motd /etc/made /bin/cat /bin/ls /tmp"
+	want := s.sh("echo more >> /etc/motd; echo made > /etc/made; " + numbers)
+	for _, content := range [][]byte{append(slices.Clone(program), "upgraded"...), append(slices.Clone(program), "again"...), program} {
+		img := s.suspend()
+		if err := errors.Join(os.WriteFile(shell+".new", content, 0o755), os.Rename(shell+".new", shell)); err != nil {
+			t.Fatal(err)
+		}
+		s.resume(img, schemas.BootResume)
+		count(t, d, "s")
+		if got := s.sh(numbers); got != want {
+			t.Errorf("the numbers are\n%s\nand were\n%s", got, want)
+		}
+		if got := s.sh("cat /etc/motd"); got != "of this root\nmore" {
+			t.Errorf("the session's file has %q", got)
+		}
 	}
 }

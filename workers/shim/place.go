@@ -61,8 +61,12 @@ func (p place) mountRoot() error {
 	if covers != "" {
 		lower = escapeLayer(covers) + ":" + lower
 	}
-	if names, err := os.ReadDir(p.middle()); err == nil && len(names) > 0 {
-		lower = escapeLayer(p.middle()) + ":" + lower
+	middle, err := p.settledMiddle()
+	if err != nil {
+		return err
+	}
+	if middle != "" {
+		lower = escapeLayer(middle) + ":" + lower
 	}
 	// xino gives all files one device number, by which criu finds watched ones.
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=off,metacopy=off,index=off,xino=on",
