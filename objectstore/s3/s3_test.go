@@ -5,7 +5,9 @@ import (
 	"context"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
@@ -13,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,5 +234,52 @@ func TestParse(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), say) || strings.Contains(strings.ReplaceAll(err.Error(), "secret_key", ""), "secret") {
 			t.Errorf("%s: error %v, want one about %s", text, err, say)
 		}
+	}
+}
+
+// MinIO denies access to an object in a directory that it removes at that moment: it is put again. What
+// stays denied is denied.
+func TestDeniedForAMoment(t *testing.T) {
+	srv := start(t, server.MinIO)
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", srv.Address() }}
+	var denials, puts atomic.Int32
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/p/a") {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		if puts.Add(1); denials.Add(-1) < 0 {
+			proxy.ServeHTTP(w, r)
+			return
+		}
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, "<Error><Code>AccessDenied</Code><Message>Access Denied.</Message></Error>")
+	}))
+	t.Cleanup(front.Close)
+	s := open(t, "s3://"+server.Bucket+"/p?region=us-east-1&endpoint="+front.URL)
+	denials.Store(100)
+	if err := s.Put(t.Context(), "a", strings.NewReader("here"), 4); !errors.Is(err, objectstore.ErrDenied) || puts.Load() != 3 {
+		t.Errorf("denied for good, after %d tries: %v", puts.Load(), err)
+	}
+	denials.Store(1)
+	if err := s.Put(t.Context(), "a", io.MultiReader(strings.NewReader("here")), 4); !errors.Is(err, objectstore.ErrDenied) {
+		t.Errorf("of a reader that can't begin again: %v", err)
+	}
+	denials.Store(2)
+	began := strings.NewReader("not here")
+	if _, err := began.Seek(4, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Put(t.Context(), "a", began, 4); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Get(t.Context(), "a", 0, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != "here" {
+		t.Errorf("it has %q, %v", got, err)
 	}
 }

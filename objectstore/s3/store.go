@@ -3,6 +3,7 @@ package s3
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,10 +29,35 @@ func (s *Store) Put(ctx context.Context, name string, r io.Reader, size int64) e
 	if size < 0 || size > maxObject {
 		return fmt.Errorf("put %s: %w: %d bytes", name, objectstore.ErrSize, size)
 	}
-	if err := s.put(ctx, s.key(name), r, size); err != nil {
+	rewind := rewinding(r)
+	err := s.put(ctx, s.key(name), r, size)
+	// MinIO on one drive answers so, too, when it removes a directory at that moment, with the last
+	// object that was in it.
+	for again := 0; again < deniedAgain && errors.Is(err, objectstore.ErrDenied) && rewind(); again++ {
+		err = s.put(ctx, s.key(name), r, size)
+	}
+	if err != nil {
 		return fmt.Errorf("put %s: %w", name, err)
 	}
 	return nil
+}
+
+// deniedAgain is how often an object is put again to which the store has denied access.
+const deniedAgain = 2
+
+// rewinding gives what has a reader begin again where it stands, and reports whether it can.
+func rewinding(r io.Reader) func() bool {
+	seeker, ok := r.(io.Seeker)
+	if !ok {
+		return func() bool { return false }
+	}
+	start, err := seeker.Seek(0, io.SeekCurrent)
+	return func() bool {
+		if err == nil {
+			_, err = seeker.Seek(start, io.SeekStart)
+		}
+		return err == nil
+	}
 }
 
 func (s *Store) put(ctx context.Context, key string, r io.Reader, size int64) error {
