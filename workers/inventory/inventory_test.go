@@ -166,3 +166,18 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestConnectionsNumberNothing: a copy without the original's connections has the same numbers for all else.
+func TestConnectionsNumberNothing(t *testing.T) {
+	t.Parallel()
+	number := func(connections int) string {
+		c := &collector{names: map[string]string{}, ends: map[string]bool{}}
+		for i := range connections {
+			c.seen(fmt.Sprintf("127.0.0.1:%d", 1000+i), "192.0.2.1:443")
+		}
+		return c.named("pipe", "77")
+	}
+	if with, without := number(11), number(0); with != without {
+		t.Errorf("a pipe is %q with connections and %q without", with, without)
+	}
+}

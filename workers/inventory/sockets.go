@@ -98,7 +98,7 @@ func (c *collector) connection(o Object, fd int, own, peer string) {
 	if nodelay, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err == nil {
 		c.note(o, "connection's options", strconv.Itoa(nodelay))
 	}
-	if c.seen(o.Thing, own, peer) {
+	if c.seen(own, peer) {
 		return
 	}
 	out, in := c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own]
@@ -125,10 +125,11 @@ func connectionState(n uint8) string {
 }
 
 // seen reports whether an end of a connection was met before: several descriptors may have it.
-func (c *collector) seen(_, own, peer string) bool {
-	key := "end " + own + " " + peer
-	_, before := c.names[key]
-	c.names[key] = ""
+// It numbers nothing: a copy has no connections to the outside.
+func (c *collector) seen(own, peer string) bool {
+	end := own + " " + peer
+	before := c.ends[end]
+	c.ends[end] = true
 	return before
 }
 

@@ -82,7 +82,7 @@ func take(pids []int, read reader, numbers numbering) (*Inventory, error) {
 			programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
 			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 		},
-		names: map[string]string{}, inner: map[int]int{},
+		names: map[string]string{}, ends: map[string]bool{}, inner: map[int]int{},
 	}
 	all := make([]look, 0, len(pids))
 	for _, pid := range pids {
@@ -115,6 +115,7 @@ type collector struct {
 	inv   *Inventory
 	inner map[int]int       // pids within the session
 	names map[string]string // what the kernel numbers, by the order in which it is met
+	ends  map[string]bool   // of TCP connections that were met
 
 	numbers numbering
 	mapped  map[string]string // inode numbers of mapped files as they are compared, by device and number in maps
