@@ -32,6 +32,7 @@ func (p place) settledMiddle() (string, error) {
 		err = copyLayer(p.middle(), dir)
 	}
 	if takesNoMore(err) {
+		_ = os.RemoveAll(dir) // what came in takes room of the session's; a layer that has failed keeps it
 		return some(p.middle(), len(names)), nil
 	}
 	if err != nil {

@@ -56,25 +56,7 @@ func printSession(v schemas.View) {
 	line("name", "%s", v.Name)
 	line("state", "%s for %s", stateOf(v), ago(v.Since))
 	line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
-	if c := v.Container; c != nil {
-		line("image", "%s", c.Image)
-		line("container", "%s", c.Name)
-		if len(c.Ports) > 0 {
-			line("ports", "%s", strings.Join(c.Ports, ", "))
-		}
-	}
-	if r := v.Root; r != nil {
-		line("root", "%s", strings.TrimSuffix(r.Ref+" "+r.Digest, " "))
-	}
-	if v.Network != "" {
-		line("network", "%s", networkLine(v))
-	}
-	if len(v.Publish) > 0 {
-		line("ports", "%s", strings.Join(v.Publish, ", "))
-	}
-	for _, what := range v.Loosened {
-		line("allowed", "%s", what)
-	}
+	printMade(line, v)
 	line("host", "%s", v.Host)
 	if v.State == schemas.Running {
 		line("memory", "%s", memoryLine(v))
@@ -123,6 +105,29 @@ func printSession(v schemas.View) {
 	}
 	if f := v.Failure; f != nil {
 		printFailure(line, f)
+	}
+}
+
+// printMade shows what a session was made of and what it may do.
+func printMade(line func(k, format string, args ...any), v schemas.View) {
+	if c := v.Container; c != nil {
+		line("image", "%s", c.Image)
+		line("container", "%s", c.Name)
+		if len(c.Ports) > 0 {
+			line("ports", "%s", strings.Join(c.Ports, ", "))
+		}
+	}
+	if r := v.Root; r != nil {
+		line("root", "%s", strings.TrimSuffix(r.Ref+" "+r.Digest, " "))
+	}
+	if v.Network != "" {
+		line("network", "%s", networkLine(v))
+	}
+	if len(v.Publish) > 0 {
+		line("ports", "%s", strings.Join(v.Publish, ", "))
+	}
+	for _, what := range v.Loosened {
+		line("allowed", "%s", what)
 	}
 }
 
