@@ -257,3 +257,34 @@ func TestCopiesOfOneMemoryStreamed(t *testing.T) {
 		}
 	}
 }
+
+// changedCode prints each process of the session whose first page of code isn't that of its file.
+const changedCode = `
+	for my $maps (glob "/proc/[0-9]*/maps") {
+		open(my $m, "<", $maps) or next;
+		my ($line) = grep { / r-xp .* \// } <$m> or next;
+		my ($start, $offset, $file) = $line =~ /^(\w+)-\w+ r-xp (\w+) \S+ \d+ +(\S+)/ or die $line;
+		my ($pid) = $maps =~ /(\d+)/;
+		open(my $mem, "<:raw", "/proc/$pid/mem") or die "mem of $pid: $!"; sysseek($mem, hex($start), 0); sysread($mem, my $has, 4096) or die $!;
+		open(my $f, "<:raw", $file) or die "$file: $!"; sysseek($f, hex($offset), 0); sysread($f, my $want, 4096) or die $!;
+		$n++;
+		substr($has, length $want) = "";
+		next if $has eq $want;
+		my ($at) = grep { substr($has, $_, 1) ne substr($want, $_, 1) } 0..4095;
+		print "$pid $file: ", unpack("H16", substr($has, $at)), " rather than ", unpack("H16", substr($want, $at)), " at $at\n";
+	}
+	print "of $n"`
+
+// TestCodeIsAsItWas has more processes than criu and the reader of its stream can stay in step
+// for: criu puts system calls over their code while it works on them.
+func TestCodeIsAsItWas(t *testing.T) {
+	t.Parallel()
+	const processes = 60
+	s := begin(t, streaming(t, t.TempDir()), "s", schemas.Spec{Command: []string{"/bin/sh", "-c",
+		fmt.Sprintf("for i in $(seq %d); do sleep 10000 & done; echo ready; wait", processes)}})
+	s.want("ready")
+	s.cycle()
+	if got := s.run("perl", "-e", changedCode); !strings.HasPrefix(got, "of ") {
+		t.Errorf("code has changed: %s", got)
+	}
+}

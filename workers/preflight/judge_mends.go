@@ -84,6 +84,7 @@ var unseen = map[string]string{
 	"posix-locks":    "fcntl locks of files that are also mapped",
 	"terminal-input": "unfinished lines and stopped output of terminals that programs have made",
 	"empty-packets":  "what follows an empty packet in the queue of a unix socket",
+	"stream-copies":  "the first code of programs that are suspended as they start, if they are streamed",
 	"terminal-flags": "flags of open files of the terminal",
 	"reserved":       "mappings larger than this host's memory, with which a session can't be resumed,",
 }

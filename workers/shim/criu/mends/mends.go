@@ -23,6 +23,7 @@ var All = []string{
 	"expiring",
 	"terminal-input",
 	"empty-packets",
+	"stream-copies",
 	"tmpfs",
 }
 
