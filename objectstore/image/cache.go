@@ -55,15 +55,17 @@ func (c *cache[K]) claim(key K) (s *slot[K], mine bool) {
 	return s, true
 }
 
-// own is claim for a caller that needs the value: it waits for another goroutine that
-// makes it, and claims the slot again if the store failed that goroutine. If mine is true,
-// the caller must finish it. It has nothing to release after an error.
+// own is claim for a caller that needs the value, with settle.
 func (c *cache[K]) own(key K) (s *slot[K], mine bool, err error) {
-	for {
-		s, mine := c.claim(key)
-		if mine {
-			return s, true, nil
-		}
+	s, mine = c.claim(key)
+	return c.settle(s, mine)
+}
+
+// settle goes on after claim for a caller that needs the value: it waits for another goroutine
+// that makes it, and claims the slot again if the store failed that goroutine. If mine is true,
+// the caller must finish it. It has nothing to release after an error.
+func (c *cache[K]) settle(s *slot[K], mine bool) (*slot[K], bool, error) {
+	for !mine {
 		_, err := s.wait()
 		if err == nil {
 			return s, false, nil
@@ -72,7 +74,9 @@ func (c *cache[K]) own(key K) (s *slot[K], mine bool, err error) {
 		if !errors.Is(err, errStore) {
 			return nil, false, err
 		}
+		s, mine = c.claim(s.key)
 	}
+	return s, true, nil
 }
 
 // finish sets a slot's value. An error is told to those who wait and then

@@ -32,3 +32,24 @@ func TestCacheOwn(t *testing.T) {
 		}
 	}
 }
+
+// Who waits for a value gets it, also if it leaves the cache before the waiter looks.
+func TestCacheKeepsWhatIsClaimed(t *testing.T) {
+	c := newCache[int](1, newBuffers())
+	making, _ := c.claim(1)
+	waiting, mine := c.claim(1)
+	if mine {
+		t.Fatal("two goroutines make one value")
+	}
+	c.finish(making, []byte{1}, nil)
+	c.release(making)
+	other, _ := c.claim(2)
+	c.finish(other, []byte{2}, nil)
+	if c.peek(1) != nil {
+		t.Fatal("the value didn't leave the cache")
+	}
+	s, mine, err := c.settle(waiting, mine)
+	if err != nil || mine || s.data[0] != 1 {
+		t.Errorf("the waiter is given %v, mine %t, %v", s, mine, err)
+	}
+}

@@ -300,9 +300,10 @@ func (r *Reader) frameAhead(id frameID, page int64) (*slot[frameID], error) {
 	for _, next := range r.toPrefetch(id) {
 		r.prefetch(next)
 	}
-	if !mine {
-		r.frames.release(s)
-		return r.frame(id)
+	// It stays claimed meanwhile: a frame that is made and leaves the cache at once is seen.
+	s, mine, err := r.frames.settle(s, mine)
+	if err != nil || !mine {
+		return s, err
 	}
 	if r.spill.page(id.pack, page) != nil {
 		r.frames.finish(s, nil, errSpilled)
