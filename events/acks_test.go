@@ -105,6 +105,8 @@ func TestLeasesOfWhoMayNotListen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closed, saysClosed := make(chan struct{}), c.nc.Opts.ClosedCB
+	c.nc.SetClosedHandler(func(nc *nats.Conn) { saysClosed(nc); close(closed) })
 	c.acks = true // as with credentials; nothing is said yet
 	if _, err := sessionOf(t, c, "work").Busy(t.Context(), "build", schemas.MaxLease); err != nil {
 		t.Fatal(err)
@@ -116,6 +118,7 @@ func TestLeasesOfWhoMayNotListen(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
+	<-closed
 	select {
 	case err := <-told:
 		t.Errorf("its service is told: %v", err)

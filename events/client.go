@@ -79,6 +79,11 @@ func Connect(o Options) (*Client, error) {
 		nats.ReconnectBufSize(-1), // the outbox keeps less, and the newest
 		nats.ErrorHandler(c.failed), nats.PermissionErrOnSubscribe(true),
 		nats.ClosedHandler(func(nc *nats.Conn) {
+			select {
+			case <-c.closing: // by Close: the last error is an older one
+				return
+			default:
+			}
 			if err := nc.LastError(); err != nil {
 				c.tell(fmt.Errorf("the connection is closed for good: %w", err))
 			}
