@@ -207,10 +207,10 @@ func (h *hosts) must(args ...string) string {
 	return out
 }
 
-// run begins a session on a host.
+// run begins a session on a host, in its network, where the witness is.
 func (h *hosts) run(w *host, name string, by *witness, args ...string) {
 	h.t.Helper()
-	all := append([]string{"run", "--name", name, "--host", string(w.id), "--idle", "never"}, args...)
+	all := append([]string{"run", "--name", name, "--host", string(w.id), "--idle", "never", "--network", "host"}, args...)
 	h.must(append(append(all, "--"), by.command()...)...)
 	by.goesOn()
 }

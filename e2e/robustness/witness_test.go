@@ -101,6 +101,7 @@ func (w *witness) spec(run string) schemas.Spec {
 	port := w.conn.LocalAddr().(*net.UDPAddr).Port
 	return schemas.Spec{
 		Command: []string{"bash", "-c", fmt.Sprintf("i=0; while :; do i=$((i+1)); echo %s $i >/dev/udp/127.0.0.1/%d; sleep 0.1; done", run, port)},
+		Network: "host", // where the witness listens
 		Env:     []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 	}
 }
