@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/netip"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -162,6 +164,56 @@ type Source struct {
 	Name Name
 	Kind Kind
 	Key  string // of a lease; "" else
+	// From is the mark that a door puts last on what is published without credentials: who that was.
+	// "" for a publisher with credentials. Its words are kept beside those of others, never in their place.
+	From string
+}
+
+// The marks of those without credentials. A door puts its own before that of a session's programs, and after
+// all else: so no publisher can have the mark of another.
+const (
+	fromMark = "~"
+	maxFrom  = 64
+	// FromInside is the mark of a session's own programs, at their activity port.
+	FromInside = fromMark + "inside"
+)
+
+// FromAddress is the mark of another machine.
+func FromAddress(at netip.Addr) string {
+	return fromMark + strings.ReplaceAll(at.Unmap().WithZone("").String(), ".", "-")
+}
+
+// FromUser is the mark of a user of the machine, by its number.
+func FromUser(uid uint32) string { return fromMark + strconv.FormatUint(uint64(uid), 10) }
+
+// FromEdge is the mark of those who publish with credentials for that alone, by the configuration of `diapause nats-config`.
+const FromEdge = fromMark + "edge"
+
+// Whose says for people who has a mark.
+func Whose(from string) string {
+	who, inside := strings.CutSuffix(strings.TrimPrefix(from, fromMark), FromInside)
+	switch _, err := strconv.ParseUint(who, 10, 32); {
+	case inside, from == FromInside:
+		return "from inside the session"
+	case from == FromEdge:
+		return "of a publisher"
+	case err == nil:
+		return "without credentials, of uid " + who
+	}
+	return "without credentials, of " + who
+}
+
+// Marked gives the subject that a door stores a message on, whose publisher it gives a mark. Subjects
+// that no stream takes stay as they are.
+func Marked(subject, from string) string {
+	about, ok := strings.CutPrefix(subject, SubjectActivity+".")
+	if !ok || strings.Count(about, ".") < 2 {
+		return subject
+	}
+	if s, err := ParseActivitySubject(subject); err == nil && s.From == FromInside { // which another door has put there
+		return strings.TrimSuffix(subject, FromInside) + from + FromInside
+	}
+	return subject + "." + from
 }
 
 // ParseActivitySubject reads a published or a stored activity subject.
@@ -176,14 +228,27 @@ func ParseActivitySubject(subject string) (Source, error) {
 	tenant, rest, hasID := strings.Cut(rest, ".")
 	id, rest, hasKind := strings.Cut(rest, ".")
 	kind, key, keyed := strings.Cut(rest, ".")
+	key, from := cutMark(Kind(kind), key)
+	keyed = keyed && (key != "" || from == "")
 	if !ok || !hasID || !hasKind || keyed && key == "" || strings.Contains(key, ".") {
 		return Source{}, fmt.Errorf("%w: %q, want %s.<tenant>.<session>.<kind>[.<key>]", ErrSubject, Published(subject), SubjectActivity)
 	}
-	s := Source{Name: Name{Tenant(tenant), SessionID(id)}, Kind: Kind(kind), Key: key}
+	s := Source{Name: Name{Tenant(tenant), SessionID(id)}, Kind: Kind(kind), Key: key, From: from}
 	if err := s.validate(); err != nil {
 		return s, fmt.Errorf("%w, in subject %q", err, Published(subject))
 	}
 	return s, nil
+}
+
+// cutMark parts what follows a kind into its key and a mark. A key may begin as a mark does.
+func cutMark(k Kind, rest string) (key, from string) {
+	if i := strings.LastIndexByte(rest, '.'); i >= 0 && strings.HasPrefix(rest[i+1:], fromMark) {
+		return rest[:i], rest[i+1:]
+	}
+	if keyless := k.Known() && !k.Lease() && k != KindAgent; keyless && strings.HasPrefix(rest, fromMark) {
+		return "", rest
+	}
+	return rest, ""
 }
 
 // Published gives the subject that a message was published on, of the one that the stream
@@ -203,6 +268,9 @@ func (s Source) validate() error {
 	}
 	if !s.Kind.Known() {
 		return fmt.Errorf("%w %q: want one of %s", ErrKind, s.Kind, joined(Kinds()))
+	}
+	if s.From != "" && (!validKey(s.From) || len(s.From) > maxFrom || s.From == fromMark) {
+		return fmt.Errorf("%w: want a mark of 2 to %d printable ASCII characters", ErrSubject, maxFrom)
 	}
 	if s.Kind == KindAgent {
 		if !Trigger(s.Key).Known() {

@@ -47,7 +47,11 @@ func testMade() []madeHere {
 		{"a port besides the two of NATS, which are on loopback", "none listens"},
 		{"a unix socket outside of the data directory, or an abstract one", "none listens"},
 	}}
-	return []madeHere{verbs, tenants, doors}
+	leases := madeHere{title: "To have a session suspended that others hold"}
+	for _, e := range endings() {
+		leases.rows = append(leases.rows, [2]string{e.what, e.want})
+	}
+	return []madeHere{verbs, tenants, leases, doors}
 }
 
 // The document lists what the tests try.

@@ -160,6 +160,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	verbs(t, url, filepath.Join(creds, "publisher-acme.nk"))
+	ownTenant(t, s, url, filepath.Join(creds, "publisher-other.nk"))
 	after, err := s.View("other/work")
 	if err != nil || after.State != schemas.Running || after.Epoch != before.Epoch {
 		t.Errorf("the other tenant's session was\n%+v\nis\n%+v, %v", before, after, err)
@@ -172,6 +173,43 @@ func TestTenants(t *testing.T) {
 	}
 	if log := s.Log(); strings.Contains(log, "level=ERROR") {
 		t.Errorf("the daemon complained:\n%s", log)
+	}
+}
+
+// ownTenant has a publisher of the session's own tenant end a hold that a person placed.
+func ownTenant(t *testing.T, s *stack.Stack, url, creds string) {
+	t.Helper()
+	if _, err := s.Must("hold", "other/work", "--for", "1h"); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := natsconn.Connect(t.Context(), url, creds, "attack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	const own = "diapause.v1.activity.other.work."
+	for _, err := range []error{
+		nc.Publish(own+"hold.cli", []byte(`{"released":true}`)), nc.Publish(own+"hold.cli", []byte(`{"ttl":"1ms"}`)),
+		nc.Publish(own+"input", nil), nc.Publish(own+"hold.last", nil), nc.Flush(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		out, err := s.Must("explain", "other/work")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out, "hold.last (of a publisher)") {
+			if !strings.Contains(out, "hold.cli") {
+				t.Errorf("a publisher has ended a person's hold:\n%s", out)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("a publisher isn't heard:\n%s", out)
+		}
 	}
 }
 

@@ -232,10 +232,14 @@ func (v *View) unused(p Policy) (w schemas.WaitingFor) {
 }
 
 func (l Lease) describe() string {
-	if l.Reason == "" {
-		return l.What
+	out := l.What
+	if l.Reason != "" {
+		out += ": " + l.Reason
 	}
-	return l.What + ": " + l.Reason
+	if l.From != "" && l.From != fromOthers {
+		out += " (" + schemas.Whose(l.From) + ")"
+	}
+	return out
 }
 
 // decideSuspended wakes a session for activity that came after the decision to

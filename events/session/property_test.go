@@ -88,6 +88,9 @@ func drawMessage(t *rapid.T, name string, i int) session.Message {
 	if m.Source.Kind == schemas.KindAgent {
 		m.Source.Key = "run_start"
 	}
+	if rapid.IntRange(0, 3).Draw(t, name+" is a stranger's") == 0 {
+		m.Source.From = rapid.SampledFrom([]string{schemas.FromUser(1000), schemas.FromInside}).Draw(t, name+" from")
+	}
 	if rapid.IntRange(0, 5).Draw(t, name+" reconnects") == 0 {
 		m.Activity.Intent = schemas.IntentReconnect
 	}
@@ -188,13 +191,19 @@ func ordered(history []session.Message) []session.Message {
 
 // truly reports whether some lease that counts lives, told from the history alone.
 func truly(p session.Policy, history []session.Message, now time.Time) (what string, lives bool) {
-	last := map[string]session.Message{}
+	last := map[schemas.Source]session.Message{}
 	for _, m := range ordered(history) {
-		if m.Source.Kind.Lease() && !m.At.After(now) {
-			last[string(m.Source.Kind)+"."+m.Source.Key] = m
+		if !m.Source.Kind.Lease() || m.At.After(now) {
+			continue
+		}
+		if last[m.Source] = m; m.Activity.Released && m.Source.From == "" { // with credentials it ends those of others, too
+			maps.DeleteFunc(last, func(of schemas.Source, _ session.Message) bool {
+				return of.Kind == m.Source.Kind && of.Key == m.Source.Key
+			})
 		}
 	}
-	for key, m := range last {
+	for of, m := range last {
+		key := string(of.Kind) + "." + of.Key
 		e := p.EffectOf(m.Source, schemas.Activity{})
 		ttl := time.Duration(m.Activity.TTL)
 		if ttl == 0 {
@@ -263,7 +272,7 @@ func TestPropertyActivityNeverHastens(t *testing.T) {
 		more.Activity.Released = false
 		for _, m := range history {
 			// A lease that is said again may be shortened by that: its holder wants that.
-			if m.Source.Kind.Lease() && m.Source.Kind == more.Source.Kind && m.Source.Key == more.Source.Key {
+			if m.Source.Kind.Lease() && m.Source == more.Source {
 				return
 			}
 		}
@@ -273,6 +282,29 @@ func TestPropertyActivityNeverHastens(t *testing.T) {
 		with := live(&other, p, append(history[:len(history):len(history)], more), nil, func(step) {})
 		if with.Before(without) {
 			t.Fatalf("suspended at %v, and with %s %s at %v besides already at %v", without.Sub(t0), more.Source.Kind, more.Source.Key, more.At.Sub(t0), with.Sub(t0))
+		}
+	})
+}
+
+// With all that strangers may say, releases included, a session is suspended no earlier than if they said nothing.
+func TestPropertyStrangersOnlyDelay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p, history := drawPolicy(t), drawHistory(t)
+		for i := range history {
+			history[i].Source.From = ""
+		}
+		all := slices.Clone(history)
+		for i := range rapid.IntRange(1, 8).Draw(t, "words of strangers") {
+			m := drawMessage(t, fmt.Sprint("stranger ", i), 50+i)
+			m.Source.From = schemas.FromUser(rapid.Uint32Range(1000, 1002).Draw(t, fmt.Sprint("uid ", i)))
+			all = append(all, m)
+		}
+		one := alive(t)
+		other := *one
+		without := live(one, p, history, nil, func(step) {})
+		with := live(&other, p, all, nil, func(step) {})
+		if with.Before(without) {
+			t.Fatalf("suspended at %v, and with what strangers say already at %v", without.Sub(t0), with.Sub(t0))
 		}
 	})
 }

@@ -57,6 +57,7 @@ type Mark struct {
 // Lease is a live lease.
 type Lease struct {
 	Mark
+	From   string // as a Source's: whose it is
 	Until  time.Time
 	Reason string
 }
@@ -104,7 +105,7 @@ func (v *View) Hear(m Message, p Policy) {
 	if m.Seq <= v.Record.Born {
 		return // it spoke of an earlier session of that name
 	}
-	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Seq > v.known.Seq && v.known.Commands < math.MaxUint8 {
+	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Source.From == "" && m.Seq > v.known.Seq && v.known.Commands < math.MaxUint8 {
 		v.known.Commands++
 	}
 	v.known.Seq = max(v.known.Seq, m.Seq)
@@ -118,7 +119,7 @@ func (v *View) Hear(m Message, p Policy) {
 	// is there while it lives; its end is no activity, so that losing a connection
 	// keeps nothing awake.
 	busy := m.Source.Kind == schemas.KindBusy && p.hears(m.Source.Kind, what)
-	counts := e.Counts && (!e.Lease || busy) || busy && m.Activity.Released && v.living(what, m.At)
+	counts := e.Counts && (!e.Lease || busy) || busy && m.Activity.Released && v.living(what, m.Source.From, m.At)
 	if e.Lease {
 		v.lease(mark, m, p)
 	}
@@ -160,12 +161,13 @@ func (v *View) deferrable(p Policy) time.Time {
 func (v *View) Notified(now time.Time) { v.known.Noticed = now }
 
 // living reports whether a lease lives at a time.
-func (v *View) living(what string, now time.Time) bool {
-	return slices.ContainsFunc(v.known.Leases, func(l Lease) bool { return l.What == what && l.Until.After(now) })
+func (v *View) living(what, from string, now time.Time) bool {
+	return slices.ContainsFunc(v.known.Leases, func(l Lease) bool { return l.What == what && l.From == from && l.Until.After(now) })
 }
 
 func (v *View) lease(mark Mark, m Message, p Policy) {
-	at := slices.IndexFunc(v.known.Leases, func(l Lease) bool { return l.What == mark.What })
+	from := m.Source.From
+	at := slices.IndexFunc(v.known.Leases, func(l Lease) bool { return l.What == mark.What && l.From == from })
 	if at >= 0 && v.known.Leases[at].Seq > m.Seq {
 		return
 	}
@@ -173,35 +175,78 @@ func (v *View) lease(mark Mark, m Message, p Policy) {
 	if ttl <= 0 {
 		ttl = schemas.DefaultLease
 	}
-	l := Lease{Mark: mark, Until: m.At.Add(min(ttl, schemas.MaxLease)), Reason: m.Activity.Reason}
+	l := Lease{Mark: mark, From: from, Until: m.At.Add(min(ttl, schemas.MaxLease)), Reason: m.Activity.Reason}
 	if m.Activity.Released {
 		l.Until = m.At
-		if at >= 0 && v.known.Leases[at].keeps(p) && v.known.Leases[at].Until.After(m.At) {
-			v.known.Leased = latest(v.known.Leased, m.At)
-		}
+		v.release(l, p)
 	}
 	if at >= 0 {
 		v.known.Leases[at] = l
 		return
 	}
 	v.known.Leases = append(v.known.Leases, l)
-	if len(v.known.Leases) > maxLeases {
-		v.dropLease()
+	v.bound(from, p)
+}
+
+// release takes note that a lease ends which was to last longer. A word with credentials ends the leases of
+// its name that were placed without, too; a word without ends no lease but its publisher's.
+func (v *View) release(end Lease, p Policy) {
+	for i := range v.known.Leases {
+		l := &v.known.Leases[i]
+		if l.What != end.What || l.From != end.From && end.From != "" || l.Seq > end.Seq || !l.Until.After(end.At) {
+			continue
+		}
+		if l.keeps(p) {
+			v.known.Leased = latest(v.known.Leased, end.At)
+		}
+		l.Until = end.At
 	}
 }
 
-// maxLeases bounds the leases that are remembered of one session: anyone may
-// publish under any key. The ones that end last are kept, and those decide.
-const maxLeases = 128
+// The leases that are remembered of one session: so many by publishers with credentials, of which those that end
+// last are kept and decide, and so many by others, since anyone may publish under any key.
+const (
+	maxLeases = 128
+	maxOthers = 64
+)
 
-func (v *View) dropLease() {
-	first := 0
+// others is the key of the leases without credentials that aren't remembered one by one, and whose they
+// are: no publisher's, so that none of these can end them.
+const (
+	others     = "others"
+	fromOthers = "~"
+)
+
+// bound forgets a lease where there are too many. Of those without credentials, that one's end stays: else who
+// publishes many and then ends them would have ended the lease of another.
+func (v *View) bound(from string, p Policy) {
+	first, n := -1, 0
 	for i, l := range v.known.Leases {
-		if l.Until.Before(v.known.Leases[first].Until) {
+		if (l.From == "") != (from == "") || l.From == fromOthers {
+			continue
+		}
+		if n++; first < 0 || l.Until.Before(v.known.Leases[first].Until) {
 			first = i
 		}
 	}
+	if most := map[bool]int{true: maxLeases, false: maxOthers}[from == ""]; n <= most {
+		return
+	}
+	l := v.known.Leases[first]
 	v.known.Leases = slices.Delete(v.known.Leases, first, first+1)
+	if from == "" || !p.hears(l.kind(), l.What) {
+		return
+	}
+	if l.From, l.Reason = fromOthers, "several without credentials"; l.What != answer {
+		l.What = string(l.kind()) + "." + others
+	}
+	at := slices.IndexFunc(v.known.Leases, func(o Lease) bool { return o.What == l.What && o.From == fromOthers })
+	if at < 0 {
+		v.known.Leases = append(v.known.Leases, l)
+		return
+	}
+	o := &v.known.Leases[at]
+	o.Seq, o.At, o.Until = max(o.Seq, l.Seq), latest(o.At, l.At), latest(o.Until, l.Until)
 }
 
 // Forget drops the leases that have run out. It changes no decision under the same policy:

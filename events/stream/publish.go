@@ -25,7 +25,7 @@ func (p Publisher) Activity(ctx context.Context, n schemas.Name, k schemas.Kind,
 	}
 	var opts []jetstream.PublishOpt
 	if k.Lease() {
-		opts = append(opts, jetstream.WithMsgTTL(kept(a)))
+		opts = append(opts, jetstream.WithMsgTTL(kept(k, a)))
 	}
 	ack, err := p.JS.Publish(ctx, schemas.ActivitySubject(n, k, key), data, opts...)
 	if err != nil {
@@ -34,9 +34,13 @@ func (p Publisher) Activity(ctx context.Context, n schemas.Name, k schemas.Kind,
 	return ack.Sequence, nil
 }
 
-// kept is how long the server keeps the message of a lease, in whole seconds.
-func kept(a schemas.Activity) time.Duration {
+// kept is how long the server keeps the message of a lease, in whole seconds. That a hold is over is kept for as
+// long as any hold: it ends those of that name that were placed without credentials.
+func kept(k schemas.Kind, a schemas.Activity) time.Duration {
 	ttl := time.Duration(a.TTL)
+	if a.Released && k == schemas.KindHold {
+		ttl = schemas.MaxLease
+	}
 	if ttl <= 0 {
 		ttl = schemas.DefaultLease
 	}

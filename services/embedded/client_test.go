@@ -25,12 +25,12 @@ func TestClientWithoutCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	session.Input()
-	storedActivity(t, js, edgeSubject)
+	storedActivity(t, js, edgeSubject+".~0")
 	lease, err := session.Busy(t.Context(), "build", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := storedActivity(t, js, "diapause.v1.activity.acme.web-42.busy.build")
+	m := storedActivity(t, js, "diapause.v1.activity.acme.web-42.busy.build.~0")
 	if got := m.Header.Get("Nats-TTL"); got != "660" {
 		t.Errorf("the lease's message is kept for %q s, want 660", got)
 	}
@@ -48,7 +48,7 @@ func TestClientWithoutCredentials(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
-	m = storedActivity(t, js, "diapause.v1.activity.acme.web-42.busy.build")
+	m = storedActivity(t, js, "diapause.v1.activity.acme.web-42.busy.build.~0")
 	if a, err := schemas.ParseActivity(m.Data); err != nil || !a.Released {
 		t.Errorf("after closing the lease is %+v, %v", a, err)
 	}

@@ -96,7 +96,7 @@ func (s *Server) admit(d doors, o Options) {
 	s.close = cancel
 	plain := gate.New(d.plain, gate.Options{
 		Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate,
-		Divert: s.divert, Largest: edgePayload, Connect: s.InProcessConn, Log: o.Log,
+		Change: s.change, Largest: edgePayload, Connect: s.InProcessConn, Log: o.Log,
 	})
 	secure := gate.New(d.secure, gate.Options{TLS: true, PerUser: perUser, All: allSecure, Connect: s.InProcessConn, Log: o.Log})
 	r := newRoom(o.StoreDir, plain.Refuse, s.reserve.keep, o.Log)

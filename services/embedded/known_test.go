@@ -29,7 +29,7 @@ func TestUnknownSessionsAreNotStored(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if m := storedActivity(t, js, edgeSubject); !strings.Contains(string(m.Data), "known") {
+	if m := storedActivity(t, js, edgeSubject+".~0"); !strings.Contains(string(m.Data), "known") {
 		t.Errorf("stored %q", m.Data)
 	}
 	all, err := js.Stream(t.Context(), stream.NamesWith("").Activity())

@@ -30,13 +30,18 @@ func (b *bridge) Warnf(format string, v ...any) {
 	}
 	text := fmt.Sprintf(format, v...)
 	if strings.HasPrefix(text, dropping) {
-		select {
-		case b.lost <- struct{}{}:
-		default: // one tells of all
-		}
+		b.drop()
 	}
 	if again, ok := b.often.may(format, time.Now()); ok {
 		b.to.Warn(text + again)
+	}
+}
+
+// drop tells that messages were dropped.
+func (b *bridge) drop() {
+	select {
+	case b.lost <- struct{}{}:
+	default: // one tells of all
 	}
 }
 

@@ -54,6 +54,7 @@ type Server struct {
 	broken         chan error // one place
 	intake         <-chan bool
 	known          atomic.Pointer[func(schemas.Name) bool] // of Know; nil before it is called
+	ledger         ledger
 
 	mu   sync.RWMutex
 	nats *server.Server // nil while it is started again

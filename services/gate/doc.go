@@ -7,6 +7,6 @@
 // may send. What is above the rate waits in the sender: nothing is dropped here. While a caller
 // says so (Refuse), it takes no connection at all.
 //
-// filter.go carries messages to another subject where the caller says so (Divert), and is the only part that
-// reads what clients send: the lines of the protocol, and no content. The package knows no credentials.
+// filter.go has the caller change messages (Change), and says who sends them: it is the only part that
+// reads what clients send. The package knows no credentials.
 package gate

@@ -2,6 +2,9 @@ package gate
 
 import (
 	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -11,14 +14,26 @@ import (
 // longestLine is more than a server takes as one line, in bytes.
 const longestLine = 8 << 10
 
-// filter carries what a client says to a NATS server, and messages to another subject where divert
-// says so.
-type filter struct {
-	in      *bufio.Reader
-	server  io.Writer
-	divert  func(subject string) (to string)
-	largest uint64 // bytes of a message
+// Message is what a client publishes.
+type Message struct {
+	By      string // who sends it: a user of this machine by its number, else the address of another machine
+	Subject string
+	Header  []byte // in the form of the protocol; nil if there is none
+	Data    []byte
 }
+
+// filter carries what a client says to a NATS server, and messages as change leaves them.
+type filter struct {
+	in        *bufio.Reader
+	server    io.Writer
+	by        string
+	change    func(*Message)
+	largest   uint64 // bytes of a message
+	connected bool   // the client has said how it connects, or we have
+}
+
+// errBroken ends a connection whose client doesn't keep to the protocol.
+var errBroken = errors.New("not the protocol")
 
 // carry returns when one side ends, or after a line that the server refuses.
 func (f *filter) carry() error {
@@ -28,15 +43,16 @@ func (f *filter) carry() error {
 			_, _ = f.server.Write(line)
 			return err
 		}
+		line = bytes.Clone(line) // what follows it is read before it is sent
 		m, ok := publication(line)
 		switch {
 		case !ok:
-			_, err = f.server.Write(line)
+			err = f.say(line)
 		case m.size > f.largest || m.bad:
 			_, err := f.server.Write(line)
 			return err
 		default:
-			err = f.message(m, line)
+			err = f.message(m)
 		}
 		if err != nil {
 			return err
@@ -44,32 +60,80 @@ func (f *filter) carry() error {
 	}
 }
 
-// message carries a message, or its subject and nothing else to another subject.
-func (f *filter) message(m message, line []byte) error {
-	whole := int64(m.size) + int64(len("\r\n"))
-	to := f.divert(m.subject)
-	if to == "" {
-		if _, err := f.server.Write(line); err != nil {
-			return err
+// say carries a line that is no message.
+func (f *filter) say(line []byte) error {
+	if op, rest, ok := bytes.Cut(line, []byte(" ")); ok && bytes.EqualFold(op, []byte("CONNECT")) {
+		f.connected = true
+		line = withHeaders(op, rest)
+	}
+	_, err := f.server.Write(line)
+	return err
+}
+
+// connectFirst is what a client says that says nothing of how it connects.
+const connectFirst = "CONNECT {\"verbose\":true,\"headers\":true}\r\n"
+
+// withHeaders gives the line of a client that connects, who may have headers put on its messages then.
+func withHeaders(op, rest []byte) []byte {
+	var said map[string]json.RawMessage
+	if json.Unmarshal(rest, &said) != nil || said == nil {
+		return append(append(append([]byte{}, op...), ' '), rest...) // the server says what is wrong with it
+	}
+	for name := range said {
+		if strings.EqualFold(name, "headers") {
+			delete(said, name)
 		}
-		_, err := io.CopyN(f.server, f.in, whole)
+	}
+	said["headers"] = json.RawMessage("true")
+	text, err := json.Marshal(said)
+	if err != nil {
+		return rest
+	}
+	return append(append([]byte("CONNECT "), text...), "\r\n"...)
+}
+
+// message carries a message as change leaves it.
+func (f *filter) message(line message) error {
+	whole := make([]byte, line.size+uint64(len("\r\n")))
+	if _, err := io.ReadFull(f.in, whole); err != nil {
 		return err
 	}
-	if m.reply != "" {
-		to += " " + m.reply
+	content, ended := bytes.CutSuffix(whole, []byte("\r\n"))
+	if !ended {
+		_, err := io.WriteString(f.server, "PUB\r\n") // the server says that this isn't its protocol
+		return errors.Join(errBroken, err)
 	}
-	if _, err := io.CopyN(io.Discard, f.in, whole); err != nil {
-		return err
+	m := Message{By: f.by, Subject: line.subject, Data: content[line.header:]}
+	if line.header > 0 {
+		m.Header = content[:line.header]
 	}
-	_, err := fmt.Fprintf(f.server, "PUB %s 0\r\n\r\n", to)
+	f.change(&m)
+	var out bytes.Buffer
+	if !f.connected {
+		f.connected = true
+		out.WriteString(connectFirst)
+	}
+	subject := m.Subject
+	if line.reply != "" {
+		subject += " " + line.reply
+	}
+	if len(m.Header) == 0 {
+		fmt.Fprintf(&out, "PUB %s %d\r\n", subject, len(m.Data))
+	} else {
+		fmt.Fprintf(&out, "HPUB %s %d %d\r\n", subject, len(m.Header), len(m.Header)+len(m.Data))
+	}
+	out.Write(m.Header)
+	out.Write(m.Data)
+	out.WriteString("\r\n")
+	_, err := f.server.Write(out.Bytes())
 	return err
 }
 
 // message is what the line of a message says.
 type message struct {
 	subject, reply string
-	size           uint64
-	bad            bool // the server can't read it either
+	header, size   uint64 // bytes of the header, and of all
+	bad            bool   // the server can't read it either
 }
 
 // publication reads a line; ok is false if it isn't that of a message.
@@ -97,5 +161,9 @@ func publication(line []byte) (m message, ok bool) {
 	}
 	size, err := strconv.ParseUint(words[len(words)-1], 10, 31)
 	m.size, m.bad = size, err != nil
+	if sizes == 2 && err == nil {
+		m.header, err = strconv.ParseUint(words[len(words)-2], 10, 31)
+		m.bad = err != nil || m.header > m.size
+	}
 	return m, true
 }

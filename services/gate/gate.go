@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -26,9 +27,9 @@ type Options struct {
 	// Rates in bytes a second that clients may send, on one connection and as one user over
 	// all connections. A second's worth may come at once. No limit if 0.
 	ConnectionRate, UserRate int
-	// Divert, if given, says to which subject a message is carried in place of its own, without
-	// its content; "" leaves it as it is. Largest bounds a message then, in bytes: the server refuses more.
-	Divert  func(subject string) (to string)
+	// Change, if given, may change each message; it is called by many goroutines at once. Largest bounds a
+	// message then, in bytes: the server refuses more.
+	Change  func(*Message)
 	Largest int
 	Log     *slog.Logger
 }
@@ -93,8 +94,8 @@ func (g *Gate) closeAll() {
 	}
 }
 
-// enter counts a connection, or refuses it.
-func (g *Gate) enter(ctx context.Context, c net.Conn) (*user, error) {
+// enter counts a connection, and says whose it is, or refuses it.
+func (g *Gate) enter(ctx context.Context, c net.Conn) (_ *user, by string, err error) {
 	uid, err := g.owner(c)
 	if err != nil {
 		g.o.Log.Debug("the user of a connection isn't known", "err", err)
@@ -108,17 +109,29 @@ func (g *Gate) enter(ctx context.Context, c net.Conn) (*user, error) {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, "", ctx.Err()
 	case g.shut != nil:
-		return nil, g.shut
+		return nil, "", g.shut
 	case len(g.open) >= g.o.All:
-		return nil, fmt.Errorf("%d connections are open", len(g.open))
+		return nil, "", fmt.Errorf("%d connections are open", len(g.open))
 	case u.connections >= g.o.PerUser:
-		return nil, fmt.Errorf("uid %d has %d connections open", uid, u.connections)
+		return nil, "", fmt.Errorf("uid %d has %d connections open", uid, u.connections)
 	}
 	u.connections++
 	g.users[uid], g.open[c] = u, true
-	return u, nil
+	return u, sender(uid, c.RemoteAddr()), nil
+}
+
+// sender names who has a connection: its user, else the address of its machine.
+func sender(uid UID, remote net.Addr) string {
+	if uid != Unknown {
+		return strconv.FormatUint(uint64(uid), 10)
+	}
+	host, _, err := net.SplitHostPort(remote.String())
+	if err != nil {
+		return "unknown"
+	}
+	return host
 }
 
 func (g *Gate) leave(c net.Conn, u *user) {
@@ -168,7 +181,7 @@ const refusalsEvery = time.Minute
 // carry carries one connection to the server until one side ends it.
 func (g *Gate) carry(ctx context.Context, c net.Conn) {
 	defer c.Close()
-	u, err := g.enter(ctx, c)
+	u, by, err := g.enter(ctx, c)
 	if err != nil {
 		g.refused(err)
 		return
@@ -187,7 +200,7 @@ func (g *Gate) carry(ctx context.Context, c net.Conn) {
 		defer closeBoth(c, server, cancel)
 		_ = g.answers(c, server) // how a connection ends is for those at its ends
 	})
-	g.requests(server, c, &slow{ctx: ctx, from: c, own: limiter(g.o.ConnectionRate), all: u.rate})
+	g.requests(server, c, by, &slow{ctx: ctx, from: c, own: limiter(g.o.ConnectionRate), all: u.rate})
 	closeBoth(c, server, cancel)
 	both.Wait()
 }
@@ -199,7 +212,7 @@ func closeBoth(a, b io.Closer, cancel func()) {
 }
 
 // requests carries what the client says.
-func (g *Gate) requests(server io.Writer, c net.Conn, from io.Reader) {
+func (g *Gate) requests(server io.Writer, c net.Conn, by string, from io.Reader) {
 	if g.o.TLS {
 		first := make([]byte, 1)
 		if _, err := io.ReadFull(from, first); err != nil {
@@ -213,8 +226,8 @@ func (g *Gate) requests(server io.Writer, c net.Conn, from io.Reader) {
 			return
 		}
 	}
-	if g.o.Divert != nil {
-		f := filter{in: bufio.NewReaderSize(from, longestLine), server: server, divert: g.o.Divert, largest: uint64(g.o.Largest)}
+	if g.o.Change != nil {
+		f := filter{in: bufio.NewReaderSize(from, longestLine), server: server, by: by, change: g.o.Change, largest: uint64(g.o.Largest)}
 		_ = f.carry()
 		// A server that takes no more says why, and ends the connection then.
 		_, _ = io.Copy(io.Discard, from)

@@ -49,7 +49,9 @@ accounts {
   }
   %s {
     limits { max_connections: %d, max_payload: %d }
-    imports: [ { service: { account: %s, subject: %s } } ]
+    # What is published here carries a mark: it takes the place of nothing that the parts and people publish.
+    imports: [%s
+    ]
     users: [%s
     ]
   }
@@ -57,7 +59,28 @@ accounts {
 `,
 		quote(o.ServerName), quote(o.Listen), quote(o.StoreDir), quote(filepath.Join(o.installed(), authority.ServerFile)), quote(filepath.Join(o.installed(), authority.ServerKeyFile)),
 		Main, quote(schemas.SubjectActivity+below), Edge, usersOf(Main, members),
-		Edge, edgeConnections, edgePayload, Main, quote(schemas.SubjectActivity+below), usersOf(Edge, members))
+		Edge, edgeConnections, edgePayload, imports(), usersOf(Edge, members))
+	return b.String()
+}
+
+// marked are the lengths of subjects, in words after SubjectActivity, of what is marked: the stream takes from
+// three on, and longer ones than these come to nothing. What is shorter is counted as no activity.
+const (
+	markedLeast = 3
+	markedMost  = 5
+)
+
+// imports has activity cross into the account of the streams, with a mark as its last word.
+func imports() string {
+	var b strings.Builder
+	for n, subject := 1, schemas.SubjectActivity; n <= markedMost; n++ {
+		subject += ".*"
+		to := subject
+		if n >= markedLeast {
+			to += "." + schemas.FromEdge
+		}
+		fmt.Fprintf(&b, "\n      { service: { account: %s, subject: %s }, to: %s }", Main, quote(to), quote(subject))
+	}
 	return b.String()
 }
 

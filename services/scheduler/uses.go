@@ -22,6 +22,7 @@ type source struct {
 	uid  schemas.UID
 	kind schemas.Kind
 	key  string
+	from string // of a lease: whose it is
 }
 
 // use is one that goes on.
@@ -41,10 +42,10 @@ func (u *uses) heard(uid schemas.UID, m *session.Message) {
 	if m.Activity.Intent == schemas.IntentReconnect {
 		return // it counts for nothing under any policy
 	}
-	of := source{uid, m.Source.Kind, ""}
+	of := source{uid, m.Source.Kind, "", ""}
 	until := m.At
 	if of.kind.Lease() {
-		of.key, until = m.Source.Key, ends(m)
+		of.key, of.from, until = m.Source.Key, m.Source.From, ends(m)
 	}
 	o, goesOn := u.open[of]
 	if goesOn && m.At.Before(o.last) {

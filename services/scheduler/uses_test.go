@@ -116,7 +116,7 @@ func TestUses(t *testing.T) {
 	if got, lost := u.take(); !slices.Equal(got, want) || lost != 0 {
 		t.Errorf("%+v, %d lost, want %+v", got, lost, want)
 	}
-	if len(u.open) != 1 || !u.open[source{"u", schemas.KindPresence, "c"}].from.Equal(at(350)) {
+	if len(u.open) != 1 || !u.open[source{"u", schemas.KindPresence, "c", ""}].from.Equal(at(350)) {
 		t.Errorf("%+v goes on", u.open)
 	}
 	for i := range usesMost {

@@ -80,7 +80,7 @@ func (t *Taker) Serve(ctx context.Context) error {
 	since := s.CachedInfo().TimeStamp.Add(-fresh) // by the clock that stamped the messages
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
-		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".*"},
+		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".>"},
 	}
 	return stream.Consume(ctx, t.JS, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		t.hear(ctx, msg, meta, live)

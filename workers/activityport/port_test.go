@@ -97,7 +97,7 @@ func TestPublishesItsOwnActivityOnly(t *testing.T) {
 	if err := nc.PublishMsg(m); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{own + "input", own + "busy.build"} {
+	for _, want := range []string{own + "input" + "." + schemas.FromInside, own + "busy.build." + schemas.FromInside} {
 		got, err := sub.NextMsg(long)
 		if err != nil || got.Subject != want {
 			t.Fatalf("the server got %v (%v), want a message on %s", got, err, want)

@@ -84,9 +84,9 @@ func (r *relay) fromClient() error {
 		case "SUB":
 			err = r.subscribe(line, rest)
 		case "PUB":
-			err = r.publish(in, line, rest, 2)
+			err = r.publish(in, op, rest, 2)
 		case "HPUB":
-			err = r.publish(in, line, rest, 3)
+			err = r.publish(in, op, rest, 3)
 		default:
 			err = protocolError("Unknown Protocol Operation")
 		}
@@ -142,9 +142,9 @@ func (r *relay) subscribe(line, rest string) error {
 	return err
 }
 
-// publish passes a message on if it is the session's activity. Its line has words after the
-// operation: the subject, perhaps where to answer, and sizes, of which the last is all that follows.
-func (r *relay) publish(in *bufio.Reader, line, rest string, least int) error {
+// publish passes a message on if it is the session's activity. Its line has, after the
+// operation, the subject, perhaps where to answer, and sizes, of which the last is all that follows.
+func (r *relay) publish(in *bufio.Reader, op, rest string, least int) error {
 	words := strings.Fields(rest)
 	if len(words) < least || len(words) > least+1 {
 		return protocolError("Parser Error")
@@ -163,13 +163,15 @@ func (r *relay) publish(in *bufio.Reader, line, rest string, least int) error {
 	if !bytes.HasSuffix(payload, []byte("\r\n")) {
 		return protocolError("Parser Error")
 	}
-	if err := r.wait(len(line) + len(payload)); err != nil {
+	if err := r.wait(len(op) + len(rest) + len(payload)); err != nil {
 		return err
 	}
 	if !r.mayPublish(words[0]) {
 		return r.tell(fmt.Sprintf("Permissions Violation for Publish to %q", words[0]))
 	}
-	_, err = r.server.Write(append([]byte(line+"\r\n"), payload...))
+	// Its words are marked as its own: it can't end a lease that others have placed.
+	words[0] = schemas.Marked(words[0], schemas.FromInside)
+	_, err = r.server.Write(append([]byte(op+" "+strings.Join(words, " ")+"\r\n"), payload...))
 	return err
 }
 

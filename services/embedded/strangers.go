@@ -1,0 +1,118 @@
+package embedded
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gate"
+)
+
+// Know has activity without credentials be dropped, and not stored, if known says that there is no session of
+// its name. known is called by many goroutines at once, for each message. Until Know is called all is stored.
+func (s *Server) Know(known func(schemas.Name) bool) { s.known.Store(&known) }
+
+// change makes a message without credentials what the streams may be given: on a subject that says who
+// published it, so that it takes the place of no other's; with the headers that activity has, and no others,
+// which the server may heed; and for no longer than it is of use. What is about no session that is known, or more
+// than a user may have stored, goes where no one listens.
+func (s *Server) change(m *gate.Message) {
+	about, isActivity := strings.CutPrefix(m.Subject, schemas.SubjectActivity+".")
+	if !isActivity {
+		return // the server refuses it
+	}
+	if !s.about(about) {
+		*m = gate.Message{Subject: unknownSubject}
+		return
+	}
+	by := markOf(m.By)
+	if strings.HasSuffix(m.Subject, "."+schemas.FromInside) {
+		by += schemas.FromInside // a session's programs take no room from others of the user who runs it
+	}
+	m.Subject = schemas.Marked(m.Subject, markOf(m.By))
+	header, kept := stored(m)
+	m.Header = header
+	if !s.ledger.take(by, m.Subject, kept, time.Now()) {
+		*m = gate.Message{Subject: unknownSubject}
+		s.log.drop()
+	}
+}
+
+// about reports whether there is a session that a subject of activity is about.
+func (s *Server) about(subject string) bool {
+	known := s.known.Load()
+	tenant, rest, more := strings.Cut(subject, ".")
+	session, _, _ := strings.Cut(rest, ".")
+	return known == nil || more && (*known)(schemas.Name{Tenant: schemas.Tenant(tenant), Session: schemas.SessionID(session)})
+}
+
+// markOf gives the mark of one who sends: a user's, or one made of the address of another machine.
+func markOf(by string) string {
+	if uid, err := strconv.ParseUint(by, 10, 32); err == nil {
+		return schemas.FromUser(uint32(uid))
+	}
+	if at, err := netip.ParseAddr(by); err == nil {
+		return schemas.FromAddress(at)
+	}
+	return schemas.FromUser(uint32(gate.Unknown))
+}
+
+// How long words are kept that aren't leases: as long as the stream keeps all, and those that say nothing as
+// long as it takes to count them.
+const (
+	wordsKept   = 30 * 24 * time.Hour
+	garbageKept = 10 * time.Minute
+)
+
+// stored gives the header that a message is stored with, and how long it is kept.
+func stored(m *gate.Message) (header []byte, kept time.Duration) {
+	var all nats.Header
+	if len(m.Header) > 0 {
+		all, _ = nats.DecodeHeadersMsg(m.Header) // without what can't be read
+	}
+	src, err := schemas.ParseActivitySubject(m.Subject)
+	said, also := schemas.ParseMessage(all, m.Data)
+	switch {
+	case err != nil || also != nil:
+		kept = garbageKept
+	case src.Kind.Lease():
+		kept = schemas.LeaseKept(ttlOf(said.Activity))
+	}
+	lines := envelope(all)
+	if kept > 0 {
+		lines = append(lines, fmt.Sprintf("Nats-TTL: %d", int(kept.Round(time.Second).Seconds())))
+	}
+	if len(lines) == 0 {
+		return nil, wordsKept
+	}
+	return []byte("NATS/1.0\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"), max(kept, map[bool]time.Duration{true: wordsKept}[kept == 0])
+}
+
+func ttlOf(a schemas.Activity) time.Duration {
+	if a.TTL <= 0 || a.Released {
+		return schemas.DefaultLease
+	}
+	return time.Duration(a.TTL)
+}
+
+// envelope gives the lines of a header that activity has.
+func envelope(all nats.Header) (lines []string) {
+	for name, values := range all {
+		low := strings.ToLower(name)
+		if low != "content-type" && !strings.HasPrefix(low, "ce-") || len(values) == 0 {
+			continue
+		}
+		if line := name + ": " + values[0]; !bytes.ContainsAny([]byte(line), "\r\n") {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

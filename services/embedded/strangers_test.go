@@ -1,0 +1,143 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+)
+
+// What a stranger says takes the place of nothing that is stored, keeps none of its headers that the server heeds,
+// and goes when it is of no more use.
+func TestStrangersReplaceNothing(t *testing.T) {
+	o := options(t)
+	s := start(t, o)
+	js := withStreams(t, s, o)
+	edge := connect(t, s, "")
+	all, err := js.Stream(t.Context(), stream.NamesWith("").Activity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"hold.cli", "input", "agent.manual", "nonsense", "hold.a.b"} {
+		subject := "diapause.v1.activity.acme.web-42." + kind
+		own, err := js.Publish(t.Context(), subject, []byte(`{"by":"owner"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := &nats.Msg{Subject: subject, Data: []byte(`{"released":true}`), Header: nats.Header{
+			"Nats-Msg-Id": {"x"}, "Nats-Expected-Last-Sequence": {"0"}, "Nats-TTL": {"never"}, "Ce-Note": {"kept"}, "X": {"y"},
+		}}
+		if err := errors.Join(edge.PublishMsg(m), edge.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		marked := storedActivity(t, js, subject+".~0")
+		if got, err := all.GetMsg(t.Context(), own.Sequence); err != nil || string(got.Data) != `{"by":"owner"}` {
+			t.Errorf("%s: its owner's word is %v, %v", kind, got, err)
+		}
+		if h := marked.Header; len(h.Values("Nats-Msg-Id"))+len(h.Values("Nats-Expected-Last-Sequence"))+len(h.Values("X")) > 0 || h.Get("Ce-Note") != "kept" {
+			t.Errorf("%s: stored with %v", kind, h)
+		}
+		want := map[string]string{"hold.cli": "660", "nonsense": "600", "hold.a.b": "600"}[kind]
+		if got := marked.Header.Get("Nats-TTL"); got != want {
+			t.Errorf("%s: stored for %q, want %q", kind, got, want)
+		}
+	}
+}
+
+// A stranger has only so much stored about a session; what is more is dropped, and told. Others, and those with
+// credentials, are not touched.
+func TestStrangersHaveBounds(t *testing.T) {
+	o := options(t)
+	s := start(t, o)
+	js := withStreams(t, s, o)
+	edge := connect(t, s, "")
+	for n := range 2 * mostOfSession {
+		if err := edge.Publish(fmt.Sprintf("diapause.v1.activity.acme.web-42.hold.k%d", n), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := edge.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case taken := <-s.Intake():
+		if !taken {
+			t.Error("activity isn't taken any more")
+		}
+	case <-time.After(patience):
+		t.Error("that some was dropped isn't told")
+	}
+	for _, subject := range []string{"diapause.v1.activity.acme.other.hold.x", "diapause.v1.activity.acme.web-42.hold.k0"} {
+		if err := errors.Join(edge.Publish(subject, []byte(`{"reason":"last"}`)), edge.Flush()); err != nil {
+			t.Fatal(err)
+		}
+		storedActivity(t, js, subject+".~0")
+	}
+	if _, err := js.Publish(t.Context(), "diapause.v1.activity.acme.web-42.hold.cli", nil); err != nil {
+		t.Fatal(err)
+	}
+	stored := storedCount(t, js)
+	if stored != mostOfSession+2 {
+		t.Errorf("%d messages are stored, want %d", stored, mostOfSession+2)
+	}
+}
+
+func storedCount(t *testing.T, js jetstream.JetStream) uint64 {
+	t.Helper()
+	all, err := js.Stream(t.Context(), stream.NamesWith("").Activity())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.CachedInfo().State.Msgs
+}
+
+func TestLedger(t *testing.T) {
+	var l ledger
+	now := time.Now()
+	subject := func(session, n int) string {
+		return fmt.Sprintf("%s.acme.s%d.hold.k%d.~1", schemas.SubjectActivity, session, n)
+	}
+	fill := func(by string, sessions, each int) (took int) {
+		for s := range sessions {
+			for n := range each {
+				if l.take(by, subject(s, n)+by, time.Minute, now) {
+					took++
+				}
+			}
+		}
+		return took
+	}
+	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
+		t.Errorf("%d subjects of a session, want %d", got, mostOfSession)
+	}
+	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
+		t.Errorf("%d of them again, want %d", got, mostOfSession)
+	}
+	if got := fill("~2", 1000, mostOfSession); got != mostOfUser {
+		t.Errorf("%d subjects of a user, want %d", got, mostOfUser)
+	}
+	for n := range 10 {
+		fill(fmt.Sprint("~u", n), 1000, 100)
+	}
+	if len(l.entries) != mostOfAll {
+		t.Errorf("%d subjects of all, want %d", len(l.entries), mostOfAll)
+	}
+	now = now.Add(time.Hour)
+	if !l.take("~3", subject(5, 5), time.Minute, now) || len(l.entries) != 1 || len(l.of) != 2 {
+		t.Errorf("when all has run out %d are counted, of %d", len(l.entries), len(l.of))
+	}
+}
+
+func TestMarkOf(t *testing.T) {
+	for by, want := range map[string]string{"0": "~0", "1000": "~1000", "10.0.0.7": "~10-0-0-7", "fe80::1%eth0": "~fe80::1", "": "~4294967295"} {
+		if got := markOf(by); got != want {
+			t.Errorf("%q is %q, want %q", by, got, want)
+		}
+	}
+}
