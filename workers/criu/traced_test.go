@@ -44,6 +44,19 @@ func TestExecUnderATracer(t *testing.T) {
 	t.Error("no command was stopped")
 }
 
+// A program that traces init, which a session without a filter lets it, keeps that from reporting how commands
+// end: that is said in bounded time, and by whom.
+func TestExecUnderATracedInit(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", tracing, "init"}, Seccomp: schemas.Unconfined})
+	s.want("traced")
+	out, err := s.hello()
+	if out != "hello\n" || err == nil || !strings.Contains(err.Error(), "(perl) of the session traces its init") {
+		t.Errorf("a command whose end isn't reported says %q, %v", out, err)
+	}
+}
+
 // By default init, which reports what ends, can't be traced.
 func TestInitIsNotTraced(t *testing.T) {
 	t.Parallel()

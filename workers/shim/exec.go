@@ -73,6 +73,7 @@ func (r *runner) execInside(req attach.Request) (*command, error) {
 	c.pid = report.PID
 	c.run(&r.tree.pumps)
 	r.tree.follow(c)
+	go r.unreported(c)
 	if c.name != "" {
 		r.named.add(c)
 	}

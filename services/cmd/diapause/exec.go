@@ -74,6 +74,9 @@ func execCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if exit.Reason != "" && exit.Signal == 0 { // it isn't the command's own
+				fmt.Fprintf(complained, "session %s: %s\n", words[0], exit.Reason)
+			}
 			if exit.Code != 0 {
 				return exitStatus(exit.Code)
 			}
