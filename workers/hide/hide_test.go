@@ -4,32 +4,13 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// isolated runs a function in a mount namespace of its own, which ends with it.
-func isolated(t *testing.T, do func() error) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
-		}
-		if err == nil {
-			err = do()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/diapause/diapause/workers/thread"
+)
 
 // host makes files below a directory, which it returns without symlinks: a name with a slash at
 // its end is a directory.
@@ -98,7 +79,7 @@ func TestInside(t *testing.T) {
 func TestInsideBehindMounts(t *testing.T) {
 	dir := host(t, "root/etc/creds", "root/data/old", "bind here/", "base/", "beside/key")
 	at := func(name string) string { return filepath.Join(dir, name) }
-	isolated(t, func() error {
+	err := thread.Mounts(func() error {
 		err := errors.Join(unix.Mount(at("root/etc"), at("bind here"), "", unix.MS_BIND, ""),
 			unix.Mount(at("root"), at("base"), "", unix.MS_BIND, ""),
 			unix.Mount("tmpfs", at("root/data"), "tmpfs", 0, ""),
@@ -132,6 +113,9 @@ func TestInsideBehindMounts(t *testing.T) {
 		}
 		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // A covered root shows nothing of what is hidden, and all else as it was. Covered again, for
@@ -154,7 +138,7 @@ func TestCover(t *testing.T) {
 		return unix.Unmount(at("merged"), 0)
 	}
 	var before, after unix.Stat_t
-	isolated(t, func() error {
+	err := thread.Mounts(func() error {
 		if err := unix.Mount("tmpfs", at("memory"), "tmpfs", 0, ""); err != nil {
 			return err
 		}
@@ -205,4 +189,7 @@ func TestCover(t *testing.T) {
 			}
 		})
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/thread"
 )
 
 // TestMiddleLayerWhereTheLayerIsFull: what doesn't fit into the session's own file system stays in memory,
@@ -20,7 +22,7 @@ func TestMiddleLayerWhereTheLayerIsFull(t *testing.T) {
 	}
 	settled := filepath.Join(p.own.at, "middle")
 	for size, want := range map[string]string{"64k": p.middle(), "4m": settled} {
-		isolated(t, func() error {
+		err := thread.Mounts(func() error {
 			if err := unix.Mount("tmpfs", p.own.at, "tmpfs", 0, "size="+size); err != nil {
 				return err
 			}
@@ -40,5 +42,8 @@ func TestMiddleLayerWhereTheLayerIsFull(t *testing.T) {
 			}
 			return nil
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -4,37 +4,18 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
-)
 
-// isolated runs a function in a mount namespace of its own, which ends with it.
-func isolated(t *testing.T, do func() error) {
-	t.Helper()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
-		}
-		if err == nil {
-			err = do()
-		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
+	"github.com/diapause/diapause/workers/thread"
+)
 
 // A view shows the session's files, and takes changes that the session doesn't see.
 func TestView(t *testing.T) {
 	session, view := t.TempDir(), t.TempDir()
 	var tree *os.File
-	isolated(t, func() error {
+	err := thread.Mounts(func() error {
 		p, err := newPlace(Setup{Dir: session})
 		if err == nil {
 			err = p.mountRoot()
@@ -47,8 +28,11 @@ func TestView(t *testing.T) {
 		}
 		return err
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer tree.Close()
-	isolated(t, func() error {
+	err = thread.Mounts(func() error {
 		device, err := mountView(tree, view, 1<<20)
 		if err != nil {
 			return err
@@ -73,6 +57,9 @@ func TestView(t *testing.T) {
 		return errors.Join(os.WriteFile(filepath.Join(root, "changed"), []byte("x"), 0o644),
 			os.Remove(filepath.Join(root, "removed")))
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{"kept": "kept", "changed": "changed", "removed": "removed"} {
 		if b, err := os.ReadFile(filepath.Join(session, "upper", name)); err != nil || string(b) != want {
 			t.Errorf("after changes in the view the session's file %s has %q, %v", name, b, err)

@@ -8,12 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/workers/thread"
 )
 
 const size = 64 << 30
@@ -44,23 +45,15 @@ func fsck(t *testing.T, f *os.File) {
 func mounted(t *testing.T, f *os.File, do func(dir string) error) {
 	t.Helper()
 	dir := t.TempDir()
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_FS)
-		if err == nil {
-			err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, "")
-		}
-		if err == nil {
-			_, err = Mount(f, dir)
-		}
+	err := thread.Mounts(func() error {
+		_, err := Mount(f, dir)
 		if err == nil {
 			err = do(dir)
 			err = errors.Join(err, unix.Unmount(dir, 0))
 		}
-		done <- err
-	}()
-	if err := <-done; err != nil {
+		return err
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
 }
