@@ -1,7 +1,6 @@
 package layer
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/workers/sparse"
 )
 
 // Source gives the entries of a verified image. *image.Reader is one.
@@ -233,7 +233,7 @@ func (x *Extraction) file(dir *os.File, base string, e image.Entry) error {
 		return err
 	}
 	defer r.Close()
-	n, err := copyHoles(f, r)
+	n, err := sparse.Copy(f, r, nil)
 	if err != nil {
 		return err
 	}
@@ -249,28 +249,6 @@ func createAt(dir *os.File, base string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), base), nil
-}
-
-var zeros [64 << 10]byte
-
-// copyHoles writes content into an empty file, with holes where long stretches are zero.
-func copyHoles(f *os.File, r io.Reader) (size int64, err error) {
-	buf := make([]byte, len(zeros))
-	for {
-		n, err := io.ReadFull(r, buf)
-		if n > 0 && !bytes.Equal(buf[:n], zeros[:n]) {
-			if _, err := f.WriteAt(buf[:n], size); err != nil {
-				return size, err
-			}
-		}
-		size += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return size, f.Truncate(size)
-		}
-		if err != nil {
-			return size, err
-		}
-	}
 }
 
 func (x *Extraction) link(dir *os.File, base string, e image.Entry) error {

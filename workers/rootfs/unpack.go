@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/sparse"
 )
 
 // unpacker puts the layers of an image into a directory, one above the other. A path in a layer is
@@ -384,7 +385,7 @@ func (u *unpacker) file(dir *os.File, base string, h *tar.Header, content io.Rea
 	}
 	f := os.NewFile(uintptr(fd), base)
 	defer f.Close()
-	n, err := u.copy(f, content)
+	n, err := sparse.Copy(f, content, u.room.take)
 	if err != nil {
 		return err
 	}
@@ -392,31 +393,6 @@ func (u *unpacker) file(dir *os.File, base string, h *tar.Header, content io.Rea
 		return fmt.Errorf("it has %d bytes, want %d", n, h.Size)
 	}
 	return f.Close()
-}
-
-var zeros [64 << 10]byte
-
-// copy writes content into an empty file, with holes where long stretches are zero.
-func (u *unpacker) copy(f *os.File, content io.Reader) (size int64, err error) {
-	buf := make([]byte, len(zeros))
-	for {
-		n, err := io.ReadFull(content, buf)
-		if n > 0 && !bytes.Equal(buf[:n], zeros[:n]) {
-			if err := u.room.take(int64(n)); err != nil {
-				return size, err
-			}
-			if _, err := f.WriteAt(buf[:n], size); err != nil {
-				return size, err
-			}
-		}
-		size += int64(n)
-		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			return size, f.Truncate(size)
-		}
-		if err != nil {
-			return size, err
-		}
-	}
 }
 
 // dress gives a file its owner, mode, attributes and time.
