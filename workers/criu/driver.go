@@ -52,6 +52,8 @@ type Options struct {
 	// URL is where programs in sessions find the NATS server, as their generation file
 	// says; they are told of none if it is empty.
 	URL string
+	// Docker is the address of the engine whose images roots are made of, as rootfs.Open has it.
+	Docker string
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
 }
@@ -134,7 +136,7 @@ func New(o Options) (*Driver, error) {
 	}
 	d.shims = &shims{options: &d.options, dir: d.dir, hierarchy: hierarchy, program: program}
 	d.budget = &budget{options: &d.options, hierarchy: hierarchy}
-	if d.roots, err = rootfs.Open(filepath.Join(data, "roots")); err != nil {
+	if d.roots, err = rootfs.Open(filepath.Join(data, "roots"), o.Docker); err != nil {
 		return nil, errors.Join(err, program.close())
 	}
 	return d, nil

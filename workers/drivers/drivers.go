@@ -48,7 +48,7 @@ func All() []Registration {
 }
 
 func newCRIU(c Config) (driver.Driver, string, error) {
-	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS, Hidden: c.Hidden})
+	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS, Hidden: c.Hidden, Docker: c.Docker})
 	return d, "", err
 }
 

@@ -14,8 +14,16 @@ import (
 )
 
 // saveFromEngine saves an image of the host's Docker engine into a file below dir.
-func saveFromEngine(ctx context.Context, image, dir string) (string, error) {
-	c, err := client.New(client.FromEnv)
+func (s *Store) saveFromEngine(ctx context.Context, image, dir string) (string, error) {
+	at := client.FromEnv
+	switch s.engine {
+	case "":
+	case "none":
+		return "", refuse(CodeNotFound, "leave engine: out to take it from its registry", "this host uses no Docker engine that could have the image %s", image)
+	default:
+		at = client.WithHost(s.engine)
+	}
+	c, err := client.New(at)
 	if err != nil {
 		return "", engineAway(err)
 	}

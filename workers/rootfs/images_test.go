@@ -172,7 +172,7 @@ func user(uid string) User {
 
 func open(t *testing.T, dir string) *Store {
 	t.Helper()
-	s, err := Open(dir)
+	s, err := Open(dir, "")
 	if err != nil {
 		t.Fatal(err)
 	}

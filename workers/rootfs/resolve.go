@@ -23,8 +23,8 @@ func machine() v1.Platform { return v1.Platform{OS: "linux", Architecture: runti
 
 // resolve finds an image, and its digest. The files that it is read from may be below scratch, a
 // directory of the caller's.
-func resolve(ctx context.Context, r reference, scratch string) (v1.Image, v1.Hash, error) {
-	img, err := find(ctx, r, scratch)
+func (s *Store) resolve(ctx context.Context, r reference, scratch string) (v1.Image, v1.Hash, error) {
+	img, err := s.find(ctx, r, scratch)
 	if err == nil {
 		var digest v1.Hash
 		if digest, err = img.Digest(); err == nil {
@@ -34,7 +34,7 @@ func resolve(ctx context.Context, r reference, scratch string) (v1.Image, v1.Has
 	return nil, v1.Hash{}, explain(r, err)
 }
 
-func find(ctx context.Context, r reference, scratch string) (v1.Image, error) {
+func (s *Store) find(ctx context.Context, r reference, scratch string) (v1.Image, error) {
 	switch r.place {
 	case inTar:
 		return fromTar(r, r.at)
@@ -45,7 +45,7 @@ func find(ctx context.Context, r reference, scratch string) (v1.Image, error) {
 		}
 		return pick(r, index, 0)
 	case inEngine:
-		file, err := saveFromEngine(ctx, r.at, scratch)
+		file, err := s.saveFromEngine(ctx, r.at, scratch)
 		if err != nil {
 			return nil, err
 		}

@@ -33,13 +33,16 @@ func blobFile(dir string, digest v1.Hash) string { return filepath.Join(dir, blo
 // processes may have one open.
 type Store struct {
 	dir     string
+	engine  string // as Open has it
 	limits  limits
 	reached func(step string) // of tests
 }
 
 // Open removes what a crash left in a store. The store's directory is made when the first root is.
-func Open(dir string) (*Store, error) {
-	s := &Store{dir: dir, limits: usual, reached: func(string) {}}
+// engine is the address of the host's Docker engine, "none" if it is to use none, and "" for the one
+// that DOCKER_HOST names, or the default one.
+func Open(dir, engine string) (*Store, error) {
+	s := &Store{dir: dir, engine: engine, limits: usual, reached: func(string) {}}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -100,7 +103,7 @@ func (s *Store) Start(ctx context.Context, u User, ref string) (Root, error) {
 		return Root{}, err
 	}
 	defer done()
-	img, digest, err := resolve(ctx, r, scratch)
+	img, digest, err := s.resolve(ctx, r, scratch)
 	if err != nil {
 		return Root{}, err
 	}

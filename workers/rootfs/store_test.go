@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/docker/dockertest"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -216,7 +217,7 @@ func TestOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 6 {
 		all.Go(func() {
-			s, err := Open(dir)
+			s, err := Open(dir, "")
 			if err == nil {
 				_, err = s.Start(context.Background(), user("u"+string(rune('a'+i))), ref)
 			}
@@ -327,7 +328,7 @@ const childStep = "ROOTFS_TEST_STEP"
 
 func TestMain(m *testing.M) {
 	if step := os.Getenv(childStep); step != "" {
-		s, err := Open(os.Args[1])
+		s, err := Open(os.Args[1], "")
 		if err != nil {
 			panic(err)
 		}
@@ -340,7 +341,7 @@ func TestMain(m *testing.M) {
 		_, err = s.Start(context.Background(), user("killed"), os.Args[2])
 		panic(err)
 	}
-	os.Exit(m.Run())
+	dockertest.Main(m)
 }
 
 // A process that is killed while it makes a root leaves nothing that is taken for one.
@@ -461,8 +462,23 @@ func TestEngine(t *testing.T) {
 	if _, err := s.Start(t.Context(), user("u2"), "engine:other:1"); driver.CodeOf(err) != CodeNotFound {
 		t.Errorf("an image that it doesn't have: %v", err)
 	}
+	given, err := Open(filepath.Join(t.TempDir(), "roots"), os.Getenv("DOCKER_HOST"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+	if root, err := given.Start(t.Context(), user("u"), "engine:which:1"); err != nil || read(t, root.Tree, "which") != "the engine's" {
+		t.Errorf("of the engine that the host was given the root is %+v, %v", root, err)
+	}
 	engine.Close()
-	if _, err := s.Start(t.Context(), user("u2"), "engine:which:1"); driver.CodeOf(err) != CodeAway {
+	if _, err := given.Start(t.Context(), user("u2"), "engine:which:1"); driver.CodeOf(err) != CodeAway {
 		t.Errorf("no engine: %v", err)
+	}
+	none, err := Open(filepath.Join(t.TempDir(), "roots"), "none")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := none.Start(t.Context(), user("u"), "engine:which:1"); driver.KindOf(err) != driver.Refused || driver.CodeOf(err) != CodeNotFound {
+		t.Errorf("a host that uses no engine: %v", err)
 	}
 }
