@@ -101,7 +101,7 @@ func must(t *testing.T, s *stack.Stack, args ...string) string {
 
 // The bounds of what a flood may leave.
 const (
-	maxMemory = 300 << 20 // of the daemon, at any time
+	maxMemory = 200 << 20 // of the daemon, at any time
 	maxLog    = 64 << 10
 	maxStore  = 256 << 20
 )

@@ -19,7 +19,7 @@ type Counts struct {
 // Hear counts what was heard.
 func (c *Counts) Hear(h Heard) {
 	switch {
-	case h.CaughtUp, !h.Through.IsZero():
+	case h.CaughtUp, !h.Through.IsZero(), h.Unproved != nil:
 	case h.Gap:
 		c.gaps.Add(1)
 	case h.Bad != nil:

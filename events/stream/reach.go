@@ -36,7 +36,9 @@ type reach struct {
 	seq      uint64             // of the stream, of what was given last
 	goal     uint64             // what the stream had at a time, and hasn't been given; 0 if all has
 	at       time.Time
-	sounded  uint64 // seq, when it was last looked
+	sounded  uint64        // seq, when it was last looked
+	probe    uint64        // seq of the last probe
+	much     chan struct{} // holds a token when it is time for the next one
 }
 
 // hear gives a message.
@@ -44,7 +46,24 @@ func (r *reach) hear(h Heard, meta *jetstream.MsgMetadata) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fn(h)
-	r.seq = meta.Sequence.Stream
+	r.passed(meta.Sequence.Stream)
+}
+
+// pass takes in a message that is told to none.
+func (r *reach) pass(meta *jetstream.MsgMetadata) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.passed(meta.Sequence.Stream)
+}
+
+// passed is called with mu held.
+func (r *reach) passed(seq uint64) {
+	if r.seq = seq; seq >= r.probe+probeAfter {
+		select {
+		case r.much <- struct{}{}:
+		default:
+		}
+	}
 	if r.goal > 0 && r.seq >= r.goal {
 		r.reached()
 	}
@@ -56,6 +75,9 @@ func (r *reach) tell(h Heard) {
 	defer r.mu.Unlock()
 	r.fn(h)
 }
+
+// probeAfter is how much is heard until the next probe.
+const probeAfter = roomBefore / 8
 
 // reached is called with mu held.
 func (r *reach) reached() {

@@ -55,7 +55,7 @@ func (e *ear) hear(h stream.Heard) {
 func (e *ear) listens(js jetstream.JetStream) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), e.hear) }()
+	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), false, e.hear) }()
 	e.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

@@ -24,6 +24,8 @@ type Heard struct {
 	// a moment ago unless the reader is behind. CaughtUp has it, too.
 	Through time.Time
 	Bad     error // a message that isn't activity: counted, else ignored
+	// Unproved says why it can't be noticed what the server drops. It is told once.
+	Unproved error
 	// Event is the envelope of activity that came as a CloudEvent; nil else.
 	Event *schemas.CloudEvent
 	// Skewed says that the publisher's clock, where the envelope tells it, is far from
@@ -37,8 +39,9 @@ const skewed = 5 * time.Minute
 // Activity reads the last word of every kind of every session, then what comes,
 // until ctx ends, never calling fn twice at a time. What was stored before counts
 // from when the server accepted it, what comes live from when it is heard: the
-// clocks of two machines are never compared for it.
-func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Heard)) error {
+// clocks of two machines are never compared for it. probing has it find out by messages of its own
+// whether the server drops some, which is a gap: a reader in the server's own process hears that of the server.
+func Activity(ctx context.Context, js jetstream.JetStream, n Names, probing bool, fn func(Heard)) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
 	s, err := js.Stream(ctx, n.Activity())
 	if ctx.Err() != nil {
@@ -48,9 +51,13 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 		return fmt.Errorf("find stream %s: %w", n.Activity(), err)
 	}
 	ahead := aheadOf(s)
-	at := &reach{fn: fn, stream: s}
+	at := &reach{fn: fn, stream: s, much: make(chan struct{}, 1)}
 	r := reader{js: js, stream: s, cfg: consumerConfig(cfg), batch: LargeBatch, turned: at.opened}
 	r.fn = func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
+		if isProbe(msg.Subject) {
+			at.pass(meta)
+			return nil
+		}
 		h := heard(msg, meta)
 		h.Message.At = h.Message.At.Add(ahead)
 		if live {
@@ -66,6 +73,9 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, fn func(Hear
 	r.caughtUp = func() {
 		at.tell(Heard{CaughtUp: true, Through: time.Now()})
 		wg.Go(func() { at.sound(sounding, js, n) })
+		if probing {
+			wg.Go(func() { at.probes(sounding, js) })
+		}
 	}
 	return r.consume(ctx, func() { at.tell(Heard{Gap: true}) })
 }

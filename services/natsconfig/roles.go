@@ -62,7 +62,7 @@ func (f Fleet) scheduler() User {
 		}
 	}
 	u.Publish = append(u.Publish, "$KV."+f.Names.Sessions()+below, f.Names.OfficeSubject("scheduler"),
-		schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectUses)
+		schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectUses, stream.ProbeSubject+below)
 	// To count what is too short for the stream. The server takes ">" for a word that "*"
 	// allows, so this can't be narrower.
 	u.Subscribe = []string{schemas.SubjectActivity + below}

@@ -55,7 +55,8 @@ type Places interface {
 // natsBus is the Bus of a NATS server.
 type natsBus struct {
 	stream.Publisher
-	names stream.Names
+	names   stream.Names
+	probing bool // as of stream.Activity
 }
 
 func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
@@ -66,7 +67,7 @@ func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 		defer one.Unlock()
 		fn(h)
 	}
-	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, tell) })
+	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, b.probing, tell) })
 	g.Go(func() error { return stream.Malformed(ctx, b.JS.Conn(), tell) })
 	return g.Wait()
 }

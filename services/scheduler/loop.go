@@ -275,6 +275,8 @@ func (l *loop) hear(h *stream.Heard) {
 		l.table.heardSince = time.Now()
 	case !h.Through.IsZero():
 		l.lag.through = h.Through
+	case h.Unproved != nil:
+		l.s.Log.Warn("what the NATS server drops when it can't keep up isn't noticed", "err", h.Unproved)
 	case h.Bad != nil:
 		l.complain(h.Bad)
 	default:

@@ -40,7 +40,8 @@ type Options struct {
 	Heard func(stream.Heard)
 	// Taken, if given, delivers false when activity isn't taken any more, and true when it
 	// is again, or when some was lost. Meanwhile silence says nothing: no session is suspended for
-	// it, and every grace starts again with true.
+	// it, and every grace starts again with true. Without it the scheduler finds out by itself what the
+	// server drops, where Bus is nil.
 	Taken <-chan bool
 	// Roster has the names of all sessions kept for Known.
 	Roster bool
@@ -78,16 +79,16 @@ func New(o Options) *Scheduler {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Bus == nil {
-		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
 	}
 	if o.Policies == nil {
 		o.Policies = builtin{}
 	}
 	if o.Hosts == nil && o.JS != nil {
-		o.Hosts = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+		o.Hosts = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
 	}
 	if o.Places == nil && o.JS != nil {
-		o.Places = natsBus{stream.Publisher{JS: o.JS}, o.Names}
+		o.Places = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
 	}
 	placing := make(chan struct{})
 	s := &Scheduler{
