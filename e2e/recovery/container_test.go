@@ -52,10 +52,6 @@ func (f *fixture) recoverContainer(t *testing.T, name, lineage string) {
 	if err := os.Mkdir(work, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	snaps, err := os.ReadDir(filepath.Join(lineage, "snaps"))
-	if err != nil || len(snaps) != 1 {
-		t.Fatalf("snapshots %v, error %v, want one", snaps, err)
-	}
 	script := regexp.MustCompile("(?s)\n## Containers\n.*?```sh\n(.*?)```").FindSubmatch(text(t))
 	if script == nil {
 		t.Fatalf("%s shows no steps for containers", document)
@@ -63,7 +59,7 @@ func (f *fixture) recoverContainer(t *testing.T, name, lineage string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, cmd := range []*exec.Cmd{
-		exec.CommandContext(ctx, "/usr/bin/python3", f.script, lineage, snaps[0].Name(), f.identity, work, "/"),
+		exec.CommandContext(ctx, "/usr/bin/python3", f.script, lineage, only(t, lineage), f.identity, work, "/"),
 		exec.CommandContext(ctx, "unshare", "--mount", "sh", "-c", string(script[1])),
 	} {
 		cmd.Env = []string{

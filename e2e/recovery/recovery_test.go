@@ -26,7 +26,7 @@ const maxLines = 60
 // and goes on to its end once GO is there.
 const (
 	counting = `
-secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n'); n=0; left=-1
+secret=$(cat /proc/sys/kernel/random/uuid); n=0; left=-1
 while [ $left != 0 ]; do
 	n=$((n+1)); echo "$n $secret" >>/tmp/count; echo "counted $n"
 	if [ $left -gt 0 ]; then left=$((left-1)); elif [ -e GO ]; then left=20; fi
@@ -60,12 +60,16 @@ func TestRecovery(t *testing.T) {
 	}
 	f.startContainer(t, "container", "-v", "notes:/data")
 	f.startContainer(t, "bare")
-	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container", "bare") {
+	f.startRooted(t, "rooted")
+	for name, lineage := range f.stop(t, "shell", "terminal", "python", "container", "bare", "rooted") {
 		t.Run(name, func(t *testing.T) {
-			if name == "container" || name == "bare" {
+			switch name {
+			case "container", "bare":
 				f.recoverContainer(t, name+"-back", lineage)
-			} else {
-				f.recover(t, lineage)
+			case "rooted":
+				f.recoverRooted(t, lineage)
+			default:
+				f.recover(t, lineage, "/")
 			}
 		})
 	}
@@ -186,22 +190,28 @@ func (f *fixture) stop(t *testing.T, names ...string) map[string]string {
 	return lineages
 }
 
-// recover brings one session back, as the document says, and has it run to its
+// only gives the name of the only snapshot of a lineage.
+func only(t *testing.T, lineage string) string {
+	t.Helper()
+	snaps, err := os.ReadDir(filepath.Join(lineage, "snaps"))
+	if err != nil || len(snaps) != 1 {
+		t.Fatalf("snapshots %v, error %v, want one", snaps, err)
+	}
+	return snaps[0].Name()
+}
+
+// recover brings one session back on a root, as the document says, and has it run to its
 // end.
-func (f *fixture) recover(t *testing.T, lineage string) {
+func (f *fixture) recover(t *testing.T, lineage, root string) {
 	work, err := os.MkdirTemp("/dev/shm", "diapause-recovered-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(work) })
-	snaps, err := os.ReadDir(filepath.Join(lineage, "snaps"))
-	if err != nil || len(snaps) != 1 {
-		t.Fatalf("snapshots %v, error %v, want one", snaps, err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
-		"/usr/bin/python3", f.script, lineage, snaps[0].Name(), f.identity, work, "/", local.Criu())
+		"/usr/bin/python3", f.script, lineage, only(t, lineage), f.identity, work, root, local.Criu())
 	cmd.Env = []string{"PATH=" + filepath.Join(f.dir, "bin") + ":/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
