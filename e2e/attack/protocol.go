@@ -142,6 +142,7 @@ func clients() []Attempt {
 		guess("guess a user", `{"user":"system","pass":"system"}`),
 		guess("guess the user of the daemon", `{"user":"in-process","pass":""}`),
 		guess("guess a token", `{"auth_token":"x"}`),
+		guess("guess a key", `{"nkey":"UAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA","sig":"AAAA"}`),
 		{What: "NATS: send a large message", Want: []string{"Maximum Payload Violation"}, Try: func(f Facts) error {
 			return f.saying(Plain, "", publication("diapause.v1.activity.default."+f.Name+".input", "", 2<<10))
 		}},

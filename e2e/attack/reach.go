@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -59,7 +60,7 @@ func reach() []Attempt {
 		{What: "end connections of others", Want: enoent, Host: []string{"EPERM", "ENOTSUP"}, Try: destroy},
 		{What: "connect to the machine's hypervisor", Want: eperm, Try: open(unix.AF_VSOCK, unix.SOCK_STREAM, 0)},
 	}
-	return append(all, port()...)
+	return slices.Concat(all, port(), garbledPort())
 }
 
 func open(family, kind, protocol int) func(Facts) error {

@@ -22,6 +22,11 @@ type trap struct {
 // own is the name of the session that sets them.
 const own = "in-host"
 
+// racing has a directory be a symlink to the host's keys, and to bait, as often as the machine lets it.
+const racing = `mkdir -p /tmp/race.d; touch /tmp/race.d/x; ln -sfn KEY/.. /tmp/race.l; ln -sfn BAIT /tmp/race.b
+setsid sh -c 'while :; do ln -sfn race.d /tmp/race; ln -sfn race.l /tmp/race; ln -sfn race.b /tmp/race; done' >/dev/null 2>&1 </dev/null &
+until [ -e /tmp/race ]; do :; done`
+
 // traps lists them all.
 func traps() []trap {
 	failed := func(g *target, r stack.Result) bool {
@@ -38,6 +43,28 @@ func traps() []trap {
 			return os.IsNotExist(err)
 		}
 	}
+	// What comes back stands below the target alone, and soon.
+	bounded := func(g *target, r stack.Result) bool {
+		beside, err := os.ReadDir(filepath.Dir(g.fill("BACK")))
+		for _, e := range beside {
+			if n := e.Name(); n == "..x" || n == "b" || n == "z" || n == "-rf" {
+				return false
+			}
+		}
+		return err == nil && os.RemoveAll(g.fill("BACK")) == nil
+	}
+	secretless := func(g *target, r stack.Result) bool {
+		for range 20 {
+			if _, err := os.Stat(g.fill("BACK/identity.txt")); err == nil || strings.Contains(r.Out, "AGE-SECRET") {
+				return false
+			}
+			if os.RemoveAll(g.fill("BACK")) != nil {
+				return false
+			}
+			r = g.Do("cp", own+":/tmp/race", g.fill("BACK"))
+		}
+		return os.RemoveAll(g.fill("BACK")) == nil
+	}
 	plain := func(_ *target, r stack.Result) bool {
 		return r.Code == 0 && !strings.ContainsAny(r.Out+r.Err, "\x1b\x07")
 	}
@@ -53,6 +80,12 @@ func traps() []trap {
 		{"escape sequences in the name of a process, in explain", "escaped", `(exec -a "$(printf 'x\033]0;owned\007')" sleep 1000) & :`, []string{"explain", own}, plain},
 		{"escape sequences in arguments, in ls and show", "escaped", ``, []string{"show", "esc"}, plain},
 		{"a session's arguments with escape sequences, in history", "escaped", ``, []string{"history", "esc"}, plain},
+		{"cp out of a pipe that has no writer", "kept as a pipe, or refused", `mkfifo /tmp/pipe`, []string{"cp", own + ":/tmp/pipe", "BACK"}, bounded},
+		{"cp out of a socket", "kept as a socket, or refused", `perl -MIO::Socket::UNIX -e 'IO::Socket::UNIX->new(Local => "/tmp/sock", Listen => 1)'`, []string{"cp", own + ":/tmp/sock", "BACK"}, bounded},
+		{"cp out of a link to itself", "the symlink, or refused", `ln -sfn loop /tmp/loop`, []string{"cp", own + ":/tmp/loop", "BACK"}, bounded},
+		{"cp out of files whose names lead up or have line ends", "below the target", `mkdir -p /tmp/n; cd /tmp/n; touch -- '..x' $'a\n..\nb' '-rf' '\\..\\z'`, []string{"cp", own + ":/tmp/n", "BACK"}, bounded},
+		{"cp out of a directory that becomes a symlink again and again", "no file of the host's", racing, []string{"cp", own + ":/tmp/race", "BACK"}, secretless},
+		{"cp into the same", "no file of the host's", ``, []string{"cp", "/etc/hostname", own + ":/tmp/race/raced"}, untouched("raced")},
 		{"a core dump", "none on the host", `ulimit -c unlimited; cd BAIT; sh -c 'kill -SEGV $$'; :`, []string{"exec", own, "--", "true"}, untouched("core")},
 	}
 }

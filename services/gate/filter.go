@@ -9,6 +9,7 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // longestLine is more than a server takes as one line, in bytes.
@@ -48,6 +49,8 @@ func (f *filter) carry() error {
 		switch {
 		case !ok:
 			err = f.say(line)
+		case m.torn:
+			return f.broken()
 		case m.size > f.largest || m.bad:
 			_, err := f.server.Write(line)
 			return err
@@ -92,6 +95,12 @@ func withHeaders(op, rest []byte) []byte {
 	return append(append([]byte("CONNECT "), text...), "\r\n"...)
 }
 
+// broken has the server say that what came isn't its protocol.
+func (f *filter) broken() error {
+	_, err := io.WriteString(f.server, "PUB\r\n")
+	return errors.Join(errBroken, err)
+}
+
 // message carries a message as change leaves it.
 func (f *filter) message(line message) error {
 	whole := make([]byte, line.size+uint64(len("\r\n")))
@@ -100,8 +109,7 @@ func (f *filter) message(line message) error {
 	}
 	content, ended := bytes.CutSuffix(whole, []byte("\r\n"))
 	if !ended {
-		_, err := io.WriteString(f.server, "PUB\r\n") // the server says that this isn't its protocol
-		return errors.Join(errBroken, err)
+		return f.broken()
 	}
 	m := Message{By: f.by, Subject: line.subject, Data: content[line.header:]}
 	if line.header > 0 {
@@ -134,6 +142,9 @@ type message struct {
 	subject, reply string
 	header, size   uint64 // bytes of the header, and of all
 	bad            bool   // the server can't read it either
+	// torn says that a subject has a character that servers take and clients don't, such as "\r": it would
+	// break the connection of each who hears it.
+	torn bool
 }
 
 // publication reads a line; ok is false if it isn't that of a message.
@@ -159,6 +170,7 @@ func publication(line []byte) (m message, ok bool) {
 	if len(words)-sizes == 2 {
 		m.reply = words[1]
 	}
+	m.torn = strings.ContainsFunc(m.subject+m.reply, unicode.IsControl)
 	size, err := strconv.ParseUint(words[len(words)-1], 10, 31)
 	m.size, m.bad = size, err != nil
 	if sizes == 2 && err == nil {
