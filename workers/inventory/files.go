@@ -40,13 +40,13 @@ func (c *collector) file(process int, fd tree.FD, root uint64) (flags uint64, er
 	o := Object{c.inner[fd.PID], "fd " + strconv.Itoa(fd.Num)}
 	kind, number, numbered := strings.Cut(fd.Link, ":[")
 	if numbered && (kind == "pipe" || kind == "socket") {
-		c.note(o, "file", c.named(kind, number))
+		c.noteNumbered(o, "file", kind, number)
 	} else if own, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/%s", fd.PID, kind)); numbered && err == nil {
 		// A copy has namespaces of its own.
 		if own == fd.Link {
 			number = "own"
 		}
-		c.note(o, "file", c.named(kind, number))
+		c.noteNumbered(o, "file", kind, number)
 	} else if fd.Link == ownTerminal { // a copy has it by its own name
 		c.note(o, "file", terminalOf(process, fd.Num))
 	} else {

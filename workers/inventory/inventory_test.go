@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -171,13 +172,71 @@ func TestFlags(t *testing.T) {
 func TestConnectionsNumberNothing(t *testing.T) {
 	t.Parallel()
 	number := func(connections int) string {
-		c := &collector{names: map[string]string{}, ends: map[string]bool{}}
+		first := &collector{objects: map[Object]facts{}, pid: 6}
 		for i := range connections {
-			c.seen(fmt.Sprintf("127.0.0.1:%d", 1000+i), "192.0.2.1:443")
+			first.ends = append(first.ends, end{own: fmt.Sprintf("127.0.0.1:%d", 1000+i), peer: "192.0.2.1:443"})
 		}
-		return c.named("pipe", "77")
+		second, o := &collector{objects: map[Object]facts{}, pid: 7}, Object{7, "fd 3"}
+		second.noteNumbered(o, "file", "pipe", "77")
+		return joined([]*collector{first, second}).objects[o][0].value
 	}
 	if with, without := number(11), number(0); with != without {
 		t.Errorf("a pipe is %q with connections and %q without", with, without)
+	}
+}
+
+// TestNumbersByOrder: what several processes have is numbered by the order of their pids within
+// the session, whichever was looked at first, and counted once.
+func TestNumbersByOrder(t *testing.T) {
+	t.Parallel()
+	var parts []*collector
+	for pid := range 3 {
+		c := &collector{objects: map[Object]facts{}, pid: pid}
+		c.noteNumbered(Object{pid, "fd 0"}, "file", "pipe", "900")
+		c.noteNumbered(Object{pid, "fd 1"}, "file", "socket", fmt.Sprint(800-pid))
+		c.ends = []end{{"a", "b", flow{waiting: 9, unsent: 4}, flow{received: 1 + pid}}}
+		parts = append(parts, c)
+	}
+	parts[2].ends = append(parts[2].ends, end{"b", "a", flow{waiting: 2}, flow{received: 5}})
+	inv := joined(parts)
+	for pid := range 3 {
+		for fd, want := range []string{"pipe 1", fmt.Sprint("socket ", pid+2)} {
+			if got := inv.objects[Object{pid, fmt.Sprint("fd ", fd)}][0].value; got != want {
+				t.Errorf("of pid %d descriptor %d is %q, want %q", pid, fd, got, want)
+			}
+		}
+	}
+	if got, back := inv.flows["a to b"], inv.flows["b to a"]; got != (flow{9, 4, 5}) || back != (flow{2, 0, 1}) {
+		t.Errorf("the connection has %v and %v", got, back)
+	}
+}
+
+// TestManyProcesses takes a tree of many processes again and again: nothing differs.
+func TestManyProcesses(t *testing.T) {
+	t.Parallel()
+	var pids []int
+	for range 5 {
+		pid, _ := stopped(t)
+		pids = append(pids, pid)
+	}
+	first, err := Take(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(first.Processes()) != len(pids) {
+		t.Fatalf("it lists %v", first.Processes())
+	}
+	slices.Reverse(pids)
+	for range 5 {
+		again, err := Take(pids)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := Compare(first, again, false); len(got) > 0 || first.Digest() != again.Digest() {
+			t.Fatalf("two lists of the same processes differ: %v", got)
+		}
+	}
+	if _, err := Take(append(pids, 1<<22+1)); err == nil {
+		t.Error("a process that isn't there is listed")
 	}
 }

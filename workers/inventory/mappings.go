@@ -17,7 +17,7 @@ func (c *collector) mappings(l *look) {
 			return
 		}
 		o := Object{l.Inner, "mapping " + strconv.FormatUint(last.start, 16)}
-		c.inv.objects[o] = facts{
+		c.objects[o] = facts{
 			{"mapping's end", strconv.FormatUint(last.end, 16)}, {"mapping's permissions", last.mode},
 			{"mapped file", strings.TrimSpace(last.of + " " + last.at())},
 		}
@@ -49,16 +49,13 @@ func (c *collector) mappedNumber(l *look, m mapping) string {
 	if !m.isFile() {
 		return ""
 	}
-	if n, ok := c.mapped[m.id]; ok {
-		return n
-	}
-	var st unix.Stat_t
-	number := ""
-	if unix.Stat(fmt.Sprintf("/proc/%d/map_files/%x-%x", l.PID, m.start, m.end), &st) == nil {
-		number = c.numbers(&st, l.root)
-	}
-	c.mapped[m.id] = number
-	return number
+	return c.mapped.of(strconv.FormatUint(l.root, 16)+" "+m.id+" "+m.of, func() string {
+		var st unix.Stat_t
+		if unix.Stat(fmt.Sprintf("/proc/%d/map_files/%x-%x", l.PID, m.start, m.end), &st) != nil {
+			return ""
+		}
+		return c.numbers(&st, l.root)
+	})
 }
 
 type mapping struct {

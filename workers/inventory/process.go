@@ -20,7 +20,7 @@ func (c *collector) process(l *look) error {
 	if stat == nil {
 		return errors.New("it is gone")
 	}
-	c.inv.programs[o.PID] = comm(l.stat)
+	c.pid, c.program = o.PID, comm(l.stat)
 	if stat[0] == "Z" || stat[0] == "X" {
 		c.note(o, "state", "ended")
 		c.note(o, "exit status", stat[49])

@@ -37,9 +37,11 @@ func TestReads(t *testing.T) {
 		want[fmt.Sprintf("fdinfo/%d", fd.Num)] = 1
 	}
 	got, read := map[string]int{}, newReader()
-	inv, err := take([]int{pid}, func(pid int, name string) string {
-		got[name]++
-		return read(pid, name)
+	inv, err := take([]int{pid}, func() reader {
+		return func(pid int, name string) string { // of one process, one call at a time
+			got[name]++
+			return read(pid, name)
+		}
 	}, numbersOfRoot)
 	if err != nil {
 		t.Fatal(err)

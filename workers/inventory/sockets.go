@@ -24,10 +24,10 @@ func (c *collector) socket(o Object, fd int) {
 		c.packet(o, fd)
 	} else if name, err := unix.GetsockoptString(fd, unix.SOL_SOCKET, unix.SO_BINDTODEVICE); err == nil && name != "" {
 		c.note(o, "interface", name)
-		c.inv.devices.Names[name] = true
+		c.devices.Names[name] = true
 	}
 	if kind != unix.SOCK_STREAM && (domain == unix.AF_INET || domain == unix.AF_INET6) {
-		c.inv.devices.Groups = true
+		c.devices.Groups = true
 	}
 	listens := get(unix.SO_ACCEPTCONN) == 1
 	c.note(o, "listens", strconv.FormatBool(listens))
@@ -63,7 +63,7 @@ func (c *collector) packet(o Object, fd int) {
 	if a, err := unix.Getsockname(fd); err == nil {
 		if a, ok := a.(*unix.SockaddrLinklayer); ok {
 			c.note(o, "interface", fmt.Sprintf("%d for %x", a.Ifindex, a.Protocol))
-			c.inv.devices.Indexes[a.Ifindex] = true
+			c.devices.Indexes[a.Ifindex] = true
 		}
 	}
 }
@@ -98,17 +98,14 @@ func (c *collector) connection(o Object, fd int, own, peer string) {
 	if nodelay, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY); err == nil {
 		c.note(o, "connection's options", strconv.Itoa(nodelay))
 	}
-	if c.seen(own, peer) {
-		return
-	}
-	out, in := c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own]
+	e := end{own: own, peer: peer}
 	if n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ); err == nil {
-		out.waiting, out.unsent = n, min(n, int(info.Notsent_bytes))
+		e.out.waiting, e.out.unsent = n, min(n, int(info.Notsent_bytes))
 	}
 	if n, err := unix.IoctlGetInt(fd, unix.SIOCINQ); err == nil {
-		in.received = n
+		e.in.received = n
 	}
-	c.inv.flows[own+" to "+peer], c.inv.flows[peer+" to "+own] = out, in
+	c.ends = append(c.ends, e)
 }
 
 // connectionState names a state of TCP. From some the kernel goes on to others as soon as the
@@ -122,15 +119,6 @@ func connectionState(n uint8) string {
 		return "closed"
 	}
 	return fmt.Sprintf("state %d", n)
-}
-
-// seen reports whether an end of a connection was met before: several descriptors may have it.
-// It numbers nothing: a copy has no connections to the outside.
-func (c *collector) seen(own, peer string) bool {
-	end := own + " " + peer
-	before := c.ends[end]
-	c.ends[end] = true
-	return before
 }
 
 func (c *collector) unix(o Object, fd int, peer string, listens bool) {

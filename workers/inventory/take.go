@@ -4,9 +4,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,12 +52,12 @@ func (f facts) of(aspect string) (string, bool) {
 
 // Take lists what the processes with these pids, as the caller sees them, have. They must
 // stand still.
-func Take(pids []int) (*Inventory, error) { return take(pids, newReader(), numbersOfRoot) }
+func Take(pids []int) (*Inventory, error) { return take(pids, newReader, numbersOfRoot) }
 
 // TakeCopy is Take of a copy that sees its files through a view. own is the device of the
 // files that are the view's own: their inode numbers say nothing.
 func TakeCopy(pids []int, own uint64) (*Inventory, error) {
-	return take(pids, newReader(), func(st *unix.Stat_t, _ uint64) string {
+	return take(pids, newReader, func(st *unix.Stat_t, _ uint64) string {
 		if st.Dev == own {
 			return unknown
 		}
@@ -75,30 +78,66 @@ func numbersOfRoot(st *unix.Stat_t, root uint64) string {
 	return strconv.FormatUint(st.Ino, 10)
 }
 
-func take(pids []int, read reader, numbers numbering) (*Inventory, error) {
-	c := &collector{
-		read: read, numbers: numbers, mapped: map[string]string{},
-		inv: &Inventory{
-			programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
-			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
-		},
-		names: map[string]string{}, ends: map[string]bool{}, inner: map[int]int{},
+// take looks at several processes at a time. What depends on their order is made up when all of
+// them were looked at.
+func take(pids []int, readers func() reader, numbers numbering) (*Inventory, error) {
+	all := make([]look, len(pids))
+	inner := make(map[int]int, len(pids))
+	err := each(len(all), readers, func(read reader, i int) error {
+		all[i] = look{Process: Process{PID: pids[i]}, status: read(pids[i], "status")}
+		all[i].Inner = innermost(all[i].status, "NSpid:")
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	all := make([]look, 0, len(pids))
-	for _, pid := range pids {
-		l := look{Process: Process{PID: pid}, status: read(pid, "status")}
-		l.Inner = innermost(l.status, "NSpid:")
-		c.inner[pid] = l.Inner
-		all = append(all, l)
+	for _, l := range all {
+		inner[l.PID] = l.Inner
 	}
 	slices.SortFunc(all, func(a, b look) int { return a.Inner - b.Inner })
-	for i := range all {
-		if err := c.process(&all[i]); err != nil {
-			return nil, fmt.Errorf("list what process %d has: %w", all[i].Inner, err)
+	parts := make([]*collector, len(all))
+	mapped := &mappedNumbers{numbers: map[string]string{}}
+	err = each(len(all), readers, func(read reader, i int) error {
+		parts[i] = &collector{
+			read: read, inner: inner, numbers: numbers, mapped: mapped, objects: map[Object]facts{},
+			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 		}
-		c.inv.all = append(c.inv.all, all[i].Process)
+		if err := parts[i].process(&all[i]); err != nil {
+			return fmt.Errorf("list what process %d has: %w", all[i].Inner, err)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
-	return c.inv, nil
+	inv := joined(parts)
+	for _, l := range all {
+		inv.all = append(inv.all, l.Process)
+	}
+	return inv, nil
+}
+
+// each calls f for each of n processes, on all processors, and returns the error of the first
+// process that had one.
+func each(n int, readers func() reader, f func(read reader, i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var done sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		done.Go(func() {
+			read := readers()
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				errs[i] = f(read, i)
+			}
+		})
+	}
+	done.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // look is one process while it is looked at, with the files that say more than one thing of it.
@@ -109,29 +148,106 @@ type look struct {
 	root   uint64 // device of its root directory
 }
 
-// collector fills one inventory.
+// collector notes what one process has. It is for one goroutine; inner, numbers and mapped are those of
+// all processes.
 type collector struct {
-	read  reader
-	inv   *Inventory
-	inner map[int]int       // pids within the session
-	names map[string]string // what the kernel numbers, by the order in which it is met
-	ends  map[string]bool   // of TCP connections that were met
-
+	read    reader
+	inner   map[int]int // pids within the session
 	numbers numbering
-	mapped  map[string]string // inode numbers of mapped files as they are compared, by device and number in maps
+	mapped  *mappedNumbers
+
+	pid      int // within the session
+	program  string
+	objects  map[Object]facts
+	numbered []numbered
+	ends     []end
+	devices  Devices
+}
+
+// numbered is a fact whose value the kernel numbers: it gets a number that depends on the tree alone.
+type numbered struct {
+	object       Object
+	fact         int // of the object's
+	kind, number string
+}
+
+// end is one end of a TCP connection.
+type end struct {
+	own, peer string
+	out, in   flow // what this end says of both directions
+}
+
+// mappedNumbers are the inode numbers of mapped files as they are compared, by the device of the
+// process's root, and device, number and path in maps.
+type mappedNumbers struct {
+	mu      sync.Mutex
+	numbers map[string]string
+}
+
+// of gives the number of a file, by look if no process has asked for it.
+func (m *mappedNumbers) of(id string, look func() string) string {
+	m.mu.Lock()
+	n, ok := m.numbers[id]
+	m.mu.Unlock()
+	if ok {
+		return n
+	}
+	n = look()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.numbers[id] = n
+	return n
 }
 
 func (c *collector) note(o Object, aspect, value string) {
-	c.inv.objects[o] = append(c.inv.objects[o], fact{aspect, value})
+	c.objects[o] = append(c.objects[o], fact{aspect, value})
 }
 
-// named gives what the kernel numbers a number that depends on the tree alone.
-func (c *collector) named(kind, number string) string {
-	key := kind + " " + number
-	if _, ok := c.names[key]; !ok {
-		c.names[key] = kind + " " + strconv.Itoa(len(c.names)+1)
+// noteNumbered notes a fact whose value the kernel numbers.
+func (c *collector) noteNumbered(o Object, aspect, kind, number string) {
+	c.numbered = append(c.numbered, numbered{o, len(c.objects[o]), kind, number})
+	c.note(o, aspect, "")
+}
+
+// joined makes one inventory of what all processes have, in the order of these. What the kernel
+// numbers is numbered by the order in which it is met.
+func joined(parts []*collector) *Inventory {
+	inv := &Inventory{
+		programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
+		devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 	}
-	return c.names[key]
+	names, met := map[string]string{}, map[string]bool{}
+	for _, c := range parts {
+		inv.programs[c.pid] = c.program
+		for _, n := range c.numbered {
+			key := n.kind + " " + n.number
+			if _, ok := names[key]; !ok {
+				names[key] = n.kind + " " + strconv.Itoa(len(names)+1)
+			}
+			c.objects[n.object][n.fact].value = names[key]
+		}
+		maps.Copy(inv.objects, c.objects)
+		for _, e := range c.ends {
+			inv.flow(e, met)
+		}
+		maps.Copy(inv.devices.Names, c.devices.Names)
+		maps.Copy(inv.devices.Indexes, c.devices.Indexes)
+		inv.devices.Groups = inv.devices.Groups || c.devices.Groups
+	}
+	return inv
+}
+
+// flow adds what one end of a connection says, unless it was met before: several descriptors
+// may have it.
+func (inv *Inventory) flow(e end, met map[string]bool) {
+	name := e.own + " " + e.peer
+	if met[name] {
+		return
+	}
+	met[name] = true
+	out, in := inv.flows[e.own+" to "+e.peer], inv.flows[e.peer+" to "+e.own]
+	out.waiting, out.unsent, in.received = e.out.waiting, e.out.unsent, e.in.received
+	inv.flows[e.own+" to "+e.peer], inv.flows[e.peer+" to "+e.own] = out, in
 }
 
 // Digest is equal for inventories that are equal but for inode numbers, which aren't the same
