@@ -10,6 +10,7 @@ import (
 
 	"github.com/diapause/diapause/e2e/compat/local"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
 // Rehearsal is what the rehearsal of a suspend takes, the medians of some rounds.
@@ -22,27 +23,10 @@ type Rehearsal struct {
 	Suspend   time.Duration // as its caller sees it
 }
 
-// forks has processes, each with memory of its own, and makes a file when all have it.
-const forks = `
-import os, time
-others = %d - 1
-r, w = os.pipe()
-first = all(os.fork() for _ in range(others))
-m = bytearray(os.urandom(4096) * (%d // 4096))
-if first:
-    for _ in range(others):
-        os.read(r, 1)
-    open("/tmp/ready", "w").close()
-else:
-    os.write(w, b"r")
-os.close(r); os.close(w)
-time.sleep(1000000)
-`
-
 // MeasureRehearsal suspends a session of many processes with mb megabytes in all, and resumes it.
 func MeasureRehearsal(ctx context.Context, d *local.Daemon, rounds, processes, mb int) (r Rehearsal, err error) {
 	r = Rehearsal{Rounds: rounds, Processes: processes, MB: mb}
-	s, err := d.Run(ctx, "rehearsed", []string{"--network", "none"}, "/usr/bin/python3", "-c", fmt.Sprintf(forks, processes, mb<<20/processes))
+	s, err := d.Run(ctx, "rehearsed", []string{"--network", "none"}, drivertest.Forked(processes, mb<<20/processes, "/tmp/ready")...)
 	if err != nil {
 		return r, err
 	}

@@ -3,5 +3,6 @@
 // Run; what is special to a driver it tests beside that.
 //
 // Image is an image in memory, for tests that need a Sink and a Source without
-// a store. The package is imported by tests alone.
+// a store. Forked is a session's command for those that measure. The package is imported by tests
+// and benchmarks alone.
 package drivertest
