@@ -103,7 +103,7 @@ const (
 	ShimDumped    Name = "shim.capture.dumped"   // criu has all and holds it; before the worker hears so
 	ShimRehearses Name = "shim.rehearse.starts"  // the quarantine stands; before criu
 	ShimRehearsed Name = "shim.rehearse.stopped" // the copy stands before its first instruction
-	ShimCompared  Name = "shim.rehearse.done"    // nothing is left of it; before the worker hears so
+	ShimCompared  Name = "shim.rehearse.done"    // it was compared; before the worker hears so
 	ShimRead      Name = "shim.capture.read"     // the worker has all; before criu lets go
 	ShimLetGo     Name = "shim.capture.let_go"   // criu is gone, it is frozen; before the worker hears so
 

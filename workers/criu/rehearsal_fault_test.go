@@ -176,7 +176,7 @@ func TestRehearsalKilled(t *testing.T) {
 	held := s.holds()
 	kill := func(which string) (killed int) {
 		for pid, command := range s.inGroup() {
-			if isCriu := strings.Contains(command, "criu restore"); which == "all" || isCriu == (which == "criu") {
+			if isCriu := strings.Contains(command, "criu swrk"); which == "all" || isCriu == (which == "criu") {
 				_ = unix.Kill(pid, unix.SIGKILL) // it may have ended by itself
 				killed++
 			}

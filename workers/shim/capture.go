@@ -177,7 +177,7 @@ func (d *dumper) thaw(ordered bool) error {
 
 // dump runs criu. The worker gets the files at the moment when all is dumped
 // and criu still holds what only a dump has: names of files that were unlinked.
-func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) error {
+func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (err error) {
 	pids, err := d.tree.pids()
 	if err != nil {
 		return err
@@ -201,6 +201,10 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) er
 		return err
 	}
 	options.IrmapScanPaths = near
+	if dump.Rehearses {
+		dump.rehearsal = d.rehearsals.begin(d.tree.init, dump.before)
+		defer func() { err = errors.Join(err, dump.rehearsal.end()) }()
+	}
 	restored, err := helpAttach(d.name, d.group, d.beside)
 	if err != nil {
 		return err

@@ -12,28 +12,37 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/inventory"
 	"github.com/diapause/diapause/workers/network"
+	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/tree"
 )
 
 // quarantine is where one rehearsal takes place: a cgroup and a network namespace of its own,
-// a view of the session's root, terminals. criu makes the other namespaces.
+// a view of the session's root, terminals, and a criu that waits for the images. criu makes the
+// other namespaces.
 type quarantine struct {
 	*rehearsals
 	init   int // of the original, on the host
 	before *inventory.Inventory
+	err    error // of making it ready
 
 	group     *cgroup.Group
 	boot      *boot // with the shim's ends of what the copy inherits
 	meta      meta
 	terminals *os.File
-	copy      int              // init of the copy, on the host
 	network   *network.Network // of a session whose network is private
-	after     *inventory.Inventory
-	advised   map[int]bool // processes in which mappings have flags, by pids within the session
-	own       uint64       // device of the files that the view has of its own
+	options   rpc.Options
+	criu      *rpc.Process  // until it is asked to restore
+	over      chan struct{} // closed to end the thread that criu was started by
+	own       uint64        // device of the files that the view has of its own
+
+	copy    int // init of the copy, on the host
+	after   *inventory.Inventory
+	advised map[int]bool  // processes in which mappings have flags, by pids within the session
+	flagged chan struct{} // closed when these are noted of the original
 }
 
 // dir is where the rehearsal's files are: in the scratch memory of the image.
@@ -46,7 +55,20 @@ func (r *rehearsals) view() place {
 // viewLimit bounds what a rehearsal writes to files, in bytes: it makes links and empty files.
 const viewLimit = 256 << 20
 
-func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error) {
+// prepare makes a quarantine, all but the images.
+func (h *rehearsal) prepare(ctx context.Context) *quarantine {
+	q := &quarantine{rehearsals: h.rehearsals, init: h.init, before: h.before, advised: map[int]bool{}}
+	if err := q.prepare(ctx); err != nil {
+		q.err = q.notReady(err)
+	}
+	return q
+}
+
+func (q *quarantine) notReady(err error) error {
+	return fmt.Errorf("prepare a rehearsal of session %s: %w", q.setup.Name, err)
+}
+
+func (q *quarantine) prepare(ctx context.Context) (err error) {
 	h, err := cgroup.Open(q.setup.Cgroup)
 	if err != nil {
 		return err
@@ -56,14 +78,31 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 	if err != nil {
 		return err
 	}
+	if err := q.mount(); err != nil {
+		return err
+	}
+	if q.meta, err = readMeta(q.place.meta()); err != nil {
+		return err
+	}
+	if q.meta.PrivateNetwork {
+		if q.network, err = network.Make(network.Options{Isolated: true, Locked: true}); err != nil {
+			return err
+		}
+		if err := q.repeatDevices(); err != nil {
+			return err
+		}
+	}
+	q.boot = &boot{setup: q.setup, place: q.view(), tree: newProcesses(q.setup.Name, q.group)}
+	return q.start()
+}
+
+// mount mounts the view of the session's root, and terminals.
+func (q *quarantine) mount() error {
 	view := q.view()
 	for _, dir := range []string{q.dir(), q.images(), view.dir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return fmt.Errorf("make its directory: %w", err)
 		}
-	}
-	if err := q.fillImages(ctx, large); err != nil {
-		return err
 	}
 	root, err := q.place.rootTree()
 	if err != nil {
@@ -80,22 +119,25 @@ func (q *quarantine) prepare(ctx context.Context, large *largeImages) (err error
 	if err := os.Mkdir(view.stand(), 0o700); err != nil {
 		return fmt.Errorf("make its directory: %w", err)
 	}
-	if q.terminals, err = view.mountTerminals(); err != nil {
+	q.terminals, err = view.mountTerminals()
+	return err
+}
+
+// run fills the quarantine's images and restores them, and returns when the copy is killed. taken
+// is called as soon as its inventory is taken.
+func (q *quarantine) run(ctx context.Context, large *largeImages, taken func()) error {
+	if err := q.fillImages(ctx, large); err != nil {
+		return q.notReady(err)
+	}
+	if err := q.points.during(ctx, failpoint.ShimRehearses); err != nil {
 		return err
 	}
-	if q.meta, err = readMeta(q.place.meta()); err != nil {
-		return err
-	}
-	if q.meta.PrivateNetwork {
-		if q.network, err = network.Make(network.Options{Isolated: true, Locked: true}); err != nil {
-			return err
-		}
-		if err := q.repeatDevices(); err != nil {
-			return err
-		}
-	}
-	q.boot = &boot{setup: q.setup, place: view, tree: newProcesses(q.setup.Name, q.group)}
-	return nil
+	q.flagged = make(chan struct{})
+	go func() {
+		defer close(q.flagged)
+		q.before.NoteFlags(q.advised)
+	}()
+	return q.restore(ctx, taken)
 }
 
 // unmount removes what prepare has mounted.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -36,37 +37,85 @@ type rehearsals struct {
 // rehearsalLimit bounds one rehearsal: the session stands still meanwhile.
 const rehearsalLimit = 2 * time.Minute
 
-// run rehearses. init is that of the session, on the host, before what its processes have, and
-// large what went to the worker of the images, if any did. It returns what differs when nothing
-// is left of the copy.
-func (r *rehearsals) run(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) ([]inventory.Difference, error) {
+// rehearsal is that of one image. It begins before the image is made: where it takes place is
+// made ready meanwhile, and removed while the worker is answered. Its methods are for one goroutine.
+type rehearsal struct {
+	*rehearsals
+	init   int // of the session, on the host
+	before *inventory.Inventory
+
+	cancel context.CancelFunc // of what makes ready
+	ready  chan *quarantine   // one, unless run or end have taken it
+	taken  bool
+	ending sync.WaitGroup
+	ends   chan error // of quarantines that have ended
+}
+
+// rehearsalAttempts is how often one is tried if it fails for a passing reason.
+const rehearsalAttempts = 3
+
+// begin begins a rehearsal. init is that of the session, on the host, before what its processes
+// have. What the image holds beside criu's files must be saved. end must be called.
+func (r *rehearsals) begin(init int, before *inventory.Inventory) *rehearsal {
+	ctx, cancel := context.WithCancel(context.Background())
+	h := &rehearsal{rehearsals: r, init: init, before: before, cancel: cancel, ready: make(chan *quarantine, 1), ends: make(chan error, rehearsalAttempts)}
+	go func() { h.ready <- h.prepare(ctx) }()
+	return h
+}
+
+// run rehearses. large is what went to the worker of the images, if any did. It returns what
+// differs as soon as that is known; end returns when nothing is left of the copy.
+func (h *rehearsal) run(ctx context.Context, large *largeImages) ([]inventory.Difference, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, rehearsalLimit, fmt.Errorf("the rehearsal took longer than %v", rehearsalLimit))
 	defer cancel()
-	const attempts = 3
+	defer context.AfterFunc(ctx, h.cancel)()
+	h.taken = true
+	q := <-h.ready
 	for i := 1; ; i++ {
-		differences, err := r.once(ctx, init, before, large)
-		if err == nil {
-			return differences, nil
+		differences, err := h.once(ctx, q, large)
+		if err == nil || ctx.Err() != nil || i == rehearsalAttempts || !errors.Is(err, ErrPassing) {
+			return differences, err
 		}
-		if ctx.Err() != nil || i == attempts || !errors.Is(err, ErrPassing) {
-			return nil, err
-		}
+		h.ending.Wait() // the next one takes its place
+		q = h.prepare(ctx)
 	}
 }
 
-func (r *rehearsals) once(ctx context.Context, init int, before *inventory.Inventory, large *largeImages) (differences []inventory.Difference, err error) {
-	q := &quarantine{rehearsals: r, init: init, before: before, advised: map[int]bool{}}
-	defer func() { err = errors.Join(err, q.end()) }()
-	if err := q.prepare(ctx, large); err != nil {
-		return nil, fmt.Errorf("prepare a rehearsal of session %s: %w", r.setup.Name, err)
-	}
-	if err := r.points.during(ctx, failpoint.ShimRehearses); err != nil {
+// once rehearses in a quarantine, and has it end.
+func (h *rehearsal) once(ctx context.Context, q *quarantine, large *largeImages) ([]inventory.Difference, error) {
+	restored := make(chan error, 1)
+	h.ending.Go(func() {
+		err, told := q.err, false
+		if err == nil {
+			err = q.run(ctx, large, func() {
+				told = true
+				restored <- nil
+			})
+		}
+		h.ends <- q.end()
+		if !told {
+			restored <- err
+		}
+	})
+	if err := <-restored; err != nil {
 		return nil, err
 	}
-	if err := q.restore(ctx); err != nil {
-		return nil, err
+	return inventory.Compare(h.before, q.after, !q.meta.TCPEstablished), nil
+}
+
+// end returns when nothing is left of the rehearsal, run or not.
+func (h *rehearsal) end() error {
+	h.cancel()
+	if !h.taken {
+		h.taken = true
+		h.ends <- (<-h.ready).end()
 	}
-	return inventory.Compare(before, q.after, !q.meta.TCPEstablished), nil
+	h.ending.Wait()
+	var errs []error
+	for len(h.ends) > 0 {
+		errs = append(errs, <-h.ends)
+	}
+	return errors.Join(errs...)
 }
 
 // enough is how many differences a text lists.
@@ -119,8 +168,8 @@ func says(w schemas.Warning, d inventory.Difference) bool {
 // notRehearsed says how to have a session suspended all the same.
 const notRehearsed = "end what it names, or have the session suspended without a rehearsal: `diapause policy set session:NAME rehearse=never`"
 
-// restore runs criu until the copy stands before its first instruction.
-func (q *quarantine) restore(ctx context.Context) error {
+// start starts a criu in the quarantine, with all that the copy inherits. It waits for restore.
+func (q *quarantine) start() error {
 	in := &inheritance{terminals: q.terminals}
 	defer in.close()
 	rest := &restorer{boot: q.boot, bare: true}
@@ -132,23 +181,23 @@ func (q *quarantine) restore(ctx context.Context) error {
 			return err
 		}
 	}
-	o := rest.restoreOptions(q.meta, in)
-	o.ImagesDir = q.images()
-	var p *rpc.Streamed
-	over := make(chan struct{})
-	defer close(over)
-	defer q.endCopy()
-	err := alone(q.init, q.before.Devices(), over, func() (err error) {
-		p, err = rpc.StartHeld(q.setup.Criu, o, q.program.apart(q.group), in.files...)
+	q.options = rest.restoreOptions(q.meta, in)
+	q.options.ImagesDir = q.images()
+	q.over = make(chan struct{})
+	return alone(q.init, q.before.Devices(), q.over, func() (err error) {
+		q.criu, err = rpc.StartHeld(q.setup.Criu, q.program.apart(q.group), in.files...)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { _ = q.kill() }) // endCopy tries again
+}
+
+// restore has criu restore until the copy stands before its first instruction, takes its
+// inventory, calls taken, and kills it.
+func (q *quarantine) restore(ctx context.Context, taken func()) error {
+	stop := context.AfterFunc(ctx, func() { _ = q.kill() }) // end tries again
 	defer stop()
-	reached := false
-	err = p.Wait(func(n rpc.Notice) error {
+	criu, reached := q.criu, false
+	q.criu = nil // waited for from here on
+	_, err := criu.Restore(q.options, func(n rpc.Notice) error {
 		switch n.Step {
 		case rpc.SetupNamespaces:
 			if q.meta.EmptyNetwork {
@@ -158,11 +207,10 @@ func (q *quarantine) restore(ctx context.Context) error {
 			q.copy = n.PID
 		case rpc.PreResume:
 			reached = true
-			var err error
-			if q.after, err = inventory.TakeCopy(wholeTree(q.copy), q.own); err == nil {
-				q.before.NoteFlags(q.advised)
-				q.after.NoteFlags(q.advised)
-				err = q.points.during(ctx, failpoint.ShimRehearsed)
+			err := q.take(ctx)
+			stop()
+			if err == nil {
+				taken()
 			}
 			return errors.Join(err, q.kill()) // criu as well, which ends the wait
 		}
@@ -178,6 +226,16 @@ func (q *quarantine) restore(ctx context.Context) error {
 		return nil
 	}
 	return q.explain(err)
+}
+
+// take lists what the copy has.
+func (q *quarantine) take(ctx context.Context) (err error) {
+	if q.after, err = inventory.TakeCopy(wholeTree(q.copy), q.own); err != nil {
+		return err
+	}
+	<-q.flagged
+	q.after.NoteFlags(q.advised)
+	return q.points.during(ctx, failpoint.ShimRehearsed)
 }
 
 // wholeTree lists a session's processes, on the host, those included that have ended and weren't
@@ -209,6 +267,9 @@ func (q *quarantine) kill() error {
 // A criu that fails, or is killed, may not have told of it. It is called while the thread lives
 // that started criu, so that the child has one parent.
 func (q *quarantine) endCopy() {
+	if q.criu != nil { // it was asked for nothing
+		q.criu.End()
+	}
 	if q.kill() != nil {
 		return // end says what is left
 	}
@@ -219,9 +280,16 @@ func (q *quarantine) endCopy() {
 	}
 }
 
-// end removes all that the rehearsal had.
+// end removes all that the quarantine had.
 func (q *quarantine) end() error {
 	var errs []error
+	if q.over != nil {
+		q.endCopy()
+		close(q.over)
+	}
+	if q.flagged != nil {
+		<-q.flagged
+	}
 	if q.group != nil {
 		if err := errors.Join(q.kill(), q.group.Remove()); err != nil {
 			errs = append(errs, fmt.Errorf("remove what the rehearsal of session %s left: %w", q.setup.Name, err))
@@ -266,7 +334,7 @@ func (d *dumper) awaitWorker(worker *control.Conn, dump *Dump) error {
 		return <-answer
 	}
 	began := time.Now()
-	differences, err := d.rehearsals.run(ctx, d.tree.init, dump.before, dump.large)
+	differences, err := dump.rehearsal.run(ctx, dump.large)
 	if err != nil {
 		return err
 	}

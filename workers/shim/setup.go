@@ -131,9 +131,10 @@ type Dump struct {
 
 	RehearsalTook time.Duration `json:"rehearsal_took,omitempty"` // with PhaseRehearsed
 
-	before *inventory.Inventory // if it rehearses, or was to
-	digest string               // of the last rehearsal, this one included
-	large  *largeImages
+	before    *inventory.Inventory // if it rehearses, or was to
+	digest    string               // of the last rehearsal, this one included
+	large     *largeImages
+	rehearsal *rehearsal
 
 	limited bool // the image's memory is bounded, and there is another way
 	laps    *driver.Laps

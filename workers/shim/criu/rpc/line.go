@@ -41,20 +41,7 @@ func (p pipe) close() {
 }
 
 // StartStreamed runs criu, with start and files as in Start.
-func StartStreamed(command []string, verb string, o Options, start Starter, files ...*os.File) (*Streamed, error) {
-	argv := append(slices.Clone(command), verb, "--stream")
-	return startLine(append(argv, o.arguments(verb)...), o.ImagesDir, told, start, files)
-}
-
-// StartHeld runs a criu that restores from files and never comes past PreResume: what it has
-// restored executes no instruction, also if the caller is killed. Kill all of it, criu first
-// or with the others.
-func StartHeld(command []string, o Options, start Starter, files ...*os.File) (*Streamed, error) {
-	argv := append(slices.Clone(command), RestoreVerb)
-	return startLine(append(argv, o.arguments(RestoreVerb)...), o.ImagesDir, held, start, files)
-}
-
-func startLine(argv []string, dir, script string, start Starter, files []*os.File) (_ *Streamed, err error) {
+func StartStreamed(command []string, verb string, o Options, start Starter, files ...*os.File) (_ *Streamed, err error) {
 	s := &Streamed{}
 	defer func() {
 		if err != nil {
@@ -67,7 +54,7 @@ func startLine(argv []string, dir, script string, start Starter, files []*os.Fil
 	if s.answers.r, s.answers.w, err = os.Pipe(); err != nil {
 		return nil, fmt.Errorf("make criu's pipes: %w", err)
 	}
-	if s.script, err = s.writeScript(script); err != nil {
+	if s.script, err = s.writeScript(told); err != nil {
 		return nil, fmt.Errorf("write criu's script: %w", err)
 	}
 	// Number 3 is the socket's in the other way to run it: the files have the same
@@ -77,18 +64,17 @@ func startLine(argv []string, dir, script string, start Starter, files []*os.Fil
 		return nil, err
 	}
 	defer nothing.Close()
+	argv := append(append(slices.Clone(command), verb, "--stream"), o.arguments(verb)...)
 	argv = append(argv, "--action-script", ownPath(s.script))
-	s.cmd, err = spawn(argv, dir, start, append([]*os.File{nothing}, files...))
+	s.cmd, err = spawn(argv, o.ImagesDir, start, append([]*os.File{nothing}, files...))
 	return s, err
 }
 
 // ownPath is where another process finds a file that is open here.
 func ownPath(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 
-// The scripts that tell us of a step, and ask whether to go on. At its last step held waits
-// for its end, answered or not: criu would go on after a failure.
-const (
-	told = `#!/bin/sh
+// told tells us of a step, and asks whether to go on.
+const told = `#!/bin/sh
 case "$CRTOOLS_SCRIPT_ACTION" in
 ` + PostDump + "|" + SetupNamespaces + "|" + PostRestore + "|" + PreResume + `) ;;
 *) exit 0 ;;
@@ -96,17 +82,6 @@ esac
 echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%[1]s
 read -r answer <%[2]s && [ "$answer" = go ]
 `
-	held = `#!/bin/sh
-case "$CRTOOLS_SCRIPT_ACTION" in
-` + SetupNamespaces + "|" + PostRestore + "|" + PreResume + `) ;;
-*) exit 0 ;;
-esac
-echo "$CRTOOLS_SCRIPT_ACTION ${CRTOOLS_INIT_PID:-0}" >%[1]s
-read -r answer <%[2]s
-[ "$CRTOOLS_SCRIPT_ACTION" != ` + PreResume + ` ] || while :; do kill -STOP $$; done
-[ "$answer" = go ]
-`
-)
 
 // writeScript makes the script. criu closes all descriptors of it, and images' directories
 // can't execute.

@@ -67,6 +67,7 @@ func (f *Failure) Unwrap() error { return f.Caller }
 type Process struct {
 	cmd    *exec.Cmd
 	socket *os.File
+	held   bool // PreResume isn't answered: criu would go on after a refusal
 }
 
 // Starter starts a command where it belongs: what criu forks and restores is born there.
@@ -78,19 +79,35 @@ var Here Starter = (*exec.Cmd).Start
 // Start runs criu, whose command line is command. The files become its
 // descriptors 4, 5 and so on.
 func Start(command []string, start Starter, files ...*os.File) (*Process, error) {
+	return startServing(command, start, files, false)
+}
+
+// StartHeld is Start for a criu that restores and never comes past PreResume: what it has
+// restored executes no instruction, also if the caller is killed. Kill all of it, criu first
+// or with the others.
+func StartHeld(command []string, start Starter, files ...*os.File) (*Process, error) {
+	return startServing(command, start, files, true)
+}
+
+// startServing runs criu. A held one has our end of its socket, too: it finds that open as long
+// as it waits for an answer.
+func startServing(command []string, start Starter, files []*os.File, held bool) (*Process, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("make criu's socket: %w", err)
 	}
 	ours, theirs := os.NewFile(uintptr(pair[0]), "criu"), os.NewFile(uintptr(pair[1]), "criu")
 	defer theirs.Close()
-	command = append(slices.Clone(command), "swrk", "3")
-	cmd, err := spawn(command, "", start, append([]*os.File{theirs}, files...))
+	files = append([]*os.File{theirs}, files...)
+	if held {
+		files = append(files, ours)
+	}
+	cmd, err := spawn(append(slices.Clone(command), "swrk", "3"), "", start, files)
 	if err != nil {
 		ours.Close()
 		return nil, err
 	}
-	return &Process{cmd: cmd, socket: ours}, nil
+	return &Process{cmd: cmd, socket: ours, held: held}, nil
 }
 
 // withoutBreakpoints has criu stop tasks at system calls rather than at a hardware breakpoint, as
@@ -122,6 +139,13 @@ func (p *Process) Dump(o Options, notify func(Notice) error) error {
 // sees it, when criu has ended.
 func (p *Process) Restore(o Options, notify func(Notice) error) (int, error) {
 	return p.call(typeRestore, o, notify)
+}
+
+// End ends a criu that got no request.
+func (p *Process) End() {
+	p.socket.Close()
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Wait()
 }
 
 // PID is criu's process id.
@@ -160,6 +184,9 @@ func (p *Process) converse(kind int, o Options, notify func(Notice) error) (int,
 		if r.kind == typeNotify {
 			if err := notify(Notice{Step: r.script, PID: r.pid}); err != nil && refused == nil {
 				refused = err
+			}
+			if p.held && r.script == PreResume {
+				continue // until it is killed
 			}
 			if err := p.send(encodeNotifyReply(refused == nil)); err != nil {
 				return 0, fmt.Errorf("answer criu at %s: %w", r.script, err)

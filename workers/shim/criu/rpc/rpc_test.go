@@ -120,3 +120,54 @@ func TestFailure(t *testing.T) {
 		}
 	}
 }
+
+// TestHeld has a criu told of its last step, and of another one: the last isn't answered, and
+// criu has both ends of its socket.
+func TestHeld(t *testing.T) {
+	path := t.TempDir() + "/criu.py"
+	if err := os.WriteFile(path, []byte(`
+import socket
+s, other = socket.socket(fileno=3), socket.socket(fileno=4)
+def notice(step):
+    n = bytes([10, len(step)]) + step
+    s.send(bytes([8, 6, 16, 1, 42, len(n)]) + n)
+s.recv(65536)
+notice(b"pre-resume")
+notice(b"post-resume")
+s.recv(65536)
+try:
+    s.recv(65536, socket.MSG_DONTWAIT)
+    said = b"both were answered"
+except BlockingIOError:
+    other.send(b"x")
+    said = b"as it should be" if s.recv(1) == b"x" else b"something was sent"
+s.send(bytes([8, 2, 16, 0, 74, len(said)]) + said)
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p, err := StartHeld([]string{"/usr/bin/python3", path}, Here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	_, err = p.Restore(Options{}, func(n Notice) error {
+		told = append(told, n.Step)
+		return nil
+	})
+	var f *Failure
+	if !errors.As(err, &f) || f.Text != "as it should be" || strings.Join(told, " ") != "pre-resume post-resume" {
+		t.Errorf("it is told of %v, and ends with %v", told, err)
+	}
+}
+
+// TestEndedUnasked ends a criu that waits for a request that never comes.
+func TestEndedUnasked(t *testing.T) {
+	p, err := StartHeld(fake(t, "exec sleep 1000\n"), Here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.End()
+	if p.cmd.ProcessState == nil {
+		t.Error("it wasn't waited for")
+	}
+}
