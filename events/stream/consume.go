@@ -32,6 +32,9 @@ func (r *reader) consume(ctx context.Context, gap func()) error {
 		if !again || !r.opened || errors.Is(err, nats.ErrConnectionClosed) {
 			return err
 		}
+		if err := r.passTorn(ctx); err != nil {
+			return err
+		}
 		gap()
 		select {
 		case <-time.After(reopenWait):
@@ -56,6 +59,7 @@ type reader struct {
 	opened   bool                     // it has been read from
 	turned   func(jetstream.Consumer) // if given: which is read from now, nil for none
 	place    jetstream.MsgMetadata    // of the message that is worked on
+	stuck    uint64                   // where it was to begin when it failed last
 }
 
 // run reads from one consumer until it fails. again is false if fn was what

@@ -43,6 +43,11 @@ const skewed = 5 * time.Minute
 // whether the server drops some, which is a gap: a reader in the server's own process hears that of the server.
 func Activity(ctx context.Context, js jetstream.JetStream, n Names, probing bool, fn func(Heard)) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
+	js, end, err := Apart(js)
+	if err != nil {
+		return unless(ctx, err)
+	}
+	defer end()
 	s, err := js.Stream(ctx, n.Activity())
 	if ctx.Err() != nil {
 		return nil
@@ -78,6 +83,14 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, probing bool
 		}
 	}
 	return r.consume(ctx, func() { at.tell(Heard{Gap: true}) })
+}
+
+// unless gives nil for an error that came since ctx had ended.
+func unless(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }
 
 // aheadOf is how far this host's clock is ahead of that of the stream's leader, which
@@ -116,6 +129,11 @@ func parse(subject string, header nats.Header, data []byte) (session.Message, sc
 // Watch calls fn for the activity of one session that the stream accepted after
 // seq, until ctx ends.
 func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Name, seq uint64, fn func(session.Message)) error {
+	js, end, err := Apart(js)
+	if err != nil {
+		return unless(ctx, err)
+	}
+	defer end()
 	s, err := js.Stream(ctx, n.Activity())
 	if ctx.Err() != nil {
 		return nil

@@ -68,7 +68,7 @@ func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 		fn(h)
 	}
 	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, b.probing, tell) })
-	g.Go(func() error { return stream.Malformed(ctx, b.JS.Conn(), tell) })
+	g.Go(func() error { return stream.Malformed(ctx, b.JS, tell) })
 	return g.Wait()
 }
 

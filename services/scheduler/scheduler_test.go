@@ -320,9 +320,24 @@ func TestLostConnectionRestartsTheGrace(t *testing.T) {
 	b.begin()
 	b.run(work, time.Hour)
 	b.explained(work, func(e schemas.Explanation) bool { return e.IdleSeconds > 0.5 })
-	b.must(b.nc.ForceReconnect())
+	b.sever()
 	b.explained(work, func(e schemas.Explanation) bool { return e.IdleSeconds < 0.4 })
 	b.counted(func(i schemas.Intake) bool { return i.Gaps == 1 })
+}
+
+// sever ends the connections by which the scheduler hears activity. The server takes them again.
+func (b *bench) sever() {
+	b.t.Helper()
+	all, err := b.server.Connz(nil)
+	b.must(err)
+	own, err := b.nc.GetClientID()
+	b.must(err)
+	for _, c := range all.Conns {
+		if c.Cid == own {
+			continue
+		}
+		b.must(b.server.DisconnectClientByID(c.Cid))
+	}
 }
 
 // What is overdue at the same moment goes a few at a time on each host, and a host

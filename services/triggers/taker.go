@@ -77,12 +77,23 @@ func (t *Taker) Serve(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("find stream %s: %w", t.Names.Activity(), err)
 	}
+	own, end, err := stream.Apart(t.JS)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer end()
 	since := s.CachedInfo().TimeStamp.Add(-fresh) // by the clock that stamped the messages
 	cfg := jetstream.OrderedConsumerConfig{
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".>"},
 	}
-	return stream.Consume(ctx, t.JS, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
+	if s, err = own.Stream(ctx, t.Names.Activity()); err != nil {
+		return fmt.Errorf("find stream %s: %w", t.Names.Activity(), err)
+	}
+	return stream.Consume(ctx, own, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		t.hear(ctx, msg, meta, live)
 		return nil
 	}, func() {}, func() {})
