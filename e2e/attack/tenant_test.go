@@ -2,9 +2,11 @@ package attack
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/events"
@@ -160,6 +163,7 @@ func TestTenants(t *testing.T) {
 		}
 	}
 	verbs(t, url, filepath.Join(creds, "publisher-acme.nk"))
+	allVerbs(t, url, filepath.Join(creds, "system.nk"))
 	ownTenant(t, s, url, filepath.Join(creds, "publisher-other.nk"))
 	after, err := s.View("other/work")
 	if err != nil || after.State != schemas.Running || after.Epoch != before.Epoch {
@@ -231,4 +235,35 @@ func verbs(t *testing.T, url, creds string) {
 	}
 }
 
-var tenantVerbs = []string{"show", "suspend", "rm", "run", "history"}
+// tenantVerbs are all verbs of the API; allVerbs looks that none is missing.
+var tenantVerbs = []string{
+	"accept", "audit", "checkpoint", "ensure", "explain", "fork", "history", "key_add", "key_ls", "key_revoke", "key_rm", "key_rotate", "key_trust", "kill", "list",
+	"policy_get", "policy_set", "policy_simulate", "policy_test", "reject", "replace", "resume", "rm", "rollback", "run", "show",
+	"snapshot_rm", "snapshots", "stats", "store_check", "store_prune", "store_stats", "suspend", "usage", "verify",
+}
+
+// allVerbs compares the list with what the service says that it answers.
+func allVerbs(t *testing.T, url, creds string) {
+	t.Helper()
+	nc, err := natsconn.Connect(t.Context(), url, creds, "attack")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	m, err := nc.Request("$SRV.INFO.diapause", nil, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info micro.Info
+	if err := json.Unmarshal(m.Data, &info); err != nil {
+		t.Fatal(err)
+	}
+	var has []string
+	for _, e := range info.Endpoints {
+		has = append(has, strings.TrimPrefix(e.Subject, schemas.SubjectAPI+"."))
+	}
+	slices.Sort(has)
+	if !slices.Equal(has, tenantVerbs) {
+		t.Errorf("the API has %v, tried are %v", has, tenantVerbs)
+	}
+}
