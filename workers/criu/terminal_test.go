@@ -280,3 +280,48 @@ func TestDevTTY(t *testing.T) {
 		s.want("\nopened-" + word)
 	}
 }
+
+// TestStoppedOutput stops the session's output by Ctrl-S: it stays stopped when a suspend is undone, and after
+// a resume, until Ctrl-Q.
+func TestStoppedOutput(t *testing.T) {
+	t.Parallel()
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", schemas.Spec{TTY: true, Command: []string{"/bin/sh", "-c", `echo up; read a; echo "a=$a."; sleep 1000`}})
+	s.want("up")
+	k := attachTo(t, d, s, attach.Size{})
+	k.press("\x13")
+	takesOutput(t, s, "0")
+	if _, err := d.Capture(limited(t), s.next(), &drivertest.Image{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Thaw(limited(t), s.next()); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.run("/usr/bin/perl", "-e", writable); got != "0" {
+		t.Errorf("output that was stopped goes on after an undone suspend: %q", got)
+	}
+	for range 2 {
+		s.suspend2(k)
+		k = attachTo(t, d, s, attach.Size{})
+		if got := s.run("/usr/bin/perl", "-e", writable); got != "0" {
+			t.Errorf("output that was stopped goes on after a resume: %q", got)
+		}
+	}
+	k.press("word\n")
+	k.press("\x11")
+	takesOutput(t, s, "1")
+	s.want("a=word.")
+}
+
+// writable prints whether the session's terminal takes output, 1 or 0.
+const writable = `use Fcntl; sysopen(my $t, "/dev/pts/0", O_WRONLY|O_NONBLOCK|O_NOCTTY) or die; my $w = ""; vec($w, fileno($t), 1) = 1; print scalar select(undef, $w, undef, 0);`
+
+// takesOutput waits until the session's terminal takes output, or doesn't.
+func takesOutput(t *testing.T, s *session, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(drivertest.Limit); s.run("/usr/bin/perl", "-e", writable) != want; {
+		if time.Now().After(deadline) {
+			t.Fatalf("that the terminal takes output isn't %s", want)
+		}
+	}
+}

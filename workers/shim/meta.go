@@ -39,12 +39,13 @@ type meta struct {
 // savedCommand is one command, with the names that criu has for its descriptors.
 type savedCommand struct {
 	PID      int            `json:"pid"`
-	Output   string         `json:"output"`          // file of its backlog
-	Input    string         `json:"input,omitempty"` // file of what was typed and not yet read
-	Ends     []int          `json:"ends,omitempty"`  // positions in it at which a line ends without a newline
-	Late     string         `json:"late,omitempty"`  // file of what was typed after it and waits for room
-	Pipes    []string       `json:"pipes,omitempty"` // output, error
-	Stdin    string         `json:"stdin,omitempty"` // its standard input, while that is open
+	Output   string         `json:"output"`            // file of its backlog
+	Input    string         `json:"input,omitempty"`   // file of what was typed and not yet read
+	Ends     []int          `json:"ends,omitempty"`    // positions in it at which a line ends without a newline
+	Late     string         `json:"late,omitempty"`    // file of what was typed after it and waits for room
+	Stopped  stop           `json:"stopped,omitempty"` // what has stopped its terminal's output
+	Pipes    []string       `json:"pipes,omitempty"`   // output, error
+	Stdin    string         `json:"stdin,omitempty"`   // its standard input, while that is open
 	Terminal *savedTerminal `json:"terminal,omitempty"`
 	Name     string         `json:"name,omitempty"`  // that its client gave it
 	Taken    int64          `json:"taken,omitempty"` // bytes of that client's input, since it was started
@@ -86,7 +87,7 @@ func (c *command) save(dir string, n int) (savedCommand, error) {
 }
 
 func (saved *savedCommand) keep(dir string, n int, in typed) error {
-	saved.Ends = in.ends
+	saved.Ends, saved.Stopped = in.ends, in.stopped
 	for _, part := range []struct {
 		into *string
 		name string
@@ -117,7 +118,7 @@ func (saved savedCommand) kept(dir string) (in typed, err error) {
 			return in, errors.New("read saved input: its lines end where it doesn't")
 		}
 	}
-	in.ends = saved.Ends
+	in.ends, in.stopped = saved.Ends, saved.Stopped
 	return in, nil
 }
 

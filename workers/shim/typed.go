@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,15 +16,20 @@ type typed struct {
 	seen []byte
 	ends []int  // positions in seen at which Ctrl-D, or what has its place, ended a line without a newline
 	late []byte // as it was typed
+
+	stopped stop // whether the terminal's output was
 }
 
-func (i typed) empty() bool { return len(i.seen) == 0 && len(i.ends) == 0 && len(i.late) == 0 }
+func (i typed) empty() bool {
+	return len(i.seen) == 0 && len(i.ends) == 0 && len(i.late) == 0 && i.stopped == ""
+}
 
 // then adds what was typed after it.
 func (i typed) then(more typed) typed {
+	i.stopped = cmp.Or(more.stopped, i.stopped)
 	if len(i.late) > 0 && len(more.seen) > 0 {
 		// This doesn't happen: what was late is put in before newer input.
-		return typed{seen: i.seen, ends: i.ends, late: append(append(i.late, more.seen...), more.late...)}
+		return typed{seen: i.seen, ends: i.ends, late: append(append(i.late, more.seen...), more.late...), stopped: i.stopped}
 	}
 	for _, at := range more.ends {
 		i.ends = append(i.ends, len(i.seen)+at)
@@ -33,14 +39,15 @@ func (i typed) then(more typed) typed {
 	return i
 }
 
-// takeInput takes out what was typed and not yet read. The programs that could read it
-// must be frozen. Settings are put back as they were.
+// takeInput takes out what was typed and not yet read, and starts output that was stopped. The
+// programs that could read and write must be frozen. Settings are put back as they were.
 func (t *terminal) takeInput() (typed, error) {
 	var in typed
 	was, err := unix.IoctlGetTermios(t.slaveFD, unix.TCGETS)
 	if err != nil {
 		return in, fmt.Errorf("read a terminal's settings: %w", err)
 	}
+	blocked := !t.takesOutput()
 	if was.Lflag&unix.ICANON != 0 {
 		t.takeLines(&in, was)
 	}
@@ -63,6 +70,9 @@ func (t *terminal) takeInput() (typed, error) {
 	}
 	if err != nil {
 		return in, fmt.Errorf("take back what was typed: %w", err)
+	}
+	if blocked {
+		in.stopped = t.start()
 	}
 	return in, nil
 }
@@ -135,6 +145,7 @@ func (t *terminal) putInput(in typed) (late []byte, err error) {
 	if back := unix.IoctlSetTermios(t.slaveFD, unix.TCSETS, was); back != nil {
 		err = errors.Join(err, fmt.Errorf("put a terminal's settings back: %w", back))
 	}
+	err = errors.Join(err, t.stop(in.stopped))
 	return t.putLate(in.late), err
 }
 
