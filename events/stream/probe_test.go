@@ -48,7 +48,7 @@ func read(t *testing.T, js jetstream.JetStream, probing bool, fn func(stream.Hea
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), probing, fn) }()
+	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), nil, probing, fn) }()
 	return func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -10,16 +10,18 @@ import (
 )
 
 // A reader that is behind hears nothing of what was said a moment ago, and can't tell that
-// from silence. So it looks, every soundEvery, how far the stream is, and tells in the order
-// of what is heard up to when all was: it asks at a time, and tells that time once all that
+// from silence. So it looks, when it is asked to and now and then, how far the stream is, and tells in the
+// order of what is heard up to when all was: it asks at a time, and tells that time once all that
 // the stream had then has been given.
 
 // soundEvery is how often it is looked how far the stream is, restEvery how often while nothing
-// is heard: half of what a scheduler lets pass. soundWait is how long an answer may take: one
+// is heard: a machine without sessions is to do nothing. soundWait is how long an answer may take: one
 // that comes later says nothing of now.
+// againEvery is how often it is looked when that fails.
 const (
 	soundEvery = 250 * time.Millisecond
-	restEvery  = time.Second
+	againEvery = time.Second
+	restEvery  = 10 * time.Second
 	soundWait  = 5 * time.Second
 )
 
@@ -92,13 +94,14 @@ func (r *reach) opened(c jetstream.Consumer) {
 	r.consumer = c
 }
 
-// sound looks how far the stream is, again and again until ctx ends.
-func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names) {
+// sound looks how far the stream is, when it is asked to and again and again until ctx ends.
+func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names, asks <-chan struct{}) {
 	timer := time.NewTimer(soundEvery)
 	defer timer.Stop()
 	for {
 		select {
 		case <-timer.C:
+		case <-asks:
 		case <-ctx.Done():
 			return
 		}
@@ -113,8 +116,11 @@ func (r *reach) sound(ctx context.Context, js jetstream.JetStream, n Names) {
 		patient, cancel := context.WithTimeout(ctx, soundWait)
 		last, err := LastActivity(patient, js, n)
 		cancel()
-		if err == nil {
-			r.aim(last, at)
+		switch { // the answer may be waited for
+		case err != nil:
+			timer.Reset(againEvery)
+		case !r.aim(last, at):
+			timer.Reset(soundEvery)
 		}
 	}
 }
@@ -141,16 +147,18 @@ func (r *reach) pending() (at time.Time, stuck bool) {
 	return r.at, time.Since(r.at) > stuckGoal
 }
 
-// aim has it told when all up to a message has been given, which the stream had at a time.
-func (r *reach) aim(last uint64, at time.Time) {
+// aim has it told when all up to a message has been given, which the stream had at a time. It
+// reports whether that is known already.
+func (r *reach) aim(last uint64, at time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.consumer == nil {
-		return // what comes meanwhile is told as a gap
+		return false // what comes meanwhile is told as a gap
 	}
 	if r.goal, r.at = last, at; r.seq >= last {
 		r.reached()
 	}
+	return r.goal == 0
 }
 
 // settle looks whether there is anything to come, where all of the stream is: what the

@@ -19,8 +19,9 @@ type ear struct {
 	t     *testing.T
 	slow  func()
 	mu    sync.Mutex
-	last  uint64        // that was heard
-	acked []acked       // what the stream has taken, and since when that is known
+	last  uint64  // that was heard
+	acked []acked // what the stream has taken, and since when that is known
+	asks  chan struct{}
 	told  chan struct{} // for each time that all was heard, if a test waits
 	wrong int
 }
@@ -55,7 +56,7 @@ func (e *ear) hear(h stream.Heard) {
 func (e *ear) listens(js jetstream.JetStream) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), false, e.hear) }()
+	go func() { done <- stream.Activity(ctx, js, stream.NamesWith(""), e.asks, false, e.hear) }()
 	e.t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
@@ -69,6 +70,10 @@ func (e *ear) waits() {
 	e.t.Helper()
 	for range 3 { // one may wait to be taken, and one be on its way
 		select {
+		case e.asks <- struct{}{}:
+		default:
+		}
+		select {
 		case <-e.told:
 		case <-time.After(limit):
 			e.t.Fatal("it isn't said any more that all was heard")
@@ -77,7 +82,7 @@ func (e *ear) waits() {
 }
 
 func newEar(t *testing.T) *ear {
-	return &ear{t: t, slow: func() {}, told: make(chan struct{}, 1)}
+	return &ear{t: t, slow: func() {}, asks: make(chan struct{}, 1), told: make(chan struct{}, 1)}
 }
 
 // A reader never says that it has heard all of which the stream had some that it was still

@@ -39,9 +39,10 @@ const skewed = 5 * time.Minute
 // Activity reads the last word of every kind of every session, then what comes,
 // until ctx ends, never calling fn twice at a time. What was stored before counts
 // from when the server accepted it, what comes live from when it is heard: the
-// clocks of two machines are never compared for it. probing has it find out by messages of its own
+// clocks of two machines are never compared for it. It says up to when all was heard (Through) while
+// something is heard, soon after each token in asks, and now and then. probing has it find out by messages of its own
 // whether the server drops some, which is a gap: a reader in the server's own process hears that of the server.
-func Activity(ctx context.Context, js jetstream.JetStream, n Names, probing bool, fn func(Heard)) error {
+func Activity(ctx context.Context, js jetstream.JetStream, n Names, asks <-chan struct{}, probing bool, fn func(Heard)) error {
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy}
 	js, end, err := Apart(js)
 	if err != nil {
@@ -77,7 +78,7 @@ func Activity(ctx context.Context, js jetstream.JetStream, n Names, probing bool
 	defer stop()
 	r.caughtUp = func() {
 		at.tell(Heard{CaughtUp: true, Through: time.Now()})
-		wg.Go(func() { at.sound(sounding, js, n) })
+		wg.Go(func() { at.sound(sounding, js, n, asks) })
 		if probing {
 			wg.Go(func() { at.probes(sounding, js) })
 		}

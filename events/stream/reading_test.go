@@ -113,7 +113,7 @@ func TestActivityAsksForMuch(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- stream.Activity(ctx, js, names, false, func(stream.Heard) {}) }()
+	go func() { done <- stream.Activity(ctx, js, names, nil, false, func(stream.Heard) {}) }()
 	msg, err := asked.NextMsg(limit)
 	if err != nil {
 		t.Fatal(err)

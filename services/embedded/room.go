@@ -16,8 +16,19 @@ import (
 const (
 	reserveMost  = 256 << 20 // bytes
 	reserveShare = 25        // one in so many
-	lookEvery    = time.Second
 )
+
+// A disk that has much room is looked at less often: it takes a while to fill it, even at fillRate.
+const (
+	lookSoonest = time.Second
+	lookLatest  = 10 * time.Second
+	fillRate    = 1 << 30 // bytes a second
+)
+
+// nextLook is when a disk with so much free is looked at again.
+func nextLook(free int64) time.Duration {
+	return min(max(time.Duration(free/(fillRate/1000))*time.Millisecond, lookSoonest), lookLatest)
+}
 
 // errNearlyFull is why clients without credentials are refused.
 var errNearlyFull = errors.New("the disk is nearly full: activity without credentials isn't taken")
@@ -49,12 +60,12 @@ func diskOf(dir string) (size, free int64, err error) {
 
 // watch checks until ctx ends.
 func (r *room) watch(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	timer := time.NewTimer(lookSoonest)
+	defer timer.Stop()
 	for {
 		select {
-		case <-tick.C:
-			r.check()
+		case <-timer.C:
+			timer.Reset(r.check())
 		case <-r.lost:
 			if !r.refused { // else what was dropped is known to be lost
 				r.tell()
@@ -66,12 +77,12 @@ func (r *room) watch(ctx context.Context) {
 }
 
 // check refuses clients, or takes them again once there is half as much more than it needs: a
-// disk on the edge doesn't change it every second.
-func (r *room) check() {
+// disk on the edge doesn't change it every second. It gives when to check again.
+func (r *room) check() (next time.Duration) {
 	size, free, err := r.look()
 	if err != nil {
 		r.log.Debug("how full the disk is isn't known", "err", err)
-		return
+		return lookSoonest
 	}
 	least := min(reserveMost, size/reserveShare)
 	if free >= least+least/2 {
@@ -87,10 +98,11 @@ func (r *room) check() {
 		r.refuse(nil)
 		r.log.Warn("the disk has room: activity without credentials is taken again", "free", free)
 	default:
-		return
+		return nextLook(free - least)
 	}
 	r.refused = !r.refused
 	r.tell()
+	return lookSoonest
 }
 
 // tell delivers whether activity is taken. That it is again says, too, that some was not.

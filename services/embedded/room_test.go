@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Clients without credentials are refused before the disk is full, and taken again when there
@@ -53,6 +54,18 @@ func TestRoom(t *testing.T) {
 	case <-r.intake:
 		t.Error("there is one change more")
 	default:
+	}
+}
+
+// A disk is looked at each second when it could be full soon.
+func TestNextLook(t *testing.T) {
+	for _, c := range []struct {
+		free int64
+		want time.Duration
+	}{{-1, time.Second}, {0, time.Second}, {1 << 30, time.Second}, {4 << 30, 4 * time.Second}, {1 << 40, 10 * time.Second}} {
+		if got := nextLook(c.free).Round(time.Second); got != c.want {
+			t.Errorf("with %d bytes free it is looked at after %v, want %v", c.free, got, c.want)
+		}
 	}
 }
 

@@ -36,6 +36,13 @@ type Bus interface {
 	Command(ctx context.Context, r schemas.SessionRecord) error
 }
 
+// asker is implemented by a Bus that says up to when all activity was heard when it is asked to.
+// Others say so again and again, or never.
+type asker interface {
+	// Ask returns at once; several that come before one answer are one.
+	Ask()
+}
+
 // Hosts tell how full they are.
 type Hosts interface {
 	// Hosts gives what each host said of itself last, then what they say, one after the
@@ -56,7 +63,20 @@ type Places interface {
 type natsBus struct {
 	stream.Publisher
 	names   stream.Names
-	probing bool // as of stream.Activity
+	probing bool          // as of stream.Activity
+	asks    chan struct{} // one place
+}
+
+func newBus(o Options) natsBus {
+	return natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil, make(chan struct{}, 1)}
+}
+
+// Ask implements asker.
+func (b natsBus) Ask() {
+	select {
+	case b.asks <- struct{}{}:
+	default:
+	}
 }
 
 func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
@@ -67,7 +87,7 @@ func (b natsBus) Activity(ctx context.Context, fn func(stream.Heard)) error {
 		defer one.Unlock()
 		fn(h)
 	}
-	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, b.probing, tell) })
+	g.Go(func() error { return stream.Activity(ctx, b.JS, b.names, b.asks, b.probing, tell) })
 	g.Go(func() error { return stream.Malformed(ctx, b.JS, tell) })
 	return g.Wait()
 }

@@ -74,7 +74,7 @@ type evictor struct {
 
 // relieve goes through the hosts that may be too full, and evicts from those that are.
 func (e *evictor) relieve(ctx context.Context) {
-	if !e.lag.inTime() {
+	if len(e.hosts.crowded) == 0 || !e.lag.inTime() {
 		return
 	}
 	for at, since := range e.hosts.crowded {

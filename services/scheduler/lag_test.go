@@ -112,6 +112,58 @@ func (c *crowd) through(at time.Time) {
 	synctest.Wait()
 }
 
+// asked is a Bus that says up to when all was heard when it is asked to.
+type asked struct {
+	talk
+	asks chan struct{}
+}
+
+func (b asked) Activity(ctx context.Context, fn func(stream.Heard)) error {
+	fn(stream.Heard{CaughtUp: true, Through: time.Now()})
+	for {
+		select {
+		case h := <-b.said:
+			fn(h)
+		case <-b.asks:
+			fn(stream.Heard{Through: time.Now()})
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (b asked) Ask() {
+	select {
+	case b.asks <- struct{}{}:
+	default:
+	}
+}
+
+// It is asked whether all was heard when a suspend is due, and neither before nor without end while
+// activity isn't taken. The suspend isn't later for it.
+func TestWhetherAllWasHeardIsAskedWhenASuspendIsDue(t *testing.T) {
+	var intake chan bool
+	var bus asked
+	options := func(c *crowd) Options {
+		intake, bus = make(chan bool), asked{talk: c.talk, asks: make(chan struct{}, 1)}
+		return Options{Bus: bus, Taken: intake}
+	}
+	inCrowdOf(t, options, func(t *testing.T, c *crowd) {
+		c.run("a", "person")
+		time.Sleep(time.Hour - time.Millisecond)
+		synctest.Wait()
+		c.states(map[string]schemas.State{"a": schemas.Running})
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		c.states(map[string]schemas.State{"a": schemas.Suspending})
+		intake <- false
+		c.run("b", "person")
+		time.Sleep(2 * time.Hour)
+		synctest.Wait() // for ever, if it asks without end
+		c.states(map[string]schemas.State{"b": schemas.Running})
+	})
+}
+
 // spoken is what a stream took, and when.
 type spoken struct {
 	session int

@@ -43,6 +43,9 @@ func newLoop(s *Scheduler) *loop {
 		s: s, table: newTable(s.Policies), lag: &lag{log: s.Log}, quotas: newQuotas(s.Policies), actor: newActor(s),
 		history: newHistory(s.Bus), leading: s.Lead == nil,
 	}
+	if a, ok := s.Bus.(asker); ok {
+		l.lag.ask = a.Ask
+	}
 	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock)
 	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor}
 	l.waker = &waker{table: l.table, agenda: l.agenda, quotas: l.quotas, hosts: l.hosts, lag: l.lag, evictor: l.evictor, actor: l.actor}
@@ -209,9 +212,10 @@ func (l *loop) act(ctx context.Context) {
 	}
 	l.agenda.resume(actorsAtOnce - l.actor.waking)
 	switch {
+	case len(l.hosts.pace.hungry) == 0:
 	case l.lag.inTime():
 		l.admit(ctx)
-	case len(l.hosts.pace.hungry) > 0:
+	default:
 		l.lag.warn()
 	}
 }
@@ -269,12 +273,13 @@ func (l *loop) hear(h *stream.Heard) {
 	switch {
 	case h.CaughtUp:
 		// Every grace starts again: silence that could not be heard is no idleness.
-		l.lag.hearing, l.table.heardSince, l.lag.through = true, time.Now(), h.Through
+		l.lag.hearing, l.table.heardSince = true, time.Now()
+		l.lag.heard(h.Through)
 		close(l.s.ready)
 	case h.Gap:
 		l.table.heardSince = time.Now()
 	case !h.Through.IsZero():
-		l.lag.through = h.Through
+		l.lag.heard(h.Through)
 	case h.Unproved != nil:
 		l.s.Log.Warn("what the NATS server drops when it can't keep up isn't noticed", "err", h.Unproved)
 	case h.Bad != nil:

@@ -79,16 +79,16 @@ func New(o Options) *Scheduler {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Bus == nil {
-		o.Bus = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
+		o.Bus = newBus(o)
 	}
 	if o.Policies == nil {
 		o.Policies = builtin{}
 	}
 	if o.Hosts == nil && o.JS != nil {
-		o.Hosts = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
+		o.Hosts = newBus(o)
 	}
 	if o.Places == nil && o.JS != nil {
-		o.Places = natsBus{stream.Publisher{JS: o.JS}, o.Names, o.Taken == nil}
+		o.Places = newBus(o)
 	}
 	placing := make(chan struct{})
 	s := &Scheduler{
