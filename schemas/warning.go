@@ -20,6 +20,7 @@ const (
 	WarnInodes       WarningCode = "inode_numbers"       // files have other inode numbers after a resume
 	WarnAllFiles     WarningCode = "all_files_captured"  // the whole file system was captured, not what changed
 	WarnUser         WarningCode = "user_not_captured"   // this host can't capture sessions of that user
+	WarnNetwork      WarningCode = "network_blocked"     // the host's rules drop what the session sends outside
 	WarnLayer        WarningCode = "layer_failed"        // the file system of the session's own files has met an error
 	WarnDiffers      WarningCode = "rehearsal_differs"   // what is not as before after a resume, as its rehearsal showed
 )

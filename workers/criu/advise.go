@@ -2,17 +2,34 @@ package criu
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/network"
 )
 
-// Advise says if sessions of the spec's user can't be captured on this host: criu has to read
-// the limits of their processes.
+// Advise says if sessions of the spec's user can't be captured on this host, for criu has to read
+// the limits of their processes, and if the host drops what a private network sends.
 func (d *Driver) Advise(spec schemas.Spec) []schemas.Warning {
-	return advise(spec.User, readsLimits())
+	all := advise(spec.User, readsLimits())
+	if spec.Network == "private" && !slices.Equal(spec.AllowOut, []string{"none"}) {
+		all = append(all, adviseNetwork(network.Blocked())...)
+	}
+	return all
+}
+
+// adviseNetwork: a host whose rules can't be listed makes no private network, and says so then.
+func adviseNetwork(b *network.Block, err error) []schemas.Warning {
+	if err != nil || b == nil {
+		return nil
+	}
+	return []schemas.Warning{{
+		Code: schemas.WarnNetwork, Subject: b.Chain,
+		Text: fmt.Sprintf("the session reaches nothing outside: the host's chain %s drops what it forwards; to accept it: %s", b.Chain, b.Fix),
+	}}
 }
 
 func advise(user string, readsLimits bool) []schemas.Warning {

@@ -2,6 +2,7 @@ package network
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/google/nftables"
@@ -15,10 +16,21 @@ type Block struct {
 	Fix   string // the commands that accept what sessions send, and the answers
 }
 
+// Blocked has Docker let pass what sessions send, as a network that is made does, and gives what
+// drops it all the same.
+func Blocked() (*Block, error) {
+	_ = admit() // what stands in the way is found
+	return FindBlock()
+}
+
 // FindBlock looks for the first chain that drops by its policy what sessions send or the answers,
-// and that has no rule to accept them; nil if there is none. It sees rules of nftables, and so of
-// iptables-nft, not those of iptables-legacy. Whether a rule is reached it doesn't tell.
-func FindBlock() (*Block, error) {
+// and that has no rule to accept them; nil if there is none. Whether a rule is reached it doesn't tell.
+func FindBlock() (*Block, error) { return find(false) }
+
+// WouldBlock does the same, but for what is mended when a network is made.
+func WouldBlock() (*Block, error) { return find(true) }
+
+func find(mended bool) (*Block, error) {
 	c, err := nftables.New()
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
@@ -28,7 +40,7 @@ func FindBlock() (*Block, error) {
 		return nil, fmt.Errorf("list the chains of nftables: %w", err)
 	}
 	for _, chain := range chains {
-		if !dropsForwarded(chain) {
+		if !dropsForwarded(chain) || mended && isMended(c, chain.Table) {
 			continue
 		}
 		out, answers, err := accepted(c, chain.Table, chains)
@@ -39,7 +51,23 @@ func FindBlock() (*Block, error) {
 			return blockOf(chain, chains), nil
 		}
 	}
+	for _, l := range legacies {
+		if l.used() && (l.family == "ip" || forwards6()) {
+			if there, _, foreign := l.owners(); mended && there && !foreign {
+				continue
+			}
+			if b := l.block(); b != nil {
+				return b, nil
+			}
+		}
+	}
 	return nil, nil
+}
+
+// isMended reports whether admit adds rules to a table.
+func isMended(c *nftables.Conn, t *nftables.Table) bool {
+	chains, err := ownersChains(c)
+	return err == nil && slices.ContainsFunc(chains, func(o ownersChain) bool { return o.Table.Name == t.Name && o.Table.Family == t.Family && !o.foreign })
 }
 
 // families are those of packets of IP, as nftables calls them.
@@ -123,10 +151,6 @@ func (s *said) compares(loaded expr.Any, c *expr.Cmp) {
 	s.narrow = true
 }
 
-// dockerUser is the chain that Docker leaves to the host's owner, and has each packet go through
-// first.
-const dockerUser = "DOCKER-USER"
-
 func blockOf(chain *nftables.Chain, all []*nftables.Chain) *Block {
 	into := chain.Name
 	for _, c := range all {
@@ -135,12 +159,11 @@ func blockOf(chain *nftables.Chain, all []*nftables.Chain) *Block {
 		}
 	}
 	family, table := families[chain.Table.Family], chain.Table.Name
-	words := strings.NewReplacer("FAMILY", family, "TABLE", table, "CHAIN", into, "SESSIONS", prefix, "UPLINK", wayOut(chain.Table.Family))
+	words := strings.NewReplacer("FAMILY", family, "TABLE", table, "CHAIN", into, "SESSIONS", prefix, "UPLINK", wayOut(family))
 	fix := `nft 'insert rule FAMILY TABLE CHAIN iifname "SESSIONS*" oifname "UPLINK" accept; ` +
 		`insert rule FAMILY TABLE CHAIN iifname "UPLINK" oifname "SESSIONS*" ct state established,related accept'`
 	if program := programs[family]; program != "" && table == "filter" && chain.Name == "FORWARD" {
-		fix = strings.ReplaceAll(`PROGRAM -I CHAIN -i SESSIONS+ -o UPLINK -j ACCEPT; `+
-			`PROGRAM -I CHAIN -i UPLINK -o SESSIONS+ -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`, "PROGRAM", program)
+		fix = iptablesFix(program, into, wayOut(family))
 	}
 	return &Block{Chain: strings.Join([]string{family, table, chain.Name}, " "), Fix: words.Replace(fix)}
 }
@@ -148,10 +171,17 @@ func blockOf(chain *nftables.Chain, all []*nftables.Chain) *Block {
 // programs make the rules of the table filter, by its family.
 var programs = map[string]string{"ip": "iptables", "ip6": "ip6tables"}
 
-// wayOut names the interface of the default route.
-func wayOut(table nftables.TableFamily) string {
+// iptablesFix are the commands that have a chain accept what sessions send, and the answers.
+func iptablesFix(program, chain, uplink string) string {
+	return strings.NewReplacer("PROGRAM", program, "CHAIN", chain, "SESSIONS", prefix, "UPLINK", uplink).Replace(
+		`PROGRAM -I CHAIN -i SESSIONS+ -o UPLINK -j ACCEPT; ` +
+			`PROGRAM -I CHAIN -i UPLINK -o SESSIONS+ -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT`)
+}
+
+// wayOut names the interface of the default route, for tables of a family.
+func wayOut(table string) string {
 	family := netlink.FAMILY_V4
-	if table == nftables.TableFamilyIPv6 {
+	if table == "ip6" {
 		family = netlink.FAMILY_V6
 	}
 	routes, err := netlink.RouteList(nil, family)

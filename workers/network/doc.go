@@ -21,18 +21,22 @@
 // it. Only the guard makes packets acceptable to the host, for they carry a hardware address that isn't
 // the veth's: when the process that has the guard is killed, nothing leaves.
 //
-// The host's table (host.go) is shared by all sessions of the host. Each network makes it again when it
-// was removed (keeper.go); until then packets leave with a source that no answer reaches.
+// The host's tables (host.go, bridges.go) are shared by all sessions of the host. Each network makes them
+// again when one was removed (keeper.go); until then nothing leaves. The second drops what is for
+// containers and virtual machines of the host: what would leave by a bridge by which no default route leads.
 //
 // Nothing is left of a network when its process and those in the namespace have ended: the kernel
-// removes the veth pair, with its routes, and the guard.
+// removes the veth pair, with its routes, and the guard. The last one that is closed removes the
+// host's tables (last.go), and Tidy does if it was killed.
 //
 // For a restore a network is made Locked: nothing moves in it but what criu sends, until Unlock.
 // DestroyOutside ends the restored connections whose other end is not in the namespace.
 //
-// Where the host drops what it forwards, as with Docker or ufw, its owner has to accept what comes from
-// sessions, and the answers: FindBlock (blocked.go) tells so.
+// Where Docker drops what the host forwards, two rules in the chain that it leaves to the host's owner
+// accept what comes from sessions, and the answers (docker.go, legacy.go). They go with the tables. Where
+// others do, as ufw, the owner has to: FindBlock (blocked.go) tells so.
 //
-// The package never changes an address, a route or a rule that isn't its own. Of the host's settings it
+// The package never changes an address, a route or a rule that isn't its own, and adds rules to no
+// chain of others but DOCKER-USER. Of the host's settings it
 // changes one: it turns on forwarding (net.ipv4.ip_forward).
 package network

@@ -53,6 +53,8 @@ func (g *guard) fill(table *nftables.Table, device string, number uint16, out []
 	closed := nftables.ChainPolicyDrop
 	// A chain is known before others jump to it.
 	pass := g.conn.AddChain(&nftables.Chain{Name: "pass", Table: table})
+	add(g.conn, pass, is4, hops(4, oneHop))
+	add(g.conn, pass, is6, hops(6, oneHop))
 	add(g.conn, pass, take)
 	add(g.conn, pass, accept)
 	chain := g.conn.AddChain(&nftables.Chain{

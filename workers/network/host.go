@@ -34,7 +34,11 @@ func prepareHost() error {
 	if err := forward(); err != nil {
 		return err
 	}
-	return ensureTable()
+	if err := ensureTables(); err != nil {
+		return err
+	}
+	_ = admit() // if that fails, FindBlock tells what stands in the way
+	return refreshUplinks()
 }
 
 const forwarding = "/proc/sys/net/ipv4/ip_forward"
@@ -50,23 +54,28 @@ func forward() error {
 	return nil
 }
 
-// ensureTable makes the host's table unless it is there. Who else makes it at the same time makes
-// the same: one of the two is refused as a whole.
-func ensureTable() error {
+// hostTables are the tables that sessions share on the host.
+var hostTables = map[string]func(*nftables.Conn){tableName: fillTable, bridgesName: fillBridges}
+
+// ensureTables makes those that aren't there. Who else makes one at the same time makes the same: one
+// of the two is refused as a whole.
+func ensureTables() error {
 	c, err := nftables.New()
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
-	_, err = c.ListTableOfFamily(tableName, nftables.TableFamilyINet)
-	if err == nil {
-		return nil
-	}
-	if !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("list the tables of nftables: %w", err)
-	}
-	fillTable(c)
-	if err := c.Flush(); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("make the table %s: %w", tableName, err)
+	for name, fill := range hostTables {
+		_, err = c.ListTableOfFamily(name, nftables.TableFamilyINet)
+		if err == nil {
+			continue
+		}
+		if !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("list the tables of nftables: %w", err)
+		}
+		fill(c)
+		if err := c.Flush(); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("make the table %s: %w", name, err)
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -32,6 +33,7 @@ var outside *os.File // the namespace
 
 func TestMain(m *testing.M) {
 	if os.Getenv(inHost) != "" {
+		legacyEvery = 50 * time.Millisecond
 		if err := makeHost(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)

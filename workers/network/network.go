@@ -67,13 +67,17 @@ func Make(o Options) (*Network, error) {
 	return n, nil
 }
 
-// Close gives the network up. What runs in it has no way out from then on.
+// Close gives the network up. What runs in it has no way out from then on. With the last network
+// of the host goes what the host has for all of them.
 func (n *Network) Close() {
 	if n == nil {
 		return
 	}
 	n.guard.close()
 	n.keeper.close()
+	if n.number != 0 {
+		_ = n.leave() // what stays is removed with the next one, and by Tidy
+	}
 	if n.space != nil {
 		n.space.Close()
 	}
@@ -176,9 +180,6 @@ func (n *Network) connect(o Options) error {
 	if n.keeper, err = keep(); err != nil { // before the table is there, or its removal could be missed
 		return err
 	}
-	if err := prepareHost(); err != nil {
-		return err
-	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)
@@ -190,6 +191,9 @@ func (n *Network) connect(o Options) error {
 		return err
 	}
 	n.number = number
+	if err := prepareHost(); err != nil { // of a host that has seen the veth pair (leave)
+		return err
+	}
 	if n.guard, err = newGuard(number, o.AllowOut); err != nil {
 		return err
 	}

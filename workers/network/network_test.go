@@ -150,6 +150,20 @@ func TestDropped(t *testing.T) {
 	}
 }
 
+// reaches waits until the outside is reached: what was changed is mended beside.
+func reaches(t *testing.T, n *Network, peer netip.AddrPort) {
+	t.Helper()
+	for deadline := time.Now().Add(long); ; {
+		got, err := ask(n, "tcp", peer, short)
+		if err == nil && strings.HasPrefix(got, hostAddress+":") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the outside isn't reached: %q, %v", got, err)
+		}
+	}
+}
+
 func TestFlushed(t *testing.T) {
 	n := made(t, Options{})
 	host, peer := echo(t, here, hostAddress), echo(t, inOutside, peerAddress)
@@ -164,15 +178,7 @@ func TestFlushed(t *testing.T) {
 	if got, err := ask(n, "tcp", host, short); err == nil {
 		t.Errorf("after the rules were flushed the host answered: %q", got)
 	}
-	for deadline := time.Now().Add(long); ; {
-		got, err := ask(n, "tcp", peer, short)
-		if err == nil && strings.HasPrefix(got, hostAddress+":") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("after the rules were flushed the outside isn't reached: %q, %v", got, err)
-		}
-	}
+	reaches(t, n, peer)
 	if got, err := ask(n, "tcp", host, short); err == nil {
 		t.Errorf("when the table was made again the host answered: %q", got)
 	}

@@ -106,6 +106,21 @@ var take = match{
 	&expr.Meta{Key: expr.MetaKeyPKTTYPE, Register: 1, SourceRegister: true},
 }
 
+// What packets of sessions may take: one hop ends at the host.
+const (
+	oneHop    = 1
+	usualHops = 64
+)
+
+// hops sets how many a packet of IP of that version may take.
+func hops(version int, n byte) match {
+	write := &expr.Payload{OperationType: expr.PayloadWrite, SourceRegister: 1, Base: expr.PayloadBaseNetworkHeader, Offset: 7, Len: 1}
+	if version == 4 {
+		write.Offset, write.CsumType, write.CsumOffset = 8, expr.CsumTypeInet, 10
+	}
+	return match{&expr.Immediate{Register: 1, Data: []byte{n}}, write}
+}
+
 // through holds for packets through an interface; a name without its end stands for all that
 // begin with it.
 func through(key expr.MetaKey, op expr.CmpOp, name string, whole bool) match {

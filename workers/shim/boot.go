@@ -100,6 +100,7 @@ func (b *boot) undo(cause error) {
 	if b.tree.init != 0 {
 		_, _ = unix.Wait4(b.tree.init, nil, 0, nil)
 	}
+	b.online.close()
 	if !b.ran {
 		_ = b.state.remove()
 		return

@@ -56,6 +56,7 @@ func serve() error {
 		worker.Close()
 	}
 	<-s.stopped
+	s.online.close()
 	return nil
 }
 

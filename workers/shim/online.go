@@ -33,6 +33,13 @@ func (w *online) serve(v *clients) {
 	w.ports.Serve(publish.Session{Dial: v.dial, Whole: func() bool { return !v.silent.Load() }})
 }
 
+// close gives up the network of a session that is dead.
+func (w *online) close() {
+	if w != nil {
+		w.network.Close()
+	}
+}
+
 // extnet is criu's name of a private network.
 const extnet = "extnet"
 

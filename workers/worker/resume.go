@@ -115,7 +115,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 		}
 		next, err := s.recorder.swap(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
-			Set: schemas.Set{Op: op, Root: s.root(d, rec), Size: &schemas.Sizes{
+			Set: schemas.Set{Op: op, Root: s.root(d, rec), Warnings: readvised(rec.Warnings, advised(d, spec)), Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
 			Stages: restoreStages(laps, img.Times(), img.Given(), header.LogicalBytes),
@@ -135,6 +135,18 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	s.log.Info("restored", "session", rec.Name().String(), "way", restored.Way)
 	s.snapshots.KeepPages(ctx, rec.SessionRecord, img)
 	return out, nil
+}
+
+// readvised adds what a resume has to tell to what its suspend told, which would be replaced; nil
+// leaves that.
+func readvised(told, advice []schemas.Warning) []schemas.Warning {
+	if len(advice) == 0 {
+		return nil
+	}
+	told = slices.DeleteFunc(slices.Clone(told), func(w schemas.Warning) bool {
+		return slices.ContainsFunc(advice, func(a schemas.Warning) bool { return a.Code == w.Code })
+	})
+	return append(told, advice...)
 }
 
 // restoreStages gives what the steps of a restore took, which end now, and those of reading the

@@ -52,10 +52,7 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	}
 	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
 	op, arrived := toBegin(d, *rec.Op), func(int) {}
-	var advice []schemas.Warning
-	if a, ok := d.(driver.Advisor); ok {
-		advice = stamped(a.Advise(spec), time.Now())
-	}
+	advice := advised(d, spec)
 	got, err := d.Start(ctx, s.hosting.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
@@ -78,6 +75,15 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	return s.failpoints.At(ctx, failpoint.StartDone)
+}
+
+// advised is what the user is told of this host when a session comes to run here.
+func advised(d driver.Driver, spec schemas.Spec) []schemas.Warning {
+	a, ok := d.(driver.Advisor)
+	if !ok {
+		return nil
+	}
+	return stamped(a.Advise(spec), time.Now())
 }
 
 // root gives the container image below a session's own files, if the record hasn't it as it is.

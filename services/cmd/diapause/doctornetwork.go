@@ -29,6 +29,15 @@ func checkDefaultNetwork(name string) error {
 	return nil
 }
 
+// tidyNetwork removes what the host has for private networks if it has none, now and when the
+// function that it gives is called: a killed session may have left that. Where there is no nftables
+// there is nothing to remove.
+func tidyNetwork() func() {
+	tidy := func() { _ = network.Tidy() } // the next session of a host that can't be tidied says why
+	tidy()
+	return tidy
+}
+
 // checkNetwork tries whether sessions can have a network of their own.
 func checkNetwork() doctor.Check {
 	return doctor.Check{
@@ -39,7 +48,7 @@ func checkNetwork() doctor.Check {
 				r.Status = doctor.Warn
 				return r
 			}
-			return judgeForwarding(network.FindBlock())
+			return judgeForwarding(network.WouldBlock())
 		},
 	}
 }

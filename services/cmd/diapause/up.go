@@ -68,6 +68,7 @@ func upCommand(c *client) *cobra.Command {
 			if err := checkDefaultNetwork(f.network); err != nil {
 				return err
 			}
+			defer tidyNetwork()()
 			return run.Up(cmd.Context(), conf)
 		},
 	}

@@ -37,6 +37,7 @@ func workerCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			defer tidyNetwork()()
 			return run.Worker(cmd.Context(), run.WorkerConfig{
 				Process: all.Process, Data: all.Data, NATS: all.NATS, Keys: all.Keys, Images: all.Images, Host: all.Host,
 			})
