@@ -18,9 +18,9 @@ import (
 )
 
 // idleRequests is what a daemon without sessions may ask JetStream and write to it between three
-// renewals of its lease, which are 10 s apart: it is 40 on a quiet machine. What it did four
+// renewals of its lease, which are 10 s apart: it is 18 on a quiet machine. What it did four
 // times a second instead would be 80 alone.
-const idleRequests = 80
+const idleRequests = 50
 
 // A daemon without sessions waits for events instead of asking for them.
 func TestIdleDaemonAsksLittle(t *testing.T) {
