@@ -16,6 +16,7 @@
 // longer than all else.
 //
 // Interval timers (setitimer, alarm) aren't compared, nor whether a POSIX timer is armed: the
-// kernel shows these to their process alone, and the copy executes nothing. Contents of memory
+// kernel shows these to their process alone, and the copy executes nothing. /proc/timer_list, which root may
+// read, has them by the address of a function and without a process. Contents of memory
 // and files aren't either.
 package inventory

@@ -24,8 +24,9 @@
 //
 // Before a suspend kills the tree, rehearsals (rehearse.go) restore its image in a quarantine
 // (quarantine.go), from images without pages (hollowed.go), and compare what was restored with
-// the original (package inventory). criu is held before the first instruction of the copy by
-// a script of its own, so that nothing of it runs, also if the shim is killed.
+// the original (package inventory). The quarantine is made while criu dumps. Its criu is held before the
+// first instruction of the copy and holds both ends of its own socket, so that nothing of the
+// copy runs, also if the shim is killed.
 //
 // It never decides when a session is suspended or resumed, never lets a tree run
 // that its worker gave no word for, and never kills criu. An order with an epoch

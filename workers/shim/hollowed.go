@@ -7,10 +7,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/inventory"
@@ -77,48 +79,57 @@ func (g *ghostImage) pass(to, from *os.File) {
 	g.size, g.err = g.size+rest, err
 }
 
-// fillImages makes the images of the rehearsal: links to those that describe, hollow ones of
-// those that hold content.
+// fillImages makes the images of the rehearsal, several at a time: links to those that describe,
+// hollow ones of those that hold content.
 func (q *quarantine) fillImages(ctx context.Context, large *largeImages) error {
 	entries, err := os.ReadDir(q.place.images())
 	if err != nil {
 		return fmt.Errorf("list the images: %w", err)
 	}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	fill := func(name string, how func() error) {
+		g.Go(func() error {
+			if err := how(); err != nil {
+				return fmt.Errorf("make the image %s for a rehearsal: %w", name, err)
+			}
+			return nil
+		})
+	}
 	processes := q.byInner()
 	for _, e := range entries {
-		name := e.Name()
-		switch {
-		case !e.Type().IsRegular(), name == logName, strings.HasPrefix(name, "pages-"):
-		case strings.HasPrefix(name, "pagemap-"):
-			err = q.hollowPages(name, processes)
-		case strings.HasPrefix(name, "mm-"):
-			err = q.unlocked(name)
-		case strings.HasPrefix(name, "tmpfs-"):
-			err = q.hollowFiles(name)
-		case strings.HasPrefix(name, "ghost-file-"):
-			err = q.hollowGhost(name)
-		default:
-			err = os.Link(filepath.Join(q.place.images(), name), filepath.Join(q.images(), name))
-		}
-		if err != nil {
-			return fmt.Errorf("make the image %s for a rehearsal: %w", name, err)
+		if name := e.Name(); e.Type().IsRegular() {
+			fill(name, func() error { return q.fillImage(name, processes) })
 		}
 	}
-	if large == nil {
+	if large != nil {
+		for _, name := range large.names {
+			switch {
+			case strings.HasPrefix(name, "tmpfs-"):
+				fill(name, func() error { return q.hollowFiles(name) })
+			case large.ghosts[name] != nil:
+				fill(name, func() error { return q.passedGhost(ctx, name, large.ghosts[name]) })
+			}
+		}
+	}
+	return g.Wait()
+}
+
+// fillImage makes one image of those that didn't go to the worker.
+func (q *quarantine) fillImage(name string, processes map[int]inventory.Process) error {
+	switch {
+	case name == logName, strings.HasPrefix(name, "pages-"):
 		return nil
+	case strings.HasPrefix(name, "pagemap-"):
+		return q.hollowPages(name, processes)
+	case strings.HasPrefix(name, "mm-"):
+		return q.unlocked(name)
+	case strings.HasPrefix(name, "tmpfs-"):
+		return q.hollowFiles(name)
+	case strings.HasPrefix(name, "ghost-file-"):
+		return q.hollowGhost(name)
 	}
-	for _, name := range large.names {
-		switch {
-		case strings.HasPrefix(name, "tmpfs-"):
-			err = q.hollowFiles(name)
-		case large.ghosts[name] != nil:
-			err = q.passedGhost(ctx, name, large.ghosts[name])
-		}
-		if err != nil {
-			return fmt.Errorf("make the image %s for a rehearsal: %w", name, err)
-		}
-	}
-	return nil
+	return os.Link(filepath.Join(q.place.images(), name), filepath.Join(q.images(), name))
 }
 
 func (q *quarantine) unlocked(name string) error {
@@ -131,7 +142,9 @@ func (q *quarantine) unlocked(name string) error {
 		return err
 	}
 	if inner, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(name, "mm-"), ".img")); err == nil && advised {
+		q.advise.Lock()
 		q.advised[inner] = true
+		q.advise.Unlock()
 	}
 	if b, err = hollow.Unlocked(b); err != nil {
 		return err

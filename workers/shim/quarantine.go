@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -41,6 +42,7 @@ type quarantine struct {
 
 	copy    int // init of the copy, on the host
 	after   *inventory.Inventory
+	advise  sync.Mutex    // guards advised while the images are made
 	advised map[int]bool  // processes in which mappings have flags, by pids within the session
 	flagged chan struct{} // closed when these are noted of the original
 }
