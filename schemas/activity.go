@@ -204,10 +204,14 @@ func Whose(from string) string {
 }
 
 // Marked gives the subject that a door stores a message on, whose publisher it gives a mark. Subjects
-// that no stream takes stay as they are.
+// that no stream takes stay as they are, and so does a lease without a key, which no reader takes: its
+// mark would be read as the key.
 func Marked(subject, from string) string {
 	about, ok := strings.CutPrefix(subject, SubjectActivity+".")
 	if !ok || strings.Count(about, ".") < 2 {
+		return subject
+	}
+	if k := Kind(about[strings.LastIndexByte(about, '.')+1:]); strings.Count(about, ".") == 2 && (k.Lease() || k == KindAgent) {
 		return subject
 	}
 	if s, err := ParseActivitySubject(subject); err == nil && s.From == FromInside { // which another door has put there
@@ -240,8 +244,12 @@ func ParseActivitySubject(subject string) (Source, error) {
 	return s, nil
 }
 
-// cutMark parts what follows a kind into its key and a mark. A key may begin as a mark does.
+// cutMark parts what follows a kind into its key and a mark. A key may begin as a mark does, but those of
+// `diapause nats-config` and of sessions stay marks without a key before them.
 func cutMark(k Kind, rest string) (key, from string) {
+	if rest == FromEdge || rest == FromInside {
+		return "", rest
+	}
 	if i := strings.LastIndexByte(rest, '.'); i >= 0 && strings.HasPrefix(rest[i+1:], fromMark) {
 		return rest[:i], rest[i+1:]
 	}

@@ -130,6 +130,29 @@ func TestHostileSubjects(t *testing.T) {
 	}
 }
 
+// A door's mark is never read as the key of a lease that has none: nothing would tell it from a lease with
+// credentials.
+func TestMarkIsNoKey(t *testing.T) {
+	for subject, want := range map[string]string{
+		"diapause.v1.activity.a.b.busy":                     "diapause.v1.activity.a.b.busy",
+		"diapause.v1.activity.a.b.agent":                    "diapause.v1.activity.a.b.agent",
+		"diapause.v1.activity.a.b.busy.~1":                  "diapause.v1.activity.a.b.busy.~1.~7",
+		"diapause.v1.activity.a.b.busy." + FromInside:       "diapause.v1.activity.a.b.busy." + FromInside + ".~7",
+		"diapause.v1.activity.a.b.busy.build." + FromInside: "diapause.v1.activity.a.b.busy.build.~7" + FromInside,
+		"diapause.v1.activity.a.b.mood":                     "diapause.v1.activity.a.b.mood.~7",
+		"diapause.v1.activity.a.b.input":                    "diapause.v1.activity.a.b.input.~7",
+	} {
+		if got := Marked(subject, FromUser(7)); got != want {
+			t.Errorf("%s is marked %s, want %s", subject, got, want)
+		}
+	}
+	for _, subject := range []string{"diapause.v1.activity.a.b.busy", "diapause.v1.activity.a.b.hold." + FromEdge, "diapause.v1.activity.a.b.hold." + FromInside} {
+		if s, err := ParseActivitySubject(subject); !errors.Is(err, ErrSubject) {
+			t.Errorf("%s is read as %+v, %v", subject, s, err)
+		}
+	}
+}
+
 // For any input: no panic, a reason for what is refused, and what is taken is bounded
 // and fit to be shown.
 func FuzzParseMessage(f *testing.F) {
