@@ -23,7 +23,7 @@ import (
 // `diapause up` of this machine, without credentials: that is enough to say what
 // is in use, and for nothing else.
 type Options struct {
-	URL   string // nats.DefaultURL if empty
+	URL   string // if empty: within a session the one that takes its activity, else nats.DefaultURL
 	Creds string // a file with an nkey seed or a .creds file; none if empty
 	// User is the NATS user that asks, where the server lets each user ask under its own name:
 	// by default the name of the file of credentials.
@@ -96,7 +96,7 @@ func Connect(o Options) (*Client, error) {
 		}
 		opts = append(opts, auth)
 	}
-	url := cmp.Or(o.URL, nats.DefaultURL)
+	url := cmp.Or(o.URL, within(insideFile), nats.DefaultURL)
 	opts = append(opts, o.NATS...)
 	nc, err := nats.Connect(url, opts...)
 	if err != nil {

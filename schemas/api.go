@@ -21,6 +21,7 @@ type View struct {
 	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish        []string       `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Listens        []uint16       `json:"listens,omitempty"`   // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
 	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	Root           *RootImage     `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
@@ -120,6 +121,8 @@ type Observed struct {
 	PID       int   `json:"pid"`
 	RSSBytes  int64 `json:"rss_bytes"`
 	Processes int   `json:"processes"`
+	// Listens are the TCP ports at which it takes connections, unless it is a container.
+	Listens []uint16 `json:"listens,omitempty"`
 	// Status is what it is, in a word, where it isn't simply running.
 	Status string `json:"status,omitempty"`
 	// Container is what it is on its host, unless that is a process tree.

@@ -26,7 +26,7 @@ type Spec struct {
 	CPUs    float64  `json:"cpus,omitempty"`    // 1.5 is one and a half cores; 0: no limit
 	Pids    int64    `json:"pids,omitempty"`    // 0: no limit
 	Disk    int64    `json:"disk,omitempty"`    // of its own files, bytes; 0: as the host has it
-	Network string   `json:"network,omitempty"` // "host" (also if empty), "private" or "none"
+	Network string   `json:"network,omitempty"` // NetworkPrivate, NetworkHost or NetworkNone; the host's if empty, as in records of before
 	// AllowOut are the only addresses that a private network reaches outside, as CIDR, or "none"
 	// alone; all if empty.
 	AllowOut []string `json:"allow_out,omitempty"`
@@ -47,6 +47,17 @@ type Spec struct {
 	// a member of that name beside the fields above. A driver ignores those of others.
 	Options map[DriverName]json.RawMessage `json:"-"`
 }
+
+// The networks that a process tree may have.
+const (
+	NetworkPrivate = "private" // of its own, which leads out through the host
+	NetworkHost    = "host"    // the host's, shared with all that runs there
+	NetworkNone    = "none"    // of its own, which leads nowhere
+)
+
+// DefaultNetwork is that of process trees that are run without a word on it, unless who runs the
+// API says otherwise.
+const DefaultNetwork = NetworkPrivate
 
 // RootImage gives the container image that a session has in place of the host's root, as
 // alpine:3, ghcr.io/owner/name@sha256:…, tar:/path, layout:/path or engine:NAME; false if it has none.

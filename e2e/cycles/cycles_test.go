@@ -62,7 +62,7 @@ func TestCycles(t *testing.T) {
 func start(ctx context.Context, t *testing.T) (*local.Daemon, *local.Session) {
 	t.Helper()
 	d := daemon(ctx, t)
-	s, err := d.Run(ctx, "again", []string{"--network", "none"}, "/usr/bin/python3", "-c", program)
+	s, err := d.Run(ctx, "again", nil, "/usr/bin/python3", "-c", program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,14 +165,7 @@ func (b bench) node() {
 
 func (b bench) server() {
 	b.t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	program := filepath.Join(b.dir, "example")
-	b.ended(b.start("CGO_ENABLED=0", filepath.Join(top, "go"), nil, "go", "build", "-o", program, "."))
+	program, address := b.goProgram(), freeAddress(b.t)
 	cmd := b.start("NATS_URL="+b.URL, "", nil, program, address)
 	defer func() {
 		_ = cmd.Process.Kill() // it serves until someone stops it
@@ -182,12 +175,19 @@ func (b bench) server() {
 	if v, err := b.View("work"); err != nil || v.State != "suspended" {
 		b.t.Errorf("after a health check it is %s, %v", v.State, err)
 	}
+	b.visit(address)
+}
+
+// visit has the server of the examples work for a visitor, and then not.
+func (b bench) visit(address string) {
+	b.t.Helper()
 	body, sent := io.Pipe()
 	worked := make(chan error, 1)
 	go func() {
 		resp, err := http.Post("http://"+address+"/s/work", "text/plain", body)
 		if err == nil {
 			resp.Body.Close()
+			http.DefaultClient.CloseIdleConnections() // an open one keeps the session awake that publishes the port
 		}
 		worked <- err
 	}()
@@ -200,11 +200,30 @@ func (b bench) server() {
 	b.is("suspended")
 }
 
+// goProgram builds the example in Go.
+func (b bench) goProgram() string {
+	b.t.Helper()
+	program := filepath.Join(b.dir, "example")
+	b.ended(b.start("CGO_ENABLED=0", filepath.Join(top, "go"), nil, "go", "build", "-o", program, "."))
+	return program
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
 func get(address, path string) error {
 	resp, err := http.Get("http://" + address + path)
 	if err != nil {
 		return err
 	}
+	defer http.DefaultClient.CloseIdleConnections()
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("GET %s: %s", path, resp.Status)

@@ -65,7 +65,7 @@ func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) err
 		return nil
 	}
 	v, err := s.sessions.get(ctx, n)
-	if err == nil && v.Network != "private" {
+	if err == nil && v.Network != schemas.NetworkPrivate {
 		err = schemas.UsageError("fork session %s: only a private network publishes ports", n)
 	}
 	return err

@@ -102,7 +102,7 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 			v.Queue = o.Queue
 		}
 		if onHost(v.State) {
-			v.PID, v.RSSBytes, v.Processes, v.Status, v.Container = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container
+			v.PID, v.RSSBytes, v.Processes, v.Status, v.Container, v.Listens = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container, o.Listens
 		}
 	}
 }

@@ -58,7 +58,7 @@ type Options struct {
 	Reader  Reader
 	// Stored, if given, says what all snapshots of a session take in the store.
 	Stored func(n schemas.Name, uid schemas.UID) (bytes int64, known bool)
-	// Network is that of process trees that are run without a word on it: the host's if empty.
+	// Network is that of process trees that are run without a word on it: DefaultNetwork if empty.
 	Network string
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
@@ -112,7 +112,7 @@ func New(o Options) *Server {
 	}
 	makes := &maker{
 		sessions: ss, hosts: hosts, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
-		network: cmp.Or(o.Network, "host"), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records, scheduler: o.Scheduler,
+		network: cmp.Or(o.Network, schemas.DefaultNetwork), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records, scheduler: o.Scheduler,
 	}
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
 	look := &views{

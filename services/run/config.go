@@ -63,7 +63,7 @@ type Recovery struct {
 type Control struct {
 	Retention janitor.Policy
 	Usage     time.Duration // between two events of what sessions used; never if 0
-	Network   string        // of process trees that don't say which they want; the host's if empty
+	Network   string        // of process trees that don't say which they want; schemas.DefaultNetwork if empty
 }
 
 // UpConfig is all that Up needs.

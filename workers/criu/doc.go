@@ -15,11 +15,11 @@
 // of it is added to the sink.
 //
 // What a session is isolated from: it has its own processes, mounts, IPC, host
-// name and, if asked for, network; it sees the host's root (or a directory or container image in
+// name and, unless its spec says otherwise or nothing, network; it sees the host's root (or a directory or container image in
 // its place) through an overlay, so that what it writes is its own; it can't
 // reach the data directory, nor what else is hidden (package hide). Root inside has the capabilities of a usual
-// container without MKNOD. It is no boundary against hostile code: there is no
-// user namespace and no filter for system calls, and with the host's network it
+// container without MKNOD, behind a filter of system calls (package confine). It is no boundary against
+// code that attacks the kernel: there is no user namespace, and with the host's network it
 // reaches what listens there. Other file systems that are mounted on the host
 // (a /home of its own) are not seen inside: below their mount points the session
 // sees what the root file system has there.

@@ -54,7 +54,7 @@ func (d *Driver) start(ctx context.Context, f driver.Fence, below lower, begin f
 }
 
 // networks are the kinds of network that a session may have; none given is the host's.
-var networks = []string{"", "private", "host", "none"}
+var networks = []string{"", schemas.NetworkPrivate, schemas.NetworkHost, schemas.NetworkNone}
 
 // checkSpec refuses what can't work before anything is made.
 func checkSpec(s schemas.Spec) error {
@@ -69,7 +69,7 @@ func checkSpec(s schemas.Spec) error {
 		return &driver.Error{Kind: driver.Refused, Text: "there is no command to run"}
 	case !slices.Contains(networks, s.Network):
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the network %q is none of private, host, none", s.Network)}
-	case len(s.AllowOut) > 0 && s.Network != "private":
+	case len(s.AllowOut) > 0 && s.Network != schemas.NetworkPrivate:
 		return &driver.Error{Kind: driver.Refused, Text: "only a private network has a list of what it may reach"}
 	case s.Memory < 0 || s.CPUs < 0 || s.Pids < 0 || s.Disk < 0:
 		return &driver.Error{Kind: driver.Refused, Text: "a limit is negative"}
@@ -79,7 +79,7 @@ func checkSpec(s schemas.Spec) error {
 	if _, err := network.ParseAllow(s.AllowOut); err != nil {
 		return refuse(err)
 	}
-	if len(s.Publish) > 0 && s.Network != "private" {
+	if len(s.Publish) > 0 && s.Network != schemas.NetworkPrivate {
 		return &driver.Error{Kind: driver.Refused, Text: "only a private network has ports to publish"}
 	}
 	if _, err := publish.Parse(s.Publish); err != nil {

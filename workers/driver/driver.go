@@ -322,6 +322,7 @@ type Observation struct {
 	Foreground string             // the terminal's foreground job if it isn't the leader, by name
 	Execs      int                // commands started by exec that still run
 	Inbound    int                // established TCP connections from outside the session
+	Listens    []uint16           // the TCP ports at which its processes take connections, in order
 	Status     string             // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
 	Container  *schemas.Container // what it is here, unless that is a process tree
 }

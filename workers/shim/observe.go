@@ -19,10 +19,11 @@ func (t *processes) observe() (driver.Observation, error) {
 	if o.CPU, err = t.group.CPU(); err != nil {
 		return o, err
 	}
-	connections, err := tree.Connections(pids)
+	connections, listens, err := tree.TCP(pids)
 	if err != nil {
 		return o, err
 	}
+	o.Listens = listens
 	for _, c := range connections {
 		if c.Inbound && c.Established {
 			o.Inbound++

@@ -59,8 +59,8 @@ func (s Setup) Base() string {
 	return s.Spec.Root
 }
 
-func (s Setup) emptyNetwork() bool   { return s.Spec.Network == "none" }
-func (s Setup) privateNetwork() bool { return s.Spec.Network == "private" }
+func (s Setup) emptyNetwork() bool   { return s.Spec.Network == schemas.NetworkNone }
+func (s Setup) privateNetwork() bool { return s.Spec.Network == schemas.NetworkPrivate }
 
 // The names of a session's cgroups below the parent.
 func SessionGroup(uid schemas.UID) string { return "s-" + string(uid) }

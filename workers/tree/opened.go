@@ -32,6 +32,9 @@ func (o *Opened) FDs(pid int) ([]FD, error) {
 // Connections is the function of that name.
 func Connections(pids []int) ([]Connection, error) { return (*Opened)(nil).Connections(pids) }
 
+// TCP is the function of that name.
+func TCP(pids []int) ([]Connection, []uint16, error) { return (*Opened)(nil).TCP(pids) }
+
 // Files is the function of that name.
 func Files(pids []int, root string) ([]File, error) { return (*Opened)(nil).Files(pids, root) }
 

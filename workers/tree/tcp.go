@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -50,22 +52,31 @@ const (
 // Inbound if the tree listens on its local port; one whose listener has been
 // closed since can't be told from an outbound one, and isn't Inbound.
 func (o *Opened) Connections(pids []int) ([]Connection, error) {
+	all, _, err := o.TCP(pids)
+	return all, err
+}
+
+// TCP lists the TCP connections of the processes, as Connections, and the ports that they listen on,
+// in order.
+func (o *Opened) TCP(pids []int) (all []Connection, listening []uint16, err error) {
 	spaces, err := o.bySpace(pids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var all []Connection
 	for _, s := range spaces {
 		if len(s.holders) == 0 {
 			continue // the kernel goes through all of the host's connections for an answer
 		}
 		sockets, err := readSockets(s.pid)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		all = append(all, classify(sockets, s.holders)...)
+		t := newTable(sockets, s.holders)
+		all = append(all, t.connections(sockets)...)
+		listening = slices.AppendSeq(listening, maps.Keys(t.listeners))
 	}
-	return all, nil
+	slices.Sort(listening)
+	return all, slices.Compact(listening), nil
 }
 
 // space is a network namespace that processes of the tree are in.
@@ -164,9 +175,8 @@ func parseAddr(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), nil
 }
 
-// classify picks the connections of the tree out of all sockets of its network
-// namespace.
-func classify(sockets []socket, holders map[uint64]int) []Connection {
+// newTable finds what the tree has among all sockets of its network namespace.
+func newTable(sockets []socket, holders map[uint64]int) table {
 	t := table{holders: holders, listeners: map[uint16][]listener{}, ends: map[ends]bool{}}
 	for _, s := range sockets {
 		if pid, ok := holders[s.inode]; ok && s.state == stateListen {
@@ -178,7 +188,11 @@ func classify(sockets []socket, holders map[uint64]int) []Connection {
 			t.ends[ends{s.local, s.remote}] = true
 		}
 	}
-	var all []Connection
+	return t
+}
+
+// connections picks those of the tree out of all sockets of its network namespace.
+func (t table) connections(sockets []socket) (all []Connection) {
 	for _, s := range sockets {
 		if pid, pending, ok := t.owner(s); ok {
 			c := Connection{PID: pid, Local: s.local, Remote: s.remote, Pending: pending}

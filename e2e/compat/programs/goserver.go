@@ -18,7 +18,6 @@ func GoServer() Program {
 	return Program{
 		Name: "Go HTTP server and client", State: "every request counted once, none failed, one keep-alive connection all the time, goroutines and timers",
 		Needs: []string{"go"}, Version: []string{"go", "env", "GOVERSION"},
-		Flags: []string{"--network", "none"},
 		// It waits for the program that the run builds and copies in.
 		Command: []string{"/bin/sh", "-c", `until [ -e /tmp/go ]; do sleep 0.05; done
 /tmp/counter serve /tmp/port & exec /tmp/counter ask /tmp/port /tmp/told`},

@@ -19,7 +19,7 @@ func Journals() Program {
 		Name:  "SQLite in four journal modes",
 		State: "databases in modes delete, truncate, persist and wal open all the time, written by two processes after each resume, integrity_check",
 		Needs: []string{python, "sqlite3"}, Version: []string{"sqlite3", "--version"},
-		Flags: []string{"--network", "none"}, Command: []string{python, "-c", journalsPython},
+		Command: []string{python, "-c", journalsPython},
 		Prepare: func(ctx context.Context, s *local.Session) error {
 			if _, err := s.Until(ctx, patience, "test -S /tmp/state.sock"); err != nil {
 				return err

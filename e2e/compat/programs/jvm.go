@@ -14,7 +14,6 @@ func JVM() Program {
 	return Program{
 		Name: "java", State: "heap by digest and identity, 4 threads and a timer counting, garbage collected at every check, open file, unix socket",
 		Needs: []string{"java", "javac", python}, Version: []string{"/bin/sh", "-c", "java -version 2>&1 | tr -d '\"'"},
-		Flags: []string{"--network", "none"},
 		Command: []string{"/bin/sh", "-c", `printf %s "$0" >/tmp/Count.java && javac -d /tmp /tmp/Count.java &&
 exec java -Xmx256m -cp /tmp Count`, countJava},
 		Prepare: w.prepare, Check: w.check,

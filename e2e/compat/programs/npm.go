@@ -26,7 +26,7 @@ func Npm() Program {
 		Name:  "npm ci, interrupted",
 		State: "an install that waits for half of its packages goes on over the same connections, and makes the tree of one that wasn't interrupted, by digest",
 		Needs: []string{"npm", "node", python, npmPackages()}, Version: []string{"npm", "--version"},
-		Flags: []string{"--network", "none", "--env", "HOME=/tmp"}, Command: []string{"/bin/sh", "-c", npmStart, "sh", npmRegistry, filepath.Dir(npmPackages())},
+		Flags: []string{"--env", "HOME=/tmp"}, Command: []string{"/bin/sh", "-c", npmStart, "sh", npmRegistry, filepath.Dir(npmPackages())},
 		Prepare: n.prepare, Check: n.check,
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/diapause/diapause/e2e/compat/local"
 )
 
-// RedisOutside is a redis-server on the host's network with a client that is not
-// in the session: its connection ends with every suspend, the server goes on.
+// RedisOutside is a redis-server with a client that is not in the session, by a port that the session
+// publishes: the connection ends with every suspend, the server goes on.
 func RedisOutside() Program {
 	o := &outside{port: freePort()}
 	return Program{
@@ -21,8 +21,8 @@ func RedisOutside() Program {
 		State:  "1,000 keys; the outside client's connection is closed and a new one served",
 		Limits: "connections with the outside are closed by a suspend; their client must connect again",
 		Needs:  []string{"redis-server"}, Version: []string{"redis-server", "--version"},
-		Flags: []string{"--network", "host"},
-		Command: []string{"redis-server", "--port", fmt.Sprint(o.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
+		Flags: []string{"--publish", fmt.Sprintf("%d:6379", o.port)},
+		Command: []string{"redis-server", "--port", "6379", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no",
 			"--dir", "/tmp"},
 		Prepare: o.prepare, Check: o.check,
 	}
@@ -48,13 +48,16 @@ func (o *outside) prepare(ctx context.Context, _ *local.Session) error {
 	return nil
 }
 
-// connect tries until the server answers.
+// connect tries until the server answers. The port takes connections as soon as the session runs.
 func (o *outside) connect(ctx context.Context) error {
 	for deadline := time.Now().Add(patience); ; {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", o.port))
 		if err == nil {
 			o.conn, o.read = conn, bufio.NewReader(conn)
-			return conn.SetDeadline(time.Now().Add(programTime))
+			if err = errors.Join(conn.SetDeadline(time.Now().Add(programTime)), o.expect("PING", "+PONG")); err == nil {
+				return nil
+			}
+			conn.Close()
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			return fmt.Errorf("connect to redis from outside: %w", err)

@@ -26,7 +26,7 @@ func Postgres() Program {
 		Name:  "postgres under pgbench",
 		State: "pgbench's four connections commit on and none fails, balances and history have one sum, pg_amcheck with every heap tuple indexed, data checksums",
 		Needs: []string{"pgbench", "psql", "gcc"}, Version: []string{"pgbench", "--version"},
-		Flags: []string{"--network", "none", "--cwd", "/tmp"}, Command: []string{"/bin/sh", "-c", postgresStart, "sh", postgresUser},
+		Flags: []string{"--cwd", "/tmp"}, Command: []string{"/bin/sh", "-c", postgresStart, "sh", postgresUser},
 		Prepare: p.prepare, Check: p.check,
 	}
 }

@@ -39,14 +39,14 @@ const patience = time.Minute
 // All makes the programs of the whole run.
 func All() []Program {
 	return []Program{
-		Bash(), Python(), Node(), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(), Journals(),
+		Bash(), Python(), Node(), Redis("private"), Redis("none"), Redis("host"), RedisOutside(), Vim(), Tmux(), SQLite(), Journals(),
 		Postgres(), GoServer(), JVM(), Sshd(), Npm(), Xterm(), Firefox(), Chromium(), PythonTests(),
 	}
 }
 
 // Quick makes the ones that a short run samples.
 func Quick() []Program {
-	return []Program{Bash(), Python(), Redis("none"), Tmux(), SQLite(), Journals()}
+	return []Program{Bash(), Python(), Redis("private"), Tmux(), SQLite(), Journals()}
 }
 
 // Missing says which commands the program lacks here, and what to do about it.

@@ -20,7 +20,7 @@ func Sshd() Program {
 		Name:  "sshd and ssh",
 		State: "two logins over loopback, one with a terminal: same shell, same connection, every line answered once, /dev/tty opens",
 		Needs: []string{"/usr/sbin/sshd", "ssh", "ssh-keygen"}, Version: []string{"/bin/sh", "-c", "ssh -V 2>&1 | sed 's/^OpenSSH_//'"},
-		Flags: []string{"--network", "none"}, Command: []string{"/bin/sh", "-c", sshdStart},
+		Command: []string{"/bin/sh", "-c", sshdStart},
 		Prepare: func(ctx context.Context, s *local.Session) error {
 			if _, err := s.Until(ctx, patience, "test -e /tmp/typed.out -a -e /tmp/plain.out"); err != nil {
 				return l.explain(ctx, s, err)

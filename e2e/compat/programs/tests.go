@@ -18,7 +18,7 @@ func PythonTests() Program {
 	return Program{
 		Name: "Python's own tests", State: "test_posix, test_mmap, test_fcntl, test_pty, test_wait4 and test_fork1 pass, one of them being suspended and resumed",
 		Needs: []string{python}, Version: []string{"sh", "-c", testsVersion},
-		Flags: []string{"--network", "none", "--env", "HOME=/tmp", "--env", "PYTHONDONTWRITEBYTECODE=1"}, Command: []string{"/bin/sh", "-c", testsLoop},
+		Flags: []string{"--env", "HOME=/tmp", "--env", "PYTHONDONTWRITEBYTECODE=1"}, Command: []string{"/bin/sh", "-c", testsLoop},
 		Prepare: func(ctx context.Context, s *local.Session) error { return p.check(ctx, s, Round{}) }, Check: p.check,
 	}
 }

@@ -16,7 +16,7 @@ func Tmux() Program {
 		Name:  "tmux with vim",
 		State: "typed text in vim's buffer, a new size of the terminal reaches tmux and then vim, /dev/tty opens in a second window, all by the same processes",
 		Needs: []string{"tmux", "vim"}, Version: []string{"tmux", "-V"},
-		Flags: []string{"--tty", "--network", "none", "--env", "TERM=xterm", "--env", "LC_ALL=C.UTF-8"},
+		Flags: []string{"--tty", "--env", "TERM=xterm", "--env", "LC_ALL=C.UTF-8"},
 		Command: []string{"tmux", "-S", "/tmp/tmux", "-f", "/dev/null", "new-session",
 			`exec vim -u NONE -N -c 'autocmd VimResized * call writefile([&columns . "x" . &lines], "/tmp/size")' /tmp/letter`,
 			";", "set", "-g", "status", "off", ";", "set", "-g", "escape-time", "0", ";",

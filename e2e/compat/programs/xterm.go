@@ -15,7 +15,7 @@ func Xterm() Program {
 	return Program{
 		Name: "Xvfb with xterm", State: "window id, every pixel of the screen, new text drawn after each resume",
 		Needs: []string{"Xvfb", "xterm", "xwd", "xwininfo"}, Version: []string{"xterm", "-version"},
-		Flags: []string{"--network", "none", "--env", "DISPLAY=:77"}, Command: []string{"/bin/sh", "-c", xtermScript},
+		Flags: []string{"--env", "DISPLAY=:77"}, Command: []string{"/bin/sh", "-c", xtermScript},
 		Prepare: x.prepare, Check: x.check,
 	}
 }

@@ -3,15 +3,27 @@
 //
 //   npm ci && NATS_URL=nats://127.0.0.1:4222 node activity.mjs work
 //
-// The session is busy until standard input ends.
+// Inside of a session it needs no address. The session is busy until standard input ends.
 import { randomUUID } from "node:crypto";
+import { readFileSync } from "node:fs";
 import { connect, headers } from "@nats-io/transport-node";
 
 const session = process.argv[2] ?? "work";
 const tenant = "default";
 
+// The server: NATS_URL, inside of a session the one for its activity, or this machine's.
+function nearest() {
+  let own;
+  try {
+    own = JSON.parse(readFileSync("/run/diapause/generation", "utf8")).url;
+  } catch {
+    // not inside of a session
+  }
+  return process.env.NATS_URL || own || "nats://127.0.0.1:4222";
+}
+
 const nc = await connect({
-  servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+  servers: nearest(),
   maxReconnectAttempts: -1,
 });
 const subject = (kind) => `diapause.v1.activity.${tenant}.${session}.${kind}`;

@@ -3,7 +3,8 @@
 //
 //   npm ci && NATS_URL=nats://127.0.0.1:4222 node agent.mjs work
 //
-// The session must run, and its policy want the checkpoints that are to be made of it:
+// Inside of a session it needs no address. The session must run, and its policy want the
+// checkpoints that are to be made of it:
 //
 //   diapause policy set session:work checkpoints=run_boundaries,after:edit
 //
@@ -11,7 +12,7 @@
 // without a server the agent does what it does. The program below it is such an agent,
 // each of whose actions is a line of standard input.
 import { randomUUID } from "node:crypto";
-import { realpathSync } from "node:fs";
+import { readFileSync, realpathSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
@@ -72,9 +73,20 @@ export class Callback {
   }
 }
 
+// The server: NATS_URL, inside of a session the one for its activity, or this machine's.
+function nearest() {
+  let own;
+  try {
+    own = JSON.parse(readFileSync("/run/diapause/generation", "utf8")).url;
+  } catch {
+    // not inside of a session
+  }
+  return process.env.NATS_URL || own || "nats://127.0.0.1:4222";
+}
+
 async function main() {
   const callback = new Callback({
-    servers: process.env.NATS_URL ?? "nats://127.0.0.1:4222",
+    servers: nearest(),
     session: process.argv[2] ?? "work",
   });
   await callback.run(async () => {

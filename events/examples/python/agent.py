@@ -3,7 +3,8 @@
 
     NATS_URL=nats://127.0.0.1:4222 python3 agent.py work
 
-The session must run, and its policy want the checkpoints that are to be made of it:
+Inside of a session it needs no address. The session must run, and its policy want the
+checkpoints that are to be made of it:
 
     diapause policy set session:work checkpoints=run_boundaries,before:deploy
 
@@ -25,6 +26,16 @@ import uuid
 
 FRESH = 30  # seconds: what is older isn't worth a checkpoint any more
 PATIENCE = 5  # seconds, for one answer of the server
+
+
+def nearest():
+    """The server: NATS_URL, inside of a session the one for its activity, or this machine's."""
+    try:
+        with open("/run/diapause/generation", encoding="utf-8") as f:
+            own = json.load(f).get("url")
+    except (OSError, ValueError):
+        own = None
+    return os.environ.get("NATS_URL") or own or "nats://127.0.0.1:4222"
 
 
 class Callback:
@@ -114,7 +125,7 @@ class Callback:
 
 def main():
     session = sys.argv[1] if len(sys.argv) > 1 else "work"
-    callback = Callback(os.environ.get("NATS_URL", "nats://127.0.0.1:4222"), session)
+    callback = Callback(nearest(), session)
     with callback.run("an agent of the examples", run_id=os.environ.get("RUN_ID", "")):
         for line in sys.stdin:
             with callback.action(line.strip()):

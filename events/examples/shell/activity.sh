@@ -4,6 +4,8 @@
 #
 #   NATS_URL=nats://127.0.0.1:4222 ./activity.sh work.input
 #   NATS_URL=nats://127.0.0.1:4222 ./activity.sh work.hold.deploy '{"ttl":"10m","reason":"deploys"}'
+#
+# Inside of a session it needs no address: the session's own file has that.
 set -euo pipefail
 
 if (($# < 1 || $# > 2)); then
@@ -27,6 +29,10 @@ say() {
 	return 1
 }
 
+inside=/run/diapause/generation
+if [[ -z ${NATS_URL:-} && -r $inside && $(<"$inside") =~ \"url\":\"([^\"]+)\" ]]; then
+	NATS_URL=${BASH_REMATCH[1]}
+fi
 address=${NATS_URL:-nats://127.0.0.1:4222}
 address=${address#nats://}
 address=${address%/}

@@ -8,11 +8,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/doctor"
 	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/canary"
@@ -43,21 +45,27 @@ func canaryProgram(args []string) (code int, ok bool) {
 }
 
 type doctorFlags struct {
-	listen, nats, store, docker string
-	asJSON                      bool
+	listen, nats, store, docker, network string
+	asJSON                               bool
 }
 
 func doctorCommand(c *client) *cobra.Command {
 	var f doctorFlags
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Find out whether this machine can run Diapause", Long: doctorHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return examine(cmd.Context(), c, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !slices.Contains(networks, f.network) {
+				return usagef("--network %q: want private, host or none", f.network)
+			}
+			return examine(cmd.Context(), c, f)
+		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:4222", "address that the embedded NATS server is to have")
 	fl.StringVar(&f.nats, "nats", "", "check the NATS server at this URL instead (as --url), with --creds")
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	dockerFlag(cmd, &f.docker)
+	fl.StringVar(&f.network, "network", schemas.DefaultNetwork, "the network of sessions, as for up: without private ones it fails only if they are to have those")
 	fl.BoolVar(&f.asJSON, "json", false, "print the findings as JSON")
 	return cmd
 }
@@ -104,7 +112,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store docto
 	return []doctor.Check{
 		doctor.Kernel(), doctor.Privileges(), doctor.Capabilities(), doctor.OtherUsers(), doctor.Clock(),
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
-		doctor.Namespaces(), doctor.Overlay(scratch), checkLayer(scratch), doctor.Swap(scratch), checkNetwork(), checkCgroups(),
+		doctor.Namespaces(), doctor.Overlay(scratch), checkLayer(scratch), doctor.Swap(scratch), checkNetwork(f.network), checkCgroups(),
 		checkCriu(), checkMends(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
 		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch),
 	}

@@ -78,7 +78,7 @@ func (f runFlags) ofTree(s *schemas.Spec) error {
 	if len(f.publish) == 0 {
 		return nil
 	}
-	if s.Network != networkPrivate {
+	if s.Network != schemas.NetworkPrivate {
 		return usagef("--publish is for --network private, or with --image").WithHint("with --network host the session's ports are this host's")
 	}
 	if _, err := publish.Parse(f.publish); err != nil {

@@ -39,6 +39,8 @@ func showCommand(c *client) *cobra.Command {
 // networkLine says which network a session has, and what it reaches if that isn't all.
 func networkLine(v schemas.View) string {
 	switch {
+	case v.Network == schemas.NetworkHost:
+		return v.Network + ", shared: it reaches what listens on the host's loopback"
 	case len(v.AllowOut) == 0:
 		return v.Network
 	case slices.Equal(v.AllowOut, []string{"none"}):
@@ -46,6 +48,25 @@ func networkLine(v schemas.View) string {
 	default:
 		return v.Network + ", out to " + strings.Join(v.AllowOut, ", ")
 	}
+}
+
+// listensLine says which ports a session takes connections at, and how those are reached that aren't
+// ports of the host.
+func listensLine(v schemas.View) string {
+	var ports, closed []string
+	for _, p := range v.Listens {
+		port := fmt.Sprint(p)
+		ports = append(ports, port)
+		published := slices.ContainsFunc(v.Publish, func(s string) bool { return strings.HasSuffix(s, ":"+port) })
+		if v.Network != schemas.NetworkHost && !published {
+			closed = append(closed, port)
+		}
+	}
+	text := strings.Join(ports, ", ")
+	if len(closed) > 0 && v.Network != "" { // else it may be the host's
+		text += fmt.Sprintf(" (`diapause forward %s %s`)", v.Name, strings.Join(closed, " "))
+	}
+	return text
 }
 
 // printSession shows all of a session.
@@ -125,6 +146,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 	}
 	if len(v.Publish) > 0 {
 		line("ports", "%s", strings.Join(v.Publish, ", "))
+	}
+	if len(v.Listens) > 0 {
+		line("listens", "%s", listensLine(v))
 	}
 	for _, what := range v.Loosened {
 		line("allowed", "%s", what)

@@ -65,7 +65,7 @@ func upCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := checkDefaultNetwork(f.network); err != nil {
+			if err := checkDefaultNetwork(f.network, cmd.Flags().Changed("network")); err != nil {
 				return err
 			}
 			defer tidyNetwork()()
@@ -93,7 +93,7 @@ func upCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
-	fl.StringVar(&f.network, "network", "host", "the network of process trees that are run without --network: private, host or none; those that are there keep theirs")
+	fl.StringVar(&f.network, "network", schemas.DefaultNetwork, "the network of process trees that are run without --network: private, host or none; those that are there keep theirs")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }

@@ -58,16 +58,19 @@ the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --
 shows at once: Ctrl-] leaves it.
 
 A session sees the host's files as they are, and keeps what it changes to itself.
-It runs with its own process ids, mounts and IPC, with Docker's default limits on
-capabilities and system calls, but with the host's network unless --network none, and
-with the host's kernel: it is no sandbox for code that attacks kernels. What --cap-add
-or --seccomp allow besides, "diapause show" lists.`
+It runs with its own process ids, mounts, IPC and network, with Docker's default limits
+on capabilities and system calls, but with the host's kernel: it is no sandbox for code
+that attacks kernels. What --cap-add or --seccomp allow besides, "diapause show" lists.
+
+Its network leads out, and nothing leads in: a server at port 3000 is reached by
+"diapause forward NAME 3000", or at 127.0.0.1:3000 with --publish 3000:3000. Of the
+host it reaches no service; with --network host it shares the host's network.`
 
 func runCommand(c *client) *cobra.Command {
 	var f runFlags
 	cmd := &cobra.Command{
 		Use: "run --name NAME [flags] [--] CMD [ARG...]", Short: "Start a session", Long: runHelp,
-		Example: "  diapause run --name work --attach -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py",
+		Example: "  diapause run --name work --attach -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py\n  diapause run --name web --publish 3000:3000 -- npm run dev",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.container.Image != "" || strings.HasPrefix(f.root, rootImage) {
 				return nil // it has a command of its own
@@ -97,7 +100,7 @@ func runCommand(c *client) *cobra.Command {
 	sizeVar(fl, &f.disk, "disk", "limit on its own files, e.g. 10G")
 	fl.Float64Var(&f.cpus, "cpus", 0, "limit, e.g. 1.5")
 	fl.Int64Var(&f.pids, "pids", 0, "limit on the number of processes")
-	fl.StringVar(&f.network, "network", "", "private, host or none (default: as `diapause up` says, host); with --image a network of the engine's, as --join")
+	fl.StringVar(&f.network, "network", "", "private, host or none (default: as `diapause up` says, private); with --image a network of the engine's, as --join")
 	fl.StringSliceVar(&f.allowOut, "allow-out", nil, "with --network private: the only addresses that it reaches outside, `CIDR,...`, or none")
 	fl.StringArrayVarP(&f.publish, "publish", "p", nil, "with --network private: a `[ADDR:]HOST:PORT` of this host, at 127.0.0.1 if not given, that leads to PORT; with --image [[ip:]port:]port[/proto], at every address")
 	fl.StringArrayVar(&f.capAdd, "cap-add", nil, "a capability that it doesn't have by default, e.g. NET_ADMIN")
@@ -134,8 +137,8 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if err := f.terminal(); err != nil {
 		return err
 	}
-	if f.container.Image != "" && f.network != "" && f.network != "host" && f.network != "none" { // "private" is the name of one, too
-		f.container.Networks, f.network = append(f.container.Networks, f.network), "none"
+	if f.container.Image != "" && f.network != "" && f.network != schemas.NetworkHost && f.network != schemas.NetworkNone { // "private" is the name of one, too
+		f.container.Networks, f.network = append(f.container.Networks, f.network), schemas.NetworkNone
 	}
 	spec, err := f.spec(command)
 	if err != nil {
@@ -179,7 +182,16 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	return answers{asJSON: f.asJSON}.print(v, func() {
 		printOutcome(v)
 		printWarnings(v)
+		printReach(v)
 	})
+}
+
+// printReach tells a person how a server in a new session is reached: it may say of itself that it
+// listens at localhost.
+func printReach(v schemas.View) {
+	if v.State == schemas.Running && v.Network == schemas.NetworkPrivate && len(v.Publish) == 0 && !v.TTY && term.IsTerminal(int(os.Stdout.Fd())) {
+		fmt.Fprintf(printed, "it has a network of its own: `diapause forward %s PORT` reaches a port of it\n", v.Name)
+	}
 }
 
 // terminal reads the flags that say who uses the session's terminal, and when.
@@ -223,12 +235,12 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		s.Dir, _ = os.Getwd() // "" is the root directory
 	}
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
-		s.Network = networkPrivate // no other has them
+		s.Network = schemas.NetworkPrivate // no other has them
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
 	}
-	if len(f.allowOut) > 0 && s.Network != networkPrivate {
+	if len(f.allowOut) > 0 && s.Network != schemas.NetworkPrivate {
 		return s, usagef("--allow-out is for --network private")
 	}
 	if _, err := network.ParseAllow(f.allowOut); err != nil {

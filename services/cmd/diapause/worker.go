@@ -10,6 +10,7 @@ import (
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/network"
 )
 
 const workerHelp = `Run the sessions of this host, and nothing else, until it is interrupted: one more
@@ -38,6 +39,9 @@ func workerCommand(c *client) *cobra.Command {
 				return err
 			}
 			defer tidyNetwork()()
+			if os.Geteuid() == 0 { // else it doesn't start
+				warnOfNetwork(network.Try())
+			}
 			return run.Worker(cmd.Context(), run.WorkerConfig{
 				Process: all.Process, Data: all.Data, NATS: all.NATS, Keys: all.Keys, Images: all.Images, Host: all.Host,
 			})
