@@ -3,6 +3,7 @@ package criu
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"syscall"
 	"testing"
 	"time"
@@ -34,7 +35,7 @@ func TestIdleSessionsAreNotAsked(t *testing.T) {
 	}
 	signal(t, pids, syscall.SIGSTOP)
 	for range 3 {
-		if got := s.look(); got != first {
+		if got := s.look(); !reflect.DeepEqual(got, first) {
 			t.Errorf("it is seen as %+v, was %+v", got, first)
 		}
 	}
