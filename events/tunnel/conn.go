@@ -121,6 +121,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
+// Gone reports whether the other end was closed, and reads no more: to a reader that is the same
+// end of the data as CloseWrite.
+func (c *Conn) Gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.peerClosed
+}
+
 // consume hands out received bytes and lets the peer send as many more, in
 // steps large enough that small reads don't cost a message each.
 func (c *Conn) consume(p []byte) (int, error) {

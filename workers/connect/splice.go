@@ -29,8 +29,8 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		}
 		_, _ = io.Copy(session, in) // a session that takes no more may still write
 		closeWrite(session)
-		if in.failed {
-			cancel() // the client vanished
+		if in.failed || gone(client) {
+			cancel() // else a session that prints nothing would have it for good
 		}
 		return nil
 	})
@@ -41,6 +41,12 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		return nil
 	})
 	return g.Wait()
+}
+
+// gone reports whether a client that has sent its last reads no more, too.
+func gone(client net.Conn) bool {
+	c, ok := client.(interface{ Gone() bool })
+	return ok && c.Gone()
 }
 
 func closeWrite(c net.Conn) {
