@@ -189,7 +189,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 // printReach tells a person how a server in a new session is reached: it may say of itself that it
 // listens at localhost.
 func printReach(v schemas.View) {
-	if v.State == schemas.Running && v.Network == schemas.NetworkPrivate && len(v.Publish) == 0 && !v.TTY && term.IsTerminal(int(os.Stdout.Fd())) {
+	if v.State == schemas.Running && v.Network == schemas.NetworkPrivate && len(v.Publish) == 0 && !v.TTY && term.IsTerminal(int(printed.to().Fd())) {
 		fmt.Fprintf(printed, "it has a network of its own: `diapause forward %s PORT` reaches a port of it\n", v.Name)
 	}
 }
