@@ -123,7 +123,10 @@ func (v *View) Hear(m Message, p Policy) {
 	if e.Lease {
 		v.lease(mark, m, p)
 	}
-	if e.Counts && (what != answer || v.putsOff(p)) {
+	// What puts the suspend off ends the question, also a lease that only says that someone is there again:
+	// else an answer would count for more without it.
+	keeps := e.Lease && what != answer && !m.Activity.Released && p.hears(m.Source.Kind, what)
+	if keeps || e.Counts && (what != answer || v.putsOff(p)) {
 		v.known.Noticed = time.Time{} // that was the answer, or its users are gone
 	}
 	if counts && m.Seq > v.known.Last.Seq {
