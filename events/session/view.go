@@ -171,7 +171,7 @@ func (v *View) living(what, from string, now time.Time) bool {
 func (v *View) lease(mark Mark, m Message, p Policy) {
 	from := m.Source.From
 	at := slices.IndexFunc(v.known.Leases, func(l Lease) bool { return l.What == mark.What && l.From == from })
-	if at >= 0 && v.known.Leases[at].Seq > m.Seq {
+	if at >= 0 && v.known.Leases[at].Seq >= m.Seq { // heard before: what has ended it since stays
 		return
 	}
 	ttl := time.Duration(m.Activity.TTL)
