@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"unicode"
 
@@ -17,8 +18,7 @@ import (
 
 // Apart gives JetStream over a connection of its own, for a reader of activity; end closes it.
 func Apart(js jetstream.JetStream) (own jetstream.JetStream, end func(), err error) {
-	o := js.Conn().Opts
-	o.ClosedCB, o.DisconnectedCB, o.DisconnectedErrCB, o.ReconnectedCB, o.ConnectedCB, o.AsyncErrorCB = nil, nil, nil, nil, nil, nil
+	o := optionsOf(js.Conn())
 	nc, err := o.Connect()
 	if err != nil {
 		return nil, nil, fmt.Errorf("connect to hear activity: %w", err)
@@ -36,6 +36,19 @@ func Apart(js jetstream.JetStream) (own jetstream.JetStream, end func(), err err
 		return nil, nil, err
 	}
 	return own, nc.Close, nil
+}
+
+// optionsOf gives the options of a connection but for its handlers, which may be set meanwhile.
+func optionsOf(nc *nats.Conn) (o nats.Options) {
+	from, to := reflect.ValueOf(&nc.Opts).Elem(), reflect.ValueOf(&o).Elem()
+	for i := range from.NumField() {
+		switch to.Field(i).Interface().(type) {
+		case nats.ConnHandler, nats.ConnErrHandler, nats.ErrHandler:
+		default:
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return o
 }
 
 // torn reports whether clients can't hear a message on a subject.

@@ -84,3 +84,25 @@ func TestTornSubjects(t *testing.T) {
 		t.Errorf("the connection of others was lost %d times", n)
 	}
 }
+
+// Handlers of a connection may be set while another is made like it.
+func TestApartWhileHandlersAreSet(t *testing.T) {
+	js := natstest.Connect(t, natstest.Serve(t).ClientURL())
+	nc := js.Conn()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 1000 {
+			nc.SetClosedHandler(func(*nats.Conn) {})
+		}
+	}()
+	own, end, err := stream.Apart(js)
+	<-done
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end()
+	if own.Conn() == nc || own.Conn().ConnectedUrl() != nc.ConnectedUrl() {
+		t.Errorf("it hears over %v", own.Conn().ConnectedUrl())
+	}
+}
