@@ -287,12 +287,15 @@ func TestPropertyActivityNeverHastens(t *testing.T) {
 }
 
 // With all that strangers may say, releases included, a session is suspended no earlier than if they said nothing.
+// Answers to questions are left out: one that is asked later can be put off less, since the policy bounds that by a
+// point in time.
 func TestPropertyStrangersOnlyDelay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, history := drawPolicy(t), drawHistory(t)
 		for i := range history {
 			history[i].Source.From = ""
 		}
+		history = slices.DeleteFunc(history, func(m session.Message) bool { return m.Source.Key == schemas.AnswerKey })
 		all := slices.Clone(history)
 		for i := range rapid.IntRange(1, 8).Draw(t, "words of strangers") {
 			m := drawMessage(t, fmt.Sprint("stranger ", i), 50+i)
