@@ -21,9 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
-	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
-	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -107,9 +105,6 @@ func configFile(t *testing.T, img v1.Image, config v1.Config, arch string) *v1.C
 	c.Config, c.OS, c.Architecture = config, "linux", arch
 	return c
 }
-
-// plain is a layer that is kept as it is given.
-func plain(b []byte) v1.Layer { return static.NewLayer(b, types.DockerUncompressedLayer) }
 
 // served is a registry of the test.
 type served struct {

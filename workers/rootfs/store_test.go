@@ -366,7 +366,7 @@ func TestKilled(t *testing.T) {
 		if _, err := io.ReadFull(out, make([]byte, 5)); err != nil {
 			t.Fatal(err)
 		}
-		s := open(t, dir) // what is being made stays
+		open(t, dir) // what is being made stays
 		if names, _ := filepath.Glob(dir + "/new-*"); len(names) == 0 {
 			t.Errorf("%s: another process has removed what was being made", step)
 		}
@@ -378,7 +378,7 @@ func TestKilled(t *testing.T) {
 		if names, _ := filepath.Glob(dir + "/sha256-*"); len(names) > 0 {
 			t.Errorf("%s: there is %v", step, names)
 		}
-		s = open(t, dir)
+		s := open(t, dir)
 		if names, _ := filepath.Glob(dir + "/new-*"); len(names) > 0 {
 			t.Errorf("%s: there is still %v", step, names)
 		}
