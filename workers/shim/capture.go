@@ -32,6 +32,8 @@ type dumper struct {
 	emptyNetwork   bool
 	privateNetwork bool
 	filter         string // digest of the session's filter of system calls
+	networkAdmin   bool   // the session may change its network
+	online         *online
 	generation     uint64
 
 	place   place
@@ -144,7 +146,7 @@ func (d *dumper) preflight(ctx context.Context, opened *tree.Opened) (warnings [
 			Text: fmt.Sprintf("session %s can't be captured", d.name),
 		}
 	}
-	return warnings, nil
+	return append(warnings, d.networkChanges()...), nil
 }
 
 // thaw undoes freeze and opens the gate. A session whose host's lease is over stays
