@@ -21,14 +21,17 @@ import (
 type View []string
 
 // View looks at the network.
-func (n *Network) View() (View, error) { return ViewOf(n.space) }
+func (n *Network) View() (v View, err error) {
+	err = n.Inside(func() (err error) {
+		v, err = look()
+		return err
+	})
+	return v, err
+}
 
 // ViewOf looks at a network namespace.
 func ViewOf(space *os.File) (v View, err error) {
-	err = thread.Discard(func() error {
-		if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter a network namespace: %w", err)
-		}
+	err = enter(space, func() (err error) {
 		v, err = look()
 		return err
 	})

@@ -133,6 +133,21 @@ func (w *online) restored(s Setup) error {
 	return nil
 }
 
+// hold keeps the connections of a frozen session as they are until release.
+func (w *online) hold() error {
+	if w == nil {
+		return nil
+	}
+	return w.network.Hold()
+}
+
+func (w *online) release() error {
+	if w == nil {
+		return nil
+	}
+	return w.network.Release()
+}
+
 // externalNetwork is what criu is told of the network that a process is in.
 func externalNetwork(pid int) (string, error) {
 	var st unix.Stat_t

@@ -63,7 +63,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	run := &runner{
 		name: setup.Name, spec: setup.Spec, limits: setup.Limits, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
 	}
-	guard := &guard{freeze: group.Freeze, thaw: group.Thaw, kill: tree.kill, points: points}
+	guard := &guard{freeze: group.Freeze, kill: tree.kill, points: points}
 	s = &session{
 		setup: setup, points: points, state: newStateFile(setup), guard: guard, tree: tree, gate: gate, runner: run,
 		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists},
@@ -74,6 +74,7 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 		},
 		stopped: make(chan struct{}),
 	}
+	guard.thaw = s.dumper.thawGroup
 	b = &boot{setup: setup, worker: worker, place: place, tree: tree, beside: beside, guard: guard, points: points, state: s.state}
 	if setup.Boot == schemas.BootClean {
 		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil

@@ -109,7 +109,14 @@ func (o *Outside) Inside(do func() error) error {
 // Echo serves TCP there, and gives back each line. The port is returned.
 func (o *Outside) Echo(t testing.TB) uint16 {
 	t.Helper()
-	var l net.Listener
+	l := o.Listen(t)
+	serve(l)
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+// Listen listens for TCP there, until the test ends.
+func (o *Outside) Listen(t testing.TB) (l net.Listener) {
+	t.Helper()
 	err := o.Inside(func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(o.Addr, 0).String())
 		return err
@@ -117,8 +124,8 @@ func (o *Outside) Echo(t testing.TB) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l)
-	return netip.MustParseAddrPort(l.Addr().String()).Port()
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // Echo serves TCP on an address of the host, as Outside.Echo does there.
@@ -128,12 +135,12 @@ func Echo(t testing.TB, at netip.Addr) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l)
+	t.Cleanup(func() { l.Close() })
+	serve(l)
 	return netip.MustParseAddrPort(l.Addr().String()).Port()
 }
 
-func serve(t testing.TB, l net.Listener) {
-	t.Cleanup(func() { l.Close() })
+func serve(l net.Listener) {
 	go func() {
 		for {
 			c, err := l.Accept()
