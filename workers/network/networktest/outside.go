@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/thread"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // Outside is a machine beside the host.
@@ -105,6 +107,27 @@ func (o *Outside) Inside(do func() error) error {
 		return do()
 	})
 }
+
+// Route makes the host the way from there to all other addresses.
+func (o *Outside) Route(t testing.TB) {
+	t.Helper()
+	err := o.Inside(func() error {
+		l, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(l); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{Gw: o.Host.AsSlice()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start starts a program there.
+func (o *Outside) Start(cmd *exec.Cmd) error { return threadtest.StartIn(o.space, cmd) }
 
 // Echo serves TCP there, and gives back each line. The port is returned.
 func (o *Outside) Echo(t testing.TB) uint16 {
