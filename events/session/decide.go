@@ -266,12 +266,12 @@ func decideSuspended(v *View, p Policy, now time.Time) Decision {
 
 // Undoes reports whether activity that came during a suspend undoes it: of one
 // decided for idleness, all that counts; of one that a client asked for, what
-// wakes. An answer to a question comes too late for that: what answers every question
+// wakes, unless it goes on at once on another host. An answer to a question comes too late for that: what answers every question
 // can put a suspend off for no longer than the policy says.
 func Undoes(op schemas.Op, src schemas.Source, a schemas.Activity, p Policy) bool {
 	e := p.EffectOf(src, a)
 	if late := p.Defer > 0 && src.Kind == schemas.KindHold && src.Key == schemas.AnswerKey; op.Idle && !late {
 		return e.Counts
 	}
-	return e.Wakes
+	return e.Wakes && op.Move == nil // a session that moves runs soon anyway
 }
