@@ -14,8 +14,6 @@ func NewOp(kind string, seq uint64, now time.Time) *Op {
 	return &Op{ID: rand.Text(), Kind: kind, Deadline: now.Add(OpTimeout).UTC(), Seq: seq}
 }
 
-// Reissue gives a copy of an op for another host: with a new id and deadline, not claimed and
-// not tried yet.
 // Move is what a suspend for a move becomes: where the session goes, and where it goes on if that
 // fails. It stays with the op through suspend, reap and resume.
 type Move struct {
@@ -42,8 +40,11 @@ type Placement struct {
 	Apart  []SessionID       `json:"apart,omitempty"`  // sessions of its tenant with which it shares no host
 }
 
+// Reissue gives a copy of an op for another host: with a new id and deadline, not claimed and
+// not tried yet, and part of no move any more.
 func (o Op) Reissue(now time.Time) *Op {
 	fresh := NewOp(o.Kind, o.Seq, now)
 	o.ID, o.Deadline, o.Claim, o.Attempts = fresh.ID, fresh.Deadline, "", 0
+	o.Move, o.Unplaced = nil, false
 	return &o
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -32,8 +35,10 @@ type Options struct {
 	Trusted func(tenant, signer string) []ed25519.PublicKey
 	// Identities open images, to look at all of one before it is adopted.
 	Identities []age.Identity
-	Actor      string // in the transitions that it makes: "fleet@host"
-	Log        *slog.Logger
+	// Orders, if given, say which hosts are cordoned.
+	Orders *hostkv.Cache
+	Actor  string // in the transitions that it makes: "fleet@host"
+	Log    *slog.Logger
 }
 
 // Fleet watches the hosts; Serve runs it.
@@ -47,6 +52,7 @@ type Fleet struct {
 	known   bool                               // the watch has caught up
 	tried   map[schemas.UID]attempt            // of Serve alone
 	failed  []failed                           // to be tried elsewhere
+	placing map[schemas.UID]attempt            // resumes without a host
 	news    chan struct{}                      // there is one
 }
 
@@ -61,7 +67,7 @@ func New(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
 }
@@ -104,6 +110,9 @@ func (f *Fleet) hear(seen statekv.Seen) error {
 	f.notice(before, v)
 	if matters {
 		f.records[n] = v
+		if v.Op != nil && v.Op.Unplaced && f.known {
+			f.tell()
+		}
 	} else {
 		delete(f.records, n)
 	}
@@ -137,6 +146,7 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 			return nil, fmt.Errorf("read host %s: %w", key, err)
 		}
 		_, h.Gone = f.Gone(h.Host.Host)
+		h.Cordoned = f.Orders.Order(h.Host.Host).Cordoned
 		out = append(out, h)
 	}
 	return out, nil
@@ -148,5 +158,25 @@ func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fing
 	if err != nil {
 		return "", schemas.Fingerprint{}, err
 	}
+	occupy(hosts, f.Busy, w)
 	return Choose(hosts, w)
+}
+
+// Stays reports whether a session goes on on its own host, if that is there: no other is looked
+// for then.
+func (f *Fleet) Stays(r schemas.SessionRecord) bool {
+	o := f.Orders.Order(r.Host)
+	return r.Placement == nil && !o.Cordoned && !o.Removed
+}
+
+// Busy gives the records of sessions that run, or have an op under way, as far as they were read.
+func (f *Fleet) Busy(yield func(schemas.SessionRecord) bool) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.records))
+	f.mu.Unlock()
+	for _, v := range all {
+		if !yield(v.SessionRecord) {
+			return
+		}
+	}
 }
