@@ -11,11 +11,13 @@ type HostOrder struct {
 	// Draining has what runs there suspended or moved; Force also what is in use.
 	Draining bool      `json:"draining,omitempty"`
 	Force    bool      `json:"force,omitempty"`
-	Removed  bool      `json:"removed,omitempty"` // the host was removed: the order says nothing any more
-	Since    time.Time `json:"since"`             // when it was ordered
-	By       string    `json:"by"`                // who ordered it
-	ID       string    `json:"id"`                // fresh for every revision
+	Since    time.Time `json:"since"` // when it was ordered
+	By       string    `json:"by"`    // who ordered it
+	ID       string    `json:"id"`    // fresh for every revision
 }
+
+// Says reports whether the order orders anything.
+func (o HostOrder) Says() bool { return o.Cordoned || o.Draining }
 
 // HostView is a host as clients see it: what `diapause host ls` and `host show` print with --json.
 type HostView struct {

@@ -138,6 +138,9 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 	var out []Host
 	for _, key := range keys {
 		e, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue // it was removed just now
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read host %s: %w", key, err)
 		}
@@ -165,17 +168,16 @@ func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fing
 // Stays reports whether a session goes on on its own host, if that is there: no other is looked
 // for then.
 func (f *Fleet) Stays(r schemas.SessionRecord) bool {
-	o := f.Orders.Order(r.Host)
-	return r.Placement == nil && !o.Cordoned && !o.Removed
+	return r.Placement == nil && !f.Orders.Order(r.Host).Cordoned
 }
 
 // Busy gives the records of sessions that run, or have an op under way, as far as they were read.
-func (f *Fleet) Busy(yield func(schemas.SessionRecord) bool) {
+func (f *Fleet) Busy(yield func(statekv.Versioned) bool) {
 	f.mu.Lock()
 	all := slices.Collect(maps.Values(f.records))
 	f.mu.Unlock()
 	for _, v := range all {
-		if !yield(v.SessionRecord) {
+		if !yield(v) {
 			return
 		}
 	}

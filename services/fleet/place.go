@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -98,6 +99,7 @@ type Want struct {
 	Knows  []schemas.Feature // that the host's version has to know
 	Prefer schemas.HostID    // taken if it fits: what it has kept of the session saves time
 	Back   schemas.HostID    // where it runs if a move fails: it may be cordoned
+	From   schemas.HostID    // where it is and doesn't stay
 	Not    []schemas.HostID  // tried before, or lost
 	Only   schemas.HostID    // nowhere else, if given
 }
@@ -145,6 +147,8 @@ func canTake(h Host, w Want) (with schemas.Fingerprint, why string) {
 	switch {
 	case h.Gone:
 		return with, "its lease has run out"
+	case h.Host.Host == w.From:
+		return with, "it is there already"
 	case slices.Contains(w.Not, h.Host.Host):
 		return with, "it was tried already"
 	case h.Cordoned && h.Host.Host != w.Back:
@@ -204,7 +208,7 @@ func better(a, b Host, w Want) bool {
 }
 
 // occupy takes the sessions that run or are under way into account, for one that is placed.
-func occupy(hosts []Host, records iter.Seq[schemas.SessionRecord], w Want) {
+func occupy(hosts []Host, records iter.Seq[statekv.Versioned], w Want) {
 	at := map[schemas.HostID]*Host{}
 	for i := range hosts {
 		at[hosts[i].Host.Host] = &hosts[i]
@@ -235,4 +239,26 @@ func occupy(hosts []Host, records iter.Seq[schemas.SessionRecord], w Want) {
 // apart reports whether a placement keeps its session apart from another.
 func apart(p *schemas.Placement, from schemas.SessionID) bool {
 	return p != nil && slices.Contains(p.Apart, from)
+}
+
+// WantOfMove says what a running session needs of the host that it moves to: the image will be
+// one of its host as it is now. why says why it can't move at all.
+func WantOfMove(hosts []Host, r schemas.SessionRecord) (w Want, why string) {
+	w = Want{
+		Session: r.Name(), Placement: r.Placement, Need: schemas.Fingerprint{Driver: r.Driver},
+		Knows: []schemas.Feature{schemas.FeatureMove}, From: r.Host,
+	}
+	i := slices.IndexFunc(hosts, func(h Host) bool { return h.Host.Host == r.Host })
+	if i < 0 {
+		return w, fmt.Sprintf("host %s, where it runs, isn't known", r.Host)
+	}
+	if !slices.Contains(hosts[i].Knows, schemas.FeatureMove) {
+		return w, fmt.Sprintf("host %s, where it runs, has a Diapause that is too old for %q: update it", r.Host, schemas.FeatureMove)
+	}
+	for _, fp := range hosts[i].Fingerprints {
+		if fp.Driver == r.Driver {
+			w.Need = fp
+		}
+	}
+	return w, ""
 }
