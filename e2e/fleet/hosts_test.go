@@ -81,6 +81,7 @@ type host struct {
 	data  string
 	url   string
 	id    schemas.HostID
+	args  []string // of the worker, besides those of every host
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when cmd has ended
 	log   output
@@ -101,6 +102,7 @@ func (w *host) start(env ...string) *host {
 	from := len(w.log.String())
 	creds := filepath.Join(w.hosts.up.Data, "creds", "system.nk")
 	w.cmd = exec.Command(built.program, "worker", "--data", w.data, "--nats", w.url, "--creds", creds, "--store", w.hosts.store, "--lease", term, "-v")
+	w.cmd.Args = append(w.cmd.Args, w.args...)
 	w.cmd.Env = append(os.Environ(), env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.log, &w.log
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
