@@ -140,7 +140,7 @@ func (d *Drainer) target(ctx context.Context, v statekv.Versioned) (schemas.Host
 	}
 }
 
-// pass begins what can be begun now of what is to be done about a host.
+// pass begins what can start now of what is to be done about a host.
 func (d *Drainer) pass(ctx context.Context, o schemas.HostOrder) error {
 	steps, err := d.Steps(ctx, o)
 	if err != nil || len(steps) == 0 {

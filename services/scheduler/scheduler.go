@@ -44,7 +44,7 @@ type Options struct {
 	// it, and every grace starts again with true. Without it the scheduler finds out by itself what the
 	// server drops, where Bus is nil.
 	Taken <-chan bool
-	// Orders, if given, say which hosts are cordoned: what is woken there is placed anew first.
+	// Orders, if given, say which hosts are cordoned: what is woken there gets another host first.
 	Orders *hostkv.Cache
 	// Roster has the names of all sessions kept for Known.
 	Roster bool
