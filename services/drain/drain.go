@@ -24,6 +24,7 @@ type Fleet interface {
 	Hosts(ctx context.Context) ([]fleet.Host, error)
 	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.Fingerprint, error)
 	Busy(yield func(statekv.Versioned) bool)
+	Gone(h schemas.HostID) (since time.Time, gone bool)
 }
 
 // Scheduler knows how sessions are used, and what hosts have room for. *scheduler.Scheduler is one.
@@ -108,7 +109,8 @@ func (d *Drainer) Steps(ctx context.Context, o schemas.HostOrder) ([]Step, error
 		return nil, err
 	}
 	target := func(v statekv.Versioned) (schemas.HostID, string) { return d.target(ctx, v) }
-	return Plan(o.Host, o.Force, records, use, target, time.Now()), nil
+	_, gone := d.Fleet.Gone(o.Host)
+	return Plan(o.Host, gone, o.Force, records, use, target, time.Now()), nil
 }
 
 // target chooses a host with room for a session of a host that is drained.

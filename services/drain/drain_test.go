@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/natstest"
@@ -46,6 +47,8 @@ func (s *stand) Busy(yield func(statekv.Versioned) bool) {
 func (s *stand) InUse(context.Context, []schemas.Name) (map[schemas.Name]scheduler.Use, error) {
 	return s.use, nil
 }
+
+func (s *stand) Gone(schemas.HostID) (time.Time, bool) { return time.Time{}, false }
 
 func (s *stand) HasRoom(context.Context, schemas.HostID) (bool, error) { return true, nil }
 

@@ -38,17 +38,22 @@ const again = 10 * time.Second
 
 // Plan decides what a pass does about the sessions of a host that run there, are under way there,
 // or move there; it has no step for others. use says how sessions are used, as far as that is known:
-// it counts for a session only if it is of the revision that records has.
-func Plan(h schemas.HostID, force bool, records []statekv.Versioned, use map[schemas.Name]scheduler.Use, target Target, now time.Time) []Step {
+// it counts for a session only if it is of the revision that records has. On a host that is gone
+// nothing can be suspended.
+func Plan(h schemas.HostID, gone, force bool, records []statekv.Versioned, use map[schemas.Name]scheduler.Use, target Target, now time.Time) []Step {
 	var steps []Step
 	for _, r := range records {
-		if s := underway(h, r, now); s.Act != "" {
-			steps = append(steps, s)
+		s := underway(h, force, r, now)
+		switch {
+		case s.Act != "":
+		case r.Host != h || r.State != schemas.Running:
 			continue
+		case gone:
+			s = Step{Record: r, Act: Wait, Why: "its host is gone"}
+		default:
+			s = running(r, force, use, target)
 		}
-		if r.Host == h && r.State == schemas.Running {
-			steps = append(steps, running(r, force, use, target))
-		}
+		steps = append(steps, s)
 	}
 	slices.SortFunc(steps, func(a, b Step) int {
 		return cmp.Compare(a.Record.Name().String(), b.Record.Name().String())
@@ -58,7 +63,7 @@ func Plan(h schemas.HostID, force bool, records []statekv.Versioned, use map[sch
 
 // underway gives the step of a session about which nothing can be decided now; no Act if
 // that isn't so.
-func underway(h schemas.HostID, r statekv.Versioned, now time.Time) Step {
+func underway(h schemas.HostID, force bool, r statekv.Versioned, now time.Time) Step {
 	wait := func(format string, args ...any) Step {
 		return Step{Record: r, Act: Wait, Why: fmt.Sprintf(format, args...)}
 	}
@@ -78,7 +83,11 @@ func underway(h schemas.HostID, r statekv.Versioned, now time.Time) Step {
 	case r.Op != nil:
 		return wait("%s", r.Underway())
 	}
-	if f := r.Failure; f != nil && (f.Op == schemas.OpSuspend || f.Op == schemas.OpMove) {
+	f := r.Failure
+	if f != nil && f.Op == schemas.OpSuspend && f.Open && !force {
+		return wait("its breaker is open: %s", f.Text)
+	}
+	if f != nil && (f.Op == schemas.OpSuspend || f.Op == schemas.OpMove) {
 		if ago := now.Sub(f.At); ago >= 0 && ago < again {
 			return wait("its last %s failed: %s", f.Op, f.Text)
 		}

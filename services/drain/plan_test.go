@@ -29,6 +29,7 @@ func TestPlan(t *testing.T) {
 		rec   r
 		use   *scheduler.Use
 		force bool
+		gone  bool
 		none  bool // no other host can take it
 		want  Act
 		why   string
@@ -52,6 +53,9 @@ func TestPlan(t *testing.T) {
 		"suspended, its processes are there":  {rec: r{State: schemas.Suspended, Op: reap}, want: Wait, why: "being suspended"},
 		"moving off":                          {rec: r{State: schemas.Suspending, Op: move}, want: Wait, why: "it moves to host b"},
 		"moving here":                         {rec: r{Host: "c", State: schemas.Suspended, Op: &schemas.Op{Kind: schemas.OpReap, Move: &schemas.Move{From: "c", To: "a"}}}, force: true, want: Wait, why: "on its way here"},
+		"its breaker is open":                 {rec: r{State: schemas.Running, Failure: &schemas.Failure{Op: schemas.OpSuspend, Open: true, Text: "no space"}}, use: &idle, want: Wait, why: "breaker is open: no space"},
+		"its breaker is open, forced":         {rec: r{State: schemas.Running, Failure: &schemas.Failure{Op: schemas.OpSuspend, Open: true}}, use: &idle, force: true, want: Suspend},
+		"its host is gone":                    {rec: running, use: &idle, force: true, gone: true, want: Wait, why: "its host is gone"},
 		"on another host":                     {rec: r{Host: "c", State: schemas.Running}, use: &idle, force: true},
 		"a suspend failed just now":           {rec: r{State: schemas.Running, Failure: failed(schemas.OpSuspend, time.Second)}, use: &idle, want: Wait, why: "its last suspend failed: no space"},
 		"a move failed just now":              {rec: r{State: schemas.Running, Failure: failed(schemas.OpMove, time.Second)}, use: &idle, force: true, want: Wait, why: "its last move failed"},
@@ -75,7 +79,7 @@ func TestPlan(t *testing.T) {
 				}
 				return "b", ""
 			}
-			steps := Plan("a", c.force, []statekv.Versioned{{SessionRecord: rec, Rev: statekv.RevisionAt(7)}}, use, target, now)
+			steps := Plan("a", c.gone, c.force, []statekv.Versioned{{SessionRecord: rec, Rev: statekv.RevisionAt(7)}}, use, target, now)
 			if c.want == "" {
 				if len(steps) != 0 {
 					t.Fatalf("it is to %s: %s", steps[0].Act, steps[0].Why)

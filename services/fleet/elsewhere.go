@@ -8,6 +8,7 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -129,19 +130,24 @@ func (f *Fleet) unplaced(now time.Time) (out []statekv.Versioned) {
 	return out
 }
 
+// final reports whether an error of place won't pass: no host can do it, or the image is of no use.
+func final(err error) bool {
+	var none *NoHost
+	return errors.As(err, &none) || errors.Is(err, image.ErrCorrupt) || errors.Is(err, image.ErrForged) || errors.Is(err, image.ErrNoKey) || errors.Is(err, image.ErrNotFound)
+}
+
 // place chooses the host of a resume that has none, or has it fail if no host can do it.
 func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
+	to := schemas.HostID("")
 	header, err := f.inspect(ctx, v.SessionRecord, *v.Op.Source)
-	if err != nil {
-		return err
+	if err == nil {
+		to, _, err = f.Place(ctx, Want{Session: v.Name(), Placement: v.Placement, Need: header.Fingerprint, Prefer: v.Host, Not: v.Op.Tried})
 	}
-	to, _, err := f.Place(ctx, Want{Session: v.Name(), Placement: v.Placement, Need: header.Fingerprint, Prefer: v.Host, Not: v.Op.Tried})
 	t := schemas.Transition{Type: schemas.TMoved, Actor: f.Actor, Op: v.Op.ID}
-	var none *NoHost
 	switch {
-	case errors.As(err, &none):
-		t.Type, t.Reason = schemas.TResumeFailed, none.Error()
-		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: none.Error(), Hint: schemas.HintOf(err), Count: 1, At: time.Now().UTC()}
+	case final(err):
+		t.Type, t.Reason = schemas.TResumeFailed, err.Error()
+		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: err.Error(), Hint: schemas.HintOf(err), Count: 1, At: time.Now().UTC()}
 	case err != nil:
 		return err
 	default:
