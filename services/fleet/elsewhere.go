@@ -45,7 +45,7 @@ func (f *Fleet) tell() {
 // twice, or a takeover. The verb of a client that waits tries them itself. It also has resumes
 // placed whose host isn't chosen yet. What fails for a reason that may pass is tried again.
 func (f *Fleet) tryElsewhere(ctx context.Context) error {
-	tick := time.NewTicker(again / 4)
+	tick := time.NewTicker(f.pause / 4)
 	defer tick.Stop()
 	for {
 		select {
@@ -77,7 +77,7 @@ func (f *Fleet) tryOne(ctx context.Context, one failed) {
 	}
 	err := f.another(ctx, one)
 	if passes(err) && ctx.Err() == nil {
-		one.notBefore = time.Now().Add(again)
+		one.notBefore = time.Now().Add(f.pause)
 		f.later(one)
 	}
 	if err != nil && !errors.Is(err, statekv.ErrConflict) && !errors.Is(err, session.ErrIllegal) && ctx.Err() == nil {
@@ -99,7 +99,7 @@ func passes(err error) bool {
 }
 
 func (f *Fleet) another(ctx context.Context, v failed) error {
-	header, err := f.inspect(ctx, v.SessionRecord, *v.op.Source)
+	header, err := f.header(ctx, v.SessionRecord, *v.op.Source)
 	if err != nil {
 		return err
 	}
@@ -117,7 +117,7 @@ func (f *Fleet) unplaced(now time.Time) (out []statekv.Versioned) {
 		return nil
 	}
 	for uid, t := range f.placing {
-		if now.Sub(t.at) > again {
+		if now.Sub(t.at) > f.pause {
 			delete(f.placing, uid)
 		}
 	}
@@ -139,7 +139,7 @@ func final(err error) bool {
 // place chooses the host of a resume that has none, or has it fail if no host can do it.
 func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
 	to := schemas.HostID("")
-	header, err := f.inspect(ctx, v.SessionRecord, *v.Op.Source)
+	header, err := f.header(ctx, v.SessionRecord, *v.Op.Source)
 	if err == nil {
 		to, _, err = f.Place(ctx, Want{Session: v.Name(), Placement: v.Placement, Need: header.Fingerprint, Prefer: v.Host, Not: v.Op.Tried})
 	}

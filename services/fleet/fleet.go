@@ -46,6 +46,9 @@ type Fleet struct {
 	Options
 	observer *lease.Observer
 	publish  stream.Publisher
+	pause    time.Duration // before what failed for a reason that may pass is tried again
+	// header reads that of an image; a test has it fail.
+	header func(context.Context, schemas.SessionRecord, schemas.Head) (schemas.ImageHeader, error)
 
 	mu      sync.Mutex
 	records map[schemas.Name]statekv.Versioned // for which something is to be done if their host is lost, or under way
@@ -68,6 +71,7 @@ func New(o Options) *Fleet {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
+	f.pause, f.header = again, f.inspect
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
 }
