@@ -102,6 +102,26 @@ func TestMoveToAHostThatIsLost(t *testing.T) {
 	h.audit()
 }
 
+// The host that the session leaves is lost when its image is durable: the session goes on where it
+// was to go, or on another host, and nothing of it runs where it was.
+func TestMoveFromAHostThatIsLost(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	a, b := h.add("a").start("DIAPAUSE_FAILPOINTS=worker.suspend.recorded=kill"), h.add("b").start()
+	w := newWitness(t)
+	h.run(a, "s", w)
+	h.must("move", "s", "--host", string(b.id))
+	v := h.awaitState("s", schemas.Running, b)
+	w.goesOn()
+	a.start()
+	h.awaitTrees(v, 1)
+	w.goesOn()
+	if at := w.drops(); len(at) > 0 {
+		t.Errorf("the count went back: %v", at)
+	}
+	h.audit()
+}
+
 // A host is taken out of service: what is in use is waited for until that is forced, what sleeps
 // wakes elsewhere, and the host is forgotten when nothing is left there.
 func TestDrain(t *testing.T) {
