@@ -155,6 +155,8 @@ func (r SessionRecord) Underway() string {
 	switch {
 	case r.Op == nil:
 		return ""
+	case r.Op.Move != nil:
+		return "a move to host " + string(r.Op.Move.To) + " is under way"
 	case r.Op.Kind != OpProve || r.Op.Fallback == nil:
 		return r.Op.Kind + " is under way"
 	}

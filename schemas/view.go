@@ -22,7 +22,7 @@ func ViewOf(r SessionRecord) View {
 	}
 	if r.Op != nil {
 		v.Op = r.Op.Kind
-		if v.Op == OpProve {
+		if v.Op == OpProve || r.Op.Move != nil {
 			v.Underway = r.Underway()
 		}
 	}

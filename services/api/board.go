@@ -54,12 +54,13 @@ type sight struct {
 	open    bool // its breaker
 	moves   bool // to another host
 	host    schemas.HostID
+	busy    bool // it takes a slot, or an operation is under way
 	packed  []byte
 }
 
 // sightOf gives the sight of a record, encoded without its spec.
 func sightOf(r *schemas.SessionRecord, packed []byte) sight {
-	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, moves: r.MovingTo() != "", host: r.Host, packed: packed}
+	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, moves: r.MovingTo() != "", host: r.Host, busy: r.Op != nil || onHost(r.State), packed: packed}
 }
 
 func (s sight) record() (r schemas.SessionRecord) {
@@ -180,6 +181,23 @@ func (b *board) asleep() map[schemas.HostID]int {
 		}
 	}
 	return out
+}
+
+// busy gives the records of the sessions that take a slot, or of which an operation is under way.
+func (b *board) busy(yield func(schemas.SessionRecord) bool) {
+	b.mu.Lock()
+	var some []sight
+	for _, s := range b.records {
+		if s.busy {
+			some = append(some, s)
+		}
+	}
+	b.mu.Unlock()
+	for _, s := range some {
+		if !yield(s.record()) {
+			return
+		}
+	}
 }
 
 // follow gives every revision of a record from now on, until stop is called.

@@ -118,7 +118,7 @@ func (s *hostVerbs) view(h fleet.Host, asleep map[schemas.HostID]int) schemas.Ho
 	if o := s.orders.Order(id); o.Says() {
 		v.Order = &o
 	}
-	for r := range s.fleet.Busy {
+	for r := range s.board.busy {
 		if r.Host == id || r.MovingTo() == id {
 			v.Empty = false
 			if _, running := weigh(r.State, r.MovingTo() != ""); running > 0 {
@@ -146,14 +146,18 @@ func (s *hostVerbs) left(ctx context.Context, id schemas.HostID) ([]schemas.Host
 		steps, err := s.drainer.Steps(ctx, o)
 		return drain.Left(steps), err
 	}
-	var out []schemas.HostLeft
-	for r := range s.fleet.Busy {
+	return s.on(id), nil
+}
+
+// on lists the sessions that run on a host, or are on their way to it or from it.
+func (s *hostVerbs) on(id schemas.HostID) (out []schemas.HostLeft) {
+	for r := range s.board.busy {
 		if r.Host == id || r.MovingTo() == id {
 			out = append(out, schemas.HostLeft{Name: r.Name().String(), State: r.State, Why: r.Underway()})
 		}
 	}
 	slices.SortFunc(out, func(a, b schemas.HostLeft) int { return cmp.Compare(a.Name, b.Name) })
-	return out, nil
+	return out
 }
 
 // leftAtMost is how many sessions a refusal names.
@@ -170,11 +174,7 @@ func (s *hostVerbs) remove(ctx context.Context, req request) (any, error) {
 		return nil, schemas.StateError(schemas.ReasonInUse, "host %s is there: its worker runs", req.Host).
 			WithHint("`diapause host drain %s` takes its sessions elsewhere; stop its worker then", req.Host)
 	}
-	left, err := s.left(ctx, req.Host)
-	if err != nil {
-		return nil, err
-	}
-	if len(left) > 0 {
+	if left := s.on(req.Host); len(left) > 0 {
 		text := ""
 		for i, l := range left[:min(len(left), leftAtMost)] {
 			if i > 0 {

@@ -38,14 +38,17 @@ func (s *mover) move(ctx context.Context, req request) (any, error) {
 		var asked statekv.Versioned
 		switch {
 		case v.State == schemas.Running && v.Op == nil, v.State == schemas.Suspended && v.Op == nil:
-			asked, err = s.begin(ctx, v, req)
+			var made []string
+			asked, made, err = s.begin(ctx, v, req)
 			if errors.Is(err, statekv.ErrConflict) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			return s.arrive(ctx, v, asked, ch)
+			view, err := s.arrive(ctx, v, asked, ch)
+			view.MadeRoom = made
+			return view, err
 		case v.State == schemas.Exited, v.State == schemas.Failed:
 			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: there is nothing to move", n, v.State)
 		case v.State == schemas.Running || v.Op != nil && v.Op.Move != nil:
@@ -58,20 +61,20 @@ func (s *mover) move(ctx context.Context, req request) (any, error) {
 	}
 }
 
-// begin chooses the host and asks for the move.
-func (s *mover) begin(ctx context.Context, v statekv.Versioned, req request) (asked statekv.Versioned, err error) {
+// begin chooses the host and asks for the move. It gives the sessions that made room there.
+func (s *mover) begin(ctx context.Context, v statekv.Versioned, req request) (asked statekv.Versioned, made []string, err error) {
 	w, err := s.want(ctx, v, req)
 	if err != nil {
-		return asked, err
+		return asked, nil, err
 	}
 	at, err := s.rooms.find(ctx, w)
 	if err != nil {
-		return asked, err
+		return asked, nil, err
 	}
 	defer at.release(statekv.Revision{})
 	op, err := s.sessions.newOp(ctx, schemas.OpSuspend)
 	if err != nil {
-		return asked, err
+		return asked, nil, err
 	}
 	op.Move = &schemas.Move{From: v.Host, To: at.host, Asleep: v.State == schemas.Suspended}
 	op.Trigger = string(schemas.PauseMove)
@@ -86,7 +89,7 @@ func (s *mover) begin(ctx context.Context, v statekv.Versioned, req request) (as
 	if asked, err = s.sessions.ask(ctx, v, req, t); err == nil {
 		at.release(asked.Rev)
 	}
-	return asked, err
+	return asked, at.made, err
 }
 
 // want says what the session needs of the host that it moves to, or why it may not move.
@@ -118,7 +121,7 @@ func (s *mover) want(ctx context.Context, v statekv.Versioned, req request) (w f
 }
 
 // arrive waits until the session runs where it was to go, and says how long it stood still.
-func (s *mover) arrive(ctx context.Context, was, asked statekv.Versioned, ch <-chan statekv.Versioned) (any, error) {
+func (s *mover) arrive(ctx context.Context, was, asked statekv.Versioned, ch <-chan statekv.Versioned) (view schemas.View, err error) {
 	n, to := asked.Name(), asked.Op.Move.To
 	var clock standstill
 	got, err := await(ctx, ch, func(v statekv.Versioned) (outcome, error) {
@@ -143,9 +146,9 @@ func (s *mover) arrive(ctx context.Context, was, asked statekv.Versioned, ch <-c
 		return done, schemas.StateError(reasonAfter(v.State), "session %s is %s: %s", n, v.State, schemas.About(n, v.Transition.Reason))
 	})
 	if err != nil {
-		return nil, err
+		return view, err
 	}
-	view := schemas.ViewOf(got.SessionRecord)
+	view = schemas.ViewOf(got.SessionRecord)
 	view.Moved = &schemas.Moved{From: was.Host, To: to, FrozenMS: clock.frozen.Milliseconds()}
 	return view, nil
 }

@@ -149,21 +149,17 @@ func TestHostWithSessionsStays(t *testing.T) {
 	b.running()
 	names := stream.NamesWith("")
 	f := fleet.New(fleet.Options{JS: b.js, Names: names, Records: b.records})
-	verbs := &hostVerbs{fleet: busy{lost{f}, b}, orders: hostkv.NewCache(b.js, names, nil), board: newBoard(), js: b.js, names: names}
+	verbs := &hostVerbs{fleet: lost{f}, orders: hostkv.NewCache(b.js, names, nil), board: b.server.board, js: b.js, names: names}
+	for {
+		if r, ok := b.server.Seen(agent); ok && r.State == schemas.Running {
+			break
+		}
+		if time.Sleep(time.Millisecond); b.ctx.Err() != nil {
+			t.Fatal("the server doesn't hear of the session")
+		}
+	}
 	_, err := verbs.remove(b.ctx, request{schemas.Request{Host: "h"}, ann})
 	if schemas.ReasonOf(err) != schemas.ReasonInUse || !strings.Contains(err.Error(), "1 session: "+agent.String()+" (running)") {
 		t.Error(err)
 	}
-}
-
-// busy is a fleet with the sessions of a bench.
-type busy struct {
-	lost
-	b *bench
-}
-
-func (f busy) Busy(yield func(statekv.Versioned) bool) {
-	v, err := f.b.records.Get(f.b.ctx, agent)
-	f.b.must(err)
-	yield(v)
 }

@@ -27,8 +27,6 @@ type Fleet interface {
 	// Stays reports whether a session goes on on its own host, if that is there.
 	Stays(r schemas.SessionRecord) bool
 	Hosts(ctx context.Context) ([]fleet.Host, error)
-	// Busy gives the records of sessions that run or have an op under way.
-	Busy(yield func(statekv.Versioned) bool)
 }
 
 // wantNew says what a new session needs of its host. One that begins from a snapshot needs a host

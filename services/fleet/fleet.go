@@ -53,6 +53,7 @@ type Fleet struct {
 	mu      sync.Mutex
 	records map[schemas.Name]statekv.Versioned // for which something is to be done if their host is lost, or under way
 	known   bool                               // the watch has caught up
+	ready   chan struct{}                      // closed then
 	tried   map[schemas.UID]attempt            // of Serve alone
 	failed  []failed                           // to be tried elsewhere
 	placing map[schemas.UID]attempt            // resumes without a host
@@ -70,7 +71,7 @@ func New(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, ready: make(chan struct{}), news: make(chan struct{}, 1)}
 	f.pause, f.header = again, f.inspect
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
@@ -88,7 +89,10 @@ func (f *Fleet) Serve(ctx context.Context) error {
 		return f.Records.Skim(ctx, f.hear, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.known = true
+			if !f.known {
+				f.known = true
+				close(f.ready)
+			}
 		})
 	})
 	return g.Wait()
@@ -159,8 +163,16 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 	return out, nil
 }
 
-// Place chooses a host.
+// Place chooses a host. For a session with a placement it waits until all records have been read:
+// what it asks for depends on where others run.
 func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fingerprint, error) {
+	if w.Placement != nil && f.Records != nil {
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return "", schemas.Fingerprint{}, ctx.Err()
+		}
+	}
 	hosts, err := f.Hosts(ctx)
 	if err != nil {
 		return "", schemas.Fingerprint{}, err
