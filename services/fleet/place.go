@@ -140,7 +140,7 @@ func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 		}
 	}
 	none := &NoHost{fmt.Sprintf("no host can take it (%s)", strings.Join(why, "; "))}
-	return "", with, schemas.WithHint(none, "`diapause doctor` on a host says what it lacks")
+	return "", with, schemas.WithHint(none, "`diapause host ls` says which are cordoned, `diapause doctor` on a host what it lacks")
 }
 
 func canTake(h Host, w Want) (with schemas.Fingerprint, why string) {

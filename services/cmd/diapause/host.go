@@ -361,3 +361,18 @@ func (f runFlags) placement() (*schemas.Placement, error) {
 	}
 	return p, nil
 }
+
+// placementLine says what a session asks of its hosts.
+func placementLine(p *schemas.Placement) string {
+	var all []string
+	if len(p.Labels) > 0 {
+		all = append(all, "hosts with "+labelsOf(p.Labels))
+	}
+	for _, other := range p.Apart {
+		all = append(all, "apart from "+string(other))
+	}
+	if p.Spread {
+		all = append(all, "spread")
+	}
+	return strings.Join(all, ", ")
+}
