@@ -89,6 +89,7 @@ type host struct {
 	data  string
 	url   string
 	id    schemas.HostID
+	args  []string // of the worker, besides those of every host
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when cmd has ended
 	log   output
@@ -110,6 +111,7 @@ func (w *host) start(env ...string) *host {
 	from := len(w.log.String())
 	creds := filepath.Join(w.hosts.up.Data, "creds", "system.nk")
 	args := []string{built.program, "worker", "--data", w.data, "--nats", w.url, "--creds", creds, "--store", w.hosts.store, "--lease", term, "-v"}
+	args = append(args, w.args...)
 	w.cmd = exec.Command(args[0], args[1:]...)
 	begin := threadtest.Start
 	if w.space != nil {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
+	"github.com/diapause/diapause/services/drain"
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/services/scheduler"
@@ -24,14 +26,18 @@ type control struct {
 	fleet     *fleet.Fleet
 	agents    *triggers.Taker
 	usage     *usage.Publisher
+	orders    *hostkv.Cache
+	drainer   *drain.Drainer
 }
 
 // control makes them. reader reads the images of suspended sessions for the API.
 func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) (c control, err error) {
 	host := string(m.data.Host())
+	m.orders.Load(ctx)
+	c.orders = m.orders
 	c.fleet = fleet.New(fleet.Options{
 		JS: m.js, Names: m.names, Records: m.records, Leases: m.leases, Images: m.images, Trusted: m.keeper.Trusted,
-		Identities: m.keys.reading(), Actor: "fleet@" + host, Log: h.Log,
+		Identities: m.keys.reading(), Actor: "fleet@" + host, Log: h.Log, Orders: m.orders,
 	})
 	term := lease.OfficeTerm
 	if h.NATS.URL == "" {
@@ -40,6 +46,9 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 	if c.scheduler, err = newScheduler(ctx, h.Process, h.gauges, m.link, host, term); err != nil {
 		return c, err
 	}
+	c.drainer = drain.New(drain.Options{
+		JS: m.js, Names: m.names, Records: m.records, Orders: m.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + host, Log: h.Log,
+	})
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
 	c.janitor = janitor.New(janitor.Options{
 		Records: m.records, Images: m.images, Publish: stream.Publisher{JS: m.js}, Known: m.keeper.Known, Log: h.Log, Actor: "janitor@" + host,
@@ -54,7 +63,7 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 		Janitor: c.janitor, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
 		NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images, Scheduler: c.scheduler, Keys: m.keeper,
 		Trusted: m.keeper.Trusted, Host: m.data.Host(), Version: h.Version, Log: h.Log, Failpoints: m.points,
-		Stored: c.usage.Stored, Network: h.Control.Network,
+		Stored: c.usage.Stored, Network: h.Control.Network, Orders: m.orders, Drainer: c.drainer,
 	})
 	expire = c.api.Expire
 	c.agents = triggers.New(triggers.Options{
@@ -67,7 +76,7 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 // serving lists what is to run.
 func (c control) serving() []func(context.Context) error {
 	return []func(context.Context) error{
-		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve,
+		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve, c.orders.Serve, c.drainer.Serve,
 		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.usage.Serve),
 	}
 }
