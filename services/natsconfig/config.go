@@ -83,9 +83,9 @@ func (o Options) cluster() string {
 	if o.Cluster.Name == "" {
 		return ""
 	}
-	routes := ""
+	var routes []string
 	for _, r := range o.Cluster.Routes {
-		routes += " " + quote("tls://"+r)
+		routes = append(routes, quote("tls://"+r))
 	}
 	at := o.installed()
 	return fmt.Sprintf(`
@@ -93,10 +93,10 @@ cluster {
   name: %s
   listen: %s
   tls { cert_file: %s, key_file: %s, ca_file: %s, verify: true, timeout: 10 }
-  routes: [%s ]
+  routes: [ %s ]
 }
 `, quote(o.Cluster.Name), quote(o.Cluster.Listen), quote(filepath.Join(at, authority.ServerFile)), quote(filepath.Join(at, authority.ServerKeyFile)),
-		quote(filepath.Join(at, "creds", natsconn.AuthorityFile)), routes)
+		quote(filepath.Join(at, "creds", natsconn.AuthorityFile)), strings.Join(routes, ", "))
 }
 
 // marked are the lengths of subjects, in words after SubjectActivity, of what is marked: the stream takes from

@@ -18,8 +18,13 @@ type Stream struct {
 	Replicas int    `json:"replicas"`
 }
 
-// streamsAgain is the pause before streams are asked for again.
-const streamsAgain = 500 * time.Millisecond
+// A cluster without a leader doesn't answer: leaderTry is how long it is asked for one, and
+// streamsTry how long making the streams may take then, before all that is tried again.
+const (
+	leaderTry    = time.Second
+	streamsTry   = 20 * time.Second
+	streamsAgain = 200 * time.Millisecond
+)
 
 // notClustered is the code of a server's refusal to keep replicas because it is alone.
 const notClustered jetstream.ErrorCode = 10074
@@ -55,7 +60,13 @@ func (c StreamsConfig) ensure(ctx context.Context, l link) error {
 	limit, cancel := context.WithTimeout(ctx, c.Wait)
 	defer cancel()
 	for {
-		err := stream.Ensure(limit, l.js, l.names, c.Replicas)
+		err := try(limit, leaderTry, func(ctx context.Context) error {
+			_, err := l.js.AccountInfo(ctx)
+			return err
+		})
+		if err == nil {
+			err = try(limit, streamsTry, func(ctx context.Context) error { return stream.Ensure(ctx, l.js, l.names, c.Replicas) })
+		}
 		if refused := new(jetstream.APIError); errors.As(err, &refused) && refused.ErrorCode == notClustered {
 			return schemas.WithHint(err, "the server is in no cluster: `diapause nats-config --cluster` makes one, or ask for --replicas 1")
 		}
@@ -68,4 +79,10 @@ func (c StreamsConfig) ensure(ctx context.Context, l link) error {
 		case <-time.After(streamsAgain):
 		}
 	}
+}
+
+func try(ctx context.Context, limit time.Duration, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
 }
