@@ -221,6 +221,10 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.must(err)
 	_, err = s.Checkpoint(t.Context(), "", "")
 	w.must(err)
+	err = w.client("client").API().Ask(t.Context(), "verify", schemas.Request{Name: "acme/web"}, &schemas.Verified{})
+	if e := new(schemas.APIError); !errors.As(err, &e) || e.Reason != schemas.ReasonKey || e.Hint == "" {
+		t.Errorf("verify by an API without a key: %v", err)
+	}
 	w.must(hold.Close())
 	w.ask("rm", schemas.Request{Name: "acme/web"})
 	await(t, states, schemas.Deleted)

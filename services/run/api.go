@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/keykv"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
@@ -24,6 +25,14 @@ func API(ctx context.Context, c APIConfig) error {
 
 func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 	name, err := partName(c.Name, "api")
+	if err != nil {
+		return err
+	}
+	at, err := Locate(c.Store, "", c.Log)
+	if err != nil {
+		return err
+	}
+	ids, err := identities(c.IdentityFiles)
 	if err != nil {
 		return err
 	}
@@ -51,7 +60,11 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err := l.open(ctx, m, c.Log); err != nil {
 		return err
 	}
-	parts, serving, err := c.parts(ctx, m, l, name)
+	images, err := at.opened(ctx)
+	if err != nil {
+		return err
+	}
+	parts, serving, err := c.parts(ctx, m, l, name, m.store(images), ids)
 	if err != nil {
 		return err
 	}
@@ -76,20 +89,7 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 }
 
 // parts makes what answers clients, and lists what is to run.
-func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string) (control, []func(context.Context) error, error) {
-	ids, err := identities(c.IdentityFiles)
-	if err != nil {
-		return control{}, nil, err
-	}
-	at, err := Locate(c.Store, "", c.Log)
-	if err != nil {
-		return control{}, nil, err
-	}
-	opened, err := at.opened(ctx)
-	if err != nil {
-		return control{}, nil, err
-	}
-	images := m.store(opened)
+func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string, images objectstore.Store, ids []age.Identity) (control, []func(context.Context) error, error) {
 	store, err := keykv.Open(ctx, l.js, l.names)
 	if err != nil {
 		return control{}, nil, err
