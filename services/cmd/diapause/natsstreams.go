@@ -27,7 +27,7 @@ func natsStreamsCommand(c *client) *cobra.Command {
 		Use: "nats-streams", Short: "Make the streams of a fleet on a NATS server", Long: natsStreamsHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if nats == "" {
-				return usagef("nats-streams: name the NATS server with --nats, and the credentials of its user system with --creds")
+				return usagef("nats-streams: name the NATS server with --nats, and its credentials with --creds")
 			}
 			if replicas < 1 || replicas > 5 || replicas%2 == 0 {
 				return usagef("--replicas %d: want 1, 3 or 5", replicas)
