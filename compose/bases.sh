@@ -31,6 +31,8 @@ bootstrap() {
 	echo "making $1 by debootstrap" >&2
 	debootstrap --variant=minbase --include="$2" bookworm "$work/$1" "$mirror" >"$work/log" 2>&1 || { tail -n 20 "$work/log" >&2; exit 1; }
 	rm -rf "$work/$1"/var/cache/apt/* "$work/$1"/var/lib/apt/lists/* "$work/$1"/var/log/* "$work/$1"/usr/share/{doc,man,locale,info}
+	# How the machine reaches Debian's mirror.
+	apt-config dump | grep '^Acquire::' >"$work/$1/etc/apt/apt.conf.d/90machine" || true
 	# What the machine trusts, a proxy of its network included.
 	[ ! -r /etc/ssl/certs/ca-certificates.crt ] || cp /etc/ssl/certs/ca-certificates.crt "$work/$1/etc/ssl/certs/ca-certificates.crt"
 }
