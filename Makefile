@@ -12,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom bench bench-million compat clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom bench bench-million compat compose-bases compose-check compose-build compose-up compose-demo compose-down clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -38,6 +38,7 @@ test: setup-test verify ## every test, real components included
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
+	@e2e/setup/root.sh e2e/compose/install.sh
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
 	@e2e/setup/root.sh workers/docker/dockertest/install.sh --newest
 	@for engine in current containerd newest; do \
@@ -76,6 +77,24 @@ bench-million: ## deciding about a million sessions: rates, memory, restart, lat
 compat: setup-test build ## suspend and resume real programs ten times each, and write the table
 	@e2e/setup/root.sh e2e/compat/install.sh --all
 	@e2e/setup/root.sh $(GO) run ./e2e/compat/cmd
+
+compose-bases: ## the base images of compose/, where no registry can be reached
+	@e2e/setup/root.sh compose/bases.sh
+
+compose-check:
+	@compose/check.sh
+
+compose-build: compose-check ## the images of a fleet
+	docker compose --project-directory compose build
+
+compose-up: compose-build ## a fleet on this machine: three NATS nodes, a store, schedulers, APIs, two workers
+	docker compose --project-directory compose up --detach --wait
+
+compose-demo: ## a session outlives the worker that it runs on, whose container is killed
+	@compose/demo.sh
+
+compose-down: ## stop the fleet, and remove its containers, networks and volumes
+	docker compose --project-directory compose --profile tools down --volumes --remove-orphans
 
 clean: ## remove what was built
 	rm -rf bin .build

@@ -114,8 +114,8 @@ func subscribing() may {
 	looks := who("gateway", "reader", "client")
 	return may{
 		">": nil, "*": nil, "*.>": nil, "_INBOX.>": nil, "_INBOX.*.x": nil, "_R_.>": nil, "$SYS.>": nil, "$JS.>": nil, "$JS.API.>": nil, "$KV.>": nil,
-		"$KV.DIAPAUSE_sessions.>": nil, "diapause.>": nil, "diapause.v1.>": nil, "diapause.v1.activity.>": who("scheduler"), "diapause.v1.activity.acme.>": who("scheduler"),
-		"diapause.v1.activity.*.*": who("scheduler"),
+		"$KV.DIAPAUSE_sessions.>": nil, "diapause.>": nil, "diapause.v1.>": nil, "diapause.v1.activity.>": who("scheduler", "api"), "diapause.v1.activity.acme.>": who("scheduler", "api"),
+		"diapause.v1.activity.*.*": who("scheduler", "api"),
 		"diapause.v1.stored.>":     nil, "diapause.v1.command.>": nil, "diapause.v1.command.h1.>": nil,
 		"diapause.v1.session.acme.web": looks, "diapause.v1.event.>": looks,
 		"diapause.v1.progress.acme.web": who("gateway", "reader", "client", "api"),

@@ -25,10 +25,8 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/services/api"
-	elsewhere "github.com/diapause/diapause/services/fleet"
 	keyring "github.com/diapause/diapause/services/keys"
-	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/fake"
 	"github.com/diapause/diapause/workers/worker"
@@ -97,30 +95,52 @@ func (w *parts) worker() (serve []func(context.Context) error, ready <-chan stru
 	return []func(context.Context) error{p.Serve, keeper.Ring.Serve, keeper.Serve}, p.Ready()
 }
 
-func (w *parts) scheduler() *scheduler.Scheduler {
-	_, js, records := w.as("scheduler")
-	office, err := lease.OpenOffice(w.t.Context(), js, w.names, "scheduler")
-	w.must(err)
-	return scheduler.New(scheduler.Options{
-		JS: js, Names: w.names, Records: records, Log: w.log, Actor: "scheduler",
-		Lead: &lease.Office{Store: office, Holder: "one", Log: w.log},
-	})
+// process is what each process is told that the parts run in.
+func (w *parts) process() (p run.Process, ready <-chan struct{}) {
+	started := &readyNotice{said: make(chan struct{})}
+	return run.Process{Version: "0.0.1", Out: started, Log: slog.New(slog.NewTextHandler(complaints{w}, nil))}, started.said
 }
 
+// control runs a scheduler and an API as `diapause scheduler` and `diapause api` do.
 func (w *parts) control() (serve []func(context.Context) error, ready []<-chan struct{}) {
-	nc, js, records := w.as("api")
-	leases, err := lease.Open(w.t.Context(), js, w.names)
-	w.must(err)
-	keeper := w.keeper(js, records, "control", nil, nil)
-	f := elsewhere.New(elsewhere.Options{
-		JS: js, Names: w.names, Records: records, Leases: leases, Images: w.images, Trusted: keeper.Trusted, Actor: "fleet", Log: w.log,
-	})
-	s := w.scheduler()
-	a := api.New(api.Options{
-		Fleet: f, NC: nc, JS: js, Names: w.names, Records: records, Images: w.images, Scheduler: s, Keys: keeper,
-		Trusted: keeper.Trusted, Version: "0.0.1", Log: w.log,
-	})
-	return []func(context.Context) error{s.Serve, a.Serve, f.Serve, keeper.Ring.Serve}, []<-chan struct{}{s.Ready(), a.Ready()}
+	deciding, decides := w.process()
+	answering, answers := w.process()
+	return []func(context.Context) error{
+		func(ctx context.Context) error {
+			return run.Scheduler(ctx, run.SchedulerConfig{Process: deciding, NATS: run.NATS{URL: w.url, Creds: w.creds("scheduler")}, Name: "one"})
+		},
+		func(ctx context.Context) error {
+			return run.API(ctx, run.APIConfig{
+				Process: answering, NATS: run.NATS{URL: w.url, Creds: w.creds("api")}, Name: "front", Store: "dir://" + filepath.Join(w.dir, "images"),
+				Control: run.Control{Usage: time.Hour},
+			})
+		},
+	}, []<-chan struct{}{decides, answers}
+}
+
+// readyNotice is closed when a process says that it is ready.
+type readyNotice struct {
+	said chan struct{}
+	once sync.Once
+}
+
+func (r *readyNotice) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "ready: ") {
+		r.once.Do(func() { close(r.said) })
+	}
+	return len(p), nil
+}
+
+// complaints has what a process logs as refused fail the test.
+type complaints struct{ w *parts }
+
+func (c complaints) Write(p []byte) (int, error) {
+	if strings.Contains(strings.ToLower(string(p)), "permissions violation") {
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.w.refused = append(c.w.refused, errors.New(strings.TrimSpace(string(p))))
+	}
+	return logTo{c.w.t}.Write(p)
 }
 
 // run runs parts until the test ends.
@@ -201,6 +221,10 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.must(err)
 	_, err = s.Checkpoint(t.Context(), "", "")
 	w.must(err)
+	err = w.client("client").API().Ask(t.Context(), "verify", schemas.Request{Name: "acme/web"}, &schemas.Verified{})
+	if e := new(schemas.APIError); !errors.As(err, &e) || e.Reason != schemas.ReasonKey || e.Hint == "" {
+		t.Errorf("verify by an API without a key: %v", err)
+	}
 	w.must(hold.Close())
 	w.ask("rm", schemas.Request{Name: "acme/web"})
 	await(t, states, schemas.Deleted)

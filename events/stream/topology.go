@@ -145,19 +145,27 @@ func (n Names) Buckets() []string {
 }
 
 // Ensure makes the streams and buckets, or brings existing ones to what they
-// have to be. replicas is 1 for an embedded server, 3 in a cluster.
+// have to be. replicas is 1 for an embedded server, 3 in a cluster; 0 leaves as many as an
+// existing one has, and makes new ones with 1.
 func Ensure(ctx context.Context, js jetstream.JetStream, n Names, replicas int) error {
-	for _, cfg := range n.configs(replicas) {
-		if err := ensure(ctx, js, cfg); err != nil {
+	for _, cfg := range n.configs(max(replicas, 1)) {
+		if err := ensure(ctx, js, cfg, replicas == 0); err != nil {
 			return fmt.Errorf("make stream %s: %w", cfg.Name, err)
 		}
 	}
 	return nil
 }
 
-func ensure(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig) error {
+func ensure(ctx context.Context, js jetstream.JetStream, cfg jetstream.StreamConfig, keepReplicas bool) error {
 	s, err := js.CreateStream(ctx, cfg)
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		if keepReplicas {
+			there, err := js.Stream(ctx, cfg.Name)
+			if err != nil {
+				return err
+			}
+			cfg.Replicas = there.CachedInfo().Config.Replicas
+		}
 		s, err = js.UpdateStream(ctx, cfg)
 	}
 	if err != nil {

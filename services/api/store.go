@@ -84,7 +84,9 @@ func (s *storeVerbs) verify(ctx context.Context, req request) (any, error) {
 	}
 	restore := req.Store != nil && req.Store.Restore
 	if restore {
-		if err := s.reader.TryImage(ctx, v.SessionRecord, img); err != nil {
+		if err := s.reader.TryImage(ctx, v.SessionRecord, img); schemas.CodeOf(err) != "" {
+			return nil, err
+		} else if err != nil {
 			return nil, schemas.FailedError(schemas.ReasonUnreadable, "restore snapshot %s of session %s: %v", snapshotID(*head), v.Name(), err)
 		}
 	}
@@ -99,7 +101,8 @@ func (s *storeVerbs) verify(ctx context.Context, req request) (any, error) {
 	return out, nil
 }
 
-// Reader reads the images of sessions; the worker of the same process does.
+// Reader reads the images of sessions; the worker of the same process does. Its errors may be
+// those of the API.
 type Reader interface {
 	// OpenImage opens a snapshot as a resume would.
 	OpenImage(ctx context.Context, r schemas.SessionRecord, head schemas.Head) (*image.Reader, error)

@@ -27,6 +27,8 @@ var (
 	ErrNewer = errors.New("a newer Diapause made it")
 	// ErrKeyMissing: a key that the first start made is gone.
 	ErrKeyMissing = errors.New("a key is missing")
+	// ErrOtherHost: the directory is that of another host.
+	ErrOtherHost = errors.New("it belongs to another host")
 	// ErrNotRunning: no server runs on the directory.
 	ErrNotRunning = errors.New("no `diapause up` runs there")
 )
@@ -46,19 +48,23 @@ type Dir struct {
 // Open takes the data directory at path, and makes it, with its keys, if it is
 // not there or empty. Its errors match the kinds above; after an error nothing
 // was changed.
-func Open(path string) (*Dir, error) {
+func Open(path string) (*Dir, error) { return OpenAs(path, "") }
+
+// OpenAs does the same for the host of an id: a new directory gets it, one of another host is
+// ErrOtherHost. Without an id a new directory makes one up.
+func OpenAs(path string, host schemas.HostID) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)
 	}
 	d := &Dir{path: path, started: time.Now().UTC().Truncate(time.Second)}
-	if err := d.open(); err != nil {
+	if err := d.open(host); err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", path, err)
 	}
 	return d, nil
 }
 
-func (d *Dir) open() error {
+func (d *Dir) open(host schemas.HostID) error {
 	entries, err := os.ReadDir(d.path)
 	d.absent = errors.Is(err, fs.ErrNotExist)
 	d.unknown = d.absent || err == nil && len(entries) == 0
@@ -80,21 +86,28 @@ func (d *Dir) open() error {
 	if d.lock, err = takeLock(d.path, Up{PID: os.Getpid(), Started: d.started}); err != nil {
 		return err
 	}
-	if err := d.prepare(); err != nil {
+	if err := d.prepare(host); err != nil {
 		return errors.Join(err, d.lock.Close())
 	}
 	return nil
 }
 
 // prepare finishes the first start, or reads what it made.
-func (d *Dir) prepare() error {
+func (d *Dir) prepare(host schemas.HostID) error {
 	// Once more, since another process may have had the lock meanwhile.
 	fresh, err := examine(d.path)
 	if err != nil {
 		return err
 	}
+	if !fresh && host != "" {
+		if is, err := readHost(d.path); err != nil {
+			return err
+		} else if is != host {
+			return schemas.WithHint(fmt.Errorf("%w: %s, not %s", ErrOtherHost, is, host), "choose another directory with --data, or leave out --host-id")
+		}
+	}
 	if fresh {
-		if err := initialise(d.path); err != nil {
+		if err := initialise(d.path, host); err != nil {
 			return fmt.Errorf("set it up: %w", err)
 		}
 	}

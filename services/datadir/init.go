@@ -30,7 +30,7 @@ const (
 
 // initialise makes what a data directory has for good. The version comes last:
 // without it the next start completes the first, and keeps what that had made.
-func initialise(path string) error {
+func initialise(path string, host schemas.HostID) error {
 	if err := os.MkdirAll(filepath.Join(path, keysDir), 0o700); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func initialise(path string) error {
 		{filepath.Join(keysDir, identityFile), newIdentity},
 		{filepath.Join(keysDir, signingFile), newSigningKey},
 		{filepath.Join(keysDir, newKeysFile), func() ([]byte, error) { return nil, nil }},
-		{hostFile, newHost},
+		{hostFile, func() ([]byte, error) { return newHost(host) }},
 		{versionFile, func() ([]byte, error) { return []byte(strconv.Itoa(FormatVersion) + "\n"), nil }},
 	} {
 		if err := makeFile(filepath.Join(path, f.name), f.text); err != nil {
@@ -125,9 +125,12 @@ var notInToken = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 // maxHostname leaves room for the random part in a token of 64 characters.
 const maxHostname = 48
 
-// newHost makes an id that stays readable and differs between machines of the
-// same name.
-func newHost() ([]byte, error) {
+// newHost takes the id that was given, or makes one that stays readable and differs between
+// machines of the same name.
+func newHost(given schemas.HostID) ([]byte, error) {
+	if given != "" {
+		return []byte(given + "\n"), nil
+	}
 	name, err := os.Hostname()
 	if err != nil {
 		name = "" // a machine without a name gets an id all the same

@@ -20,6 +20,8 @@ var needed = []need{
 	{"CAP_SYS_PTRACE", unix.CAP_SYS_PTRACE, "processes can't be dumped"},
 	{"CAP_SYS_CHROOT", unix.CAP_SYS_CHROOT, "criu can't enter a session's root"},
 	{"CAP_NET_ADMIN", unix.CAP_NET_ADMIN, "sockets and session networks can't be restored"},
+	{"CAP_NET_BIND_SERVICE", unix.CAP_NET_BIND_SERVICE, "a session's private network can't resolve names"},
+	{"CAP_SYS_TIME", unix.CAP_SYS_TIME, "clocks of sessions can't go on where they were"},
 	{"CAP_DAC_OVERRIDE", unix.CAP_DAC_OVERRIDE, "files of sessions can't be written"},
 	{"CAP_DAC_READ_SEARCH", unix.CAP_DAC_READ_SEARCH, "files of sessions can't be read"},
 	{"CAP_CHOWN", unix.CAP_CHOWN, "files can't be given back to their owners"},

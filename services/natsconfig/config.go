@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
 )
@@ -28,10 +29,9 @@ func render(o Options, members []member) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# Written by diapause nats-config, which writes it again when hosts or tenants come or
 # go: the keys of users stay. Then: nats-server --signal reload
-server_name: %s
-listen: %s
+%slisten: %s
 max_payload: 1MB
-
+%s
 # Every write is on the disk before it is acknowledged.
 jetstream { store_dir: %s, sync_interval: always }
 
@@ -57,10 +57,46 @@ accounts {
   }
 }
 `,
-		quote(o.ServerName), quote(o.Listen), quote(o.StoreDir), quote(filepath.Join(o.installed(), authority.ServerFile)), quote(filepath.Join(o.installed(), authority.ServerKeyFile)),
+		o.serverName(), quote(o.Listen), o.monitor()+o.cluster(), quote(o.StoreDir), quote(filepath.Join(o.installed(), authority.ServerFile)), quote(filepath.Join(o.installed(), authority.ServerKeyFile)),
 		Main, quote(schemas.SubjectActivity+below), Edge, usersOf(Main, members),
 		Edge, edgeConnections, edgePayload, imports(), usersOf(Edge, members))
 	return b.String()
+}
+
+// serverName is the line that names the server, or says who does.
+func (o Options) serverName() string {
+	if o.Cluster.Name != "" {
+		return "# All servers of the cluster share this file. Each has a name of its own: nats-server --name NAME\n"
+	}
+	return "server_name: " + quote(o.ServerName) + "\n"
+}
+
+func (o Options) monitor() string {
+	if o.Monitor == "" {
+		return ""
+	}
+	return "http: " + quote(o.Monitor) + "\n"
+}
+
+// cluster has servers let each other in that have a certificate of the authority's.
+func (o Options) cluster() string {
+	if o.Cluster.Name == "" {
+		return ""
+	}
+	var routes []string
+	for _, r := range o.Cluster.Routes {
+		routes = append(routes, quote("tls://"+r))
+	}
+	at := o.installed()
+	return fmt.Sprintf(`
+cluster {
+  name: %s
+  listen: %s
+  tls { cert_file: %s, key_file: %s, ca_file: %s, verify: true, timeout: 10 }
+  routes: [ %s ]
+}
+`, quote(o.Cluster.Name), quote(o.Cluster.Listen), quote(filepath.Join(at, authority.ServerFile)), quote(filepath.Join(at, authority.ServerKeyFile)),
+		quote(filepath.Join(at, "creds", natsconn.AuthorityFile)), strings.Join(routes, ", "))
 }
 
 // marked are the lengths of subjects, in words after SubjectActivity, of what is marked: the stream takes from

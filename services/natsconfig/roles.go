@@ -70,7 +70,8 @@ func (f Fleet) scheduler() User {
 }
 
 // api answers clients, places sessions, takes over from lost hosts and keeps house: all
-// but deciding and running sessions.
+// but deciding and running sessions. To explain decisions and to make room it hears all
+// that schedulers do.
 func (f Fleet) api() User {
 	u := User{Name: "api", Account: Main}
 	for _, s := range f.Names.Streams() {
@@ -82,7 +83,7 @@ func (f Fleet) api() User {
 	u.Publish = append(u.Publish,
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
 		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", answers)
-	u.Subscribe = []string{schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
+	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
 	return u
 }
 

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
 	"github.com/diapause/diapause/services/embedded"
 )
@@ -22,6 +25,44 @@ type Options struct {
 	Listen     string   // host:port
 	ServerName string   // "diapause" if empty
 	DNSNames   []string // and addresses, by which clients connect: in the certificate
+	Monitor    string   // host:port for the server's own /healthz and figures; nowhere if empty
+	Cluster    Cluster
+}
+
+// Cluster makes the configuration one that several servers share. Each has to be given a name
+// of its own when it is started.
+type Cluster struct {
+	Name   string   // none if empty
+	Listen string   // host:port for the other servers
+	Routes []string // host:port of all of them
+}
+
+// hosts are the names of the servers in the routes, which their certificate has to have.
+func (c Cluster) hosts() (names []string, err error) {
+	for _, r := range c.Routes {
+		host, port, err := net.SplitHostPort(r)
+		if _, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || host == "" {
+			return nil, fmt.Errorf("--route %q: want host:port", r)
+		}
+		names = append(names, host)
+	}
+	return names, nil
+}
+
+// Validate says what can't be a cluster.
+func (c Cluster) Validate() error {
+	switch {
+	case c.Name == "" && len(c.Routes) > 0:
+		return errors.New("--route: name the cluster with --cluster")
+	case c.Name == "":
+		return nil
+	case !schemas.ValidToken(c.Name):
+		return fmt.Errorf("--cluster %q: want 1 to 64 of A-Z a-z 0-9 _ -", c.Name)
+	case len(c.Routes) < 2:
+		return errors.New("--cluster: name each of its servers with --route, 2 at least")
+	}
+	_, err := c.hosts()
+	return err
 }
 
 func (o Options) installed() string { return cmp.Or(o.Installed, o.Dir) }
@@ -45,14 +86,19 @@ func Write(o Options) (Written, error) {
 	if len(o.DNSNames) == 0 {
 		return Written{}, errors.New("missing --server-name: the certificate needs a host name or address")
 	}
+	others, err := o.Cluster.hosts()
+	if err = cmp.Or(err, o.Cluster.Validate()); err != nil {
+		return Written{}, err
+	}
 	o.ServerName = cmp.Or(o.ServerName, "diapause")
+	names := slices.Compact(slices.Sorted(slices.Values(slices.Concat(o.DNSNames, others))))
 	creds := filepath.Join(o.Dir, "creds")
 	for _, dir := range []string{o.Dir, creds} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return Written{}, fmt.Errorf("make directory: %w", err)
 		}
 	}
-	if err := authority.Certify(o.Dir, creds, o.DNSNames, time.Now()); err != nil {
+	if err := authority.Certify(o.Dir, creds, names, time.Now()); err != nil {
 		return Written{}, err
 	}
 	members, w, err := enlist(creds, o.Users())

@@ -82,6 +82,7 @@ type UpConfig struct {
 // WorkerConfig is all that Worker needs. Its NATS server is another process's.
 type WorkerConfig struct {
 	Process
+	ID     schemas.HostID // of the host, which its data directory keeps; made up at the first start if empty
 	Data   string
 	NATS   NATS
 	Keys   Keys
@@ -94,4 +95,22 @@ type SchedulerConfig struct {
 	Process
 	NATS NATS
 	Name string // among the schedulers; one that no other has if empty
+}
+
+// APIConfig is all that API needs. Its NATS server is another process's.
+type APIConfig struct {
+	Process
+	NATS          NATS
+	Name          string   // among those that answer clients; one that no other has if empty
+	Store         string   // the name of the store that the hosts use, as Locate reads it
+	IdentityFiles []string // age identities that open images; without any it reads their headers alone
+	Control       Control
+}
+
+// StreamsConfig is all that Streams needs.
+type StreamsConfig struct {
+	Log      *slog.Logger
+	NATS     NATS
+	Replicas int           // of each stream
+	Wait     time.Duration // for the servers to be a cluster that has so many
 }

@@ -36,11 +36,11 @@ func TestListenAddresses(t *testing.T) {
 	}
 }
 
-func TestSchedulerName(t *testing.T) {
-	if name, err := schedulerName("mine"); err != nil || name != "mine" {
+func TestPartName(t *testing.T) {
+	if name, err := partName("mine", "scheduler"); err != nil || name != "mine" {
 		t.Errorf("%q, %v", name, err)
 	}
-	name, err := schedulerName("")
+	name, err := partName("", "scheduler")
 	if err != nil || !schemas.ValidToken(name) {
 		t.Errorf("%q, %v; want a token", name, err)
 	}

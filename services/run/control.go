@@ -2,17 +2,22 @@ package run
 
 import (
 	"context"
+	"log/slog"
 	"time"
+
+	"filippo.io/age"
 
 	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
 	"github.com/diapause/diapause/services/drain"
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
+	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/scheduler"
 	"github.com/diapause/diapause/services/triggers"
 	"github.com/diapause/diapause/services/usage"
@@ -30,47 +35,72 @@ type control struct {
 	drainer   *drain.Drainer
 }
 
-// control makes them. reader reads the images of suspended sessions for the API.
-func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) (c control, err error) {
-	host := string(m.data.Host())
+// ruling is what they are made of.
+type ruling struct {
+	link
+	gauges
+	log        *slog.Logger
+	version    string
+	of         Control
+	name       string         // of the process, in what it writes
+	host       schemas.HostID // which new sessions prefer; none if empty
+	images     objectstore.Store
+	keeper     *keyring.Keeper
+	identities []age.Identity // open images, to look at one before it is adopted; may be none
+	reader     api.Reader     // reads the images of suspended sessions for the API
+	scheduler  *scheduler.Scheduler
+}
+
+// control makes the parts of a process that runs sessions, too.
+func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) (control, error) {
+	host := m.data.Host()
 	m.orders.Load(ctx)
-	c.orders = m.orders
-	c.fleet = fleet.New(fleet.Options{
-		JS: m.js, Names: m.names, Records: m.records, Leases: m.leases, Images: m.images, Trusted: m.keeper.Trusted,
-		Identities: m.keys.reading(), Actor: "fleet@" + host, Log: h.Log, Orders: m.orders,
-	})
 	term := lease.OfficeTerm
 	if h.NATS.URL == "" {
 		term = lease.OfficeTermAlone
 	}
-	if c.scheduler, err = newScheduler(ctx, h.Process, h.gauges, m.link, host, term); err != nil {
-		return c, err
+	s, err := newScheduler(ctx, h.Process, h.gauges, m.link, string(host), term)
+	if err != nil {
+		return control{}, err
 	}
+	return ruling{
+		link: m.link, gauges: h.gauges, log: h.Log, version: h.Version, of: h.Control, name: string(host), host: host,
+		images: m.images, keeper: m.keeper, identities: m.keys.reading(), reader: reader, scheduler: s,
+	}.control(), nil
+}
+
+// control makes the parts.
+func (r ruling) control() (c control) {
+	c.scheduler, c.orders = r.scheduler, r.orders
+	c.fleet = fleet.New(fleet.Options{
+		JS: r.js, Names: r.names, Records: r.records, Leases: r.leases, Images: r.images, Trusted: r.keeper.Trusted,
+		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log, Orders: r.orders,
+	})
 	c.drainer = drain.New(drain.Options{
-		JS: m.js, Names: m.names, Records: m.records, Orders: m.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + host, Log: h.Log,
+		JS: r.js, Names: r.names, Records: r.records, Orders: r.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + r.name, Log: r.log,
 	})
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
 	c.janitor = janitor.New(janitor.Options{
-		Records: m.records, Images: m.images, Publish: stream.Publisher{JS: m.js}, Known: m.keeper.Known, Log: h.Log, Actor: "janitor@" + host,
-		Policy: h.Control.Retention, Done: h.Pruned,
-		Keep:   func(r schemas.SessionRecord) schemas.Keep { return m.policies.For(r).Keep },
+		Records: r.records, Images: r.images, Publish: stream.Publisher{JS: r.js}, Known: r.keeper.Known, Log: r.log, Actor: "janitor@" + r.name,
+		Policy: r.of.Retention, Done: r.Pruned,
+		Keep:   func(s schemas.SessionRecord) schemas.Keep { return r.policies.For(s).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
 	})
 	c.usage = &usage.Publisher{
-		Log: usage.Log{JS: m.js, Names: m.names, Records: m.records}, Every: h.Control.Usage, Actor: "usage@" + host, Notes: h.Log,
+		Log: usage.Log{JS: r.js, Names: r.names, Records: r.records}, Every: r.of.Usage, Actor: "usage@" + r.name, Notes: r.log,
 	}
 	c.api = api.New(api.Options{
-		Janitor: c.janitor, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
-		NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images, Scheduler: c.scheduler, Keys: m.keeper,
-		Trusted: m.keeper.Trusted, Host: m.data.Host(), Version: h.Version, Log: h.Log, Failpoints: m.points,
-		Stored: c.usage.Stored, Network: h.Control.Network, Orders: m.orders, Drainer: c.drainer,
+		Janitor: c.janitor, Reader: r.reader, Fleet: c.fleet, Policies: r.policies, Defaults: r.of.defaults(),
+		NC: r.nc, JS: r.js, Names: r.names, Records: r.records, Images: r.images, Scheduler: c.scheduler, Keys: r.keeper,
+		Trusted: r.keeper.Trusted, Host: r.host, Version: r.version, Log: r.log, Failpoints: r.points,
+		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
 	})
 	expire = c.api.Expire
 	c.agents = triggers.New(triggers.Options{
-		JS: m.js, Names: m.names, To: c.api, Count: h.Triggered, Log: h.Log,
-		Wanted: func(r schemas.SessionRecord) schemas.Triggers { return m.policies.For(r).Checkpoints },
+		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,
+		Wanted: func(s schemas.SessionRecord) schemas.Triggers { return r.policies.For(s).Checkpoints },
 	})
-	return c, nil
+	return c
 }
 
 // serving lists what is to run.

@@ -103,7 +103,7 @@ func (h hostProcess) link(ctx context.Context, nc *nats.Conn) (l link, err error
 		return l, err
 	}
 	if !h.alone {
-		if err := stream.Ensure(ctx, l.js, l.names, 1); err != nil {
+		if err := stream.Ensure(ctx, l.js, l.names, 0); err != nil {
 			return l, err
 		}
 	}
@@ -145,7 +145,7 @@ func (l *link) open(ctx context.Context, m gauges, log *slog.Logger) (err error)
 func (l *link) find(ctx context.Context) (err error) {
 	l.leases, err = lease.Open(ctx, l.js, l.names)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return schemas.WithHint(err, "a `diapause up` on this NATS server makes it: start one first")
+		return schemas.WithHint(err, "`diapause nats-streams` makes it, and so does a `diapause up` on this NATS server")
 	}
 	return err
 }

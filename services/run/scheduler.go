@@ -31,7 +31,7 @@ func Scheduler(ctx context.Context, c SchedulerConfig) error {
 
 func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	usual := debug.SetGCPercent(collectAt)
-	name, err := schedulerName(c.Name)
+	name, err := partName(c.Name, "scheduler")
 	if err != nil {
 		return err
 	}
@@ -86,12 +86,17 @@ func newScheduler(ctx context.Context, p Process, m gauges, l link, name string,
 	if err != nil {
 		return nil, err
 	}
+	return schedulerOn(p, m, l, name, &announced{Lead: &lease.Office{Store: offices, Holder: schemas.HostID(name), Term: term, Log: p.Log}, name: name, out: p.Out}), nil
+}
+
+// schedulerOn makes one that acts when lead says so.
+func schedulerOn(p Process, m gauges, l link, name string, lead scheduler.Lead) *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Options{
 		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points, Taken: l.intake, Roster: l.know != nil, Orders: l.orders,
-		Heard: m.Heard, Lead: &announced{Lead: &lease.Office{Store: offices, Holder: schemas.HostID(name), Term: term, Log: p.Log}, name: name, out: p.Out},
+		Heard: m.Heard, Lead: lead,
 	})
 	m.scheduler(s)
-	return s, nil
+	return s
 }
 
 // announced prints who holds an office.
@@ -115,18 +120,18 @@ func (s *announced) Serve(ctx context.Context, tell func(bool)) error {
 	})
 }
 
-// schedulerName is the one that was given, or one that no other has.
-func schedulerName(given string) (string, error) {
+// partName is the one that was given, or one that no other part of the kind has.
+func partName(given, kind string) (string, error) {
 	if given != "" {
 		return given, nil
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return "", schemas.WithHint(fmt.Errorf("find a name for this scheduler: %w", err), "--name gives it one")
+		return "", schemas.WithHint(fmt.Errorf("find a name for this %s: %w", kind, err), "--name gives it one")
 	}
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
 	if !schemas.ValidToken(name) {
-		return fmt.Sprintf("scheduler-%d-%d", os.Getpid(), time.Now().Unix()), nil
+		return fmt.Sprintf("%s-%d-%d", kind, os.Getpid(), time.Now().Unix()), nil
 	}
 	return name, nil
 }

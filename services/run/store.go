@@ -79,11 +79,20 @@ func (c Images) open(ctx context.Context, data *datadir.Dir, log *slog.Logger) (
 	if err != nil {
 		return nil, err
 	}
+	s, err := at.opened(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s, data.UseStore(at.Name, c.Moved)
+}
+
+// opened opens it; one that doesn't answer is waited for.
+func (p Place) opened(ctx context.Context) (objectstore.Store, error) {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	s, err := at.Open(ctx)
+	s, err := p.Open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("use the store of images: %w", err)
 	}
-	return s, data.UseStore(at.Name, c.Moved)
+	return s, nil
 }

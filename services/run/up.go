@@ -28,7 +28,7 @@ func Up(ctx context.Context, c UpConfig) error {
 func Worker(ctx context.Context, c WorkerConfig) error {
 	all := UpConfig{Process: c.Process, Data: c.Data, NATS: c.NATS, Keys: c.Keys, Images: c.Images, Host: c.Host}
 	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error {
-		return hostProcess{UpConfig: all, gauges: m, alone: true}.serve(ctx)
+		return hostProcess{UpConfig: all, gauges: m, alone: true, id: c.ID}.serve(ctx)
 	})
 }
 
@@ -36,7 +36,8 @@ func Worker(ctx context.Context, c WorkerConfig) error {
 type hostProcess struct {
 	UpConfig
 	gauges
-	alone bool // without what decides about sessions and answers clients
+	alone bool           // without what decides about sessions and answers clients
+	id    schemas.HostID // that a new data directory gets, and another has to have; any if empty
 }
 
 // part says what this is, and user as which one of `diapause nats-config` it may run.
@@ -51,7 +52,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		return schemas.WithHint(errors.New("running sessions needs root to freeze, capture and restore processes"), "run it with sudo")
 	}
-	data, err := datadir.Open(h.Data)
+	data, err := datadir.OpenAs(h.Data, h.id)
 	if err != nil {
 		return err
 	}

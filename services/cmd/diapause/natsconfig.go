@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,15 +17,19 @@ and no others. The seeds of the users are in DIR/creds, each with mode 0600; giv
 part its own, and ca.pem beside it. Keep DIR/tls/ca-key.pem and creds/system.nk away
 from the fleet.
 
-  system          makes the streams ("diapause up --nats" needs it); may do everything
+  system          makes the streams ("diapause nats-streams" needs it, and "diapause up
+                  --nats"); may do everything
   scheduler       decides ("diapause scheduler")
-  api             answers clients, places sessions, keeps house
+  api             answers clients, places sessions, keeps house ("diapause api")
   worker-HOST     runs the sessions of that host
   gateway         wakes and opens sessions for people
   client          a person with the command line
   reader          looks, and hears what happens
   publisher       reports activity of every tenant
   publisher-NAME  reports activity of that tenant alone
+
+With --cluster and --route, the servers of a cluster share the configuration, with TLS
+between them; each is started with a --name of its own.
 
 Run it again when hosts or tenants come and go: keys that are there stay. Then copy
 DIR to the server and have it reload: nats-server --signal reload`
@@ -45,7 +50,7 @@ func natsConfigCommand() *cobra.Command {
 			if len(o.DNSNames) == 0 {
 				return usagef("name the server with --server-name, as clients do")
 			}
-			if err := o.Validate(); err != nil {
+			if err := cmp.Or(o.Validate(), o.Cluster.Validate()); err != nil {
 				return usage(err)
 			}
 			return printNATSConfig(o)
@@ -56,6 +61,10 @@ func natsConfigCommand() *cobra.Command {
 	fl.StringArrayVar(&hosts, "host", nil, "a `HOST` with a worker, by the name in the file host of its data directory; more than once for more")
 	fl.StringArrayVar(&tenants, "tenant", nil, "a tenant with a publisher of its own; more than once for more")
 	fl.StringVar(&o.Listen, "listen", "0.0.0.0:4222", "where the server is to listen")
+	fl.StringVar(&o.Monitor, "monitor", "", "where the server is to answer /healthz and show figures to anyone, without TLS; nowhere if empty")
+	fl.StringVar(&o.Cluster.Name, "cluster", "", "the `NAME` of the cluster that several servers make")
+	fl.StringVar(&o.Cluster.Listen, "cluster-listen", "0.0.0.0:6222", "where a server of the cluster is to listen for the others")
+	fl.StringArrayVar(&o.Cluster.Routes, "route", nil, "`HOST:PORT` of a server of the cluster for the others; once for each")
 	fl.StringVar(&o.Installed, "installed", "", "where DIR will be on the server; DIR if empty")
 	fl.StringVar(&o.StoreDir, "streams", "/var/lib/nats", "where the server is to keep its streams")
 	return cmd

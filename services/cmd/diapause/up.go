@@ -82,7 +82,7 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
 	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, buffered, as a stream, or auto: buffered or in memory if there is room")
-	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
+	retentionFlag(cmd, &f.retention)
 	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	fl.StringArrayVar(&f.without, "recover-without", nil, "a host that is gone for good: a recovery doesn't wait for what it knows")
@@ -95,7 +95,7 @@ func upCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
-	fl.StringVar(&f.network, "network", schemas.DefaultNetwork, "the network of process trees that are run without --network: private, host or none; those that are there keep theirs")
+	defaultNetworkFlag(cmd, &f.network)
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
 	return cmd
 }
@@ -150,6 +150,14 @@ func newLog(verbose bool) *slog.Logger {
 func metricsFlag(cmd *cobra.Command, address *string) {
 	cmd.Flags().StringVar(address, "metrics", os.Getenv("DIAPAUSE_METRICS"),
 		"serve /metrics, /healthz and /readyz over HTTP at this address, e.g. 127.0.0.1:9419; nowhere if empty (DIAPAUSE_METRICS)")
+}
+
+func retentionFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
+}
+
+func defaultNetworkFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "network", schemas.DefaultNetwork, "the network of process trees that are run without --network: private, host or none; those that are there keep theirs")
 }
 
 func usageFlag(cmd *cobra.Command, every *time.Duration) {

@@ -27,6 +27,7 @@ latter freeze by themselves before that, at two thirds of the lease.`
 
 func workerCommand(c *client) *cobra.Command {
 	var f upFlags
+	var id string
 	cmd := &cobra.Command{
 		Use: "worker", Short: "Run the sessions of one more host", Long: workerHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -35,6 +36,9 @@ func workerCommand(c *client) *cobra.Command {
 			}
 			if f.store == "" {
 				return usagef("worker: name the store that the other hosts use with --store")
+			}
+			if id != "" && !schemas.ValidToken(id) {
+				return usagef("--host-id %q: want 1 to 64 of A-Z a-z 0-9 _ -", id)
 			}
 			all, err := f.config(c)
 			if err != nil {
@@ -45,12 +49,13 @@ func workerCommand(c *client) *cobra.Command {
 				warnOfNetwork(network.Try())
 			}
 			return run.Worker(cmd.Context(), run.WorkerConfig{
-				Process: all.Process, Data: all.Data, NATS: all.NATS, Keys: all.Keys, Images: all.Images, Host: all.Host,
+				Process: all.Process, ID: schemas.HostID(id), Data: all.Data, NATS: all.NATS, Keys: all.Keys, Images: all.Images, Host: all.Host,
 			})
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&f.nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
+	fl.StringVar(&id, "host-id", os.Getenv("DIAPAUSE_HOST_ID"), "the id of this host, which its data directory keeps; no two hosts have the same (default the machine's name and a random part) (DIAPAUSE_HOST_ID)")
 	fl.StringArrayVar(&f.identities, "identity-file", nil, "further age identities that open images")
 	fl.StringArrayVar(&f.recipients, "recipient", nil, "further age recipients that new images are encrypted to")
 	fl.BoolVar(&f.suspender, "suspend-only", false, "write images for the --recipient alone: this host's own key opens none")

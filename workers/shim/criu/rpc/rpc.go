@@ -121,7 +121,8 @@ func spawn(command []string, dir string, start Starter, files []*os.File) (*exec
 	cmd.Dir = dir
 	cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", withoutBreakpoints}
 	cmd.ExtraFiles = files
-	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
+	// Without further groups: a task that had none would get those that criu has.
+	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}}
 	if err := start(cmd); err != nil {
 		return nil, fmt.Errorf("start criu: %w", err)
 	}

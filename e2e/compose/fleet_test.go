@@ -1,0 +1,157 @@
+package compose
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/moby/moby/client"
+
+	"github.com/diapause/diapause/workers/docker/dockertest"
+)
+
+func TestMain(m *testing.M) { dockertest.Main(m) }
+
+// machine is an engine with the compose plugin, and what its commands are told.
+type machine struct {
+	t      *testing.T
+	engine *dockertest.Engine
+	env    []string
+}
+
+// newMachine starts an engine without a bridge that leads out, where builds have the
+// host's network.
+func newMachine(t *testing.T) machine {
+	t.Helper()
+	m := machine{t: t, engine: dockertest.New(t)}
+	config, plugin := t.TempDir(), filepath.Join(prefix(), "compose", "docker-compose")
+	if _, err := os.Stat(plugin); err != nil {
+		t.Fatalf("the compose plugin is missing (e2e/compose/install.sh puts it there): %v", err)
+	}
+	plugins := filepath.Join(config, "cli-plugins")
+	if err := os.Mkdir(plugins, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(plugin, filepath.Join(plugins, "docker-compose")); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	m.env = append(os.Environ(), "DOCKER_HOST="+m.engine.URL, "DOCKER_CONFIG="+config, "DOCKER_BUILDKIT=0", "BUILD_NETWORK=host", fmt.Sprint("NATS_PORT=", port))
+	return m
+}
+
+func prefix() string {
+	if p := os.Getenv("DIAPAUSE_PREFIX"); p != "" {
+		return p
+	}
+	return "/opt/diapause"
+}
+
+// make makes a target of the Makefile, as a person does.
+func (m machine) make(target string, env ...string) string {
+	m.t.Helper()
+	cmd := exec.CommandContext(m.t.Context(), "make", "-C", top, target)
+	cmd.Env = append(m.env, env...)
+	out, err := cmd.CombinedOutput()
+	m.t.Logf("make %s:\n%s", target, out)
+	if err != nil {
+		m.t.Fatalf("make %s: %v", target, err)
+	}
+	return string(out)
+}
+
+// nothing looks whether the fleet has left anything but its images.
+func (m machine) nothing() {
+	m.t.Helper()
+	containers, err := m.engine.Client.ContainerList(m.t.Context(), client.ContainerListOptions{All: true})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, c := range containers.Items {
+		m.t.Errorf("left: container %s", strings.Join(c.Names, " "))
+	}
+	volumes, err := m.engine.Client.VolumeList(m.t.Context(), client.VolumeListOptions{})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, v := range volumes.Items {
+		m.t.Errorf("left: volume %s", v.Name)
+	}
+	networks, err := m.engine.Client.NetworkList(m.t.Context(), client.NetworkListOptions{Filters: client.Filters{}.Add("type", "custom")})
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, n := range networks.Items {
+		m.t.Errorf("left: network %s", n.Name)
+	}
+}
+
+// The whole of compose/, with each of the stores: it takes as long as its images take to build.
+func TestFleet(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		t.Log("the images are built and run with DIAPAUSE_LONG=1")
+		return
+	}
+	m := newMachine(t)
+	m.make("compose-bases")
+	for _, store := range []string{"minio", "versitygw"} {
+		use := "STORE=" + store
+		t.Cleanup(func() {
+			if t.Failed() {
+				t.Log(m.logs(use))
+			}
+		})
+		m.make("compose-up", use)
+		if store == "minio" {
+			m.oneLess()
+		}
+		out := m.make("compose-demo", use)
+		if !strings.Contains(out, "running on worker-2") {
+			t.Errorf("with %s the session didn't come to be on worker-2", store)
+		}
+		m.make("compose-down", use)
+		m.nothing()
+	}
+}
+
+// forSessions are capabilities that a worker has for what runs in sessions, and for loop
+// devices: it works without.
+var forSessions = []string{"AUDIT_WRITE", "MKNOD", "NET_RAW", "SYS_NICE"}
+
+// oneLess takes each capability from a worker, and looks whether doctor names it.
+func (m machine) oneLess() {
+	m.t.Helper()
+	all := readFleet(m.t).Services["worker-1"].CapAdd
+	for _, less := range all {
+		args := []string{"run", "--rm", "--network", "none", "--cap-drop", "ALL", "--security-opt", "seccomp=unconfined", "--entrypoint", "/bin/diapause"}
+		for _, c := range all {
+			if c != less {
+				args = append(args, "--cap-add", c)
+			}
+		}
+		cmd := exec.CommandContext(m.t.Context(), "docker", append(args, "diapause/worker:local", "doctor", "--data", "/tmp/data", "--docker", "none")...)
+		cmd.Env = m.env
+		out, err := cmd.CombinedOutput()
+		if named := strings.Contains(string(out), "CAP_"+less+" is missing"); err == nil || named == slices.Contains(forSessions, less) {
+			m.t.Errorf("without %s doctor says (%v):\n%s", less, err, out)
+		}
+	}
+}
+
+// logs are what the parts have printed.
+func (m machine) logs(env ...string) string {
+	cmd := exec.Command("docker", "compose", "--project-directory", filepath.Join(top, "compose"), "logs", "--no-color", "--tail", "50")
+	cmd.Env = append(m.env, env...)
+	out, err := cmd.CombinedOutput()
+	return fmt.Sprintf("%s%v", out, err)
+}
