@@ -98,7 +98,9 @@ func (l *Ledger) Keep(r schemas.SessionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have, known := l.records[r.Name()]
-	if !known && r.Host != l.host || known && !Newer(r, have) {
+	// A name that is used again after its first session left the log begins with epoch 1.
+	again := known && over(have) && r.UID != have.UID && r.Version == 1
+	if (!known || again) && r.Host != l.host || known && !again && !Newer(r, have) {
 		return nil
 	}
 	r.Transition = schemas.Transition{} // the log has it
