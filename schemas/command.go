@@ -40,6 +40,9 @@ type Host struct {
 	SigningKey   string        `json:"signing_key"`     // base64 of the Ed25519 public key
 	Slots        int           `json:"slots,omitempty"` // sessions that it has room for; no limit if 0
 	Load         *HostLoad     `json:"load,omitempty"`
+	// ForgetsRemoved says that it doesn't take a removed session for lost whose revisions have left
+	// the log.
+	ForgetsRemoved bool `json:"forgets_removed,omitempty"`
 	// Lacks says by name of the drivers that it has no fingerprint of, but could, why.
 	Lacks map[DriverName]string `json:"lacks,omitempty"`
 }

@@ -270,6 +270,7 @@ const (
 	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
 	TProved           TransitionType = "proved"        // what took another's place is well, or was started
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
+	TGap              TransitionType = "gap"           // in a history alone: in place of revisions that can't be read
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

@@ -44,8 +44,9 @@ type Options struct {
 	// Forget reports whether the newest revision of a removed session may go: not while a host
 	// may not know yet that the session is removed. It may be nil: then it may.
 	Forget func(ctx context.Context) (bool, error)
-	// Moving, if given, is called for each session before revisions of it are purged.
-	Moving func(ctx context.Context, newest statekv.Versioned)
+	// Moving, if given, is called for each session before a segment with revisions of it counts. Its
+	// error leaves them where they are.
+	Moving func(ctx context.Context, newest statekv.Versioned) error
 	// Most is how many bytes of values go into one segment, MostSegments how many segments one
 	// pass writes. Pause is between the purges of two sessions: others write to the log meanwhile.
 	// 16 MiB, 64 and 1 ms if zero.
@@ -263,6 +264,14 @@ func (a *Archive) move(ctx context.Context, at *place, b batch, now, created tim
 	if err := a.steps("compared"); err != nil {
 		return err
 	}
+	for _, p := range b.purges {
+		if a.Moving == nil {
+			break
+		}
+		if err := a.Moving(ctx, p.newest); err != nil {
+			return fmt.Errorf("move revisions of session %s: %w", p.name, err)
+		}
+	}
 	next := at.Head
 	next.End, next.Log, next.At, next.Key, next.Pending = s.Ref, created, now, a.Key.Recipient().String(), true
 	next.Top, next.Bytes = max(next.Top, s.Header.Last), next.Bytes+s.Size()
@@ -280,9 +289,6 @@ func (a *Archive) move(ctx context.Context, at *place, b batch, now, created tim
 		return err
 	}
 	for _, p := range b.purges {
-		if a.Moving != nil {
-			a.Moving(ctx, p.newest)
-		}
 		if err := a.purge(ctx, p, out); err != nil {
 			return err
 		}

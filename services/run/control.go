@@ -41,17 +41,21 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 		return c, err
 	}
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
+	c.usage = &usage.Publisher{Every: h.Control.Usage, Actor: "usage@" + host, Notes: h.Log}
+	moves, past, err := h.archive(ctx, m, c.fleet, c.usage.Stored)
+	if err != nil {
+		return c, err
+	}
+	c.usage.Log = usage.Log{JS: m.js, Names: m.names, Records: m.records, Past: past}
 	c.janitor = janitor.New(janitor.Options{
+		Archive: moves, Past: past,
 		Records: m.records, Images: m.images, Publish: stream.Publisher{JS: m.js}, Known: m.keeper.Known, Log: h.Log, Actor: "janitor@" + host,
 		Policy: h.Control.Retention, Done: h.Pruned,
 		Keep:   func(r schemas.SessionRecord) schemas.Keep { return m.policies.For(r).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
 	})
-	c.usage = &usage.Publisher{
-		Log: usage.Log{JS: m.js, Names: m.names, Records: m.records}, Every: h.Control.Usage, Actor: "usage@" + host, Notes: h.Log,
-	}
 	c.api = api.New(api.Options{
-		Janitor: c.janitor, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
+		Janitor: c.janitor, Past: past, Reader: reader, Fleet: c.fleet, Policies: m.policies, Defaults: h.Control.defaults(),
 		NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images, Scheduler: c.scheduler, Keys: m.keeper,
 		Trusted: m.keeper.Trusted, Host: m.data.Host(), Version: h.Version, Log: h.Log, Failpoints: m.points,
 		Stored: c.usage.Stored, Network: h.Control.Network,

@@ -31,10 +31,11 @@ func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, her
 		say("the log of sessions ends at entry %d, and was at %d", is.Seq, saw.Seq)
 	}
 	for n, r := range kept {
-		if over(r) && log[n].UID != r.UID {
-			continue // it left the log, and its name may be another's; a log that went back shows otherwise
+		have, ok := log[n]
+		if over(r) && (!ok || followed(r, have)) {
+			continue // removed sessions leave the log
 		}
-		if have, ok := log[n]; !ok {
+		if !ok {
 			say("session %s has no record, and had one of epoch %d", n, r.Epoch)
 		} else if Newer(r, have) {
 			say("the record of session %s is of epoch %d, version %d, and was at epoch %d, version %d", n, have.Epoch, have.Version, r.Epoch, r.Version)
@@ -50,9 +51,6 @@ func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, her
 	slices.SortFunc(signs, strings.Compare)
 	return signs
 }
-
-// over reports whether a session is removed, with nothing left to do.
-func over(r schemas.SessionRecord) bool { return r.State == schemas.Deleted && r.Op == nil }
 
 // Replaced gives a sign if the log has another entry in the place of one that was seen: the log
 // went back, and has gone on since. id is the transition that the log has there, "" if that

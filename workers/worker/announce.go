@@ -33,7 +33,7 @@ type announcer struct {
 
 // announce tells the fleet about this host.
 func (a *announcer) announce(ctx context.Context, sessions int) error {
-	h := schemas.Host{Host: a.drivers.host, PID: os.Getpid(), Started: a.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: a.slots, Lacks: map[schemas.DriverName]string{}}
+	h := schemas.Host{Host: a.drivers.host, PID: os.Getpid(), Started: a.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: a.slots, ForgetsRemoved: true, Lacks: map[schemas.DriverName]string{}}
 	maps.Copy(h.Lacks, a.drivers.lacks)
 	if a.load != nil {
 		if load, err := a.load(); err == nil {
