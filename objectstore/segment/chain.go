@@ -16,12 +16,12 @@ type Linked struct {
 	Err    error // it is missing, damaged or not genuine
 }
 
-// Walk gives the segments of a chain, the first one first, from the one at its end. It reads
-// headers alone. Where one can't be read the chain ends: those before it are known by nothing
+// Walk gives the segments of a chain from a number on, the first one first, from the one at its
+// end. It reads headers alone. Where one can't be read the chain ends: those before it are known by nothing
 // but their names. The error is the store's, for as long as that answers nothing.
-func Walk(ctx context.Context, store objectstore.Store, end Ref, trusted Trusted) ([]Linked, error) {
+func Walk(ctx context.Context, store objectstore.Store, end Ref, from uint64, trusted Trusted) ([]Linked, error) {
 	var chain []Linked
-	for at := end; at.Number > 0; {
+	for at := end; at.Number > 0 && at.Number >= from; {
 		if err := ctx.Err(); err != nil {
 			return nil, fmt.Errorf("follow the chain of log segments: %w", err)
 		}

@@ -47,6 +47,9 @@ type Options struct {
 	// Moving, if given, is called for each session before a segment with revisions of it counts. Its
 	// error leaves them where they are.
 	Moving func(ctx context.Context, newest statekv.Versioned) error
+	// Least is how many bytes of values are due before a segment is written, unless the last one is
+	// a day old.
+	Least int
 	// Most is how many bytes of values go into one segment, MostSegments how many segments one
 	// pass writes. Pause is between the purges of two sessions: others write to the log meanwhile.
 	// 16 MiB, 64 and 1 ms if zero.
@@ -139,6 +142,9 @@ func (a *Archive) Pass(ctx context.Context, dryRun bool) (out Pass, err error) {
 		var batch batch
 		if batch, todo, err = a.collect(ctx, todo, now, forget); err != nil || len(batch.revisions) == 0 {
 			return out, err
+		}
+		if batch.bytes < a.Least && out.Segments == 0 && at.End.Number > 0 && now.Sub(at.At) < day && !dryRun {
+			return out, nil // many small segments take long to read
 		}
 		out.Revisions += len(batch.revisions)
 		if dryRun {
@@ -371,7 +377,7 @@ func (a *Archive) withdraw(ctx context.Context, at segment.Ref) error {
 	if err != nil || h.End.Number < at.Number {
 		return err
 	}
-	chain, err := segment.Walk(ctx, a.Store, h.End, a.Known)
+	chain, err := segment.Walk(ctx, a.Store, h.End, at.Number, a.Known)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (r *Reader) Check(ctx context.Context, data bool) (out Checked, err error) 
 	if err != nil {
 		return out, err
 	}
-	chain, err := segment.Walk(ctx, r.Store, h.End, r.Known)
+	chain, err := segment.Walk(ctx, r.Store, h.End, 1, r.Known)
 	if err != nil {
 		return out, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -178,7 +179,7 @@ func (r *Reader) open(ctx context.Context) (c chain, err error) {
 	if c.head, _, err = r.Heads.Get(ctx); err != nil {
 		return c, err
 	}
-	links, err := segment.Walk(ctx, r.Store, c.head.End, r.Known)
+	links, err := segment.Walk(ctx, r.Store, c.head.End, 1, r.Known)
 	if err != nil {
 		return c, err
 	}
@@ -264,5 +265,5 @@ func (m *merge) why() string {
 	if len(m.chain.lost) == 0 {
 		return "neither NATS nor a log segment has them"
 	}
-	return m.chain.lost[0]
+	return strings.Join(m.chain.lost, "; ")
 }

@@ -101,7 +101,7 @@ func (a *Archive) cut(ctx context.Context, at place, before uint64, is statekv.E
 	case !at.Log.Equal(is.Created):
 		return 1, nil
 	}
-	chain, err := segment.Walk(ctx, a.Store, at.End, a.Known)
+	chain, err := segment.Walk(ctx, a.Store, at.End, before, a.Known)
 	if err != nil {
 		return 0, err
 	}
@@ -110,14 +110,20 @@ func (a *Archive) cut(ctx context.Context, at place, before uint64, is statekv.E
 		cut = is.Last + 1
 	}
 	for _, l := range chain {
-		if cut == 0 && l.Err == nil && l.Number >= before {
+		if cut == 0 && l.Err == nil {
 			if cut, err = a.differs(ctx, at, l.Ref, l.Number > before || at.Pending, is); err != nil {
 				return 0, err
 			}
 		}
 	}
+	if cut == 0 {
+		return 0, nil
+	}
+	if chain, err = segment.Walk(ctx, a.Store, at.End, 1, a.Known); err != nil {
+		return 0, err
+	}
 	for _, l := range chain {
-		if cut == 0 || l.Err != nil {
+		if l.Err != nil {
 			continue
 		}
 		c, err := a.differs(ctx, at, l.Ref, true, is)

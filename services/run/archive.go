@@ -28,7 +28,7 @@ func (h hostProcess) archive(ctx context.Context, m machine, hosts *fleet.Fleet,
 	}
 	known := func(host string) []ed25519.PublicKey { return m.keeper.Known("", host) }
 	moves := archive.New(archive.Options{
-		Log: m.records, Heads: heads, Store: m.images, Key: key, Signer: m.keys.Signer, Host: string(m.data.Host()), Policy: h.Control.Retention.Log,
+		Log: m.records, Heads: heads, Store: m.images, Key: key, Signer: m.keys.Signer, Host: string(m.data.Host()), Policy: h.Control.Retention.Log, Least: 1 << 20,
 		Known: known, Trusted: func(host string) []ed25519.PublicKey { return m.keeper.Trusted("", host) },
 		Forget: func(ctx context.Context) (bool, error) { return allForget(ctx, hosts) },
 		Moving: func(ctx context.Context, v statekv.Versioned) error { return noteStored(ctx, m, v, stored) }, Notes: h.Log,
