@@ -19,8 +19,9 @@ type StoreCheck struct {
 	ReadBytes int64    `json:"read_bytes"`   // that were compared with their digests
 	Segments  int      `json:"log_segments"` // of the log, that are linked and genuine
 	Problems  []string `json:"problems"`
-	Unknown   []string `json:"unknown"` // lineages of which no record knows, and log segments that no chain has; never touched
-	Foreign   []string `json:"foreign"` // objects that are none of ours; never touched
+	Notes     []string `json:"notes,omitempty"` // what is as it should be, and worth knowing
+	Unknown   []string `json:"unknown"`         // lineages of which no record knows, and log segments that no chain has; never touched
+	Foreign   []string `json:"foreign"`         // objects that are none of ours; never touched
 }
 
 // StoreStats is what the object store holds, by session.

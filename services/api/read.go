@@ -164,7 +164,8 @@ func (s *views) history(ctx context.Context, req request) (any, error) {
 	}
 	for _, g := range gaps { // from the place where they are missing
 		at := slices.IndexFunc(out, func(t schemas.TransitionView) bool { return t.Version == g.To+1 })
-		out = slices.Insert(out, max(at, 0), schemas.TransitionView{Version: g.To, Type: schemas.TGap, Reason: g.String()})
+		at = max(at, 0)
+		out = slices.Insert(out, at, schemas.TransitionView{Version: g.To, Type: schemas.TGap, Reason: g.String(), At: out[at].At})
 	}
 	return out, nil
 }

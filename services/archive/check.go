@@ -24,6 +24,7 @@ type Checked struct {
 	Segments  int
 	ReadBytes int64
 	Problems  []string
+	Notes     []string // where the log went back
 	Unknown   []string // segments that the chain hasn't got; never touched
 	Foreign   []string // objects among them that are none
 }
@@ -40,7 +41,7 @@ func (r *Reader) Check(ctx context.Context, data bool) (out Checked, err error) 
 		return out, err
 	}
 	for _, f := range h.Forks {
-		out.Problems = append(out.Problems, f.String())
+		out.Notes = append(out.Notes, f.String())
 	}
 	linked := map[string]bool{}
 	for i, l := range chain {

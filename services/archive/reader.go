@@ -33,15 +33,18 @@ type Reader struct {
 	Notes      *slog.Logger
 }
 
-// Gap is a part of a session's revisions that can't be read.
+// Gap is a part of a session's revisions that can't be read, or a whole segment.
 type Gap struct {
-	Name     schemas.Name
-	From, To uint64 // versions
+	Name     schemas.Name // the zero one: of which sessions isn't known
+	From, To uint64       // versions
 	Why      string
 }
 
 // String says what is missing.
 func (g Gap) String() string {
+	if g.Name == (schemas.Name{}) {
+		return g.Why
+	}
 	return fmt.Sprintf("session %s: versions %d to %d are missing: %s", g.Name, g.From, g.To, g.Why)
 }
 
@@ -136,6 +139,11 @@ func (r *Reader) Log(ctx context.Context, t schemas.Tenant, since time.Time, fn 
 	if err == nil {
 		err = r.catchUp(ctx, &chain, schemas.Name{}, fn, m)
 	}
+	if len(m.gaps) > 0 || m.since.IsZero() {
+		for _, why := range chain.lost { // sessions that NATS knows nothing of any more may have been there
+			m.gaps = append(m.gaps, Gap{Why: why})
+		}
+	}
 	return m.gaps, err
 }
 
@@ -193,9 +201,6 @@ func (r *Reader) open(ctx context.Context) (c chain, err error) {
 			why += fmt.Sprintf("; those before it can't be found without it, numbers 1 to %d", l.Number-1)
 		}
 		c.lost = append(c.lost, why)
-	}
-	for _, f := range c.head.Forks {
-		c.lost = append(c.lost, f.String())
 	}
 	return c, nil
 }
@@ -262,8 +267,12 @@ func (m *merge) next(v statekv.Versioned) bool {
 }
 
 func (m *merge) why() string {
-	if len(m.chain.lost) == 0 {
+	why := m.chain.lost
+	for _, f := range m.chain.head.Forks {
+		why = append(why[:len(why):len(why)], f.String())
+	}
+	if len(why) == 0 {
 		return "neither NATS nor a log segment has them"
 	}
-	return strings.Join(m.chain.lost, "; ")
+	return strings.Join(why, "; ")
 }

@@ -42,15 +42,13 @@ func (a *Archive) settle(ctx context.Context, now time.Time, is statekv.Extent, 
 		if err := a.swap(ctx, &at, next); err != nil {
 			return at, notMoved(err)
 		}
+		out.Problems = append(out.Problems, f.String())
 	} else if at.End.Number != before {
 		next := at.Head
 		next.Pending = true
 		if err := a.swap(ctx, &at, next); err != nil {
 			return at, notMoved(err)
 		}
-	}
-	for _, f := range at.Forks {
-		out.Problems = append(out.Problems, f.String())
 	}
 	if at.Pending {
 		return at, notMoved(a.purgeAgain(ctx, &at, out))

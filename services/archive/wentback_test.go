@@ -72,10 +72,10 @@ func TestNATSIsRestored(t *testing.T) {
 		t.Errorf("b: %q", got)
 	}
 	b.same("a of all", b.whole(time.Time{})[name("a")], want)
-	if c, err := b.reader.Check(b.ctx, true); err != nil || len(c.Problems) != 1 || c.Segments != int(out.Head.End.Number) {
+	if c, err := b.reader.Check(b.ctx, true); err != nil || len(c.Problems) != 0 || len(c.Notes) != 1 || c.Segments != int(out.Head.End.Number) {
 		t.Errorf("check: %+v, %v", c, err)
 	}
-	if out := b.pass(); len(out.Head.Forks) != 1 || out.Revisions != 0 {
+	if out := b.pass(); len(out.Head.Forks) != 1 || out.Revisions != 0 || len(out.Problems) != 0 {
 		t.Errorf("again: %+v", out)
 	}
 	stop(s)

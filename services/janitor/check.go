@@ -81,6 +81,7 @@ func (j *Janitor) checkLog(ctx context.Context, data bool, out *schemas.StoreChe
 	}
 	c, err := j.Past.Check(ctx, data)
 	out.Segments, out.ReadBytes = c.Segments, out.ReadBytes+c.ReadBytes
+	out.Notes = append(out.Notes, c.Notes...)
 	out.Problems, out.Unknown, out.Foreign = append(out.Problems, c.Problems...), append(out.Unknown, c.Unknown...), append(out.Foreign, c.Foreign...)
 	return err
 }

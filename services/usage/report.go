@@ -55,7 +55,7 @@ func (l Log) Report(ctx context.Context, w Want) (schemas.UsageReport, error) {
 	f.Advance(w.To, none)
 	out := report(f, w)
 	for _, g := range gaps {
-		if w.Session == "" || g.Name.Session == w.Session {
+		if w.Session == "" || g.Name.Session == "" || g.Name.Session == w.Session {
 			out.Gaps = append(out.Gaps, g.String())
 		}
 	}

@@ -66,6 +66,9 @@ func printCheck(out schemas.StoreCheck) {
 	for _, p := range out.Problems {
 		fmt.Fprintln(printed, "  - "+p)
 	}
+	for _, n := range out.Notes {
+		fmt.Fprintln(printed, "  "+n)
+	}
 	for _, l := range out.Unknown {
 		if strings.HasPrefix(l, segment.Prefix) {
 			fmt.Fprintln(printed, "  not part of the log: "+l)

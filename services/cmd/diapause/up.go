@@ -81,7 +81,7 @@ func upCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.store, "store", os.Getenv("DIAPAUSE_STORE"), storeHelp)
 	fl.BoolVar(&f.moved, "store-moved", false, "take another --store than before: its objects were copied there")
 	fl.StringVar(&f.capture, "capture", cmp.Or(os.Getenv("DIAPAUSE_CAPTURE"), string(driver.WayAuto)), "how memory goes into an image and back: in memory, buffered, as a stream, or auto: buffered or in memory if there is room")
-	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
+	fl.StringVar(&f.retention, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, and what stays of the log in NATS, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never,log=30d,log.count=64,log.removed=7d (DIAPAUSE_RETENTION)")
 	fl.StringVar(&f.budget, "budget", os.Getenv("DIAPAUSE_BUDGET"), "how far images may be scattered over the packs of earlier ones, if not live=40%,packs=256 (DIAPAUSE_BUDGET)")
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	fl.StringArrayVar(&f.without, "recover-without", nil, "a host that is gone for good: a recovery doesn't wait for what it knows")
