@@ -78,7 +78,7 @@ type line struct {
 }
 
 const (
-	magic = "diapause log segment 1"
+	magic = "diapause-log-segment 1"
 	// MaxLine bounds a revision as it is stored, maxHead the three lines before.
 	MaxLine = 2 << 20
 	maxHead = 64 << 10

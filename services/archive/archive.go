@@ -51,7 +51,8 @@ type Options struct {
 	// a day old.
 	Least int
 	// Most is how many bytes of values go into one segment, MostSegments how many segments one
-	// pass writes. Pause is between the purges of two sessions: others write to the log meanwhile.
+	// pass writes. Pause is the least between the purges of two sessions, which is as long as the
+	// first of them took: others write to the log meanwhile.
 	// 16 MiB, 64 and 1 ms if zero.
 	Most         int
 	MostSegments int
@@ -323,6 +324,7 @@ func (a *Archive) purged(ctx context.Context, at *place) error {
 
 // purge drops what was moved of one session.
 func (a *Archive) purge(ctx context.Context, p purge, out *Pass) error {
+	began := time.Now()
 	err := a.Log.Purge(ctx, p.name, statekv.RevisionAt(p.through), p.removed)
 	if errors.Is(err, statekv.ErrNewest) {
 		out.Problems = append(out.Problems, err.Error())
@@ -338,7 +340,7 @@ func (a *Archive) purge(ctx context.Context, p purge, out *Pass) error {
 		return err
 	}
 	select {
-	case <-time.After(a.Pause):
+	case <-time.After(max(a.Pause, time.Since(began))):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

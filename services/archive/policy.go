@@ -10,7 +10,7 @@ import (
 // Policy says which revisions stay in NATS.
 type Policy struct {
 	Age     time.Duration // younger ones; all if zero
-	Count   int           // the last ones of each session, whatever their age
+	Count   int           // the last ones of each session, of any age
 	Removed time.Duration // those of a removed session, for so long; for ever if zero
 }
 
