@@ -43,7 +43,7 @@ func TestNATSIsRestored(t *testing.T) {
 	s := b.serve(first, atOnce())
 	v := b.checkpoints(b.run("a", "u1"), 2)
 	b.moved()
-	v = b.checkpoints(v, 2)
+	b.checkpoints(v, 2)
 	stop(s)
 	b.must(os.CopyFS(backup, os.DirFS(first)))
 
