@@ -17,7 +17,7 @@ import (
 // bounded, the sleeper is as it was, and the log as a whole has every revision.
 func TestAYear(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const days, busyOnes, cycles, every = 365, 2, 1, 7
+		const days, busyOnes, cycles, every = 365, 2, 1, 14
 		log := statekvtest.New()
 		b := newBench(t, Default(), log, &memoryHeads{})
 		sleeper := b.suspend(b.run("sleeper", "sleeper"))
