@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/diapause/diapause/schemas"
-
 	"github.com/diapause/diapause/objectstore/segment"
+	"github.com/diapause/diapause/schemas"
 )
 
 // leaveWait bounds the wait for what is on its way out: the kernel takes a
