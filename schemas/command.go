@@ -57,10 +57,11 @@ type Feature string
 const (
 	FeatureMove      Feature = "move"      // Op.Move
 	FeaturePlacement Feature = "placement" // SessionRecord.Placement and Op.Unplaced
+	FeatureForgets   Feature = "forgets"   // a removed session isn't lost when its revisions have left the log
 )
 
 // Features lists what this version knows.
-func Features() []Feature { return []Feature{FeatureMove, FeaturePlacement} }
+func Features() []Feature { return []Feature{FeatureMove, FeaturePlacement, FeatureForgets} }
 
 // HostLoad is how full a host is.
 type HostLoad struct {

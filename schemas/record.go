@@ -279,6 +279,7 @@ const (
 	TProved           TransitionType = "proved"        // what took another's place is well, or was started
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
 	TMovedBack        TransitionType = "moved_back"    // it can't be resumed where it was moved to: it goes on where it was
+	TGap              TransitionType = "gap"           // in a history alone: in place of revisions that can't be read
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

@@ -16,10 +16,12 @@ type StoreCheck struct {
 	Lineages  int      `json:"lineages"`
 	Snapshots int      `json:"snapshots"`
 	Packs     int      `json:"packs"`
-	ReadBytes int64    `json:"read_bytes"` // that were compared with their digests
+	ReadBytes int64    `json:"read_bytes"`   // that were compared with their digests
+	Segments  int      `json:"log_segments"` // of the log, that are linked and genuine
 	Problems  []string `json:"problems"`
-	Unknown   []string `json:"unknown"` // lineages of which no record knows; never touched
-	Foreign   []string `json:"foreign"` // objects that are none of ours; never touched
+	Notes     []string `json:"notes,omitempty"` // what is as it should be, and worth knowing
+	Unknown   []string `json:"unknown"`         // lineages of which no record knows, and log segments that no chain has; never touched
+	Foreign   []string `json:"foreign"`         // objects that are none of ours; never touched
 }
 
 // StoreStats is what the object store holds, by session.
@@ -46,7 +48,22 @@ type StorePrune struct {
 	Marked       int              `json:"marked"`    // unused objects, to be deleted by a later run
 	Deleted      int              `json:"deleted"`   // unused objects
 	DeletedBytes int64            `json:"deleted_bytes"`
+	Log          *PrunedLog       `json:"log,omitempty"` // none where the log of sessions isn't moved
 	Problems     []string         `json:"problems"`
+}
+
+// PrunedLog is what was moved from the log of sessions in NATS to segments in the store, and what
+// there is.
+type PrunedLog struct {
+	Moved        int       `json:"moved"`        // revisions
+	Segments     int       `json:"segments"`     // that were written
+	Bytes        int64     `json:"bytes"`        // of these
+	Forgotten    int       `json:"forgotten"`    // removed sessions of which NATS has nothing any more
+	AllSegments  uint64    `json:"all_segments"` // of the chain
+	AllBytes     int64     `json:"all_bytes"`    // of all segments
+	At           time.Time `json:"at,omitzero"`  // when the last segment was written, by the clock of the log
+	Revisions    uint64    `json:"revisions"`    // that NATS has
+	OldestInNATS time.Time `json:"oldest_in_nats,omitzero"`
 }
 
 // PrunedSnapshot is a snapshot that the retention policy didn't keep.

@@ -51,5 +51,6 @@ type UsageReport struct {
 	To       time.Time     `json:"to"`
 	Tenants  []TenantUsage `json:"tenants"`
 	Sessions []Usage       `json:"sessions"`
+	Gaps     []string      `json:"gaps,omitempty"`    // parts of the log that can't be read: what was used then isn't counted
 	Omitted  int           `json:"omitted,omitempty"` // sessions that are in the sums and not in the list, since there are too many
 }

@@ -93,6 +93,9 @@ func publishing() may {
 		for _, verb := range []string{"CREATE", "UPDATE", "DELETE", "PURGE", "SNAPSHOT", "RESTORE", "MSG.DELETE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			m["$JS.API.STREAM."+verb+"."+s] = nil
 		}
+		if s == names.SessionStream() {
+			m["$JS.API.STREAM.PURGE."+s] = who("api") // of what it moved to the store
+		}
 		readers, knows := parts, parts
 		switch s {
 		case names.Commands():

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/diapause/diapause/objectstore/segment"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -45,6 +46,9 @@ func (s *Stack) leftovers() error {
 			all = append(all, err)
 		}
 		for _, f := range files {
+			if dir == "objects" && strings.HasPrefix(f, filepath.Join(s.Data, dir, segment.Prefix)) {
+				continue // the log is kept
+			}
 			all = append(all, fmt.Errorf("file %s is left", f))
 		}
 	}

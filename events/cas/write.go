@@ -71,7 +71,7 @@ func (w Writer) Write(ctx context.Context, subject string, expected uint64, data
 			if ferr == nil && found {
 				return seq, nil
 			}
-			if ferr == nil && seq > expected {
+			if ferr == nil && (seq > expected || !unanswered && expected > 0 && w.gone(ctx, subject)) {
 				return 0, ErrConflict
 			}
 			// The server refused and shows nothing newer: another write of that
@@ -141,6 +141,14 @@ const (
 	codeStorageExceeded       jetstream.ErrorCode = 10047
 	codeStoreFailed           jetstream.ErrorCode = 10077
 )
+
+// gone reports whether a subject has no message any more: what was expected was purged.
+func (w Writer) gone(ctx context.Context, subject string) bool {
+	ctx, cancel := context.WithTimeout(ctx, w.Attempt)
+	defer cancel()
+	_, seq, err := w.Last(ctx, subject)
+	return err == nil && seq == 0
+}
 
 // find looks for what was written among a subject's revisions above expected, and
 // gives the highest that it saw.

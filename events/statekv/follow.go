@@ -16,15 +16,21 @@ func (s *Store) LogOf(ctx context.Context, t schemas.Tenant, fn func(Versioned) 
 	if t == "" {
 		return s.Log(ctx, fn)
 	}
+	subjects := []string{s.names.SessionSubject(schemas.Name{Tenant: t, Session: "*"})}
+	return s.logOf(ctx, subjects, "the log of tenant "+string(t), fn)
+}
+
+// logOf reads the log, or some subjects of it, to its end.
+func (s *Store) logOf(ctx context.Context, subjects []string, what string, fn func(Versioned) error) error {
 	all := false
 	read, stop := context.WithCancel(ctx)
 	defer stop()
-	err := s.follow(read, []string{s.names.SessionSubject(schemas.Name{Tenant: t, Session: "*"})}, fn, func() {
+	err := s.follow(read, subjects, fn, func() {
 		all = true
 		stop()
 	})
 	if err == nil && !all {
-		err = fmt.Errorf("read the log of tenant %s: %w", t, ctx.Err())
+		err = fmt.Errorf("read %s: %w", what, ctx.Err()) // cut short is not the whole
 	}
 	return err
 }

@@ -52,35 +52,8 @@ func (s *Store) All(ctx context.Context) ([]Versioned, error) {
 }
 
 // Log calls fn with every revision of every record in the order of the log, up
-// to the last that is there now.
+// to the last that is there now. That may not be the last that was written: those of removed
+// sessions are purged.
 func (s *Store) Log(ctx context.Context, fn func(Versioned) error) error {
-	info, err := s.stream.Info(ctx)
-	if err != nil {
-		return fmt.Errorf("read the log: %w", err)
-	}
-	if info.State.Msgs == 0 {
-		return nil
-	}
-	all := false
-	read, stop := context.WithCancel(ctx)
-	defer stop()
-	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy}
-	err = stream.Consume(read, s.js, s.stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
-		v, err := decodeAt(msg.Data, meta.Sequence.Stream, meta.Timestamp)
-		if err != nil {
-			return fmt.Errorf("%s: %w", msg.Subject, err)
-		}
-		if err := fn(v); err != nil {
-			return err
-		}
-		if meta.Sequence.Stream >= info.State.LastSeq {
-			all = true
-			stop()
-		}
-		return nil
-	}, func() {}, func() {})
-	if err == nil && !all {
-		err = fmt.Errorf("read the log: %w", ctx.Err()) // cut short is not the whole
-	}
-	return err
+	return s.logOf(ctx, nil, "the log", fn)
 }

@@ -79,6 +79,9 @@ func (n Names) OfficeSubject(office string) string { return "$KV." + n.Leases() 
 // Fleet names the KV bucket of what all hosts agree on: the recovery they are in.
 func (n Names) Fleet() string { return n.prefix + "fleet" }
 
+// ArchiveSubject is where the end of the chain of log segments is stored.
+func (n Names) ArchiveSubject() string { return "$KV." + n.Fleet() + ".archive" }
+
 // Places names the KV bucket of the places on hosts that are asked for.
 func (n Names) Places() string { return n.prefix + "places" }
 
@@ -215,7 +218,7 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	leases := base(n.LeaseStream(), "$KV."+n.Leases()+".>")
 	leases.Description, leases.MaxMsgsPerSubject, leases.DenyDelete = "which host is there", 8, true
 	all := base("KV_"+n.Fleet(), "$KV."+n.Fleet()+".>")
-	all.Description, all.MaxMsgsPerSubject = "the recovery that all hosts are in", 1
+	all.Description, all.MaxMsgsPerSubject = "what all hosts agree on: the recovery that they are in, the end of the log's archive", 1
 	places := base("KV_"+n.Places(), "$KV."+n.Places()+".>")
 	places.Description, places.MaxMsgsPerSubject, places.MaxAge = "the places on hosts that are asked for", 1, PlaceKept
 	events := base(n.Events(), schemas.SubjectEvent+".>")

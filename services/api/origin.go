@@ -2,8 +2,10 @@ package api
 
 import (
 	"context"
+	"slices"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -13,13 +15,25 @@ type origin struct {
 	restores   int    // how often the session came back from it
 }
 
-// origins reads a session's log for what it says of its snapshots.
-func (s *snapshots) origins(ctx context.Context, n schemas.Name) (map[schemas.Head]origin, error) {
+// origins reads a session's log for what it says of its snapshots, and what keeps it from saying
+// more. It reads no further back than the log in NATS if that has all that were asked for.
+func (s *snapshots) origins(ctx context.Context, n schemas.Name, of []image.Listed) (origins map[schemas.Head]origin, gap string, err error) {
 	revs, err := s.records.History(ctx, n)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	return originsIn(revs), nil
+	origins = originsIn(revs)
+	if !slices.ContainsFunc(of, func(l image.Listed) bool { _, known := origins[l.Head]; return !known }) {
+		return origins, "", nil
+	}
+	revs, gaps, err := s.past.History(ctx, n)
+	if err != nil {
+		return nil, "", err
+	}
+	if len(gaps) > 0 {
+		gap = gaps[0].String()
+	}
+	return originsIn(revs), gap, nil
 }
 
 func originsIn(revs []statekv.Versioned) map[schemas.Head]origin {

@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -28,6 +29,7 @@ type policies struct {
 	log       *slog.Logger
 	policies  *policykv.Cache
 	records   *statekv.Store
+	past      *archive.Reader
 	scheduler Explainer
 }
 

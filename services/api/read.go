@@ -16,6 +16,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -32,6 +33,7 @@ type views struct {
 	nc        *nats.Conn
 	policies  *policykv.Cache
 	records   *statekv.Store
+	past      *archive.Reader
 	scheduler Explainer
 	stored    func(schemas.Name, schemas.UID) (bytes int64, known bool) // nil if nothing sums it up
 }
@@ -149,7 +151,7 @@ func (s *views) history(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	revs, err := s.records.History(ctx, n)
+	revs, gaps, err := s.past.History(ctx, n)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,15 @@ func (s *views) history(ctx context.Context, req request) (any, error) {
 	for i, v := range revs {
 		out[i] = schemas.ViewTransition(v.SessionRecord)
 	}
-	return out, s.addJoined(ctx, n, out)
+	if err := s.addJoined(ctx, n, out); err != nil {
+		return nil, err
+	}
+	for _, g := range gaps { // from the place where they are missing
+		at := slices.IndexFunc(out, func(t schemas.TransitionView) bool { return t.Version == g.To+1 })
+		at = max(at, 0)
+		out = slices.Insert(out, at, schemas.TransitionView{Version: g.To, Type: schemas.TGap, Reason: g.String(), At: out[at].At})
+	}
+	return out, nil
 }
 
 func (s *views) explain(ctx context.Context, req request) (any, error) {
@@ -204,9 +214,16 @@ type Audit struct {
 func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	last := map[schemas.Name]schemas.SessionRecord{}
 	out := Audit{Problems: []string{}}
-	err := s.records.Log(ctx, func(v statekv.Versioned) error {
+	gaps, err := s.past.Log(ctx, "", time.Time{}, func(v statekv.Versioned) error {
 		n, prev := v.Name(), last[v.Name()]
 		out.Transitions++
+		last[n] = v.SessionRecord
+		if v.Version == 1 && prev.State == schemas.Deleted {
+			prev = schemas.SessionRecord{} // all of the one before had left NATS
+		}
+		if v.Version > prev.Version+1 {
+			return nil // the gap is told below
+		}
 		want, err := session.Apply(prev, v.Transition)
 		switch {
 		case v.Version != prev.Version+1:
@@ -216,9 +233,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 		case !sameRecord(want, v.SessionRecord) && !sameRecord(asBefore(want), v.SessionRecord):
 			out.Problems = append(out.Problems, fmt.Sprintf("session %s, version %d: the record isn't what its transition makes of the one before", n, v.Version))
 		}
-		last[n] = v.SessionRecord
 		return nil
 	})
+	for _, g := range gaps {
+		out.Problems = append(out.Problems, g.String())
+	}
 	out.Sessions = len(last)
 	return out, err
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/services/keys"
@@ -48,6 +49,8 @@ type Options struct {
 	// Orders and Drainer, if given, answer the verbs that order something about hosts.
 	Orders  *hostkv.Cache
 	Drainer Drainer
+	// Past gives Records with what was moved out of NATS; Records alone if nil.
+	Past *archive.Reader
 	// Defaults, if given, says what the scheduler and the janitor hold sessions of a class to
 	// (of any, if it is empty) where no policy says otherwise.
 	Defaults func(class string) schemas.Policy
@@ -98,6 +101,9 @@ func New(o Options) *Server {
 	if o.Fleet == nil { // which watches nothing: every host counts as there
 		o.Fleet = fleet.New(fleet.Options{JS: o.JS, Names: o.Names, Orders: o.Orders})
 	}
+	if o.Past == nil {
+		o.Past = archive.Untouched(o.Records)
+	}
 	b := newBoard()
 	hosts := &placement{fleet: o.Fleet, images: o.Images, trusted: o.Trusted, host: o.Host}
 	quota := &quotas{board: b, js: o.JS, names: o.Names, policies: o.Policies, records: o.Records}
@@ -112,7 +118,7 @@ func New(o Options) *Server {
 	}
 	resumes := &resumer{sessions: ss, hosts: hosts, quotas: quota, board: b}
 	shots := &snapshots{
-		sessions: ss, captures: s.captures, resumes: resumes, board: b, images: o.Images, keys: o.Keys, records: o.Records, trusted: o.Trusted,
+		sessions: ss, captures: s.captures, resumes: resumes, board: b, images: o.Images, keys: o.Keys, records: o.Records, past: o.Past, trusted: o.Trusted,
 	}
 	makes := &maker{
 		sessions: ss, hosts: hosts, rooms: &rooms{hosts: hosts, scheduler: o.Scheduler}, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
@@ -122,11 +128,11 @@ func New(o Options) *Server {
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
 	look := &views{
 		sessions: ss, quotas: quota, board: b, fleet: o.Fleet, js: o.JS, log: o.Log, names: o.Names, nc: o.NC,
-		policies: o.Policies, records: o.Records, scheduler: o.Scheduler, stored: o.Stored,
+		policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler, stored: o.Stored,
 	}
 	s.look = look
 	s.policies = &policies{
-		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, scheduler: o.Scheduler,
+		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler,
 	}
 	joins := &joiner{board: b, log: o.Log, publish: ss.publish, records: o.Records}
 	s.verbs = map[string]handler{

@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 )
 
 // silent is a scheduler that knows which sessions are quiet now.
@@ -86,6 +87,7 @@ type past struct {
 	ruled       int           // sessions that were run with a rule of their own
 	lives       map[schemas.UID]*lived
 	took        map[schemas.TransitionType]*spent
+	gaps        []archive.Gap // in the log
 	writer      string
 	writtenLast time.Time
 }
@@ -130,12 +132,13 @@ func (p *past) read(ctx context.Context, s *policies, quiet silent) error {
 		return err
 	}
 	p.used(uses)
-	return s.records.Log(ctx, func(v statekv.Versioned) error {
+	p.gaps, err = s.past.Log(ctx, "", p.from, func(v statekv.Versioned) error {
 		if policykv.Covers(p.scope, v.SessionRecord) {
 			p.revision(v.SessionRecord)
 		}
 		return nil
 	})
+	return err
 }
 
 // page takes in one page of the use history.
@@ -292,6 +295,9 @@ func (p *past) live(l *lived, from, to time.Time, policy session.Policy, costs r
 // notes says what the simulation couldn't know.
 func (p *past) notes(unsized int) (out []string) {
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	for _, g := range p.gaps {
+		note("%s", g)
+	}
 	if unsized > 0 {
 		note("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 	"github.com/diapause/diapause/services/keys"
 )
 
@@ -23,6 +24,7 @@ type snapshots struct {
 	images   objectstore.Store
 	keys     *keys.Keeper // nil where trusted says all
 	records  *statekv.Store
+	past     *archive.Reader
 	trusted  image.Trusted
 }
 
@@ -77,14 +79,18 @@ func (s *snapshots) snapshots(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	origins, err := s.origins(ctx, v.Name())
+	origins, gap, err := s.origins(ctx, v.Name(), all)
 	if err != nil {
 		return nil, err
 	}
 	out := []schemas.SnapshotView{}
 	for _, l := range all {
 		view := schemas.SnapshotView{ID: snapshotID(l.Head), Head: v.Head != nil && *v.Head == l.Head}
-		view.By, view.Reason, view.Restores = origins[l.Head].by, origins[l.Head].reason, origins[l.Head].restores
+		if o, known := origins[l.Head]; known {
+			view.By, view.Reason, view.Restores = o.by, o.reason, o.restores
+		} else {
+			view.Reason = gap
+		}
 		if l.Err != nil {
 			view.Error = l.Err.Error()
 		} else {
@@ -161,7 +167,7 @@ func (s *snapshots) listed(ctx context.Context, v statekv.Versioned) ([]image.Li
 	if s.keys == nil || !slices.ContainsFunc(all, func(l image.Listed) bool { return l.Err != nil }) {
 		return all, nil
 	}
-	history, err := s.records.History(ctx, v.Name())
+	history, _, err := s.past.History(ctx, v.Name()) // without the revision that recorded it a snapshot isn't trusted
 	if err != nil {
 		return nil, err
 	}

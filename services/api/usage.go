@@ -36,7 +36,7 @@ func (s *views) usage(ctx context.Context, req request) (any, error) {
 	if !w.From.Before(w.To) {
 		return nil, schemas.UsageError("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
 	}
-	report, err := metering.Log{JS: s.js, Names: s.names, Records: s.records}.Report(ctx, w)
+	report, err := metering.Log{JS: s.js, Names: s.names, Records: s.records, Past: s.past}.Report(ctx, w)
 	if err == nil && w.Session != "" && len(report.Sessions) == 0 {
 		_, err = s.records.Get(ctx, schemas.Name{Tenant: w.Tenant, Session: w.Session}) // there may never have been one
 	}

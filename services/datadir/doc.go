@@ -14,7 +14,8 @@
 //	host          the host's id: its name and a random part
 //	up.json       where the running server is; only while it runs
 //	keys/         identity.txt (age, as age-keygen writes it) and
-//	              signing.key (Ed25519, PKCS #8 in PEM): back these up
+//	              signing.key (Ed25519, PKCS #8 in PEM), log.txt (the age identity
+//	              of the log's segments): back these up
 //	creds/ nats/ objects/ pages/   belong to other packages
 //
 // It never replaces a key that is gone, never changes a directory that it

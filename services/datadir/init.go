@@ -25,6 +25,7 @@ import (
 const (
 	identityFile = "identity.txt"
 	signingFile  = "signing.key"
+	logFile      = "log.txt"
 	newKeysFile  = "new" // there until the person was told to back up the keys
 )
 

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/segment"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -48,6 +50,9 @@ func (j *Janitor) Check(ctx context.Context, trusted image.Trusted, read func(pa
 			}
 		}
 	})
+	if err == nil {
+		err = j.checkLog(ctx, read != nil, &out)
+	}
 	if err != nil {
 		return out, err
 	}
@@ -67,6 +72,18 @@ func (j *Janitor) Check(ctx context.Context, trusted image.Trusted, read func(pa
 		}
 	}
 	return out, nil
+}
+
+// checkLog looks whether the segments of the log are in the store.
+func (j *Janitor) checkLog(ctx context.Context, data bool, out *schemas.StoreCheck) error {
+	if j.Past == nil {
+		return nil
+	}
+	c, err := j.Past.Check(ctx, data)
+	out.Segments, out.ReadBytes = c.Segments, out.ReadBytes+c.ReadBytes
+	out.Notes = append(out.Notes, c.Notes...)
+	out.Problems, out.Unknown, out.Foreign = append(out.Problems, c.Problems...), append(out.Unknown, c.Unknown...), append(out.Foreign, c.Foreign...)
+	return err
 }
 
 // Stats says what the store holds, by session.
@@ -101,7 +118,7 @@ func (j *Janitor) survey(ctx context.Context, o image.CheckOptions, foreign *[]s
 	if err != nil {
 		return err
 	}
-	*foreign = append(*foreign, others...)
+	*foreign = append(*foreign, slices.DeleteFunc(others, func(name string) bool { return strings.HasPrefix(name, segment.Prefix) })...)
 	for _, p := range places {
 		s, err := image.Check(ctx, j.Images, p, o)
 		if err != nil {

@@ -1,6 +1,7 @@
 // Package janitor keeps the object store in order: it deletes the snapshots that
 // the retention policy doesn't keep, and what captures that came to nothing left
-// behind, and it checks that what is needed is there.
+// behind, it has old revisions of the log moved to the store (package archive), and it checks
+// that what is needed is there.
 //
 // The way through it: policy.go reads the policy, retention.go decides which
 // snapshots go, without any I/O; janitor.go carries that out at intervals, check.go

@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 )
 
 // Options is what a janitor is made of.
@@ -29,6 +30,9 @@ type Options struct {
 	Policy Policy
 	// Keep, if given, says what is kept of one session in place of Policy.
 	Keep func(schemas.SessionRecord) schemas.Keep
+	// Archive, if given, moves old revisions of the log to the store, and Past reads them there.
+	Archive *archive.Archive
+	Past    *archive.Reader
 	// Done, if given, is told what each run came to.
 	Done func(schemas.StorePrune, error)
 	// Every is how often the house is kept, Wait how long unused objects stay
@@ -125,7 +129,25 @@ func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 		}
 		out.Marked, out.Deleted, out.DeletedBytes = out.Marked+len(c.Marked), out.Deleted+len(c.Deleted), out.DeletedBytes+c.Bytes
 	}
-	return out, nil
+	return out, j.moveLog(ctx, &out)
+}
+
+// moveLog moves what is old of the log of sessions.
+func (j *Janitor) moveLog(ctx context.Context, out *schemas.StorePrune) error {
+	if j.Archive == nil {
+		return nil
+	}
+	p, err := j.Archive.Pass(ctx, out.DryRun)
+	out.Log = &schemas.PrunedLog{
+		Moved: p.Revisions, Segments: p.Segments, Bytes: p.Bytes, Forgotten: p.Sessions, AllSegments: p.Head.End.Number, AllBytes: p.Head.Bytes,
+		At: p.Head.At, Revisions: p.Extent.Entries, OldestInNATS: p.Extent.Oldest,
+	}
+	out.Problems = append(out.Problems, p.Problems...)
+	if err != nil && ctx.Err() == nil {
+		out.Problems = append(out.Problems, fmt.Sprintf("move old revisions of the log: %v", err))
+		err = nil
+	}
+	return err
 }
 
 // measured says what is left of a session's images after something of them was deleted:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 )
 
 // Policy is what is kept. A zero limit is none.
@@ -22,13 +23,15 @@ type Policy struct {
 	// Expire removes sessions that have been suspended for so long, with the only
 	// image of them. None is removed if it is zero.
 	Expire time.Duration
+	// Log is what stays of the log of sessions in NATS; the rest is moved to the store.
+	Log archive.Policy
 }
 
 // Default is the policy where none is set.
 func Default() Policy {
 	return Policy{
 		Age: 7 * day, ClassAge: map[string]time.Duration{"desktop": day},
-		Count: 10, Overall: 100, Bytes: 10 << 30,
+		Count: 10, Overall: 100, Bytes: 10 << 30, Log: archive.Default(),
 	}
 }
 
@@ -36,7 +39,7 @@ const day = 24 * time.Hour
 
 // ParsePolicy reads changes of the default policy, separated by commas:
 // age=7d, age.CLASS=24h, count=10, overall=100, bytes=10G, first=oldest or largest,
-// expire=never or 30d; 0 is no limit.
+// expire=never or 30d, log=30d, log.count=64, log.removed=7d; 0 is no limit.
 func ParsePolicy(text string) (Policy, error) {
 	p := Default()
 	for part := range strings.SplitSeq(text, ",") {
@@ -73,8 +76,16 @@ func (p *Policy) set(key, value string) (err error) {
 		p.Expire = 0
 	case key == "expire":
 		p.Expire, err = duration(value)
+	case key == "log":
+		p.Log.Age, err = duration(value)
+	case key == "log.count":
+		if p.Log.Count, err = number(value); err == nil && p.Log.Count == 0 {
+			err = fmt.Errorf("want 1 or more")
+		}
+	case key == "log.removed":
+		p.Log.Removed, err = duration(value)
 	default:
-		return fmt.Errorf("want age, age.CLASS, count, overall, bytes, first or expire")
+		return fmt.Errorf("want age, age.CLASS, count, overall, bytes, first, expire, log, log.count or log.removed")
 	}
 	return err
 }

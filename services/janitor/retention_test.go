@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 )
 
 // now is the time of all decisions here.
@@ -116,14 +117,15 @@ func TestParsePolicy(t *testing.T) {
 	if p, err := ParsePolicy(""); err != nil || !reflect.DeepEqual(p, Default()) {
 		t.Errorf("nothing: %+v, %v", p, err)
 	}
-	p, err := ParsePolicy("age=36h,age.desktop=0, age.web=1d,count=3,overall=0,bytes=500M,first=largest,expire=90d")
+	p, err := ParsePolicy("age=36h,age.desktop=0, age.web=1d,count=3,overall=0,bytes=500M,first=largest,expire=90d,log=60d,log.count=3,log.removed=1d")
 	want := Policy{
 		Age: 36 * time.Hour, ClassAge: map[string]time.Duration{"desktop": 0, "web": day}, Count: 3, Bytes: 500 << 20, Largest: true, Expire: 90 * day,
+		Log: archive.Policy{Age: 60 * day, Count: 3, Removed: day},
 	}
 	if err != nil || !reflect.DeepEqual(p, want) {
 		t.Errorf("%+v, %v; want %+v", p, err, want)
 	}
-	for _, bad := range []string{"age", "age=-1h", "age=x", "age.=1h", "count=-1", "bytes=1X", "bytes=9999999999G", "first=newest", "expire=soon", "keep=3"} {
+	for _, bad := range []string{"age", "age=-1h", "age=x", "age.=1h", "count=-1", "bytes=1X", "bytes=9999999999G", "first=newest", "expire=soon", "log=x", "log.count=0", "log.removed=-1d", "keep=3"} {
 		if _, err := ParsePolicy(bad); err == nil || !strings.Contains(err.Error(), bad) {
 			t.Errorf("%s: error %v", bad, err)
 		}

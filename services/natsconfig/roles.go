@@ -80,7 +80,7 @@ func (f Fleet) api() User {
 	for _, b := range f.Names.Buckets() {
 		u.Publish = append(u.Publish, "$KV."+b+below)
 	}
-	u.Publish = append(u.Publish,
+	u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+f.Names.SessionStream(), // of what was moved to the store
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
 		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", answers)
 	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}

@@ -102,13 +102,16 @@ func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string, ima
 	keeper := keyring.NewKeeper(keyring.Options{
 		Ring: ring, Records: l.records, Images: images, Identities: ids, Host: schemas.HostID(name), Log: c.Log,
 	})
-	parts := ruling{
+	parts, err := ruling{
 		link: l, gauges: m, log: c.Log, version: c.Version, of: c.Control, name: name, images: images, keeper: keeper, identities: ids,
 		reader: imageReader{snapshots.New(snapshots.Options{
 			Host: schemas.HostID(name), Objects: images, Records: l.records, Log: c.Log, Identities: ids, Keyring: keeper,
 		})},
 		scheduler: schedulerOn(c.Process, m, l, name, standby{}),
-	}.control()
+	}.control(ctx)
+	if err != nil {
+		return control{}, nil, err
+	}
 	m.ofControl(parts)
 	serving := append(parts.serving(), ring.Serve, l.policies.Serve, func(ctx context.Context) error { return backwards(ctx, l.js, l.names) })
 	if len(ids) > 0 {

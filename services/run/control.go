@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
 	"time"
 
@@ -49,6 +50,8 @@ type ruling struct {
 	identities []age.Identity // open images, to look at one before it is adopted; may be none
 	reader     api.Reader     // reads the images of suspended sessions for the API
 	scheduler  *scheduler.Scheduler
+	logKey     *age.X25519Identity // old revisions of the log are encrypted to it; none are moved if nil
+	signer     ed25519.PrivateKey  // of host, for these; not nil with logKey
 }
 
 // control makes the parts of a process that runs sessions, too.
@@ -63,14 +66,19 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 	if err != nil {
 		return control{}, err
 	}
+	key, err := m.data.LogKey()
+	if err != nil {
+		return control{}, err
+	}
 	return ruling{
 		link: m.link, gauges: h.gauges, log: h.Log, version: h.Version, of: h.Control, name: string(host), host: host,
 		images: m.images, keeper: m.keeper, identities: m.keys.reading(), reader: reader, scheduler: s,
-	}.control(), nil
+		logKey: key, signer: m.keys.Signer,
+	}.control(ctx)
 }
 
 // control makes the parts.
-func (r ruling) control() (c control) {
+func (r ruling) control(ctx context.Context) (c control, err error) {
 	c.scheduler, c.orders = r.scheduler, r.orders
 	c.fleet = fleet.New(fleet.Options{
 		JS: r.js, Names: r.names, Records: r.records, Leases: r.leases, Images: r.images, Trusted: r.keeper.Trusted,
@@ -80,17 +88,21 @@ func (r ruling) control() (c control) {
 		JS: r.js, Names: r.names, Records: r.records, Orders: r.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + r.name, Log: r.log,
 	})
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
+	c.usage = &usage.Publisher{Every: r.of.Usage, Actor: "usage@" + r.name, Notes: r.log}
+	moves, past, err := r.archive(ctx, c.fleet, c.usage.Stored)
+	if err != nil {
+		return c, err
+	}
+	c.usage.Log = usage.Log{JS: r.js, Names: r.names, Records: r.records, Past: past}
 	c.janitor = janitor.New(janitor.Options{
+		Archive: moves, Past: past,
 		Records: r.records, Images: r.images, Publish: stream.Publisher{JS: r.js}, Known: r.keeper.Known, Log: r.log, Actor: "janitor@" + r.name,
 		Policy: r.of.Retention, Done: r.Pruned,
 		Keep:   func(s schemas.SessionRecord) schemas.Keep { return r.policies.For(s).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
 	})
-	c.usage = &usage.Publisher{
-		Log: usage.Log{JS: r.js, Names: r.names, Records: r.records}, Every: r.of.Usage, Actor: "usage@" + r.name, Notes: r.log,
-	}
 	c.api = api.New(api.Options{
-		Janitor: c.janitor, Reader: r.reader, Fleet: c.fleet, Policies: r.policies, Defaults: r.of.defaults(),
+		Janitor: c.janitor, Past: past, Reader: r.reader, Fleet: c.fleet, Policies: r.policies, Defaults: r.of.defaults(),
 		NC: r.nc, JS: r.js, Names: r.names, Records: r.records, Images: r.images, Scheduler: c.scheduler, Keys: r.keeper,
 		Trusted: r.keeper.Trusted, Host: r.host, Version: r.version, Log: r.log, Failpoints: r.points,
 		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
@@ -100,7 +112,7 @@ func (r ruling) control() (c control) {
 		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,
 		Wanted: func(s schemas.SessionRecord) schemas.Triggers { return r.policies.For(s).Checkpoints },
 	})
-	return c
+	return c, nil
 }
 
 // serving lists what is to run.

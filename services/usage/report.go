@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
 )
 
 // Log is what usage is folded from.
@@ -21,6 +22,7 @@ type Log struct {
 	JS      jetstream.JetStream
 	Names   stream.Names
 	Records *statekv.Store
+	Past    *archive.Reader // of Records, and what was moved out of them; nil if nothing was
 }
 
 // Want is whose usage, and of which time, is asked for.
@@ -37,7 +39,11 @@ func (l Log) Report(ctx context.Context, w Want) (schemas.UsageReport, error) {
 	if err := l.measures(ctx, w.Tenant, f.Measured); err != nil {
 		return schemas.UsageReport{}, err
 	}
-	err := l.Records.LogOf(ctx, w.Tenant, func(v statekv.Versioned) error {
+	past := l.Past
+	if past == nil {
+		past = archive.Untouched(l.Records)
+	}
+	gaps, err := past.Log(ctx, w.Tenant, w.From, func(v statekv.Versioned) error {
 		if w.Session == "" || v.Session == w.Session {
 			f.Add(v)
 		}
@@ -47,7 +53,13 @@ func (l Log) Report(ctx context.Context, w Want) (schemas.UsageReport, error) {
 		return schemas.UsageReport{}, fmt.Errorf("sum up usage: %w", err)
 	}
 	f.Advance(w.To, none)
-	return report(f, w), nil
+	out := report(f, w)
+	for _, g := range gaps {
+		if w.Session == "" || g.Name.Session == "" || g.Name.Session == w.Session {
+			out.Gaps = append(out.Gaps, g.String())
+		}
+	}
+	return out, nil
 }
 
 // none is for counting all sessions.

@@ -31,7 +31,11 @@ func Compare(saw, is Mark, log, kept map[schemas.Name]schemas.SessionRecord, her
 		say("the log of sessions ends at entry %d, and was at %d", is.Seq, saw.Seq)
 	}
 	for n, r := range kept {
-		if have, ok := log[n]; !ok {
+		have, ok := log[n]
+		if over(r) && (!ok || followed(r, have)) {
+			continue // removed sessions leave the log
+		}
+		if !ok {
 			say("session %s has no record, and had one of epoch %d", n, r.Epoch)
 		} else if Newer(r, have) {
 			say("the record of session %s is of epoch %d, version %d, and was at epoch %d, version %d", n, have.Epoch, have.Version, r.Epoch, r.Version)

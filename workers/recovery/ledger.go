@@ -98,7 +98,8 @@ func (l *Ledger) Keep(r schemas.SessionRecord) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	have, known := l.records[r.Name()]
-	if !known && r.Host != l.host || known && !Newer(r, have) {
+	again := known && followed(have, r)
+	if (!known || again) && r.Host != l.host || known && !again && !Newer(r, have) {
 		return nil
 	}
 	r.Transition = schemas.Transition{} // the log has it
@@ -164,4 +165,14 @@ func removeIfThere(path string) error {
 // first: it alone goes on over a recovery, the version follows the log.
 func Newer(a, b schemas.SessionRecord) bool {
 	return a.Epoch > b.Epoch || a.Epoch == b.Epoch && a.Version > b.Version
+}
+
+// over reports whether a session is removed, with nothing left to do. All of it leaves the log
+// after a while.
+func over(r schemas.SessionRecord) bool { return r.State == schemas.Deleted && r.Op == nil }
+
+// followed reports whether b is of a session that was made after a, of the same name, was
+// removed. If a had left the log by then, b's epochs began with 1 again.
+func followed(a, b schemas.SessionRecord) bool {
+	return over(a) && a.UID != b.UID && b.Created.After(a.Since)
 }

@@ -68,7 +68,7 @@ func (e Evidence) newest() (r *schemas.SessionRecord, ahead bool) {
 	switch {
 	case e.Kept == nil:
 		return e.Logged, false
-	case e.Logged == nil || Newer(*e.Kept, *e.Logged):
+	case e.Logged == nil || Newer(*e.Kept, *e.Logged) && !followed(*e.Kept, *e.Logged):
 		return e.Kept, true
 	}
 	return e.Logged, false

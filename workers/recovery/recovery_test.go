@@ -242,3 +242,47 @@ func TestReplaced(t *testing.T) {
 		}
 	}
 }
+
+// A removed session that has left the log isn't lost, and a later one of its name that begins with
+// epoch 1 again isn't an earlier state of it.
+func TestRemovedSessionsLeaveTheLog(t *testing.T) {
+	name, at := schemas.Name{Tenant: "acme", Session: "a"}, time.Date(2026, 5, 4, 0, 0, 0, 0, time.UTC)
+	gone := schemas.SessionRecord{UID: "u1", Tenant: "acme", Session: "a", Host: "h", State: schemas.Deleted, Epoch: 9, Version: 40, Since: at}
+	again := schemas.SessionRecord{UID: "u2", Tenant: "acme", Session: "a", Host: "h", State: schemas.Running, Epoch: 1, Version: 2, Created: at.Add(time.Hour)}
+	earlier := again
+	earlier.Created = at.Add(-time.Hour)
+	removing := gone
+	removing.Op = &schemas.Op{ID: "r"}
+	type records = map[schemas.Name]schemas.SessionRecord
+	for what, c := range map[string]struct {
+		kept  schemas.SessionRecord
+		log   records
+		signs int
+	}{
+		"it has left the log":     {gone, records{}, 0},
+		"its name is another's":   {gone, records{name: again}, 0},
+		"the log went back":       {gone, records{name: earlier}, 1},
+		"it was being removed":    {removing, records{}, 1},
+		"it is in the log":        {gone, records{name: gone}, 0},
+		"a session that is there": {again, records{}, 1},
+	} {
+		if signs := recovery.Compare(recovery.Mark{}, recovery.Mark{}, c.log, records{name: c.kept}, nil); len(signs) != c.signs {
+			t.Errorf("%s: %q", what, signs)
+		}
+	}
+	if v, ok := recovery.Plan(recovery.Evidence{Host: "h", Logged: &again, Kept: &gone, Here: &recovery.Here{UID: "u2", Name: name, Epoch: 1}}); ok && v.Record.UID != "u2" {
+		t.Errorf("a recovery makes %s of it: %s", v.Record.UID, v.Reason)
+	}
+	l, _, err := recovery.Open(t.TempDir(), "h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []schemas.SessionRecord{gone, again} {
+		if err := l.Keep(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := l.Records()[name].UID; got != "u2" {
+		t.Errorf("the ledger has %s", got)
+	}
+}

@@ -164,7 +164,7 @@ func (r *retained) wentOn(history []statekv.Versioned, k driver.Kept) bool {
 	for _, v := range history {
 		switch {
 		case v.UID != k.UID:
-			if known {
+			if known || v.Epoch > k.Epoch { // its own revisions may have left the log
 				return true // its name is another's
 			}
 		case v.Epoch <= k.Epoch:

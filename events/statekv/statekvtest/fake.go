@@ -26,7 +26,7 @@ type Fake struct {
 // entry is one revision, encoded: what readers get is their own.
 type entry struct {
 	name   schemas.Name
-	data   []byte
+	data   []byte // nil if it was purged
 	stored time.Time
 }
 
@@ -135,7 +135,7 @@ func (f *Fake) Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp f
 		if ctx.Err() != nil {
 			return nil
 		}
-		if last[e.name] == at {
+		if last[e.name] == at && e.data != nil {
 			fn(decode(e, at))
 		}
 	}
@@ -146,7 +146,9 @@ func (f *Fake) Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp f
 			if ctx.Err() != nil {
 				return nil
 			}
-			fn(decode(e, at))
+			if e.data != nil {
+				fn(decode(e, at))
+			}
 			at++
 		}
 		if len(more) > 0 {
@@ -185,6 +187,9 @@ func (f *Fake) Log(ctx context.Context, fn func(statekv.Versioned) error) error 
 	for at, e := range all {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("read the log: %w", err)
+		}
+		if e.data == nil {
+			continue
 		}
 		if err := fn(decode(e, at)); err != nil {
 			return err

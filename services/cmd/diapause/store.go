@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/objectstore/segment"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -59,12 +61,19 @@ func storeCheckCommand(c *client) *cobra.Command {
 }
 
 func printCheck(out schemas.StoreCheck) {
-	fmt.Fprintf(printed, "%s, %s, %s, %s read, %s\n", count(out.Lineages, "lineage"), count(out.Snapshots, "snapshot"), count(out.Packs, "pack"),
-		size(out.ReadBytes), count(len(out.Problems), "problem"))
+	fmt.Fprintf(printed, "%s, %s, %s, %s, %s read, %s\n", count(out.Lineages, "lineage"), count(out.Snapshots, "snapshot"), count(out.Packs, "pack"),
+		count(out.Segments, "log segment"), size(out.ReadBytes), count(len(out.Problems), "problem"))
 	for _, p := range out.Problems {
 		fmt.Fprintln(printed, "  - "+p)
 	}
+	for _, n := range out.Notes {
+		fmt.Fprintln(printed, "  "+n)
+	}
 	for _, l := range out.Unknown {
+		if strings.HasPrefix(l, segment.Prefix) {
+			fmt.Fprintln(printed, "  not part of the log: "+l)
+			continue
+		}
 		fmt.Fprintln(printed, "  no record knows lineage "+l)
 	}
 	for _, name := range out.Foreign {
@@ -105,6 +114,13 @@ func printPrune(out schemas.StorePrune) error {
 		fmt.Fprintf(printed, "session %s: expired\n", name)
 	}
 	fmt.Fprintf(printed, "%s and %s of %s %s; %d more marked for later\n", count(len(out.Snapshots), "snapshot"), count(out.Deleted, "unused object"), size(out.DeletedBytes), did, out.Marked)
+	if l := out.Log; l != nil && l.Moved > 0 {
+		moved := "moved to the store"
+		if out.DryRun {
+			moved = "would be moved to the store"
+		}
+		fmt.Fprintf(printed, "%s of the log %s\n", count(l.Moved, "revision"), moved)
+	}
 	if len(out.Problems) == 0 {
 		return nil
 	}

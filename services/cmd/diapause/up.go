@@ -153,7 +153,7 @@ func metricsFlag(cmd *cobra.Command, address *string) {
 }
 
 func retentionFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never (DIAPAUSE_RETENTION)")
+	cmd.Flags().StringVar(to, "retention", os.Getenv("DIAPAUSE_RETENTION"), "what snapshots are kept, and what stays of the log in NATS, if not age=7d,age.desktop=24h,count=10,overall=100,bytes=10G,first=oldest,expire=never,log=30d,log.count=64,log.removed=7d (DIAPAUSE_RETENTION)")
 }
 
 func defaultNetworkFlag(cmd *cobra.Command, to *string) {

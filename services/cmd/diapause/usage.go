@@ -72,6 +72,9 @@ func printUsage(out schemas.UsageReport) {
 			fmt.Fprintln(printed, "quota of "+string(t.Tenant)+": "+quotaLine(*t.Quota, *t.Held))
 		}
 	}
+	for _, g := range out.Gaps {
+		fmt.Fprintln(printed, "not counted: "+g)
+	}
 	if out.Omitted > 0 {
 		fmt.Fprintf(printed, "%d more not listed: name a session, or a --tenant\n", out.Omitted)
 	}
