@@ -224,6 +224,7 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.must(err)
 	_, err = s.Checkpoint(t.Context(), "", "")
 	w.must(err)
+	w.countsBadSubjects()
 	err = w.client("client").API().Ask(t.Context(), "verify", schemas.Request{Name: "acme/web"}, &schemas.Verified{})
 	if e := new(schemas.APIError); !errors.As(err, &e) || e.Reason != schemas.ReasonKey || e.Hint == "" {
 		t.Errorf("verify by an API without a key: %v", err)
@@ -238,6 +239,21 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	for _, err := range w.refused {
 		t.Error(err)
 	}
+}
+
+// countsBadSubjects waits until an API has counted what no stream takes, which it hears beside
+// its streams.
+func (w *parts) countsBadSubjects() {
+	w.t.Helper()
+	publisher := w.connect("publisher")
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		w.must(publisher.Publish(schemas.SubjectActivity+".acme.web", nil))
+		var s schemas.Stats
+		if w.must(json.Unmarshal(w.ask("stats", schemas.Request{}), &s)); s.Intake.BadSubject > 0 {
+			return
+		}
+	}
+	w.t.Error("activity on a subject that is too short isn't counted")
 }
 
 func what(e schemas.Explanation) (all string) {
