@@ -19,7 +19,9 @@ elif ! docker info >/dev/null 2>&1; then
 	lack "the Docker engine doesn't answer: start it, or may you use its socket?"
 else
 	port=$(value NATS_PORT)
-	if [ -z "$(docker compose ps --quiet nats-1 2>/dev/null)" ] && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+	if ! [[ $port =~ ^[0-9]{1,5}$ ]] || [ "$port" -lt 1 ] || [ "$port" -gt 65535 ]; then
+		lack "NATS_PORT is $port: want a port from 1 to 65535"
+	elif [ -z "$(docker compose ps --quiet nats-1 2>/dev/null)" ] && (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
 		lack "port $port of 127.0.0.1 is taken: set NATS_PORT to another"
 	fi
 	for image in $(sed -n 's/^ARG [A-Z]*_IMAGE=//p' Dockerfile); do

@@ -307,6 +307,9 @@ func TestCheck(t *testing.T) {
 			t.Errorf("check.sh: %v, without %q:\n%s", err, want, out)
 		}
 	}
+	if out, err := check(t, t.TempDir(), "NATS_PORT=70000"); err == nil || !strings.Contains(out, "NATS_PORT is 70000") {
+		t.Errorf("check.sh with no port: %v\n%s", err, out)
+	}
 	devices := t.TempDir()
 	for _, name := range []string{"fuse", "loop-control", "net/tun"} {
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(devices, name)), 0o700); err != nil {

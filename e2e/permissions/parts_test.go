@@ -101,21 +101,24 @@ func (w *parts) process() (p run.Process, ready <-chan struct{}) {
 	return run.Process{Version: "0.0.1", Out: started, Log: slog.New(slog.NewTextHandler(complaints{w}, nil))}, started.said
 }
 
-// control runs a scheduler and an API as `diapause scheduler` and `diapause api` do.
+// control runs a scheduler as `diapause scheduler` does, and two APIs as `diapause api` does.
 func (w *parts) control() (serve []func(context.Context) error, ready []<-chan struct{}) {
 	deciding, decides := w.process()
-	answering, answers := w.process()
-	return []func(context.Context) error{
-		func(ctx context.Context) error {
-			return run.Scheduler(ctx, run.SchedulerConfig{Process: deciding, NATS: run.NATS{URL: w.url, Creds: w.creds("scheduler")}, Name: "one"})
-		},
-		func(ctx context.Context) error {
+	serve = append(serve, func(ctx context.Context) error {
+		return run.Scheduler(ctx, run.SchedulerConfig{Process: deciding, NATS: run.NATS{URL: w.url, Creds: w.creds("scheduler")}, Name: "one"})
+	})
+	ready = append(ready, decides)
+	for _, name := range []string{"front", "back"} {
+		answering, answers := w.process()
+		serve = append(serve, func(ctx context.Context) error {
 			return run.API(ctx, run.APIConfig{
-				Process: answering, NATS: run.NATS{URL: w.url, Creds: w.creds("api")}, Name: "front", Store: "dir://" + filepath.Join(w.dir, "images"),
+				Process: answering, NATS: run.NATS{URL: w.url, Creds: w.creds("api")}, Name: name, Store: "dir://" + filepath.Join(w.dir, "images"),
 				Control: run.Control{Usage: time.Hour},
 			})
-		},
-	}, []<-chan struct{}{decides, answers}
+		})
+		ready = append(ready, answers)
+	}
+	return serve, ready
 }
 
 // readyNotice is closed when a process says that it is ready.
@@ -221,6 +224,7 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	w.must(err)
 	_, err = s.Checkpoint(t.Context(), "", "")
 	w.must(err)
+	w.countsBadSubjects()
 	err = w.client("client").API().Ask(t.Context(), "verify", schemas.Request{Name: "acme/web"}, &schemas.Verified{})
 	if e := new(schemas.APIError); !errors.As(err, &e) || e.Reason != schemas.ReasonKey || e.Hint == "" {
 		t.Errorf("verify by an API without a key: %v", err)
@@ -235,6 +239,21 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	for _, err := range w.refused {
 		t.Error(err)
 	}
+}
+
+// countsBadSubjects waits until an API has counted what no stream takes, which it hears beside
+// its streams.
+func (w *parts) countsBadSubjects() {
+	w.t.Helper()
+	publisher := w.connect("publisher")
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+		w.must(publisher.Publish(schemas.SubjectActivity+".acme.web", nil))
+		var s schemas.Stats
+		if w.must(json.Unmarshal(w.ask("stats", schemas.Request{}), &s)); s.Intake.BadSubject > 0 {
+			return
+		}
+	}
+	w.t.Error("activity on a subject that is too short isn't counted")
 }
 
 func what(e schemas.Explanation) (all string) {

@@ -99,12 +99,8 @@ func (d *Dir) prepare(host schemas.HostID) error {
 	if err != nil {
 		return err
 	}
-	if !fresh && host != "" {
-		if is, err := readHost(d.path); err != nil {
-			return err
-		} else if is != host {
-			return schemas.WithHint(fmt.Errorf("%w: %s, not %s", ErrOtherHost, is, host), "choose another directory with --data, or leave out --host-id")
-		}
+	if err := mayBeOf(d.path, host); err != nil {
+		return err
 	}
 	if fresh {
 		if err := initialise(d.path, host); err != nil {
@@ -115,6 +111,18 @@ func (d *Dir) prepare(host schemas.HostID) error {
 		return err // the notice of one that crashed
 	}
 	d.host, err = readHost(d.path)
+	return err
+}
+
+// mayBeOf refuses the directory of another host than the given one, if one is given.
+func mayBeOf(path string, host schemas.HostID) error {
+	if _, err := os.Lstat(filepath.Join(path, hostFile)); host == "" || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	is, err := readHost(path)
+	if err == nil && is != host {
+		return schemas.WithHint(fmt.Errorf("%w: %s, not %s", ErrOtherHost, is, host), "choose another directory with --data, or leave out --host-id")
+	}
 	return err
 }
 

@@ -355,3 +355,33 @@ func TestHostIsNeverMadeAgain(t *testing.T) {
 		})
 	}
 }
+
+// A new directory gets the id that is given; another's is refused, and left as it is.
+func TestOpenAs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "data")
+	d, err := OpenAs(path, "h1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Host() != "h1" {
+		t.Errorf("the host is %s", d.Host())
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenAs(path, "h2"); !errors.Is(err, ErrOtherHost) || schemas.HintOf(err) == "" {
+		t.Errorf("as another host: %v", err)
+	}
+	for _, id := range []schemas.HostID{"h1", ""} {
+		d, err := OpenAs(path, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d.Host() != "h1" {
+			t.Errorf("the host is %s", d.Host())
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

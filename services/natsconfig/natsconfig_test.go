@@ -108,6 +108,11 @@ func TestRefused(t *testing.T) {
 		"a tenant with a wildcard": func(o *Options) { o.Tenants = []schemas.Tenant{">"} },
 		"a host with a space":      func(o *Options) { o.Hosts = []schemas.HostID{"a b"} },
 		"no name of the server":    func(o *Options) { o.DNSNames = nil },
+		"a route without a port":   func(o *Options) { o.Cluster = Cluster{Name: "c", Routes: []string{"n1:6222", "n2"}} },
+		"a port that is a word":    func(o *Options) { o.Cluster = Cluster{Name: "c", Routes: []string{"n1:6222", "n2:x"}} },
+		"a cluster of one server":  func(o *Options) { o.Cluster = Cluster{Name: "c", Routes: []string{"n1:6222"}} },
+		"a cluster with a dot":     func(o *Options) { o.Cluster = Cluster{Name: "c.d", Routes: []string{"n1:6222", "n2:6222"}} },
+		"routes without a cluster": func(o *Options) { o.Cluster = Cluster{Routes: []string{"n1:6222", "n2:6222"}} },
 	} {
 		o := options(t)
 		change(&o)
