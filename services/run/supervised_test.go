@@ -61,6 +61,25 @@ func (m *manager) drain() {
 
 const alive = "WATCHDOG=1"
 
+// supervise runs a process that does nothing until the test ends.
+func (m *manager) supervise(g gauges) {
+	ctx, stop := context.WithCancel(m.t.Context())
+	done := make(chan error)
+	go func() {
+		done <- g.supervised(ctx, func(ctx context.Context) error {
+			<-ctx.Done()
+			m.hear(alive) // that it stops: the next test has another socket
+			return nil
+		})
+	}()
+	m.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			m.t.Error(err)
+		}
+	})
+}
+
 // A process says when it is ready, that it is alive, and that it stops.
 func TestManagerIsTold(t *testing.T) {
 	m := listen(t, "300000")
@@ -113,7 +132,7 @@ func TestWatchdogStarves(t *testing.T) {
 			return ctx.Err()
 		}
 	})
-	go g.supervised(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return nil })
+	m.supervise(g)
 	close(<-asked)
 	if said := m.hear(); said != alive {
 		t.Fatalf("it says %q, want %q", said, alive)
@@ -139,7 +158,7 @@ func TestWatchdogAsksLoopsAlone(t *testing.T) {
 	m := listen(t, "30000")
 	g := gauges{metrics.New("1.0.0"), metrics.NewHealth(), metrics.NewHealth()}
 	g.health.Set("nats", func(context.Context) string { return "not connected to NATS" })
-	go g.supervised(t.Context(), func(ctx context.Context) error { <-ctx.Done(); return nil })
+	m.supervise(g)
 	if said := m.hear(); said != alive {
 		t.Errorf("it says %q, want %q", said, alive)
 	}
