@@ -108,6 +108,10 @@ type Explanation struct {
 	LastUse    string          `json:"last_use,omitempty"`  // the kind of the last activity that counted
 	LastUseSeq uint64          `json:"last_use_seq,omitempty"`
 	Policies   []string        `json:"policies,omitempty"` // that hold, the uppermost last: "class:web version 3"
+	// SnapshotAt is when its last snapshot was taken, and Every how old the policy lets that get while it
+	// runs: what is lost at most if its host is.
+	SnapshotAt time.Time `json:"snapshot_at,omitzero"`
+	Every      Duration  `json:"checkpoint_every,omitempty"`
 }
 
 // WaitingFor is one reason why a session isn't suspended, or why its operation waits.
@@ -131,6 +135,8 @@ type Observed struct {
 	Container *Container `json:"container,omitempty"`
 	// Queue is where its operation stands that waits for others of the host.
 	Queue *QueuePlace `json:"queue,omitempty"`
+	// Unchanged says that it has executed nothing since its last snapshot was taken.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // Request is what a client asks of the API; each verb uses the fields it needs.

@@ -99,6 +99,9 @@ func TestPolicyErrors(t *testing.T) {
 		"score=base:-1":                 "score base",
 		"keep=count:-1":                 "keep count",
 		"checkpoints=lunch":             "checkpoint trigger",
+		"checkpoints=every:1s":          "from 5s to 720h0m0s",
+		"checkpoints=every:soon":        "want every:TIME",
+		"checkpoints=every:1m,every:2m": "want one at most",
 		"watermarks=sessions:0.5":       "set them in the policy of all",
 	} {
 		var p schemas.Policy

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Trigger is something that an agent does and that may make a checkpoint: the key of
@@ -32,11 +33,13 @@ func (t Trigger) Known() bool {
 const (
 	OnRunBoundaries = "run_boundaries" // run_start and run_end
 	OnEveryAction   = "every_action"   // after any action
+	everyPrefix     = "every:"         // at intervals: every:10m
 )
 
 // Triggers are the words by which a policy says which triggers make a checkpoint:
 // those of the triggers, run_boundaries and every_action. "before:ACTION" and
-// "after:ACTION" are for that action alone. None is for none.
+// "after:ACTION" are for that action alone. "every:10m" makes one whenever the last is that old
+// and the session has executed something since. None is for none.
 type Triggers []string
 
 // maxAction is what the name of an action may have, in bytes.
@@ -44,7 +47,18 @@ const maxAction = 64
 
 // Validate says what is wrong with the words.
 func (ts Triggers) Validate() error {
+	intervals := 0
 	for _, word := range ts {
+		if text, ok := strings.CutPrefix(word, everyPrefix); ok {
+			d, err := time.ParseDuration(text)
+			if err != nil || d < leastEvery || d > mostEvery {
+				return fmt.Errorf("checkpoint interval %q: want every:TIME, from %s to %s", word, leastEvery, mostEvery)
+			}
+			if intervals++; intervals > 1 {
+				return fmt.Errorf("checkpoint interval %q: want one at most", word)
+			}
+			continue
+		}
 		name, action, one := strings.Cut(word, ":")
 		t := Trigger(name)
 		switch {
@@ -53,10 +67,27 @@ func (ts Triggers) Validate() error {
 		case one && (action == "" || len(action) > maxAction):
 			return fmt.Errorf("checkpoint trigger %q: want an action of 1 to %d bytes", word, maxAction)
 		case !t.Known() && name != OnRunBoundaries && name != OnEveryAction:
-			return fmt.Errorf("checkpoint trigger %q: want run_start, run_end, run_boundaries, before[:ACTION], after[:ACTION], every_action or manual", word)
+			return fmt.Errorf("checkpoint trigger %q: want run_start, run_end, run_boundaries, before[:ACTION], after[:ACTION], every_action, manual or every:TIME", word)
 		}
 	}
 	return nil
+}
+
+// The bounds of what every: may say.
+const (
+	leastEvery = 5 * time.Second
+	mostEvery  = 30 * 24 * time.Hour
+)
+
+// Every is how old a session's last snapshot may get while it runs; 0 is no limit.
+func (ts Triggers) Every() time.Duration {
+	for _, word := range ts {
+		if text, ok := strings.CutPrefix(word, everyPrefix); ok {
+			d, _ := time.ParseDuration(text) // of Validate
+			return d
+		}
+	}
+	return 0
 }
 
 // Want reports whether the words ask for a checkpoint at a trigger.

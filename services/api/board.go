@@ -200,6 +200,25 @@ func (b *board) busy(yield func(schemas.SessionRecord) bool) {
 	}
 }
 
+// running gives the records of those that run.
+func (b *board) running() iter.Seq[schemas.SessionRecord] {
+	return func(yield func(schemas.SessionRecord) bool) {
+		b.mu.Lock()
+		var some []sight
+		for _, s := range b.records {
+			if s.state == schemas.Running {
+				some = append(some, s)
+			}
+		}
+		b.mu.Unlock()
+		for _, s := range some {
+			if !yield(s.record()) {
+				return
+			}
+		}
+	}
+}
+
 // follow gives every revision of a record from now on, until stop is called.
 func (b *board) follow(n schemas.Name) (<-chan statekv.Versioned, func()) {
 	w := &waiter{ch: make(chan statekv.Versioned, 256)}

@@ -187,6 +187,12 @@ func (s *views) explain(ctx context.Context, req request) (any, error) {
 		return nil, schemas.FailedError("", "the scheduler doesn't know session %s yet", n).WithHint("try again in a moment")
 	}
 	e.Policies = s.policiesOf(v.SessionRecord)
+	if v.Size != nil {
+		e.SnapshotAt = v.Size.At
+	}
+	if s.policies != nil {
+		e.Every = schemas.Duration(s.policies.For(v.SessionRecord).Checkpoints.Every())
+	}
 	if e.Decided, err = s.decided(ctx, v); err != nil {
 		return nil, err
 	}

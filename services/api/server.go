@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/ed25519"
+	"iter"
 	"log/slog"
 	"maps"
 	"sync"
@@ -194,6 +195,27 @@ func (s *Server) Seen(n schemas.Name) (schemas.SessionRecord, bool) {
 // Checkpoint makes a checkpoint for a trigger of an agent's, and waits for it.
 func (s *Server) Checkpoint(ctx context.Context, a triggers.Ask) (triggers.Outcome, error) {
 	return s.captures.triggered(ctx, a)
+}
+
+// Renew makes a checkpoint of a session that still is as r says, and waits for it.
+func (s *Server) Renew(ctx context.Context, r schemas.SessionRecord, reason string) (triggers.Outcome, error) {
+	return s.captures.renewed(ctx, r, reason)
+}
+
+// Running gives the sessions that run, as this server read them last.
+func (s *Server) Running() iter.Seq[schemas.SessionRecord] { return s.board.running() }
+
+// Changed says which sessions of a host may have executed something since their last snapshot; ok is false
+// if the host is gone, or doesn't answer.
+func (s *Server) Changed(ctx context.Context, host schemas.HostID) (changed func(schemas.UID) bool, ok bool) {
+	if _, gone := s.look.fleet.Gone(host); gone {
+		return nil, false
+	}
+	seen := s.look.observed(ctx, host)
+	return func(uid schemas.UID) bool {
+		o, ok := seen[uid]
+		return ok && !o.Unchanged
+	}, seen != nil
 }
 
 // Expire removes a session because of the retention policy, if its record still is

@@ -43,6 +43,33 @@ func (s *capturer) triggered(ctx context.Context, a triggers.Ask) (triggers.Outc
 	}
 }
 
+// renewed makes a checkpoint of a session whose last snapshot is too old, and waits for it, unless the
+// session has another one by now, or isn't to be captured.
+func (s *capturer) renewed(ctx context.Context, r schemas.SessionRecord, reason string) (triggers.Outcome, error) {
+	ch, stop := s.board.follow(r.Name())
+	defer stop()
+	v, err := s.sessions.get(ctx, r.Name())
+	if err != nil {
+		return triggers.Outcome{}, err
+	}
+	if v.SessionRecord.Version != r.Version || v.State != schemas.Running || v.Op != nil {
+		return triggers.Outcome{Word: triggers.Dropped}, nil
+	}
+	op, err := s.sessions.newOp(ctx, schemas.OpCheckpoint)
+	if err != nil {
+		return triggers.Outcome{}, err
+	}
+	op.Trigger = triggers.ByInterval
+	next, err := s.sessions.ask(ctx, v, request{by: Caller{Identity: "policy"}}, schemas.Transition{Type: schemas.TCheckpoint, Reason: reason, Set: schemas.Set{Op: op}})
+	if errors.Is(err, statekv.ErrConflict) {
+		return triggers.Outcome{Word: triggers.Dropped}, nil
+	}
+	if err != nil {
+		return triggers.Outcome{}, err
+	}
+	return s.captureOf(ctx, next, ch)
+}
+
 func (s *capturer) askTriggered(ctx context.Context, v statekv.Versioned, a triggers.Ask) (statekv.Versioned, error) {
 	op, err := s.sessions.newOp(ctx, schemas.OpCheckpoint)
 	if err != nil {

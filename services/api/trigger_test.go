@@ -247,3 +247,36 @@ func TestCensus(t *testing.T) {
 	b.swap(v, schemas.TRemove, schemas.Set{Op: &schemas.Op{ID: "r"}})
 	wait("none", func(c Census) bool { return c.States[schemas.Running] == 0 && c.States[schemas.Deleted] == 1 })
 }
+
+// A checkpoint at an interval is made of the session as it was read, and of no other.
+func TestRenew(t *testing.T) {
+	b := newBench(t)
+	read := b.running()
+	type result struct {
+		triggers.Outcome
+		err error
+	}
+	got := make(chan result, 1)
+	renew := func(r schemas.SessionRecord) {
+		o, err := b.server.Renew(b.ctx, r, "its policy says every 10m")
+		got <- result{o, err}
+	}
+	go renew(read.SessionRecord)
+	v := b.until("a checkpoint", capturing)
+	if tr := v.Transition; v.Op.Trigger != triggers.ByInterval || tr.Actor != "policy" || tr.Reason != "its policy says every 10m" {
+		t.Errorf("op %+v, asked by %q: %q", v.Op, tr.Actor, tr.Reason)
+	}
+	renew(v.SessionRecord) // while it is under way
+	if r := <-got; r.err != nil || r.Word != triggers.Dropped {
+		t.Errorf("a second one came to %+v", r)
+	}
+	v = b.swap(v, schemas.TClaimed, schemas.Set{Claim: "c"})
+	b.swap(v, schemas.TCheckpointed, schemas.Set{Head: &schemas.Head{Name: "a"}, Size: &schemas.Sizes{At: time.Now()}}, schemas.Stage{Name: "frozen", MS: 40})
+	if r := <-got; r.err != nil || r.Word != triggers.Done || r.Frozen != 40*time.Millisecond {
+		t.Errorf("it came to %+v", r)
+	}
+	renew(read.SessionRecord) // which has a snapshot by now
+	if r := <-got; r.err != nil || r.Word != triggers.Dropped {
+		t.Errorf("of an old record it came to %+v", r)
+	}
+}

@@ -7,7 +7,7 @@ type triggerCounts struct{ outcomes *prometheus.CounterVec }
 
 func newTriggerCounts(m *Meter) triggerCounts {
 	return triggerCounts{m.counter("checkpoint_triggers_total",
-		"Triggers of checkpoints by what became of them: done, failed, skipped (a newer one came first), dropped (nothing to capture), off (the policy doesn't want it).", "trigger", "outcome")}
+		"Triggers of checkpoints, and the interval of a policy (every), by what became of them: done, failed, skipped (a newer one came first), dropped (nothing to capture), off (the policy doesn't want it).", "trigger", "outcome")}
 }
 
 // Triggered counts what became of one trigger. It is the hook of who acts on them.

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/ed25519"
 	"log/slog"
+	"slices"
 	"time"
 
 	"filippo.io/age"
 
 	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
+	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -31,6 +33,7 @@ type control struct {
 	janitor   *janitor.Janitor
 	fleet     *fleet.Fleet
 	agents    *triggers.Taker
+	timed     *triggers.Timed
 	usage     *usage.Publisher
 	orders    *hostkv.Cache
 	drainer   *drain.Drainer
@@ -112,6 +115,13 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,
 		Wanted: func(s schemas.SessionRecord) schemas.Triggers { return r.policies.For(s).Checkpoints },
 	})
+	c.timed = &triggers.Timed{
+		Running: c.api.Running, Changed: c.api.Changed, Renew: c.api.Renew, Count: r.Triggered, Log: r.log,
+		Every: func(s schemas.SessionRecord) time.Duration { return r.policies.For(s).Checkpoints.Every() },
+		Wanted: func() bool {
+			return slices.ContainsFunc(r.policies.Documents(true), func(v policykv.Versioned) bool { return v.Policy.Checkpoints.Every() > 0 })
+		},
+	}
 	return c, nil
 }
 
@@ -119,7 +129,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 func (c control) serving() []func(context.Context) error {
 	return []func(context.Context) error{
 		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve, c.orders.Serve, c.drainer.Serve,
-		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.usage.Serve),
+		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.timed.Serve), after(c.api.Ready(), c.usage.Serve),
 	}
 }
 

@@ -12,6 +12,9 @@
 // its sequence in the stream, and of two takers one loses the swap. A trigger that wasn't
 // heard within half a minute is dropped: the moment that it was for is over.
 //
+// Timed (every.go) makes checkpoints of sessions at the intervals of their policy, whether an agent says
+// something or not, so that no more than that is lost with their host.
+//
 // The package never suspends or wakes a session, and what fails here costs the agent
 // nothing.
 package triggers

@@ -45,6 +45,41 @@ type sighting struct {
 	seen   driver.Observation
 	pid    int
 	leases map[string]time.Time // by key: when the lease was last published
+
+	age
+}
+
+// age is what looks at a session tell of the age of its last snapshot. Taking one uses CPU time of the session,
+// too: what it does then isn't looked at. So of a session that stood still before that is supposed
+// for the moment after, until the first look; one that did not counts as changed.
+type age struct {
+	snapshot  time.Time     // when the last one was taken; zero if there is none
+	unchanged bool          // the session has executed nothing since
+	still     bool          // nor between the last two looks
+	cpu       time.Duration // at the last look that counts
+}
+
+// after gives the age at a look that follows another one: looked is false if there was none. busy says that an
+// operation is under way.
+func (a age) after(last age, looked, busy bool) age {
+	moved := !looked || last.cpu != a.cpu
+	switch {
+	case looked && busy:
+		return last
+	case looked && !last.snapshot.Equal(a.snapshot):
+		a.still, a.unchanged = last.still, last.still
+	default:
+		a.still, a.unchanged = !moved, last.unchanged && !moved
+	}
+	return a
+}
+
+// takenAt is when the last snapshot of a session was taken; zero if it has none.
+func takenAt(r schemas.SessionRecord) time.Time {
+	if r.Size == nil {
+		return time.Time{}
+	}
+	return r.Size.At
 }
 
 // firstLook is how soon a session that came to run is looked at, so that lists show its
@@ -78,7 +113,7 @@ func (s *Sensor) Serve(ctx context.Context) error {
 		case v := <-updates:
 			if v.Host == s.Host && v.State == schemas.Running {
 				running[v.Name()] = v
-				if !s.seen(v.UID) {
+				if !s.current(v) {
 					first.Reset(firstLook)
 				}
 				continue
@@ -90,7 +125,7 @@ func (s *Sensor) Serve(ctx context.Context) error {
 			}
 		case <-first.C:
 			for _, v := range running {
-				if !s.seen(v.UID) {
+				if !s.current(v) {
 					s.observe(ctx, v)
 				}
 				if !s.seen(v.UID) {
@@ -113,6 +148,14 @@ func (s *Sensor) seen(uid schemas.UID) bool {
 	defer s.mu.Unlock()
 	_, ok := s.observed[uid]
 	return ok
+}
+
+// current reports whether a session was looked at since its last snapshot, if nothing is under way.
+func (s *Sensor) current(v statekv.Versioned) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	look, ok := s.observed[v.UID]
+	return ok && (v.Op != nil || look.snapshot.Equal(takenAt(v.SessionRecord)))
 }
 
 func (s *Sensor) forget(uid schemas.UID) {
@@ -151,6 +194,7 @@ func (s *Sensor) observe(ctx context.Context, v statekv.Versioned) {
 	if next.leases == nil {
 		next.leases = map[string]time.Time{}
 	}
+	next.age = age{snapshot: takenAt(v.SessionRecord), cpu: o.CPU}.after(last.age, before, v.Op != nil)
 	s.observed[v.UID] = next
 	s.mu.Unlock()
 	if before {

@@ -43,6 +43,8 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              rehearsal) or never
   checkpoints=run_end,before:deploy
                              what an agent does that makes a checkpoint
+  checkpoints=every:10m      one whenever the last snapshot is so old and the session has
+                             executed something since: what a lost host costs at most
   score=base:100,idle_hour:10,command:2,commands_count:100,by_person:50
                              which session matters, where there is no room for all
   keep=age:168h,count:10,expire:720h
@@ -341,6 +343,13 @@ func printGrounds(e schemas.Explanation) {
 	}
 	if e.LastUse != "" {
 		fmt.Fprintf(printed, "last use: %s, message %d of the activity stream\n", e.LastUse, e.LastUseSeq)
+	}
+	if every := e.Every; every > 0 && !e.SnapshotAt.IsZero() {
+		fmt.Fprintf(printed, "last snapshot: %s ago; while it runs and changes one is made every %s\n", ago(e.SnapshotAt), every)
+	} else if every > 0 {
+		fmt.Fprintf(printed, "last snapshot: none; while it runs and changes one is made every %s\n", every)
+	} else if !e.SnapshotAt.IsZero() {
+		fmt.Fprintf(printed, "last snapshot: %s ago\n", ago(e.SnapshotAt))
 	}
 	if e.State == schemas.Running {
 		fmt.Fprintf(printed, "score: %.0f\n", e.Score)

@@ -95,7 +95,7 @@ func printSession(v schemas.View) {
 		line("boot", "%s, generation %d", v.Boot, v.Generation)
 	}
 	if s := v.Snapshot; s != nil {
-		line("snapshot", "%s of %s: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
+		line("snapshot", "%s of %s, %s ago: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), ago(s.At), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
 	}
 	if v.StoredBytes > 0 {
 		line("stored", "%s by all its snapshots", size(v.StoredBytes))
