@@ -149,12 +149,13 @@ func TestPrivateSessionElsewhere(t *testing.T) {
 	t.Parallel()
 	h := newHostsWith(t, []string{failsToResume}) // the up is a host, too
 	a, b := h.addApart("a"), h.addApart("b")
-	outside := networktest.Echo(t, a.space.Host)
+	away := networktest.New(t).Host // a route away from both: what is beside a host like these isn't reached
+	outside := networktest.Echo(t, away)
 	a.start(failsToResume)
 	b.start()
 	const port = 3080
 	h.must("run", "--name", "s", "--host", string(a.id), "--idle", "never", "--network", "private", "--publish", fmt.Sprintf("%d:8080", port),
-		"--", "python3", "-c", connected, a.space.Host.String(), fmt.Sprint(outside))
+		"--", "python3", "-c", connected, away.String(), fmt.Sprint(outside))
 	eventually(t, "the session answers", func() error {
 		_, err := a.ask(port, "name")
 		return err
@@ -177,7 +178,7 @@ func TestPrivateSessionElsewhere(t *testing.T) {
 	if answer, err := a.ask(port, "inside"); err == nil {
 		t.Errorf("host %s, which it left, still answers: %q", a.id, answer)
 	}
-	named := fmt.Sprintf("%s:%d", a.space.Host, outside)
+	named := fmt.Sprintf("%s:%d", away, outside)
 	if out := h.must("show", "s"); !strings.Contains(out, named) {
 		t.Errorf("show doesn't name the connection to %s that has ended:\n%s", named, out)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
@@ -27,6 +28,10 @@ var (
 // passes; nil is no list.
 func newGuard(number uint16, out []netip.Prefix) (*guard, error) {
 	device := deviceName(number)
+	around, err := enclosing()
+	if err != nil {
+		return nil, err
+	}
 	var socket *netlink.Conn
 	conn, err := nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(c *netlink.Conn) error {
 		socket = c
@@ -41,7 +46,7 @@ func newGuard(number uint16, out []netip.Prefix) (*guard, error) {
 		g.close()
 		return nil, fmt.Errorf("make the table of %s: %w", device, err)
 	}
-	g.fill(table, device, number, out)
+	g.fill(table, device, number, around, out)
 	if err := conn.Flush(); err != nil {
 		g.close()
 		return nil, fmt.Errorf("guard %s: %w", device, err)
@@ -49,7 +54,7 @@ func newGuard(number uint16, out []netip.Prefix) (*guard, error) {
 	return g, nil
 }
 
-func (g *guard) fill(table *nftables.Table, device string, number uint16, out []netip.Prefix) {
+func (g *guard) fill(table *nftables.Table, device string, number uint16, around, out []netip.Prefix) {
 	closed := nftables.ChainPolicyDrop
 	// A chain is known before others jump to it.
 	pass := g.conn.AddChain(&nftables.Chain{Name: "pass", Table: table})
@@ -68,8 +73,10 @@ func (g *guard) fill(table *nftables.Table, device string, number uint16, out []
 	}{{is4, outer(number), never4}, {is6, outer6(number), never6}} {
 		add(g.conn, chain, f.is, notFrom(f.own), drop)
 		add(g.conn, chain, f.is, toHost, drop)
-		for _, p := range f.never {
-			add(g.conn, chain, f.is, to(p), drop)
+		for _, p := range slices.Concat(f.never, around) {
+			if p.Addr().Is4() == f.own.Is4() {
+				add(g.conn, chain, f.is, to(p), drop)
+			}
 		}
 		for _, p := range out {
 			if p.Addr().Is4() == f.own.Is4() {

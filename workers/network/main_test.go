@@ -23,9 +23,11 @@ const (
 	inHost      = "DIAPAUSE_TEST_HOST"
 	uplink      = "uplink"
 	hostAddress = "203.0.113.1"
-	peerAddress = "203.0.113.2"
+	gatewayTo   = "203.0.113.2"  // of the host's uplink, on the other machine
+	peerAddress = "198.51.100.2" // of the outside, a route away
 	hostAddr6   = "2001:db8::1"
-	peerAddr6   = "2001:db8::2"
+	gatewayTo6  = "2001:db8::2"
+	peerAddr6   = "2001:db8:1::2"
 	localLinkIP = "169.254.169.254"
 )
 
@@ -75,10 +77,24 @@ func makeHost() error {
 	if err != nil {
 		return err
 	}
-	if err := configure(hostAddress, hostAddr6, localLinkIP, peerAddress, peerAddr6); err != nil {
+	if err := configure(hostAddress, hostAddr6, localLinkIP, gatewayTo, gatewayTo6); err != nil {
 		return err
 	}
-	return inOutside(func() error { return configure(peerAddress, peerAddr6, "169.254.1.1", "", "") })
+	return inOutside(func() error {
+		if err := configure(gatewayTo, gatewayTo6, "169.254.1.1", "", ""); err != nil {
+			return err
+		}
+		l, err := netlink.LinkByName(uplink)
+		if err != nil {
+			return err
+		}
+		for _, a := range []string{peerAddress, peerAddr6} {
+			if err := netlink.AddrAdd(l, &netlink.Addr{IPNet: whole(netip.MustParseAddr(a)), Flags: unix.IFA_F_NODAD}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // configure sets up this thread's namespace.

@@ -211,7 +211,7 @@ func TestAllowOut(t *testing.T) {
 		{"none", []netip.Prefix{}, false, false},
 		{"the one", []netip.Prefix{netip.MustParsePrefix(peerAddress + "/32")}, true, false},
 		{"another", []netip.Prefix{netip.MustParsePrefix("203.0.113.128/25")}, false, false},
-		{"two", []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("203.0.113.0/24")}, true, true},
+		{"two", []netip.Prefix{netip.MustParsePrefix("2001:db8::/32"), netip.MustParsePrefix("198.51.100.0/24")}, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := made(t, Options{AllowOut: c.out})
