@@ -67,7 +67,7 @@ func (ts Triggers) Validate() error {
 		case one && (action == "" || len(action) > maxAction):
 			return fmt.Errorf("checkpoint trigger %q: want an action of 1 to %d bytes", word, maxAction)
 		case !t.Known() && name != OnRunBoundaries && name != OnEveryAction:
-			return fmt.Errorf("checkpoint trigger %q: want run_start, run_end, run_boundaries, before[:ACTION], after[:ACTION], every_action, manual or every:TIME", word)
+			return fmt.Errorf("checkpoint trigger %q: want run_start, run_end, run_boundaries, before[:ACTION], after[:ACTION], every_action, every:TIME, manual", word)
 		}
 	}
 	return nil
