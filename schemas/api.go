@@ -43,6 +43,8 @@ type View struct {
 	Underway       string         `json:"underway,omitempty"`  // the same for a person, where there is more to say
 	Queue          *QueuePlace    `json:"queue,omitempty"`     // of an operation that waits for others of its host
 	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
+	Placement      *Placement     `json:"placement,omitempty"` // what it asks of its hosts
+	Moved          *Moved         `json:"moved,omitempty"`     // of an answer to move
 	Failure        *Failure       `json:"failure,omitempty"`
 	Exit           *Exit          `json:"exit,omitempty"`
 	Pause          *Pause         `json:"pause,omitempty"`    // while it is suspended: why, and since when
@@ -152,6 +154,8 @@ type Request struct {
 	Store       *StoreRequest  `json:"store,omitempty"`  // of the verbs of the store
 	Usage       *UsageRequest  `json:"usage,omitempty"`  // of usage
 	Policy      *PolicyRequest `json:"policy,omitempty"` // of the verbs of policies
+	Host        HostID         `json:"host,omitempty"`   // of move: where to; of the verbs of hosts: which
+	Force       bool           `json:"force,omitempty"`  // of host_drain: also what is in use
 }
 
 // RunRequest is how a session is to run. It holds secrets and travels only on
@@ -165,6 +169,7 @@ type RunRequest struct {
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 	Host      HostID     `json:"host,omitempty"`               // where to begin; any that can if empty
+	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts, each time
 	Program   string     `json:"program"`
 	Spec      []byte     `json:"spec"` // of the driver, JSON
 }

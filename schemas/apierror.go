@@ -38,6 +38,8 @@ const (
 	ReasonNoRoom      Reason = "no_room"        // state: no host has a slot for it
 	ReasonHostGone    Reason = "host_gone"      // state, failed: its host isn't there
 	ReasonNoHost      Reason = "no_host"        // failed: no host can run it
+	ReasonCordoned    Reason = "cordoned"       // state: that host takes no sessions
+	ReasonSameHost    Reason = "same_host"      // state: the session is on that host
 	ReasonTaken       Reason = "taken"          // state: something else has taken the place that it had
 	ReasonFellBack    Reason = "fell_back"      // failed: what took its place wasn't well, so it runs as it was
 	ReasonDeleted     Reason = "deleted"        // state: it was deleted meanwhile

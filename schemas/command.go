@@ -42,7 +42,25 @@ type Host struct {
 	Load         *HostLoad     `json:"load,omitempty"`
 	// Lacks says by name of the drivers that it has no fingerprint of, but could, why.
 	Lacks map[DriverName]string `json:"lacks,omitempty"`
+	// Labels are what the operator calls it by: --label of worker and up.
+	Labels  map[string]string `json:"labels,omitempty"`
+	Version string            `json:"version,omitempty"` // of Diapause there
+	// Knows names what of records and ops not every version knows: a host of which it isn't
+	// known is given none of it, since it would drop it.
+	Knows []Feature `json:"knows,omitempty"`
 }
+
+// Feature is something in records and ops that not every version knows.
+type Feature string
+
+// The features.
+const (
+	FeatureMove      Feature = "move"      // Op.Move
+	FeaturePlacement Feature = "placement" // SessionRecord.Placement and Op.Unplaced
+)
+
+// Features lists what this version knows.
+func Features() []Feature { return []Feature{FeatureMove, FeaturePlacement} }
 
 // HostLoad is how full a host is.
 type HostLoad struct {

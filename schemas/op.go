@@ -14,10 +14,37 @@ func NewOp(kind string, seq uint64, now time.Time) *Op {
 	return &Op{ID: rand.Text(), Kind: kind, Deadline: now.Add(OpTimeout).UTC(), Seq: seq}
 }
 
+// Move is what a suspend for a move becomes: where the session goes, and where it goes on if that
+// fails. It stays with the op through suspend, reap and resume.
+type Move struct {
+	From HostID `json:"from"`
+	To   HostID `json:"to"`
+	// Asleep says that the session was suspended before: if the move fails, any host may resume
+	// it that its placement allows.
+	Asleep bool `json:"asleep,omitempty"`
+}
+
+// MovingTo is the host that a session is on its way to, and takes a slot on; "" if there is none
+// but its own.
+func (r SessionRecord) MovingTo() HostID {
+	if r.Op == nil || r.Op.Move == nil || r.Op.Move.To == r.Host || r.State == Running || r.State == Resuming {
+		return ""
+	}
+	return r.Op.Move.To
+}
+
+// Placement is what a session asks of its hosts, each time that it comes to one.
+type Placement struct {
+	Labels map[string]string `json:"labels,omitempty"` // that the host has
+	Spread bool              `json:"spread,omitempty"` // of those that can take it, one with the fewest running sessions of its tenant
+	Apart  []SessionID       `json:"apart,omitempty"`  // sessions of its tenant with which it shares no host
+}
+
 // Reissue gives a copy of an op for another host: with a new id and deadline, not claimed and
-// not tried yet.
+// not tried yet, and part of no move any more.
 func (o Op) Reissue(now time.Time) *Op {
 	fresh := NewOp(o.Kind, o.Seq, now)
 	o.ID, o.Deadline, o.Claim, o.Attempts = fresh.ID, fresh.Deadline, "", 0
+	o.Move, o.Unplaced = nil, false
 	return &o
 }

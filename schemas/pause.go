@@ -12,6 +12,8 @@ const (
 	PausePressure   PauseReason = "pressure"   // its host had no room for all
 	PauseExpired    PauseReason = "expired"    // it ran for as long as its policy allows in one go
 	PauseQuota      PauseReason = "quota"      // its tenant's quota had no room for all
+	PauseMove       PauseReason = "move"       // it goes to another host
+	PauseDrain      PauseReason = "drain"      // its host is taken out of service
 	PauseHost       PauseReason = "host"       // its host or its record was lost: its last snapshot is left
 )
 

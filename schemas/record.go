@@ -53,6 +53,7 @@ type SessionRecord struct {
 	Root      *RootImage `json:"root,omitempty"`               // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -115,6 +116,7 @@ const (
 	OpKill       = "kill"  // end its processes, keep its record
 	OpProve      = "prove" // see whether what took another's place is well, else put that back
 	OpBegin      = "begin" // report whether what is recorded to run could be started
+	OpMove       = "move"  // of a failure alone: the session went on where it was
 )
 
 // Op is what the owner of a session has to do.
@@ -138,6 +140,10 @@ type Op struct {
 	// it if what is restored isn't well within WithinMS milliseconds.
 	Fallback *Head `json:"fallback,omitempty"`
 	WithinMS int64 `json:"within_ms,omitempty"`
+	// Move says that the session goes to another host, at once; see package session.
+	Move *Move `json:"move,omitempty"`
+	// Unplaced says of a resume that its host isn't chosen yet: no host does it.
+	Unplaced bool `json:"unplaced,omitempty"`
 }
 
 // MaxWithin is how long what takes a session's place may be given to get well: nothing else
@@ -149,6 +155,8 @@ func (r SessionRecord) Underway() string {
 	switch {
 	case r.Op == nil:
 		return ""
+	case r.Op.Move != nil:
+		return "a move to host " + string(r.Op.Move.To) + " is under way"
 	case r.Op.Kind != OpProve || r.Op.Fallback == nil:
 		return r.Op.Kind + " is under way"
 	}
@@ -264,12 +272,13 @@ const (
 	TShredded         TransitionType = "shredded"      // removed, the keys of its images first, and the hosts were told
 	TResealed         TransitionType = "resealed"      // how it is to run was sealed again: those who may open it changed
 	TTakenOver        TransitionType = "taken_over"    // its host is gone: another resumes its last snapshot
-	TMoved            TransitionType = "moved"         // its host is gone before it ran there: another does what was asked
+	TMoved            TransitionType = "moved"         // its host is gone before it ran there, or was still to be chosen: another does what was asked
 	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
 	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
 	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
 	TProved           TransitionType = "proved"        // what took another's place is well, or was started
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
+	TMovedBack        TransitionType = "moved_back"    // it can't be resumed where it was moved to: it goes on where it was
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
@@ -314,6 +323,7 @@ type NewSession struct {
 	Root      *RootImage `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
+	Placement *Placement `json:"placement,omitempty"` // what it asks of its hosts
 	Born      uint64     `json:"born_seq"`
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/network/networktest"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // target is a running Diapause with bait beside it.
@@ -129,7 +130,7 @@ func (g *target) bait() {
 	c := exec.Command("sleep", "100000")
 	c.Args[0], c.Env = "sleep-"+f.Mark, []string{"SECRET=" + f.Mark}
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	g.must(c.Start())
+	g.must(threadtest.Start(c))
 	g.t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
 	f.PIDs = append(f.PIDs, c.Process.Pid)
 	g.datagrams()

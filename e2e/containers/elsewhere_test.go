@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // said is what a program has printed so far.
@@ -51,7 +52,7 @@ func (h *host) worker(e *dockertest.Engine, store string, env ...string) (id str
 	var out said
 	w.Env, w.Stdout, w.Stderr = append(os.Environ(), env...), &out, &out
 	w.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := w.Start(); err != nil {
+	if err := threadtest.Start(w); err != nil {
 		h.t.Fatal(err)
 	}
 	h.t.Cleanup(func() {

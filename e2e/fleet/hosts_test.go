@@ -18,6 +18,7 @@ import (
 
 	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 var built struct{ dir, program string }
@@ -54,6 +55,12 @@ type hosts struct {
 
 func newHosts(t *testing.T, args ...string) *hosts {
 	t.Helper()
+	return newHostsWith(t, nil, args...)
+}
+
+// newHostsWith has the up run with more in its environment.
+func newHostsWith(t *testing.T, env []string, args ...string) *hosts {
+	t.Helper()
 	dir, err := os.MkdirTemp(built.dir, "fleet-")
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +69,7 @@ func newHosts(t *testing.T, args ...string) *hosts {
 	if err := os.Mkdir(filepath.Join(dir, "images"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	h.up.Env = append(os.Environ(), env...)
 	t.Cleanup(h.close)
 	h.startUp(args...)
 	return h
@@ -81,9 +89,11 @@ type host struct {
 	data  string
 	url   string
 	id    schemas.HostID
+	args  []string // of the worker, besides those of every host
 	cmd   *exec.Cmd
 	done  chan struct{} // closed when cmd has ended
 	log   output
+	space *space // its own network, if it has one
 }
 
 func (h *hosts) add(name string) *host {
@@ -100,11 +110,17 @@ func (w *host) start(env ...string) *host {
 	w.hosts.t.Helper()
 	from := len(w.log.String())
 	creds := filepath.Join(w.hosts.up.Data, "creds", "system.nk")
-	w.cmd = exec.Command(built.program, "worker", "--data", w.data, "--nats", w.url, "--creds", creds, "--store", w.hosts.store, "--lease", term, "-v")
+	args := []string{built.program, "worker", "--data", w.data, "--nats", w.url, "--creds", creds, "--store", w.hosts.store, "--lease", term, "-v"}
+	args = append(args, w.args...)
+	w.cmd = exec.Command(args[0], args[1:]...)
+	begin := threadtest.Start
+	if w.space != nil {
+		w.cmd, begin = w.space.command(args...), w.space.Start
+	}
 	w.cmd.Env = append(os.Environ(), env...)
 	w.cmd.Stdout, w.cmd.Stderr = &w.log, &w.log
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := w.cmd.Start(); err != nil {
+	if err := begin(w.cmd); err != nil {
 		w.hosts.t.Fatal(err)
 	}
 	cmd, done := w.cmd, make(chan struct{})
@@ -271,6 +287,11 @@ func (w *host) wire() *cable {
 	if err != nil {
 		w.hosts.t.Fatal(err)
 	}
+	return w.wireBy(l)
+}
+
+// wireBy is wire with a listener that the worker reaches.
+func (w *host) wireBy(l net.Listener) *cable {
 	c := &cable{listener: l, to: strings.TrimPrefix(w.url, "nats://"), conns: map[net.Conn]bool{}}
 	w.url = "nats://" + l.Addr().String()
 	go c.serve()

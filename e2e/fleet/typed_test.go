@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // What is typed into an attached terminal while a suspend is under way undoes it, and
@@ -113,7 +114,7 @@ func (h *hosts) typist(on *host, name string) *typist {
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	var err error
 	if p.keys, err = p.cmd.StdinPipe(); err == nil {
-		err = p.cmd.Start()
+		err = threadtest.Start(p.cmd)
 	}
 	if err != nil {
 		h.t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/diapause/diapause/e2e/compat/local"
 	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // foreign is a nats-server of its own, in a process that Diapause knows nothing of.
@@ -64,7 +65,7 @@ func serve(t *testing.T, dir string) foreign {
 	}
 	c := exec.Command(program, "-c", config)
 	c.Stdout, c.Stderr, c.SysProcAttr = f.log, f.log, &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
+	if err := threadtest.Start(c); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })

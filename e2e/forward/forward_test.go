@@ -19,6 +19,7 @@ import (
 
 	"github.com/diapause/diapause/e2e/stack"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // limit bounds all that is waited for.
@@ -60,7 +61,7 @@ func forward(t *testing.T, s *stack.Stack, name string, ports ...string) *forwar
 	f.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := f.cmd.StdoutPipe()
 	if err == nil {
-		err = f.cmd.Start()
+		err = threadtest.Start(f.cmd)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -67,6 +67,7 @@ func publishing() may {
 		"$KV." + names.Keys() + ".tenant.acme":                 who("api", "worker-h1"),
 		"$KV." + names.Fleet() + ".generation":                 who("api", "worker-h1"),
 		names.PlaceSubject("h1", "p"):                          who("api"),
+		names.HostOrderSubject("h1"):                           who("api"),
 		"$KV." + names.Hosts() + ".h1":                         who("api", "worker-h1"),
 		"$KV." + names.Hosts() + ".h2":                         who("api"),
 		"$KV." + names.Leases() + ".host.h1":                   who("api", "worker-h1"),
@@ -98,6 +99,8 @@ func publishing() may {
 			readers, knows = who("api"), who("api", "worker-h1")
 		case names.KeyStream():
 			readers, knows = who("api", "worker-h1"), who("api", "worker-h1")
+		case "KV_" + names.HostOrders():
+			readers, knows = who("scheduler", "api"), who("scheduler", "api")
 		}
 		m["$JS.API.STREAM.MSG.GET."+s] = readers
 		m["$JS.API.CONSUMER.CREATE."+s+".mine"] = readers

@@ -16,6 +16,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/diapause/diapause/services/embedded"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // serverOn, in the environment, makes this program a server that keeps its data
@@ -89,7 +90,7 @@ func startServer(t *testing.T, dir string, env ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := threadtest.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	p := &process{cmd: cmd}

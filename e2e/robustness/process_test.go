@@ -26,6 +26,7 @@ import (
 	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/objectstore/storetest/server"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // ordered is the variable with the order of a part that is a process of its own. It runs
@@ -160,7 +161,7 @@ func (p *process) run(ctx context.Context, name, urls string) error {
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p.mu.Lock()
-	err = cmd.Start()
+	err = threadtest.Start(cmd)
 	if err == nil {
 		p.cmd = cmd
 	}

@@ -32,6 +32,8 @@ var documents = map[string]any{
 	"explanation":       schemas.Explanation{},
 	"host":              schemas.Host{},
 	"host_lease":        schemas.HostLease{},
+	"host_order":        schemas.HostOrder{},
+	"host_view":         schemas.HostView{},
 	"image_header":      schemas.ImageHeader{},
 	"keys_view":         schemas.KeysView{},
 	"observed":          schemas.Observed{},

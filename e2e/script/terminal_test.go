@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
@@ -34,7 +35,7 @@ func cmdTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Pdeathsig: syscall.SIGKILL}
-	ts.Check(cmd.Start())
+	ts.Check(threadtest.Start(cmd))
 	slave.Close()
 	d := &dialogue{master: master, ended: make(chan error, 1)}
 	go d.read()

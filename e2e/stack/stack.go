@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // The bounds of what a test waits for, on a slow and busy machine.
@@ -61,7 +62,7 @@ func (s *Stack) Up(args ...string) error {
 	cmd.Env, cmd.Dir = s.Env, s.Dir
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	if err := threadtest.Start(cmd); err != nil {
 		return fmt.Errorf("start the daemon: %w", err)
 	}
 	s.proc, s.done = cmd, make(chan struct{})

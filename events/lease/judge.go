@@ -18,7 +18,12 @@ func FenceAfter(term time.Duration) time.Duration { return term * 2 / 3 }
 // its observer reads it at each look.
 func overdue(term time.Duration) time.Duration { return term * 2 / 5 }
 
-func margin(term time.Duration) time.Duration { return term / 4 }
+// margin is what an observer waits after a term. By the end of the term, counted from when the observer
+// saw the last renewal, a session of that host has been frozen for a third of it, or was killed a
+// twelfth before: the margin is for clocks that don't run alike, and costs each takeover that time.
+func margin(term time.Duration) time.Duration { return min(term/4, longestMargin) }
+
+const longestMargin = 3 * time.Second
 
 // Seen is what an observer knows of one lease.
 type Seen struct {

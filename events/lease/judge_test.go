@@ -44,6 +44,23 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// A long term costs a takeover no more than three seconds on top of it.
+func TestMargin(t *testing.T) {
+	for _, c := range []struct{ term, want time.Duration }{
+		{time.Second, 250 * time.Millisecond}, {12 * time.Second, 3 * time.Second}, {DefaultTerm, 3 * time.Second}, {time.Hour, 3 * time.Second},
+	} {
+		v := Versioned{schemas.HostLease{TermMS: c.term.Milliseconds(), State: schemas.LeaseHeld}, 1}
+		s, _ := Judge(Seen{}, v, 0, 2*c.term)
+		end := Clock(c.term + c.want)
+		if _, got := Judge(s, v, end-1, 2*c.term); got != Live {
+			t.Errorf("a lease of %v is %s just before %v have gone by", c.term, got, c.term+c.want)
+		}
+		if _, got := Judge(s, v, end, 2*c.term); got != RunOut {
+			t.Errorf("a lease of %v is %s when %v have gone by", c.term, got, c.term+c.want)
+		}
+	}
+}
+
 func TestFenceComesBeforeTheEnd(t *testing.T) {
 	for _, term := range []time.Duration{time.Second, DefaultTerm, time.Hour} {
 		if renewEvery(term) >= FenceAfter(term) || FenceAfter(term) >= term {

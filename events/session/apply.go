@@ -70,6 +70,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},
 	schemas.TProved:           {from: []schemas.State{schemas.Running}, set: setDone},
 	schemas.TFellBack:         {from: []schemas.State{schemas.Running, schemas.Resuming}, to: schemas.Resuming, owner: true, set: setFellBack},
+	schemas.TMovedBack:        {from: []schemas.State{schemas.Resuming}, owner: true, set: setMovedBack},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -129,7 +130,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk,
-		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Born: n.Born,
+		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Placement: n.Placement, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }
@@ -151,9 +152,14 @@ func setOp(r *schemas.SessionRecord, t schemas.Transition) {
 	if r.State == schemas.Starting {
 		r.Exit = nil
 	}
-	if r.Failure != nil && r.Failure.Op == schemas.OpProve { // it was told for as long as what it led to ran
+	if keptWhileRunning(r.Failure) { // it was told for as long as what it led to ran
 		r.Failure = nil
 	}
+}
+
+// keptWhileRunning reports whether a failure is one that led to what runs now.
+func keptWhileRunning(f *schemas.Failure) bool {
+	return f != nil && (f.Op == schemas.OpProve || f.Op == schemas.OpMove)
 }
 
 // setResumeFailed leaves a session that had ended before it was to go on from a snapshot
@@ -198,7 +204,7 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	if t.Type == schemas.TStarted { // a resume may turn out not to have run
 		r.Pause = nil
 	}
-	if r.Failure != nil && r.Failure.Op != schemas.OpProve { // that is why this runs
+	if !keptWhileRunning(r.Failure) { // that is why this runs
 		r.Failure = nil
 	}
 }
@@ -211,6 +217,12 @@ func setTakenOver(r *schemas.SessionRecord, t schemas.Transition) {
 	if r.Op != nil && r.Op.Source != nil {
 		r.Head = r.Op.Source
 	}
+}
+
+// setMovedBack has a session go on where it was before a move.
+func setMovedBack(r *schemas.SessionRecord, t schemas.Transition) {
+	setOp(r, t)
+	r.Failure = t.Set.Failure
 }
 
 // setFellBack makes what was to be replaced the one to go on from again.

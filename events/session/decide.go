@@ -198,6 +198,24 @@ func (v *View) blockers(p Policy, now time.Time) []schemas.WaitingFor {
 	return out
 }
 
+// InUse says what a running session is used for at now, and until when at least; "" if it isn't in
+// use: nothing counted for its grace, counted from when its reader began to hear at the earliest,
+// and no lease lives. What keeps a session awake that isn't used is left out.
+func (v *View) InUse(p Policy, now time.Time) (what string, until time.Time) {
+	if until = v.idleAt(p); until.After(now) {
+		what = fmt.Sprintf("nothing counted since it came to run, or was heard of; the grace is %s", p.Grace)
+		if v.IdleSince().Equal(v.known.Last.At) {
+			what = fmt.Sprintf("last activity: %s; the grace is %s", v.known.Last.What, p.Grace)
+		}
+	}
+	for _, l := range v.known.Leases {
+		if end := v.ends(l, p); end.After(now) && (what == "" || end.After(until)) {
+			what, until = l.describe(), end
+		}
+	}
+	return what, until
+}
+
 // failed says what keeps a session awake since suspends of it failed.
 func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
 	f := v.Record.Failure
@@ -266,12 +284,12 @@ func decideSuspended(v *View, p Policy, now time.Time) Decision {
 
 // Undoes reports whether activity that came during a suspend undoes it: of one
 // decided for idleness, all that counts; of one that a client asked for, what
-// wakes. An answer to a question comes too late for that: what answers every question
+// wakes, unless it goes on at once on another host. An answer to a question comes too late for that: what answers every question
 // can put a suspend off for no longer than the policy says.
 func Undoes(op schemas.Op, src schemas.Source, a schemas.Activity, p Policy) bool {
 	e := p.EffectOf(src, a)
 	if late := p.Defer > 0 && src.Kind == schemas.KindHold && src.Key == schemas.AnswerKey; op.Idle && !late {
 		return e.Counts
 	}
-	return e.Wakes
+	return e.Wakes && op.Move == nil // a session that moves runs soon anyway
 }

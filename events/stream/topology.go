@@ -50,6 +50,14 @@ func (n Names) Sessions() string { return n.prefix + "sessions" }
 // Hosts names the KV bucket of hosts.
 func (n Names) Hosts() string { return n.prefix + "hosts" }
 
+// HostOrders names the KV bucket of what operators ordered about hosts.
+func (n Names) HostOrders() string { return n.prefix + "host_orders" }
+
+// HostOrderSubject is where the order of a host is stored.
+func (n Names) HostOrderSubject(h schemas.HostID) string {
+	return "$KV." + n.HostOrders() + "." + string(h)
+}
+
 // Leases names the KV bucket of the hosts' leases.
 func (n Names) Leases() string { return n.prefix + "leases" }
 
@@ -202,6 +210,8 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	policies.Description, policies.MaxMsgsPerSubject, policies.DenyDelete = "what sessions are held to; every revision is a change", 64, true
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
+	orders := base("KV_"+n.HostOrders(), "$KV."+n.HostOrders()+".>")
+	orders.Description, orders.MaxMsgsPerSubject, orders.DenyDelete = "what operators ordered about hosts; every revision is an order", 64, true
 	leases := base(n.LeaseStream(), "$KV."+n.Leases()+".>")
 	leases.Description, leases.MaxMsgsPerSubject, leases.DenyDelete = "which host is there", 8, true
 	all := base("KV_"+n.Fleet(), "$KV."+n.Fleet()+".>")
@@ -217,5 +227,5 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, leases, all, places, events, uses, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, orders, leases, all, places, events, uses, commands}
 }

@@ -52,12 +52,15 @@ type sight struct {
 	version uint64
 	state   schemas.State
 	open    bool // its breaker
+	moves   bool // to another host
+	host    schemas.HostID
+	busy    bool // it takes a slot, or an operation is under way
 	packed  []byte
 }
 
 // sightOf gives the sight of a record, encoded without its spec.
 func sightOf(r *schemas.SessionRecord, packed []byte) sight {
-	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, packed: packed}
+	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, moves: r.MovingTo() != "", host: r.Host, busy: r.Op != nil || onHost(r.State), packed: packed}
 }
 
 func (s sight) record() (r schemas.SessionRecord) {
@@ -124,7 +127,7 @@ func (b *board) count(t schemas.Tenant, s sight, n int) {
 		h = &schemas.Held{}
 		b.held[t] = h
 	}
-	sessions, running := weigh(s.state)
+	sessions, running := weigh(s.state, s.moves)
 	h.Sessions, h.Running = h.Sessions+n*sessions, h.Running+n*running
 }
 
@@ -163,6 +166,36 @@ func (b *board) all(t schemas.Tenant) iter.Seq[schemas.SessionRecord] {
 			if !yield(s.record()) {
 				return
 			}
+		}
+	}
+}
+
+// asleep counts the suspended sessions of each host, those on their way elsewhere left out.
+func (b *board) asleep() map[schemas.HostID]int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := map[schemas.HostID]int{}
+	for _, s := range b.records {
+		if s.state == schemas.Suspended && !s.moves {
+			out[s.host]++
+		}
+	}
+	return out
+}
+
+// busy gives the records of the sessions that take a slot, or of which an operation is under way.
+func (b *board) busy(yield func(schemas.SessionRecord) bool) {
+	b.mu.Lock()
+	var some []sight
+	for _, s := range b.records {
+		if s.busy {
+			some = append(some, s)
+		}
+	}
+	b.mu.Unlock()
+	for _, s := range some {
+		if !yield(s.record()) {
+			return
 		}
 	}
 }

@@ -140,6 +140,6 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
-	"run", "fork", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
+	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
 	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify",
 }

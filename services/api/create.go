@@ -1,23 +1,20 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
-	"sync"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
-	"github.com/diapause/diapause/services/scheduler"
 )
 
 // maker answers the verbs that make a session.
 type maker struct {
 	sessions   *sessions
 	hosts      *placement
+	rooms      *rooms
 	quotas     *quotas
 	captures   *capturer
 	resumes    *resumer
@@ -28,25 +25,6 @@ type maker struct {
 	failpoints *failpoint.Set
 	images     objectstore.Store
 	records    *statekv.Store
-	scheduler  Explainer
-}
-
-// RoomMaker is a Scheduler that makes room on a full host. *scheduler.Scheduler is one.
-type RoomMaker interface {
-	// HasRoom reports whether a host has a free place, as far as is known here.
-	HasRoom(ctx context.Context, h schemas.HostID) (bool, error)
-	MakeRoom(ctx context.Context, h schemas.HostID, who schemas.Name) (suspended []schemas.Name, release func(taken statekv.Revision), err error)
-}
-
-var _ RoomMaker = (*scheduler.Scheduler)(nil)
-
-// room is a place for one more session.
-type room struct {
-	host   schemas.HostID
-	driver schemas.Fingerprint
-	made   []string // the sessions that were suspended for it
-	// release is called once it is taken, by the record of the revision, or isn't needed.
-	release func(taken statekv.Revision)
 }
 
 // create makes a session's record under a free name and waits until it runs.
@@ -68,7 +46,11 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	if err := s.quotas.mayBegin(ctx, n.Tenant); err != nil {
 		return nil, err
 	}
-	at, err := s.roomFor(ctx, fresh.Driver, n, t.Set.Op.Source, req)
+	w, err := s.hosts.wantNew(ctx, n, fresh, t.Set.Op.Source, req)
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.rooms.find(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -103,59 +85,4 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	view := schemas.ViewOf(got.SessionRecord)
 	view.MadeRoom = at.made
 	return view, err
-}
-
-// roomFor finds a place for a new session: on a host that has room, or else where some
-// can be made.
-func (s *maker) roomFor(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req request) (room, error) {
-	maker, makes := s.scheduler.(RoomMaker)
-	var tried, full []schemas.HostID
-	var first error
-	if makes {
-		var err error
-		if full, err = s.fullOnes(ctx, maker, driver, n, from, req); err != nil {
-			return room{}, err
-		}
-	}
-	for {
-		host, d, err := s.hosts.place(ctx, driver, n, from, req, slices.Concat(tried, full))
-		if err != nil && len(full) > 0 {
-			full = nil // then room is made on one of these
-			continue
-		}
-		if err != nil {
-			return room{}, cmp.Or(first, err)
-		}
-		at := room{host: host, driver: d, release: func(statekv.Revision) {}}
-		if !makes {
-			return at, nil
-		}
-		made, release, err := maker.MakeRoom(ctx, host, n)
-		for _, m := range made {
-			at.made = append(at.made, m.String())
-		}
-		var none *scheduler.NoRoom
-		if errors.As(err, &none) {
-			first, tried = cmp.Or[error](first, schemas.StateError(schemas.ReasonNoRoom, "%v", err)), append(tried, host)
-			continue
-		}
-		var once sync.Once
-		at.release = func(taken statekv.Revision) { once.Do(func() { release(taken) }) }
-		return at, err
-	}
-}
-
-// fullOnes gives the hosts that would be chosen before one with a free place, and have none:
-// what hosts say of that themselves is of a moment ago.
-func (s *maker) fullOnes(ctx context.Context, maker RoomMaker, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req request) (full []schemas.HostID, err error) {
-	for {
-		host, _, err := s.hosts.place(ctx, driver, n, from, req, full)
-		if err != nil {
-			return full, nil // there is no other
-		}
-		if has, err := maker.HasRoom(ctx, host); err != nil || has {
-			return full, err
-		}
-		full = append(full, host)
-	}
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -23,34 +24,47 @@ type placement struct {
 type Fleet interface {
 	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.Fingerprint, error)
 	Gone(h schemas.HostID) (since time.Time, gone bool)
+	// Stays reports whether a session goes on on its own host, if that is there.
+	Stays(r schemas.SessionRecord) bool
+	Hosts(ctx context.Context) ([]fleet.Host, error)
 }
 
-// place chooses the host of a new session, and its driver, by its fingerprint, if none is asked for. One that
-// begins from a snapshot needs a host that can take that.
-func (s *placement) place(ctx context.Context, driver schemas.DriverName, n schemas.Name, from *schemas.Head, req request, tried []schemas.HostID) (schemas.HostID, schemas.Fingerprint, error) {
-	w := fleet.Want{Need: schemas.Fingerprint{Driver: driver}, Prefer: s.host, Not: tried}
-	if from != nil {
-		var err error
-		if w.Need, err = s.needOf(ctx, n, *from); err != nil {
-			return "", w.Need, err
-		}
-	}
+// wantNew says what a new session needs of its host. One that begins from a snapshot needs a host
+// that can take that.
+func (s *placement) wantNew(ctx context.Context, n schemas.Name, fresh schemas.NewSession, from *schemas.Head, req request) (fleet.Want, error) {
+	w := fleet.Want{Session: n, Placement: fresh.Placement, Need: schemas.Fingerprint{Driver: fresh.Driver}, Prefer: s.host}
 	if req.Run != nil {
 		w.Only = req.Run.Host
 	}
+	if from == nil {
+		return w, nil
+	}
+	var err error
+	w.Need, err = s.needOf(ctx, n, *from)
+	return w, err
+}
+
+// place chooses a host, and its driver, by its fingerprint, if none is asked for.
+func (s *placement) place(ctx context.Context, w fleet.Want, tried []schemas.HostID) (schemas.HostID, schemas.Fingerprint, error) {
+	w.Not = slices.Concat(w.Not, tried)
 	host, with, err := s.fleet.Place(ctx, w)
 	if err != nil {
-		return "", with, schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err)
+		return "", with, noHost(w.Session, err)
 	}
 	return host, with, nil
 }
 
+// noHost is the refusal of a session that no host can take, with what each of them lacks.
+func noHost(n schemas.Name, err error) error {
+	return schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err).WithHint("%s", schemas.HintOf(err))
+}
+
 // next chooses where a session goes on: its own host, which may have kept what saves
-// time, unless that is gone or was tried; else any that can take the snapshot, or only
+// time, unless that is gone, cordoned or was tried, or isn't as its placement asks; else any that can take the snapshot, or only
 // has its driver if its command starts again (from nil).
 func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas.Head, tried []schemas.HostID) (schemas.HostID, error) {
 	since, gone := s.fleet.Gone(v.Host)
-	if !gone && len(tried) == 0 {
+	if !gone && len(tried) == 0 && s.fleet.Stays(v.SessionRecord) {
 		return v.Host, nil
 	}
 	need := schemas.Fingerprint{Driver: v.Driver}
@@ -60,12 +74,12 @@ func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas
 			return "", err
 		}
 	}
-	host, _, err := s.fleet.Place(ctx, fleet.Want{Need: need, Not: tried})
+	host, _, err := s.fleet.Place(ctx, fleet.Want{Session: v.Name(), Placement: v.Placement, Need: need, Prefer: v.Host, Not: tried})
 	if err != nil && gone {
 		return "", schemas.FailedError(schemas.ReasonHostGone, "host %s of session %s is gone since %s: %v", v.Host, v.Name(), since.Format(time.RFC3339), err)
 	}
 	if err != nil {
-		return "", schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", v.Name(), err)
+		return "", noHost(v.Name(), err)
 	}
 	return host, nil
 }

@@ -31,9 +31,13 @@ type claim struct {
 	version           uint64
 }
 
-// weigh says what a record takes.
-func weigh(s schemas.State) (sessions, running int) {
+// weigh says what a record takes. A session that moves runs again at once.
+func weigh(s schemas.State, moves bool) (sessions, running int) {
 	switch s {
+	case schemas.Suspended:
+		if moves {
+			return 1, 1
+		}
 	case "", schemas.Deleted:
 		return 0, 0
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
@@ -50,8 +54,8 @@ func (s *quotas) claim(prev statekv.Versioned, t schemas.Transition) (*claim, er
 	if s.policies == nil || err != nil { // then the swap says so
 		return nil, nil
 	}
-	had, ran := weigh(prev.State)
-	has, runs := weigh(next.State)
+	had, ran := weigh(prev.State, prev.MovingTo() != "")
+	has, runs := weigh(next.State, next.MovingTo() != "")
 	c := &claim{name: next.Name(), sessions: has - had, running: runs - ran}
 	if c.sessions <= 0 && c.running <= 0 {
 		return nil, nil
@@ -147,7 +151,7 @@ func (s *quotas) mayBegin(ctx context.Context, t schemas.Tenant) error {
 // mayWake refuses to wake a session of a tenant whose quota leaves no room for it, before
 // that is said to be use.
 func (s *quotas) mayWake(v statekv.Versioned) error {
-	if _, running := weigh(v.State); running > 0 || s.policies == nil {
+	if _, running := weigh(v.State, v.MovingTo() != ""); running > 0 || s.policies == nil {
 		return nil
 	}
 	s.board.mu.Lock()

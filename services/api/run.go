@@ -34,6 +34,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
 		return nil, schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)
 	}
+	if err := checkPlacement(n, r.Placement); err != nil {
+		return nil, err
+	}
 	if r.MadeBy == "" {
 		r.MadeBy = schemas.MadeByPerson
 	}
@@ -61,7 +64,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
-		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker,
+		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, Placement: r.Placement,
 	}
 	if ref, ok := spec.RootImage(); ok {
 		fresh.Root = &schemas.RootImage{Ref: ref}
@@ -76,6 +79,24 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, errors.Join(err, s.forgetNeverRan(ctx, n, req))
 	}
 	return out, nil
+}
+
+// checkPlacement refuses what no host can be.
+func checkPlacement(n schemas.Name, p *schemas.Placement) error {
+	if p == nil {
+		return nil
+	}
+	for k := range p.Labels {
+		if k == "" {
+			return schemas.UsageError("run: a label of a host without a name")
+		}
+	}
+	for _, other := range p.Apart {
+		if !schemas.ValidToken(string(other)) || other == n.Session {
+			return schemas.UsageError("apart from %q: want the name of another session", other)
+		}
+	}
+	return nil
 }
 
 // treeDriver is the driver of process trees, which have no options of one driver alone.

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -44,6 +45,9 @@ type Options struct {
 	Scheduler Explainer
 	// Policies, if given, are shown and changed by the verbs of policies.
 	Policies *policykv.Cache
+	// Orders and Drainer, if given, answer the verbs that order something about hosts.
+	Orders  *hostkv.Cache
+	Drainer Drainer
 	// Defaults, if given, says what the scheduler and the janitor hold sessions of a class to
 	// (of any, if it is empty) where no policy says otherwise.
 	Defaults func(class string) schemas.Policy
@@ -92,7 +96,7 @@ func New(o Options) *Server {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	if o.Fleet == nil { // which watches nothing: every host counts as there
-		o.Fleet = fleet.New(fleet.Options{JS: o.JS, Names: o.Names})
+		o.Fleet = fleet.New(fleet.Options{JS: o.JS, Names: o.Names, Orders: o.Orders})
 	}
 	b := newBoard()
 	hosts := &placement{fleet: o.Fleet, images: o.Images, trusted: o.Trusted, host: o.Host}
@@ -111,9 +115,10 @@ func New(o Options) *Server {
 		sessions: ss, captures: s.captures, resumes: resumes, board: b, images: o.Images, keys: o.Keys, records: o.Records, trusted: o.Trusted,
 	}
 	makes := &maker{
-		sessions: ss, hosts: hosts, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
-		network: cmp.Or(o.Network, schemas.DefaultNetwork), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records, scheduler: o.Scheduler,
+		sessions: ss, hosts: hosts, rooms: &rooms{hosts: hosts, scheduler: o.Scheduler}, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
+		network: cmp.Or(o.Network, schemas.DefaultNetwork), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records,
 	}
+	moves := &mover{sessions: ss, hosts: hosts, rooms: makes.rooms, resumes: resumes, board: b, orders: o.Orders}
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
 	look := &views{
 		sessions: ss, quotas: quota, board: b, fleet: o.Fleet, js: o.JS, log: o.Log, names: o.Names, nc: o.NC,
@@ -132,10 +137,12 @@ func New(o Options) *Server {
 		"rollback": shots.rollback, "snapshots": shots.snapshots, "snapshot_rm": shots.snapshotRemove,
 		"replace": trial.replace, "accept": trial.accept, "reject": trial.reject,
 		"list": look.list, "show": look.show, "history": look.history, "explain": look.explain, "audit": look.audit,
+		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 	}
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
+	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names}).verbs())
 	maps.Copy(s.verbs, s.policies.policyVerbs())
 	return s
 }

@@ -56,6 +56,7 @@ func (s *capturer) suspended(ctx context.Context, n schemas.Name, req request, t
 		switch {
 		case v.State == schemas.Suspended && (v.Op == nil || s.hosts.lost(v)):
 			return v, nil
+		case v.Op != nil && v.Op.Move != nil: // it runs elsewhere soon: look again then
 		case v.State == schemas.Suspending, v.State == schemas.Suspended:
 			joined := v
 			v, err = awaitFrom(ctx, joined, ch, s.sessions.untilSuspended(joined))
@@ -83,7 +84,7 @@ func (s *capturer) suspended(ctx context.Context, n schemas.Name, req request, t
 		case v.State == schemas.Exited, v.State == schemas.Failed:
 			return v, schemas.StateError(reasonIn(v.State), "session %s is %s: there is nothing to suspend", n, v.State)
 		}
-		// It starts, resumes or takes a checkpoint: look again when that is over.
+		// It starts, resumes, moves or takes a checkpoint: look again when that is over.
 		if _, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) { return when(w.Version > v.Version), nil }); err != nil {
 			return v, stillBusy(v, err)
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -32,8 +35,10 @@ type Options struct {
 	Trusted func(tenant, signer string) []ed25519.PublicKey
 	// Identities open images, to look at all of one before it is adopted.
 	Identities []age.Identity
-	Actor      string // in the transitions that it makes: "fleet@host"
-	Log        *slog.Logger
+	// Orders, if given, say which hosts are cordoned.
+	Orders *hostkv.Cache
+	Actor  string // in the transitions that it makes: "fleet@host"
+	Log    *slog.Logger
 }
 
 // Fleet watches the hosts; Serve runs it.
@@ -41,12 +46,17 @@ type Fleet struct {
 	Options
 	observer *lease.Observer
 	publish  stream.Publisher
+	pause    time.Duration // before what failed for a reason that may pass is tried again
+	// header reads that of an image; a test has it fail.
+	header func(context.Context, schemas.SessionRecord, schemas.Head) (schemas.ImageHeader, error)
 
 	mu      sync.Mutex
 	records map[schemas.Name]statekv.Versioned // for which something is to be done if their host is lost, or under way
 	known   bool                               // the watch has caught up
+	ready   chan struct{}                      // closed then
 	tried   map[schemas.UID]attempt            // of Serve alone
 	failed  []failed                           // to be tried elsewhere
+	placing map[schemas.UID]attempt            // resumes without a host
 	news    chan struct{}                      // there is one
 }
 
@@ -61,7 +71,8 @@ func New(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, news: make(chan struct{}, 1)}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, ready: make(chan struct{}), news: make(chan struct{}, 1)}
+	f.pause, f.header = again, f.inspect
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
 }
@@ -78,7 +89,10 @@ func (f *Fleet) Serve(ctx context.Context) error {
 		return f.Records.Skim(ctx, f.hear, func() {
 			f.mu.Lock()
 			defer f.mu.Unlock()
-			f.known = true
+			if !f.known {
+				f.known = true
+				close(f.ready)
+			}
 		})
 	})
 	return g.Wait()
@@ -104,6 +118,9 @@ func (f *Fleet) hear(seen statekv.Seen) error {
 	f.notice(before, v)
 	if matters {
 		f.records[n] = v
+		if v.Op != nil && v.Op.Unplaced && f.known {
+			f.tell()
+		}
 	} else {
 		delete(f.records, n)
 	}
@@ -129,6 +146,9 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 	var out []Host
 	for _, key := range keys {
 		e, err := kv.Get(ctx, key)
+		if errors.Is(err, jetstream.ErrKeyNotFound) {
+			continue // it was removed just now
+		}
 		if err != nil {
 			return nil, fmt.Errorf("read host %s: %w", key, err)
 		}
@@ -137,16 +157,44 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 			return nil, fmt.Errorf("read host %s: %w", key, err)
 		}
 		_, h.Gone = f.Gone(h.Host.Host)
+		h.Cordoned = f.Orders.Order(h.Host.Host).Cordoned
 		out = append(out, h)
 	}
 	return out, nil
 }
 
-// Place chooses a host.
+// Place chooses a host. For a session with a placement it waits until all records have been read:
+// what it asks for depends on where others run.
 func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fingerprint, error) {
+	if w.Placement != nil && f.Records != nil {
+		select {
+		case <-f.ready:
+		case <-ctx.Done():
+			return "", schemas.Fingerprint{}, ctx.Err()
+		}
+	}
 	hosts, err := f.Hosts(ctx)
 	if err != nil {
 		return "", schemas.Fingerprint{}, err
 	}
+	occupy(hosts, f.Busy, w)
 	return Choose(hosts, w)
+}
+
+// Stays reports whether a session goes on on its own host, if that is there: no other is looked
+// for then.
+func (f *Fleet) Stays(r schemas.SessionRecord) bool {
+	return r.Placement == nil && !f.Orders.Order(r.Host).Cordoned
+}
+
+// Busy gives the records of sessions that run, or have an op under way, as far as they were read.
+func (f *Fleet) Busy(yield func(statekv.Versioned) bool) {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.records))
+	f.mu.Unlock()
+	for _, v := range all {
+		if !yield(v) {
+			return
+		}
+	}
 }

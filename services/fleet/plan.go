@@ -10,6 +10,8 @@ const (
 	Leave Step = "leave" // it stays its host's, who may come back
 	// Begin has another host do what was asked for and has not run: a start or a resume.
 	Begin Step = "begin"
+	// GoOn resumes a session that moved, and was suspended, where it goes.
+	GoOn Step = "go on"
 	// Adopt makes the image that is durable already the one to go on from. Without such
 	// an image the session is what it was before the suspend: see TakeOver.
 	Adopt Step = "adopt"
@@ -28,6 +30,10 @@ func Plan(r schemas.SessionRecord) Step {
 	case schemas.Suspending:
 		if r.Op != nil {
 			return Adopt
+		}
+	case schemas.Suspended:
+		if r.Op != nil && r.Op.Move != nil && r.Head != nil {
+			return GoOn
 		}
 	case schemas.Running:
 		return afterLoss(r)

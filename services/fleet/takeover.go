@@ -98,21 +98,38 @@ func (f *Fleet) see(ctx context.Context, v statekv.Versioned) error {
 		}
 	case TakeOver:
 		return f.takeOver(ctx, v)
+	case GoOn:
+		return f.goOn(ctx, v)
 	}
 	return nil
 }
 
 // begin has another host do what the lost one was asked for.
 func (f *Fleet) begin(ctx context.Context, v statekv.Versioned) error {
-	need := schemas.Fingerprint{Driver: v.Driver}
+	w := Want{Need: schemas.Fingerprint{Driver: v.Driver}}
+	if m := v.Op.Move; m != nil { // it ran there, and may again
+		w.Prefer, w.Back = m.From, m.From
+	}
 	if v.Op.Source != nil {
 		header, err := f.inspect(ctx, v.SessionRecord, *v.Op.Source)
 		if err != nil {
 			return err
 		}
-		need = header.Fingerprint
+		w.Need = header.Fingerprint
 	}
-	return f.move(ctx, v, need, schemas.TMoved, "host %s is gone before it could run there", v.Op.Reissue(time.Now()))
+	return f.move(ctx, v, w, schemas.TMoved, "host %s is gone before it could run there", v.Op.Reissue(time.Now()))
+}
+
+// goOn has a session whose host is lost, which suspended it for a move, go where it was to go, or
+// to another host.
+func (f *Fleet) goOn(ctx context.Context, v statekv.Versioned) error {
+	header, err := f.inspect(ctx, v.SessionRecord, *v.Head)
+	if err != nil {
+		return err
+	}
+	op := v.Op.Reissue(time.Now())
+	op.Kind, op.Source, op.Boot, op.Idle = schemas.OpResume, v.Head, session.BootOf(v.SessionRecord), false
+	return f.move(ctx, v, Want{Need: header.Fingerprint, Prefer: v.Op.Move.To}, schemas.TResume, "host %s is gone, and suspended it for a move", op)
 }
 
 // takeOver resumes a session's last snapshot on another host.
@@ -132,12 +149,13 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 	op := schemas.NewOp(schemas.OpResume, seq, time.Now())
 	op.Source, op.Boot = from, schemas.BootTakeover
 	age := time.Since(header.Time).Round(time.Second)
-	return f.move(ctx, v, header.Fingerprint, schemas.TTakenOver, "host %s is gone: it goes on from its last snapshot, which is "+age.String()+" old", op)
+	return f.move(ctx, v, Want{Need: header.Fingerprint}, schemas.TTakenOver, "host %s is gone: it goes on from its last snapshot, which is "+age.String()+" old", op)
 }
 
 // move gives a session to another host. The reason names the lost one.
-func (f *Fleet) move(ctx context.Context, v statekv.Versioned, need schemas.Fingerprint, t schemas.TransitionType, reason string, op *schemas.Op) error {
-	to, _, err := f.Place(ctx, Want{Need: need, Not: append([]schemas.HostID{v.Host}, op.Tried...)})
+func (f *Fleet) move(ctx context.Context, v statekv.Versioned, w Want, t schemas.TransitionType, reason string, op *schemas.Op) error {
+	w.Session, w.Placement, w.Not = v.Name(), v.Placement, append([]schemas.HostID{v.Host}, op.Tried...)
+	to, _, err := f.Place(ctx, w)
 	if err != nil {
 		return fmt.Errorf("session %s: %w", v.Name(), err)
 	}
@@ -197,7 +215,7 @@ func (f *Fleet) whole(ctx context.Context, r schemas.SessionRecord, head schemas
 // are removed by its host, should that come back.
 func (f *Fleet) adopt(ctx context.Context, v statekv.Versioned, head schemas.Head, h schemas.ImageHeader) error {
 	op := schemas.NewOp(schemas.OpReap, v.Op.Seq, time.Now())
-	op.Idle, op.Trigger = v.Op.Idle, v.Op.Trigger
+	op.Idle, op.Trigger, op.Move = v.Op.Idle, v.Op.Trigger, v.Op.Move // of a move: GoOn comes next
 	next, err := f.Records.Swap(ctx, v, schemas.Transition{
 		Type: schemas.TAdopted, Reason: fmt.Sprintf("host %s is gone, and its image was durable already", v.Host), Actor: f.Actor, Op: op.ID,
 		Set: schemas.Set{Head: &head, Op: op, Size: &schemas.Sizes{At: h.Time, Logical: h.LogicalBytes, New: h.NewBytes, Stored: h.StoredBytes}},

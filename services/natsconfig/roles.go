@@ -94,7 +94,7 @@ func (f Fleet) worker(h schemas.HostID) User {
 	u := User{Name: "worker-" + string(h), Account: Main}
 	host := string(h)
 	for _, s := range f.Names.Streams() {
-		if s != f.Names.Commands() {
+		if s != f.Names.Commands() && s != "KV_"+f.Names.HostOrders() {
 			u.Publish = append(u.Publish, reading(s)...)
 		}
 	}

@@ -60,6 +60,7 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err := l.open(ctx, m, c.Log); err != nil {
 		return err
 	}
+	l.orders.Load(ctx)
 	images, err := at.opened(ctx)
 	if err != nil {
 		return err

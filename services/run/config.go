@@ -48,7 +48,8 @@ type Host struct {
 	Lease   time.Duration // how long the host counts as there after its last renewal
 	Slots   int           // sessions it has room for; no limit if 0
 	Docker  string        // the engine's address, as Engine reads it
-	Hidden  []string      // files and directories that sessions don't see, besides those of the configuration
+	Labels  map[string]string
+	Hidden  []string // files and directories that sessions don't see, besides those of the configuration
 
 	Operations turns.Limits // how many captures and restores go on at a time
 }

@@ -7,12 +7,14 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
+	"github.com/diapause/diapause/services/drain"
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
 	keyring "github.com/diapause/diapause/services/keys"
@@ -29,6 +31,8 @@ type control struct {
 	fleet     *fleet.Fleet
 	agents    *triggers.Taker
 	usage     *usage.Publisher
+	orders    *hostkv.Cache
+	drainer   *drain.Drainer
 }
 
 // ruling is what they are made of.
@@ -50,6 +54,7 @@ type ruling struct {
 // control makes the parts of a process that runs sessions, too.
 func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) (control, error) {
 	host := m.data.Host()
+	m.orders.Load(ctx)
 	term := lease.OfficeTerm
 	if h.NATS.URL == "" {
 		term = lease.OfficeTermAlone
@@ -69,7 +74,11 @@ func (r ruling) control() (c control) {
 	c.scheduler = r.scheduler
 	c.fleet = fleet.New(fleet.Options{
 		JS: r.js, Names: r.names, Records: r.records, Leases: r.leases, Images: r.images, Trusted: r.keeper.Trusted,
-		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log,
+		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log, Orders: r.orders,
+	})
+	c.orders = r.orders
+	c.drainer = drain.New(drain.Options{
+		JS: r.js, Names: r.names, Records: r.records, Orders: r.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + r.name, Log: r.log,
 	})
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
 	c.janitor = janitor.New(janitor.Options{
@@ -85,7 +94,7 @@ func (r ruling) control() (c control) {
 		Janitor: c.janitor, Reader: r.reader, Fleet: c.fleet, Policies: r.policies, Defaults: r.of.defaults(),
 		NC: r.nc, JS: r.js, Names: r.names, Records: r.records, Images: r.images, Scheduler: c.scheduler, Keys: r.keeper,
 		Trusted: r.keeper.Trusted, Host: r.host, Version: r.version, Log: r.log, Failpoints: r.points,
-		Stored: c.usage.Stored, Network: r.of.Network,
+		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
 	})
 	expire = c.api.Expire
 	c.agents = triggers.New(triggers.Options{
@@ -98,7 +107,7 @@ func (r ruling) control() (c control) {
 // serving lists what is to run.
 func (c control) serving() []func(context.Context) error {
 	return []func(context.Context) error{
-		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve,
+		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve, c.orders.Serve, c.drainer.Serve,
 		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.usage.Serve),
 	}
 }

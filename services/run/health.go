@@ -21,17 +21,21 @@ import (
 type gauges struct {
 	*metrics.Meter
 	health *metrics.Health
+	loops  *metrics.Health // what has to answer, or the process hangs
 }
 
 // watched runs a part with its metrics served beside it: from before it begins, so that
 // one that doesn't get ready can say why.
 func watched(ctx context.Context, p Process, part func(context.Context, gauges) error) error {
-	m := gauges{metrics.New(p.Version), metrics.NewHealth()}
+	m := gauges{metrics.New(p.Version), metrics.NewHealth(), metrics.NewHealth()}
 	m.health.Set("start", func(context.Context) string {
 		return "it is being started, or recovers the records of sessions: what it prints says which"
 	})
+	supervised := func(ctx context.Context) error {
+		return m.supervised(ctx, func(ctx context.Context) error { return part(ctx, m) })
+	}
 	if p.Metrics == "" {
-		return part(ctx, m)
+		return supervised(ctx)
 	}
 	srv, err := metrics.Listen(ctx, p.Metrics, m.Meter, m.health, p.Version)
 	if err != nil {
@@ -44,13 +48,10 @@ func watched(ctx context.Context, p Process, part func(context.Context, gauges) 
 	g.Go(func() error { return srv.Serve(serving) })
 	g.Go(func() error {
 		defer stop()
-		return part(serving, m)
+		return supervised(serving)
 	})
 	return g.Wait()
 }
-
-// started has the health of the whole depend on its parts alone.
-func (m gauges) started() { m.health.Set("start", func(context.Context) string { return "" }) }
 
 // store counts the calls to the store of images, and has it be asked how it is.
 func (m gauges) store(to objectstore.Store) objectstore.Store {
@@ -145,6 +146,7 @@ func (m gauges) scheduler(s *scheduler.Scheduler) {
 	})
 	m.Intake(s.Intake)
 	m.health.ReadyOn("scheduler", s.Ready(), "it is reading what was said of the sessions")
+	m.schedulerAnswers(s)
 }
 
 // ofWorker shows what a worker knows itself.
@@ -153,6 +155,10 @@ func (m gauges) ofWorker(w *worker.Worker) {
 	m.HostSessions(func() map[schemas.State]int { return w.Counts().Hosted })
 	m.lease(w.Lease)
 	m.health.ReadyOn("worker", w.Ready(), "it is finding its sessions again")
+	m.answers("worker", func(context.Context) error {
+		w.Counts()
+		return nil
+	})
 }
 
 // ofControl shows what the parts know that decide and answer.
@@ -160,4 +166,8 @@ func (m gauges) ofControl(c control) {
 	m.Sessions(func() map[schemas.State]int { return c.api.Census().States })
 	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(c.api.Census().Breakers) })
 	m.health.ReadyOn("api", c.api.Ready(), "it is reading the sessions' records")
+	m.answers("api", func(context.Context) error {
+		c.api.Census()
+		return nil
+	})
 }

@@ -35,8 +35,8 @@ func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 		Drivers: d.ByName, Lacks: d.Lacks, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
 		Pages: m.data.Join("pages"), Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
-		Lease: &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
-		Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.MachineLoad, Budget: h.Host.Budget, Dense: h.Host.Dense,
+		Lease:  &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
+		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.MachineLoad, Budget: h.Host.Budget, Dense: h.Host.Dense,
 	}), nil
 }
 

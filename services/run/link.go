@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/policykv"
@@ -90,6 +91,7 @@ type link struct {
 	leases   *lease.Store
 	records  *statekv.Store
 	policies *policykv.Cache
+	orders   *hostkv.Cache
 	points   *failpoint.Set
 	intake   <-chan bool                   // as Options.Taken of the scheduler
 	know     func(func(schemas.Name) bool) // of the embedded server; nil for another
@@ -135,6 +137,7 @@ func (l *link) open(ctx context.Context, m gauges, log *slog.Logger) (err error)
 		return err
 	}
 	l.policies = policykv.NewCache(policies, log)
+	l.orders = hostkv.NewCache(l.js, l.names, log)
 	return l.policies.Load(ctx)
 }
 

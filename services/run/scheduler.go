@@ -56,6 +56,7 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err := l.open(ctx, m, c.Log); err != nil {
 		return err
 	}
+	l.orders.Load(ctx)
 	s, err := newScheduler(ctx, c.Process, m, l, name, lease.OfficeTerm)
 	if err != nil {
 		return err
@@ -63,6 +64,7 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	run, ctx := errgroup.WithContext(ctx)
 	run.Go(func() error { return s.Serve(ctx) })
 	run.Go(func() error { return l.policies.Serve(ctx) })
+	run.Go(func() error { return l.orders.Serve(ctx) })
 	run.Go(func() error { return backwards(ctx, l.js, l.names) })
 	run.Go(func() error {
 		select {
@@ -90,7 +92,7 @@ func newScheduler(ctx context.Context, p Process, m gauges, l link, name string,
 // schedulerOn makes one that acts when lead says so.
 func schedulerOn(p Process, m gauges, l link, name string, lead scheduler.Lead) *scheduler.Scheduler {
 	s := scheduler.New(scheduler.Options{
-		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points, Taken: l.intake, Roster: l.know != nil,
+		JS: l.js, Names: l.names, Records: l.records, Policies: l.policies, Log: p.Log, Actor: "scheduler@" + name, Failpoints: l.points, Taken: l.intake, Roster: l.know != nil, Orders: l.orders,
 		Heard: m.Heard, Lead: lead,
 	})
 	m.scheduler(s)

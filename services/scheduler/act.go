@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -31,6 +32,7 @@ type actor struct {
 	points  *failpoint.Set
 	asks    chan<- func(*loop)
 	acted   chan acted
+	orders  *hostkv.Cache
 
 	acts    *acts
 	waking  int // that are no suspends, under way
@@ -39,7 +41,7 @@ type actor struct {
 
 func newActor(s *Scheduler) *actor {
 	return &actor{
-		name: s.Actor, records: s.Records, bus: s.Bus, log: s.Log, points: s.Failpoints, asks: s.asks, acted: make(chan acted), acts: newActs(),
+		name: s.Actor, records: s.Records, bus: s.Bus, log: s.Log, points: s.Failpoints, asks: s.asks, acted: make(chan acted), acts: newActs(), orders: s.Orders,
 	}
 }
 
@@ -84,6 +86,9 @@ func (a *actor) record(ctx context.Context, n schemas.Name, rev statekv.Revision
 	}
 	t := transition(rec.SessionRecord, d)
 	t.Actor = a.name
+	if t.Type == schemas.TResume { // the fleet looks where it may go
+		t.Set.Op.Unplaced = rec.Placement != nil || a.orders.Order(rec.Host).Cordoned
+	}
 	if next, err = a.records.Swap(ctx, rec, t); err != nil {
 		return next, err
 	}

@@ -167,9 +167,9 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 		return true, nil, nil, false
 	case before < 0 || !e.lag.hearing:
 		return false, nil, nil, true // earlier reservations, or what is in use, aren't known yet
-	case len(at.slots)+before < slots:
+	case len(at.slots)+at.coming+before < slots:
 		return true, nil, nil, false
-	case len(at.slots)-leaving(at.slots)+before < slots:
+	case len(at.slots)+at.coming-leaving(at.slots)+before < slots:
 		return false, nil, nil, true // it is about to be
 	case !e.lag.inTime():
 		return false, nil, nil, true // what is in use now isn't known

@@ -29,6 +29,7 @@ const stuckLook = time.Second
 // host is a host as the scheduler sees it.
 type host struct {
 	slots   []*tracked    // the sessions that take a slot on it
+	coming  int           // the sessions that move there
 	going   int           // its suspends for idleness under way
 	waiting waitlist      // those that are due and wait until they may begin
 	moved   time.Duration // when one of those under way began, or was heard of, last
@@ -64,11 +65,12 @@ type hosts struct {
 	byName  map[schemas.HostID]*host
 	pace    pace
 	crowded map[*host]time.Time // the hosts that may be too full, and since when
+	moving  map[*tracked]*host  // the sessions that move, and where to
 	read    uint64              // the revision of the last record that was read
 }
 
 func newHosts(c clock) *hosts {
-	return &hosts{clock: c, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}}
+	return &hosts{clock: c, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}, moving: map[*tracked]*host{}}
 }
 
 func (hs *hosts) of(name schemas.HostID) *host {
@@ -82,6 +84,10 @@ func (hs *hosts) of(name schemas.HostID) *host {
 
 // leave takes a session out of what is counted at its host.
 func (hs *hosts) leave(t *tracked) {
+	if to := hs.moving[t]; to != nil {
+		to.coming--
+		delete(hs.moving, t)
+	}
 	h := t.host
 	if h == nil {
 		return
@@ -111,6 +117,10 @@ func (hs *hosts) enter(t *tracked) {
 			return
 		}
 	}
+	if to := movingTo(t); to != "" {
+		hs.moving[t] = hs.of(to)
+		hs.moving[t].coming++
+	}
 	t.host = hs.of(t.view.host())
 	if t.host.report.Slots > 0 {
 		hs.suspect(t.host)
@@ -120,6 +130,15 @@ func (hs *hosts) enter(t *tracked) {
 	if op != nil && op.Idle && (reaping || state == schemas.Suspending) {
 		hs.count(t)
 	}
+}
+
+// movingTo is the host that a session is on its way to; "" if there is none but its own.
+func movingTo(t *tracked) schemas.HostID {
+	op := t.view.op()
+	if op == nil || op.Move == nil { // as of nearly all
+		return ""
+	}
+	return schemas.SessionRecord{State: t.view.state(), Host: t.view.host(), Op: op}.MovingTo()
 }
 
 // count makes a session one of the suspends under way.

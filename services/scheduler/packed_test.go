@@ -39,6 +39,12 @@ func fill(v reflect.Value, n *int) {
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
 		fill(v.Index(0), n)
+	case reflect.Map:
+		key, one := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		fill(key, n)
+		fill(one, n)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, one)
 	case reflect.String:
 		v.SetString(fmt.Sprint("text", *n))
 	case reflect.Bool:

@@ -76,8 +76,8 @@ func (q *quotas) of(t *tracked) *tenancy {
 // count has a session count against its tenant's quota, or no longer, as its record stands
 // now.
 func (q *quotas) count(t *tracked) {
-	switch t.view.state() {
-	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
+	switch state := t.view.state(); {
+	case state == schemas.Starting, state == schemas.Running, state == schemas.Suspending, state == schemas.Resuming, movingTo(t) != "":
 		if t.rank == nowhere {
 			h := q.of(t)
 			q.shown(h, t)

@@ -53,5 +53,5 @@ func (hs *hosts) before(mine schemas.Place) int {
 func (hs *hosts) free(name schemas.HostID) bool {
 	h := hs.of(name)
 	hs.settle(h)
-	return h.report.Slots == 0 || len(h.slots)+len(h.reserved) < h.report.Slots
+	return h.report.Slots == 0 || len(h.slots)+h.coming+len(h.reserved) < h.report.Slots
 }

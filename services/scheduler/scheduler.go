@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/hostkv"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
@@ -43,6 +44,8 @@ type Options struct {
 	// it, and every grace starts again with true. Without it the scheduler finds out by itself what the
 	// server drops, where Bus is nil.
 	Taken <-chan bool
+	// Orders, if given, say which hosts are cordoned: what is woken there gets another host first.
+	Orders *hostkv.Cache
 	// Roster has the names of all sessions kept for Known.
 	Roster bool
 }

@@ -30,6 +30,7 @@
 // host's tables (last.go), and Tidy does if it was killed.
 //
 // For a restore a network is made Locked: nothing moves in it but what criu sends, until Unlock.
+// Hold keeps all TCP of the network as it is while a frozen session is captured, until Release.
 // DestroyOutside ends the restored connections whose other end is not in the namespace.
 //
 // Where Docker drops what the host forwards, two rules in the chain that it leaves to the host's owner

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -30,11 +31,14 @@ type Options struct {
 
 // Network is the network of one session. Its methods may be called from several goroutines.
 type Network struct {
-	space  *os.File // the namespace
-	number uint16   // of its veth pair, 0 if it is isolated
-	guard  *guard   // likewise nil
-	keeper *keeper  // likewise
-	six    bool     // IPv6 leads out
+	mu     sync.Mutex // guards space
+	space  *os.File   // the namespace; nil when it is given up
+	hold   sync.Mutex // guards held
+	held   bool       // by Hold
+	number uint16     // of its veth pair, 0 if it is isolated
+	guard  *guard     // likewise nil
+	keeper *keeper    // likewise
+	six    bool       // IPv6 leads out
 }
 
 // Make makes a network. It lasts until Close, or the end of this process, and of the last
@@ -78,8 +82,11 @@ func (n *Network) Close() {
 	if n.number != 0 {
 		_ = n.leave() // what stays is removed with the next one, and by Tidy
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.space != nil {
 		n.space.Close()
+		n.space = nil
 	}
 }
 
@@ -89,8 +96,33 @@ func (n *Network) File() *os.File { return n.space }
 // Inside runs do in the network, on a thread of its own: sockets that it opens and processes that
 // it starts are there.
 func (n *Network) Inside(do func() error) error {
+	space, err := n.opened()
+	if err != nil {
+		return err
+	}
+	defer space.Close()
+	return enter(space, do)
+}
+
+// opened is the namespace by a descriptor of the caller's: after Close the network's own may be another
+// file's.
+func (n *Network) opened() (*os.File, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.space == nil {
+		return nil, errors.New("enter the session's network: it is given up")
+	}
+	fd, err := unix.FcntlInt(n.space.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open the session's network: %w", err)
+	}
+	return os.NewFile(uintptr(fd), n.space.Name()), nil
+}
+
+// enter runs do in a network namespace, on a thread of its own.
+func enter(space *os.File, do func() error) error {
 	return thread.Discard(func() error {
-		if err := unix.Setns(int(n.space.Fd()), unix.CLONE_NEWNET); err != nil {
+		if err := unix.Setns(int(space.Fd()), unix.CLONE_NEWNET); err != nil {
 			return fmt.Errorf("enter the session's network: %w", err)
 		}
 		return do()

@@ -32,6 +32,8 @@ type dumper struct {
 	emptyNetwork   bool
 	privateNetwork bool
 	filter         string // digest of the session's filter of system calls
+	networkAdmin   bool   // the session may change its network
+	online         *online
 	generation     uint64
 
 	place   place
@@ -104,6 +106,9 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err := d.freeze(ctx, dump); err != nil {
 		return nil, err
 	}
+	if err := d.online.hold(); err != nil {
+		return nil, err
+	}
 	laps.Mark("freeze")
 	if err := d.points.at(failpoint.ShimFrozen); err != nil {
 		return nil, err
@@ -144,7 +149,7 @@ func (d *dumper) preflight(ctx context.Context, opened *tree.Opened) (warnings [
 			Text: fmt.Sprintf("session %s can't be captured", d.name),
 		}
 	}
-	return warnings, nil
+	return append(warnings, d.networkChanges()...), nil
 }
 
 // thaw undoes freeze and opens the gate. A session whose host's lease is over stays
@@ -173,6 +178,15 @@ func (d *dumper) thaw(ordered bool) error {
 		c.pushLate(d.gate)
 	}
 	return errors.Join(errs...)
+}
+
+// thawGroup has the session's processes run. Its connections move first: a process that runs while they are
+// held would wait for nothing.
+func (d *dumper) thawGroup() error {
+	if err := d.online.release(); err != nil {
+		return err
+	}
+	return d.group.Thaw()
 }
 
 // dump runs criu. The worker gets the files at the moment when all is dumped

@@ -23,6 +23,7 @@ type online struct {
 	names   *nameserver.Server
 	port    *activityport.Server // nil if the host has no NATS
 	ports   *publish.Server      // of the host; nil in a trial
+	first   network.View         // of the network before the session could change it
 }
 
 // serve lets the published ports be reached.
@@ -85,6 +86,9 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 	if w.port != nil {
 		w.port.Serve(s.Name, s.URL)
 	}
+	if !o.Locked {
+		w.view(s)
+	}
 	return w, nil
 }
 
@@ -115,14 +119,33 @@ func (w *online) inherit(in *inheritance) error {
 
 // restored is called when criu has restored all and nothing has run: connections with the outside
 // end, and packets move.
-func (w *online) restored() error {
+func (w *online) restored(s Setup) error {
 	if w == nil {
 		return nil
 	}
 	if _, err := w.network.DestroyOutside(); err != nil {
 		return err
 	}
-	return w.network.Unlock()
+	if err := w.network.Unlock(); err != nil {
+		return err
+	}
+	w.view(s)
+	return nil
+}
+
+// hold keeps the connections of a frozen session as they are until release.
+func (w *online) hold() error {
+	if w == nil {
+		return nil
+	}
+	return w.network.Hold()
+}
+
+func (w *online) release() error {
+	if w == nil {
+		return nil
+	}
+	return w.network.Release()
 }
 
 // externalNetwork is what criu is told of the network that a process is in.

@@ -288,7 +288,7 @@ func (r *restorer) restored(u *heldTree, p criuProcess, init int) error {
 	u.restored(p, init)
 	// criu isn't given up before: its number could be another's then.
 	defer func() { _ = u.outside() }()
-	if err := r.boot.online.restored(); err != nil {
+	if err := r.boot.online.restored(r.boot.setup); err != nil {
 		return err
 	}
 	if err := r.resume(); err != nil {

@@ -63,17 +63,18 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 	run := &runner{
 		name: setup.Name, spec: setup.Spec, limits: setup.Limits, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
 	}
-	guard := &guard{freeze: group.Freeze, thaw: group.Thaw, kill: tree.kill, points: points}
+	guard := &guard{freeze: group.Freeze, kill: tree.kill, points: points}
 	s = &session{
 		setup: setup, points: points, state: newStateFile(setup), guard: guard, tree: tree, gate: gate, runner: run,
 		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists},
 		dumper: &dumper{
-			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(), filter: setup.Limits.Digest(),
+			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(), filter: setup.Limits.Digest(), networkAdmin: setup.networkAdmin(),
 			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
 			rehearsals: newRehearsals(setup, place, points, program),
 		},
 		stopped: make(chan struct{}),
 	}
+	guard.thaw = s.dumper.thawGroup
 	b = &boot{setup: setup, worker: worker, place: place, tree: tree, beside: beside, guard: guard, points: points, state: s.state}
 	if setup.Boot == schemas.BootClean {
 		return s, b, (&starter{boot: b, program: program, resolver: resolver}).start, nil
@@ -106,7 +107,7 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 		return nil, err
 	}
 	s.dumper.generation, s.dumper.rehearsed, s.terminals = b.generation, b.rehearsed, b.terminals
-	s.online = b.online
+	s.online, s.dumper.online = b.online, b.online
 	s.tree.watch()
 	go s.end()
 	servers.serve(s)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/confine/limits"
 	"github.com/diapause/diapause/workers/driver"
@@ -61,6 +63,9 @@ func (s Setup) Base() string {
 
 func (s Setup) emptyNetwork() bool   { return s.Spec.Network == schemas.NetworkNone }
 func (s Setup) privateNetwork() bool { return s.Spec.Network == schemas.NetworkPrivate }
+
+// networkAdmin reports whether processes of the session may change its network.
+func (s Setup) networkAdmin() bool { return s.Limits.Capabilities&(1<<unix.CAP_NET_ADMIN) != 0 }
 
 // The names of a session's cgroups below the parent.
 func SessionGroup(uid schemas.UID) string { return "s-" + string(uid) }

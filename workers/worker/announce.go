@@ -28,12 +28,15 @@ type announcer struct {
 	slots    int
 	load     func() (schemas.HostLoad, error) // may be nil
 	sessions func() int                       // that run here
+	labels   map[string]string
+	version  string // of Diapause
 	log      *slog.Logger
 }
 
 // announce tells the fleet about this host.
 func (a *announcer) announce(ctx context.Context, sessions int) error {
 	h := schemas.Host{Host: a.drivers.host, PID: os.Getpid(), Started: a.started, Seen: time.Now().UTC(), Sessions: sessions, Slots: a.slots, Lacks: map[schemas.DriverName]string{}}
+	h.Labels, h.Version, h.Knows = a.labels, a.version, schemas.Features()
 	maps.Copy(h.Lacks, a.drivers.lacks)
 	if a.load != nil {
 		if load, err := a.load(); err == nil {

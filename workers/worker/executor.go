@@ -59,7 +59,7 @@ func (x *executor) drive(ctx context.Context, n schemas.Name) error {
 		if err := x.killer.stopUnsuspendable(ctx, &rec); err != nil {
 			return err
 		}
-		if rec.Op == nil {
+		if rec.Op == nil || rec.Op.Unplaced { // the fleet chooses a host first
 			return nil
 		}
 		err = x.step(ctx, rec)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/session"
@@ -32,7 +33,11 @@ func (c *capturer) reap(ctx context.Context, rec statekv.Versioned) error {
 	if err := c.failpoints.At(ctx, failpoint.ReapKilled); err != nil {
 		return err
 	}
-	_, err = c.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TReaped, Reason: "its processes are gone, its image stays"})
+	t := schemas.Transition{Type: schemas.TReaped, Reason: "its processes are gone, its image stays"}
+	if rec.Op.Move != nil {
+		t = onward(rec.SessionRecord, time.Now())
+	}
+	_, err = c.recorder.swap(ctx, rec, t)
 	if err != nil {
 		return err
 	}
@@ -68,4 +73,21 @@ func (c *capturer) revive(ctx context.Context, rec statekv.Versioned, d driver.D
 		return true, d.Thaw(ctx, fence)
 	}
 	return false, nil
+}
+
+// onward has a session that moves, and is suspended now, resumed where it goes, by the same op. There
+// is no moment in which the record says less than that.
+func onward(r schemas.SessionRecord, now time.Time) schemas.Transition {
+	op := again(*r.Op, now)
+	op.Source, op.Boot = r.Head, session.BootOf(r)
+	return schemas.Transition{
+		Type: schemas.TResume, Reason: fmt.Sprintf("it moves to host %s; its processes on host %s are gone", op.Move.To, r.Host),
+		Set: schemas.Set{Op: &op, Host: op.Move.To},
+	}
+}
+
+// again gives the resume that an op goes on with on another host.
+func again(op schemas.Op, now time.Time) schemas.Op {
+	op.Kind, op.Claim, op.Attempts, op.Idle, op.Deadline = schemas.OpResume, "", 0, false, now.Add(schemas.OpTimeout).UTC()
+	return op
 }

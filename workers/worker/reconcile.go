@@ -83,11 +83,11 @@ var neutral = []schemas.TransitionType{
 // says that it executed nothing: an earlier process of this host made the transition and
 // stopped there, or this one never got an answer to it. A driver knows every session that may
 // have executed an instruction until Stop, and Stop isn't called before something else is
-// recorded.
-func (r *reconciler) neverRan(ctx context.Context, rec statekv.Versioned) (runs schemas.TransitionType, never bool, err error) {
+// recorded. move is the move that the transition ended.
+func (r *reconciler) neverRan(ctx context.Context, rec statekv.Versioned) (runs schemas.TransitionType, move *schemas.Move, never bool, err error) {
 	all, err := r.recorder.records.History(ctx, rec.Name())
 	if err != nil {
-		return "", false, err
+		return "", nil, false, err
 	}
 	for i, v := range slices.Backward(all) {
 		t := v.Transition
@@ -95,9 +95,12 @@ func (r *reconciler) neverRan(ctx context.Context, rec statekv.Versioned) (runs 
 			continue
 		}
 		ran := t.Type != schemas.TStarted && t.Type != schemas.TResumed
-		return t.Type, !ran && v.UID == rec.UID && (claimOf(all[:i], t.Op) != r.claim || r.attempts.noted(t.Op)), nil
+		if i > 0 && all[i-1].Op != nil {
+			move = all[i-1].Op.Move
+		}
+		return t.Type, move, !ran && v.UID == rec.UID && (claimOf(all[:i], t.Op) != r.claim || r.attempts.noted(t.Op)), nil
 	}
-	return "", false, nil
+	return "", nil, false, nil
 }
 
 // claimOf finds which process worked on an op last. No clock says that: they jump.
@@ -112,10 +115,10 @@ func claimOf(history []statekv.Versioned, op string) string {
 
 // missing decides what becomes of a session that should be on this host and isn't.
 func (r *reconciler) missing(ctx context.Context, rec *statekv.Versioned) error {
-	if runs, never, err := r.neverRan(ctx, *rec); err != nil {
+	if runs, move, never, err := r.neverRan(ctx, *rec); err != nil {
 		return err
 	} else if never {
-		return r.starter.startOver(ctx, rec, runs)
+		return r.starter.startOver(ctx, rec, runs, move)
 	}
 	return r.ending.gone(ctx, rec, "its processes are no longer on host "+string(r.drivers.host)+" (was it restarted?)")
 }

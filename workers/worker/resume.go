@@ -172,10 +172,31 @@ func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause
 	if rec.Op.Fallback != nil {
 		return s.fallBack(ctx, &rec, "it can't be restored: "+cause.Error())
 	}
+	if m := rec.Op.Move; m != nil && m.To == s.drivers.host {
+		return s.moveBack(ctx, rec, cause)
+	}
 	s.log.Error("resume failed; the image is kept", "session", rec.Name().String(), "err", cause)
 	s.recorder.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
 	f := failure(schemas.OpResume, cause, rec.Op.Attempts)
 	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)
 	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TResumeFailed, Reason: f.Text, Set: schemas.Set{Failure: f}})
+	return err
+}
+
+// moveBack has a session that can't be resumed here go on where it was before its move, in the one
+// swap that says that it failed here: no other part is needed for that. One that was suspended
+// there may go on wherever its placement allows.
+func (s *starter) moveBack(ctx context.Context, rec statekv.Versioned, cause error) error {
+	from := rec.Op.Move.From
+	s.log.Error("move failed; it goes on where it was", "session", rec.Name().String(), "host", from, "err", cause)
+	s.recorder.event(ctx, rec.SessionRecord, "move_failed", "%s", cause)
+	f := failure(schemas.OpMove, cause, rec.Op.Attempts)
+	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)
+	op := again(*rec.Op, time.Now())
+	op.Move, op.Tried, op.Unplaced = nil, f.Tried, rec.Op.Move.Asleep
+	_, err := s.recorder.swap(ctx, rec, schemas.Transition{
+		Type: schemas.TMovedBack, Reason: fmt.Sprintf("host %s can't resume it, it goes on where it was: %s", s.drivers.host, f.Text),
+		Set: schemas.Set{Host: from, Op: &op, Failure: f},
+	})
 	return err
 }

@@ -197,7 +197,7 @@ func (s *starter) takeBack(ctx context.Context, a attempt, cause error) error {
 		return cause
 	}
 	rec := a.rec
-	if err := s.startOver(ctx, &rec, a.runs); err != nil {
+	if err := s.startOver(ctx, &rec, a.runs, a.asked.Op.Move); err != nil {
 		return err
 	}
 	return s.failed(ctx, rec, a.runs, cause)
@@ -205,15 +205,15 @@ func (s *starter) takeBack(ctx context.Context, a attempt, cause error) error {
 
 // startOver makes the op once more that a crash or an error cut off between the record and
 // the session's first instruction. What was asked for since then doesn't apply to a session
-// that was never there.
-func (s *starter) startOver(ctx context.Context, rec *statekv.Versioned, runs schemas.TransitionType) error {
+// that was never there. A move that it belonged to goes on.
+func (s *starter) startOver(ctx context.Context, rec *statekv.Versioned, runs schemas.TransitionType, move *schemas.Move) error {
 	op := schemas.NewOp(schemas.OpStart, rec.Seq, time.Now())
 	op.Boot = rec.Boot
 	t := schemas.Transition{
 		Type: schemas.TStartAgain, Reason: "the worker stopped before the first instruction", Op: op.ID, Set: schemas.Set{Op: op},
 	}
 	if runs == schemas.TResumed {
-		t.Type, op.Kind, op.Source = schemas.TResumeAgain, schemas.OpResume, rec.Head
+		t.Type, op.Kind, op.Source, op.Move = schemas.TResumeAgain, schemas.OpResume, rec.Head, move
 	}
 	if toBeProved(rec.SessionRecord) {
 		op.Fallback, op.WithinMS = rec.Op.Fallback, rec.Op.WithinMS

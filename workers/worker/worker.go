@@ -81,6 +81,10 @@ type Options struct {
 	Slots int
 	Load  func() (schemas.HostLoad, error)
 
+	// Labels are what the operator calls this host by, Version is that of Diapause: both are announced.
+	Labels  map[string]string
+	Version string
+
 	// Operations bounds the captures and restores that go on at a time.
 	Operations turns.Limits
 
@@ -130,6 +134,7 @@ func New(o Options) *Worker {
 	w.sensor = sense.New(sense.Options{Host: o.Host, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Every: o.Observe, Log: o.Log})
 	w.announcer = &announcer{
 		drivers: have, bus: o.Bus, signer: o.Signer, started: time.Now(), slots: o.Slots, load: o.Load, sessions: w.sensor.Count, log: o.Log,
+		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
 		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output,

@@ -15,11 +15,11 @@ import (
 
 // commandGroups are how the help lists the commands; those that aren't named come last.
 var commandGroups = []struct{ id, title, commands string }{
-	{"life", "Sessions:", "run adopt suspend resume ensure checkpoint fork rollback accept reject kill rm"},
+	{"life", "Sessions:", "run adopt suspend resume ensure move checkpoint fork rollback accept reject kill rm"},
 	{"inside", "Inside a session:", "attach exec logs cp forward"},
 	{"look", "Looking, which never keeps awake or wakes:", "ls show history explain snapshots wait usage stats audit verify"},
 	{"use", "Saying that a session is in use, or not:", "touch hold release busy trigger policy"},
-	{"system", "Running Diapause:", "up down worker scheduler api doctor ready store key nats-config nats-streams"},
+	{"system", "Running Diapause:", "up down worker scheduler api host doctor ready store key nats-config nats-streams"},
 }
 
 func group(root *cobra.Command) {

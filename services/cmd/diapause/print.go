@@ -27,6 +27,7 @@ func printOutcome(v schemas.View) {
 		fmt.Fprintf(printed, "session %s was suspended to make room\n", n)
 	}
 	fmt.Fprintln(printed, outcomeLine(v))
+	printMoved(v)
 }
 
 func outcomeLine(v schemas.View) string {

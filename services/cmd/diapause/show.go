@@ -150,6 +150,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 	if len(v.Listens) > 0 {
 		line("listens", "%s", listensLine(v))
 	}
+	if p := v.Placement; p != nil {
+		line("placement", "%s", placementLine(p))
+	}
 	for _, what := range v.Loosened {
 		line("allowed", "%s", what)
 	}

@@ -36,7 +36,8 @@ type upFlags struct {
 	recover    bool     // make the records again from what this host and the store know
 	lease      time.Duration
 	slots      int
-	operations string // how many captures and restores go on at a time
+	labels     []string // of this host, k=v
+	operations string   // how many captures and restores go on at a time
 	metrics    string
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
@@ -88,6 +89,7 @@ func upCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.recover, "recover", false, "make lost records of sessions again from what this host and the store know, without a sign that some were lost, and from other hosts' images too")
 	leaseFlag(cmd, &f)
 	slotsFlag(cmd, &f.slots)
+	labelFlag(cmd, &f.labels)
 	operationsFlag(cmd, &f.operations)
 	metricsFlag(cmd, &f.metrics)
 	usageFlag(cmd, &f.usage)
@@ -118,6 +120,9 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 	}
 	if f.usage < 0 {
 		return conf, usagef("--usage-every %s: want a time above 0, or 0 for never", f.usage)
+	}
+	if conf.Host.Labels, err = parseLabels("label", f.labels); err != nil {
+		return conf, err
 	}
 	if conf.Host.Capture, err = driver.ParseWay(f.capture); err != nil {
 		return conf, usagef("--capture: %v", err)

@@ -47,6 +47,8 @@ type runFlags struct {
 	seccomp                     string
 	noNewPrivs                  bool
 	container                   containerFlags
+	hostLabels, apart           []string
+	spread                      bool
 }
 
 const runHelp = `Start a session: a process tree with a private copy of the root file system, its
@@ -109,6 +111,9 @@ func runCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.noNewPrivs, "no-new-privs", false, "programs gain nothing by being setuid")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
+	fl.StringArrayVar(&f.hostLabels, "host-label", nil, "run it, now and after each suspend, on hosts with this label alone, `K=V`: see worker --label")
+	fl.BoolVar(&f.spread, "spread", false, "of the hosts that can take it, prefer those with the fewest running sessions of the tenant")
+	fl.StringArrayVar(&f.apart, "apart-from", nil, "never run it on a host where the session `NAME` runs, nor that one where it runs")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
 	fl.StringVar((*string)(&f.onLoss), "on-host-loss", string(schemas.LossWait), "when its host is gone: wait for it, or resume its last snapshot elsewhere")
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
@@ -164,13 +169,17 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if err != nil {
 		return err
 	}
+	placement, err := f.placement()
+	if err != nil {
+		return err
+	}
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return fmt.Errorf("encode the command: %w", err)
 	}
 	var v schemas.View
 	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
-		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Program: program(command, spec), Spec: data,
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data,
 	}}, &v)
 	if err != nil {
 		return err

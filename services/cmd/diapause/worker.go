@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,6 +66,7 @@ func workerCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.dense, "dense", false, "make first images small rather than fast")
 	leaseFlag(cmd, &f)
 	slotsFlag(cmd, &f.slots)
+	labelFlag(cmd, &f.labels)
 	operationsFlag(cmd, &f.operations)
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
@@ -79,6 +81,26 @@ func leaseFlag(cmd *cobra.Command, f *upFlags) {
 
 func slotsFlag(cmd *cobra.Command, slots *int) {
 	cmd.Flags().IntVar(slots, "slots", 0, "how many sessions this host has room for; above 8 of 10 of them the ones that matter least are suspended. No limit if 0")
+}
+
+func labelFlag(cmd *cobra.Command, to *[]string) {
+	cmd.Flags().StringArrayVar(to, "label", nil, "what this host is called by, `K=V`: sessions that are run with that --host-label go to such hosts alone")
+}
+
+// parseLabels reads labels of hosts; nil if there are none.
+func parseLabels(flag string, given []string) (map[string]string, error) {
+	var out map[string]string
+	for _, one := range given {
+		k, v, ok := strings.Cut(one, "=")
+		if !ok || !schemas.ValidToken(k) {
+			return nil, usagef("--%s %q: want K=V, K of letters, digits, - and _", flag, one)
+		}
+		if out == nil {
+			out = map[string]string{}
+		}
+		out[k] = v
+	}
+	return out, nil
 }
 
 func operationsFlag(cmd *cobra.Command, to *string) {

@@ -10,12 +10,14 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/workers/thread"
+	"github.com/diapause/diapause/workers/thread/threadtest"
 )
 
 // Outside is a machine beside the host.
@@ -106,10 +108,38 @@ func (o *Outside) Inside(do func() error) error {
 	})
 }
 
+// Route makes the host the way from there to all other addresses.
+func (o *Outside) Route(t testing.TB) {
+	t.Helper()
+	err := o.Inside(func() error {
+		l, err := netlink.LinkByName("lo")
+		if err != nil {
+			return err
+		}
+		if err := netlink.LinkSetUp(l); err != nil {
+			return err
+		}
+		return netlink.RouteAdd(&netlink.Route{Gw: o.Host.AsSlice()})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Start starts a program there.
+func (o *Outside) Start(cmd *exec.Cmd) error { return threadtest.StartIn(o.space, cmd) }
+
 // Echo serves TCP there, and gives back each line. The port is returned.
 func (o *Outside) Echo(t testing.TB) uint16 {
 	t.Helper()
-	var l net.Listener
+	l := o.Listen(t)
+	serve(l)
+	return netip.MustParseAddrPort(l.Addr().String()).Port()
+}
+
+// Listen listens for TCP there, until the test ends.
+func (o *Outside) Listen(t testing.TB) (l net.Listener) {
+	t.Helper()
 	err := o.Inside(func() (err error) {
 		l, err = net.Listen("tcp", netip.AddrPortFrom(o.Addr, 0).String())
 		return err
@@ -117,8 +147,8 @@ func (o *Outside) Echo(t testing.TB) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l)
-	return netip.MustParseAddrPort(l.Addr().String()).Port()
+	t.Cleanup(func() { l.Close() })
+	return l
 }
 
 // Echo serves TCP on an address of the host, as Outside.Echo does there.
@@ -128,12 +158,12 @@ func Echo(t testing.TB, at netip.Addr) uint16 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	serve(t, l)
+	t.Cleanup(func() { l.Close() })
+	serve(l)
 	return netip.MustParseAddrPort(l.Addr().String()).Port()
 }
 
-func serve(t testing.TB, l net.Listener) {
-	t.Cleanup(func() { l.Close() })
+func serve(l net.Listener) {
 	go func() {
 		for {
 			c, err := l.Accept()
