@@ -116,7 +116,7 @@ func TestFleet(t *testing.T) {
 			m.oneLess()
 		}
 		out := m.make("compose-demo", use)
-		if !strings.Contains(out, "running on worker-2") {
+		if !strings.Contains(out, "running worker-2") {
 			t.Errorf("with %s the session didn't come to be on worker-2", store)
 		}
 		m.make("compose-down", use)
