@@ -112,7 +112,7 @@ func (t *Timed) work(ctx context.Context, host schemas.HostID, due []aged) {
 	defer t.giveBack(host)
 	changed, ok := t.Changed(ctx, host)
 	if !ok {
-		return // it is gone, or looks again
+		return // it is asked again at the next look
 	}
 	for _, a := range due {
 		if !changed(a.record.UID) {

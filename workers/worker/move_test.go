@@ -62,7 +62,7 @@ func TestMove(t *testing.T) {
 	close(release)
 	got := b.until("running there", at("other"))
 	b.isOnHost(v.UID, "")
-	if n, ok := other.Count(v.UID); !ok || n != before+1 {
+	if n := b.countOn(other, v.UID); n != before+1 {
 		t.Errorf("it counted to %d, and goes on with %d", before, n)
 	}
 	if got.MovingTo() != "" || got.Failure != nil {

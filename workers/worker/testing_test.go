@@ -308,7 +308,13 @@ func (b *bench) folded() {
 // state is how the host has the session: "" if it doesn't.
 func (b *bench) state(uid schemas.UID) driver.State {
 	b.t.Helper()
-	i, err := b.fake.Inspect(b.ctx, uid)
+	return b.stateOn(b.fake, uid)
+}
+
+// stateOn is state, of another host's driver.
+func (b *bench) stateOn(d *fake.Driver, uid schemas.UID) driver.State {
+	b.t.Helper()
+	i, err := d.Inspect(b.ctx, uid)
 	if errors.Is(err, driver.ErrNotHere) {
 		return ""
 	}
@@ -318,8 +324,13 @@ func (b *bench) state(uid schemas.UID) driver.State {
 
 func (b *bench) isOnHost(uid schemas.UID, want driver.State) {
 	b.t.Helper()
+	b.isOn(b.fake, uid, want)
+}
+
+func (b *bench) isOn(d *fake.Driver, uid schemas.UID, want driver.State) {
+	b.t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(time.Millisecond) {
-		got := b.state(uid)
+		got := b.stateOn(d, uid)
 		if got == want {
 			return
 		}
@@ -331,8 +342,14 @@ func (b *bench) isOnHost(uid schemas.UID, want driver.State) {
 
 func (b *bench) count(uid schemas.UID) int {
 	b.t.Helper()
-	b.isOnHost(uid, driver.Running) // the record says so a moment earlier
-	n, ok := b.fake.Count(uid)
+	return b.countOn(b.fake, uid)
+}
+
+// countOn is count, of another host's driver.
+func (b *bench) countOn(d *fake.Driver, uid schemas.UID) int {
+	b.t.Helper()
+	b.isOn(d, uid, driver.Running) // the record says so a moment earlier
+	n, ok := d.Count(uid)
 	if !ok {
 		b.t.Fatal("the session doesn't count")
 	}
