@@ -14,7 +14,7 @@ const holdName = "diapause-hold"
 // Hold keeps all TCP of the network as it is until Release: its packets are dropped in both directions, so
 // that queues and sequence numbers are of one moment while criu reads them one socket after the other.
 // What is dropped is sent again by its sender, as is usual for TCP. Callers have frozen the session: where no
-// connection leads outside nothing changes by itself, and nothing is done, since tables cost some 14 ms.
+// connection leads outside nothing changes by itself, and nothing is done.
 func (n *Network) Hold() error {
 	n.hold.Lock()
 	defer n.hold.Unlock()
@@ -26,10 +26,11 @@ func (n *Network) Hold() error {
 		if err != nil || !leadOutside(ends) {
 			return err
 		}
-		c, err := nftables.New()
+		c, done, err := lasting()
 		if err != nil {
-			return fmt.Errorf("open nftables: %w", err)
+			return err
 		}
+		defer done()
 		t := c.AddTable(&nftables.Table{Name: holdName, Family: nftables.TableFamilyINet})
 		for name, hook := range map[string]*nftables.ChainHook{"input": nftables.ChainHookInput, "output": nftables.ChainHookOutput} {
 			chain := c.AddChain(&nftables.Chain{
@@ -47,6 +48,16 @@ func (n *Network) Hold() error {
 		return fmt.Errorf("hold the session's connections: %w", err)
 	}
 	return nil
+}
+
+// lasting opens nftables for changes that don't wait for its end: the kernel takes some 7 ms to close it.
+func lasting() (c *nftables.Conn, done func(), err error) {
+	if c, err = nftables.New(nftables.AsLasting()); err != nil {
+		return nil, nil, fmt.Errorf("open nftables: %w", err)
+	}
+	return c, func() {
+		go func() { _ = c.CloseLasting() }() // nothing depends on it
+	}, nil
 }
 
 // leadOutside reports whether one of the connections has its other end elsewhere.
@@ -67,10 +78,11 @@ func (n *Network) Release() error {
 		return nil
 	}
 	err := n.Inside(func() error {
-		c, err := nftables.New()
+		c, done, err := lasting()
 		if err != nil {
-			return fmt.Errorf("open nftables: %w", err)
+			return err
 		}
+		defer done()
 		c.DelTable(&nftables.Table{Name: holdName, Family: nftables.TableFamilyINet})
 		return c.Flush()
 	})
