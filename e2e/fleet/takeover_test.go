@@ -307,7 +307,8 @@ func TestRollbackOfAnEndedSession(t *testing.T) {
 	t.Parallel()
 	h := newHosts(t)
 	w := newWitness(t)
-	h.must("run", "--name", "s", "--idle", "never", "--network", "host", "--", "bash", "-c", "("+w.command()[2]+") & until [ -e /tmp/end ]; do sleep 0.05; done")
+	h.must(append([]string{"run", "--name", "s", "--idle", "never", "--network", "host", "--",
+		"bash", "-c", `"$@" & until [ -e /tmp/end ]; do sleep 0.05; done`, "-"}, w.command()...)...)
 	w.goesOn()
 	h.must("checkpoint", "s")
 	w.goesOn()
