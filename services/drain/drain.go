@@ -78,16 +78,18 @@ func (d *Drainer) Serve(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		changed := d.Orders.Changed()
+		var again <-chan time.Time // nil while no host is drained: then nothing wakes this process
 		for _, o := range d.Orders.All() {
 			if !o.Draining {
 				continue
 			}
+			again = tick.C
 			if err := d.pass(ctx, o); err != nil && ctx.Err() == nil {
 				d.Log.Warn("a pass of draining a host failed; trying again", "host", o.Host, "err", err)
 			}
 		}
 		select {
-		case <-tick.C:
+		case <-again:
 		case <-changed:
 		case <-ctx.Done():
 			return nil
