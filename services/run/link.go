@@ -121,6 +121,24 @@ func newLink(nc *nats.Conn) (link, error) {
 	return link{nc: nc, js: js, names: stream.NamesWith("")}, nil
 }
 
+// joined opens what another process has made on the server, once no recovery of the fleet is under way.
+func joined(ctx context.Context, nc *nats.Conn, p Process, m gauges) (l link, err error) {
+	if l, err = newLink(nc); err != nil {
+		return l, err
+	}
+	if err := l.find(ctx); err != nil {
+		return l, err
+	}
+	if err := recovered(ctx, l.js, l.names, p.Out); err != nil {
+		return l, err
+	}
+	if err := l.open(ctx, m, p.Log); err != nil {
+		return l, err
+	}
+	l.orders.Load(ctx)
+	return l, nil
+}
+
 // open opens what is on the connection; its swaps are counted.
 func (l *link) open(ctx context.Context, m gauges, log *slog.Logger) (err error) {
 	if l.leases == nil {

@@ -43,20 +43,10 @@ func (c SchedulerConfig) serve(ctx context.Context, m gauges) (err error) {
 	}
 	defer nc.Close()
 	m.nats(nc)
-	l, err := newLink(nc)
+	l, err := joined(ctx, nc, c.Process, m)
 	if err != nil {
 		return err
 	}
-	if err := l.find(ctx); err != nil {
-		return err
-	}
-	if err := recovered(ctx, l.js, l.names, c.Out); err != nil {
-		return err
-	}
-	if err := l.open(ctx, m, c.Log); err != nil {
-		return err
-	}
-	l.orders.Load(ctx)
 	s, err := newScheduler(ctx, c.Process, m, l, name, lease.OfficeTerm)
 	if err != nil {
 		return err

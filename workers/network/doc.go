@@ -16,10 +16,11 @@
 // on one host don't collide. All of these addresses are of ranges that no network uses (RFC 2544).
 //
 // The guard (guard.go) is a table of the veth's host end alone. It drops what is for an address of
-// the host, for another session, for link-local addresses, in a container for its bridge's network (enclosing.go), for what --allow-out doesn't list, or what
-// has a foreign source. The kernel keeps it for the process that made it: `nft flush ruleset` leaves
-// it. Only the guard makes packets acceptable to the host, for they carry a hardware address that isn't
-// the veth's: when the process that has the guard is killed, nothing leaves.
+// the host, for another session, for link-local addresses, for what --allow-out doesn't list, or what
+// has a foreign source; in a container also what is for its bridge's network (enclosing.go). The
+// kernel keeps it for the process that made it: `nft flush ruleset` leaves it. Only the guard makes
+// packets acceptable to the host, for they carry a hardware address that isn't the veth's: when the
+// process that has the guard is killed, nothing leaves.
 //
 // The host's tables (host.go, bridges.go) are shared by all sessions of the host. Each network makes them
 // again when one was removed (keeper.go); until then nothing leaves. The second drops what is for
