@@ -21,7 +21,9 @@ const (
 	unknownOp   = "Unknown Protocol Operation"
 	tooLong     = "Maximum Control Line Exceeded"
 	closed      = "the connection is closed"
-	either      = closed + " or " + unknownOp
+	// The port refuses what follows, the server the user; either may come first.
+	refusals = "Permissions Violation or Authorization Violation"
+	either   = closed + " or " + unknownOp
 )
 
 // tell gives the attempts to say them to the daemon's server, and to the activity port.
@@ -47,7 +49,7 @@ func garbledPort() []Attempt {
 		{"more than the size says", "PUB " + ownSubject + " 1\r\nxyz", parserError},
 		{"a subject longer than a line", "PUB " + ownSubject + strings.Repeat("x", 8<<10) + " 0\r\n", tooLong},
 		{"another name behind a line's end", "PUB " + ownSubject + "\rPUB diapause.v1.api.rm 2\r\n{}", parserError},
-		{"connect again with a user", "CONNECT {\"user\":\"in-process\",\"pass\":\"x\"}\r\nSUB > 1", "Permissions Violation"},
+		{"connect again with a user", "CONNECT {\"user\":\"in-process\",\"pass\":\"x\"}\r\nSUB > 1", refusals},
 		{"listen in a group to requests", "SUB diapause.v1.api.> group 1", "Permissions Violation"},
 		{"speak as a server", "INFO {}", unknownOp},
 		{"speak HTTP", "GET / HTTP/1.1", unknownOp},
