@@ -77,6 +77,37 @@ func TestKilledWorkerIsWaitedFor(t *testing.T) {
 	h.audit()
 }
 
+// What a host that is gone for good was asked to remove, another host removes once the host itself is.
+// If it is back after all, it ends what it still runs.
+func TestRemovedWithItsHost(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	a, b := h.add("a").start(), h.add("b").start()
+	h.run(a, "s", newWitness(t))
+	h.must("checkpoint", "s")
+	v := h.view("s")
+	a.end(syscall.SIGKILL)
+	h.awaitGone("s")
+	h.refused(schemas.ReasonInUse, "host", "rm", string(a.id))
+	removed := h.begin("rm", "--yes", "s")
+	eventually(t, "another host removes it", func() error {
+		if r := h.up.Do("host", "rm", string(a.id)); r.Code != 0 {
+			return fmt.Errorf("host rm: %s", r.Err)
+		}
+		return nil
+	})
+	if r := <-removed; r.code != 0 {
+		t.Errorf("rm: exit %d, %s", r.code, r.err)
+	}
+	if out := h.must("history", "s"); !strings.Contains(out, "host "+string(a.id)+" is gone for good: "+string(b.id)+" removes what it stored") {
+		t.Errorf("history says\n%s", out)
+	}
+	h.awaitTrees(v, 1)
+	a.start()
+	h.awaitTrees(v, 0)
+	h.audit()
+}
+
 // A worker that is stopped for longer than its lease: its session freezes by itself,
 // another host goes on from the last snapshot, and the old copy is removed having
 // executed nothing since.

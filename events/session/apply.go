@@ -64,7 +64,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TShredded:         {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
 	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setTakenOver},
-	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming}, owner: true, set: setOp},
+	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming, schemas.Deleted}, owner: true, set: setOp},
 	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, fresh: true, set: setHead},
 	schemas.TKept:             {from: alive},
 	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},

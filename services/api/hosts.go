@@ -3,12 +3,15 @@ package api
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/events/hostkv"
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/drain"
@@ -31,6 +34,8 @@ type hostVerbs struct {
 	board   *board
 	js      jetstream.JetStream
 	names   stream.Names
+
+	sessions *sessions
 }
 
 func (s *hostVerbs) verbs() map[string]handler {
@@ -174,7 +179,12 @@ func (s *hostVerbs) remove(ctx context.Context, req request) (any, error) {
 		return nil, schemas.StateError(schemas.ReasonInUse, "host %s is there: its worker runs", req.Host).
 			WithHint("`diapause host drain %s` takes its sessions elsewhere; stop its worker then", req.Host)
 	}
-	if left := s.on(req.Host); len(left) > 0 {
+	handed, err := s.handOver(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	left := slices.DeleteFunc(s.on(req.Host), func(l schemas.HostLeft) bool { return slices.Contains(handed, l.Name) })
+	if len(left) > 0 {
 		text := ""
 		for i, l := range left[:min(len(left), leftAtMost)] {
 			if i > 0 {
@@ -200,4 +210,40 @@ func (s *hostVerbs) remove(ctx context.Context, req request) (any, error) {
 	v := s.view(h, s.board.asleep())
 	v.Order = nil
 	return v, err
+}
+
+// handOver has other hosts remove what the host was still to remove, and names the sessions.
+// Processes of such a session may have run there: that the host is gone for good is what the verb is
+// told, and the epoch goes up, so that one which is back after all ends them.
+func (s *hostVerbs) handOver(ctx context.Context, req request) (handed []string, err error) {
+	for r := range s.board.busy {
+		if r.Host != req.Host || r.State != schemas.Deleted {
+			continue
+		}
+		v, err := s.sessions.records.Get(ctx, r.Name())
+		if err != nil {
+			return nil, fmt.Errorf("read session %s: %w", r.Name(), err)
+		}
+		if v.Host == req.Host && v.State == schemas.Deleted && v.Op != nil {
+			err = s.removeElsewhere(ctx, v, req)
+		}
+		if errors.Is(err, statekv.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		handed = append(handed, r.Name().String())
+	}
+	return handed, nil
+}
+
+func (s *hostVerbs) removeElsewhere(ctx context.Context, v statekv.Versioned, req request) error {
+	to, _, err := s.fleet.Place(ctx, fleet.Want{Session: v.Name(), Need: schemas.Fingerprint{Driver: v.Driver}, Not: []schemas.HostID{req.Host}})
+	if err != nil {
+		return noHost(v.Name(), err)
+	}
+	why := fmt.Sprintf("host %s is gone for good: %s removes what it stored", req.Host, to)
+	_, err = s.sessions.ask(ctx, v, req, schemas.Transition{Type: schemas.TMoved, Reason: why, Set: schemas.Set{Op: v.Op.Reissue(time.Now()), Host: to}})
+	return err
 }

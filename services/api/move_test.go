@@ -142,6 +142,56 @@ func TestHostVerbs(t *testing.T) {
 	}
 }
 
+// without is a fleet in which one host is gone.
+type without struct {
+	*fleet.Fleet
+	host schemas.HostID
+}
+
+func (w without) Gone(h schemas.HostID) (time.Time, bool) { return time.Time{}, h == w.host }
+
+func (w without) Hosts(ctx context.Context) ([]fleet.Host, error) {
+	all, err := w.Fleet.Hosts(ctx)
+	for i := range all {
+		all[i].Gone = all[i].Host.Host == w.host
+	}
+	return all, err
+}
+
+// What a host that is gone for good was still to remove, another removes.
+func TestHostRemovedThatHadToRemove(t *testing.T) {
+	b := newBench(t)
+	b.announce(false, "h", "other")
+	v := b.running()
+	v = b.swap(v, schemas.TRemove, schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove, Shred: true}})
+	epoch := v.Epoch
+	names := stream.NamesWith("")
+	orders := hostkv.NewCache(b.js, names, nil)
+	f := fleet.New(fleet.Options{JS: b.js, Names: names, Records: b.records, Orders: orders})
+	verbs := &hostVerbs{fleet: without{f, "h"}, orders: orders, board: b.server.board, js: b.js, names: names, sessions: b.server.ends.sessions}
+	for seen := uint64(0); seen < v.Version; {
+		if r, ok := b.server.board.get(agent); ok {
+			seen = r.Version
+		}
+		if time.Sleep(time.Millisecond); b.ctx.Err() != nil {
+			t.Fatal("the server doesn't hear of the session")
+		}
+	}
+	if _, err := verbs.remove(b.ctx, request{schemas.Request{Host: "h"}, ann}); err != nil {
+		t.Fatal(err)
+	}
+	v = b.until("another host", func(v statekv.Versioned) bool { return v.Host == "other" })
+	if v.State != schemas.Deleted || v.Op == nil || v.Op.Kind != schemas.OpRemove || !v.Op.Shred || v.Op.ID == "r" || v.Epoch != epoch+1 {
+		t.Errorf("epoch %d, op %+v, want %d and the removal", v.Epoch, v.Op, epoch+1)
+	}
+	if want := "host h is gone for good: other removes what it stored"; v.Transition.Reason != want || v.Transition.Actor != ann.Actor() {
+		t.Errorf("%s by %s, want %s", v.Transition.Reason, v.Transition.Actor, want)
+	}
+	if _, err := verbs.remove(b.ctx, request{schemas.Request{Host: "h"}, ann}); schemas.ReasonOf(err) != schemas.ReasonNoHost {
+		t.Errorf("it is still there: %v", err)
+	}
+}
+
 // A host with sessions isn't removed, and the refusal names them.
 func TestHostWithSessionsStays(t *testing.T) {
 	b := newBench(t)

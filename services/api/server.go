@@ -149,7 +149,7 @@ func New(o Options) *Server {
 	}
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
-	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names}).verbs())
+	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names, sessions: ss}).verbs())
 	maps.Copy(s.verbs, s.policies.policyVerbs())
 	return s
 }

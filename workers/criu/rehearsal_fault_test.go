@@ -165,6 +165,10 @@ func TestRehearsalAndFullStore(t *testing.T) {
 // moment: the suspend fails or not, the session runs on, and nothing is left.
 func TestRehearsalKilled(t *testing.T) {
 	t.Parallel()
+	rounds := 2
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		rounds = 20
+	}
 	s := begin(t, open(t, t.TempDir()), "killed", schemas.Spec{Command: []string{"/bin/sh", "-c", "sleep 1000 & sleep 1001 & " + counting.Command[2]}})
 	count(t, s.d, s.uid)
 	if _, _, err := s.rehearse(schemas.RehearseAlways); err != nil {
@@ -199,7 +203,7 @@ func TestRehearsalKilled(t *testing.T) {
 	for _, which := range []string{"criu", "copy", "all"} {
 		err := s.stoppedAt(limited(t), failpoint.ShimRehearsed, func(int) { kill(which) })
 		after(which+" killed while it stands", err)
-		for range 4 { // as soon as there is something, in the middle of the restore
+		for range rounds { // as soon as there is something, in the middle of the restore
 			ended := make(chan error, 1)
 			go func() {
 				_, _, err := s.rehearse(schemas.RehearseAlways)
