@@ -4,13 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -268,82 +265,6 @@ func (h *hosts) awaitTrees(v schemas.View, n int) {
 func (h *hosts) audit() {
 	h.t.Helper()
 	h.must("audit", "--verify")
-}
-
-// cable is the way of one worker to NATS, which can be cut.
-type cable struct {
-	listener net.Listener
-	to       string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-}
-
-// wire has the worker reach NATS by a cable.
-func (w *host) wire() *cable {
-	w.hosts.t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		w.hosts.t.Fatal(err)
-	}
-	return w.wireBy(l)
-}
-
-// wireBy is wire with a listener that the worker reaches.
-func (w *host) wireBy(l net.Listener) *cable {
-	c := &cable{listener: l, to: strings.TrimPrefix(w.url, "nats://"), conns: map[net.Conn]bool{}}
-	w.url = "nats://" + l.Addr().String()
-	go c.serve()
-	w.hosts.cables = append(w.hosts.cables, c)
-	return c
-}
-
-func (c *cable) serve() {
-	for {
-		a, err := c.listener.Accept()
-		if err != nil {
-			return
-		}
-		b, err := net.Dial("tcp4", c.to)
-		if err != nil || !c.add(a, b) {
-			a.Close()
-			continue
-		}
-		for _, way := range [][2]net.Conn{{a, b}, {b, a}} {
-			go func() {
-				_, _ = io.Copy(way[0], way[1]) // until either ends
-				a.Close()
-				b.Close()
-			}()
-		}
-	}
-}
-
-func (c *cable) add(conns ...net.Conn) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, conn := range conns {
-		if c.cut {
-			conn.Close()
-			continue
-		}
-		c.conns[conn] = true
-	}
-	return !c.cut
-}
-
-// set cuts the cable, or mends it.
-func (c *cable) set(cut bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.cut = cut
-	if cut {
-		for conn := range c.conns {
-			conn.Close()
-		}
-		clear(c.conns)
-	}
 }
 
 // output takes what a worker says while it is read.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -171,6 +172,42 @@ func TestDrain(t *testing.T) {
 		return nil
 	})
 	h.refused(schemas.ReasonNoHost, "host", "cordon", string(a.id))
+	h.audit()
+}
+
+// Hosts with 20 ms to NATS, of whose packets one in a hundred is lost, do all that others do, and keep
+// their leases.
+func TestBadNetwork(t *testing.T) {
+	t.Parallel()
+	h := newHosts(t)
+	on := []*host{h.add("a"), h.add("b")}
+	for _, w := range on {
+		w.wireOf(&cable{delay: 20 * time.Millisecond, loses: 100})
+		w.start()
+	}
+	w := newWitness(t)
+	h.run(on[0], "s", w, "--on-host-loss", "resume")
+	for i := range 2 {
+		h.must("suspend", "s")
+		h.must("ensure", "s")
+		w.goesOn()
+		h.must("move", "s", "--host", string(on[1-i].id))
+		w.goesOn()
+	}
+	v := h.awaitState("s", schemas.Running, on[0])
+	h.awaitTrees(v, 1)
+	if at := w.drops(); len(at) > 0 {
+		t.Errorf("a count went back: %v", at)
+	}
+	if out := h.must("exec", "s", "--", "sh", "-c", "head -c 300000 /dev/zero | wc -c"); strings.TrimSpace(out) != "300000" {
+		t.Errorf("a command says %q", out)
+	}
+	if out := h.must("exec", "s", "--", "head", "-c", "300000", "/dev/zero"); len(out) != 300000 {
+		t.Errorf("a command's output has %d bytes", len(out))
+	}
+	if out := h.must("history", "s"); strings.Contains(out, "takeover") || strings.Contains(out, "taken_over") {
+		t.Errorf("it was taken over:\n%s", out)
+	}
 	h.audit()
 }
 

@@ -44,7 +44,7 @@ func (h *hosts) addApart(name string) *host {
 	}); err != nil {
 		h.t.Fatal(err)
 	}
-	w.wireBy(l)
+	w.wireBy(&cable{listener: l})
 	return w
 }
 
