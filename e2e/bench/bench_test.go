@@ -76,6 +76,17 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// TestLosses loses a host once.
+func TestLosses(t *testing.T) {
+	l, err := MeasureLosses(t.Context(), 5*time.Second, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if table := string(l.Table(t.Context(), "0.00")); len(l.Took) != 1 || l.Took[0] <= 0 || strings.Contains(table, "%!") {
+		t.Errorf("the figures can't be: %+v\n%s", l, table)
+	}
+}
+
 func TestMiddle(t *testing.T) {
 	var rounds []Measurement
 	for _, d := range []time.Duration{3, 1, 2} {

@@ -16,6 +16,9 @@
 // meter.go measures the machine meanwhile, and Compared makes the document,
 // with the ratios that are aimed at.
 //
+// MeasureLosses kills hosts, and measures until their session answers elsewhere (loss.go); it writes
+// LOSSES.md.
+//
 // Every resume is checked: the memory has the digest that it had before. What
 // the check takes is in no figure.
 package bench

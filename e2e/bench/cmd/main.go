@@ -25,7 +25,7 @@ func main() {
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
 	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
-	only := flag.String("only", "", "stages, sessions or comparison: measure nothing else")
+	only := flag.String("only", "", "stages, sessions, comparison or losses: measure nothing else")
 	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,7 +59,7 @@ func run(ctx context.Context, s settings) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, settings) error
-	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}} {
+	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}} {
 		if s.only != "" && s.only != part.name {
 			continue
 		}
@@ -77,6 +77,15 @@ func sessions(ctx context.Context, s settings) error {
 		return err
 	}
 	return write(filepath.Join(s.out, "SESSIONS.md"), costs.Table(ctx, load))
+}
+
+func losses(ctx context.Context, s settings) error {
+	load := local.Load()
+	all, err := bench.MeasureLosses(ctx, 10*time.Second, 20)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "LOSSES.md"), all.Table(ctx, load))
 }
 
 func stages(ctx context.Context, s settings) error {

@@ -19,10 +19,8 @@ import (
 
 // Daemon is a running `diapause up`.
 type Daemon struct {
+	*process
 	binary, data string
-	up           *exec.Cmd
-	out          syncBuffer
-	ended        chan struct{}
 }
 
 // startWait bounds how long the daemon may take to be ready.
@@ -38,38 +36,16 @@ func StartWith(ctx context.Context, binary, dir string, environment []string, ar
 	if os.Geteuid() != 0 {
 		return nil, errors.New("sessions need root: run this with sudo")
 	}
-	d := &Daemon{binary: binary, data: filepath.Join(dir, "data"), ended: make(chan struct{})}
-	d.up = exec.Command(binary, append([]string{"up", "--data", d.data, "--listen", "127.0.0.1:0"}, args...)...)
-	d.up.Env = append(os.Environ(), environment...)
-	d.up.Stdout, d.up.Stderr = &d.out, &d.out
-	// An interrupt of the run is for the run, which then stops the daemon.
-	d.up.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := d.up.Start(); err != nil {
+	d := &Daemon{binary: binary, data: filepath.Join(dir, "data")}
+	var err error
+	d.process, err = startProcess(binary, environment, append([]string{"up", "--data", d.data, "--listen", "127.0.0.1:0"}, args...)...)
+	if err != nil {
 		return nil, fmt.Errorf("start the daemon: %w", err)
 	}
-	go func() {
-		_ = d.up.Wait() // its output tells more
-		close(d.ended)
-	}()
-	ctx, cancel := context.WithTimeout(ctx, startWait)
-	defer cancel()
 	if err := d.ready(ctx); err != nil {
-		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
+		return nil, errors.Join(fmt.Errorf("start the daemon: %w", err), d.Stop(context.WithoutCancel(ctx)))
 	}
 	return d, nil
-}
-
-func (d *Daemon) ready(ctx context.Context) error {
-	for !strings.Contains(d.out.String(), "ready: host") {
-		select {
-		case <-d.ended:
-			return fmt.Errorf("the daemon ended:\n%s", d.out.String())
-		case <-ctx.Done():
-			return fmt.Errorf("the daemon isn't ready: %w\n%s", ctx.Err(), d.out.String())
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	return nil
 }
 
 // Output is what the daemon has printed.
@@ -81,14 +57,9 @@ func (d *Daemon) Stop(ctx context.Context) error {
 	select {
 	case <-d.ended:
 	default:
-		errs = append(errs, d.removeAll(ctx), d.up.Process.Signal(syscall.SIGTERM))
+		errs = append(errs, d.removeAll(ctx), d.cmd.Process.Signal(syscall.SIGTERM))
 	}
-	select {
-	case <-d.ended:
-	case <-time.After(startWait):
-		errs = append(errs, fmt.Errorf("the daemon (pid %d) doesn't end:\n%s", d.up.Process.Pid, d.out.String()))
-	}
-	return errors.Join(append(errs, os.RemoveAll(d.data))...)
+	return errors.Join(append(errs, d.wait(), os.RemoveAll(d.data))...)
 }
 
 func (d *Daemon) removeAll(ctx context.Context) error {

@@ -54,6 +54,24 @@ func (s *Session) Until(ctx context.Context, wait time.Duration, line string) (s
 	}
 }
 
+// View is what the session is.
+func (s *Session) View(ctx context.Context) (v schemas.View, err error) {
+	err = s.d.ask(ctx, &v, "show", s.Name)
+	return v, err
+}
+
+// Move moves the session to a host.
+func (s *Session) Move(ctx context.Context, host string) (v schemas.View, err error) {
+	err = s.d.ask(ctx, &v, "move", s.Name, "--host", host)
+	return v, err
+}
+
+// Checkpoint takes an image of the session, which runs on.
+func (s *Session) Checkpoint(ctx context.Context) error {
+	_, err := s.d.command(ctx, nil, "checkpoint", s.Name)
+	return err
+}
+
 // Suspend suspends the session and gives what it is then.
 func (s *Session) Suspend(ctx context.Context) (schemas.View, error) {
 	var v schemas.View

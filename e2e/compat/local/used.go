@@ -41,17 +41,13 @@ func (s *Session) Used(ctx context.Context) (Used, error) {
 }
 
 // Pid is the daemon's process.
-func (d *Daemon) Pid() int { return d.up.Process.Pid }
+func (d *Daemon) Pid() int { return d.cmd.Process.Pid }
 
 // Data is the daemon's data directory.
 func (d *Daemon) Data() string { return d.data }
 
 // Host is the daemon's name for this machine, "" before it is ready.
-func (d *Daemon) Host() string {
-	_, rest, _ := strings.Cut(d.out.String(), "ready: host ")
-	name, _, _ := strings.Cut(rest, ",")
-	return name
-}
+func (d *Daemon) Host() string { return d.host() }
 
 // Shim is the process that holds the running session, as it writes down itself.
 func (s *Session) Shim(ctx context.Context) (int, error) {
