@@ -12,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom bench bench-million compat compose-bases compose-check compose-build compose-up compose-demo compose-down clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom dist bench bench-million compat compose-bases compose-check compose-build compose-up compose-demo compose-down clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -65,6 +65,9 @@ vuln: ## govulncheck, with its database of today, or the last one fetched, or VU
 sbom: build ## what is linked into bin/diapause: a CycloneDX bill of materials, and the licences
 	$(GO) run ./e2e/supply/cmd -version $(VERSION)
 
+dist: ## a Debian package and a tarball in dist/, with checksums and a bill of materials (VERSION=1.2.3)
+	GO="$(GO)" services/packages/build.sh $(VERSION) dist
+
 bench: setup-test build ## suspend and resume by stage, beside what people use today
 	@e2e/setup/root.sh e2e/bench/install.sh
 	@e2e/setup/root.sh $(GO) run ./e2e/bench/cmd
@@ -97,4 +100,4 @@ compose-down: ## stop the fleet, and remove its containers, networks and volumes
 	docker compose --project-directory compose --profile tools down --volumes --remove-orphans
 
 clean: ## remove what was built
-	rm -rf bin .build
+	rm -rf bin dist .build

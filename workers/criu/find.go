@@ -32,11 +32,11 @@ func Find() ([]string, error) {
 	}
 	if path, err := exec.LookPath("criu"); err == nil {
 		if _, err := Version(context.Background(), []string{path}); err != nil {
-			return nil, fmt.Errorf("%w; run workers/criu/install/install.sh to get one that works", err)
+			return nil, fmt.Errorf("%w; `diapause doctor` says how to get one that works", err)
 		}
 		return []string{path}, nil
 	}
-	return nil, errors.New("criu is not installed; run workers/criu/install/install.sh, or name one by DIAPAUSE_CRIU")
+	return nil, errors.New("criu is not installed; see `diapause doctor`, or set DIAPAUSE_CRIU")
 }
 
 // inPrefix reads the command line that install.sh left.

@@ -165,7 +165,7 @@ func judgeCgroups(facts []cgroup.Fact) doctor.Result {
 	return doctor.Result{Status: doctor.OK, Detail: strings.Join(have[1:], ", ") + " (" + facts[0].Detail + ")"}
 }
 
-const criuFix = "run `make setup`, or workers/criu/install/install.sh, which puts criu 4.2 or newer into /opt/diapause and touches nothing else; or name one that works by DIAPAUSE_CRIU"
+const criuFix = "run `make setup`, or /usr/lib/diapause/criu/install/install.sh of the package, which puts criu 4.2 or newer into /opt/diapause and touches nothing else; or name one that works by DIAPAUSE_CRIU"
 
 func checkCriu() doctor.Check {
 	return doctor.Check{Name: nameCriu, What: "criu 4.2 or newer is found and runs", Run: func(ctx context.Context) doctor.Result {
@@ -191,7 +191,7 @@ func checkMends() doctor.Check {
 		if lacks := mends.Missing(command); len(lacks) > 0 {
 			return doctor.Result{
 				Status: doctor.Warn, Detail: "criu lacks " + strings.Join(lacks, ", "),
-				Fix: "run `make setup`, or workers/criu/install/build.sh, which builds it beside the one that is there; workers/criu/patches/README.md says what each is for",
+				Fix: "run `make setup`, or /usr/lib/diapause/criu/install/build.sh of the package, which builds it beside the one that is there; criu/patches/README.md says what each is for",
 			}
 		}
 		return doctor.Result{Status: doctor.OK, Detail: strings.Join(mends.All, ", ")}
@@ -248,7 +248,7 @@ func checkCanary(scratch *doctor.Scratch) doctor.Check {
 		Run: func(ctx context.Context) doctor.Result {
 			report, err := runCanary(ctx, scratch)
 			if err != nil {
-				return fails(err, "see what it says; if it says nothing that helps, upgrade criu (workers/criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
+				return fails(err, "see what it says; if it says nothing that helps, upgrade criu (criu/install/install.sh --upgrade), and report it with the output of `diapause doctor --json`")
 			}
 			return canaryResult(report)
 		},
