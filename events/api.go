@@ -165,7 +165,11 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 	if a.own && !a.nc.IsConnected() { // since before this call waits
 		return nil, ErrLost
 	}
-	m, err := a.nc.RequestWithContext(ctx, subject, data)
+	ask := &nats.Msg{Subject: subject, Data: data}
+	if trace, _ := ctx.Value(traceKey{}).(string); trace != "" {
+		ask.Header = nats.Header{schemas.HeaderTrace: {trace}}
+	}
+	m, err := a.nc.RequestMsgWithContext(ctx, ask)
 	var api *schemas.APIError
 	switch {
 	case err == nil:
@@ -176,6 +180,18 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 		return nil, context.Cause(ctx)
 	}
 	return nil, err
+}
+
+type traceKey struct{}
+
+// WithTrace has requests that are made with a context say of which trace they are a part: traceparent is
+// the value of that header (https://www.w3.org/TR/trace-context/#traceparent-header). The operation that a request begins
+// is a part of it, too. What is no such value is ignored.
+func WithTrace(ctx context.Context, traceparent string) context.Context {
+	if !schemas.ValidTrace(traceparent) {
+		return ctx
+	}
+	return context.WithValue(ctx, traceKey{}, traceparent)
 }
 
 // call is one request that waits for its answer.

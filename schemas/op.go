@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"crypto/rand"
+	"regexp"
 	"time"
 )
 
@@ -39,6 +40,14 @@ type Placement struct {
 	Spread bool              `json:"spread,omitempty"` // of those that can take it, one with the fewest running sessions of its tenant
 	Apart  []SessionID       `json:"apart,omitempty"`  // sessions of its tenant with which it shares no host
 }
+
+// HeaderTrace is the header of a request that says of which trace it is a part; see Op.Trace.
+const HeaderTrace = "traceparent"
+
+var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// ValidTrace reports whether a value of HeaderTrace is one.
+func ValidTrace(text string) bool { return traceparent.MatchString(text) }
 
 // Reissue gives a copy of an op for another host: with a new id and deadline, not claimed and
 // not tried yet, and part of no move any more.

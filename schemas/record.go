@@ -144,6 +144,9 @@ type Op struct {
 	Move *Move `json:"move,omitempty"`
 	// Unplaced says of a resume that its host isn't chosen yet: no host does it.
 	Unplaced bool `json:"unplaced,omitempty"`
+	// Trace is the trace of whose part the client asked for it: the value of a header traceparent
+	// (https://www.w3.org/TR/trace-context/#traceparent-header).
+	Trace string `json:"trace,omitempty"`
 }
 
 // MaxWithin is how long what takes a session's place may be given to get well: nothing else

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/diapause/diapause/schemas"
@@ -13,7 +14,8 @@ import (
 
 // Publisher puts messages on the streams and waits until they are stored.
 type Publisher struct {
-	JS jetstream.JetStream
+	JS    jetstream.JetStream
+	Trace string // which trace what is published is a part of, see schemas.HeaderTrace; none if empty
 }
 
 // Activity publishes one piece of activity and gives its sequence. A lease's
@@ -27,7 +29,11 @@ func (p Publisher) Activity(ctx context.Context, n schemas.Name, k schemas.Kind,
 	if k.Lease() {
 		opts = append(opts, jetstream.WithMsgTTL(kept(k, a)))
 	}
-	ack, err := p.JS.Publish(ctx, schemas.ActivitySubject(n, k, key), data, opts...)
+	m := &nats.Msg{Subject: schemas.ActivitySubject(n, k, key), Data: data}
+	if p.Trace != "" {
+		m.Header = nats.Header{schemas.HeaderTrace: {p.Trace}}
+	}
+	ack, err := p.JS.PublishMsg(ctx, m, opts...)
 	if err != nil {
 		return 0, fmt.Errorf("publish activity of %s: %w", n, err)
 	}

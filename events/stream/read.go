@@ -153,6 +153,23 @@ func Watch(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Na
 	}, func() {}, func() {})
 }
 
+// Trace gives which trace a message of the activity is a part of, see schemas.HeaderTrace; "" if it doesn't
+// say so, or is gone.
+func Trace(ctx context.Context, js jetstream.JetStream, n Names, seq uint64) (string, error) {
+	s, err := js.Stream(ctx, n.Activity())
+	if err != nil {
+		return "", fmt.Errorf("find stream %s: %w", n.Activity(), err)
+	}
+	raw, err := s.GetMsg(ctx, seq)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read activity %d: %w", seq, err)
+	}
+	return raw.Header.Get(schemas.HeaderTrace), nil
+}
+
 // Since gives the activity of one session that the stream accepted after seq,
 // by the stream's leader: everything acknowledged before the call is in it.
 func Since(ctx context.Context, js jetstream.JetStream, n Names, name schemas.Name, seq uint64) ([]session.Message, error) {

@@ -40,6 +40,8 @@ type Caller struct {
 	Identity string
 	// Note is what the caller says of itself, which may be anything.
 	Note string
+	// Trace is what the request says of the trace that it is a part of; see schemas.HeaderTrace.
+	Trace string
 	// Tenant confines the caller to the sessions of one tenant; to none if empty.
 	Tenant schemas.Tenant
 	Role   Role
@@ -55,6 +57,14 @@ func (c Caller) Actor() string {
 
 // String is the actor and the note, for texts.
 func (c Caller) String() string { return schemas.Who(c.Actor(), c.Note) }
+
+// trace is Trace, "" if that is no such value.
+func (c Caller) trace() string {
+	if !schemas.ValidTrace(c.Trace) {
+		return ""
+	}
+	return c.Trace
+}
 
 // request is what one caller asks.
 type request struct {

@@ -32,7 +32,7 @@ func (s *Server) answer(ctx context.Context) error {
 	in := &inbound{server: s}
 	identified, err := s.nc.QueueSubscribe(schemas.SubjectAs+".*.*", micro.DefaultQueueGroup, func(m *nats.Msg) {
 		user, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, schemas.SubjectAs+"."), ".")
-		in.take(ctx, user, verb, m.Data, m.Reply)
+		in.take(ctx, user, verb, m.Header.Get(schemas.HeaderTrace), m.Data, m.Reply)
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe to requests of known users: %w", err)
@@ -43,7 +43,9 @@ func (s *Server) answer(ctx context.Context) error {
 	}
 	group := svc.AddGroup(schemas.SubjectAPI)
 	for verb := range s.verbs {
-		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) { in.take(ctx, "", verb, r.Data(), r.Reply()) }))
+		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
+			in.take(ctx, "", verb, r.Headers().Get(schemas.HeaderTrace), r.Data(), r.Reply())
+		}))
 		if err != nil {
 			return fmt.Errorf("register API verb %s: %w", verb, err)
 		}
@@ -63,14 +65,14 @@ func (s *Server) answer(ctx context.Context) error {
 }
 
 // take answers a request in a goroutine of its own.
-func (in *inbound) take(ctx context.Context, user, verb string, data []byte, reply string) {
+func (in *inbound) take(ctx context.Context, user, verb, trace string, data []byte, reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.stopped { // a request may still come after the service was stopped
 		in.server.reply(reply, in.server.encode(nil, context.Canceled))
 		return
 	}
-	in.running.Go(func() { in.server.handle(ctx, user, verb, data, reply) })
+	in.running.Go(func() { in.server.handle(ctx, Caller{Identity: user, Trace: trace}, verb, data, reply) })
 }
 
 // stop waits for the requests that were taken.
@@ -81,14 +83,15 @@ func (in *inbound) stop() {
 	in.running.Wait()
 }
 
-func (s *Server) handle(ctx context.Context, user, verb string, data []byte, reply string) {
+func (s *Server) handle(ctx context.Context, who Caller, verb string, data []byte, reply string) {
 	var req schemas.Request
 	if err := json.Unmarshal(data, &req); err != nil {
 		s.reply(reply, s.encode(nil, schemas.UsageError("read the request: %v", err)))
 		return
 	}
 	// The subject alone says who it is: the body is the caller's own word.
-	s.reply(reply, s.encode(s.Call(ctx, Caller{Identity: user, Note: schemas.Shown(req.Actor)}, verb, req)))
+	who.Note = schemas.Shown(req.Actor)
+	s.reply(reply, s.encode(s.Call(ctx, who, verb, req)))
 }
 
 // encode makes the message that answers a request.

@@ -33,7 +33,9 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	}
 	// Wanting it is activity: it undoes a suspend under way and begins a grace.
 	a := schemas.Activity{Reason: "ensure", By: req.by.String()}
-	if _, err := s.sessions.publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
+	publish := s.sessions.publish
+	publish.Trace = req.by.trace()
+	if _, err := publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
 		return nil, err
 	}
 	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended})

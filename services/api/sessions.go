@@ -43,6 +43,7 @@ func (s *sessions) ask(ctx context.Context, prev statekv.Versioned, req request,
 	if t.Set.Op != nil {
 		t.Op = t.Set.Op.ID
 		t.Evidence = &schemas.Evidence{Seq: t.Set.Op.Seq}
+		t.Set.Op.Trace = req.by.trace()
 	}
 	if err := s.failpoints.At(ctx, failpoint.APIAsked); err != nil {
 		return statekv.Versioned{}, err

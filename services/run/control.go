@@ -22,6 +22,7 @@ import (
 	"github.com/diapause/diapause/services/janitor"
 	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/services/traces"
 	"github.com/diapause/diapause/services/triggers"
 	"github.com/diapause/diapause/services/usage"
 )
@@ -35,6 +36,7 @@ type control struct {
 	agents    *triggers.Taker
 	timed     *triggers.Timed
 	usage     *usage.Publisher
+	traces    *traces.Exporter
 	orders    *hostkv.Cache
 	drainer   *drain.Drainer
 }
@@ -111,6 +113,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
 	})
 	expire = c.api.Expire
+	c.traces = &traces.Exporter{Log: r.records, TraceOf: func(ctx context.Context, seq uint64) (string, error) { return stream.Trace(ctx, r.js, r.names, seq) }, Version: r.version, Notes: r.log}
 	c.agents = triggers.New(triggers.Options{
 		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,
 		Wanted: func(s schemas.SessionRecord) schemas.Triggers { return r.policies.For(s).Checkpoints },
@@ -129,7 +132,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 func (c control) serving() []func(context.Context) error {
 	return []func(context.Context) error{
 		c.scheduler.Serve, c.api.Serve, c.janitor.Serve, c.fleet.Serve, c.orders.Serve, c.drainer.Serve,
-		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.timed.Serve), after(c.api.Ready(), c.usage.Serve),
+		after(c.api.Ready(), c.agents.Serve), after(c.api.Ready(), c.timed.Serve), after(c.api.Ready(), c.usage.Serve), c.traces.Serve,
 	}
 }
 

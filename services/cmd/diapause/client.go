@@ -77,7 +77,7 @@ func (c *client) callOn(ctx context.Context, api *events.API, verb string, req s
 	defer stop()
 	ctx, cancel := context.WithTimeout(ctx, wait+slack)
 	defer cancel()
-	err := api.Ask(ctx, verb, req, out)
+	err := api.Ask(events.WithTrace(ctx, os.Getenv("TRACEPARENT")), verb, req, out)
 	switch {
 	case errors.Is(err, events.ErrDenied):
 		return &schemas.APIError{
