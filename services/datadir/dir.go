@@ -45,14 +45,10 @@ type Dir struct {
 	unknown bool // nothing was in it before Open, and nothing but this process knows of it
 }
 
-// Open takes the data directory at path, and makes it, with its keys, if it is
-// not there or empty. Its errors match the kinds above; after an error nothing
-// was changed.
-func Open(path string) (*Dir, error) { return OpenAs(path, "") }
-
-// OpenAs does the same for the host of an id: a new directory gets it, one of another host is
-// ErrOtherHost. Without an id a new directory makes one up.
-func OpenAs(path string, host schemas.HostID) (*Dir, error) {
+// Open takes the data directory at path, for the host of an id, and makes it, with its keys, if it is
+// not there or empty. A new directory gets the id, or makes one up without it; one of another host is ErrOtherHost.
+// Its errors match the kinds above; after an error nothing was changed.
+func Open(path string, host schemas.HostID) (*Dir, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("open data directory: %w", err)

@@ -105,7 +105,7 @@ func TestDiscard(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "data")
 			c.before(t, path)
-			d, err := Open(path)
+			d, err := Open(path, "")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,7 +139,7 @@ func exists(path string) bool {
 func TestTwoProcessesContend(t *testing.T) {
 	path := initialised(t)
 	h := startHolder(t, path)
-	_, err := Open(path)
+	_, err := Open(path, "")
 	wantRefusal(t, err, ErrInUse, path, "process "+strconv.Itoa(h.Process.Pid), "since 2", "nats://127.0.0.1:4222")
 	h.stdin.Close()
 	if err := h.Wait(); err != nil {
@@ -151,7 +151,7 @@ func TestTwoProcessesContend(t *testing.T) {
 func TestOneProcessOpensItOnce(t *testing.T) {
 	path := initialised(t)
 	open(t, path)
-	_, err := Open(path)
+	_, err := Open(path, "")
 	wantRefusal(t, err, ErrInUse, strconv.Itoa(os.Getpid()))
 }
 
@@ -176,7 +176,7 @@ func TestNewerVersionIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := contents(t, path)
-	_, err := Open(path)
+	_, err := Open(path, "")
 	wantRefusal(t, err, ErrNewer, path, "version 7", "knows 1")
 	if after := contents(t, path); after != before {
 		t.Errorf("the directory was changed:\n%s\nbefore:\n%s", after, before)
@@ -191,7 +191,7 @@ func TestForeignDirectoriesAreLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := contents(t, path)
-			_, err := Open(path)
+			_, err := Open(path, "")
 			wantRefusal(t, err, ErrForeign, path, file)
 			if after := contents(t, path); after != before {
 				t.Errorf("the directory was changed:\n%s\nbefore:\n%s", after, before)
@@ -205,7 +205,7 @@ func TestAFileIsNoDirectory(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := Open(path, ""); err == nil || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("open a file: %v, want that it is no directory", err)
 	}
 }
@@ -223,7 +223,7 @@ func TestOpenToOthers(t *testing.T) {
 	if err := os.Chmod(used, 0o750); err != nil {
 		t.Fatal(err)
 	}
-	_, err := Open(used)
+	_, err := Open(used, "")
 	wantRefusal(t, err, ErrAccess, "0750", "chmod 700 "+used)
 }
 
@@ -256,7 +256,7 @@ func TestDirectoryOfAnotherUser(t *testing.T) {
 	var locating, opening error
 	asAnotherUser(func() {
 		_, locating = Locate(path)
-		_, opening = Open(path)
+		_, opening = Open(path, "")
 	})
 	wantRefusal(t, locating, ErrAccess, path, "sudo")
 	wantRefusal(t, opening, ErrAccess, path, "sudo")
@@ -349,7 +349,7 @@ func TestHostIsNeverMadeAgain(t *testing.T) {
 			if err := spoil(filepath.Join(path, hostFile)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := Open(path); err == nil || !strings.Contains(schemas.HintOf(err), "backup") {
+			if _, err := Open(path, ""); err == nil || !strings.Contains(schemas.HintOf(err), "backup") {
 				t.Errorf("open: %v, want that the id is to be restored", err)
 			}
 		})
@@ -357,9 +357,9 @@ func TestHostIsNeverMadeAgain(t *testing.T) {
 }
 
 // A new directory gets the id that is given; another's is refused, and left as it is.
-func TestOpenAs(t *testing.T) {
+func TestOpenForAHost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "data")
-	d, err := OpenAs(path, "h1")
+	d, err := Open(path, "h1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,11 +369,11 @@ func TestOpenAs(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenAs(path, "h2"); !errors.Is(err, ErrOtherHost) || schemas.HintOf(err) == "" {
+	if _, err := Open(path, "h2"); !errors.Is(err, ErrOtherHost) || schemas.HintOf(err) == "" {
 		t.Errorf("as another host: %v", err)
 	}
 	for _, id := range []schemas.HostID{"h1", ""} {
-		d, err := OpenAs(path, id)
+		d, err := Open(path, id)
 		if err != nil {
 			t.Fatal(err)
 		}

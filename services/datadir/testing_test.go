@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 }
 
 func hold(path string) {
-	d, err := Open(path)
+	d, err := Open(path, "")
 	if err == nil {
 		err = d.Serving("nats://127.0.0.1:4223", "nats://127.0.0.1:4222", "")
 	}
@@ -74,7 +74,7 @@ func startHolder(t *testing.T, path string) holder {
 
 func open(t *testing.T, path string) *Dir {
 	t.Helper()
-	d, err := Open(path)
+	d, err := Open(path, "")
 	if err != nil {
 		t.Fatal(err)
 	}

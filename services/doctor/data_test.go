@@ -32,7 +32,7 @@ func scratch(t *testing.T, data string) *Scratch {
 // initialised makes a data directory, and gives it closed.
 func initialised(t *testing.T) string {
 	t.Helper()
-	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestAnEmptyDataDirectoryStaysEmpty(t *testing.T) {
 }
 
 func TestDataDirectoryInUse(t *testing.T) {
-	d, err := datadir.Open(initialised(t))
+	d, err := datadir.Open(initialised(t), "")
 	if err != nil {
 		t.Fatal(err)
 	}

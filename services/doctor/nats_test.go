@@ -51,7 +51,7 @@ func TestNATSOfItsOwn(t *testing.T) {
 // serving is a data directory whose embedded server runs.
 func serving(t *testing.T) (*datadir.Dir, *embedded.Server) {
 	t.Helper()
-	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"), "")
 	if err != nil {
 		t.Fatal(err)
 	}

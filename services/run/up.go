@@ -52,7 +52,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		return schemas.WithHint(errors.New("running sessions needs root to freeze, capture and restore processes"), "run it with sudo")
 	}
-	data, err := datadir.OpenAs(h.Data, h.id)
+	data, err := datadir.Open(h.Data, h.id)
 	if err != nil {
 		return err
 	}

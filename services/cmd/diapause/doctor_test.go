@@ -187,7 +187,7 @@ func TestDoctorWhereNothingCanBeWritten(t *testing.T) {
 }
 
 func TestDoctorBesideAStartedUp(t *testing.T) {
-	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"))
+	d, err := datadir.Open(filepath.Join(t.TempDir(), "data"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
