@@ -39,6 +39,7 @@ test: setup-test verify ## every test, real components included
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
 	@e2e/setup/root.sh e2e/compose/install.sh
+	@e2e/setup/root.sh e2e/observe/install.sh
 	@DIAPAUSE_LONG=1 e2e/setup/root.sh $(GO) test -timeout 4h -p 1 work
 	@e2e/setup/root.sh workers/docker/dockertest/install.sh --newest
 	@for engine in current containerd newest; do \

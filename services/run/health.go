@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/objectstore"
@@ -161,10 +162,33 @@ func (m gauges) ofWorker(w *worker.Worker) {
 	})
 }
 
+// disk shows the room on the disk of a data directory, where sessions' files are and, with the embedded
+// server, their records.
+func (m gauges) disk(dir string) {
+	of := func(bytes func(unix.Statfs_t) uint64) func() float64 {
+		return func() float64 {
+			var fs unix.Statfs_t
+			if unix.Statfs(dir, &fs) != nil {
+				return math.NaN()
+			}
+			return float64(bytes(fs))
+		}
+	}
+	m.Gauge("disk_free_bytes", "What may still be written to the disk of the data directory.", of(func(fs unix.Statfs_t) uint64 { return fs.Bfree * uint64(fs.Bsize) }))
+	m.Gauge("disk_size_bytes", "The size of the disk of the data directory.", of(func(fs unix.Statfs_t) uint64 { return fs.Blocks * uint64(fs.Bsize) }))
+}
+
 // ofControl shows what the parts know that decide and answer.
 func (m gauges) ofControl(c control) {
 	m.Sessions(func() map[schemas.State]int { return c.api.Census().States })
 	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(c.api.Census().Breakers) })
+	m.Gauge("stored_bytes", "What the snapshots of all sessions take in the store, as the log says.", func() float64 {
+		bytes, known := c.usage.Total()
+		if !known {
+			return math.NaN()
+		}
+		return float64(bytes)
+	})
 	m.health.ReadyOn("api", c.api.Ready(), "it is reading the sessions' records")
 	m.answers("api", func(context.Context) error {
 		c.api.Census()

@@ -126,6 +126,23 @@ func (p *Publisher) Stored(n schemas.Name, uid schemas.UID) (bytes int64, known 
 	return p.fold.stored(n, uid)
 }
 
+// Total is what the snapshots of all sessions take in the store. It is unknown until the log was read, and
+// where nothing is published.
+func (p *Publisher) Total() (bytes int64, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known {
+		return 0, false
+	}
+	for n, last := range p.fold.sessions {
+		if !last.gone {
+			stored, _ := p.fold.stored(n, last.UID)
+			bytes += stored
+		}
+	}
+	return bytes, true
+}
+
 // begin reads what was said before.
 func (p *Publisher) begin(ctx context.Context) error {
 	p.mu.Lock()
