@@ -153,6 +153,20 @@ type Op struct {
 // can be done to the session meanwhile.
 const MaxWithin = time.Hour
 
+// Logged gives what a line of a log says about the session, for package slog: its name, what more there is to
+// say, the operation that is under way or just ended, and its epoch.
+func (r SessionRecord) Logged(more ...any) []any {
+	op := r.Transition.Op
+	if r.Op != nil {
+		op = r.Op.ID
+	}
+	out := append([]any{"session", r.Name().String()}, more...)
+	if op != "" {
+		out = append(out, "op", op)
+	}
+	return append(out, "epoch", r.Epoch)
+}
+
 // Underway says for a person what is being done to the session; "" if nothing is.
 func (r SessionRecord) Underway() string {
 	switch {

@@ -3,6 +3,7 @@ package traces
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -76,13 +77,39 @@ const (
 	traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 )
 
+// logged looks whether each line of a log in JSON that is about a session says which, its operation and its
+// epoch, and what isn't to be said.
+func logged(t *testing.T, log string) {
+	t.Helper()
+	about := map[string]bool{}
+	for text := range strings.Lines(log) {
+		if !strings.HasPrefix(text, "{") {
+			continue // what the command prints
+		}
+		var line struct {
+			Time                    time.Time
+			Level, Msg, Session, Op string
+			Epoch                   int
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil || line.Time.IsZero() || line.Level == "" || line.Msg == "" {
+			t.Errorf("a line of the log is %s: %v", text, err)
+		}
+		if line.Session != "" && line.Op != "" && line.Epoch > 0 {
+			about[line.Msg] = true
+		}
+	}
+	if !about["started"] || !about["suspended"] || !about["resumed"] || strings.Contains(log, canary) {
+		t.Errorf("lines that say a session, its operation and its epoch: %v; the log is\n%s", about, log)
+	}
+}
+
 func TestTraces(t *testing.T) {
 	heard := &receiver{t: t}
 	server := httptest.NewServer(heard)
 	t.Cleanup(server.Close)
 	s, _ := stack.Fresh(t)
 	s.Env = append(s.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL, "OTEL_BSP_SCHEDULE_DELAY=50", "CANARY="+canary)
-	if err := s.Up("--docker", "none"); err != nil {
+	if err := s.Up("--docker", "none", "-v", "--log-format", "json"); err != nil {
 		t.Fatal(err)
 	}
 	must := func(args ...string) {
@@ -117,6 +144,8 @@ func TestTraces(t *testing.T) {
 		t.Error("what the session was called with was sent")
 	}
 	heard.mu.Unlock()
+
+	logged(t, s.Log())
 
 	server.Close()
 	must("suspend", "s")

@@ -126,7 +126,7 @@ func (s *maker) clear(ctx context.Context, req request, fork statekv.Versioned, 
 		})
 	}
 	if err != nil {
-		s.sessions.log.Warn("a fork that could not be started isn't removed", "session", fork.Name().String(), "err", err)
+		s.sessions.log.Warn("a fork that could not be started isn't removed", fork.Logged("err", err)...)
 		return coded(cause).WithHint("`diapause rm %s` removes what is left of it", fork.Name())
 	}
 	return cause

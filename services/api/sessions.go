@@ -62,7 +62,7 @@ func (s *sessions) ask(ctx context.Context, prev statekv.Versioned, req request,
 	}
 	if next.Op != nil && next.Host != "" {
 		if err := s.publish.Command(ctx, next.SessionRecord); err != nil {
-			s.log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
+			s.log.Warn("command not published; the host's own watch finds the record", next.Logged("err", err)...)
 		}
 	}
 	return next, s.failpoints.At(ctx, failpoint.APICommanded)

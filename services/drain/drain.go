@@ -211,9 +211,9 @@ func (d *Drainer) do(ctx context.Context, o schemas.HostOrder, s Step) error {
 		return err
 	}
 	d.heard(ctx, next)
-	d.Log.Info("drained", "session", next.Name().String(), "act", s.Act, "why", s.Why)
+	d.Log.Info("drained", next.Logged("act", s.Act, "why", s.Why)...)
 	if err := d.publish.Command(ctx, next.SessionRecord); err != nil {
-		d.Log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
+		d.Log.Warn("command not published; the host's own watch finds the record", next.Logged("err", err)...)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func (f *Fleet) tryElsewhere(ctx context.Context) error {
 		}
 		for _, v := range f.unplaced(time.Now()) {
 			if err := f.place(ctx, v); passes(err) && ctx.Err() == nil {
-				f.Log.Warn("a resume has no host yet; trying again", "session", v.Name().String(), "err", err)
+				f.Log.Warn("a resume has no host yet; trying again", v.Logged("err", err)...)
 			}
 		}
 	}
@@ -81,7 +81,7 @@ func (f *Fleet) tryOne(ctx context.Context, one failed) {
 		f.later(one)
 	}
 	if err != nil && !errors.Is(err, statekv.ErrConflict) && !errors.Is(err, session.ErrIllegal) && ctx.Err() == nil {
-		f.Log.Warn("a resume that failed isn't tried elsewhere", "session", one.Name().String(), "err", err)
+		f.Log.Warn("a resume that failed isn't tried elsewhere", one.Logged("err", err)...)
 	}
 }
 
@@ -160,7 +160,7 @@ func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
 		return err
 	}
 	if err := f.publish.Command(ctx, next.SessionRecord); err != nil {
-		f.Log.Warn("command not published; the host's own watch finds the record", "session", v.Name().String(), "err", err)
+		f.Log.Warn("command not published; the host's own watch finds the record", v.Logged("err", err)...)
 	}
 	return nil
 }

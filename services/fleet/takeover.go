@@ -167,9 +167,9 @@ func (f *Fleet) move(ctx context.Context, v statekv.Versioned, w Want, t schemas
 	if err != nil {
 		return err
 	}
-	f.Log.Warn("moved", "session", v.Name().String(), "from", v.Host, "to", to, "reason", next.Transition.Reason)
+	f.Log.Warn("moved", v.Logged("from", v.Host, "to", to, "reason", next.Transition.Reason)...)
 	if err := f.publish.Command(ctx, next.SessionRecord); err != nil {
-		f.Log.Warn("command not published; the host's own watch finds the record", "session", v.Name().String(), "err", err)
+		f.Log.Warn("command not published; the host's own watch finds the record", v.Logged("err", err)...)
 	}
 	return nil
 }
@@ -221,7 +221,7 @@ func (f *Fleet) adopt(ctx context.Context, v statekv.Versioned, head schemas.Hea
 		Set: schemas.Set{Head: &head, Op: op, Size: &schemas.Sizes{At: h.Time, Logical: h.LogicalBytes, New: h.NewBytes, Stored: h.StoredBytes}},
 	})
 	if err == nil {
-		f.Log.Warn("adopted", "session", v.Name().String(), "image", head.Name, "epoch", next.Epoch)
+		f.Log.Warn("adopted", next.Logged("image", head.Name)...)
 	}
 	return err
 }

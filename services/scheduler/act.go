@@ -102,7 +102,7 @@ func (a *actor) command(ctx context.Context, next statekv.Versioned) {
 		err = a.points.At(ctx, failpoint.SchedulerCommanded)
 	}
 	if err != nil && ctx.Err() == nil {
-		a.log.Warn("command not published; the host's own watch finds the record", "session", next.Name().String(), "err", err)
+		a.log.Warn("command not published; the host's own watch finds the record", next.Logged("err", err)...)
 	}
 }
 

@@ -123,7 +123,7 @@ func (t *Timed) work(ctx context.Context, host schemas.HostID, due []aged) {
 			t.Count(ByInterval, o.Word)
 		}
 		if o.Word == Failed {
-			t.Log.Warn("no checkpoint at its interval; the session runs on", "session", a.record.Name().String(), "err", o.Why)
+			t.Log.Warn("no checkpoint at its interval; the session runs on", a.record.Logged("err", o.Why)...)
 		}
 		select {
 		case <-time.After((share - 1) * o.Frozen): // its host has others to do, too

@@ -243,7 +243,7 @@ func (r *Rebuilder) complete(ctx context.Context, v *recovery.Verdict) {
 	}
 	was, err := r.Snapshots.Record(ctx, rec)
 	if err != nil || was.Spec == "" {
-		r.Log.Warn("could not read the spec of a session from its image", "session", rec.Name().String(), "err", err)
+		r.Log.Warn("could not read the spec of a session from its image", rec.Logged("err", err)...)
 		return
 	}
 	rec.Class, rec.Driver, rec.Keeps, rec.MadeBy, rec.Program, rec.Spec = was.Class, was.Driver, was.Keeps, was.MadeBy, was.Program, was.Spec

@@ -54,7 +54,7 @@ func (s *Sensor) report(ctx context.Context, v statekv.Versioned, signs []sign, 
 		}
 		a := schemas.Activity{TTL: schemas.Duration(ttl), Reason: sg.reason, By: "worker@" + string(s.Host)}
 		if _, err := s.Bus.Activity(ctx, v.Name(), sg.kind, sg.key, a); err != nil {
-			s.Log.Warn("could not publish what was observed", "session", v.Name().String(), "err", err)
+			s.Log.Warn("could not publish what was observed", v.Logged("err", err)...)
 			continue
 		}
 		s.mu.Lock()

@@ -94,7 +94,7 @@ func (s *Store) recorded(ctx context.Context, r schemas.SessionRecord, head sche
 		err = s.Records.Log(ctx, look) // the head doesn't say whose it was
 	}
 	if err != nil {
-		s.Log.Warn("could not look up when a snapshot was recorded", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not look up when a snapshot was recorded", r.Logged("err", err)...)
 		return time.Time{}
 	}
 	return at
@@ -111,6 +111,6 @@ func (s *Store) FollowReaders(ctx context.Context, rec statekv.Versioned, before
 		err = s.Keyring.Lineage(ctx, rec)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Log.Warn("could not wrap the keys of an image to its new readers", "session", rec.Name().String(), "err", err)
+		s.Log.Warn("could not wrap the keys of an image to its new readers", rec.Logged("err", err)...)
 	}
 }

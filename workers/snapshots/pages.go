@@ -30,13 +30,13 @@ func (s *Store) baseFor(ctx context.Context, r schemas.SessionRecord) *image.Bas
 	}
 	img, err := s.Open(ctx, r, *r.Head)
 	if err != nil {
-		s.Log.Warn("could not read the last image: writing a full one", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not read the last image: writing a full one", r.Logged("err", err)...)
 		return nil
 	}
 	defer img.Close()
 	pages, err := image.LoadBase(ctx, img)
 	if err != nil {
-		s.Log.Warn("could not read the last image: writing a full one", "session", r.Name().String(), "err", err)
+		s.Log.Warn("could not read the last image: writing a full one", r.Logged("err", err)...)
 		return nil
 	}
 	return pages

@@ -100,7 +100,7 @@ func (c *capturer) capture(ctx context.Context, rec statekv.Versioned) error {
 		// becomes of the frozen tree.
 		return err
 	}
-	c.log.Info("suspended", "session", rec.Name().String(), "stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)
+	c.log.Info("suspended", rec.Logged("stored", img.sizes.Stored, "way", img.way, "because", img.whyWay)...)
 	err = c.failpoints.At(ctx, failpoint.SuspendRecorded)
 	if err == nil {
 		err = c.reap(ctx, next)

@@ -36,7 +36,7 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 			exit.Code, exit.Signal, exit.Reason = i.Exit.Code, i.Exit.Signal, i.Exit.Reason
 		}
 		if err := saveOutput(ctx, e.snapshots, d, rec.SessionRecord); err != nil {
-			e.log.Warn("could not store the last output", "session", rec.Name().String(), "err", err)
+			e.log.Warn("could not store the last output", rec.Logged("err", err)...)
 		}
 		next, err := e.recorder.swap(ctx, *rec, schemas.Transition{
 			Type: schemas.TExited, Reason: "its command ended by itself", Set: schemas.Set{Exit: exit},

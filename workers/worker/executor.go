@@ -81,7 +81,7 @@ func (x *executor) drive(ctx context.Context, n schemas.Name) error {
 // step claims the record's op and does it.
 func (x *executor) step(ctx context.Context, rec statekv.Versioned) error {
 	if _, err := x.drivers.of(rec.SessionRecord); err != nil && ends(rec.Op.Kind) {
-		x.log.Error("a session can't be ended yet", "session", rec.Name().String(), "err", err)
+		x.log.Error("a session can't be ended yet", rec.Logged("err", err)...)
 		return errLater
 	}
 	if err := x.failpoints.At(ctx, failpoint.WorkerFound); err != nil {

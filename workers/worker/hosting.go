@@ -169,7 +169,7 @@ func (h *hosting) evict(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil || i.Epoch >= rec.Epoch {
 		return nil // it isn't here, or not to be judged by this record
 	}
-	h.log.Warn("removing what another host has taken over", "session", rec.Name().String(), "host", rec.Host, "epoch", i.Epoch, "recorded", rec.Epoch)
+	h.log.Warn("removing what another host has taken over", rec.Logged("host", rec.Host, "removed", i.Epoch)...)
 	h.snapshots.Forget(rec.UID)
 	return d.Stop(ctx, driver.Fence{UID: rec.UID, Name: rec.Name(), Epoch: i.Epoch})
 }

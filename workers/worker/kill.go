@@ -32,7 +32,7 @@ func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	if err := saveOutput(ctx, k.snapshots, d, rec.SessionRecord); err != nil {
-		k.log.Warn("could not store the last output", "session", rec.Name().String(), "err", err)
+		k.log.Warn("could not store the last output", rec.Logged("err", err)...)
 	}
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("kill session %s: %w", rec.Name(), err)

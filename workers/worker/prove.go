@@ -150,7 +150,7 @@ func (s *starter) fallBack(ctx context.Context, rec *statekv.Versioned, why stri
 	was.Head = rec.Op.Fallback
 	op := schemas.NewOp(schemas.OpResume, rec.Seq, time.Now())
 	op.Source, op.Boot = rec.Op.Fallback, session.BootOf(was)
-	s.log.Error("a replacement isn't well: putting back what it replaced", "session", rec.Name().String(), "err", why)
+	s.log.Error("a replacement isn't well: putting back what it replaced", rec.Logged("err", why)...)
 	s.recorder.event(ctx, rec.SessionRecord, "replace_failed", "the session is put back as it was: %s", why)
 	f := &schemas.Failure{Text: fmt.Sprintf("snapshot %s took its place: %s", replacement(rec.SessionRecord), why), Op: schemas.OpProve, Count: 1, At: time.Now().UTC()}
 	next, err := s.recorder.swap(ctx, *rec, schemas.Transition{Type: schemas.TFellBack, Reason: why, Set: schemas.Set{Op: op, Failure: f}})

@@ -98,7 +98,7 @@ func (r *recorder) event(ctx context.Context, rec schemas.SessionRecord, kind, f
 		Text: fmt.Sprintf(format, args...), Actor: r.actor(), At: time.Now().UTC(),
 	}
 	if err := r.bus.Event(ctx, e); err != nil {
-		r.log.Warn("could not publish an event", "session", rec.Name().String(), "event", e.Text, "err", err)
+		r.log.Warn("could not publish an event", rec.Logged("event", e.Text, "err", err)...)
 	}
 }
 

@@ -52,7 +52,7 @@ func unusedFork(rec statekv.Versioned) bool {
 // the fork was made, and the API server that made it stopped before it could check.
 func (s *starter) removeOrphan(ctx context.Context, rec statekv.Versioned) error {
 	op := schemas.NewOp(schemas.OpRemove, rec.Seq, time.Now())
-	s.log.Warn("removing a fork whose origin is gone", "session", rec.Name().String())
+	s.log.Warn("removing a fork whose origin is gone", rec.Logged()...)
 	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TRemove, Reason: "what it was forked from was deleted", Set: schemas.Set{Op: op}})
 	return err
 }
@@ -132,7 +132,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 		return out, err
 	}
 	s.recorder.progress(rec.SessionRecord, began, "running", header.LogicalBytes)
-	s.log.Info("restored", "session", rec.Name().String(), "way", restored.Way)
+	s.log.Info("restored", rec.Logged("way", restored.Way)...)
 	s.snapshots.KeepPages(ctx, rec.SessionRecord, img)
 	return out, nil
 }
@@ -175,7 +175,7 @@ func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause
 	if m := rec.Op.Move; m != nil && m.To == s.drivers.host {
 		return s.moveBack(ctx, rec, cause)
 	}
-	s.log.Error("resume failed; the image is kept", "session", rec.Name().String(), "err", cause)
+	s.log.Error("resume failed; the image is kept", rec.Logged("err", cause)...)
 	s.recorder.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
 	f := failure(schemas.OpResume, cause, rec.Op.Attempts)
 	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)
@@ -188,7 +188,7 @@ func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause
 // there may go on wherever its placement allows.
 func (s *starter) moveBack(ctx context.Context, rec statekv.Versioned, cause error) error {
 	from := rec.Op.Move.From
-	s.log.Error("move failed; it goes on where it was", "session", rec.Name().String(), "host", from, "err", cause)
+	s.log.Error("move failed; it goes on where it was", rec.Logged("host", from, "err", cause)...)
 	s.recorder.event(ctx, rec.SessionRecord, "move_failed", "%s", cause)
 	f := failure(schemas.OpMove, cause, rec.Op.Attempts)
 	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)

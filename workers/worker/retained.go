@@ -92,7 +92,7 @@ func (r *retained) release(ctx context.Context, rec statekv.Versioned) {
 			continue // what is asked of this host says
 		}
 		if err := r.releaseOne(ctx, rec, uid); err != nil && ctx.Err() == nil {
-			r.log.Error("could not release what was kept of a session", "session", rec.Name().String(), "uid", uid, "err", err)
+			r.log.Error("could not release what was kept of a session", rec.Logged("uid", uid, "err", err)...)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (s *starter) root(d driver.Driver, rec statekv.Versioned) *schemas.RootImag
 	}
 	root, err := r.Root(rec.UID)
 	if err != nil { // what is shown is older then
-		s.log.Warn("could not look which image a session's root is", "session", rec.Name().String(), "err", err)
+		s.log.Warn("could not look which image a session's root is", rec.Logged("err", err)...)
 		return nil
 	}
 	if root == nil || rec.Root != nil && *rec.Root == *root {
@@ -118,7 +118,7 @@ func beginning(ctx context.Context) (context.Context, context.CancelFunc) {
 func (s *starter) settle(ctx context.Context, a attempt, err error) (ran bool, _ error) {
 	switch outcomeOf(s.facts(ctx, a, err)) {
 	case succeeded:
-		s.log.Info(string(a.runs), "session", a.rec.Name().String(), "boot", a.rec.Boot)
+		s.log.Info(string(a.runs), a.rec.Logged("boot", a.rec.Boot)...)
 		return true, s.confirm(ctx, a.rec)
 	case noteUnknown:
 		s.attempts.note(a.asked, err)
@@ -164,7 +164,7 @@ func (s *starter) failed(ctx context.Context, rec statekv.Versioned, runs schema
 }
 
 func (s *starter) startFailed(ctx context.Context, rec statekv.Versioned, cause error) error {
-	s.log.Error("start failed", "session", rec.Name().String(), "err", cause)
+	s.log.Error("start failed", rec.Logged("err", cause)...)
 	f := failure(schemas.OpStart, cause, 1)
 	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TStartFailed, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err
@@ -234,7 +234,7 @@ func (s *starter) lost(ctx context.Context, rec statekv.Versioned, cause error) 
 	if toBeProved(rec.SessionRecord) {
 		return s.fallBack(ctx, &rec, cause.Error())
 	}
-	s.log.Error("lost", "session", rec.Name().String(), "err", cause)
+	s.log.Error("lost", rec.Logged("err", cause)...)
 	f := failure(string(rec.State), cause, 1)
 	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TLost, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err

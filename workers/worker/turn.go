@@ -23,7 +23,7 @@ const (
 func (r *recorder) turn(ctx context.Context, q *turns.Queue, rec statekv.Versioned, laps *driver.Laps) (done func(), err error) {
 	began, stop := time.Now(), func() {}
 	done, err = q.Take(ctx, rec.UID, requestOf(rec.SessionRecord), func(place schemas.QueuePlace) {
-		r.log.Info("waits for other operations", "session", rec.Name().String(), "op", rec.Op.Kind, "queue", place)
+		r.log.Info("waits for other operations", rec.Logged("kind", rec.Op.Kind, "queue", place)...)
 		stop = r.progresses(rec.SessionRecord, began, "queue", func() int64 { return 0 }, 0)
 		laps.Mark("prepare")
 	})

@@ -48,7 +48,7 @@ func apiCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	defaultNetworkFlag(cmd, &f.network)
 	metricsFlag(cmd, &f.metrics)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	f.log.flags(cmd)
 	return cmd
 }
 
@@ -64,8 +64,12 @@ func (f apiFlags) config(c *client) (conf run.APIConfig, err error) {
 	case f.usage < 0:
 		return conf, usagef("--usage-every %s: want a time above 0, or 0 for never", f.usage)
 	}
+	log, err := f.log.open()
+	if err != nil {
+		return conf, err
+	}
 	conf = run.APIConfig{
-		Process: run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: newLog(f.verbose)},
+		Process: run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: log},
 		NATS:    run.NATS{URL: f.nats, Creds: c.creds}, Name: f.name, Store: f.store, IdentityFiles: f.identities,
 		Control: run.Control{Usage: f.usage, Network: f.network},
 	}

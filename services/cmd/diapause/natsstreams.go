@@ -22,7 +22,8 @@ finding each other are waited for, as long as --timeout says.`
 func natsStreamsCommand(c *client) *cobra.Command {
 	var nats string
 	var replicas int
-	var asJSON, verbose bool
+	var asJSON bool
+	var log logging
 	cmd := &cobra.Command{
 		Use: "nats-streams", Short: "Make the streams of a fleet on a NATS server", Long: natsStreamsHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -32,8 +33,12 @@ func natsStreamsCommand(c *client) *cobra.Command {
 			if replicas < 1 || replicas > 5 || replicas%2 == 0 {
 				return usagef("--replicas %d: want 1, 3 or 5", replicas)
 			}
+			to, err := log.open()
+			if err != nil {
+				return err
+			}
 			made, err := run.Streams(cmd.Context(), run.StreamsConfig{
-				Log: newLog(verbose), NATS: run.NATS{URL: nats, Creds: c.creds}, Replicas: replicas, Wait: cmp.Or(c.timeout, 2*time.Minute),
+				Log: to, NATS: run.NATS{URL: nats, Creds: c.creds}, Replicas: replicas, Wait: cmp.Or(c.timeout, 2*time.Minute),
 			})
 			if err != nil {
 				return err
@@ -51,6 +56,6 @@ func natsStreamsCommand(c *client) *cobra.Command {
 	fl.StringVar(&nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
 	fl.IntVar(&replicas, "replicas", 1, "how many servers keep each stream: 1, 3 or 5")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
-	fl.BoolVarP(&verbose, "verbose", "v", false, "log what is done, too")
+	log.flags(cmd)
 	return cmd
 }

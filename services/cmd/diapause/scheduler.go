@@ -22,7 +22,7 @@ type schedulerFlags struct {
 	nats    string
 	name    string
 	metrics string
-	verbose bool
+	log     logging
 }
 
 func schedulerCommand(c *client) *cobra.Command {
@@ -36,8 +36,12 @@ func schedulerCommand(c *client) *cobra.Command {
 			if f.name != "" && !schemas.ValidToken(f.name) {
 				return usagef("--name %q: want 1 to 64 of A-Z a-z 0-9 _ -", f.name)
 			}
+			log, err := f.log.open()
+			if err != nil {
+				return err
+			}
 			return run.Scheduler(cmd.Context(), run.SchedulerConfig{
-				Process: run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: newLog(f.verbose)},
+				Process: run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: log},
 				NATS:    run.NATS{URL: f.nats, Creds: c.creds}, Name: f.name,
 			})
 		},
@@ -46,6 +50,6 @@ func schedulerCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
 	fl.StringVar(&f.name, "name", "", "who it is among the schedulers; a name of its own, the same after a restart (default the machine's and the process's)")
 	metricsFlag(cmd, &f.metrics)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	f.log.flags(cmd)
 	return cmd
 }

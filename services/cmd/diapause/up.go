@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"log/slog"
 	"os"
 	"time"
 
@@ -43,7 +42,7 @@ type upFlags struct {
 	docker     string        // the engine's address
 	hidden     []string      // files that sessions don't see
 	network    string        // of process trees that don't say which they want
-	verbose    bool
+	log        logging
 }
 
 const upHelp = `Run everything in this process, until it is interrupted: NATS with JetStream on
@@ -96,14 +95,18 @@ func upCommand(c *client) *cobra.Command {
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
 	defaultNetworkFlag(cmd, &f.network)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	f.log.flags(cmd)
 	return cmd
 }
 
 // config reads the flags of up, and of worker, which are some of them.
 func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
+	log, err := f.log.open()
+	if err != nil {
+		return conf, err
+	}
 	conf = run.UpConfig{
-		Process:  run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: newLog(f.verbose)},
+		Process:  run.Process{Version: version, Metrics: f.metrics, Out: os.Stdout, Log: log},
 		Data:     c.data,
 		NATS:     run.NATS{URL: f.nats, Creds: c.creds, Listen: f.listen},
 		Keys:     run.Keys{IdentityFiles: f.identities, Recipients: f.recipients, SuspendOnly: f.suspender},
@@ -137,14 +140,6 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		return conf, usage(err)
 	}
 	return conf, nil
-}
-
-func newLog(verbose bool) *slog.Logger {
-	level := slog.LevelWarn
-	if verbose {
-		level = slog.LevelInfo
-	}
-	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 }
 
 func metricsFlag(cmd *cobra.Command, address *string) {

@@ -71,7 +71,7 @@ func workerCommand(c *client) *cobra.Command {
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "log what is decided, too")
+	f.log.flags(cmd)
 	return cmd
 }
 
