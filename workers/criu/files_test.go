@@ -173,7 +173,7 @@ func TestFind(t *testing.T) {
 	t.Setenv("DIAPAUSE_CRIU", "")
 	t.Setenv("DIAPAUSE_PREFIX", t.TempDir())
 	t.Setenv("PATH", t.TempDir())
-	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "install.sh") {
+	if _, err := Find(); err == nil || !strings.Contains(err.Error(), "diapause doctor") {
 		t.Errorf("without any criu Find gives %v", err)
 	}
 }
