@@ -25,6 +25,7 @@ else
 		lack "port $port of 127.0.0.1 is taken: set NATS_PORT to another"
 	fi
 	for image in $(sed -n 's/^ARG [A-Z]*_IMAGE=//p' Dockerfile); do
+		[[ $image != grafana/* || ${COMPOSE_PROFILES:-} == *observe* ]] || continue
 		docker image inspect "$image" >/dev/null 2>&1 || docker manifest inspect "$image" >/dev/null 2>&1 ||
 			lack "image $image isn't there and can't be pulled: \`make compose-bases\` makes it"
 	done

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/moby/moby/client"
 
@@ -40,14 +41,19 @@ func newMachine(t *testing.T) machine {
 	if err := os.Symlink(plugin, filepath.Join(plugins, "docker-compose")); err != nil {
 		t.Fatal(err)
 	}
+	m.env = append(os.Environ(), "DOCKER_HOST="+m.engine.URL, "DOCKER_CONFIG="+config, "DOCKER_BUILDKIT=0", "BUILD_NETWORK=host", fmt.Sprint("NATS_PORT=", free(t)), fmt.Sprint("PROMETHEUS_PORT=", free(t)))
+	return m
+}
+
+// free gives a port of 127.0.0.1 that is free.
+func free(t *testing.T) int {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
-	m.env = append(os.Environ(), "DOCKER_HOST="+m.engine.URL, "DOCKER_CONFIG="+config, "DOCKER_BUILDKIT=0", "BUILD_NETWORK=host", fmt.Sprint("NATS_PORT=", port))
-	return m
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }
 
 func prefix() string {
@@ -119,8 +125,35 @@ func TestFleet(t *testing.T) {
 		if !strings.Contains(out, "running worker-2") {
 			t.Errorf("with %s the session didn't come to be on worker-2", store)
 		}
+		if store == "versitygw" {
+			m.observed(use)
+		}
 		m.make("compose-down", use)
 		m.nothing()
+	}
+}
+
+// observed adds Prometheus to the fleet, and looks whether it reads all parts. Grafana isn't added: its image
+// is of a registry.
+func (m machine) observed(env ...string) {
+	m.t.Helper()
+	compose := func(args ...string) (string, error) {
+		cmd := exec.CommandContext(m.t.Context(), "docker", append([]string{"compose", "--project-directory", filepath.Join(top, "compose")}, args...)...)
+		cmd.Env = append(m.env, env...)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := compose("up", "--detach", "--wait", "--build", "prometheus"); err != nil {
+		m.t.Fatalf("add Prometheus: %v\n%s", err, out)
+	}
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) {
+		out, err := compose("exec", "-T", "prometheus", "promtool", "query", "instant", "http://127.0.0.1:9090", `sum(up{job="diapause"})`)
+		if err == nil && strings.Contains(out, "{} => 6 ") {
+			return
+		}
+		if time.Now().After(end) {
+			m.t.Fatalf("Prometheus reads of the six parts: %v\n%s", err, out)
+		}
 	}
 }
 

@@ -19,8 +19,8 @@ const top = "../.."
 // TestManual makes the manual's pages: there is one for each verb that the program has.
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
-	make := exec.CommandContext(t.Context(), "go", "run", "-tags", "man", "./cmd/diapause", dir)
-	make.Dir = filepath.Join(top, "services")
+	make := exec.CommandContext(t.Context(), "go", "run", "-trimpath", "-tags", "man", "./cmd/diapause", dir) // as build.sh does
+	make.Dir, make.Env = filepath.Join(top, "services"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := make.CombinedOutput(); err != nil {
 		t.Fatalf("make the pages: %v\n%s", err, out)
 	}

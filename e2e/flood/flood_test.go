@@ -36,7 +36,7 @@ func size() (leased int, long time.Duration) {
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		return 40, 10 * time.Minute
 	}
-	return 8, 25 * time.Second
+	return 8, 15 * time.Second
 }
 
 func TestFlood(t *testing.T) {

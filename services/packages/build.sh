@@ -60,8 +60,8 @@ even() {
 
 GO=$go "$top/services/cmd/build.sh" "$scratch/diapause" -buildvcs=false -ldflags "-s -w -X main.version=$version"
 mkdir "$scratch/man"
-(cd "$top/services" && "$go" run -tags man ./cmd/diapause "$scratch/man")
-(cd "$top" && "$go" run ./e2e/supply/cmd -version "$version" -out "$scratch/bill") >/dev/null
+(cd "$top/services" && CGO_ENABLED=0 "$go" run -trimpath -tags man ./cmd/diapause "$scratch/man")
+(cd "$top" && "$go" run -trimpath ./e2e/supply/cmd -version "$version" -out "$scratch/bill") >/dev/null
 
 # A version of Debian's sorts what is behind ~ before what hasn't it.
 debian=$(printf %s "$version" | sed 's/-/~/')
