@@ -56,11 +56,10 @@ func (f *Fold) Add(v statekv.Versioned) []Span {
 	}
 	n, t := v.Name(), v.Transition
 	o := f.open[n]
-	if o == nil || o.id != t.Op {
-		delete(f.open, n) // another took its place
-		if t.Op == "" {
-			return nil
-		}
+	switch {
+	case o == nil && t.Op == "":
+		return nil
+	case o == nil || t.Op != "" && t.Op != o.id: // or another takes its place
 		o = begin(v)
 		f.open[n] = o
 	}

@@ -88,6 +88,18 @@ func TestParent(t *testing.T) {
 	}
 }
 
+// What changes beside an operation doesn't end it; what ends its session does.
+func TestBeside(t *testing.T) {
+	var f Fold
+	f.Add(rev(1, 0, schemas.TSuspend, "o", "o"))
+	if got := f.Add(rev(2, time.Second, schemas.TIdleRule, "", "o")); got != nil {
+		t.Errorf("a change beside it gives %+v", got)
+	}
+	if got := f.Add(rev(3, 2*time.Second, schemas.TLost, "", "")); len(got) != 1 || got[0].Failed != "lost" || len(got[0].Events) != 3 || len(f.open) != 0 {
+		t.Errorf("the end gives %+v", got)
+	}
+}
+
 // An operation that another took the place of isn't kept.
 func TestReplaced(t *testing.T) {
 	var f Fold
