@@ -2,13 +2,13 @@ package traces
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"sync"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -19,12 +19,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
 )
 
 // Wanted reports whether the environment says where traces go.
 func Wanted() bool {
 	return (os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") != "" || os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") != "") &&
-		os.Getenv("OTEL_TRACES_EXPORTER") != "none" && os.Getenv("OTEL_SDK_DISABLED") != "true"
+		os.Getenv("OTEL_TRACES_EXPORTER") != "none" && !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true")
 }
 
 // Log has the sessions' records. *statekv.Store is one.
@@ -32,6 +33,8 @@ type Log interface {
 	// Watch calls fn with the last revision of every record, then with each new one, until ctx ends.
 	// caughtUp is called once, in between.
 	Watch(ctx context.Context, fn func(statekv.Versioned), caughtUp func()) error
+	// History gives every revision of a record, oldest first.
+	History(ctx context.Context, n schemas.Name) ([]statekv.Versioned, error)
 }
 
 // TraceOf reads which trace a message of the activity stream is a part of; "" if it says none, or is gone.
@@ -49,23 +52,28 @@ type Exporter struct {
 const again = 5 * time.Second
 
 // last is how long the end of the process waits for what isn't sent yet.
-const last = 3 * time.Second
+const last = 2 * time.Second
 
-// Serve exports until ctx ends. It does nothing unless Wanted.
+// Serve exports until ctx ends. It does nothing unless Wanted. No setting and no collector makes it fail: what can't be
+// exported is logged.
 func (e *Exporter) Serve(ctx context.Context) error {
 	if !Wanted() {
 		return nil
 	}
-	otel.SetErrorHandler(&complaints{log: e.Notes})
+	said := &complaints{log: e.Notes, heard: map[string]bool{}}
+	otel.SetErrorHandler(said)
+	otel.SetLogger(logr.New(said))
 	to, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return fmt.Errorf("export traces: %w", err)
+		said.Handle(err)
+		return nil
 	}
 	about, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", "diapause"), attribute.String("service.version", e.Version)), resource.WithFromEnv())
-	if err != nil {
-		return fmt.Errorf("export traces: %w", err)
+	if err != nil { // what could be read of it is there
+		said.Handle(err)
 	}
 	provider := sdk.NewTracerProvider(sdk.WithBatcher(to), sdk.WithIDGenerator(given{}), sdk.WithResource(about))
+	said.begin()
 	defer func() {
 		end, cancel := context.WithTimeout(context.WithoutCancel(ctx), last)
 		defer cancel()
@@ -88,29 +96,58 @@ func (e *Exporter) follow(ctx context.Context, t trace.Tracer) error {
 	var f Fold
 	var live bool
 	return e.Log.Watch(ctx, func(v statekv.Versioned) {
-		if !live && v.Op == nil {
-			return // it was over before
-		}
-		if t := v.Transition; v.Op != nil && v.Op.Trace == "" && t.Evidence != nil && t.Evidence.Activity != "" {
-			trace, err := e.TraceOf(ctx, t.Evidence.Seq)
-			if err != nil {
-				e.Notes.Debug("an operation begins a trace of its own", "op", t.Op, "err", err)
+		switch {
+		case live:
+			for _, op := range f.Add(e.traced(ctx, v)) {
+				send(ctx, t, op)
 			}
-			op := *v.Op
-			op.Trace, v.Op = trace, &op
+		case v.Op != nil: // else it was over before
+			for _, was := range e.begun(ctx, v) {
+				f.Add(e.traced(ctx, was))
+			}
 		}
-		send(ctx, t, f.Add(v))
 	}, func() { live = true })
 }
 
-// send gives spans to the SDK.
+// begun gives the revisions so far of the operation that is under way in v.
+func (e *Exporter) begun(ctx context.Context, v statekv.Versioned) []statekv.Versioned {
+	all, err := e.Log.History(ctx, v.Name())
+	if err != nil {
+		e.Notes.Debug("the trace of an operation lacks its begin", v.Logged("err", err)...)
+		return []statekv.Versioned{v}
+	}
+	return slices.DeleteFunc(all, func(was statekv.Versioned) bool {
+		return was.Version > v.Version || was.UID != v.UID || was.Op == nil || was.Op.ID != v.Op.ID
+	})
+}
+
+// traced has an operation that activity began be a part of that activity's trace.
+func (e *Exporter) traced(ctx context.Context, v statekv.Versioned) statekv.Versioned {
+	by := v.Transition.Evidence
+	if v.Op == nil || v.Op.Trace != "" || by == nil || by.Activity == "" {
+		return v
+	}
+	trace, err := e.TraceOf(ctx, by.Seq)
+	if err != nil {
+		e.Notes.Debug("an operation begins a trace of its own", v.Logged("err", err)...)
+	}
+	op := *v.Op
+	op.Trace, v.Op = trace, &op
+	return v
+}
+
+// send gives the spans of an operation to the SDK. The first may be one that its sampler leaves out; then the others are, too.
 func send(ctx context.Context, t trace.Tracer, spans []Span) {
+	var whole trace.SpanContext
 	for i, s := range spans {
 		if i > 0 {
-			s.Parent = trace.NewSpanContext(trace.SpanContextConfig{TraceID: s.Trace, SpanID: spans[0].ID, TraceFlags: flags(spans[0].Parent)})
+			s.Parent = whole
 		}
 		within := context.WithValue(trace.ContextWithRemoteSpanContext(ctx, s.Parent), idsKey{}, s)
 		_, span := t.Start(within, s.Name, trace.WithTimestamp(s.Start), trace.WithAttributes(s.Attributes...))
+		if i == 0 {
+			whole = span.SpanContext()
+		}
 		for _, event := range s.Events {
 			span.AddEvent(event.Name, trace.WithTimestamp(event.At))
 		}
@@ -119,14 +156,6 @@ func send(ctx context.Context, t trace.Tracer, spans []Span) {
 		}
 		span.End(trace.WithTimestamp(s.End))
 	}
-}
-
-// flags are those of an operation's spans: what its caller doesn't record isn't recorded here.
-func flags(parent trace.SpanContext) trace.TraceFlags {
-	if parent.IsValid() {
-		return parent.TraceFlags()
-	}
-	return trace.FlagsSampled
 }
 
 // given has the SDK use the IDs that a span has already.
@@ -148,27 +177,4 @@ func (given) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
 func asked(traceparent string) trace.SpanContext {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": traceparent})
 	return trace.SpanContextFromContext(ctx)
-}
-
-// complaints are errors of exporting: one is logged, then those like it for quiet aren't.
-type complaints struct {
-	log *slog.Logger
-
-	mu   sync.Mutex
-	said time.Time
-}
-
-const quiet = time.Hour
-
-// Handle implements otel.ErrorHandler.
-func (c *complaints) Handle(err error) {
-	if errors.Is(err, context.Canceled) {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if now := time.Now(); c.said.IsZero() || now.Sub(c.said) > quiet {
-		c.said = now
-		c.log.Warn("traces aren't exported; sessions aren't affected, and this isn't said again for an hour", "err", err)
-	}
 }

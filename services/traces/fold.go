@@ -48,64 +48,95 @@ var failures = []schemas.TransitionType{
 	schemas.TStartFailed, schemas.TSuspendFailed, schemas.TResumeFailed, schemas.TCheckpointFailed, schemas.TLost, schemas.TFellBack, schemas.TMovedBack,
 }
 
-// Add takes the next revision of a session, and gives the spans of the operation that it ends; none if it
-// ends none.
-func (f *Fold) Add(v statekv.Versioned) []Span {
+// Add takes the next revision of a session, and gives the operations that it ends, the whole of each first; most
+// end none. An operation whose place another takes ends as failed.
+func (f *Fold) Add(v statekv.Versioned) (ended [][]Span) {
 	if f.open == nil {
 		f.open = map[schemas.Name]*operation{}
 	}
-	n, t := v.Name(), v.Transition
+	n, of, next := v.Name(), v.Transition.Op, ""
+	if v.Op != nil {
+		next = v.Op.ID
+	}
 	o := f.open[n]
 	switch {
-	case o == nil && t.Op == "":
-		return nil
-	case o == nil || t.Op != "" && t.Op != o.id: // or another takes its place
-		o = begin(v)
-		f.open[n] = o
+	case o == nil || of == o.id:
+	case of == "" && (next == o.id || next == ""):
+		of = o.id // it changes beside the operation, or ends it with the session
+	default:
+		o.changed(v.Transition)
+		o.root.Failed = string(v.Transition.Type)
+		ended, o = append(ended, o.spans()), nil
 	}
-	o.add(v)
-	if v.Op != nil && v.Op.ID == o.id {
-		return nil
+	if o == nil && of != "" {
+		o = begin(v, of)
 	}
-	delete(f.open, n)
-	return append([]Span{o.root}, o.children...)
+	if o != nil {
+		o.add(v)
+	}
+	if o != nil && next != o.id {
+		ended, o = append(ended, o.spans()), nil
+		if next != "" { // what ends one may begin another
+			o = begin(v, next)
+			o.changed(v.Transition)
+			o.owned(v)
+		}
+	}
+	if f.open[n] = o; o == nil {
+		delete(f.open, n)
+	}
+	return ended
 }
 
-func begin(v statekv.Versioned) *operation {
-	id, name := v.Transition.Op, string(v.Transition.Type)
-	o := &operation{id: id}
-	if v.Op != nil {
-		name = v.Op.Kind
+// begin makes an operation that a revision begins.
+func begin(v statekv.Versioned, id string) *operation {
+	t := v.Transition
+	o := &operation{id: id, root: Span{Name: string(t.Type), Start: t.At, ID: spanID(id)}}
+	if v.Op != nil && v.Op.ID == id {
+		o.root.Name = v.Op.Kind
 		if v.Op.Move != nil {
-			name = "move"
+			o.root.Name = "move"
 		}
 		o.root.Parent = asked(v.Op.Trace)
 	}
-	o.root.Name, o.root.Start, o.root.ID = name, v.Transition.At, spanID(id)
 	if o.root.Trace = o.root.Parent.TraceID(); !o.root.Trace.IsValid() {
 		sum := sha256.Sum256([]byte("diapause trace " + id))
 		o.root.Trace = trace.TraceID(sum[:16])
 	}
 	o.root.Attributes = []attribute.KeyValue{
-		attribute.String("diapause.session", v.Name().String()), attribute.String("diapause.uid", string(v.UID)),
-		attribute.String("diapause.op", id), attribute.String("diapause.asked_by", v.Transition.Actor),
+		attribute.String("diapause.session", v.Name().String()), attribute.String("diapause.tenant", string(v.Tenant)),
+		attribute.String("diapause.uid", string(v.UID)), attribute.String("diapause.op", id), attribute.String("diapause.asked_by", t.Actor),
 		attribute.String("diapause.driver", string(v.Driver)), attribute.String("diapause.class", v.Class),
 	}
 	return o
 }
 
-// add takes one more revision of the operation.
-func (o *operation) add(v statekv.Versioned) {
-	t := v.Transition
+// spans are those of an operation that has ended.
+func (o *operation) spans() []Span { return append([]Span{o.root}, o.children...) }
+
+// changed has a change of the session be the operation's last for now.
+func (o *operation) changed(t schemas.Transition) {
 	o.root.End = t.At
 	o.root.Events = append(o.root.Events, Event{string(t.Type), t.At})
-	if slices.Contains(failures, t.Type) {
-		o.root.Failed = string(t.Type)
-	}
-	on := []attribute.KeyValue{attribute.String("diapause.host", string(v.Host)), attribute.Int64("diapause.epoch", int64(v.Epoch))}
+}
+
+// owned notes who has the session, which changes while it is moved.
+func (o *operation) owned(v statekv.Versioned) (on []attribute.KeyValue) {
+	on = []attribute.KeyValue{attribute.String("diapause.host", string(v.Host)), attribute.Int64("diapause.epoch", int64(v.Epoch))}
 	o.root.Attributes = append(slices.DeleteFunc(o.root.Attributes, func(a attribute.KeyValue) bool {
 		return a.Key == on[0].Key || a.Key == on[1].Key
 	}), on...)
+	return on
+}
+
+// add takes one more revision of the operation.
+func (o *operation) add(v statekv.Versioned) {
+	t := v.Transition
+	o.changed(t)
+	if len(o.root.Events) > 1 && slices.Contains(failures, t.Type) { // the first may be the failure of another
+		o.root.Failed = string(t.Type)
+	}
+	on := o.owned(v)
 	var took time.Duration
 	for _, s := range t.Stages {
 		if s.Part {

@@ -40,7 +40,7 @@ func TestSuspend(t *testing.T) {
 	if got := f.Add(rev(3, 3*time.Second, schemas.TSuspended, "o", "o", stages...)); got != nil {
 		t.Errorf("the middle gives %v", got)
 	}
-	got := f.Add(rev(4, 4*time.Second, schemas.TReaped, "o", ""))
+	got := ended(t, &f, rev(4, 4*time.Second, schemas.TReaped, "o", ""))
 	if len(got) != 3 {
 		t.Fatalf("it gives %d spans: %+v", len(got), got)
 	}
@@ -68,7 +68,7 @@ func TestSuspend(t *testing.T) {
 	}
 	var again Fold
 	again.Add(rev(2, time.Second, schemas.TSuspend, "o", "o"))
-	if other := again.Add(rev(3, 2*time.Second, schemas.TSuspendFailed, "o", ""))[0]; other.Trace != root.Trace || other.ID != root.ID || other.Failed != "suspend_failed" {
+	if other := ended(t, &again, rev(3, 2*time.Second, schemas.TSuspendFailed, "o", ""))[0]; other.Trace != root.Trace || other.ID != root.ID || other.Failed != "suspend_failed" {
 		t.Errorf("another that reads the log has %+v", other)
 	}
 }
@@ -80,7 +80,7 @@ func TestParent(t *testing.T) {
 		v := rev(1, 0, schemas.TSuspend, "o", "o")
 		v.Op.Trace = text
 		f.Add(v)
-		root := f.Add(rev(2, time.Second, schemas.TSuspendAborted, "o", ""))[0]
+		root := ended(t, &f, rev(2, time.Second, schemas.TSuspendAborted, "o", ""))[0]
 		want, _ := trace.TraceIDFromHex("0af7651916cd43dd8448eb211c80319c")
 		if root.Parent.IsValid() != valid || (root.Trace == want) != valid || !root.Trace.IsValid() {
 			t.Errorf("%q: trace %v, parent %v", text, root.Trace, root.Parent)
@@ -95,17 +95,42 @@ func TestBeside(t *testing.T) {
 	if got := f.Add(rev(2, time.Second, schemas.TIdleRule, "", "o")); got != nil {
 		t.Errorf("a change beside it gives %+v", got)
 	}
-	if got := f.Add(rev(3, 2*time.Second, schemas.TLost, "", "")); len(got) != 1 || got[0].Failed != "lost" || len(got[0].Events) != 3 || len(f.open) != 0 {
+	if got := ended(t, &f, rev(3, 2*time.Second, schemas.TLost, "", "")); len(got) != 1 || got[0].Failed != "lost" || len(got[0].Events) != 3 || len(f.open) != 0 {
 		t.Errorf("the end gives %+v", got)
 	}
 }
 
-// An operation that another took the place of isn't kept.
+// An operation that another takes the place of ends then.
 func TestReplaced(t *testing.T) {
 	var f Fold
 	f.Add(rev(1, 0, schemas.TSuspend, "one", "one"))
-	f.Add(rev(2, time.Second, schemas.TRemove, "two", "two"))
-	if got := f.Add(rev(3, 2*time.Second, schemas.TRemoved, "two", "")); len(got) != 1 || !got[0].Start.Equal(noon.Add(time.Second)) || len(f.open) != 0 {
+	lost := ended(t, &f, rev(2, time.Second, schemas.TRemove, "two", "two"))
+	if len(lost) != 1 || lost[0].Failed != "remove" || !lost[0].Start.Equal(noon) || !lost[0].End.Equal(noon.Add(time.Second)) {
+		t.Errorf("what was replaced is %+v", lost)
+	}
+	if got := ended(t, &f, rev(3, 2*time.Second, schemas.TRemoved, "two", "")); len(got) != 1 || !got[0].Start.Equal(noon.Add(time.Second)) || got[0].Failed != "" || len(f.open) != 0 {
 		t.Errorf("it gives %+v, and keeps %d", got, len(f.open))
 	}
+}
+
+// A revision that ends an operation may begin the next one.
+func TestFollowed(t *testing.T) {
+	var f Fold
+	f.Add(rev(1, 0, schemas.TResume, "one", "one"))
+	if first := ended(t, &f, rev(2, time.Second, schemas.TFellBack, "one", "two")); first[0].Failed != "fell_back" {
+		t.Errorf("the first is %+v", first)
+	}
+	if second := ended(t, &f, rev(3, 3*time.Second, schemas.TResumed, "two", "")); !second[0].Start.Equal(noon.Add(time.Second)) || len(second[0].Events) != 2 || second[0].Failed != "" {
+		t.Errorf("the second is %+v", second)
+	}
+}
+
+// ended gives the spans of the one operation that a revision ends.
+func ended(t *testing.T, f *Fold, v statekv.Versioned) []Span {
+	t.Helper()
+	ops := f.Add(v)
+	if len(ops) != 1 {
+		t.Fatalf("%s ends %d operations: %+v", v.Transition.Type, len(ops), ops)
+	}
+	return ops[0]
 }
