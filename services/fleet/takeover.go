@@ -187,7 +187,7 @@ func (f *Fleet) durable(ctx context.Context, r schemas.SessionRecord) (*schemas.
 			continue
 		}
 		if err := f.whole(ctx, r, l.Head); err != nil {
-			f.Log.Warn("an image that no record names is not whole, and not adopted", "session", r.Name().String(), "image", l.Head.Name, "err", err)
+			f.Log.Warn("an image that no record names is not whole, and not adopted", r.Logged("image", l.Head.Name, "err", err)...)
 			continue
 		}
 		return &l.Head, l.Header, nil

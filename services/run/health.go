@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -162,20 +163,27 @@ func (m gauges) ofWorker(w *worker.Worker) {
 	})
 }
 
-// disk shows the room on the disk of a data directory, where sessions' files are and, with the embedded
-// server, their records.
-func (m gauges) disk(dir string) {
-	of := func(bytes func(unix.Statfs_t) uint64) func() float64 {
-		return func() float64 {
-			var fs unix.Statfs_t
-			if unix.Statfs(dir, &fs) != nil {
-				return math.NaN()
+// disks shows the room on the disk of a data directory, where sessions' files are and, with the embedded
+// server, their records; and on that of a store which is a directory elsewhere.
+func (m gauges) disks(data, store string) {
+	of := map[string]string{"data": data}
+	if path, ok := strings.CutPrefix(store, "dir://"); ok {
+		of["store"] = path
+	}
+	room := func(bytes func(unix.Statfs_t) uint64) func() map[string]float64 {
+		return func() map[string]float64 {
+			out := map[string]float64{}
+			for disk, path := range of {
+				var fs unix.Statfs_t
+				if unix.Statfs(path, &fs) == nil {
+					out[disk] = float64(bytes(fs))
+				}
 			}
-			return float64(bytes(fs))
+			return out
 		}
 	}
-	m.Gauge("disk_free_bytes", "What may still be written to the disk of the data directory.", of(func(fs unix.Statfs_t) uint64 { return fs.Bfree * uint64(fs.Bsize) }))
-	m.Gauge("disk_size_bytes", "The size of the disk of the data directory.", of(func(fs unix.Statfs_t) uint64 { return fs.Blocks * uint64(fs.Bsize) }))
+	m.GaugeBy("disk_free_bytes", "What may still be written to a disk: that of the data directory, or of the store.", "disk", room(func(fs unix.Statfs_t) uint64 { return fs.Bfree * uint64(fs.Bsize) }))
+	m.GaugeBy("disk_size_bytes", "The size of that disk.", "disk", room(func(fs unix.Statfs_t) uint64 { return fs.Blocks * uint64(fs.Bsize) }))
 }
 
 // ofControl shows what the parts know that decide and answer.

@@ -147,7 +147,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 		return p, err
 	}
 	h.ofWorker(w)
-	h.disk(m.data.Path())
+	h.disks(m.data.Path(), h.Images.Store)
 	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}
 	p.ready = []<-chan struct{}{w.Ready()}
 	for name, d := range p.drivers.ByName {

@@ -68,7 +68,7 @@ func (a *actor) swap(ctx context.Context, n schemas.Name, rev statekv.Revision, 
 		a.log.Error("decision not recorded", "session", n.String(), "verdict", d.Verdict, "err", err)
 		return false
 	}
-	a.log.Info(string(d.Verdict), "session", n.String(), "reason", d.Reason)
+	a.log.Info(string(d.Verdict), next.Logged("reason", d.Reason)...)
 	a.command(ctx, next)
 	return true
 }

@@ -208,7 +208,7 @@ func (r *Rebuilder) rebuild(ctx context.Context, prev statekv.Versioned, e recov
 			return err
 		}
 		n := next.Name()
-		r.Log.Warn("recovered", "session", n.String(), "state", next.State, "epoch", next.Epoch, "because", v.Why())
+		r.Log.Warn("recovered", next.Logged("state", next.State, "because", v.Why())...)
 		r.Rebuilt(ctx, next.SessionRecord)
 		out.Sessions, out.Reasons[n.String()] = append(out.Sessions, n), v.Why()
 		return nil

@@ -65,7 +65,7 @@ func (s *Store) Keep(uid schemas.UID, head schemas.Head, pages *image.Base) {
 		if err == nil {
 			return
 		}
-		s.Log.Warn("keeping page ids in memory only", "session", uid, "err", err)
+		s.Log.Warn("keeping page ids in memory only", "uid", uid, "err", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

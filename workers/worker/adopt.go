@@ -46,7 +46,7 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) 
 			"session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "recorded", rec.Epoch)
 		return nil
 	case rec.UID == i.UID && rec.Host == w.Host && (rec.State != schemas.Deleted || rec.Op != nil):
-		w.Log.Info("found", "session", i.Name.String(), "state", i.State, "record", rec.State)
+		w.Log.Info("found", rec.Logged("state", i.State, "record", rec.State)...)
 		return nil
 	}
 	w.Log.Warn("removing what the record no longer mentions", "session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "recorded", rec.Epoch)
@@ -54,7 +54,7 @@ func (w *Worker) adopt(ctx context.Context, d driver.Driver, i driver.Instance) 
 	defer cancel()
 	if err := d.Stop(ctx, driver.Fence{UID: i.UID, Name: i.Name, Epoch: i.Epoch}); err != nil {
 		// The other sessions must be found all the same.
-		w.Log.Error("could not remove what the record no longer mentions", "session", i.Name.String(), "uid", i.UID, "err", err)
+		w.Log.Error("could not remove what the record no longer mentions", "session", i.Name.String(), "uid", i.UID, "epoch", i.Epoch, "err", err)
 	}
 	return nil
 }

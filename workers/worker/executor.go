@@ -66,7 +66,7 @@ func (x *executor) drive(ctx context.Context, n schemas.Name) error {
 		moved := errors.Is(err, errMoved) || errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal) || errors.Is(err, errFrozen)
 		if moved && rec.Rev != last { // the same revision once more would be a circle
 			last = rec.Rev
-			x.log.Debug("the record moved on", "session", n.String(), "err", err)
+			x.log.Debug("the record moved on", rec.Logged("err", err)...)
 			continue
 		}
 		if errors.Is(err, errLater) {

@@ -56,7 +56,7 @@ func (w *Worker) watchExits(ctx context.Context, name schemas.DriverName, d driv
 			if !ok {
 				return nil
 			}
-			w.Log.Info("ended", "session", i.Name.String(), "driver", name)
+			w.Log.Info("ended", "session", i.Name.String(), "driver", name, "epoch", i.Epoch)
 			w.actors.wake(i.Name)
 		case <-ctx.Done():
 			return nil

@@ -87,7 +87,7 @@ func (r *recorder) remember(rec schemas.SessionRecord) {
 		return
 	}
 	if err := r.ledger.Keep(rec); err != nil {
-		r.log.Warn("could not keep a record: should NATS lose it, it is lost", "session", rec.Name().String(), "err", err)
+		r.log.Warn("could not keep a record: should NATS lose it, it is lost", rec.Logged("err", err)...)
 	}
 }
 
