@@ -102,15 +102,15 @@ func (e *Exporter) follow(ctx context.Context, t trace.Tracer) error {
 				send(ctx, t, op)
 			}
 		case v.Op != nil: // else it was over before
-			for _, was := range e.begun(ctx, v) {
+			for _, was := range e.soFar(ctx, v) {
 				f.Add(e.traced(ctx, was))
 			}
 		}
 	}, func() { live = true })
 }
 
-// begun gives the revisions so far of the operation that is under way in v.
-func (e *Exporter) begun(ctx context.Context, v statekv.Versioned) []statekv.Versioned {
+// soFar gives the revisions so far of the operation that is under way in v.
+func (e *Exporter) soFar(ctx context.Context, v statekv.Versioned) []statekv.Versioned {
 	all, err := e.Log.History(ctx, v.Name())
 	if err != nil {
 		e.Notes.Debug("the trace of an operation lacks its begin", v.Logged("err", err)...)
