@@ -16,17 +16,24 @@ import (
 
 const top = "../.."
 
-// TestManual makes the manual's pages: there is one for each verb that the program has.
+// TestManual makes the manual's pages, which say nothing of the machine that makes them. TestPackage compares
+// them with the program's verbs.
 func TestManual(t *testing.T) {
 	dir := t.TempDir()
+	t.Setenv("DIAPAUSE_STORE", "s3://of-this-machine")
 	make := exec.CommandContext(t.Context(), "go", "run", "-trimpath", "-tags", "man", "./cmd/diapause", dir) // as build.sh does
 	make.Dir, make.Env = filepath.Join(top, "services"), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := make.CombinedOutput(); err != nil {
 		t.Fatalf("make the pages: %v\n%s", err, out)
 	}
-	for page, want := range map[string]string{"diapause": "Suspend idle sessions", "diapause-suspend": "Write a session's image", "diapause-host-drain": "--force"} {
-		if text, err := os.ReadFile(filepath.Join(dir, page+".1")); err != nil || !strings.Contains(strings.ReplaceAll(string(text), `\`, ""), want) {
+	for page, want := range map[string]string{"diapause": "Suspend idle sessions", "diapause-suspend": "Write a session's image", "diapause-host-drain": "--force", "diapause-up": "DIAPAUSE_STORE"} {
+		b, err := os.ReadFile(filepath.Join(dir, page+".1"))
+		text := strings.ReplaceAll(string(b), `\`, "")
+		if err != nil || !strings.Contains(text, want) {
 			t.Errorf("page %s lacks %q: %v", page, want, err)
+		}
+		if strings.Contains(text, "of-this-machine") {
+			t.Errorf("page %s has what DIAPAUSE_STORE is here", page)
 		}
 	}
 }
@@ -44,7 +51,7 @@ func run(t *testing.T, dir string, args ...string) string {
 
 const version = "0.1.0-test"
 
-// TestPackage builds a release twice, and installs, upgrades and removes its package beside a running session.
+// TestPackage builds a release twice, on two file systems, and installs, upgrades and removes its package beside a running session.
 func TestPackage(t *testing.T) {
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		t.Log("packages are built and installed with DIAPAUSE_LONG=1")
@@ -52,8 +59,13 @@ func TestPackage(t *testing.T) {
 	}
 	dir := t.TempDir()
 	one, two := filepath.Join(dir, "one"), filepath.Join(dir, "two")
-	for _, out := range []string{one, two} {
-		run(t, top, "services/packages/build.sh", version, out)
+	memory := filepath.Join(dir, "memory")
+	if err := os.Mkdir(memory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mount(t, "tmpfs", memory, "tmpfs", "")
+	for out, scratch := range map[string]string{one: dir, two: memory} {
+		run(t, top, "env", "TMPDIR="+scratch, "services/packages/build.sh", version, out)
 		run(t, out, "sha256sum", "--check", "SHA256SUMS")
 	}
 	run(t, dir, "diff", "-r", one, two)
@@ -107,7 +119,7 @@ func TestPackage(t *testing.T) {
 	}
 
 	m.dpkg("--install", m.newer(deb))
-	m.asked("daemon-reload", "try-restart diapause.service diapause-worker.service diapause-scheduler.service")
+	m.asked("daemon-reload", "--no-block try-restart "+parts)
 	goesOn("after an upgrade")
 	must("down") // as the unit's restart ends the daemon alone
 	if err := s.Wait(); err != nil {
@@ -122,7 +134,7 @@ func TestPackage(t *testing.T) {
 	}
 
 	m.dpkg("--remove", "diapause")
-	m.asked("disable --now diapause.service diapause-worker.service diapause-scheduler.service", "daemon-reload")
+	m.asked("disable --now "+parts, "daemon-reload")
 	goesOn("after a removal")
 	if _, err := os.Stat(program); !os.IsNotExist(err) {
 		t.Errorf("the program is still there: %v", err)
@@ -135,6 +147,8 @@ func TestPackage(t *testing.T) {
 		t.Errorf("the data directory has %q, %v", text, err)
 	}
 	goesOn("after a purge")
+	m.without(deb)
+	goesOn("without systemd")
 	m.dpkg("--install", deb) // what is left is removed with it
 }
 

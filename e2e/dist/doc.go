@@ -3,5 +3,5 @@
 // on a copy of this machine's root that takes every change; systemctl is a script that notes what it is asked.
 // It takes a whole build, so most of it runs with DIAPAUSE_LONG=1.
 //
-// The package has tests alone. They need root, an installed CRIU and dpkg.
+// The package has tests alone. They need root, an installed CRIU, dpkg and systemd-analyze.
 package dist

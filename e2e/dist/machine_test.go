@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +19,21 @@ type machine struct {
 	log  string
 }
 
+const parts = "diapause.service diapause-worker.service diapause-scheduler.service"
+
 const systemctl = "#!/bin/sh\necho \"$*\" >>/asked\n"
+
+func mount(t *testing.T, source, target, kind, options string) {
+	t.Helper()
+	if err := unix.Mount(source, target, kind, 0, options); err != nil {
+		t.Fatalf("mount %s at %s: %v", kind, target, err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(target, 0); err != nil {
+			t.Errorf("unmount %s: %v", target, err)
+		}
+	})
+}
 
 func newMachine(t *testing.T) *machine {
 	t.Helper()
@@ -28,24 +44,13 @@ func newMachine(t *testing.T) *machine {
 			t.Fatal(err)
 		}
 	}
-	mount := func(source, target, kind, options string) {
-		t.Helper()
-		if err := unix.Mount(source, target, kind, 0, options); err != nil {
-			t.Fatalf("mount %s at %s: %v", kind, target, err)
-		}
-		t.Cleanup(func() {
-			if err := unix.Unmount(target, 0); err != nil {
-				t.Errorf("unmount %s: %v", target, err)
-			}
-		})
-	}
-	mount("tmpfs", changes, "tmpfs", "")
+	mount(t, "tmpfs", changes, "tmpfs", "")
 	for _, d := range []string{"upper", "work"} {
 		if err := os.Mkdir(filepath.Join(changes, d), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	mount("overlay", root, "overlay", "lowerdir=/,upperdir="+filepath.Join(changes, "upper")+",workdir="+filepath.Join(changes, "work"))
+	mount(t, "overlay", root, "overlay", "lowerdir=/,upperdir="+filepath.Join(changes, "upper")+",workdir="+filepath.Join(changes, "work"))
 	m := &machine{t: t, root: root, log: filepath.Join(root, "asked")}
 	m.write("run/systemd/system/here", "", 0o644)
 	m.write("usr/bin/systemctl", systemctl, 0o755)
@@ -128,7 +133,54 @@ func (m *machine) whole() {
 			m.t.Errorf("unit %s: %v\n%s", unit, err, text)
 		}
 	}
+	if out := run(m.t, "/", "chroot", m.root, "sh", "-c", "systemd-analyze verify --man=no --recursive-errors=yes /usr/lib/systemd/system/diapause*.service"); out != "" {
+		m.t.Errorf("systemd-analyze, of Debian's package systemd:\n%s", out)
+	}
+	m.pages("diapause")
 	if out := run(m.t, "/", filepath.Join(m.root, "usr/lib/diapause/criu/install/install.sh")); !strings.Contains(out, "is in ") {
 		m.t.Errorf("the script that installs criu says %q", out)
 	}
+}
+
+var listed = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +[A-Z]`)
+
+// pages looks that a verb and all below it have a page of the manual, as the program's own help lists them.
+func (m *machine) pages(verb ...string) {
+	m.t.Helper()
+	page := filepath.Join(m.root, "usr/share/man/man1", strings.Join(verb, "-")+".1.gz")
+	if _, err := os.Stat(page); err != nil {
+		m.t.Error(err)
+	}
+	help := run(m.t, "/", append(append([]string{filepath.Join(m.root, "usr/bin/diapause")}, verb[1:]...), "--help")...)
+	_, help, _ = strings.Cut(help, "\nUsage:")
+	found := listed.FindAllStringSubmatch(help, -1)
+	if len(verb) == 1 && len(found) < 40 {
+		m.t.Errorf("its help lists %d verbs", len(found))
+	}
+	for _, name := range found {
+		if name[1] != "help" {
+			m.pages(append(slices.Clone(verb), name[1])...)
+		}
+	}
+}
+
+// without has the package installed and removed with no systemd that runs, and with one that refuses.
+func (m *machine) without(deb string) {
+	m.t.Helper()
+	m.write("usr/bin/systemctl", systemctl+"exit 1\n", 0o755)
+	m.dpkg("--install", deb)
+	if out := m.dpkg("--install", m.newer(deb)); !strings.Contains(out, "the old program still runs") {
+		m.t.Errorf("an upgrade whose restart is refused says\n%s", out)
+	}
+	if out := m.dpkg("--remove", "diapause"); !strings.Contains(out, "its units may still run") {
+		m.t.Errorf("a removal that can't stop the units says\n%s", out)
+	}
+	m.asked("daemon-reload", "daemon-reload", "--no-block try-restart "+parts, "disable --now "+parts, "daemon-reload")
+	if err := os.RemoveAll(filepath.Join(m.root, "run/systemd")); err != nil {
+		m.t.Fatal(err)
+	}
+	m.dpkg("--install", deb)
+	m.dpkg("--install", m.newer(deb))
+	m.dpkg("--remove", "diapause")
+	m.asked()
 }

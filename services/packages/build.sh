@@ -16,7 +16,6 @@ top=$(cd "$here/../.." && pwd)
 go=${GO:-go}
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$top" log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
-unset DIAPAUSE_URL DIAPAUSE_CREDS DIAPAUSE_DATA # the manual would name them
 arch=$("$go" env GOARCH)
 [ "$arch" = amd64 ] || { echo "build.sh: packages are made for amd64, not $arch" >&2; exit 1; }
 command -v dpkg-deb >/dev/null || { echo "build.sh: dpkg-deb is missing: apt-get install dpkg" >&2; exit 1; }
@@ -50,6 +49,11 @@ units() {
 	done
 }
 
+# size is what the files below $1 take, in KiB, one for each directory: du's differs between file systems.
+size() {
+	find "$1" -type f -printf '%s\n' -o -printf '1\n' | awk '{ kib += int(($1 + 1023) / 1024) } END { print kib }'
+}
+
 # even gives all files the modes that they have anywhere, and the time of the commit.
 even() {
 	find "$1" -type d -exec chmod 755 {} +
@@ -69,7 +73,7 @@ root=$scratch/deb
 files "$root/usr"
 units /usr/bin/diapause "$root/usr/lib/systemd/system"
 mkdir -p "$root/DEBIAN" "$root/etc/diapause"
-sed -e "s/VERSION/$debian/; s/ARCH/$arch/; s/SIZE/$(du -ks --apparent-size "$root" | cut -f1)/" "$here/debian/control" >"$root/DEBIAN/control"
+sed -e "s/VERSION/$debian/; s/ARCH/$arch/; s/SIZE/$(size "$root")/" "$here/debian/control" >"$root/DEBIAN/control"
 cp "$here/debian/postinst" "$here/debian/prerm" "$here/debian/postrm" "$root/DEBIAN"
 even "$root"
 chmod 700 "$root/etc/diapause"
