@@ -22,15 +22,11 @@ type Losses struct {
 
 // MeasureLosses kills the host that a session is on, so many times.
 func MeasureLosses(ctx context.Context, lease time.Duration, tries int) (l Losses, err error) {
-	dir, err := os.MkdirTemp("", "diapause-bench-")
-	if err != nil {
-		return l, fmt.Errorf("make a scratch directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(dir)
+	dir, binary, err := scratch()
 	if err != nil {
 		return l, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	args := []string{"--store", "dir://" + filepath.Join(dir, "images"), "--lease", lease.String()}
 	if err := os.Mkdir(filepath.Join(dir, "images"), 0o700); err != nil {
 		return l, err

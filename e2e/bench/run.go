@@ -10,18 +10,25 @@ import (
 	"github.com/diapause/diapause/e2e/compat/local"
 )
 
+// scratch makes a directory, which its caller deletes, and builds the program in it.
+func scratch() (dir, binary string, err error) {
+	if dir, err = os.MkdirTemp("", "diapause-bench-"); err != nil {
+		return "", "", fmt.Errorf("make a scratch directory: %w", err)
+	}
+	if binary, err = local.Binary(dir); err != nil {
+		return "", "", errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, binary, nil
+}
+
 // Run measures every size that many rounds and tells each measurement as it is
 // made.
 func Run(ctx context.Context, megabytes []int, rounds int, tell func(Measurement) error) (all []Measurement, err error) {
-	dir, err := os.MkdirTemp("", "diapause-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make a scratch directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(dir)
+	dir, binary, err := scratch()
 	if err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	hold := filepath.Join(dir, "hold")
 	if err := local.Build(ctx, "e2e", "./bench/hold", hold); err != nil {
 		return nil, err

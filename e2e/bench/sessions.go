@@ -35,15 +35,11 @@ type Costs struct {
 
 // MeasureSessions measures all of them with a daemon of its own each.
 func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
-	dir, err := os.MkdirTemp("", "diapause-bench-")
-	if err != nil {
-		return c, fmt.Errorf("make a scratch directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	binary, err := local.Binary(dir)
+	dir, binary, err := scratch()
 	if err != nil {
 		return c, err
 	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	for _, part := range []struct {
 		name    string
 		measure func(*local.Daemon) error

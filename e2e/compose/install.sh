@@ -16,15 +16,9 @@ exec 9>"$base/.lock"
 flock 9
 out=$base/docker-compose-$version
 if [ ! -x "$out" ]; then
-	[ -n "$keyring" ] || { echo "install.sh: apt-get install debian-archive-keyring" >&2; exit 1; }
-	echo "fetching docker-compose $version from $mirror $suite" >&2
 	new=$(mktemp -d "$base/.new.XXXXXX")
 	trap 'rm -rf "$new"' EXIT INT TERM
-	mkdir -p "$new/apt/debs"
-	echo "deb [signed-by=$keyring] $mirror $suite main" >"$new/apt/sources.list"
-	twice own_apt "$new/apt" apt-get -qq update && (cd "$new/apt/debs" && twice own_apt "$new/apt" apt-get -qq download "docker-compose=$version") ||
-		{ cat "$new/apt/log/out" >&2; exit 1; }
-	dpkg-deb --extract "$new"/apt/debs/*.deb "$new/root"
+	unpack_debs "$new" "docker-compose=$version"
 	mv "$new/root/usr/libexec/docker/cli-plugins/docker-compose" "$out"
 fi
 ln -sfn "docker-compose-$version" "$base/docker-compose"

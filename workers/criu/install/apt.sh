@@ -50,3 +50,18 @@ own_apt() {
 
 # twice runs a command again if it fails: mirrors are sometimes in the middle of an update.
 twice() { "$@" || "$@"; }
+
+# unpack_debs DIR PACKAGE... fetches packages of the suite, without what they need, and unpacks them in DIR/root.
+unpack_debs() {
+	into=$1
+	shift
+	[ -n "$keyring" ] || { echo "apt.sh: apt-get install debian-archive-keyring" >&2; return 1; }
+	echo "fetching $* from $mirror $suite" >&2
+	mkdir -p "$into/apt/debs"
+	echo "deb [signed-by=$keyring] $mirror $suite main" >"$into/apt/sources.list"
+	twice own_apt "$into/apt" apt-get -qq update && (cd "$into/apt/debs" && twice own_apt "$into/apt" apt-get -qq download "$@") ||
+		{ cat "$into/apt/log/out" >&2; return 1; }
+	for deb in "$into"/apt/debs/*.deb; do
+		dpkg-deb --extract "$deb" "$into/root"
+	done
+}
