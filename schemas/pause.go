@@ -14,6 +14,7 @@ const (
 	PauseQuota      PauseReason = "quota"      // its tenant's quota had no room for all
 	PauseMove       PauseReason = "move"       // it goes to another host
 	PauseDrain      PauseReason = "drain"      // its host is taken out of service
+	PauseShutdown   PauseReason = "shutdown"   // its host was shut down, and resumes it when it is up again
 	PauseHost       PauseReason = "host"       // its host or its record was lost: its last snapshot is left
 )
 

@@ -288,7 +288,7 @@ const (
 	TRemoved          TransitionType = "removed"
 	TShredded         TransitionType = "shredded"      // removed, the keys of its images first, and the hosts were told
 	TResealed         TransitionType = "resealed"      // how it is to run was sealed again: those who may open it changed
-	TTakenOver        TransitionType = "taken_over"    // its host is gone: another resumes its last snapshot
+	TTakenOver        TransitionType = "taken_over"    // its host is gone or was restarted: another, or that one, resumes its last snapshot
 	TMoved            TransitionType = "moved"         // its host is gone before it did what was asked, or was still to be chosen: another does it
 	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
 	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on

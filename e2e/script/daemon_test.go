@@ -14,6 +14,7 @@ import (
 
 func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	s := stackOf(ts)
+	s.Env = append(slices.Clone(s.Env), "PATH="+ts.Getenv("PATH"))
 	if armed := ts.Getenv(failpoint.Variable); armed != "" {
 		s.Env = append(slices.Clone(s.Env), failpoint.Variable+"="+armed)
 	}

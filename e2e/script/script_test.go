@@ -57,7 +57,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", WorkdirRoot: work, Setup: setup, RequireUniqueNames: true, RequireExplicitExec: true,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"up": cmdUp, "down": cmdDown, "killup": cmdKillUp, "ended": cmdEnded, "code": cmdCode, "until": cmdUntil, "waitfor": cmdWaitFor,
+			"up": cmdUp, "down": cmdDown, "killup": cmdKillUp, "powercut": cmdPowerCut, "ended": cmdEnded, "code": cmdCode, "until": cmdUntil, "waitfor": cmdWaitFor,
 			"stays": cmdStays, "field": cmdField, "json": cmdJSON, "save": cmdSave, "counter": cmdCounter,
 			"smallshims": cmdSmallShims, "http": cmdHTTP, "event": cmdEvent,
 			"natspub": cmdPublish, "terminal": cmdTerminal, "hostpids": cmdHostPIDs, "smalldisk": cmdSmallDisk, "resizedisk": cmdResizeDisk,

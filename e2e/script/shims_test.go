@@ -90,3 +90,28 @@ func smallShim(pid int) error {
 	}
 	return nil
 }
+
+// cmdPowerCut has nothing that runs survive, while the daemon is down, and what is left of that be of an
+// earlier run of the machine.
+func cmdPowerCut(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: powercut")
+	}
+	states, err := filepath.Glob(filepath.Join(stackOf(ts).Data, "run", "*.json"))
+	ts.Check(err)
+	if len(states) == 0 {
+		ts.Fatalf("no session runs")
+	}
+	for _, file := range states {
+		b, err := os.ReadFile(file)
+		ts.Check(err)
+		var state map[string]any
+		ts.Check(json.Unmarshal(b, &state))
+		shim, _ := state["shim"].(float64)
+		ts.Check(unix.Kill(int(shim), unix.SIGKILL))
+		state["machine"] = "one that was before"
+		b, err = json.Marshal(state)
+		ts.Check(err)
+		ts.Check(os.WriteFile(file, b, 0o600))
+	}
+}

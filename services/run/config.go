@@ -51,6 +51,8 @@ type Host struct {
 	Labels  map[string]string
 	Hidden  []string // files and directories that sessions don't see, besides those of the configuration
 
+	EndWithMachine bool // when the machine shuts down, sessions aren't suspended
+
 	Operations turns.Limits // how many captures and restores go on at a time
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/rebuild"
+	"github.com/diapause/diapause/workers/worker"
 )
 
 // Up runs everything in this process until ctx ends. Sessions outlive it.
@@ -52,6 +53,8 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if os.Geteuid() != 0 {
 		return schemas.WithHint(errors.New("running sessions needs root to freeze, capture and restore processes"), "run it with sudo")
 	}
+	ctx, leaving, end := h.outlive(ctx)
+	defer end()
 	data, err := datadir.Open(h.Data, h.id)
 	if err != nil {
 		return err
@@ -100,6 +103,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 			return err
 		}
 		g.through()
+		leaving <- p.worker
 		h.started()
 		return h.announce(data, keys, at)
 	}))
@@ -119,6 +123,7 @@ func (h hostProcess) announce(data *datadir.Dir, keys *datadir.Keys, at server) 
 // parts are what runs in a process that runs sessions.
 type parts struct {
 	drivers *drivers.Set
+	worker  *worker.Worker
 	serving []func(context.Context) error
 	ready   []<-chan struct{} // closed when a part can work
 }
@@ -146,6 +151,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	if err != nil {
 		return p, err
 	}
+	p.worker = w
 	h.ofWorker(w)
 	h.disks(m.data.Path(), h.Images.Store)
 	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}

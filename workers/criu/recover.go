@@ -168,7 +168,15 @@ func (h *shims) bury(ctx context.Context, uid schemas.UID) (driver.Instance, err
 // buried is the state of a session whose shim is dead: it ended with the shim.
 func buried(s shim.State) shim.State {
 	if s.Exit == nil {
-		s.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: "the session's shim was killed, or the host was restarted"}
+		why := "the session's shim was killed, or the host was restarted" // an earlier version started it
+		switch now := shim.MachineBoot(); {
+		case s.Machine == "" || now == "":
+		case s.Machine == now:
+			why = "the session's shim was killed"
+		default:
+			why, s.Restarted = "the host was restarted", true
+		}
+		s.Exit = &schemas.ExitStatus{Code: 137, Signal: 9, Reason: why}
 		s.PID, s.Lost = 0, true
 	}
 	return s

@@ -239,6 +239,7 @@ func instanceOf(s shim.State, frozen bool) driver.Instance {
 	switch {
 	case s.Exit != nil:
 		i.State, i.Exit, i.Lost, i.PID = driver.Exited, s.Exit, s.Lost, 0
+		i.Restarted = s.Restarted
 	case frozen:
 		i.State = driver.Frozen
 	}

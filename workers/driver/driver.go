@@ -269,8 +269,10 @@ type Instance struct {
 	Started time.Time           // when this host started or restored it
 	Exit    *schemas.ExitStatus // set when State is Exited
 	Lost    bool                // with Exited: it didn't end by itself, what held it on this host is gone
-	Fenced  bool                // it froze by itself, because the host's lease had run out
-	Way     Way                 // set by Restore alone: how its memory came back
+	// Restarted, with Lost, says that the machine was restarted since. Where that isn't known it is false.
+	Restarted bool
+	Fenced    bool // it froze by itself, because the host's lease had run out
+	Way       Way  // set by Restore alone: how its memory came back
 }
 
 // Captured says what a capture did.

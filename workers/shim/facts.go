@@ -21,8 +21,8 @@ type factsCache struct{ file string }
 // openFacts gives criu a /run of its own in the shim's mount namespace. Without
 // it all works, only slower, so no failure matters.
 func openFacts(s Setup) factsCache {
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
+	boot := MachineBoot()
+	if boot == "" {
 		return factsCache{}
 	}
 	for _, path := range append([]string{s.Data, s.Base()}, s.Criu...) {
@@ -34,7 +34,7 @@ func openFacts(s Setup) factsCache {
 	if os.MkdirAll(dir, 0o700) != nil || unix.Mount("tmpfs", "/run", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=1m") != nil {
 		return factsCache{}
 	}
-	c := factsCache{filepath.Join(dir, "criu-"+strings.TrimSpace(string(boot))+".kdat")}
+	c := factsCache{filepath.Join(dir, "criu-"+boot+".kdat")}
 	if b, err := os.ReadFile(c.file); err == nil {
 		_ = os.WriteFile(criuFacts, b, 0o600)
 	}

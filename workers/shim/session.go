@@ -167,6 +167,9 @@ func (s *session) end() {
 	s.tree.finish()
 	s.tree.main.ended(exit)
 	s.gate.end()
+	if goesDown() {
+		return // it didn't end by itself: what comes after finds no end, and that the machine was restarted
+	}
 	// If it can't be written, the worker still learns it by OrderWait.
 	_ = s.state.end(exit, false)
 }

@@ -80,15 +80,17 @@ func StateFile(uid schemas.UID) string     { return string(uid) + ".json" }
 // State is what a state file says: nothing secret. It is written before the
 // tree's first instruction, so without one the tree has not run on this host.
 type State struct {
-	UID     schemas.UID         `json:"uid"`
-	Name    schemas.Name        `json:"name"`
-	Epoch   uint64              `json:"epoch"`
-	Boot    schemas.Boot        `json:"boot"`
-	Started time.Time           `json:"started"`
-	Shim    int                 `json:"shim"` // its pid
-	PID     int                 `json:"pid"`  // of the session's leader, on the host
-	Exit    *schemas.ExitStatus `json:"exit,omitempty"`
-	Lost    bool                `json:"lost,omitempty"` // with Exit: its shim was gone first
+	UID       schemas.UID         `json:"uid"`
+	Name      schemas.Name        `json:"name"`
+	Epoch     uint64              `json:"epoch"`
+	Boot      schemas.Boot        `json:"boot"`
+	Started   time.Time           `json:"started"`
+	Shim      int                 `json:"shim"` // its pid
+	PID       int                 `json:"pid"`  // of the session's leader, on the host
+	Exit      *schemas.ExitStatus `json:"exit,omitempty"`
+	Lost      bool                `json:"lost,omitempty"`      // with Exit: its shim was gone first
+	Machine   string              `json:"machine,omitempty"`   // MachineBoot when the shim was started
+	Restarted bool                `json:"restarted,omitempty"` // with Lost: the machine was, since then
 }
 
 // The phases that a shim reports while it starts or restores a session, and

@@ -29,7 +29,7 @@ type stateFile struct {
 func newStateFile(s Setup) *stateFile {
 	return &stateFile{
 		path:  filepath.Join(s.Run, StateFile(s.UID)),
-		state: State{UID: s.UID, Name: s.Name, Epoch: s.Epoch, Boot: s.Boot, Shim: os.Getpid()},
+		state: State{UID: s.UID, Name: s.Name, Epoch: s.Epoch, Boot: s.Boot, Shim: os.Getpid(), Machine: MachineBoot()},
 	}
 }
 

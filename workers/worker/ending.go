@@ -19,6 +19,7 @@ type ending struct {
 	recorder  *recorder
 	starter   *starter
 	snapshots *snapshots.Store
+	leaver    *leaver
 	log       *slog.Logger
 }
 
@@ -26,6 +27,10 @@ type ending struct {
 func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versioned, i driver.Instance) error {
 	switch {
 	case rec.State != schemas.Running && rec.State != schemas.Suspending:
+	case i.Restarted && !killing(rec.SessionRecord) && rec.OnLoss == schemas.LossResume && rec.Head != nil:
+		if err := e.leaver.takeBack(ctx, rec); err != nil {
+			return err
+		}
 	case i.Lost && !killing(rec.SessionRecord):
 		if err := e.gone(ctx, rec, fmt.Sprintf("its processes on host %s are gone: %s", e.host, i.Exit.Reason)); err != nil {
 			return err

@@ -31,6 +31,7 @@ type executor struct {
 	capturer   *capturer
 	killer     *killer
 	remover    *remover
+	leaver     *leaver
 }
 
 // drive works through what the record of one session asks of this host. It
@@ -59,7 +60,13 @@ func (x *executor) drive(ctx context.Context, n schemas.Name) error {
 		if err := x.killer.stopUnsuspendable(ctx, &rec); err != nil {
 			return err
 		}
+		if err := x.leaver.comeBack(ctx, &rec); err != nil {
+			return err
+		}
 		if rec.Op == nil || rec.Op.Unplaced { // the fleet chooses a host first
+			return nil
+		}
+		if x.leaver.holds(rec.SessionRecord) {
 			return nil
 		}
 		err = x.step(ctx, rec)

@@ -108,6 +108,7 @@ type Worker struct {
 	retained    *retained
 	interrupter *interrupter
 	remover     *remover
+	leaver      *leaver
 	announcer   *announcer
 	sensor      *sense.Sensor
 	connections *connect.Server
@@ -157,14 +158,15 @@ func New(o Options) *Worker {
 // executor makes what the actors run.
 func (w *Worker) executor(have drivers) *executor {
 	claim, tries := string(w.Host)+"."+nuid.Next(), newAttempts()
+	w.leaver = &leaver{host: w.Host, claim: claim, js: w.JS, names: w.Names, recorder: w.recorder, log: w.Log}
 	start := &starter{
 		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, sensor: w.sensor,
 		interrupter: w.interrupter, attempts: tries, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 	}
-	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, log: w.Log}
+	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, leaver: w.leaver, log: w.Log}
 	return &executor{
 		host: w.Host, claim: claim, drivers: have, recorder: w.recorder, failpoints: w.Failpoints, log: w.Log,
-		hosting: w.hosting, retained: w.retained, starter: start, remover: w.remover,
+		hosting: w.hosting, retained: w.retained, starter: start, remover: w.remover, leaver: w.leaver,
 		reconciler: &reconciler{claim: claim, drivers: have, hosting: w.hosting, recorder: w.recorder, starter: start, attempts: tries, ending: end},
 		capturer: &capturer{
 			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter,

@@ -41,6 +41,7 @@ type upFlags struct {
 	usage      time.Duration // between the events of what sessions used
 	docker     string        // the engine's address
 	hidden     []string      // files that sessions don't see
+	shutdown   string        // what becomes of sessions when the machine shuts down
 	network    string        // of process trees that don't say which they want
 	log        logging
 }
@@ -94,6 +95,7 @@ func upCommand(c *client) *cobra.Command {
 	usageFlag(cmd, &f.usage)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
+	shutdownFlag(cmd, &f.shutdown)
 	defaultNetworkFlag(cmd, &f.network)
 	f.log.flags(cmd)
 	return cmd
@@ -111,7 +113,7 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		NATS:     run.NATS{URL: f.nats, Creds: c.creds, Listen: f.listen},
 		Keys:     run.Keys{IdentityFiles: f.identities, Recipients: f.recipients, SuspendOnly: f.suspender},
 		Images:   run.Images{Store: f.store, Moved: f.moved},
-		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden},
+		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, EndWithMachine: f.shutdown == shutdownEnd},
 		Recovery: run.Recovery{Force: f.recover},
 		Control:  run.Control{Usage: f.usage, Network: f.network},
 	}
@@ -120,6 +122,9 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 	}
 	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
 		return conf, err
+	}
+	if f.shutdown != shutdownSuspend && f.shutdown != shutdownEnd {
+		return conf, usagef("--on-shutdown %s: want %s or %s", f.shutdown, shutdownSuspend, shutdownEnd)
 	}
 	if f.usage < 0 {
 		return conf, usagef("--usage-every %s: want a time above 0, or 0 for never", f.usage)
@@ -161,6 +166,17 @@ func usageFlag(cmd *cobra.Command, every *time.Duration) {
 
 func hideFlag(cmd *cobra.Command, to *[]string) {
 	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
+}
+
+// What becomes of sessions when systemd shuts the machine down.
+const (
+	shutdownSuspend = "suspend"
+	shutdownEnd     = "end"
+)
+
+func shutdownFlag(cmd *cobra.Command, to *string) {
+	cmd.Flags().StringVar(to, "on-shutdown", cmp.Or(os.Getenv("DIAPAUSE_ON_SHUTDOWN"), shutdownSuspend),
+		"when systemd shuts this machine down: suspend its sessions, which are resumed when it is up again, or let them end with it (DIAPAUSE_ON_SHUTDOWN)")
 }
 
 func dockerFlag(cmd *cobra.Command, to *string) {

@@ -71,6 +71,7 @@ func workerCommand(c *client) *cobra.Command {
 	metricsFlag(cmd, &f.metrics)
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
+	shutdownFlag(cmd, &f.shutdown)
 	f.log.flags(cmd)
 	return cmd
 }

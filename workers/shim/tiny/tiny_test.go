@@ -119,10 +119,11 @@ func TestOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "/bin/sh", "-c", `cat /proc/self/cgroup; readlink /proc/self/ns/cgroup; echo "$1 $HOME"`, "sh", "an argument")
+	cmd := exec.Command("/bin/sh", "-c", `echo 300 > /proc/self/oom_score_adj; exec "$@"`, "sh",
+		path, "/bin/sh", "-c", `cat /proc/self/cgroup; readlink /proc/self/ns/cgroup; cat /proc/self/oom_score_adj; echo "$1 $HOME"`, "sh", "an argument")
 	cmd.Env = []string{"HOME=/here"}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.HasSuffix(string(out), "]\nan argument /here\n") || strings.Contains(string(out), ours) {
+	if err != nil || !strings.HasSuffix(string(out), "]\n0\nan argument /here\n") || strings.Contains(string(out), ours) {
 		t.Errorf("the command says %q, %v", out, err)
 	}
 	for line := range strings.Lines(string(out)) {
