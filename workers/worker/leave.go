@@ -60,7 +60,7 @@ func (l *leaver) depart(r schemas.SessionRecord, tried bool) departure {
 	return toSuspend
 }
 
-// holds reports whether an op isn't begun, since the host is shut down.
+// holds reports whether an op doesn't begin, since the host is shut down.
 func (l *leaver) holds(r schemas.SessionRecord) bool {
 	return l.leaving.Load() && r.Op != nil && r.Op.Claim != l.claim && (r.Op.Kind == schemas.OpStart || r.Op.Kind == schemas.OpResume)
 }
