@@ -2,6 +2,7 @@ package criu
 
 import (
 	"fmt"
+	"path"
 	"strings"
 	"testing"
 
@@ -52,6 +53,11 @@ func TestPrivateNetwork(t *testing.T) {
 	}
 	if len(closed) == 0 {
 		t.Errorf("the suspend doesn't warn of the connection %s", want)
+	}
+	for _, e := range img.Entries() {
+		if strings.HasPrefix(path.Base(e.Name), "netns-ct-") {
+			t.Errorf("the image has %s: what this host knows of connections isn't the session's", e.Name)
+		}
 	}
 	if err := s.d.Stop(limited(t), s.next()); err != nil {
 		t.Fatal(err)

@@ -25,6 +25,7 @@ var All = []string{
 	"empty-packets",
 	"stream-copies",
 	"tmpfs",
+	"conntrack",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
