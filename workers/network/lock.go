@@ -36,10 +36,11 @@ func lock() error {
 // Unlock lets packets move that Locked held back.
 func (n *Network) Unlock() error {
 	return n.Inside(func() error {
-		c, err := nftables.New()
+		c, done, err := lasting()
 		if err != nil {
-			return fmt.Errorf("open nftables: %w", err)
+			return err
 		}
+		defer done()
 		c.DelTable(&nftables.Table{Name: lockName, Family: nftables.TableFamilyINet})
 		if err := c.Flush(); err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("unlock the session's network: %w", err)

@@ -19,15 +19,16 @@ import (
 // boot is one start or restore of the session: what both share, until the session runs
 // and its limits hold.
 type boot struct {
-	setup  Setup
-	worker *control.Conn // asked for it
-	place  place
-	tree   *processes
-	beside *cgroup.Group // the shim's own, which is never frozen
-	online *online       // the session's private network, if it has one
-	guard  *guard
-	points *points
-	state  *stateFile
+	setup   Setup
+	worker  *control.Conn // asked for it
+	place   place
+	tree    *processes
+	beside  *cgroup.Group  // the shim's own, which is never frozen
+	online  *online        // the session's private network, if it has one
+	pending *pendingOnline // what becomes online
+	guard   *guard
+	points  *points
+	state   *stateFile
 
 	generation uint64
 	terminals  *os.File // what mountTerminals gave, of a restore
@@ -100,6 +101,7 @@ func (b *boot) undo(cause error) {
 	if b.tree.init != 0 {
 		_, _ = unix.Wait4(b.tree.init, nil, 0, nil)
 	}
+	_ = b.awaitOnline() // cause is why it isn't needed
 	b.online.close()
 	if !b.ran {
 		_ = b.state.remove()

@@ -92,6 +92,47 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 	return w, nil
 }
 
+// pendingOnline is a network that is made beside other work.
+type pendingOnline struct {
+	made chan struct{} // closed when the rest is set
+	w    *online
+	err  error
+}
+
+// beginOnline makes the network while the boot goes on, until awaitOnline.
+func (b *boot) beginOnline() {
+	p := &pendingOnline{made: make(chan struct{})}
+	b.pending = p
+	go func() {
+		defer close(p.made)
+		p.w, p.err = goOnline(b.setup, network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: b.setup.Boot != schemas.BootClean})
+	}()
+}
+
+// fitOnline has a network made, or not, by what the image says of it.
+func (b *boot) fitOnline(private bool) {
+	begun := b.pending != nil
+	switch {
+	case private && !begun:
+		b.beginOnline()
+	case !private && begun:
+		_ = b.awaitOnline() // it isn't needed
+		b.online.close()
+		b.online = nil
+	}
+}
+
+// awaitOnline waits for the network that is being made, if one is.
+func (b *boot) awaitOnline() error {
+	p := b.pending
+	if p == nil {
+		return nil
+	}
+	<-p.made
+	b.pending, b.online = nil, p.w
+	return p.err
+}
+
 // noNetwork says why there is no network, and refuses what this host can't do at the next attempt
 // either.
 func noNetwork(err error) error {

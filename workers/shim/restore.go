@@ -11,7 +11,6 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
-	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim/criu/core"
 	"github.com/diapause/diapause/workers/shim/criu/rpc"
 	"github.com/diapause/diapause/workers/shim/stage"
@@ -37,6 +36,9 @@ const initPID = 1
 // next instruction, and lets it run when the worker has agreed.
 func (r *restorer) restore() error {
 	b := r.boot
+	if b.setup.privateNetwork() {
+		b.beginOnline() // it takes as long as the image
+	}
 	served, err := r.receiveImage()
 	if err != nil {
 		return err
@@ -61,11 +63,7 @@ func (r *restorer) restore() error {
 		return err
 	}
 	b.generation, b.rehearsed = m.Generation+1, m.Rehearsed
-	if m.PrivateNetwork {
-		if b.online, err = goOnline(b.setup, network.Options{Isolated: b.setup.Boot == schemas.BootTrial, Locked: true}); err != nil {
-			return err
-		}
-	}
+	b.fitOnline(m.PrivateNetwork)
 	r.typists.load(m.Typists, m.Forgot)
 	if err := b.place.own.mountGiven(); err != nil {
 		return err
@@ -86,6 +84,9 @@ func (r *restorer) restore() error {
 	}
 	in := &inheritance{terminals: b.terminals}
 	defer in.close()
+	if err := b.awaitOnline(); err != nil {
+		return err
+	}
 	if err := errors.Join(r.reconnect(m, in), b.online.inherit(in)); err != nil {
 		return err
 	}

@@ -33,14 +33,11 @@ type starter struct {
 func (s *starter) start() error {
 	b := s.boot
 	b.generation = 1
+	if b.setup.privateNetwork() {
+		b.beginOnline()
+	}
 	if err := b.place.mountRoot(); err != nil {
 		return err
-	}
-	if b.setup.privateNetwork() {
-		var err error
-		if b.online, err = goOnline(b.setup, network.Options{}); err != nil {
-			return err
-		}
 	}
 	terminals, err := b.place.mountTerminals()
 	if err != nil {
@@ -58,6 +55,9 @@ func (s *starter) start() error {
 	}
 	defer first.Close()
 	b.tree.init = pid
+	if err := b.awaitOnline(); err != nil {
+		return err
+	}
 	if err := s.prepare(first); err != nil {
 		return err
 	}
