@@ -54,21 +54,23 @@ func TestPublish(t *testing.T) {
 	})
 }
 
-// publishedKeepsAwake has an open connection keep the session from being suspended, and a suspend
-// on request reset it.
+// publishedKeepsAwake has an open connection keep the session from being suspended, though its client says
+// nothing, and a suspend on request reset it.
 func publishedKeepsAwake(t *testing.T, s *stack.Stack) {
 	address := freePort(t)
 	begin(t, s, "brief", "--network", "private", "--idle", "2s", "--publish", address+":"+portHTTP)
 	p := published(t, address)
 	must(t, s, "ensure", "brief")
-	c := p.open()
+	silent := p.dial(0)
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if got := state(t, s, "brief"); got != schemas.Running {
 			t.Fatalf("with an open connection it is %s", got)
 		}
 	}
+	c := p.open()
 	must(t, s, "suspend", "brief")
 	p.reset(c)
+	p.reset(silent)
 	if _, err := p.get("/count"); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("the port of a suspended session gives %v", err)
 	}

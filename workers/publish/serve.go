@@ -25,7 +25,7 @@ type Session struct {
 type serving struct {
 	mu     sync.Mutex
 	closed bool
-	open   map[*net.TCPConn]bool // connections from outside
+	open   map[*net.TCPConn]context.CancelFunc // connections from outside, and what ends the wait for the session
 }
 
 // Serve connects until Close, and returns at once.
@@ -46,20 +46,24 @@ func (s *Server) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	for c := range s.open {
+	for c, cancel := range s.open {
+		cancel()
 		c.Close()
 	}
 }
 
 // add keeps a connection for Close, unless that was called.
-func (s *serving) add(c *net.TCPConn) bool {
+func (s *serving) add(c *net.TCPConn, cancel context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.open == nil {
-		s.open = map[*net.TCPConn]bool{}
+	if s.closed {
+		return false
 	}
-	s.open[c] = true
-	return !s.closed
+	if s.open == nil {
+		s.open = map[*net.TCPConn]context.CancelFunc{}
+	}
+	s.open[c] = cancel
+	return true
 }
 
 func (s *serving) drop(c *net.TCPConn) {
@@ -87,14 +91,17 @@ func (s *Server) accept(l *net.TCPListener, port uint16, to Session) {
 		select {
 		case s.room <- struct{}{}:
 		default:
-			c.Close()
-			continue
+			s.endIdlest()
+			s.room <- struct{}{} // soon: that one, or another, ends
 		}
+		ctx, cancel := context.WithCancel(context.Background())
+		there := s.add(c, cancel)
 		go func() {
 			defer func() { <-s.room }()
+			defer cancel()
 			defer s.drop(c)
-			if s.add(c) {
-				s.connect(c, port, to)
+			if there {
+				s.connect(ctx, c, port, to)
 			}
 			c.Close()
 		}()
@@ -102,17 +109,21 @@ func (s *Server) accept(l *net.TCPListener, port uint16, to Session) {
 }
 
 // connect carries one connection. c is left to be closed.
-func (s *Server) connect(c *net.TCPConn, port uint16, to Session) {
-	up, err := to.Dial(context.Background(), port)
+func (s *Server) connect(ctx context.Context, c *net.TCPConn, port uint16, to Session) {
+	up, err := to.Dial(ctx, port)
 	if err != nil {
 		return
 	}
 	defer up.Close()
+	defer context.AfterFunc(ctx, func() { up.Close() })()
 	inner, ok := up.(*net.TCPConn)
 	if !ok {
 		return
 	}
 	_ = inner.SetLinger(0) // likewise for the session
+	_ = inner.SetReadBuffer(buffered)
+	sendLate(c)
+	sendLate(inner)
 	ended := make(chan bool, 2)
 	go func() { ended <- carry(c, inner, to.Whole) }()
 	go func() { ended <- carry(inner, c, func() bool { return true }) }()
