@@ -107,6 +107,10 @@ func WriteJSON(w io.Writer, kind byte, v any) error {
 	return WriteFrame(w, kind, b)
 }
 
+// beginning is how much of a payload has memory before any of it has come: a client that says only how
+// long its frame is costs no more.
+const beginning = 32 << 10
+
 // ReadFrame reads one frame. The error is io.EOF if the stream ended before it.
 func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	var head [5]byte
@@ -120,8 +124,15 @@ func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
 	if size > MaxFrame {
 		return 0, nil, fmt.Errorf("read frame: %d bytes are more than %d", size, MaxFrame)
 	}
-	payload = make([]byte, size)
+	payload = make([]byte, min(size, beginning))
 	if _, err := io.ReadFull(r, payload); err != nil {
+		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
+	}
+	if size <= beginning {
+		return head[0], payload, nil
+	}
+	payload = append(make([]byte, 0, size), payload...)[:size]
+	if _, err := io.ReadFull(r, payload[beginning:]); err != nil {
 		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
 	}
 	return head[0], payload, nil

@@ -12,7 +12,7 @@ import (
 
 func TestFrames(t *testing.T) {
 	var b bytes.Buffer
-	for _, payload := range [][]byte{nil, []byte("x"), bytes.Repeat([]byte("y"), MaxFrame)} {
+	for _, payload := range [][]byte{nil, []byte("x"), bytes.Repeat([]byte("y"), beginning), bytes.Repeat([]byte("z"), beginning+1), bytes.Repeat([]byte("y"), MaxFrame)} {
 		if err := WriteFrame(&b, FrameStdout, payload); err != nil {
 			t.Fatal(err)
 		}
@@ -32,6 +32,8 @@ func TestFrames(t *testing.T) {
 func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte{'o', 0, 0, 0, 1, 'x'})
 	f.Add([]byte{'o', 0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{'R', 0, 4, 0, 0, '{'})
+	f.Add(append([]byte{'i', 0, 0, 0x80, 1}, make([]byte, beginning+1)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		kind, payload, err := ReadFrame(bytes.NewReader(b))
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -59,26 +60,74 @@ func listen(setup Setup) (*servers, error) {
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
 	settler := newSettler()
-	go takeAll(v.orders, func(c *net.UnixConn) {
+	go takeAll(v.orders, ordersAtOnce, func(c *net.UnixConn) {
 		if o := s.obey(control.FromConn(c)); o != OrderObserve && o != OrderStatus && o != OrderRenew {
 			settler.later()
 		}
 	})
-	go takeAll(v.streams, func(c *net.UnixConn) {
+	go takeAll(v.streams, clientsAtOnce, func(c *net.UnixConn) {
 		defer settler.later()
 		s.clients.attend(c)
 	})
 }
 
-func takeAll(l *net.UnixListener, serve func(*net.UnixConn)) {
-	accept.Each(context.Background(), l.AcceptUnix, func(c *net.UnixConn) { go serve(c) }, nil)
+// The connections that a socket serves at once; what comes then waits.
+const (
+	ordersAtOnce  = 256
+	clientsAtOnce = 4096
+)
+
+// orderWait bounds the wait for the order of a connection.
+const orderWait = time.Minute
+
+func takeAll(l *net.UnixListener, most int, serve func(*net.UnixConn)) {
+	room := make(chan struct{}, most)
+	take := func() (*net.UnixConn, error) {
+		room <- struct{}{}
+		c, err := l.AcceptUnix()
+		if err != nil {
+			<-room
+		}
+		return c, err
+	}
+	accept.Each(context.Background(), take, func(c *net.UnixConn) {
+		go func() {
+			defer func() { <-room }()
+			if !ofOurUser(c) {
+				c.Close()
+				return
+			}
+			serve(c)
+		}()
+	}, nil)
+}
+
+// ofOurUser reports whether another process is of this one's user, as workers are. Others can't reach the
+// sockets unless their directory was opened to them.
+func ofOurUser(c *net.UnixConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var who *unix.Ucred
+	controlErr := raw.Control(func(fd uintptr) {
+		who, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	})
+	return controlErr == nil && err == nil && int(who.Uid) == os.Geteuid()
 }
 
 // obey carries out the one order that comes over c, and returns what it was.
 func (s *session) obey(c *control.Conn) (op string) {
 	defer c.Close()
 	var o Order
-	if _, err := c.Receive(&o); err != nil {
+	err := c.SetDeadline(time.Now().Add(orderWait))
+	if err == nil {
+		err = c.ReceiveShort(&o)
+	}
+	if err == nil {
+		err = c.SetDeadline(time.Time{})
+	}
+	if err != nil {
 		return ""
 	}
 	m, err := s.order(c, o)

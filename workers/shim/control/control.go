@@ -143,9 +143,13 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 func (c *Conn) Receive(v any) ([]*os.File, error) {
 	var all []byte
 	var files []*os.File
+	begun := false
 	for {
 		part, more, got, err := c.packet()
-		files = append(files, got...)
+		if err == nil && len(got) > 0 && begun {
+			err = errors.New("receive control message: a file comes late")
+		}
+		files, begun = append(files, got...), true
 		if err == nil && len(all)+len(part) > maxMessage {
 			err = fmt.Errorf("control message is longer than %d bytes", maxMessage)
 		}
@@ -163,6 +167,23 @@ func (c *Conn) Receive(v any) ([]*os.File, error) {
 		return nil, fmt.Errorf("decode control message: %w", err)
 	}
 	return files, nil
+}
+
+// ReceiveShort receives a message that is one packet and has no files. It is for an end of which nothing
+// is known yet, and which could send much.
+func (c *Conn) ReceiveShort(v any) error {
+	part, more, files, err := c.packet()
+	closeAll(files)
+	if err == nil && (more || len(files) > 0) {
+		err = errors.New("receive control message: it isn't a short one")
+	}
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(part, v); err != nil {
+		return fmt.Errorf("decode control message: %w", err)
+	}
+	return nil
 }
 
 func (c *Conn) packet() (part []byte, more bool, files []*os.File, err error) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 type note struct{ Text string }
@@ -65,6 +67,68 @@ func TestFilesComeWithTheirMessage(t *testing.T) {
 	files[0].Close()
 	if s, err := io.ReadAll(r); err != nil || string(s) != "through" {
 		t.Errorf("the file that came is another: %q, %v", s, err)
+	}
+}
+
+// What an unknown end sends beyond one packet without files isn't taken in.
+func TestShortMessages(t *testing.T) {
+	a, b := pair(t)
+	var got note
+	if err := a.Send(note{"short"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ReceiveShort(&got); err != nil || got.Text != "short" {
+		t.Errorf("a short message becomes %+v, %v", got, err)
+	}
+	if err := a.Send(note{"with a file"}, os.Stdin); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.ReceiveShort(&got); err == nil {
+		t.Error("a message with a file is taken for a short one")
+	}
+	sent := make(chan error, 1)
+	go func() { sent <- a.Send(note{strings.Repeat("x", 2*chunk)}) }()
+	if err := b.ReceiveShort(&got); err == nil {
+		t.Error("a message of three packets is taken for a short one")
+	}
+	for range 2 {
+		if _, _, _, err := b.packet(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	for _, garbage := range []string{"\x00", "\x00{", "\x00[]", "\xff{}", "\x00" + strings.Repeat("{", chunk)} {
+		if _, err := a.socket.Write([]byte(garbage)); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.ReceiveShort(&got); err == nil && garbage[0] == 0 {
+			t.Errorf("%.10q is taken for a message", garbage)
+		}
+	}
+}
+
+// Files that come with a later packet than the first are closed.
+func TestLateFiles(t *testing.T) {
+	a, b := pair(t)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if _, err := a.socket.Write([]byte("\x01{")); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := a.socket.WriteMsgUnix([]byte("\x00}"), unix.UnixRights(int(w.Fd())), nil); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	if _, err := b.Receive(&note{}); err == nil {
+		t.Error("a file that comes late is taken")
+	}
+	if _, err := io.ReadAll(r); err != nil { // it would wait for the other end
+		t.Fatal(err)
 	}
 }
 
