@@ -1,10 +1,9 @@
 #!/bin/bash
-# Builds the program of an older commit, whose data directory and sessions the tests of
-# upgrades begin with, and prints its path, which is below ${DIAPAUSE_PREFIX:-/opt/diapause}.
-# A second run finds it and ends at once; runs beside each other wait for one another.
+# Builds the program of an older commit, $1 or the one that most tests of upgrades begin with, and
+# prints its path, which is below ${DIAPAUSE_PREFIX:-/opt/diapause}. A second run finds it and ends at once; runs beside each other wait for one another.
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-commit=f36b4bdc99177489254afe4778362216b8092a42
+commit=${1:-f36b4bdc99177489254afe4778362216b8092a42}
 base=${DIAPAUSE_PREFIX:-/opt/diapause}/old
 out=$base/diapause-$commit
 mkdir -p "$base"

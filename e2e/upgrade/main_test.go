@@ -40,33 +40,44 @@ func prepare() (err error) {
 	if newer, err = stack.Build(dir); err != nil {
 		return err
 	}
-	install := exec.Command("./install.sh")
+	older, err = build()
+	return err
+}
+
+// build builds the older program, of a commit if one is given.
+func build(commit ...string) (string, error) {
+	install := exec.Command("./install.sh", commit...)
 	install.Stderr = os.Stderr
 	out, err := install.Output()
 	if err != nil {
-		return fmt.Errorf("build the older program: %w", err)
+		return "", fmt.Errorf("build the older program: %w", err)
 	}
-	older = strings.TrimSpace(string(out))
-	return nil
+	return strings.TrimSpace(string(out)), nil
 }
 
 // installation is one data directory, which the older program serves first.
 type installation struct {
 	*stack.Stack
 	t      *testing.T
-	engine *dockertest.Engine
+	engine *dockertest.Engine // nil without one
 }
 
 // install starts the older program on an empty data directory.
 func install(t *testing.T, env ...string) *installation {
 	t.Helper()
+	return installOf(t, older, dockertest.Shared(t), env...)
+}
+
+// installOf starts a program on an empty data directory.
+func installOf(t *testing.T, program string, engine *dockertest.Engine, env ...string) *installation {
+	t.Helper()
 	at, err := os.MkdirTemp(dir, "data-")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stack.New(older, filepath.Join(at, "data"))
+	s := stack.New(program, filepath.Join(at, "data"))
 	s.Dir, s.Env = dir, append(os.Environ(), env...)
-	i := &installation{s, t, dockertest.Shared(t)}
+	i := &installation{s, t, engine}
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("clean up: %v", err)
@@ -81,7 +92,11 @@ func install(t *testing.T, env ...string) *installation {
 
 func (i *installation) up() {
 	i.t.Helper()
-	if err := i.Up("--docker", i.engine.URL); err != nil {
+	docker := "none"
+	if i.engine != nil {
+		docker = i.engine.URL
+	}
+	if err := i.Up("--docker", docker); err != nil {
 		i.t.Fatal(err)
 	}
 }
