@@ -10,8 +10,6 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // What ends a connection other than by Close; match with errors.Is.
@@ -39,10 +37,11 @@ var errNATSClosed = fmt.Errorf("%w: the NATS connection was closed", ErrGone)
 // What was received before the other end closed, or before the connection
 // failed, is read first; then Read gives io.EOF or the failure.
 type Conn struct {
-	nc     *nats.Conn
+	wire   wire
 	local  string // our inbox
 	hello  []byte
 	tempo  tempo
+	window int           // as Window
 	opened chan struct{} // closed when the dialer knows its peer or has failed
 
 	writing sync.Mutex // held for a whole Write, so that writes don't interleave
@@ -50,8 +49,7 @@ type Conn struct {
 	mu      sync.Mutex        // guards all below
 	changed *sync.Cond        // what Read and Write wait for may have changed
 	offer   func(*Conn) error // hands a listener's end to Accept; nil once it has
-	sub     *nats.Subscription
-	remote  string // the peer's inbox; empty until the dialer was answered
+	remote  string            // the peer's inbox; empty until the dialer was answered
 	id      connID
 	beat    *time.Timer
 	missed  int // beats since the peer was last heard
@@ -88,8 +86,8 @@ func usualTempo() tempo {
 	return tempo{beat: 5 * time.Second, patience: 5, grace: time.Second}
 }
 
-func newConn(nc *nats.Conn, hello []byte, t tempo) *Conn {
-	c := &Conn{nc: nc, local: nc.NewInbox(), hello: hello, tempo: t, opened: make(chan struct{})}
+func newConn(w wire, local string, hello []byte, t tempo) *Conn {
+	c := &Conn{wire: w, local: local, hello: hello, tempo: t, window: Window, opened: make(chan struct{})}
 	c.changed = sync.NewCond(&c.mu)
 	return c
 }
@@ -134,7 +132,7 @@ func (c *Conn) Gone() bool {
 func (c *Conn) consume(p []byte) (int, error) {
 	n, _ := c.received.Read(p)
 	c.consumed += uint64(n)
-	if c.consumed-c.credited >= Window/4 && c.failure == nil && !c.peerDone {
+	if c.consumed-c.credited >= uint64(c.window/4) && c.failure == nil && !c.peerDone {
 		c.credited = c.consumed
 		c.send(kindCredit, binary.BigEndian.AppendUint64(nil, c.consumed))
 	}
@@ -142,7 +140,7 @@ func (c *Conn) consume(p []byte) (int, error) {
 }
 
 // Write sends p. It waits while Window bytes are unread at the other end, and
-// returns when NATS has taken the last message, not when it was read. It fails
+// returns when NATS, or the buffer of a stream, has taken the last message, not when it was read. It fails
 // with os.ErrDeadlineExceeded after the deadline, net.ErrClosed after Close or
 // CloseWrite, and ErrPeerClosed when the other end no longer reads; n bytes are
 // on their way then.
@@ -190,8 +188,8 @@ func (c *Conn) waitForRoom() (int, error) {
 		if err := c.writable(); err != nil {
 			return 0, err
 		}
-		if room := Window - int(c.sent-c.credit); room > 0 {
-			return min(room, maxData, int(c.nc.MaxPayload())-frameHeader), nil
+		if room := c.window - int(c.sent-c.credit); room > 0 && !c.wire.full() {
+			return min(room, c.wire.limit()-frameHeader), nil
 		}
 		c.changed.Wait()
 	}
@@ -249,13 +247,13 @@ func (c *Conn) send(k kind, payload []byte) error {
 	f := frame{kind: k, conn: c.id, number: c.sentFrames, payload: payload}
 	c.sentFrames++
 	c.message = f.append(c.message[:0])
-	m := nats.Msg{Subject: c.remote, Data: c.message}
+	reply := ""
 	if k == kindPing || k == kindAccept {
 		// With a reply subject the server says so when no client gets the message; and
 		// the dialer learns it from the accept.
-		m.Reply = c.local
+		reply = c.local
 	}
-	if err := c.nc.PublishMsg(&m); err != nil {
+	if err := c.wire.send(c.remote, reply, c.message); err != nil {
 		err = fmt.Errorf("send through tunnel: %w", err)
 		c.fail(err)
 		return err
@@ -275,10 +273,7 @@ func (c *Conn) fail(err error) {
 // release gives back what the connection holds and wakes everyone who waits.
 // The caller holds c.mu and has set closed or failure.
 func (c *Conn) release() {
-	if c.sub != nil {
-		// It fails only when the NATS connection is closed, which frees it as well.
-		_ = c.sub.Unsubscribe()
-	}
+	c.wire.end()
 	if c.beat != nil {
 		c.beat.Stop()
 	}

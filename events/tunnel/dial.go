@@ -26,7 +26,7 @@ func Dial(ctx context.Context, nc *nats.Conn, subject string, hello []byte) (*Co
 func dial(ctx context.Context, nc *nats.Conn, subject string, hello []byte, t tempo) (*Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialLimit)
 	defer cancel()
-	c := newConn(nc, hello, t)
+	c := newConn(&natsWire{nc: nc}, nc.NewInbox(), hello, t)
 	if err := c.handshake(ctx, subject); err != nil {
 		// The listener's end, if there is one, finds no peer at its first message.
 		_ = c.Close()
@@ -48,7 +48,7 @@ func (c *Conn) handshake(ctx context.Context, subject string) error {
 	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
-		if err := c.nc.PublishRequest(subject, c.local, append([]byte(magic), c.hello...)); err != nil {
+		if err := c.wire.send(subject, c.local, append([]byte(magic), c.hello...)); err != nil {
 			return err
 		}
 		select {

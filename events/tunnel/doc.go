@@ -7,7 +7,7 @@
 // listener answers from an inbox made for this one connection, and hands the
 // connection to Accept once the dialer has confirmed it), conn.go is what the
 // application calls, receive.go is what the other end's messages do,
-// frame.go is the message format, deadline.go the deadlines.
+// frame.go is the message format, deadline.go the deadlines, wire.go what carries the messages.
 //
 // NATS core delivers at most once and bounds nothing. The tunnel adds what a
 // stream needs: every message of a direction carries the next number, so that a
@@ -21,6 +21,9 @@
 // reconnect of the NATS connection does no harm when no message was lost
 // meanwhile; otherwise the connection ends with ErrLost or ErrGone.
 //
-// It never resends, never encrypts (that is the NATS connection's work) and
+// Where the two ends have a connection of another kind, Over makes a Conn of it (over.go): the same
+// frames, flow control and pings, with a larger window and no server between.
+//
+// It never resends, never encrypts (that is the work of the connection beneath) and
 // never authenticates the dialer: any client that may publish to the subject is let in.
 package tunnel

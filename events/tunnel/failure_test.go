@@ -221,8 +221,8 @@ func TestAPeerThatBreaksTheRulesIsCutOff(t *testing.T) {
 
 func overfull() []frame {
 	var frames []frame
-	for range Window/maxData + 1 {
-		frames = append(frames, frame{kind: kindData, payload: make([]byte, maxData)})
+	for range Window/(16<<10) + 1 {
+		frames = append(frames, frame{kind: kindData, payload: make([]byte, 16<<10)})
 	}
 	return frames
 }

@@ -39,9 +39,6 @@ type connID [8]byte
 // frameHeader is the size of kind, connection and number in front of a payload.
 const frameHeader = 1 + 8 + 8
 
-// maxData is the most data that fits one message.
-const maxData = maxMessage - frameHeader
-
 // frame is one message of an open connection. The numbers of a direction start
 // at 0 and have no gaps, across all kinds.
 type frame struct {

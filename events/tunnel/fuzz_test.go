@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"testing"
-
-	"github.com/nats-io/nats.go"
 )
 
 // A peer may send anything on an open connection, each message as long as the byte before
@@ -29,7 +27,7 @@ func FuzzReceive(f *testing.F) {
 	seed(frame{kind: kindData, number: 5, payload: []byte("lost")})
 	f.Add([]byte{0, 3, 1, 2, 3, 17})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c := newConn(nc, nil, usualTempo())
+		c := newConn(&natsWire{nc: nc}, nc.NewInbox(), nil, usualTempo())
 		c.mu.Lock()
 		err := c.subscribe()
 		c.remote, c.sent = nc.NewInbox(), 9
@@ -43,7 +41,7 @@ func FuzzReceive(f *testing.F) {
 			n := min(int(data[0]), len(data)-1)
 			message, open := data[1:1+n], c.failure == nil
 			data = data[1+n:]
-			c.receive(&nats.Msg{Data: message, Reply: nc.NewInbox()})
+			c.deliver(nc.NewInbox(), message)
 			if had := c.received.Len(); had > len(taken) {
 				if !open {
 					t.Fatalf("a connection that has failed took %q", message)

@@ -106,7 +106,7 @@ func (l *Listener) handshake(m *nats.Msg) {
 		l.refuse(m.Reply, errBusy.Error())
 		return
 	}
-	c := newConn(l.nc, hello, l.tempo)
+	c := newConn(&natsWire{nc: l.nc}, l.nc.NewInbox(), hello, l.tempo)
 	c.offer = l.take
 	if err := c.answer(m.Reply); err != nil {
 		l.refuse(m.Reply, err.Error())

@@ -5,47 +5,43 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // subscribe opens the inbox of c. The caller holds c.mu, so that no message is
 // looked at before the subscription is known.
 func (c *Conn) subscribe() error {
-	sub, err := c.nc.Subscribe(c.local, c.receive)
-	if err != nil {
-		return fmt.Errorf("subscribe to inbox of tunnel: %w", err)
+	if err := c.wire.receive(c); err != nil {
+		return err
 	}
-	sub.SetClosedHandler(func(string) {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.fail(errNATSClosed)
-		c.answered()
-	})
-	c.sub = sub
 	c.beat = time.AfterFunc(c.tempo.beat, c.tick)
 	return nil
 }
 
-// receive handles one message of the inbox; NATS calls it from one goroutine,
-// in the order of arrival.
-func (c *Conn) receive(m *nats.Msg) {
+// ended is called when nothing more can be received.
+func (c *Conn) ended(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.peerClosed { // it said that it would
+		c.fail(why)
+	}
+	c.answered()
+}
+
+// deliver handles one message to the inbox. Its wire calls it from one goroutine, in the order of
+// arrival, and may use data again afterwards.
+func (c *Conn) deliver(reply string, data []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || c.failure != nil {
 		return
 	}
-	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		c.noResponders()
-		return
-	}
-	f, err := parseFrame(m.Data)
+	f, err := parseFrame(data)
 	if err != nil {
 		return // not of this protocol, so not of the peer
 	}
 	switch {
 	case f.kind == kindAccept && f.number == 0:
-		c.accepted(f, m.Reply)
+		c.accepted(f, reply)
 	case f.kind == kindAbort && c.remote == "":
 		c.fail(fmt.Errorf("%w: %s", ErrAborted, f.payload))
 		c.answered()
@@ -56,6 +52,11 @@ func (c *Conn) receive(m *nats.Msg) {
 
 // noResponders: the server found no subscription for a message of ours.
 func (c *Conn) noResponders() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed || c.failure != nil {
+		return
+	}
 	if c.remote == "" {
 		c.fail(ErrNoListener)
 		c.answered()
@@ -82,7 +83,7 @@ func (c *Conn) accepted(f frame, peer string) {
 		// Another listener answered as well. If the message fails, it finds out by
 		// its pings.
 		abort := frame{kind: kindAbort, conn: f.conn, payload: []byte("another listener was quicker")}
-		_ = c.nc.Publish(peer, abort.append(nil))
+		_ = c.wire.send(peer, "", abort.append(nil))
 	}
 }
 
@@ -139,8 +140,8 @@ func (c *Conn) takeData(data []byte) {
 	switch {
 	case c.peerDone:
 		c.giveUp(errors.New("tunnel got data after its end"))
-	case c.received.Len()+len(data) > Window:
-		c.giveUp(fmt.Errorf("tunnel got more than %d unread bytes", Window))
+	case c.received.Len()+len(data) > c.window:
+		c.giveUp(fmt.Errorf("tunnel got more than %d unread bytes", c.window))
 	default:
 		c.received.Write(data)
 	}
