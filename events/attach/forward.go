@@ -27,7 +27,14 @@ func (e RefusedError) Error() string { return string(e) }
 // Before open was called the error is RefusedError if nothing listens at the port, RemoteError
 // for another reason of the session's, or ErrLost.
 func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
-	defer conn.Close()
+	return ForwardDirect(conn, port, nil, open)
+}
+
+// ForwardDirect is Forward on a connection whose Hello said Direct. When the host offers a direct
+// connection it calls dial, goes on over what that gives, and closes conn; when dial fails it goes on
+// over conn.
+func ForwardDirect(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error), open func() (net.Conn, error)) error {
+	defer func() { conn.Close() }() // the one that is used then
 	b, err := json.Marshal(Request{Op: OpForward, Port: port})
 	if err != nil {
 		return fmt.Errorf("encode the request: %w", err)
@@ -36,6 +43,11 @@ func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
 		return ErrLost
 	}
 	kind, payload, err := ReadFrame(conn)
+	if err == nil && kind == FrameOffer && dial != nil {
+		if conn, err = take(conn, payload, dial); err == nil {
+			kind, payload, err = ReadFrame(conn)
+		}
+	}
 	switch {
 	case err != nil:
 		return ErrLost
@@ -52,6 +64,20 @@ func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
 	}
 	c := carrier{conn: conn, plain: plain, out: carried{FrameStdin, FrameStdinEOF}, in: carried{FrameStdout, FrameStdoutEOF}, whole: func() bool { return true }}
 	return c.run()
+}
+
+// take gives the connection that is to be used after an offer.
+func take(conn net.Conn, payload []byte, dial func(Offer) (net.Conn, error)) (net.Conn, error) {
+	var o Offer
+	if err := json.Unmarshal(payload, &o); err != nil {
+		return conn, fmt.Errorf("read the offer of a direct connection: %w", err)
+	}
+	direct, err := dial(o)
+	if err != nil {
+		return conn, WriteFrame(conn, FrameStay, nil)
+	}
+	conn.Close()
+	return direct, nil
 }
 
 // ServeForward answers a request to forward with plain, a connection to the port. It closes plain,

@@ -24,6 +24,8 @@ const (
 	FrameHeard     = byte('h') // empty: the client of an exec with a Typist has got FrameExit
 	FrameStdoutEOF = byte('O') // empty: a forwarded connection's other end sends no more
 	FrameRefused   = byte('r') // text for a person: nothing listens at the port; the last frame
+	FrameOffer     = byte('d') // JSON: Offer; to a client whose Hello says Direct, in answer to its request
+	FrameStay      = byte('D') // empty: the client doesn't take the offer, and wants its answer here
 )
 
 // MaxFrame bounds the payload of a frame, in bytes.

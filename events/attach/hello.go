@@ -7,4 +7,12 @@ type Hello struct {
 	Presence bool   `json:"presence"`          // the connection counts as someone being there
 	Input    bool   `json:"input"`             // what the client sends counts as input
 	Forward  bool   `json:"forward,omitempty"` // it forwards a connection of someone else
+	Direct   bool   `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
+}
+
+// Offer lets a client make the connection that it asked for with the host itself, once and soon.
+type Offer struct {
+	Address     string `json:"address"`     // host:port, as the host's operator gave it
+	Fingerprint string `json:"fingerprint"` // SHA-256 of the certificate that the host shows there, in hex
+	Grant       string `json:"grant"`       // the secret that lets the connection in, in hex
 }

@@ -58,10 +58,10 @@ func TestOverConformsToNetConn(t *testing.T) {
 
 // What was written arrives whole though its end is closed at once and the other end was sending, too.
 func TestOverLastWords(t *testing.T) {
-	for range 20 {
+	for range 8 {
 		a, b := overStream(t, usualTempo())
 		h := sha256.New()
-		src := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), 3<<20), h)
+		src := io.TeeReader(io.LimitReader(rand.NewChaCha8([32]byte{1}), 2<<20), h)
 		go func() { _, _ = io.Copy(b, rand.NewChaCha8([32]byte{2})) }() // until a is closed
 		sent := make(chan error, 1)
 		go func() {
@@ -81,7 +81,7 @@ func TestOverLastWords(t *testing.T) {
 
 // A reader that doesn't read has the window and no more, and small writes don't fill the sender.
 func TestOverHoldsTheWriterBack(t *testing.T) {
-	for _, size := range []int{1, 8 << 20} {
+	for _, size := range []int{16, 8 << 20} {
 		a, b := overStream(t, usualTempo())
 		wrote := make(chan error, 1)
 		go func() {

@@ -50,10 +50,18 @@ type Host struct {
 	Docker  string        // the engine's address, as Engine reads it
 	Labels  map[string]string
 	Hidden  []string // files and directories that sessions don't see, besides those of the configuration
+	Direct  Direct
 
 	EndWithMachine bool // when the machine shuts down, sessions aren't suspended
 
 	Operations turns.Limits // how many captures and restores go on at a time
+}
+
+// Direct is where clients connect to this host without the NATS server between; nowhere if Advertise is
+// empty.
+type Direct struct {
+	Advertise string // host:port that clients are told; with port 0 one that is free
+	Listen    string // host:port to listen at, if that isn't Advertise
 }
 
 // Recovery says how lost records of sessions are made again.

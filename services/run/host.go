@@ -1,12 +1,15 @@
 package run
 
 import (
+	"fmt"
 	"log/slog"
 
 	"filippo.io/age"
 
+	"github.com/diapause/diapause/events/direct"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/workers/drivers"
@@ -30,14 +33,31 @@ func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 	if err != nil {
 		return nil, err
 	}
+	connections, err := h.Host.Direct.listen(h.Process)
+	if err != nil {
+		return nil, err
+	}
 	return worker.New(worker.Options{
 		Host: m.data.Host(), NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images,
 		Drivers: d.ByName, Lacks: d.Lacks, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
-		Pages: m.data.Join("pages"), Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
+		Pages: m.data.Join("pages"), Direct: connections, Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
 		Lease:  &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
 		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.MachineLoad, Budget: h.Host.Budget, Dense: h.Host.Dense,
 	}), nil
+}
+
+// listen listens where clients are told to connect; nil if nowhere.
+func (d Direct) listen(p Process) (*direct.Server, error) {
+	if d.Advertise == "" {
+		return nil, nil
+	}
+	s, err := direct.Listen(direct.Options{Advertise: d.Advertise, Listen: d.Listen, Log: p.Log})
+	if err != nil {
+		return nil, schemas.WithHint(err, "give --advertise-listen if this host can't listen at the address of --advertise, which clients dial")
+	}
+	fmt.Fprintf(p.Out, "clients connect to %s for forwarded ports, by TLS\n", s.Address())
+	return s, nil
 }
 
 // ledgerOf opens the host's own memory of its sessions.

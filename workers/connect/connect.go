@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/direct"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
@@ -37,6 +38,7 @@ type Options struct {
 	// Answers are the other questions that the host answers, by the last token of their subject.
 	// One that gives nil isn't answered.
 	Answers map[string]func(ctx context.Context, question []byte) []byte
+	Direct  *direct.Server // takes clients that don't come through NATS; nil if there is none
 	Log     *slog.Logger
 }
 
@@ -79,6 +81,9 @@ func (s *Server) Serve(ctx context.Context, listening func()) error {
 	}
 	listening()
 	var g errgroup.Group
+	if s.Direct != nil {
+		g.Go(func() error { return s.Direct.Serve(ctx, s.serveDirect) })
+	}
 	for {
 		conn, err := l.Accept(ctx)
 		if err != nil {
@@ -101,17 +106,25 @@ func (s *Server) serveConn(ctx context.Context, conn *tunnel.Conn) {
 		_ = conn.Abort("the request to connect can't be read: " + err.Error())
 		return
 	}
-	if err := s.connect(ctx, conn, hello); err != nil {
+	first, err := s.offer(ctx, conn, hello)
+	if errors.Is(err, errLeft) {
+		return
+	}
+	if err == nil {
+		err = s.connect(ctx, requested{conn, first}, hello, nil)
+	}
+	if err != nil {
 		_ = attach.WriteError(conn, err.Error()) // the client may be gone
 	}
 }
 
-func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello) error {
+// connect connects a client to the session that it names; with a grant, to no other than that of the grant.
+func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) error {
 	n, err := schemas.ParseName(hello.Name)
 	if err != nil {
 		return err
 	}
-	rec, err := s.Records.Get(ctx, n)
+	rec, err := s.granted(ctx, n, grant)
 	if err != nil {
 		return err
 	}
@@ -121,7 +134,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello)
 	}
 	up, err := d.Dial(ctx, rec.UID)
 	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
-		if rec, err = s.Records.Get(ctx, n); err != nil {
+		if rec, err = s.granted(ctx, n, grant); err != nil {
 			return err
 		}
 		coming := rec.State == schemas.Running || rec.State == schemas.Starting

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/direct"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/events/session"
@@ -85,6 +86,9 @@ type Options struct {
 	Labels  map[string]string
 	Version string
 
+	// Direct takes clients that don't come through NATS; nil if there is none.
+	Direct *direct.Server
+
 	// Operations bounds the captures and restores that go on at a time.
 	Operations turns.Limits
 
@@ -139,7 +143,7 @@ func New(o Options) *Worker {
 	}
 	w.connections = &connect.Server{Options: connect.Options{
 		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output,
-		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(),
+		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{
 		host: o.Host, nc: o.NC, js: o.JS, names: o.Names, drivers: have, recorder: w.recorder, snapshots: w.snapshots,

@@ -16,6 +16,8 @@ import (
 
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/direct"
+	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/publish"
 )
@@ -96,6 +98,8 @@ type forwarder struct {
 
 	mu  sync.Mutex
 	api *events.API // nil before the first connection
+
+	ways ways // that connections go
 }
 
 // forwarded is what forward --json prints of a port.
@@ -220,13 +224,48 @@ func (f *forwarder) once(ctx context.Context, port uint16, open func() (net.Conn
 	if err != nil {
 		return false, err
 	}
-	conn, err := f.client.dial(ctx, api, attach.Hello{Name: f.name, Presence: true, Input: true, Forward: true}, true)
+	var v schemas.View
+	if err := f.client.callOn(ctx, api, "ensure", schemas.Request{Name: f.name}, &v); err != nil {
+		return false, err
+	}
+	try, taken := f.ways.before(v.Host, time.Now())
+	conn, err := dialHost(ctx, api, v, attach.Hello{Name: f.name, Presence: true, Input: true, Forward: true, Direct: try})
 	if err != nil {
 		return false, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Abort("interrupted") }) // else it has ended
-	defer stop()
-	return true, attach.Forward(conn, port, open)
+	defer abortAtEnd(ctx, conn)()
+	stop := func() bool { return true }
+	defer func() { stop() }()
+	dial := func(o attach.Offer) (net.Conn, error) {
+		conn, err := direct.Dial(ctx, o, f.name, port)
+		taken = f.ways.after(v.Host, time.Now(), o.Address, err)
+		if err != nil {
+			return nil, err
+		}
+		stop = abortAtEnd(ctx, conn)
+		return conn, nil
+	}
+	return true, attach.ForwardDirect(conn, port, dial, func() (net.Conn, error) {
+		if f.ways.changed(taken) {
+			f.tell(taken)
+		}
+		return open()
+	})
+}
+
+// abortAtEnd aborts a connection when ctx ends before stop is called.
+func abortAtEnd(ctx context.Context, conn *tunnel.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = conn.Abort("interrupted") }) // else it has ended
+}
+
+// tell says which way connections go from now on.
+func (f *forwarder) tell(w way) {
+	w.Session = f.name
+	if f.asJSON {
+		_ = json.NewEncoder(complained).Encode(w) // stderr is closed, then
+		return
+	}
+	_, _ = fmt.Fprintln(complained, w) // likewise
 }
 
 // connected gives the connection to the server, a new one if that is lost: the server may be

@@ -37,6 +37,11 @@ func (c *client) dial(ctx context.Context, api *events.API, hello attach.Hello, 
 	if err := c.callOn(ctx, api, verb, schemas.Request{Name: hello.Name}, &v); err != nil {
 		return nil, err
 	}
+	return dialHost(ctx, api, v, hello)
+}
+
+// dialHost connects to a session through the host that it is on.
+func dialHost(ctx context.Context, api *events.API, v schemas.View, hello attach.Hello) (*tunnel.Conn, error) {
 	data, err := json.Marshal(hello)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)

@@ -2,6 +2,8 @@ package main
 
 import (
 	"cmp"
+	"net"
+	"net/netip"
 	"os"
 	"time"
 
@@ -42,6 +44,7 @@ type upFlags struct {
 	docker     string        // the engine's address
 	hidden     []string      // files that sessions don't see
 	shutdown   string        // what becomes of sessions when the machine shuts down
+	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
 	log        logging
 }
@@ -96,6 +99,7 @@ func upCommand(c *client) *cobra.Command {
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
 	shutdownFlag(cmd, &f.shutdown)
+	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
 	f.log.flags(cmd)
 	return cmd
@@ -113,14 +117,14 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		NATS:     run.NATS{URL: f.nats, Creds: c.creds, Listen: f.listen},
 		Keys:     run.Keys{IdentityFiles: f.identities, Recipients: f.recipients, SuspendOnly: f.suspender},
 		Images:   run.Images{Store: f.store, Moved: f.moved},
-		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, EndWithMachine: f.shutdown == shutdownEnd},
+		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, EndWithMachine: f.shutdown == shutdownEnd, Direct: f.direct},
 		Recovery: run.Recovery{Force: f.recover},
 		Control:  run.Control{Usage: f.usage, Network: f.network},
 	}
 	for _, h := range f.without {
 		conf.Recovery.Without = append(conf.Recovery.Without, schemas.HostID(h))
 	}
-	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots)); err != nil {
+	if err := cmp.Or(checkLease(f.lease), checkSlots(f.slots), checkAdvertised(f.direct)); err != nil {
 		return conf, err
 	}
 	if f.shutdown != shutdownSuspend && f.shutdown != shutdownEnd {
@@ -177,6 +181,28 @@ const (
 func shutdownFlag(cmd *cobra.Command, to *string) {
 	cmd.Flags().StringVar(to, "on-shutdown", cmp.Or(os.Getenv("DIAPAUSE_ON_SHUTDOWN"), shutdownSuspend),
 		"when systemd shuts this machine down: suspend its sessions, which are resumed when it is up again, or let them end with it (DIAPAUSE_ON_SHUTDOWN)")
+}
+
+func advertiseFlags(cmd *cobra.Command, to *run.Direct) {
+	cmd.Flags().StringVar(&to.Advertise, "advertise", os.Getenv("DIAPAUSE_ADVERTISE"),
+		"take connections of `diapause forward` at this HOST:PORT, by TLS and for clients with a grant alone, rather than through NATS; off if empty (DIAPAUSE_ADVERTISE)")
+	cmd.Flags().StringVar(&to.Listen, "advertise-listen", os.Getenv("DIAPAUSE_ADVERTISE_LISTEN"),
+		"the HOST:PORT to listen at, if it isn't the one that clients dial, as behind NAT or a proxy of TCP (default --advertise) (DIAPAUSE_ADVERTISE_LISTEN)")
+}
+
+// checkAdvertised refuses addresses that no client can dial.
+func checkAdvertised(d run.Direct) error {
+	if d.Advertise == "" {
+		if d.Listen != "" {
+			return usagef("--advertise-listen %q: say with --advertise what clients dial", d.Listen)
+		}
+		return nil
+	}
+	host, _, err := net.SplitHostPort(d.Advertise)
+	if a, parse := netip.ParseAddr(host); err != nil || host == "" || parse == nil && a.IsUnspecified() {
+		return usagef("--advertise %q: want the HOST:PORT that clients dial, e.g. 10.0.0.7:7443", d.Advertise)
+	}
+	return nil
 }
 
 func dockerFlag(cmd *cobra.Command, to *string) {

@@ -72,6 +72,7 @@ func workerCommand(c *client) *cobra.Command {
 	dockerFlag(cmd, &f.docker)
 	hideFlag(cmd, &f.hidden)
 	shutdownFlag(cmd, &f.shutdown)
+	advertiseFlags(cmd, &f.direct)
 	f.log.flags(cmd)
 	return cmd
 }
