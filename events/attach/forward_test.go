@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync/atomic"
@@ -204,6 +205,87 @@ func TestForwardRefused(t *testing.T) {
 		err := Forward(ours, 8080, func() (net.Conn, error) { return nil, errors.New("it is opened") })
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+}
+
+// A client that is offered a direct connection goes on over that one, or where it is if it can't be made.
+func TestForwardDirect(t *testing.T) {
+	for _, reachable := range []bool{true, false} {
+		ours, theirs := tcpPair(t)
+		near, far := tcpPair(t)
+		user, local := tcpPair(t)
+		inner, server := tcpPair(t)
+		answered := make(chan error, 1)
+		go func() {
+			answered <- func() error {
+				if _, err := ReadRequest(theirs); err != nil {
+					return err
+				}
+				if err := WriteJSON(theirs, FrameOffer, Offer{Address: "there", Grant: "secret"}); err != nil {
+					return err
+				}
+				way := theirs
+				switch kind, _, err := ReadFrame(theirs); {
+				case reachable && errors.Is(err, io.EOF):
+					way = far
+				case reachable || err != nil || kind != FrameStay:
+					return fmt.Errorf("after the offer it says %q: %w", kind, err)
+				}
+				go func() {
+					_, _ = server.Write([]byte("hello"))
+					server.Close()
+				}()
+				return ServeForward(way, inner, func() bool { return true })
+			}()
+		}()
+		go func() {
+			b, _ := io.ReadAll(user)
+			if string(b) != "hello" {
+				t.Errorf("the user reads %q", b)
+			}
+			user.Close()
+		}()
+		dial := func(o Offer) (net.Conn, error) {
+			if o != (Offer{Address: "there", Grant: "secret"}) {
+				t.Errorf("the offer is %+v", o)
+			}
+			if reachable {
+				return near, nil
+			}
+			return nil, errors.New("it can't be reached")
+		}
+		if err := ForwardDirect(ours, 8080, dial, func() (net.Conn, error) { return local, nil }); err != nil {
+			t.Errorf("reachable %t: %v", reachable, err)
+		}
+		if err := <-answered; err != nil {
+			t.Errorf("reachable %t: the host: %v", reachable, err)
+		}
+	}
+}
+
+// An offer that wasn't asked for, one that can't be read, and a second one are no answers.
+func TestForwardDirectRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		payload string
+		dial    func(Offer) (net.Conn, error)
+	}{
+		"not asked for":  {`{}`, nil},
+		"can't be read":  {`{`, func(Offer) (net.Conn, error) { return nil, errors.New("it is dialed") }},
+		"another offers": {`{}`, func(Offer) (net.Conn, error) { return nil, errors.New("no") }},
+	} {
+		ours, theirs := tcpPair(t)
+		go func() {
+			_, _ = ReadRequest(theirs)
+			for range 2 {
+				_ = WriteFrame(theirs, FrameOffer, []byte(c.payload))
+			}
+			_, _ = io.Copy(io.Discard, theirs)
+			theirs.Close()
+		}()
+		err := ForwardDirect(ours, 8080, c.dial, func() (net.Conn, error) { return nil, errors.New("it is opened") })
+		if err == nil || err.Error() == "it is opened" {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
