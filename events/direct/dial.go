@@ -16,9 +16,9 @@ import (
 )
 
 // How long the host may take to be reached, so that a client whose packets are dropped soon goes
-// another way, and to let the client in, which a busy machine may need.
+// another way (two of them may be lost), and to let the client in, which a busy machine may need.
 const (
-	reachLimit = 3 * time.Second
+	reachLimit = 5 * time.Second
 	admitLimit = 10 * time.Second
 )
 
