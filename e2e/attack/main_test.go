@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,7 +51,7 @@ func aim(t *testing.T) *target {
 	hidden, store := filepath.Join(dir, "secret", "token"), filepath.Join(dir, "store")
 	g.must(os.Mkdir(filepath.Dir(hidden), 0o700))
 	g.must(os.WriteFile(hidden, []byte("token"), 0o600))
-	g.must(s.Up("--docker", "none", "--hide", hidden, "--store", "dir://"+store))
+	g.must(s.Up("--docker", "none", "--hide", hidden, "--store", "dir://"+store, "--advertise", net.JoinHostPort(g.outside.Host.String(), "0")))
 	g.facts = Facts{
 		Data: s.Data, Hidden: hidden, Store: store, Mark: "mark-" + rand.Text(), Bait: filepath.Join(dir, "bait"), Devices: g.devices(), Other: aimed,
 		Abstract: "diapause-attack-" + rand.Text(), Secrets: []string{filepath.Join(s.Data, "keys/identity.txt"), filepath.Join(s.Data, "creds/system.nk")},
@@ -60,6 +61,11 @@ func aim(t *testing.T) *target {
 			Host6: g.listen("tcp", net.JoinHostPort(g.outside.Host6.String(), "0")),
 		},
 	}
+	at := regexp.MustCompile(`clients connect to (\S+) for`).FindStringSubmatch(s.Log())
+	if at == nil {
+		t.Fatalf("up doesn't say what it advertises:\n%s", s.Log())
+	}
+	g.facts.Services[Advertised] = at[1]
 	g.bait()
 	g.verb("run", "--name", aimed, "--network", private, "--idle", "never", "--env", "SECRET="+g.facts.Mark, "--",
 		"python3", "-m", "http.server", "--bind", "::", "8000", "--directory", "/var/empty-"+g.facts.Mark)

@@ -14,15 +14,16 @@ import (
 
 // Keys of Facts.Services.
 const (
-	Loopback  = "loopback"   // of the host
-	Host4     = "host 4"     // an address of the host
-	Host6     = "host 6"     // the same, IPv6
-	Plain     = "plain"      // NATS, for clients without credentials
-	Secure    = "secure"     // NATS, by TLS
-	Metadata  = "metadata"   // where clouds give out credentials
-	Neighbor4 = "neighbor 4" // another session
-	Neighbor6 = "neighbor 6"
-	Datagrams = "datagrams" // at which the test counts what has the mark
+	Loopback   = "loopback"   // of the host
+	Host4      = "host 4"     // an address of the host
+	Host6      = "host 6"     // the same, IPv6
+	Plain      = "plain"      // NATS, for clients without credentials
+	Secure     = "secure"     // NATS, by TLS
+	Metadata   = "metadata"   // where clouds give out credentials
+	Neighbor4  = "neighbor 4" // another session
+	Neighbor6  = "neighbor 6"
+	Advertised = "advertised" // for direct connections
+	Datagrams  = "datagrams"  // at which the test counts what has the mark
 )
 
 const (
@@ -168,12 +169,12 @@ func destroy(f Facts) error {
 
 // Outside are the attempts of another machine.
 func Outside() []Attempt {
-	return []Attempt{
+	return append([]Attempt{
 		{What: "connect to the daemon's NATS server", Want: []string{"ECONNREFUSED"}, Try: elsewhere(Plain)},
 		{What: "connect to its door for credentials", Want: []string{"ECONNREFUSED"}, Try: elsewhere(Secure)},
 		{What: "connect to a session by the address that its packets had", Want: []string{timedOut}, Try: reaches(Neighbor4)},
 		{What: "the same by IPv6", Want: []string{timedOut}, Try: reaches(Neighbor6)},
-	}
+	}, advertised()...)
 }
 
 // elsewhere connects to the port of a service, at the address of the host that others see.

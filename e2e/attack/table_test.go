@@ -44,7 +44,7 @@ func testMade() []madeHere {
 		tenants.rows = append(tenants.rows, [2]string{"the verb " + v, "denied"})
 	}
 	doors := madeHere{title: "By another door", rows: [][2]string{
-		{"a port besides the two of NATS, which are on loopback", "none listens"},
+		{"a port besides the two of NATS, which are on loopback, and the advertised one", "none listens"},
 		{"a unix socket outside of the data directory, or an abstract one", "none listens"},
 	}}
 	leases := madeHere{title: "To have a session suspended that others hold"}

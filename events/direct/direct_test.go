@@ -19,8 +19,8 @@ import (
 	"github.com/diapause/diapause/events/tunnel"
 )
 
-// patience bounds every wait; a passing test never waits so long.
-const patience = time.Minute
+// limit bounds every wait; a passing test never waits so long.
+const limit = time.Minute
 
 // clock is the host's, which a test sets forward.
 type clock struct {
@@ -40,15 +40,21 @@ func (c *clock) advance(d time.Duration) {
 	c.off += d
 }
 
-// serve runs a host that says which grant a client came with and then what it sends, in capitals.
+// serve runs a host as serveWith does, with what is usual.
 func serve(t *testing.T) (*Server, *clock) {
+	t.Helper()
+	return serveWith(t, strangerLimit)
+}
+
+// serveWith runs a host that says which grant a client came with and then what it sends, in capitals.
+func serveWith(t *testing.T, patience time.Duration) (*Server, *clock) {
 	t.Helper()
 	s, err := Listen(Options{Advertise: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := &clock{}
-	s.now = c.now
+	s.now, s.patience = c.now, patience
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -65,7 +71,7 @@ func serve(t *testing.T) (*Server, *clock) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(patience):
+		case <-time.After(limit):
 			t.Error("the listener doesn't end")
 		}
 	})
@@ -85,7 +91,7 @@ func offer(t *testing.T, s *Server, name string, port uint16) attach.Offer {
 func talk(t *testing.T, c *tunnel.Conn, say string) string {
 	t.Helper()
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.WriteString(c, say); err != nil {
@@ -226,7 +232,7 @@ func TestGrantsAreBounded(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	s, _ := serve(t)
 	var idle []net.Conn
-	for range 4 * maxStrangers {
+	for range 10_000 {
 		c, err := net.Dial("tcp", s.address)
 		if err != nil {
 			t.Fatal(err)
@@ -247,12 +253,30 @@ func TestStrangers(t *testing.T) {
 	if n > maxStrangers {
 		t.Errorf("%d strangers are kept, more than %d", n, maxStrangers)
 	}
-	if err := idle[0].SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := idle[0].SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("the oldest stranger still is connected: %v", err)
 	}
+}
+
+// A stranger is closed after a time, before its TLS and in it.
+func TestStrangersDontStay(t *testing.T) {
+	s, _ := serveWith(t, 200*time.Millisecond)
+	plain, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closes(t, "nothing said", plain)
+	part, err := net.Dial("tcp", s.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part.Write([]byte{22, 3, 1, 1, 0, 1}); err != nil {
+		t.Fatal(err)
+	}
+	closes(t, "a part of a handshake", part)
 }
 
 // What isn't TLS, is an older TLS, or shows nothing that is a grant is closed, with no word but TLS's own.
@@ -300,7 +324,7 @@ func TestNoise(t *testing.T) {
 func closes(t *testing.T, name string, c net.Conn) {
 	t.Helper()
 	defer c.Close()
-	if err := c.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	text, err := io.ReadAll(c)

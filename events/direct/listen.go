@@ -39,6 +39,7 @@ type Server struct {
 	fingerprint string
 	grants      grants
 	now         func() time.Time
+	patience    time.Duration // with strangers
 	log         *slog.Logger
 
 	admitted atomic.Int64 // connections that have shown a grant
@@ -70,7 +71,7 @@ func Listen(o Options) (*Server, error) {
 		_, port, _ = net.SplitHostPort(l.Addr().String()) // of a listener it is well-formed
 	}
 	return &Server{
-		listener: l, address: net.JoinHostPort(host, port), fingerprint: fingerprintOf(certificate.Certificate[0]), now: time.Now, log: o.Log,
+		listener: l, address: net.JoinHostPort(host, port), fingerprint: fingerprintOf(certificate.Certificate[0]), now: time.Now, patience: strangerLimit, log: o.Log,
 		config:    &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true},
 		strangers: list.New(),
 	}, nil
@@ -162,7 +163,7 @@ func (s *Server) attend(ctx context.Context, plain net.Conn, forget func(), hand
 
 // admit gives the connection of one that shows a good grant. It counts as admitted then.
 func (s *Server) admit(plain net.Conn) (*tls.Conn, Grant, error) {
-	if err := plain.SetDeadline(time.Now().Add(strangerLimit)); err != nil {
+	if err := plain.SetDeadline(time.Now().Add(s.patience)); err != nil {
 		return nil, Grant{}, err
 	}
 	conn := tls.Server(plain, s.config)
