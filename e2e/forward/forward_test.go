@@ -191,18 +191,35 @@ func state(t *testing.T, s *stack.Stack, name string) schemas.State {
 }
 
 func TestForward(t *testing.T) {
+	t.Parallel()
 	s, _ := stack.Fresh(t)
 	if err := s.Up("--docker", "none"); err != nil {
 		t.Fatal(err)
 	}
 	t.Run("networks", func(t *testing.T) { networks(t, s) })
+	forwards(t, s, "go through NATS: it takes no direct ones")
+}
+
+// What holds of connections through NATS holds of those that go to the host itself.
+func TestForwardDirect(t *testing.T) {
+	t.Parallel()
+	s, _ := stack.Fresh(t)
+	if err := s.Up("--docker", "none", "--advertise", "127.0.0.1:0"); err != nil {
+		t.Fatal(err)
+	}
+	forwards(t, s, "go directly to host ", "--advertise", "127.0.0.1:0")
+}
+
+// forwards uses one forwarder for a session; way is what it says of the way, and flags are those of up.
+func forwards(t *testing.T, s *stack.Stack, way string, flags ...string) {
 	begin(t, s, "work", "--network", "private", "--idle", "2s")
 	f := forward(t, s, "work", portHTTP, portUpper, portNone)
 	t.Run("carries", func(t *testing.T) { carries(t, f) })
+	until(t, "forward says which way it is", func() bool { return strings.Contains(f.errors(), way) })
 	t.Run("keeps awake and wakes", func(t *testing.T) { keepsAwake(t, s, f) })
 	t.Run("suspended while open", func(t *testing.T) { suspendedWhileOpen(t, s, f) })
 	t.Run("the shim is killed", func(t *testing.T) { shimKilled(t, s) })
-	t.Run("the daemon is started again", func(t *testing.T) { startedAgain(t, s, f) })
+	t.Run("the daemon is started again", func(t *testing.T) { startedAgain(t, s, f, flags) })
 	t.Run("ends", func(t *testing.T) { ends(t, s, f) })
 }
 
@@ -309,11 +326,11 @@ func shimOf(t *testing.T, s *stack.Stack, name string) int {
 }
 
 // startedAgain has the server come back at another address.
-func startedAgain(t *testing.T, s *stack.Stack, f *forwarder) {
+func startedAgain(t *testing.T, s *stack.Stack, f *forwarder, flags []string) {
 	if err := s.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Up("--docker", "none"); err != nil {
+	if err := s.Up(append([]string{"--docker", "none"}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
 	f.want("/count", "3")
