@@ -87,6 +87,23 @@ func TestLosses(t *testing.T) {
 	}
 }
 
+// TestForward carries little over each way.
+func TestForward(t *testing.T) {
+	all, err := MeasureForward(t.Context(), 4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := string(all.Table(t.Context(), "0.00"))
+	if len(all.Ways) != 5 || strings.Contains(table, "%!") {
+		t.Errorf("measured %+v\n%s", all, table)
+	}
+	for _, f := range all.Ways {
+		if f.Down <= 0 || f.Up <= 0 || f.First <= 0 {
+			t.Errorf("the figures can't be: %+v", f)
+		}
+	}
+}
+
 func TestMiddle(t *testing.T) {
 	var rounds []Measurement
 	for _, d := range []time.Duration{3, 1, 2} {

@@ -19,6 +19,9 @@
 // MeasureLosses kills hosts, and measures until their session answers elsewhere (loss.go); it writes
 // LOSSES.md.
 //
+// MeasureForward carries bytes to a port of a session and back, directly and through NATS, beside socat
+// (forward.go, relay.go); it writes FORWARD.md.
+//
 // Every resume is checked: the memory has the digest that it had before. What
 // the check takes is in no figure.
 package bench

@@ -25,7 +25,7 @@ func main() {
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
 	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
-	only := flag.String("only", "", "stages, sessions, comparison or losses: measure nothing else")
+	only := flag.String("only", "", "stages, sessions, comparison, losses or forward: measure nothing else")
 	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,7 +59,7 @@ func run(ctx context.Context, s settings) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, settings) error
-	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}} {
+	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}, {"forward", forward}} {
 		if s.only != "" && s.only != part.name {
 			continue
 		}
@@ -86,6 +86,15 @@ func losses(ctx context.Context, s settings) error {
 		return err
 	}
 	return write(filepath.Join(s.out, "LOSSES.md"), all.Table(ctx, load))
+}
+
+func forward(ctx context.Context, s settings) error {
+	load := local.Load()
+	all, err := bench.MeasureForward(ctx, 1024, s.rounds)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "FORWARD.md"), all.Table(ctx, load))
 }
 
 func stages(ctx context.Context, s settings) error {
