@@ -5,7 +5,7 @@
 //
 // A client calls Do with a Request and its Streams; for a terminal whose connection
 // may be lost and made again it keeps one Typing, and for a forwarded connection it calls
-// Forward. A server calls ReadRequest, answers
+// Forward, or ForwardDirect where it takes offers of the host's (Offer). A server calls ReadRequest, answers
 // with WriteFrame, and ends with FrameExit or WriteError. The output of a command is
 // kept in a backlog.Log: FetchOutput reads it in the form that goes into an image,
 // Replay answers a client from that form while the session is suspended.

@@ -43,7 +43,7 @@ func (c *clock) advance(d time.Duration) {
 // serve runs a host as serveWith does, with what is usual.
 func serve(t *testing.T) (*Server, *clock) {
 	t.Helper()
-	return serveWith(t, strangerLimit)
+	return serveWith(t, waitingLimit)
 }
 
 // serveWith runs a host that says which grant a client came with and then what it sends, in capitals.
@@ -229,7 +229,7 @@ func TestGrantsAreBounded(t *testing.T) {
 }
 
 // Connections that show nothing are bounded, and don't keep a client out.
-func TestStrangers(t *testing.T) {
+func TestIdleConnections(t *testing.T) {
 	s, _ := serve(t)
 	var idle []net.Conn
 	for range 10_000 {
@@ -248,21 +248,21 @@ func TestStrangers(t *testing.T) {
 		t.Errorf("it says %q", got)
 	}
 	s.mu.Lock()
-	n := s.strangers.Len()
+	n := s.waiting.Len()
 	s.mu.Unlock()
-	if n > maxStrangers {
-		t.Errorf("%d strangers are kept, more than %d", n, maxStrangers)
+	if n > maxWaiting {
+		t.Errorf("%d connections are kept, more than %d", n, maxWaiting)
 	}
 	if err := idle[0].SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := idle[0].Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the oldest stranger still is connected: %v", err)
+		t.Errorf("the oldest still is connected: %v", err)
 	}
 }
 
-// A stranger is closed after a time, before its TLS and in it.
-func TestStrangersDontStay(t *testing.T) {
+// A connection without a grant is closed after a time, before its TLS and in it.
+func TestWaitingEnds(t *testing.T) {
 	s, _ := serveWith(t, 200*time.Millisecond)
 	plain, err := net.Dial("tcp", s.address)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 	"github.com/diapause/diapause/events/tunnel"
 )
 
-// What is bounded of connections: strangers are those that have shown no grant yet.
+// What is bounded of connections: those that have shown no grant yet wait, the others are admitted.
 const (
-	maxStrangers  = 256
-	strangerLimit = 10 * time.Second
-	maxAdmitted   = 512
+	maxWaiting   = 256
+	waitingLimit = 10 * time.Second
+	maxAdmitted  = 256
 )
 
 // Options says where a host listens. The host's operator gave both addresses.
@@ -39,14 +39,14 @@ type Server struct {
 	fingerprint string
 	grants      grants
 	now         func() time.Time
-	patience    time.Duration // with strangers
+	patience    time.Duration // with those that wait
 	log         *slog.Logger
 
 	admitted atomic.Int64 // connections that have shown a grant
 	refused  atomic.Int64 // connections that haven't, since it was logged last
 
-	mu        sync.Mutex
-	strangers *list.List // of net.Conn, the oldest first
+	mu      sync.Mutex
+	waiting *list.List // of net.Conn, the oldest first
 }
 
 // Listen starts to listen. Nothing is taken before Serve.
@@ -71,9 +71,9 @@ func Listen(o Options) (*Server, error) {
 		_, port, _ = net.SplitHostPort(l.Addr().String()) // of a listener it is well-formed
 	}
 	return &Server{
-		listener: l, address: net.JoinHostPort(host, port), fingerprint: fingerprintOf(certificate.Certificate[0]), now: time.Now, patience: strangerLimit, log: o.Log,
-		config:    &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true},
-		strangers: list.New(),
+		listener: l, address: net.JoinHostPort(host, port), fingerprint: fingerprintOf(certificate.Certificate[0]), now: time.Now, patience: waitingLimit, log: o.Log,
+		config:  &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}, SessionTicketsDisabled: true},
+		waiting: list.New(),
 	}, nil
 }
 
@@ -117,27 +117,27 @@ func (s *Server) Serve(ctx context.Context, handle func(ctx context.Context, con
 			}
 			continue
 		}
-		forget := s.meet(plain)
+		forget := s.await(plain)
 		all.Go(func() { s.attend(ctx, plain, forget, handle) })
 	}
 }
 
-// acceptPause is after a connection that couldn't be taken.
-const acceptPause = 100 * time.Millisecond
+// acceptPause is after a connection that couldn't be taken, so that the log isn't filled.
+const acceptPause = time.Second
 
-// meet counts a connection among the strangers until forget is called. It closes the oldest if
+// await counts a connection among those that wait until forget is called. It closes the oldest if
 // there are too many.
-func (s *Server) meet(plain net.Conn) (forget func()) {
+func (s *Server) await(plain net.Conn) (forget func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.strangers.Len() >= maxStrangers {
-		s.strangers.Remove(s.strangers.Front()).(net.Conn).Close()
+	if s.waiting.Len() >= maxWaiting {
+		s.waiting.Remove(s.waiting.Front()).(net.Conn).Close()
 	}
-	e := s.strangers.PushBack(plain)
+	e := s.waiting.PushBack(plain)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.strangers.Remove(e) // which may have been done
+		s.waiting.Remove(e) // which may have been done
 	}
 }
 
@@ -190,7 +190,7 @@ func (s *Server) admit(plain net.Conn) (*tls.Conn, Grant, error) {
 	return conn, g, nil
 }
 
-// reportEvery is between two lines of the log about connections that were refused, so that strangers
+// reportEvery is between two lines of the log about connections that were refused, so that they
 // can't fill it.
 const reportEvery = time.Minute
 

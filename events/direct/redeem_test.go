@@ -28,7 +28,7 @@ func TestRedemptionIsKept(t *testing.T) {
 	}
 }
 
-// A stranger may send anything: what is read is what was written, and nothing after it.
+// A client without a grant may send anything: what is read is what was written, and nothing after it.
 func FuzzRedemption(f *testing.F) {
 	b, err := redemption{make([]byte, secretSize), 80, "name"}.append(nil)
 	if err != nil {

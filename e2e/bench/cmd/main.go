@@ -90,7 +90,7 @@ func losses(ctx context.Context, s settings) error {
 
 func forward(ctx context.Context, s settings) error {
 	load := local.Load()
-	all, err := bench.MeasureForward(ctx, 1024, s.rounds)
+	all, err := bench.MeasureForward(ctx, 256, s.rounds)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -198,8 +199,9 @@ func checkAdvertised(d run.Direct) error {
 		}
 		return nil
 	}
-	host, _, err := net.SplitHostPort(d.Advertise)
-	if a, parse := netip.ParseAddr(host); err != nil || host == "" || parse == nil && a.IsUnspecified() {
+	host, port, err := net.SplitHostPort(d.Advertise)
+	_, number := strconv.ParseUint(port, 10, 16)
+	if a, parse := netip.ParseAddr(host); err != nil || number != nil || host == "" || parse == nil && a.IsUnspecified() {
 		return usagef("--advertise %q: want the HOST:PORT that clients dial, e.g. 10.0.0.7:7443", d.Advertise)
 	}
 	return nil
