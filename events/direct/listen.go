@@ -94,7 +94,7 @@ func (s *Server) Offer(g Grant) (attach.Offer, error) {
 
 // Serve calls handle for each connection that shows a grant, which it closes afterwards. It returns
 // when ctx has ended and all are closed.
-func (s *Server) Serve(ctx context.Context, handle func(ctx context.Context, conn *tunnel.Conn, g Grant)) error {
+func (s *Server) Serve(ctx context.Context, handle func(ctx context.Context, conn *tunnel.Conn, g Grant)) {
 	stop := context.AfterFunc(ctx, func() { s.listener.Close() })
 	defer stop()
 	var all sync.WaitGroup
@@ -107,7 +107,7 @@ func (s *Server) Serve(ctx context.Context, handle func(ctx context.Context, con
 			if err == nil {
 				plain.Close()
 			}
-			return nil
+			return
 		case err != nil:
 			// No descriptors, or a connection that ended before: neither ends the listener.
 			s.log.Warn("could not take a direct connection", "err", err)

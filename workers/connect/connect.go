@@ -82,7 +82,10 @@ func (s *Server) Serve(ctx context.Context, listening func()) error {
 	listening()
 	var g errgroup.Group
 	if s.Direct != nil {
-		g.Go(func() error { return s.Direct.Serve(ctx, s.serveDirect) })
+		g.Go(func() error {
+			s.Direct.Serve(ctx, s.serveDirect)
+			return nil
+		})
 	}
 	for {
 		conn, err := l.Accept(ctx)
