@@ -1,6 +1,8 @@
 package attach
 
 import (
+	"bufio"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -137,15 +139,18 @@ func (c *carrier) broken() {
 	})
 }
 
-// pieceSize is how much is carried in one frame, at most.
-const pieceSize = 32 << 10
+// frameSize is that of a frame that carries, at most, with its head: what one message of a tunnel over a
+// stream has room for, and two of one through NATS.
+const frameSize = 64<<10 - 64
 
 func (c *carrier) toFrames() error {
-	buf := make([]byte, pieceSize)
+	frame := make([]byte, frameSize)
+	frame[0] = c.out.data
 	for {
-		n, err := c.plain.Read(buf)
+		n, err := c.plain.Read(frame[headSize:])
 		if n > 0 {
-			if err := WriteFrame(c.conn, c.out.data, buf[:n]); err != nil {
+			binary.BigEndian.PutUint32(frame[1:], uint32(n))
+			if _, err := c.conn.Write(frame[:headSize+n]); err != nil {
 				return err
 			}
 		}
@@ -162,10 +167,11 @@ func (c *carrier) toFrames() error {
 // fromFrames tells ended how the direction ended, and reads on: conn can fail while the other
 // direction waits for plain.
 func (c *carrier) fromFrames(ended chan<- error) {
-	err := c.receive()
+	in := frames{from: bufio.NewReaderSize(c.conn, frameSize)}
+	err := c.receive(&in)
 	ended <- err
 	for err == nil {
-		_, _, err = ReadFrame(c.conn)
+		_, _, err = in.next()
 	}
 	if !c.saidEnd.Load() {
 		c.broken()
@@ -173,9 +179,9 @@ func (c *carrier) fromFrames(ended chan<- error) {
 }
 
 // receive returns nil at the end of the direction.
-func (c *carrier) receive() error {
+func (c *carrier) receive(in *frames) error {
 	for {
-		kind, payload, err := ReadFrame(c.conn)
+		kind, payload, err := in.next()
 		switch {
 		case err != nil:
 			return err

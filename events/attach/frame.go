@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // The kinds of frames. A frame is one byte for its kind, four for the length of its
@@ -91,7 +92,7 @@ func WriteFrame(w io.Writer, kind byte, payload []byte) error {
 	if len(payload) > MaxFrame {
 		return fmt.Errorf("write frame: %d bytes are more than %d", len(payload), MaxFrame)
 	}
-	b := make([]byte, 0, 5+len(payload))
+	b := make([]byte, 0, headSize+len(payload))
 	b = append(b, kind)
 	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
 	if _, err := w.Write(append(b, payload...)); err != nil {
@@ -115,27 +116,41 @@ const beginning = 32 << 10
 
 // ReadFrame reads one frame. The error is io.EOF if the stream ended before it.
 func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:1]); err != nil {
+	in := frames{from: r}
+	return in.next()
+}
+
+// headSize is that of what is before the payload of a frame.
+const headSize = 5
+
+// frames reads one frame after another.
+type frames struct {
+	from    io.Reader
+	payload []byte // of the last one
+}
+
+// next reads as ReadFrame does. The payload is valid until it is called again.
+func (f *frames) next() (kind byte, payload []byte, err error) {
+	var head [headSize]byte
+	if _, err := io.ReadFull(f.from, head[:1]); err != nil {
 		return 0, nil, err
 	}
-	if _, err := io.ReadFull(r, head[1:]); err != nil {
+	if _, err := io.ReadFull(f.from, head[1:]); err != nil {
 		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
 	}
-	size := binary.BigEndian.Uint32(head[1:])
+	size := int(binary.BigEndian.Uint32(head[1:]))
 	if size > MaxFrame {
 		return 0, nil, fmt.Errorf("read frame: %d bytes are more than %d", size, MaxFrame)
 	}
-	payload = make([]byte, min(size, beginning))
-	if _, err := io.ReadFull(r, payload); err != nil {
+	first := min(size, max(beginning, cap(f.payload)))
+	f.payload = slices.Grow(f.payload[:0], first)[:first]
+	_, err = io.ReadFull(f.from, f.payload)
+	if err == nil && first < size {
+		f.payload = slices.Grow(f.payload, size-first)[:size]
+		_, err = io.ReadFull(f.from, f.payload[first:])
+	}
+	if err != nil {
 		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
 	}
-	if size <= beginning {
-		return head[0], payload, nil
-	}
-	payload = append(make([]byte, 0, size), payload...)[:size]
-	if _, err := io.ReadFull(r, payload[beginning:]); err != nil {
-		return 0, nil, fmt.Errorf("read frame: %w", io.ErrUnexpectedEOF)
-	}
-	return head[0], payload, nil
+	return head[0], f.payload, nil
 }

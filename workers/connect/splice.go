@@ -27,7 +27,7 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		if input {
 			in.Reader = &heard{Reader: client, tell: func() { s.input(ctx, n) }, urgent: func() bool { return s.Capturing(n) }}
 		}
-		_, _ = io.Copy(session, in) // a session that takes no more may still write
+		_, _ = carry(session, in) // a session that takes no more may still write
 		closeWrite(session)
 		if in.failed || gone(client) {
 			cancel() // else a session that prints nothing would have it for good
@@ -35,12 +35,20 @@ func (s *Server) splice(ctx context.Context, n schemas.Name, client, session net
 		return nil
 	})
 	g.Go(func() error {
-		_, _ = io.Copy(client, session) // when that ends, for any reason, the connection ends
+		_, _ = carry(client, session) // when that ends, for any reason, the connection ends
 		closeWrite(client)
 		cancel()
 		return nil
 	})
 	return g.Wait()
+}
+
+// piece is how much is copied at a time: a frame of a forwarded connection.
+const piece = 64 << 10
+
+// carry copies in pieces; neither end knows a better way.
+func carry(to io.Writer, from io.Reader) (int64, error) {
+	return io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, make([]byte, piece))
 }
 
 // gone reports whether a client that has sent its last reads no more, too.
