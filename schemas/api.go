@@ -178,4 +178,17 @@ type RunRequest struct {
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts, each time
 	Program   string     `json:"program"`
 	Spec      []byte     `json:"spec"` // of the driver, JSON
+	// Existing says that it is on Host already. A session of that name that doesn't run may go
+	// on with it then.
+	Existing Existing `json:"existing,omitempty"`
 }
+
+// Existing says of what is on a host already why it is to become a session.
+type Existing string
+
+// What is on a host already.
+const (
+	ExistingChosen Existing = "chosen" // the caller named it
+	ExistingAsks   Existing = "asks"   // it asks to be the session of that name
+	ExistingOwn    Existing = "own"    // it is what the session had, and others have started it
+)

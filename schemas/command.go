@@ -58,10 +58,13 @@ const (
 	FeatureMove      Feature = "move"      // Op.Move
 	FeaturePlacement Feature = "placement" // SessionRecord.Placement and Op.Unplaced
 	FeatureForgets   Feature = "forgets"   // a removed session isn't lost when its revisions have left the log
+	FeatureRedeploy  Feature = "redeploy"  // TRedeployed: a start may take over a container that runs already
 )
 
 // Features lists what this version knows.
-func Features() []Feature { return []Feature{FeatureMove, FeaturePlacement, FeatureForgets} }
+func Features() []Feature {
+	return []Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy}
+}
 
 // HostLoad is how full a host is.
 type HostLoad struct {

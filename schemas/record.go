@@ -142,6 +142,9 @@ type Op struct {
 	WithinMS int64 `json:"within_ms,omitempty"`
 	// Move says that the session goes to another host, at once; see package session.
 	Move *Move `json:"move,omitempty"`
+	// Spec, of a start, is how the session is to be run from now on, if it starts: sealed, like
+	// that of the record.
+	Spec string `json:"spec,omitempty"`
 	// Unplaced says of a resume that its host isn't chosen yet: no host does it.
 	Unplaced bool `json:"unplaced,omitempty"`
 	// Trace is the trace of whose part the client asked for it: the value of a header traceparent
@@ -297,6 +300,7 @@ const (
 	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
 	TMovedBack        TransitionType = "moved_back"    // it can't be resumed where it was moved to: it goes on where it was
 	TGap              TransitionType = "gap"           // in a history alone: in place of revisions that can't be read
+	TRedeployed       TransitionType = "redeployed"    // others started its container, or another one in its place: that is the session from now on
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

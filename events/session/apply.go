@@ -47,6 +47,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TReaped:           {from: []schemas.State{schemas.Suspended}, set: setDone},
 	schemas.TResume:           {from: []schemas.State{schemas.Suspended, schemas.Failed, schemas.Exited}, to: schemas.Resuming, owner: true, set: setOp},
 	schemas.TRestart:          {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
+	schemas.TRedeployed:       {from: append([]schemas.State{schemas.Suspended}, ended...), to: schemas.Starting, owner: true, set: setOp},
 	schemas.TResumed:          {from: []schemas.State{schemas.Resuming}, to: schemas.Running, set: setRunning},
 	schemas.TStartAgain:       {from: alive, to: schemas.Starting, owner: true, set: setAgain},
 	schemas.TResumeAgain:      {from: alive, to: schemas.Resuming, owner: true, set: setAgain},
@@ -195,6 +196,9 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 	if r.Op != nil && r.Op.Source != nil {
 		r.Head = r.Op.Source
+	}
+	if r.Op != nil && r.Op.Spec != "" {
+		r.Spec = r.Op.Spec
 	}
 	if t.Set.Size != nil {
 		r.Size = t.Set.Size

@@ -34,7 +34,7 @@ func Request(r schemas.RunRequest, o Options) *schemas.RunRequest {
 	if err != nil {
 		panic(err) // of plain fields, as in With
 	}
-	r.Driver, r.Program, r.Spec = Driver, o.Container, spec
+	r.Driver, r.Program, r.Spec, r.Existing = Driver, o.Container, spec, schemas.ExistingChosen
 	return &r
 }
 

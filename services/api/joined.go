@@ -36,7 +36,7 @@ type answer struct {
 var (
 	toRun = answer{
 		[]string{schemas.OpResume, schemas.OpStart},
-		[]schemas.TransitionType{schemas.TResume, schemas.TRestart, schemas.TRevived, schemas.TSuspendAborted, schemas.TTakenOver},
+		[]schemas.TransitionType{schemas.TResume, schemas.TRestart, schemas.TRedeployed, schemas.TRevived, schemas.TSuspendAborted, schemas.TTakenOver},
 	}
 	toSuspend = answer{[]string{schemas.OpSuspend}, []schemas.TransitionType{schemas.TSuspend}}
 )

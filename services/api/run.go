@@ -60,6 +60,15 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
 	}
+	if r.Existing != "" {
+		v, exists, err := s.existing(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			return s.redeploy(ctx, v, req, sealed)
+		}
+	}
 	var spec schemas.Spec
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,8 +40,14 @@ type adoption struct {
 	claims *claims
 }
 
+// The time until what was offered, or couldn't be yet, is looked at again. It doubles.
+const (
+	offerAgain = time.Second
+	offerSlow  = time.Minute
+)
+
 // offers implements driver.Offerer. It delivers the containers with the label diapause.session
-// that run, or start to, and are no session yet.
+// that run, or start to, and are no session yet, and the held ones that others have started.
 func (a *adoption) offers(ctx context.Context) <-chan driver.Offer {
 	out := make(chan driver.Offer)
 	go func() {
@@ -56,58 +63,103 @@ func (a *adoption) offers(ctx context.Context) <-chan driver.Offer {
 	return out
 }
 
+// offerAll offers what there is, and what is started, until the engine goes away.
 func (a *adoption) offerAll(ctx context.Context, out chan<- driver.Offer) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	started := a.engine.Events(ctx, client.EventsListOptions{
-		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionStart)).Add("label", labelAdopt),
+		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionStart)),
 	})
-	for {
-		all, err := a.engine.ContainerList(ctx, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelAdopt)})
+	for pause := offerAgain; ; {
+		open, err := a.offerOnce(ctx, out)
 		if err != nil {
 			return
 		}
-		for _, c := range all.Items {
-			if a.offer(ctx, c, out) != nil {
-				return
-			}
+		var again <-chan time.Time
+		if open {
+			again = time.After(pause)
+			pause = min(2*pause, offerSlow)
 		}
 		select {
+		case <-again:
 		case <-started.Messages:
+			pause = offerAgain
 		case <-started.Err:
 			return
 		}
 	}
 }
 
-// offer delivers a container unless it is a session already, of this driver or another one.
-func (a *adoption) offer(ctx context.Context, c container.Summary, out chan<- driver.Offer) error {
+// offerOnce offers what there is. open says that some of it is to be looked at again: a session
+// may be about to give its place to it.
+func (a *adoption) offerOnce(ctx context.Context, out chan<- driver.Offer) (open bool, err error) {
 	all, err := a.notes.all()
 	if err != nil {
-		return err
+		return false, err
 	}
-	for _, n := range all {
-		if n.claims(c.ID, c.Labels) {
+	send := func(o *driver.Offer) error {
+		select {
+		case out <- *o:
 			return nil
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	if c.Labels[labelUID] != "" || len(c.Names) == 0 {
-		return nil
+	for _, n := range all {
+		o, err := a.startedByOthers(ctx, n)
+		if err == nil && o != nil {
+			open, err = true, send(o)
+		}
+		if err != nil {
+			return open, err
+		}
+	}
+	asking, err := a.engine.ContainerList(ctx, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelAdopt)})
+	if err != nil {
+		return open, err
+	}
+	for _, c := range asking.Items {
+		o, later, err := a.offer(ctx, c, all)
+		if err == nil && o != nil {
+			err = send(o)
+		}
+		if err != nil {
+			return open, err
+		}
+		open = open || later
+	}
+	return open, nil
+}
+
+// offer gives the offer of a container that asks, nil if it is a session already, of this driver or
+// another one. later says that it may take the place of the session's own container.
+func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (o *driver.Offer, later bool, err error) {
+	if c.Labels[labelUID] != "" || len(c.Names) == 0 || slices.ContainsFunc(all, func(n note) bool { return n.claims(c.ID, c.Labels) }) {
+		return nil, false, nil
+	}
+	session, _ := schemas.ParseName(c.Labels[labelAdopt]) // one that it can't ask for is refused later
+	for _, n := range all {
+		if n.Name != session || n.Phase == gone {
+			continue
+		}
+		later = true
+		if was, err := a.engine.called(ctx, n.Container); err != nil || was != "" {
+			return nil, later, err
+		}
 	}
 	if by, _, err := a.claims.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {
-		return nil // after an error, adopting it says what is wrong
+		return nil, false, nil // after an error, adopting it says what is wrong
 	}
-	o := driver.Offer{
-		Name: strings.TrimPrefix(c.Names[0], "/"), Session: c.Labels[labelAdopt], Asks: "its label " + labelAdopt,
-		Run: *dockerspec.Request(schemas.RunRequest{Class: c.Labels[labelClass]}, dockerspec.Options{Container: c.ID, Remove: c.Labels[labelRemove] == "true"}),
-	}
-	o.Run.Program = o.Name
-	select {
-	case out <- o:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	o = offerOf(dockerspec.Options{Container: c.ID, Remove: c.Labels[labelRemove] == "true"}, strings.TrimPrefix(c.Names[0], "/"))
+	o.Session, o.Asks, o.Run.Class, o.Run.Existing = c.Labels[labelAdopt], "its label "+labelAdopt, c.Labels[labelClass], schemas.ExistingAsks
+	return o, later, nil
+}
+
+// offerOf makes the offer of a container of that name.
+func offerOf(o dockerspec.Options, called string) *driver.Offer {
+	out := &driver.Offer{Name: called, Run: *dockerspec.Request(schemas.RunRequest{}, o)}
+	out.Run.Program = called
+	return out
 }
 
 // with adds labels unless there is one of that name.

@@ -15,6 +15,9 @@ func (s *starter) startHeld(ctx context.Context, f driver.Fence, n note, begin f
 	if n.Phase != held {
 		return false, i, nil
 	}
+	if again, i, err := s.takeStarted(ctx, f, n, begin); again {
+		return again, i, err
+	}
 	id, err := s.held(ctx, n)
 	if id == "" {
 		return err != nil, i, err
@@ -41,14 +44,8 @@ func (s *starter) startHeld(ctx context.Context, f driver.Fence, n note, begin f
 		}
 		return true, i, errors.Join(err, s.notes.write(kept))
 	}
-	if n.Restart != nil {
-		if err := s.engine.setRestart(ctx, id, *n.Restart); err != nil {
-			return true, i, err
-		}
-		n.Restart = nil
-		if err := s.notes.write(n); err != nil {
-			return true, i, err
-		}
+	if err := s.giveRestart(ctx, &n); err != nil {
+		return true, i, err
 	}
 	i, err = s.states.inspect(ctx, f.UID)
 	return true, i, err

@@ -49,12 +49,15 @@ func (s *starter) start(ctx context.Context, f driver.Fence, spec schemas.Spec, 
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	if again, i, err := s.startHeld(ctx, f, n, begin); again {
-		return i, err
-	}
 	o, _, err := optionsOf(spec)
 	if err != nil {
 		return driver.Instance{}, err
+	}
+	if err := s.succeed(ctx, &n, o); err != nil {
+		return driver.Instance{}, err
+	}
+	if again, i, err := s.startHeld(ctx, f, n, begin); again {
+		return i, err
 	}
 	if o.Container != "" {
 		return s.adopt(ctx, f, n, o, begin)

@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -46,13 +48,15 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return s.startFailed(ctx, rec, err)
 	}
-	spec, err := s.snapshots.Spec(rec.SessionRecord)
+	asked := rec.SessionRecord
+	asked.Spec = cmp.Or(rec.Op.Spec, rec.Spec)
+	spec, err := s.snapshots.Spec(asked)
 	if err != nil {
 		return s.startFailed(ctx, rec, err)
 	}
 	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
 	op, arrived := toBegin(d, *rec.Op), func(int) {}
-	advice := advised(d, spec)
+	advice := append(redeployed(rec.Warnings), advised(d, spec)...)
 	got, err := d.Start(ctx, s.hosting.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
@@ -84,6 +88,12 @@ func advised(d driver.Driver, spec schemas.Spec) []schemas.Warning {
 		return nil
 	}
 	return stamped(a.Advise(spec), time.Now())
+}
+
+// redeployed is what was told of a session that goes on with what others started in the place of
+// what was suspended: that is to be seen for as long as it runs.
+func redeployed(told []schemas.Warning) []schemas.Warning {
+	return slices.DeleteFunc(slices.Clone(told), func(w schemas.Warning) bool { return w.Code != schemas.WarnRedeployed })
 }
 
 // root gives the container image below a session's own files, if the record hasn't it as it is.
@@ -176,7 +186,7 @@ func toBegin(d driver.Driver, op schemas.Op) *schemas.Op {
 	if l, ok := d.(driver.Late); !ok || !l.BeginsLate() {
 		return nil
 	}
-	op.Kind, op.Attempts, op.Source = schemas.OpBegin, 0, nil
+	op.Kind, op.Attempts, op.Source, op.Spec = schemas.OpBegin, 0, nil, ""
 	return &op
 }
 

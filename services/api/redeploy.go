@@ -1,0 +1,74 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/fleet"
+)
+
+// existing gives the session of a name, if there is one that isn't deleted.
+func (s *maker) existing(ctx context.Context, n schemas.Name) (v statekv.Versioned, exists bool, err error) {
+	v, err = s.records.Get(ctx, n)
+	if errors.Is(err, statekv.ErrNoSession) {
+		return v, false, nil
+	}
+	return v, err == nil && v.State != schemas.Deleted, err
+}
+
+// redeploy has a session that doesn't run go on with what others have started on its host.
+func (s *maker) redeploy(ctx context.Context, v statekv.Versioned, req request, spec string) (any, error) {
+	n, r := v.Name(), req.Run
+	t, refused := session.DecideRedeploy(v.SessionRecord, session.Successor{
+		Host: cmp.Or(r.Host, s.hosts.host, v.Host), Driver: r.Driver, Called: r.Program, Why: r.Existing,
+	}, time.Now().UTC())
+	if refused != "" {
+		return nil, schemas.StateError(schemas.ReasonExists, "session %s exists: %s", n, refused).WithHint("`diapause rm %s` removes it", n)
+	}
+	if err := s.knowsRedeploy(ctx, v); err != nil {
+		return nil, err
+	}
+	op, err := s.sessions.newOp(ctx, schemas.OpStart)
+	if err != nil {
+		return nil, err
+	}
+	op.Boot, t.Set.Op = schemas.BootClean, op
+	if r.Existing != schemas.ExistingOwn {
+		op.Spec = spec
+	}
+	if r.Existing != schemas.ExistingChosen {
+		req.Reason = "" // the decision says more
+	}
+	ch, stop := s.board.follow(n)
+	defer stop()
+	asked, err := s.sessions.ask(ctx, v, req, t)
+	if errors.Is(err, statekv.ErrConflict) {
+		return nil, schemas.StateError(schemas.ReasonConflict, "session %s was changed by another request just now", n)
+	}
+	if err != nil {
+		return nil, err
+	}
+	got, err := await(ctx, ch, s.sessions.untilRunning(asked))
+	return schemas.ViewOf(got.SessionRecord), err
+}
+
+// knowsRedeploy makes sure that a session's host doesn't start a second container beside the one
+// that runs, as versions would that don't know of it.
+func (s *maker) knowsRedeploy(ctx context.Context, v statekv.Versioned) error {
+	hosts, err := s.hosts.fleet.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(hosts, func(h fleet.Host) bool {
+		return h.Host.Host == v.Host && slices.Contains(h.Knows, schemas.FeatureRedeploy)
+	}) {
+		return nil
+	}
+	return schemas.FailedError(schemas.ReasonNoHost, "session %s: host %s has a Diapause that is too old for %q", v.Name(), v.Host, schemas.FeatureRedeploy).WithHint("update it")
+}
