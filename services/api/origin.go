@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -55,6 +56,10 @@ func originsIn(revs []statekv.Versioned) map[schemas.Head]origin {
 			}
 			who.restores = out[*t.Set.Head].restores
 			out[*t.Set.Head] = who
+		case t.Type == schemas.TRedeployed && before.State == schemas.Suspended && before.Head != nil:
+			was := out[*before.Head]
+			was.reason = strings.TrimPrefix(was.reason+"; "+t.Reason, "; ")
+			out[*before.Head] = was
 		case t.Type == schemas.TResumed && before.Op != nil && before.Op.Source != nil:
 			restored(out, *before.Op.Source, 1)
 		case t.Type == schemas.TResumeAgain && before.State == schemas.Running && before.Head != nil:

@@ -23,12 +23,18 @@ func adoptOffered(ctx context.Context, w *worker.Worker, name schemas.DriverName
 	case <-w.Ready():
 	case <-ctx.Done():
 	}
+	refused := map[string]string{} // the last error of an offer, which is made again and again
 	for o := range d.Offers(ctx) {
 		o.Run.Host = w.Host
 		err := askOn(ctx, api, "run", schemas.Request{
 			Name: o.Session, Run: &o.Run, Reason: o.Asks + " asks for it", Wait: schemas.Duration(adoptWait),
 		})
-		if err != nil && ctx.Err() == nil {
+		if err == nil {
+			delete(refused, o.Session+" "+o.Name)
+			continue
+		}
+		if of := o.Session + " " + o.Name; ctx.Err() == nil && refused[of] != err.Error() {
+			refused[of] = err.Error()
 			log.Warn("make a session of what asks for it", "driver", name, "called", o.Name, "session", o.Session, "err", err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	cerrdefs "github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
@@ -77,7 +78,11 @@ func (b *builder) create(ctx context.Context, n *note, o client.ContainerCreateO
 	}
 	got, err := b.engine.ContainerCreate(ctx, o)
 	if err != nil {
-		return b.engine.failed("create container "+o.Name, err)
+		err := b.engine.failed("create container "+o.Name, err)
+		if n.Adopted && cerrdefs.IsConflict(err) {
+			return hinted(err, fmt.Sprintf("remove that container, or make it the session: `diapause adopt --container %s --name %s`", o.Name, n.Name))
+		}
+		return err
 	}
 	n.Container = got.ID
 	if err := b.notes.write(*n); err != nil {

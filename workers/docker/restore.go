@@ -119,7 +119,7 @@ func (s *starter) held(ctx context.Context, n note) (string, error) {
 		return "", s.engine.failed("inspect the held container of session "+n.Name.String(), err)
 	}
 	if got.Container.State.Running {
-		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by someone else while session %s was suspended", got.Container.Name[1:], n.Name), Hint: "stop it if what it did since may be lost"}
+		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by someone else while session %s was suspended", got.Container.Name[1:], n.Name), Hint: fmt.Sprintf("`diapause resume --clean %s` goes on with it; stop it if what it did since may be lost", n.Name)}
 	}
 	return n.Container, nil
 }
