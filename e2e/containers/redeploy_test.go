@@ -173,6 +173,26 @@ func TestRedeployed(t *testing.T) {
 	h.must("suspend", s.session)
 	h.must("ensure", s.session)
 	h.until(s.name, "grep suspended /data/f")
+
+	// A container that asks for nothing has the name: only a person makes it the session.
+	h.takeAway(s.name)
+	h.becomes(s.session, schemas.Failed)
+	id := s.create(s.name, map[string]string{"diapause.session": ""})
+	h.refuses("diapause adopt --container shop-web-1 --name acme/shop", "resume", s.session)
+	h.must("adopt", "--container", id, "--name", s.session)
+	s.last("container "+id+" took its place") // by the name that it was given
+
+	// While the program doesn't run.
+	v = h.view(s.session)
+	if err := h.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	s.redeploy()
+	if err := h.Up("--docker", e.URL); err != nil {
+		t.Fatal(err)
+	}
+	s.runs(v)
+	h.until(s.name, "grep -x 6 /version")
 	h.must("audit", "--verify")
 	h.must("rm", "--yes", s.session)
 }

@@ -17,7 +17,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {
@@ -91,7 +91,7 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted}
 	owners := map[schemas.TransitionType]bool{
 		schemas.TRun: true, schemas.TForkNew: true, schemas.TSuspend: true, schemas.TRevived: true,
-		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true, schemas.TStartAgain: true, schemas.TResumeAgain: true, schemas.TMoved: true, schemas.TMovedBack: true,
+		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true, schemas.TStartAgain: true, schemas.TResumeAgain: true, schemas.TMoved: true, schemas.TMovedBack: true, schemas.TRedeployed: true,
 	}
 	for _, typ := range allTypes {
 		legal := 0

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -14,6 +13,7 @@ import (
 type origin struct {
 	by, reason string // of who had it made
 	restores   int    // how often the session came back from it
+	replaced   string // what took its place while the session was suspended as it
 }
 
 // origins reads a session's log for what it says of its snapshots, and what keeps it from saying
@@ -58,7 +58,7 @@ func originsIn(revs []statekv.Versioned) map[schemas.Head]origin {
 			out[*t.Set.Head] = who
 		case t.Type == schemas.TRedeployed && before.State == schemas.Suspended && before.Head != nil:
 			was := out[*before.Head]
-			was.reason = strings.TrimPrefix(was.reason+"; "+t.Reason, "; ")
+			was.replaced = t.Reason
 			out[*before.Head] = was
 		case t.Type == schemas.TResumed && before.Op != nil && before.Op.Source != nil:
 			restored(out, *before.Op.Source, 1)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -29,7 +30,11 @@ func (s *maker) redeploy(ctx context.Context, v statekv.Versioned, req request, 
 		Host: cmp.Or(r.Host, s.hosts.host, v.Host), Driver: r.Driver, Called: r.Program, Why: r.Existing,
 	}, time.Now().UTC())
 	if refused != "" {
-		return nil, schemas.StateError(schemas.ReasonExists, "session %s exists: %s", n, refused).WithHint("`diapause rm %s` removes it", n)
+		hint := fmt.Sprintf("`diapause rm %s` removes it", n)
+		if r.Existing == schemas.ExistingAsks && session.Can(v.State, schemas.TRedeployed) {
+			hint = fmt.Sprintf("`diapause adopt --container %s --name %s` goes on with it", r.Program, n)
+		}
+		return nil, schemas.StateError(schemas.ReasonExists, "session %s exists: %s", n, refused).WithHint("%s", hint)
 	}
 	if err := s.knowsRedeploy(ctx, v); err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -96,7 +97,7 @@ func (s *snapshots) snapshots(ctx context.Context, req request) (any, error) {
 		} else {
 			h := l.Header
 			view.At, view.LogicalBytes, view.NewBytes, view.StoredBytes = h.Time, h.LogicalBytes, h.NewBytes, h.StoredBytes
-			view.Trigger, view.Description, view.RunID = h.Trigger, h.Description, h.RunID
+			view.Trigger, view.Description, view.RunID = h.Trigger, cmp.Or(h.Description, origins[l.Head].replaced), h.RunID
 		}
 		out = append(out, view)
 	}
