@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -114,18 +115,68 @@ func TestHeldIsStarted(t *testing.T) {
 	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 3), spec, img, schemas.BootResume, drivertest.Begin); driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "was started by someone else") {
 		t.Errorf("over a container that runs: %v", err)
 	}
-	if s := look(t, x.e, "theirs"); !s.State.Running {
-		t.Errorf("it is %+v", s.State)
+	before := look(t, x.e, "theirs")
+	if !before.State.Running {
+		t.Errorf("it is %+v", before.State)
+	}
+	// The session goes on with it, once that is recorded.
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 3), spec, func(context.Context) error { return context.Canceled }); err == nil {
+		t.Error("it went on though that was not recorded")
+	}
+	if _, err := x.d.Inspect(t.Context(), "a"); !errors.Is(err, driver.ErrNotHere) {
+		t.Errorf("what went on without a record gives %v", err)
+	}
+	must[driver.Instance](t)(x.d.Start(t.Context(), drivertest.Fence("a", 3), spec, drivertest.Begin))
+	if s := look(t, x.e, "theirs"); s.ID != before.ID || s.State.StartedAt != before.State.StartedAt || s.HostConfig.RestartPolicy.Name != "unless-stopped" {
+		t.Errorf("it goes on as %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
+	}
+	img = x.suspend("a", 4)
+	if _, err := x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
 	}
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "theirs", client.ContainerStopOptions{Timeout: new(int)}))
 	// A resume that isn't recorded leaves the held one as it was.
-	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 4), spec, img, schemas.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
+	if _, err := x.d.Restore(t.Context(), drivertest.Fence("a", 5), spec, img, schemas.BootResume, func(context.Context) error { return context.Canceled }); err == nil {
 		t.Error("it was restored though it was not recorded")
 	}
 	if left := must[[]string](t)(x.e.Leftovers(t.Context())); len(left) != 2 || !strings.HasPrefix(left[0], "container /theirs (Exited") {
 		t.Errorf("there is %q", left)
 	}
-	x.restore("a", 5, img, spec)
+	x.restore("a", 6, img, spec)
+}
+
+// Another container takes the place of a held one when that is removed, not before.
+func TestSuccessor(t *testing.T) {
+	x := newTester(t)
+	foreignContainer(t, x.e, "theirs", nil)
+	x.start("a", dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"}))
+	x.suspend("a", 2)
+	next := foreignContainer(t, x.e, "next", nil)
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: next})
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("a", 3), spec, drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "session a has container theirs") {
+		t.Errorf("beside its own: %v", err)
+	}
+	must[client.ContainerRemoveResult](t)(x.e.Client.ContainerRemove(t.Context(), "theirs", client.ContainerRemoveOptions{}))
+	must[driver.Instance](t)(x.d.Start(t.Context(), drivertest.Fence("a", 4), spec, drivertest.Begin))
+	if c := x.inspect("a"); c.ID != next || !c.State.Running {
+		t.Errorf("it goes on as container %s, %+v", c.Name, c.State)
+	}
+	x.sh("a", "echo 1 >/f")
+	img := x.suspend("a", 5)
+	x.restore("a", 6, img, spec)
+	if out := x.sh("a", "cat /f"); out != "1" {
+		t.Errorf("in the container it is %q", out)
+	}
+
+	x.start("made", withDocker(dockerspec.Options{Image: x.e.Busybox(t)})) // by Diapause: what it has is its own
+	must[client.ContainerKillResult](t)(x.e.Client.ContainerKill(t.Context(), x.inspect("made").ID, client.ContainerKillOptions{}))
+	if err := x.d.Stop(t.Context(), drivertest.Fence("made", 2)); err != nil { // it is kept
+		t.Fatal(err)
+	}
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("made", 3), dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "next"}), drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "wasn't made of a container") {
+		t.Errorf("in the place of one that Diapause made: %v", err)
+	}
+	x.stop("made")
 }
 
 // With --remove nothing stays but the volume that was there before.
@@ -189,7 +240,20 @@ func TestOffers(t *testing.T) {
 	}
 	x.start("a", spec)
 	foreignContainer(t, x.e, "second", map[string]string{labelAdopt: "two"})
-	if got = <-asking; got.Name != "second" || got.Session != "two" {
+	if got = <-asking; got.Name != "second" || got.Session != "two" || got.Run.Existing != schemas.ExistingAsks {
 		t.Errorf("the second asks for %+v", got)
+	}
+	x.suspend("a", 2)
+	if _, err := x.e.Client.ContainerStart(t.Context(), "first", client.ContainerStartOptions{}); err == nil {
+		t.Fatal("a container that is removed when it is suspended is there")
+	}
+	spec = dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "second"})
+	x.start("two", spec)
+	x.suspend("two", 2)
+	if _, err := x.e.Client.ContainerStart(t.Context(), "second", client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if got = <-asking; got.Name != "second" || got.Session != "two" || got.Run.Existing != schemas.ExistingOwn {
+		t.Errorf("a held one that was started asks for %+v", got)
 	}
 }
