@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/client"
+
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 )
@@ -35,6 +37,7 @@ func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 	}
 	run("plain")
 	run("fresh")
+	run("byhand")
 	run("always", "--restart", "always")
 	h.must("run", "--name", "over", "--image", "busybox:test", "--network", "none", "--", "sh", "-c", "exit 3")
 	h.ended("over")
@@ -58,7 +61,7 @@ func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 	if err := e.Run(); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"plain", "fresh"} {
+	for _, name := range []string{"plain", "fresh", "byhand"} {
 		if v := h.becomes(name, schemas.Failed); v.Failure == nil || !strings.Contains(v.Failure.Text, "the Docker engine was stopped") {
 			t.Errorf("session %s is %s, with %+v", name, v.State, v.Failure)
 		}
@@ -72,11 +75,19 @@ func stopsAndStarts(t *testing.T, e *dockertest.Engine) {
 	if v := h.view("always"); v.State != schemas.Running {
 		t.Errorf("one that the engine starts again is %s", v.State)
 	}
+	if _, err := e.Client.ContainerStart(t.Context(), "byhand", client.ContainerStartOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	h.becomes("byhand", schemas.Running)
+	h.until("byhand", "[ $(wc -l </log) = 2 ]")
+	if out := h.must("history", "byhand"); !strings.Contains(out, "its container byhand was started by others after it had failed") {
+		t.Errorf("of a container that was started by hand history says\n%s", out)
+	}
 	h.must("resume", "--clean", "fresh") // the container as it was
 	h.until("fresh", "[ $(wc -l </log) = 2 ]")
 	h.must("resume", "plain") // from its snapshot
 	h.until("plain", "[ $(wc -l </log) = 2 ] && ! grep -q later /log")
-	for _, name := range []string{"plain", "fresh", "always", "over"} {
+	for _, name := range []string{"plain", "fresh", "byhand", "always", "over"} {
 		h.must("rm", "--yes", name)
 	}
 	if left := h.left(); len(left) > 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/layer"
 )
 
 // baseImages provides the image that a captured container was made from.
@@ -87,6 +88,16 @@ func (bi *baseImages) is(ctx context.Context, ref string, b baseImage) (bool, er
 		return true, nil // containerd knows the digest without having unpacked the layers
 	}
 	return got.ID == b.ID || len(layers) > 0 && slices.Equal(layers, b.Layers), nil
+}
+
+// baseStamp is the stamp of an image in a snapshot: its id is the digest of its content.
+func baseStamp(id string) string { return "image." + id }
+
+// known has the next snapshot know the image that this one holds, under the id that it has here.
+func (bi *baseImages) known(id string) {
+	if to, ok := bi.source.(layer.Restamped); ok && bi.meta.Image.Stored {
+		to.Restamp(baseEntry, baseStamp(id))
+	}
 }
 
 // madeName is the name of an image that is loaded from a snapshot, if its own name is taken.

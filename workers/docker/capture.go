@@ -222,7 +222,7 @@ func (cp *capturer) addBase(ctx context.Context, sink driver.Sink, m *descriptio
 	}
 	e := entryFile(baseEntry)
 	if s, ok := sink.(layer.Stamped); ok {
-		return s.AddStamped(e, "image."+m.Image.ID, open) // its id is the digest of its content
+		return s.AddStamped(e, baseStamp(m.Image.ID), open)
 	}
 	r, err := open()
 	if err != nil {

@@ -361,6 +361,7 @@ func (r *restoring) fill(ctx context.Context, n *note) (*container.InspectRespon
 		if err := fillDir(ctx, r.source, partUpper, upper, true); err != nil {
 			return nil, r.engine.writeFailed("fill the file system of container "+r.meta.Name, err)
 		}
+		r.images.known(c.Image)
 	}
 	return c, nil
 }
