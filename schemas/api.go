@@ -181,6 +181,7 @@ type RunRequest struct {
 	// Existing says that it is on Host already. A session of that name that doesn't run may go
 	// on with it then.
 	Existing Existing `json:"existing,omitempty"`
+	Of       UID      `json:"of,omitempty"` // of what was a session's own: of which
 }
 
 // Existing says of what is on a host already why it is to become a session.

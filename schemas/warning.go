@@ -22,6 +22,7 @@ const (
 	WarnUser         WarningCode = "user_not_captured"   // this host can't capture sessions of that user
 	WarnNetwork      WarningCode = "network_blocked"     // the host's rules drop what the session sends outside
 	WarnLayer        WarningCode = "layer_failed"        // the file system of the session's own files has met an error
+	WarnHealth       WarningCode = "shown_unhealthy"     // the engine calls a container unhealthy that was paused, until its next health check
 	WarnRedeployed   WarningCode = "redeployed"          // a container that others started took the place of what was suspended
 	WarnDiffers      WarningCode = "rehearsal_differs"   // what is not as before after a resume, as its rehearsal showed
 )

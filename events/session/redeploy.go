@@ -15,6 +15,7 @@ type Successor struct {
 	Driver schemas.DriverName
 	Called string // on that host
 	Why    schemas.Existing
+	Of     schemas.UID // the session whose own it is
 }
 
 // whenStarted says when others started a successor, by what the session is.
@@ -38,6 +39,8 @@ func DecideRedeploy(r schemas.SessionRecord, s Successor, now time.Time) (t sche
 		return t, fmt.Sprintf("it is %s", r.State)
 	case r.Host != s.Host:
 		return t, fmt.Sprintf("it is %s on host %s, and %s is on host %s", r.State, r.Host, s.Called, s.Host)
+	case s.Why == schemas.ExistingOwn && r.UID != s.Of:
+		return t, fmt.Sprintf("it isn't the one that had %s", s.Called)
 	case s.Why == schemas.ExistingAsks && r.Program != s.Called:
 		return t, fmt.Sprintf("it is %s, and was made of %s", r.State, r.Program)
 	}

@@ -15,7 +15,7 @@ import (
 func TestRedeploy(t *testing.T) {
 	of := func(change func(*schemas.SessionRecord)) schemas.SessionRecord {
 		r := schemas.SessionRecord{
-			Tenant: "acme", Session: "web", State: schemas.Suspended, Driver: "docker", Host: "a", Program: "web-1", Epoch: 7,
+			Tenant: "acme", Session: "web", UID: "u1", State: schemas.Suspended, Driver: "docker", Host: "a", Program: "web-1", Epoch: 7,
 			Head: &schemas.Head{Name: "acme/l/snaps/2-5"}, Spec: "sealed",
 		}
 		change(&r)
@@ -26,7 +26,7 @@ func TestRedeploy(t *testing.T) {
 	other := next
 	other.Called = "web-2"
 	chosen, own := other, other
-	chosen.Why, own.Why = schemas.ExistingChosen, schemas.ExistingOwn
+	chosen.Why, own.Why, own.Of = schemas.ExistingChosen, schemas.ExistingOwn, "u1"
 	for _, c := range []struct {
 		what    string
 		record  schemas.SessionRecord
@@ -43,6 +43,7 @@ func TestRedeploy(t *testing.T) {
 		{"coming back", of(func(r *schemas.SessionRecord) { r.State = schemas.Resuming }), own, "it is resuming", ""},
 		{"busy", of(func(r *schemas.SessionRecord) { r.Op = &schemas.Op{Kind: schemas.OpReap} }), next, "its reap is under way", ""},
 		{"another host's", of(func(r *schemas.SessionRecord) { r.Host = "b" }), own, "on host b, and web-2 is on host a", ""},
+		{"of an earlier session of the name", of(func(r *schemas.SessionRecord) { r.UID = "u2" }), own, "it isn't the one that had web-2", ""},
 		{"another driver's", of(func(r *schemas.SessionRecord) { r.Driver = "criu" }), next, "its driver is criu", ""},
 		{"another container's", of(same), other, "was made of web-1", ""},
 	} {

@@ -14,8 +14,13 @@ import (
 	"github.com/diapause/diapause/services/fleet"
 )
 
-// existing gives the session of a name, if there is one that isn't deleted.
-func (s *maker) existing(ctx context.Context, n schemas.Name) (v statekv.Versioned, exists bool, err error) {
+// existing gives the session of a name, if there is one that isn't deleted. There has to be one that
+// goes on with its own.
+func (s *maker) existing(ctx context.Context, n schemas.Name, why schemas.Existing) (v statekv.Versioned, exists bool, err error) {
+	if why == schemas.ExistingOwn {
+		v, err = s.sessions.get(ctx, n)
+		return v, err == nil, err
+	}
 	v, err = s.records.Get(ctx, n)
 	if errors.Is(err, statekv.ErrNoSession) {
 		return v, false, nil
@@ -27,7 +32,7 @@ func (s *maker) existing(ctx context.Context, n schemas.Name) (v statekv.Version
 func (s *maker) redeploy(ctx context.Context, v statekv.Versioned, req request, spec string) (any, error) {
 	n, r := v.Name(), req.Run
 	t, refused := session.DecideRedeploy(v.SessionRecord, session.Successor{
-		Host: cmp.Or(r.Host, s.hosts.host, v.Host), Driver: r.Driver, Called: r.Program, Why: r.Existing,
+		Host: cmp.Or(r.Host, s.hosts.host, v.Host), Driver: r.Driver, Called: r.Program, Why: r.Existing, Of: r.Of,
 	}, time.Now().UTC())
 	if refused != "" {
 		hint := fmt.Sprintf("`diapause rm %s` removes it", n)

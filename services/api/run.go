@@ -61,7 +61,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
 	}
 	if r.Existing != "" {
-		v, exists, err := s.existing(ctx, n)
+		v, exists, err := s.existing(ctx, n, r.Existing)
 		if err != nil {
 			return nil, err
 		}

@@ -145,6 +145,52 @@ func TestHeldIsStarted(t *testing.T) {
 	x.restore("a", 6, img, spec)
 }
 
+// A container that others start before the end of its session is cleared up runs on, and is offered.
+func TestEndedIsStarted(t *testing.T) {
+	x := newTester(t)
+	foreignContainer(t, x.e, "theirs", nil)
+	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
+	x.start("a", spec)
+	ends := func() {
+		t.Helper()
+		must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "theirs", client.ContainerStopOptions{Timeout: new(int)}))
+	}
+	ends()
+	if i := must[driver.Instance](t)(x.d.Inspect(t.Context(), "a")); i.State != driver.Exited {
+		t.Fatalf("it is %+v", i)
+	}
+	must[client.ContainerStartResult](t)(x.e.Client.ContainerStart(t.Context(), "theirs", client.ContainerStartOptions{}))
+	before := look(t, x.e, "theirs")
+	if err := x.d.Ended(t.Context(), drivertest.Fence("a", 1)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.d.Inspect(t.Context(), "a"); !errors.Is(err, driver.ErrNotHere) {
+		t.Errorf("what was cleared up gives %v", err)
+	}
+	if got := <-x.d.Offers(t.Context()); got.Run.Existing != schemas.ExistingOwn || got.Run.Of != "a" || got.Name != "theirs" {
+		t.Errorf("it asks for %+v", got)
+	}
+	must[driver.Instance](t)(x.d.Start(t.Context(), drivertest.Fence("a", 2), spec, drivertest.Begin))
+	if s := look(t, x.e, "theirs"); s.State.StartedAt != before.State.StartedAt || s.HostConfig.RestartPolicy.Name != "unless-stopped" {
+		t.Errorf("it goes on as %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
+	}
+	// What is not started again is kept as it ended, and one that is to be killed is.
+	ends()
+	if err := x.d.Ended(t.Context(), drivertest.Fence("a", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if s := look(t, x.e, "theirs"); s.State.Running || s.HostConfig.RestartPolicy.Name != "no" {
+		t.Errorf("one that ended is %+v, restart %q", s.State, s.HostConfig.RestartPolicy.Name)
+	}
+	must[driver.Instance](t)(x.d.Start(t.Context(), drivertest.Fence("a", 3), spec, drivertest.Begin))
+	if err := x.d.Stop(t.Context(), drivertest.Fence("a", 4)); err != nil {
+		t.Fatal(err)
+	}
+	if s := look(t, x.e, "theirs"); s.State.Running {
+		t.Errorf("one that was stopped is %+v", s.State)
+	}
+}
+
 // Another container takes the place of a held one when that is removed, not before.
 func TestSuccessor(t *testing.T) {
 	x := newTester(t)

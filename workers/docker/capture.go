@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,7 +118,7 @@ func (cp *capturer) take(ctx context.Context, n *note, m *description, c *contai
 		return driver.Captured{}, errors.Join(err, cp.pauser.unpause(ctx, *n))
 	}
 	return driver.Captured{
-		Frozen: began, FreezeTook: began.Sub(asked), CaptureTook: time.Since(began), Warnings: append(warnings, warningsOf(m)...),
+		Frozen: began, FreezeTook: began.Sub(asked), CaptureTook: time.Since(began), Warnings: slices.Concat(warnings, warningsOf(m), shownUnhealthy(c)),
 	}, nil
 }
 

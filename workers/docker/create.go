@@ -78,11 +78,7 @@ func (b *builder) create(ctx context.Context, n *note, o client.ContainerCreateO
 	}
 	got, err := b.engine.ContainerCreate(ctx, o)
 	if err != nil {
-		err := b.engine.failed("create container "+o.Name, err)
-		if n.Adopted && cerrdefs.IsConflict(err) {
-			return hinted(err, fmt.Sprintf("remove that container, or make it the session: `diapause adopt --container %s --name %s`", o.Name, n.Name))
-		}
-		return err
+		return b.nameTaken(*n, o.Name, b.engine.failed("create container "+o.Name, err))
 	}
 	n.Container = got.ID
 	if err := b.notes.write(*n); err != nil {
@@ -139,4 +135,12 @@ func (b *builder) volume(ctx context.Context, n *note, o client.VolumeCreateOpti
 		return false, b.engine.failed("create volume "+o.Name, err)
 	}
 	return true, nil
+}
+
+// nameTaken says what to do about an error, if another container has the name of an adopted session's.
+func (b *builder) nameTaken(n note, name string, err error) error {
+	if !n.Adopted || !cerrdefs.IsConflict(err) {
+		return err
+	}
+	return hinted(err, fmt.Sprintf("remove that container, or make it the session: `diapause adopt --container %s --name %s`", name, n.Name))
 }

@@ -71,6 +71,7 @@ var (
 	_ driver.Prober      = (*Driver)(nil)
 	_ driver.Late        = (*Driver)(nil)
 	_ driver.Offerer     = (*Driver)(nil)
+	_ driver.Ender       = (*Driver)(nil)
 )
 
 // New makes a driver. It doesn't connect to the engine, which may not run yet.
@@ -146,6 +147,9 @@ func (d *Driver) Restore(ctx context.Context, f driver.Fence, spec schemas.Spec,
 // Stop implements driver.Driver.
 func (d *Driver) Stop(ctx context.Context, f driver.Fence) error { return d.stopper.stop(ctx, f) }
 
+// Ended implements driver.Ender.
+func (d *Driver) Ended(ctx context.Context, f driver.Fence) error { return d.stopper.ended(ctx, f) }
+
 // Release implements driver.Releaser.
 func (d *Driver) Release(ctx context.Context, f driver.Fence) error { return d.stopper.release(ctx, f) }
 
@@ -182,7 +186,7 @@ func (d *Driver) Dial(ctx context.Context, uid schemas.UID) (net.Conn, error) {
 }
 
 // Offers implements driver.Offerer: running containers whose label diapause.session asks for
-// a session.
+// a session, and held ones that others have started.
 func (d *Driver) Offers(ctx context.Context) <-chan driver.Offer { return d.adoption.offers(ctx) }
 
 // Storage says, for a person, how the engine keeps the files of containers, and what follows

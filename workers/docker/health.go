@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -45,10 +46,39 @@ func healthOf(c *container.InspectResponse) driver.Health {
 	case s.Health == nil: // it has just started
 	case s.Health.Status == container.Healthy:
 		h.State, h.Text = driver.Well, ""
-	case s.Health.Status == container.Unhealthy:
+	case failing(c):
 		h.State, h.Text = driver.Ill, "its health check fails: "+lastWord(s.Health)
 	}
 	return h
+}
+
+// probeRetries is how many health checks have to fail one after the other, by the engine's default.
+const probeRetries = 3
+
+// failing reports whether a container's health check fails. A container that was paused is unhealthy as
+// well for the engine, until its next health check.
+func failing(c *container.InspectResponse) bool {
+	h := c.State.Health
+	if h == nil || h.Status != container.Unhealthy {
+		return false
+	}
+	check := c.Config.Healthcheck
+	return check == nil || h.FailingStreak >= cmp.Or(check.Retries, probeRetries)
+}
+
+// probeInterval is the time between two health checks, by the engine's default.
+const probeInterval = 30 * time.Second
+
+// shownUnhealthy warns of what the engine says of a container's health after it was paused.
+func shownUnhealthy(c *container.InspectResponse) []schemas.Warning {
+	if s := c.State; probing(c) == 0 || s.Paused || !s.Running || s.Health == nil || failing(c) {
+		return nil
+	}
+	name := strings.TrimPrefix(c.Name, "/")
+	return []schemas.Warning{{
+		Code: schemas.WarnHealth, Subject: name,
+		Text: fmt.Sprintf("the Docker engine calls container %s unhealthy until its next health check, within %s: it does so whenever it has paused one", name, cmp.Or(c.Config.Healthcheck.Interval, probeInterval)),
+	}}
 }
 
 // lastWord gives the last output of a health check.

@@ -97,44 +97,38 @@ func (a *adoption) offerOnce(ctx context.Context, out chan<- driver.Offer) (open
 	if err != nil {
 		return false, err
 	}
-	send := func(o *driver.Offer) error {
-		select {
-		case out <- *o:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for _, n := range all {
-		o, err := a.startedByOthers(ctx, n)
-		if err == nil && o != nil {
-			open, err = true, send(o)
-		}
-		if err != nil {
-			return open, err
-		}
-	}
-	asking, err := a.engine.ContainerList(ctx, client.ContainerListOptions{Filters: client.Filters{}.Add("label", labelAdopt)})
+	running, err := a.engine.ContainerList(ctx, client.ContainerListOptions{})
 	if err != nil {
-		return open, err
+		return false, err
 	}
-	for _, c := range asking.Items {
+	for _, c := range running.Items {
 		o, later, err := a.offer(ctx, c, all)
-		if err == nil && o != nil {
-			err = send(o)
-		}
 		if err != nil {
 			return open, err
 		}
 		open = open || later
+		if o == nil {
+			continue
+		}
+		select {
+		case out <- *o:
+		case <-ctx.Done():
+			return open, ctx.Err()
+		}
 	}
 	return open, nil
 }
 
-// offer gives the offer of a container that asks, nil if it is a session already, of this driver or
-// another one. later says that it may take the place of the session's own container.
+// offer gives the offer of a container that runs, nil if it doesn't ask or is a session already, of this
+// driver or another one. later says that it may take the place of the session's own container.
 func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (o *driver.Offer, later bool, err error) {
-	if c.Labels[labelUID] != "" || len(c.Names) == 0 || slices.ContainsFunc(all, func(n note) bool { return n.claims(c.ID, c.Labels) }) {
+	if len(c.Names) == 0 {
+		return nil, false, nil
+	}
+	if i := slices.IndexFunc(all, func(n note) bool { return n.Phase == held && n.Container == c.ID }); i >= 0 {
+		return ownOffer(all[i], strings.TrimPrefix(c.Names[0], "/")), true, nil
+	}
+	if c.Labels[labelAdopt] == "" || c.Labels[labelUID] != "" || slices.ContainsFunc(all, func(n note) bool { return n.claims(c.ID, c.Labels) }) {
 		return nil, false, nil
 	}
 	session, _ := schemas.ParseName(c.Labels[labelAdopt]) // one that it can't ask for is refused later
@@ -153,6 +147,13 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (
 	o = offerOf(dockerspec.Options{Container: c.ID, Remove: c.Labels[labelRemove] == "true"}, strings.TrimPrefix(c.Names[0], "/"))
 	o.Session, o.Asks, o.Run.Class, o.Run.Existing = c.Labels[labelAdopt], "its label "+labelAdopt, c.Labels[labelClass], schemas.ExistingAsks
 	return o, later, nil
+}
+
+// ownOffer makes the offer of a held container that others have started.
+func ownOffer(n note, called string) *driver.Offer {
+	o := offerOf(dockerspec.Options{Container: n.Container, Remove: n.Remove, Binds: n.Binds, SharedVolumes: n.Shared}, called)
+	o.Session, o.Asks, o.Run.Existing, o.Run.Of = n.Name.String(), "its container, which others started,", schemas.ExistingOwn, n.UID
+	return o
 }
 
 // offerOf makes the offer of a container of that name.

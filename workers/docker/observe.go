@@ -39,7 +39,7 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 	if err != nil {
 		return driver.Observation{}, err
 	}
-	status := statusOf(n, c.State)
+	status := statusOf(n, c)
 	if !c.State.Running {
 		return driver.Observation{Status: status, Container: containerOf(c)}, nil
 	}
@@ -82,14 +82,14 @@ func containerOf(c *container.InspectResponse) *schemas.Container {
 }
 
 // statusOf gives the status of a container that counts as running but doesn't simply run.
-func statusOf(n note, s *container.State) string {
-	switch {
+func statusOf(n note, c *container.InspectResponse) string {
+	switch s := c.State; {
 	case s.Paused && n.Phase == frozen && !n.Paused: // by the driver, for a capture
 		return ""
 	case s.Paused, s.Restarting, !s.Running:
 		return string(s.Status)
-	case s.Health != nil && s.Health.Status == container.Unhealthy:
-		return string(s.Health.Status)
+	case failing(c):
+		return string(container.Unhealthy)
 	}
 	return ""
 }

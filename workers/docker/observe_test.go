@@ -78,7 +78,7 @@ func (x *tester) seenAs(uid schemas.UID, want string) {
 
 // A pause of ours is none to tell of; health is told where it is bad.
 func TestStatusOf(t *testing.T) {
-	sick := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Unhealthy}}
+	sick := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Unhealthy, FailingStreak: 3}}
 	well := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Healthy}}
 	paused := &container.State{Running: true, Paused: true, Status: container.StatePaused}
 	again := &container.State{Running: true, Restarting: true, Status: container.StateRestarting}
@@ -90,7 +90,7 @@ func TestStatusOf(t *testing.T) {
 		{note{Phase: here}, sick, "unhealthy"}, {note{Phase: here}, well, ""}, {note{Phase: here}, paused, "paused"},
 		{note{Phase: frozen}, paused, ""}, {note{Phase: frozen, Paused: true}, paused, "paused"}, {note{Phase: here}, again, "restarting"},
 	} {
-		if got := statusOf(c.n, c.s); got != c.want {
+		if got := statusOf(c.n, &container.InspectResponse{State: c.s, Config: &container.Config{}}); got != c.want {
 			t.Errorf("%s, noted %s: %q, want %q", c.s.Status, c.n.Phase, got, c.want)
 		}
 	}

@@ -26,6 +26,9 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 	if err != nil && !missing(err) {
 		return r.engine.failed("inspect the container to be replaced", err)
 	}
+	if err == nil && got.Container.State.Running { // since it was looked at before
+		return startedMeanwhile(*n, got.Container.Name[1:])
+	}
 	if err == nil && got.Container.Name == "/"+r.meta.Name {
 		n.Moved = r.meta.Name
 		if err := r.notes.write(*n); err != nil {
@@ -37,7 +40,7 @@ func (r *restoring) takePlace(ctx context.Context, n *note) error {
 		}
 	}
 	if _, err := r.engine.ContainerRename(ctx, n.Container, client.ContainerRenameOptions{NewName: r.meta.Name}); err != nil {
-		return r.engine.failed("rename the new container to "+r.meta.Name, err)
+		return r.builder.nameTaken(*n, r.meta.Name, r.engine.failed("rename the new container to "+r.meta.Name, err))
 	}
 	return r.failpoints.At(ctx, failpoint.DockerSwapped)
 }

@@ -119,9 +119,17 @@ func (s *starter) held(ctx context.Context, n note) (string, error) {
 		return "", s.engine.failed("inspect the held container of session "+n.Name.String(), err)
 	}
 	if got.Container.State.Running {
-		return "", &driver.Error{Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by someone else while session %s was suspended", got.Container.Name[1:], n.Name), Hint: fmt.Sprintf("`diapause resume --clean %s` goes on with it; stop it if what it did since may be lost", n.Name)}
+		return "", startedMeanwhile(n, got.Container.Name[1:])
 	}
 	return n.Container, nil
+}
+
+// startedMeanwhile is the error of a resume whose held container runs.
+func startedMeanwhile(n note, called string) error {
+	return &driver.Error{
+		Kind: driver.Taken, Text: fmt.Sprintf("container %s was started by someone else while session %s was suspended", called, n.Name),
+		Hint: fmt.Sprintf("`diapause resume --clean %s` goes on with it; stop it if what it did since may be lost", n.Name),
+	}
 }
 
 // remake creates the container with all that it had, up to its start.

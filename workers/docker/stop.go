@@ -61,12 +61,31 @@ func (s *stopper) end(ctx context.Context, n note) error {
 		}
 		n.Kept = n.Kept && c == nil
 	} // otherwise the volumes that it was to run on may be kept
-	alone := c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending
-	if alone || c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Backups) == 0 {
+	if c != nil && n.Phase == here && i.State == driver.Exited && !c.HostConfig.AutoRemove && !n.Ending {
+		return s.keep(ctx, n)
+	}
+	if c != nil && n.Adopted && !n.Remove && n.Old == "" && len(n.Backups) == 0 {
 		return s.hold(ctx, n)
 	}
 	n.Ending = ran
 	return s.remover.unmake(ctx, n)
+}
+
+// ended implements driver.Ender.
+func (s *stopper) ended(ctx context.Context, f driver.Fence) error {
+	n, err := s.notes.pass(f)
+	if err != nil {
+		return err
+	}
+	i, c, err := s.states.instance(ctx, n)
+	if err != nil || c == nil || i.State == driver.Exited || !c.State.Running || c.State.Paused {
+		return s.stop(ctx, f) // which says what is wrong
+	}
+	if err := s.remover.dropReplaced(ctx, &n); err != nil {
+		return err
+	}
+	n.Phase, n.Paused, n.NotRunning, n.Kept = held, false, nil, false
+	return s.notes.write(n)
 }
 
 // keepRest notes that someone else removed a session's container. Its volumes and networks stay: what
@@ -89,20 +108,8 @@ func (s *stopper) keepRest(ctx context.Context, n note) error {
 
 // hold kills what runs in a container and keeps it, without a restart policy.
 func (s *stopper) hold(ctx context.Context, n note) error {
-	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-	if missing(err) {
-		return s.keepRest(ctx, n)
-	}
-	if err != nil {
-		return s.engine.failed("inspect the container of session "+n.Name.String(), err)
-	}
-	if p := got.Container.HostConfig.RestartPolicy; n.Restart == nil {
-		n.Restart = &restart{string(p.Name), p.MaximumRetryCount}
-		if err := s.notes.write(n); err != nil {
-			return err
-		}
-	}
-	if err := s.engine.setRestart(ctx, n.Container, restart{Name: "no"}); err != nil {
+	there, err := s.setAside(ctx, &n)
+	if err != nil || !there {
 		return err
 	}
 	if err := s.failpoints.At(ctx, failpoint.DockerHolding); err != nil {
@@ -118,6 +125,37 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 	}
 	n.Phase, n.Paused, n.NotRunning = held, false, nil
 	return s.notes.write(n)
+}
+
+// keep keeps a container that has ended by itself. If others start it meanwhile, it runs on.
+func (s *stopper) keep(ctx context.Context, n note) error {
+	there, err := s.setAside(ctx, &n)
+	if err != nil || !there {
+		return err
+	}
+	if err := s.failpoints.At(ctx, failpoint.DockerHolding); err != nil {
+		return err
+	}
+	n.Phase, n.Paused, n.NotRunning = held, false, nil
+	return s.notes.write(n)
+}
+
+// setAside sets the restart policy of a container aside. If the container is gone, the rest is kept.
+func (s *stopper) setAside(ctx context.Context, n *note) (there bool, err error) {
+	got, err := s.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
+	if missing(err) {
+		return false, s.keepRest(ctx, *n)
+	}
+	if err != nil {
+		return false, s.engine.failed("inspect the container of session "+n.Name.String(), err)
+	}
+	if p := got.Container.HostConfig.RestartPolicy; n.Restart == nil {
+		n.Restart = &restart{string(p.Name), p.MaximumRetryCount}
+		if err := s.notes.write(*n); err != nil {
+			return false, err
+		}
+	}
+	return true, s.engine.setRestart(ctx, n.Container, restart{Name: "no"})
 }
 
 // release implements driver.Releaser. A held container that was adopted gets its restart policy

@@ -8,7 +8,6 @@ import (
 
 	"github.com/moby/moby/client"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -103,21 +102,4 @@ func (e *engine) called(ctx context.Context, id string) (string, error) {
 		return "", e.failed("inspect a session's container", err)
 	}
 	return got.Container.Name[1:], nil
-}
-
-// startedByOthers gives the offer of a held container that others have started, nil if it wasn't.
-func (a *adoption) startedByOthers(ctx context.Context, n note) (*driver.Offer, error) {
-	if n.Phase != held || n.Container == "" {
-		return nil, nil
-	}
-	got, err := a.engine.ContainerInspect(ctx, n.Container, client.ContainerInspectOptions{})
-	if missing(err) || err == nil && !got.Container.State.Running {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, a.engine.failed("inspect the held container of session "+n.Name.String(), err)
-	}
-	o := offerOf(dockerspec.Options{Container: n.Container, Remove: n.Remove, Binds: n.Binds, SharedVolumes: n.Shared}, got.Container.Name[1:])
-	o.Session, o.Asks, o.Run.Existing = n.Name.String(), "its container, which others started,", schemas.ExistingOwn
-	return o, nil
 }

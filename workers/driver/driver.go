@@ -146,6 +146,13 @@ type Late interface {
 	BeginsLate() bool
 }
 
+// Ender is implemented by drivers whose sessions others may start again once they have ended.
+type Ender interface {
+	// Ended is Stop for a session that is recorded to have ended by itself. What others have
+	// started again since then runs on, and is offered.
+	Ended(ctx context.Context, f Fence) error
+}
+
 // Releaser is implemented by drivers that may keep something of a session after Stop, for
 // its next start.
 type Releaser interface {

@@ -166,10 +166,15 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 	return taken{
 		head:  head,
 		sizes: schemas.Sizes{At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes},
-		warn:  stamped(got.Warnings, header.Time),
+		warn:  stamped(worthTelling(got.Warnings, *rec.Op), header.Time),
 		way:   got.Way, whyWay: got.WhyWay, readers: readers,
 		stages: captureStages(laps, got, stats),
 	}, nil
+}
+
+// worthTelling leaves out what no longer matters of a session that doesn't run on.
+func worthTelling(all []schemas.Warning, op schemas.Op) []schemas.Warning {
+	return slices.DeleteFunc(all, func(w schemas.Warning) bool { return w.Code == schemas.WarnHealth && op.Kind == schemas.OpSuspend })
 }
 
 // captureInto captures a session. A suspend is rehearsed, if the policy says so: what a

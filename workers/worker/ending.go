@@ -51,7 +51,15 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 		}
 		*rec = next
 	}
-	return d.Stop(ctx, fenceOf(rec.SessionRecord))
+	return clearEnded(ctx, d, rec.SessionRecord)
+}
+
+// clearEnded removes what is left of a session that ended by itself.
+func clearEnded(ctx context.Context, d driver.Driver, r schemas.SessionRecord) error {
+	if e, ok := d.(driver.Ender); ok {
+		return e.Ended(ctx, fenceOf(r))
+	}
+	return d.Stop(ctx, fenceOf(r))
 }
 
 // gone records that a session's processes are gone, and says what it can be resumed from.

@@ -53,6 +53,8 @@ func (r *reconciler) run(ctx context.Context, rec *statekv.Versioned) error {
 		return thaw(ctx, d, fence)
 	case interrupted(rec.SessionRecord, r.claim) && rec.Op.Idle && rec.State == schemas.Suspending:
 		return r.giveUp(ctx, d, rec)
+	case here && over(rec.SessionRecord) && rec.State == schemas.Exited:
+		return clearEnded(ctx, d, rec.SessionRecord)
 	case here && (over(rec.SessionRecord) || rec.State == schemas.Starting):
 		return d.Stop(ctx, fenceOf(rec.SessionRecord))
 	}
