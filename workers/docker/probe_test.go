@@ -2,9 +2,11 @@ package docker
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"github.com/diapause/diapause/schemas"
@@ -52,5 +54,25 @@ func TestExecBesideHealthCheck(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("a user's shell isn't seen")
 		}
+	}
+}
+
+// An engine calls each container unhealthy that was paused, until its next health check. A checkpoint
+// says so, and the session isn't shown as unhealthy.
+func TestPausedIsUnhealthyForTheEngine(t *testing.T) {
+	x := newTester(t)
+	x.start("a", dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{HealthCmd: "true", HealthEach: time.Hour}))
+	_, got := x.capture("a", 2)
+	if !strings.Contains(textOf(got.Warnings), "unhealthy until its next health check, within 1h0m0s") {
+		t.Errorf("it warns of %q", textOf(got.Warnings))
+	}
+	if err := x.d.Thaw(t.Context(), drivertest.Fence("a", 2)); err != nil {
+		t.Fatal(err)
+	}
+	if h := x.inspect("a").State.Health; h.Status != container.Unhealthy || h.FailingStreak != 0 {
+		t.Errorf("for the engine it is %+v", h)
+	}
+	if o := must[driver.Observation](t)(x.d.Observe(t.Context(), "a")); o.Status != "" {
+		t.Errorf("it is shown as %q", o.Status)
 	}
 }
