@@ -14,6 +14,20 @@ import (
 	"github.com/diapause/diapause/services/fleet"
 )
 
+// goOn has the session of a name go on with what is on a host already. done is false if a session is to
+// be made of it.
+func (s *maker) goOn(ctx context.Context, n schemas.Name, req request, spec string) (out any, done bool, err error) {
+	if req.Run.Existing == "" {
+		return nil, false, nil
+	}
+	v, exists, err := s.existing(ctx, n, req.Run.Existing)
+	if err != nil || !exists {
+		return nil, err != nil, err
+	}
+	out, err = s.redeploy(ctx, v, req, spec)
+	return out, true, err
+}
+
 // existing gives the session of a name, if there is one that isn't deleted. There has to be one that
 // goes on with its own.
 func (s *maker) existing(ctx context.Context, n schemas.Name, why schemas.Existing) (v statekv.Versioned, exists bool, err error) {
@@ -80,5 +94,5 @@ func (s *maker) knowsRedeploy(ctx context.Context, v statekv.Versioned) error {
 	}) {
 		return nil
 	}
-	return schemas.FailedError(schemas.ReasonNoHost, "session %s: host %s has a Diapause that is too old for %q", v.Name(), v.Host, schemas.FeatureRedeploy).WithHint("update it")
+	return schemas.FailedError(schemas.ReasonNoHost, "session %s: the Diapause of host %s doesn't know %q", v.Name(), v.Host, schemas.FeatureRedeploy).WithHint("update it")
 }

@@ -60,14 +60,8 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, schemas.FailedError("", "seal the environment of session %s: %v", n, err)
 	}
-	if r.Existing != "" {
-		v, exists, err := s.existing(ctx, n, r.Existing)
-		if err != nil {
-			return nil, err
-		}
-		if exists {
-			return s.redeploy(ctx, v, req, sealed)
-		}
+	if out, done, err := s.goOn(ctx, n, req, sealed); done {
+		return out, err
 	}
 	var spec schemas.Spec
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs

@@ -219,7 +219,7 @@ func TestSuccessor(t *testing.T) {
 	if err := x.d.Stop(t.Context(), drivertest.Fence("made", 2)); err != nil { // it is kept
 		t.Fatal(err)
 	}
-	if _, err := x.d.Start(t.Context(), drivertest.Fence("made", 3), dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "next"}), drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "wasn't made of a container") {
+	if _, err := x.d.Start(t.Context(), drivertest.Fence("made", 3), dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "next"}), drivertest.Begin); driver.KindOf(err) != driver.Refused || !strings.Contains(err.Error(), "can't replace what Diapause made") {
 		t.Errorf("in the place of one that Diapause made: %v", err)
 	}
 	x.stop("made")

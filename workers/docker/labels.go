@@ -42,7 +42,7 @@ type adoption struct {
 
 // The time until what was offered, or couldn't be yet, is looked at again. It doubles.
 const (
-	offerAgain = time.Second
+	offerAgain = 200 * time.Millisecond
 	offerSlow  = time.Minute
 )
 

@@ -77,7 +77,7 @@ func (s *starter) succeed(ctx context.Context, n *note, o dockerspec.Options) er
 	}
 	next := got.Container.Name[1:]
 	if !n.Adopted {
-		return refuse("session %s wasn't made of a container that was there, so container %s can't take its place", n.Name, next)
+		return refuse("container %s can't replace what Diapause made for session %s", next, n.Name)
 	}
 	was, err := s.engine.called(ctx, n.Container)
 	if err != nil {
