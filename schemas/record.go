@@ -145,6 +145,8 @@ type Op struct {
 	// Spec, of a start, is how the session is to be run from now on, if it starts: sealed, like
 	// that of the record.
 	Spec string `json:"spec,omitempty"`
+	// Back says of a start in the place of what was suspended: if it fails, the session is suspended again.
+	Back bool `json:"back,omitempty"`
 	// Unplaced says of a resume that its host isn't chosen yet: no host does it.
 	Unplaced bool `json:"unplaced,omitempty"`
 	// Trace is the trace of whose part the client asked for it: the value of a header traceparent

@@ -38,7 +38,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TForkNew:          {from: []schemas.State{none, schemas.Deleted}, to: schemas.Resuming, owner: true, set: setNew},
 	schemas.TClaimed:          {from: driven, set: setClaim},
 	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, fresh: true, set: setRunning},
-	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setDone},
+	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setStartFailed},
 	schemas.TSuspend:          {from: []schemas.State{schemas.Running}, to: schemas.Suspending, owner: true, set: setSuspend},
 	schemas.TSuspendAborted:   {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
 	schemas.TSuspendFailed:    {from: []schemas.State{schemas.Suspending}, to: schemas.Running, set: setDone},
@@ -169,6 +169,16 @@ func setResumeFailed(r *schemas.SessionRecord, t schemas.Transition) {
 	setDone(r, t)
 	if r.Exit != nil {
 		r.State = schemas.Exited
+	}
+}
+
+// setStartFailed leaves a session suspended whose place something else was to take.
+func setStartFailed(r *schemas.SessionRecord, t schemas.Transition) {
+	back, pause := r.Op != nil && r.Op.Back, r.Pause
+	setDone(r, t)
+	r.Warnings = slices.DeleteFunc(slices.Clone(r.Warnings), func(w schemas.Warning) bool { return w.Code == schemas.WarnRedeployed })
+	if back {
+		r.State, r.Pause = schemas.Suspended, pause
 	}
 }
 

@@ -17,6 +17,7 @@ func TestRedeploy(t *testing.T) {
 		r := schemas.SessionRecord{
 			Tenant: "acme", Session: "web", UID: "u1", State: schemas.Suspended, Driver: "docker", Host: "a", Program: "web-1", Epoch: 7,
 			Head: &schemas.Head{Name: "acme/l/snaps/2-5"}, Spec: "sealed",
+			Pause: &schemas.Pause{},
 		}
 		change(&r)
 		return r
@@ -54,7 +55,7 @@ func TestRedeploy(t *testing.T) {
 		if refused != "" {
 			continue
 		}
-		got.Set.Op = &schemas.Op{Kind: schemas.OpStart, Spec: "another", Boot: schemas.BootClean}
+		got.Set.Op = &schemas.Op{Kind: schemas.OpStart, Spec: "another", Boot: schemas.BootClean, Back: c.record.State == schemas.Suspended}
 		r, err := session.Apply(c.record, got)
 		if err != nil || r.State != schemas.Starting || r.Epoch != 8 || *r.Head != *c.record.Head || r.Spec != "sealed" {
 			t.Errorf("%s: it becomes %+v, %v", c.what, r, err)
@@ -62,7 +63,11 @@ func TestRedeploy(t *testing.T) {
 		if warned := len(r.Warnings) == 1 && strings.Contains(r.Warnings[0].Text, "`diapause rollback acme/web 2-5`"); warned != (c.record.State == schemas.Suspended) {
 			t.Errorf("%s: it warns of %+v", c.what, r.Warnings)
 		}
-		if failed, err := session.Apply(r, schemas.Transition{Type: schemas.TStartFailed}); err != nil || failed.Spec != "sealed" {
+		was, pause := schemas.Failed, (*schemas.Pause)(nil)
+		if c.record.State == schemas.Suspended {
+			was, pause = schemas.Suspended, c.record.Pause
+		}
+		if failed, err := session.Apply(r, schemas.Transition{Type: schemas.TStartFailed}); err != nil || failed.Spec != "sealed" || failed.State != was || len(failed.Warnings) > 0 || failed.Pause != pause {
 			t.Errorf("%s: when that fails it is %+v, %v", c.what, failed, err)
 		}
 		if runs, err := session.Apply(r, schemas.Transition{Type: schemas.TStarted}); err != nil || runs.Spec != "another" || *runs.Head != *c.record.Head {

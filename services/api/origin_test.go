@@ -39,10 +39,10 @@ func TestOriginsOfSnapshots(t *testing.T) {
 		revs = append(revs, statekv.Versioned{SessionRecord: r})
 	}
 	got := originsIn(revs)
-	if want := (origin{"agent:coder", "an agent says run_start", 1}); got[one] != want {
+	if want := (origin{by: "agent:coder", reason: "an agent says run_start", restores: 1}); got[one] != want {
 		t.Errorf("of the first the log says %+v, want %+v", got[one], want)
 	}
-	if want := (origin{"scheduler", "idle", 0}); got[two] != want {
+	if want := (origin{by: "scheduler", reason: "idle"}); got[two] != want {
 		t.Errorf("of the second the log says %+v, want %+v", got[two], want)
 	}
 }

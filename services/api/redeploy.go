@@ -62,7 +62,7 @@ func (s *maker) redeploy(ctx context.Context, v statekv.Versioned, req request, 
 	if err != nil {
 		return nil, err
 	}
-	op.Boot, t.Set.Op = schemas.BootClean, op
+	op.Boot, op.Back, t.Set.Op = schemas.BootClean, v.State == schemas.Suspended, op
 	if r.Existing != schemas.ExistingOwn {
 		op.Spec = spec
 	}
