@@ -122,6 +122,9 @@ it, and keeps it stopped without its restart policy; resuming it makes a new con
 of the same name, with its restart policy. With --remove it is removed when it is
 suspended. One that doesn't run comes back so.
 
+A session of that name that doesn't run goes on with the container, if its own one was
+removed or is this one. Its snapshots stay: "diapause rollback" goes back to one.
+
 Its memory is lost with each suspend: its command starts again, on the files that it had.
 "diapause rm" ends it, and leaves a container that wasn't removed where it is, stopped.`
 
