@@ -100,7 +100,7 @@ func New(o Options) (*Driver, error) {
 
 // assemble makes the parts of a driver.
 func assemble(o Options, e *engine) *Driver {
-	d := &Driver{engine: e, notes: &notes{dir: o.Data}, storage: &storage{e}, log: o.Log}
+	d := &Driver{engine: e, notes: &notes{dir: o.Data, kept: make(chan struct{}, 1)}, storage: &storage{e}, log: o.Log}
 	absence, gates := &absence{}, &gates{}
 	describe, build := &describer{e, d.storage}, &builder{e, d.notes, o.Instance}
 	d.claims = &claims{e, d.notes, o.Instance, o.Log}

@@ -40,10 +40,11 @@ type adoption struct {
 	claims *claims
 }
 
-// The time until what was offered, or couldn't be yet, is looked at again. It doubles.
+// The time until what was offered, or couldn't be yet, is looked at again. It doubles: what is refused
+// for good may leave a few revisions in the log each time.
 const (
 	offerAgain = 200 * time.Millisecond
-	offerSlow  = time.Minute
+	offerSlow  = 5 * time.Minute
 )
 
 // offers implements driver.Offerer. It delivers the containers with the label diapause.session
@@ -84,14 +85,16 @@ func (a *adoption) offerAll(ctx context.Context, out chan<- driver.Offer) {
 		case <-again:
 		case <-started.Messages:
 			pause = offerAgain
+		case <-a.notes.kept: // it may have been started just before
+			pause = offerAgain
 		case <-started.Err:
 			return
 		}
 	}
 }
 
-// offerOnce offers what there is. open says that some of it is to be looked at again: a session
-// may be about to give its place to it.
+// offerOnce offers what there is. open says that some of it is to be looked at again: it may be refused,
+// and a session may be about to give its place to it.
 func (a *adoption) offerOnce(ctx context.Context, out chan<- driver.Offer) (open bool, err error) {
 	all, err := a.notes.all()
 	if err != nil {
@@ -120,7 +123,7 @@ func (a *adoption) offerOnce(ctx context.Context, out chan<- driver.Offer) (open
 }
 
 // offer gives the offer of a container that runs, nil if it doesn't ask or is a session already, of this
-// driver or another one. later says that it may take the place of the session's own container.
+// driver or another one. later says that it is to be looked at again.
 func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (o *driver.Offer, later bool, err error) {
 	if len(c.Names) == 0 {
 		return nil, false, nil
@@ -146,7 +149,7 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (
 	}
 	o = offerOf(dockerspec.Options{Container: c.ID, Remove: c.Labels[labelRemove] == "true"}, strings.TrimPrefix(c.Names[0], "/"))
 	o.Session, o.Asks, o.Run.Class, o.Run.Existing = c.Labels[labelAdopt], "its label "+labelAdopt, c.Labels[labelClass], schemas.ExistingAsks
-	return o, later, nil
+	return o, true, nil
 }
 
 // ownOffer makes the offer of a held container that others have started.

@@ -67,8 +67,9 @@ type restart struct {
 
 // notes are the notes of all sessions of a host, one file each.
 type notes struct {
-	dir string
-	mu  sync.Mutex
+	dir  string
+	kept chan struct{} // has one after a container was noted to be held
+	mu   sync.Mutex
 }
 
 func (n *notes) file(uid schemas.UID) string { return filepath.Join(n.dir, string(uid)+".json") }
@@ -129,6 +130,12 @@ func (n *notes) put(w note) error {
 	}
 	if err != nil {
 		return fmt.Errorf("write the note of session %s: %w", w.UID, err)
+	}
+	if w.Phase == held {
+		select {
+		case n.kept <- struct{}{}:
+		default: // that of another one hasn't been heard yet
+		}
 	}
 	return nil
 }

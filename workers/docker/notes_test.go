@@ -28,3 +28,20 @@ func TestNotesOfEarlierVersions(t *testing.T) {
 		t.Errorf("written as %s, %v", data, err)
 	}
 }
+
+// Who offers containers hears of each that is held from now on, also of one that it isn't waiting for yet.
+func TestHeldIsTold(t *testing.T) {
+	n := &notes{dir: t.TempDir(), kept: make(chan struct{}, 1)}
+	for _, w := range []note{{UID: "a", Phase: here}, {UID: "a", Phase: held}, {UID: "b", Phase: held}, {UID: "a"}} {
+		if err := n.write(w); err != nil {
+			t.Fatal(err)
+		}
+		if want := w.Phase != here; (len(n.kept) == 1) != want {
+			t.Errorf("after %+v is noted, %d are told", w, len(n.kept))
+		}
+	}
+	<-n.kept
+	if err := n.write(note{UID: "b"}); err != nil || len(n.kept) != 0 {
+		t.Errorf("after one was released, %d are told, %v", len(n.kept), err)
+	}
+}
