@@ -95,8 +95,12 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
+		if err == nil && isAt(f, dir) {
 			return f, nil
+		}
+		if err == nil { // its last user removed it meanwhile
+			_ = f.Close() // nothing was written to it
+			return lockDir(ctx, dir)
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
 			return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
@@ -109,11 +113,53 @@ func lockDir(ctx context.Context, dir string) (*os.File, error) {
 	}
 }
 
+// isAt reports whether an open directory is the one of a path.
+func isAt(f *os.File, path string) bool {
+	open, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(open, there)
+}
+
+// withdraw removes this driver's entry if it has no notes, and the directory with the last entry. It
+// only logs what it can't do: the next driver that comes removes the entry with the data directory.
+func (cs *claims) withdraw(ctx context.Context) {
+	all, err := cs.notes.all()
+	if err != nil || len(all) > 0 {
+		return
+	}
+	dir, err := cs.directory(ctx)
+	if there, _ := exists(dir); err != nil || dir == "" || !there {
+		return
+	}
+	wait, done := context.WithTimeout(ctx, claimsTime)
+	defer done()
+	lock, err := lockDir(wait, dir)
+	if err == nil {
+		defer lock.Close()
+		all, err = cs.notes.all() // a claim is written under the lock
+	}
+	if err == nil && len(all) == 0 {
+		err = os.Remove(filepath.Join(dir, cs.entry()))
+		_ = os.Remove(dir) // not while it has entries of others
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		cs.log.Warn("remove the entry of this Diapause, which has no containers any more", "in", dir, "err", err)
+	}
+}
+
+// entry is the name of this driver's file in that directory.
+func (cs *claims) entry() string {
+	sum := sha256.Sum256([]byte(cs.notes.dir))
+	return hex.EncodeToString(sum[:8]) + ".json"
+}
+
 // announce writes where this driver's notes are, and removes the entries of drivers whose notes
 // no longer exist.
 func (cs *claims) announce(dir string) error {
-	sum := sha256.Sum256([]byte(cs.notes.dir))
-	file := filepath.Join(dir, hex.EncodeToString(sum[:8])+".json")
+	file := filepath.Join(dir, cs.entry())
 	data, err := json.Marshal(claimant{Host: cs.host, Notes: cs.notes.dir})
 	if err != nil {
 		return err

@@ -153,3 +153,43 @@ func TestOneOfMany(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is noted of a deleted session, and nothing of a Diapause that has no session any more.
+func TestNothingIsNotedAfterTheLast(t *testing.T) {
+	x := newTester(t)
+	y := x.another("other")
+	dir := filepath.Join(must[client.SystemInfoResult](t)(x.e.Client.Info(t.Context(), client.InfoOptions{})).Info.DockerRootDir, claimsDir)
+	entries := func(of *tester) int {
+		t.Helper()
+		all, err := of.d.notes.all()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	for _, name := range []string{"one", "two", "three"} {
+		foreignContainer(t, x.e, name, nil)
+	}
+	spec := func(name string) schemas.Spec {
+		return dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: name})
+	}
+	x.start("one", spec("one"))
+	x.start("two", spec("two"))
+	y.start("three", spec("three"))
+	x.stop("one")
+	if n := entries(x); n != 1 {
+		t.Errorf("after the first of two was deleted, there are %d notes", n)
+	}
+	x.refuses("three", "of another Diapause")
+	x.stop("b") // a session that was refused is deleted
+	x.stop("two")
+	if n, err := claimants(dir); entries(x) != 0 || err != nil || len(n) != 1 {
+		t.Errorf("after its last session one has %d notes, and %+v are announced, %v", entries(x), n, err)
+	}
+	y.stop("three")
+	if there, err := exists(dir); there || err != nil {
+		t.Errorf("after the last session of all, %s is there: %v", dir, err)
+	}
+	x.start("one", spec("one")) // all of it is made again
+	y.refuses("one", "of another Diapause")
+}

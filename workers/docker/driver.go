@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/moby/moby/client"
 
@@ -114,7 +115,7 @@ func assemble(o Options, e *engine) *Driver {
 	d.capturer = &capturer{e, d.notes, d.states, d.pauser, describe, d.remover, d.talker.dial, o.Log, o.Failpoints}
 	d.starter = &starter{e, d.notes, d.states, d.claims, build, d.remover, o.Log, o.Failpoints}
 	d.restorer = &restorer{e, d.notes, d.storage, d.claims, d.starter, build, o.Log, o.Failpoints}
-	d.stopper = &stopper{e, d.notes, d.states, d.remover, o.Log, o.Failpoints}
+	d.stopper = &stopper{e, d.notes, d.states, d.claims, d.remover, o.Log, o.Failpoints}
 	return d
 }
 
@@ -212,6 +213,9 @@ func (d *Driver) Recover(ctx context.Context) ([]driver.Instance, error) {
 			return nil, err
 		}
 		unlock()
+	}
+	if err := d.notes.prune(time.Now()); err != nil {
+		return nil, err
 	}
 	var out []driver.Instance
 	for _, n := range all {

@@ -157,6 +157,38 @@ func (n *notes) all() ([]note, error) {
 	return out, nil
 }
 
+// forget removes the note of a session that was deleted: no call for it comes any more.
+func (n *notes) forget(uid schemas.UID) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := os.Remove(n.file(uid)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the note of a deleted session: %w", err)
+	}
+	return nil
+}
+
+// epochKept is how long the note of a session that is on another host is kept. It is there for a worker
+// that acts on what it read before the session went there, and none does so for that long.
+const epochKept = 30 * 24 * time.Hour
+
+// prune removes the notes of sessions that left this host long ago.
+func (n *notes) prune(now time.Time) error {
+	all, err := n.all()
+	if err != nil {
+		return err
+	}
+	for _, w := range all {
+		info, err := os.Stat(n.file(w.UID))
+		if err != nil || w.Phase != gone || now.Sub(info.ModTime()) < epochKept {
+			continue
+		}
+		if err := n.forget(w.UID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // replaceFile replaces a file at once: after a crash it is the old one or the new one.
 func replaceFile(path string, data []byte) error {
 	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)

@@ -17,6 +17,7 @@ type stopper struct {
 	engine     *engine
 	notes      *notes
 	states     *states
+	claims     *claims
 	remover    *remover
 	log        *slog.Logger
 	failpoints *failpoint.Set
@@ -159,22 +160,31 @@ func (s *stopper) setAside(ctx context.Context, n *note) (there bool, err error)
 }
 
 // release implements driver.Releaser. A held container that was adopted gets its restart policy
-// back and isn't started. One that the driver made is removed.
+// back and isn't started. One that the driver made is removed. Nothing is noted of the session then.
 func (s *stopper) release(ctx context.Context, f driver.Fence) error {
 	n, err := s.notes.pass(f)
-	if err != nil || n.Phase != held {
+	if err != nil {
 		return err
 	}
-	if !n.Adopted {
+	if n.Phase == held && !n.Adopted {
 		n.Kept = false
-		return s.remover.unmake(ctx, n)
+		if err := s.remover.unmake(ctx, n); err != nil {
+			return err
+		}
 	}
-	if n.Restart != nil {
+	if n.Phase == held && n.Adopted && n.Restart != nil {
 		if err := s.engine.setRestart(ctx, n.Container, *n.Restart); err != nil {
 			return err
 		}
 	}
-	return s.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
+	if n.Phase != gone && n.Phase != held { // Stop comes before
+		return nil
+	}
+	if err := s.notes.forget(f.UID); err != nil {
+		return err
+	}
+	s.claims.withdraw(ctx)
+	return nil
 }
 
 // kept implements driver.Keeper.

@@ -157,7 +157,7 @@ type Ender interface {
 // its next start.
 type Releaser interface {
 	// Release is called after Stop when the session is deleted: what was kept
-	// can be removed.
+	// can be removed, its epoch as well.
 	Release(ctx context.Context, f Fence) error
 }
 
