@@ -180,7 +180,7 @@ func TestRedeployed(t *testing.T) {
 	id := s.create(s.name, map[string]string{"diapause.session": ""})
 	h.refuses("diapause adopt --container shop-web-1 --name acme/shop", "resume", s.session)
 	h.must("adopt", "--container", id, "--name", s.session)
-	s.last("container "+id+" took its place") // by the name that it was given
+	s.last("container " + id + " took its place") // by the name that it was given
 
 	// While the program doesn't run.
 	v = h.view(s.session)

@@ -113,15 +113,22 @@ func startUp(ctx context.Context, t *testing.T) (addr string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := make(chan struct{})
 	t.Cleanup(func() {
 		_ = exec.Command("diapause", "down", "--kill").Run() // it has ended, then
-		_ = cmd.Wait()
+		<-ended
 	})
+	wait := func() {
+		_ = cmd.Wait() // else `diapause down` waits for what has ended
+		close(ended)
+	}
 	for in := bufio.NewScanner(out); in.Scan(); {
 		if m := regexp.MustCompile(`^ready: .* nats://(\S+),`).FindStringSubmatch(in.Text()); m != nil {
+			go wait()
 			return m[1]
 		}
 	}
+	go wait()
 	t.Fatal("diapause up ended before it was ready")
 	return ""
 }
