@@ -139,9 +139,8 @@ func (a *adoption) offer(ctx context.Context, c container.Summary, all []note) (
 		if n.Name != session || n.Phase == gone {
 			continue
 		}
-		later = true
 		if was, err := a.engine.called(ctx, n.Container); err != nil || was != "" {
-			return nil, later, err
+			return nil, true, err
 		}
 	}
 	if by, _, err := a.claims.claimed(ctx, c.ID, c.Labels); err == nil && by != nil {

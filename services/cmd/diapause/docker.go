@@ -123,7 +123,8 @@ of the same name, with its restart policy. With --remove it is removed when it i
 suspended. One that doesn't run comes back so.
 
 A session of that name that doesn't run goes on with the container, if its own one was
-removed or is this one. Its snapshots stay: "diapause rollback" goes back to one.
+removed or is this one. Its snapshots, class and idle rule stay; "diapause rollback" goes
+back to a snapshot.
 
 Its memory is lost with each suspend: its command starts again, on the files that it had.
 "diapause rm" ends it, and leaves a container that wasn't removed where it is, stopped.`
