@@ -167,6 +167,13 @@ func TestNothingIsNotedAfterTheLast(t *testing.T) {
 		}
 		return len(all)
 	}
+	removes := func(of *tester, name string) {
+		t.Helper()
+		of.stop(name)
+		if err := of.d.Forget(t.Context(), drivertest.Fence(name, 1<<40)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, name := range []string{"one", "two", "three"} {
 		foreignContainer(t, x.e, name, nil)
 	}
@@ -176,17 +183,17 @@ func TestNothingIsNotedAfterTheLast(t *testing.T) {
 	x.start("one", spec("one"))
 	x.start("two", spec("two"))
 	y.start("three", spec("three"))
-	x.stop("one")
+	removes(x, "one")
 	if n := entries(x); n != 1 {
 		t.Errorf("after the first of two was deleted, there are %d notes", n)
 	}
 	x.refuses("three", "of another Diapause")
-	x.stop("b") // a session that was refused is deleted
-	x.stop("two")
+	removes(x, "b") // a session that was refused is deleted
+	removes(x, "two")
 	if n, err := claimants(dir); entries(x) != 0 || err != nil || len(n) != 1 {
 		t.Errorf("after its last session one has %d notes, and %+v are announced, %v", entries(x), n, err)
 	}
-	y.stop("three")
+	removes(y, "three")
 	if there, err := exists(dir); there || err != nil {
 		t.Errorf("after the last session of all, %s is there: %v", dir, err)
 	}

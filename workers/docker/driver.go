@@ -73,6 +73,7 @@ var (
 	_ driver.Late        = (*Driver)(nil)
 	_ driver.Offerer     = (*Driver)(nil)
 	_ driver.Ender       = (*Driver)(nil)
+	_ driver.Forgetter   = (*Driver)(nil)
 )
 
 // New makes a driver. It doesn't connect to the engine, which may not run yet.
@@ -153,6 +154,9 @@ func (d *Driver) Ended(ctx context.Context, f driver.Fence) error { return d.sto
 
 // Release implements driver.Releaser.
 func (d *Driver) Release(ctx context.Context, f driver.Fence) error { return d.stopper.release(ctx, f) }
+
+// Forget implements driver.Forgetter.
+func (d *Driver) Forget(ctx context.Context, f driver.Fence) error { return d.stopper.forget(ctx, f) }
 
 // Kept implements driver.Keeper.
 func (d *Driver) Kept() ([]driver.Kept, error) { return d.stopper.kept() }

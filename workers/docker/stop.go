@@ -160,25 +160,30 @@ func (s *stopper) setAside(ctx context.Context, n *note) (there bool, err error)
 }
 
 // release implements driver.Releaser. A held container that was adopted gets its restart policy
-// back and isn't started. One that the driver made is removed. Nothing is noted of the session then.
+// back and isn't started. One that the driver made is removed.
 func (s *stopper) release(ctx context.Context, f driver.Fence) error {
 	n, err := s.notes.pass(f)
-	if err != nil {
+	if err != nil || n.Phase != held {
 		return err
 	}
-	if n.Phase == held && !n.Adopted {
+	if !n.Adopted {
 		n.Kept = false
-		if err := s.remover.unmake(ctx, n); err != nil {
-			return err
-		}
+		return s.remover.unmake(ctx, n)
 	}
-	if n.Phase == held && n.Adopted && n.Restart != nil {
+	if n.Restart != nil {
 		if err := s.engine.setRestart(ctx, n.Container, *n.Restart); err != nil {
 			return err
 		}
 	}
-	if n.Phase != gone && n.Phase != held { // Stop comes before
-		return nil
+	return s.notes.write(note{UID: n.UID, Name: n.Name, Epoch: n.Epoch})
+}
+
+// forget implements driver.Forgetter. With the last session this driver's entry in the engine's
+// directory goes, too.
+func (s *stopper) forget(ctx context.Context, f driver.Fence) error {
+	n, err := s.notes.pass(f)
+	if err != nil || n.Phase != gone {
+		return err
 	}
 	if err := s.notes.forget(f.UID); err != nil {
 		return err

@@ -157,8 +157,15 @@ type Ender interface {
 // its next start.
 type Releaser interface {
 	// Release is called after Stop when the session is deleted: what was kept
-	// can be removed, its epoch as well.
+	// can be removed.
 	Release(ctx context.Context, f Fence) error
+}
+
+// Forgetter is implemented by drivers that note the epochs of sessions.
+type Forgetter interface {
+	// Forget is called after Stop and Release when the session is deleted, and no call for it comes
+	// any more: its epoch needn't be known.
+	Forget(ctx context.Context, f Fence) error
 }
 
 // Keeper is a Releaser that lists what it keeps.

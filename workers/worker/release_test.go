@@ -110,3 +110,61 @@ func TestKeptOfAnEarlierSessionDelaysNoOther(t *testing.T) {
 		t.Fatal("it is kept for ever")
 	}
 }
+
+// clearing is a driver that is told which sessions ended by themselves, and which are deleted.
+type clearing struct {
+	*fake.Driver
+	ended, forgotten chan driver.Fence
+}
+
+func (c *clearing) Ended(ctx context.Context, f driver.Fence) error {
+	c.ended <- f
+	return c.Stop(ctx, f)
+}
+
+func (c *clearing) Forget(_ context.Context, f driver.Fence) error {
+	c.forgotten <- f
+	return nil
+}
+
+// A driver hears whether a session ended by itself or is to be stopped, and when it is deleted.
+func TestEndedAndForgotten(t *testing.T) {
+	b := newBench(t)
+	c := &clearing{b.fake, make(chan driver.Fence, 10), make(chan driver.Fence, 10)}
+	o := b.options()
+	o.Drivers = map[schemas.DriverName]driver.Driver{"fake": c}
+	b.workWith(o)
+	b.asked("count")
+	v := b.until("running", running)
+	b.change(schemas.Transition{Type: schemas.TKill, Set: schemas.Set{Op: b.op(schemas.OpKill)}})
+	b.until("killed", func(v statekv.Versioned) bool { return v.State == schemas.Exited })
+	if len(c.ended) > 0 {
+		t.Errorf("of a session that was killed it hears %+v", <-c.ended)
+	}
+	op := b.op(schemas.OpStart)
+	b.change(schemas.Transition{Type: schemas.TRestart, Set: schemas.Set{Op: op}})
+	b.until("running", running)
+	b.fake.Exit(v.UID, 3)
+	b.until("ended", func(v statekv.Versioned) bool { return v.State == schemas.Exited })
+	if f := b.told(c.ended); f.UID != v.UID {
+		t.Errorf("of one that ended it hears %+v", f)
+	}
+	if len(c.forgotten) > 0 {
+		t.Error("it forgets a session that is there")
+	}
+	b.change(schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: b.op(schemas.OpRemove)}})
+	if f := b.told(c.forgotten); f.UID != v.UID {
+		t.Errorf("of one that was deleted it hears %+v", f)
+	}
+}
+
+// told gives what a driver hears.
+func (b *bench) told(of chan driver.Fence) (f driver.Fence) {
+	b.t.Helper()
+	select {
+	case f = <-of:
+	case <-b.ctx.Done():
+		b.t.Fatal("it isn't told")
+	}
+	return f
+}

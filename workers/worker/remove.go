@@ -48,6 +48,11 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 			return fmt.Errorf("release deleted session %s: %w", rec.Name(), err)
 		}
 	}
+	if g, ok := d.(driver.Forgetter); ok {
+		if err := g.Forget(ctx, fenceOf(rec.SessionRecord)); err != nil {
+			return fmt.Errorf("forget deleted session %s: %w", rec.Name(), err)
+		}
+	}
 	if err := v.failpoints.At(ctx, failpoint.RemoveStopped); err != nil {
 		return err
 	}
