@@ -3,6 +3,7 @@ package containers
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/docker/dockertest"
 )
@@ -195,4 +197,58 @@ func TestRedeployed(t *testing.T) {
 	h.until(s.name, "grep -x 6 /version")
 	h.must("audit", "--verify")
 	h.must("rm", "--yes", s.session)
+}
+
+// A daemon that is killed after it recorded that the session runs in another container, or again in its
+// own, goes on with that container, and it isn't started again.
+func TestRedeployedAndKilled(t *testing.T) {
+	e := dockertest.Shared(t)
+	h := newHost(t, e)
+	s := &service{h: h, name: "kill-web-1", session: "acme/kill"}
+	t.Cleanup(func() { h.remove(s.name, s.name+"data") })
+	s.start(s.create(s.name, nil))
+	s.runs(schemas.View{})
+	for what, do := range map[string]func(){
+		"started":    func() { s.start(s.name) },
+		"redeployed": func() { s.redeploy() },
+	} {
+		h.must("suspend", s.session)
+		v := h.view(s.session)
+		if err := h.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		h.Env = append(os.Environ(), failpoint.Variable+"="+string(failpoint.StartRecorded)+"=kill")
+		err := h.Up("--docker", e.URL)
+		h.Env = nil
+		if err != nil {
+			t.Fatal(err)
+		}
+		do()
+		if err := h.Wait(); err == nil || h.Alive() {
+			t.Fatalf("%s: it isn't killed: %v", what, err)
+		}
+		before := h.look(s.name)
+		if err := h.Up("--docker", e.URL); err != nil {
+			t.Fatal(err)
+		}
+		s.runs(v)
+		if after := h.look(s.name); after.ID != before.ID || after.State.StartedAt != before.State.StartedAt || !after.State.Running {
+			t.Errorf("%s: it was %+v, and is %+v", what, before.State, after.State)
+		}
+		if out := h.must("snapshots", s.session); !strings.Contains(out, v.Snapshot.ID) {
+			t.Errorf("%s: of snapshot %s the list says\n%s", what, v.Snapshot.ID, out)
+		}
+	}
+	h.must("audit", "--verify")
+	h.must("rm", "--yes", s.session)
+}
+
+// look inspects a container.
+func (h *host) look(name string) container.InspectResponse {
+	h.t.Helper()
+	got, err := h.e.Client.ContainerInspect(h.t.Context(), name, client.ContainerInspectOptions{})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return got.Container
 }
