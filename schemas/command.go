@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Command wakes the worker of a host: a hint to look at the session's record,
 // whose op says what to do. Losing one costs time (a sweep finds the record),
@@ -59,11 +62,24 @@ const (
 	FeaturePlacement Feature = "placement" // SessionRecord.Placement and Op.Unplaced
 	FeatureForgets   Feature = "forgets"   // a removed session isn't lost when its revisions have left the log
 	FeatureRedeploy  Feature = "redeploy"  // TRedeployed: a start may take over a container that runs already
+
+	FeatureNetwork Feature = "private_network" // Spec.Network private, AllowOut and Publish
+	FeatureDisk    Feature = "disk_limit"      // Spec.Disk
+	FeatureRights  Feature = "kernel_rights"   // Spec.CapAdd, CapDrop, Seccomp and NoNewPrivs of process trees
+	FeatureRoot    Feature = "image_root"      // Spec.Root of a container image
 )
+
+// unnamed are features that hosts knew before they announced them: those that know FeatureMove do.
+var unnamed = []Feature{FeatureNetwork, FeatureDisk, FeatureRights, FeatureRoot}
 
 // Features lists what this version knows.
 func Features() []Feature {
-	return []Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy}
+	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy}, unnamed...)
+}
+
+// Understands reports whether a host's version knows a feature.
+func (h Host) Understands(f Feature) bool {
+	return slices.Contains(h.Knows, f) || slices.Contains(unnamed, f) && slices.Contains(h.Knows, FeatureMove)
 }
 
 // HostLoad is how full a host is.

@@ -54,6 +54,7 @@ type SessionRecord struct {
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts
+	Needs     []Feature  `json:"needs,omitempty"`              // what the version of its host has to know
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -348,6 +349,7 @@ type NewSession struct {
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
 	Placement *Placement `json:"placement,omitempty"` // what it asks of its hosts
+	Needs     []Feature  `json:"needs,omitempty"`     // what the version of its host has to know
 	Born      uint64     `json:"born_seq"`
 }
 

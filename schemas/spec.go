@@ -87,6 +87,34 @@ func (s Spec) Loosened() (all []string) {
 	return all
 }
 
+// Needs lists what a version has to know to run the session as it is to be: one that doesn't would
+// leave it out.
+func (s Spec) Needs() (all []Feature) {
+	if s.Network == NetworkPrivate || len(s.AllowOut) > 0 || len(s.Publish) > 0 {
+		all = append(all, FeatureNetwork)
+	}
+	if s.Disk > 0 {
+		all = append(all, FeatureDisk)
+	}
+	if len(s.CapAdd) > 0 || len(s.CapDrop) > 0 || s.Seccomp != "" || s.NoNewPrivs {
+		all = append(all, FeatureRights)
+	}
+	if _, ok := s.RootImage(); ok {
+		all = append(all, FeatureRoot)
+	}
+	return all
+}
+
+// Unknown lists the features that this version doesn't know.
+func Unknown(needs []Feature) (all []Feature) {
+	for _, f := range needs {
+		if !slices.Contains(Features(), f) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // Hooks are commands run by /bin/sh -c inside the session, each within Timeout.
 // A hook that fails or runs out of time is reported and stops nothing.
 type Hooks struct {

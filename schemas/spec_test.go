@@ -99,3 +99,24 @@ func TestLoosened(t *testing.T) {
 		}
 	}
 }
+
+func TestNeeds(t *testing.T) {
+	for want, s := range map[schemas.Feature]schemas.Spec{
+		"":                     {Network: schemas.NetworkHost, Memory: 1, Root: "/srv/root"},
+		schemas.FeatureNetwork: {Network: schemas.NetworkPrivate},
+		schemas.FeatureDisk:    {Disk: 1},
+		schemas.FeatureRights:  {CapDrop: []string{"KILL"}},
+		schemas.FeatureRoot:    {Root: "oci:alpine:3"},
+	} {
+		got := s.Needs()
+		if len(got) > 1 || len(got) == 0 && want != "" || len(got) == 1 && got[0] != want {
+			t.Errorf("%+v needs %v, want %q", s, got, want)
+		}
+		if unknown := schemas.Unknown(got); len(unknown) > 0 {
+			t.Errorf("this version doesn't know %v", unknown)
+		}
+	}
+	if got := schemas.Unknown([]schemas.Feature{schemas.FeatureDisk, "later"}); len(got) != 1 || got[0] != "later" {
+		t.Errorf("unknown are %v", got)
+	}
+}

@@ -32,7 +32,7 @@ type Fleet interface {
 // wantNew says what a new session needs of its host. One that begins from a snapshot needs a host
 // that can take that.
 func (s *placement) wantNew(ctx context.Context, n schemas.Name, fresh schemas.NewSession, from *schemas.Head, req request) (fleet.Want, error) {
-	w := fleet.Want{Session: n, Placement: fresh.Placement, Need: schemas.Fingerprint{Driver: fresh.Driver}, Prefer: s.host}
+	w := fleet.Want{Session: n, Placement: fresh.Placement, Need: schemas.Fingerprint{Driver: fresh.Driver}, Knows: fresh.Needs, Prefer: s.host}
 	if req.Run != nil {
 		w.Only = req.Run.Host
 	}
@@ -74,7 +74,7 @@ func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas
 			return "", err
 		}
 	}
-	host, _, err := s.fleet.Place(ctx, fleet.Want{Session: v.Name(), Placement: v.Placement, Need: need, Prefer: v.Host, Not: tried})
+	host, _, err := s.fleet.Place(ctx, fleet.Want{Session: v.Name(), Placement: v.Placement, Need: need, Knows: v.Needs, Prefer: v.Host, Not: tried})
 	if err != nil && gone {
 		return "", schemas.FailedError(schemas.ReasonHostGone, "host %s of session %s is gone since %s: %v", v.Host, v.Name(), since.Format(time.RFC3339), err)
 	}

@@ -248,10 +248,18 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings and Keeps: of
-// several hosts one may be of that version for a while.
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps and
+// Network: of several hosts one may be of that version for a while. It gets no session that needs
+// what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
 	r.Pause, r.Warnings, r.Keeps = nil, nil, ""
+	if r.Network != schemas.NetworkPrivate {
+		r.Network = ""
+	}
+	if r.Op != nil {
+		op := *r.Op
+		op.Trace, r.Op = "", &op
+	}
 	return r
 }
 

@@ -68,6 +68,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
 		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, Placement: r.Placement,
+		Needs: needs(spec),
 	}
 	if ref, ok := spec.RootImage(); ok {
 		fresh.Root = &schemas.RootImage{Ref: ref}
@@ -82,6 +83,15 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, errors.Join(err, s.forgetNeverRan(ctx, n, req))
 	}
 	return out, nil
+}
+
+// needs lists what the version of a host has to know to run a session. What a driver's own options ask for
+// its versions have always known.
+func needs(spec schemas.Spec) []schemas.Feature {
+	if len(spec.Options) > 0 {
+		return nil
+	}
+	return spec.Needs()
 }
 
 // checkPlacement refuses what no host can be.

@@ -141,7 +141,7 @@ func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
 	to := schemas.HostID("")
 	header, err := f.header(ctx, v.SessionRecord, *v.Op.Source)
 	if err == nil {
-		to, _, err = f.Place(ctx, Want{Session: v.Name(), Placement: v.Placement, Need: header.Fingerprint, Prefer: v.Host, Not: v.Op.Tried})
+		to, _, err = f.Place(ctx, Want{Session: v.Name(), Placement: v.Placement, Need: header.Fingerprint, Knows: v.Needs, Prefer: v.Host, Not: v.Op.Tried})
 	}
 	t := schemas.Transition{Type: schemas.TMoved, Actor: f.Actor, Op: v.Op.ID}
 	switch {

@@ -32,14 +32,18 @@ func Fits(need, have schemas.Fingerprint) (why string) {
 	if older(firstTwo(have.Kernel), firstTwo(need.Kernel)) {
 		all = append(all, fmt.Sprintf("its kernel %s is older than the image's %s", have.Kernel, need.Kernel))
 	}
-	var cpu []string
+	var lacks schemas.Fingerprint
 	for _, feature := range need.CPU {
 		if _, ok := slices.BinarySearch(have.CPU, feature); !ok {
-			cpu = append(cpu, feature)
+			lacks.CPU = append(lacks.CPU, feature)
 		}
 	}
-	if len(cpu) > 0 {
-		all = append(all, "its CPU lacks "+strings.Join(cpu, ", "))
+	for _, lack := range []struct{ what, prefix string }{
+		{"its CPU", ""}, {"its Diapause", schemas.DiapauseNeed}, {"its CRIU", schemas.CriuNeed},
+	} {
+		if names := lacks.Needs(lack.prefix); len(names) > 0 {
+			all = append(all, lack.what+" lacks "+strings.Join(names, ", "))
+		}
 	}
 	return strings.Join(all, " and ")
 }
@@ -184,7 +188,7 @@ func asked(h Host, w Want) string {
 		all = append(all, fmt.Sprintf("session %s is there, from which it stays apart", h.Beside))
 	}
 	for _, f := range knows {
-		if !slices.Contains(h.Knows, f) {
+		if !h.Understands(f) {
 			all = append(all, fmt.Sprintf("its Diapause is too old for %q: update it", f))
 		}
 	}
@@ -246,7 +250,7 @@ func apart(p *schemas.Placement, from schemas.SessionID) bool {
 func WantOfMove(hosts []Host, r schemas.SessionRecord) (w Want, why string) {
 	w = Want{
 		Session: r.Name(), Placement: r.Placement, Need: schemas.Fingerprint{Driver: r.Driver},
-		Knows: []schemas.Feature{schemas.FeatureMove}, From: r.Host,
+		Knows: append([]schemas.Feature{schemas.FeatureMove}, r.Needs...), From: r.Host,
 	}
 	i := slices.IndexFunc(hosts, func(h Host) bool { return h.Host.Host == r.Host })
 	if i < 0 {

@@ -26,16 +26,21 @@ func TestChooseByPlacement(t *testing.T) {
 		host  schemas.HostID // "" if none can take it
 		why   string
 	}{
-		"not one that is cordoned":           {[]Host{with(a, func(h *Host) { h.Cordoned = true }), b}, Want{Prefer: "a"}, "b", ""},
-		"all are cordoned":                   {[]Host{with(a, func(h *Host) { h.Cordoned = true })}, Want{}, "", "host a: it is cordoned"},
-		"back to one that is cordoned":       {[]Host{with(a, func(h *Host) { h.Cordoned = true }), b}, Want{Prefer: "a", Back: "a"}, "a", ""},
-		"not where it is":                    {[]Host{a}, Want{From: "a"}, "", "host a: it is there already"},
-		"with a label":                       {[]Host{a, with(b, func(h *Host) { h.Labels = ssd })}, Want{Placement: &schemas.Placement{Labels: ssd}}, "b", ""},
-		"with another value":                 {[]Host{with(a, func(h *Host) { h.Labels = map[string]string{"disk": "hdd"} })}, Want{Placement: &schemas.Placement{Labels: ssd}}, "", "it lacks the label disk=ssd"},
-		"beside one to stay apart from":      {[]Host{with(a, func(h *Host) { h.Beside = "db" })}, Want{}, "", "session db is there"},
-		"an older version":                   {[]Host{with(a, func(h *Host) { h.Knows = nil }), b}, Want{Placement: &schemas.Placement{Spread: true}}, "b", ""},
-		"older versions alone":               {[]Host{with(a, func(h *Host) { h.Knows = nil })}, Want{Knows: []schemas.Feature{schemas.FeatureMove}}, "", `too old for "move"`},
-		"an older version, nothing asked":    {[]Host{with(a, func(h *Host) { h.Knows = nil })}, Want{}, "a", ""},
+		"not one that is cordoned":        {[]Host{with(a, func(h *Host) { h.Cordoned = true }), b}, Want{Prefer: "a"}, "b", ""},
+		"all are cordoned":                {[]Host{with(a, func(h *Host) { h.Cordoned = true })}, Want{}, "", "host a: it is cordoned"},
+		"back to one that is cordoned":    {[]Host{with(a, func(h *Host) { h.Cordoned = true }), b}, Want{Prefer: "a", Back: "a"}, "a", ""},
+		"not where it is":                 {[]Host{a}, Want{From: "a"}, "", "host a: it is there already"},
+		"with a label":                    {[]Host{a, with(b, func(h *Host) { h.Labels = ssd })}, Want{Placement: &schemas.Placement{Labels: ssd}}, "b", ""},
+		"with another value":              {[]Host{with(a, func(h *Host) { h.Labels = map[string]string{"disk": "hdd"} })}, Want{Placement: &schemas.Placement{Labels: ssd}}, "", "it lacks the label disk=ssd"},
+		"beside one to stay apart from":   {[]Host{with(a, func(h *Host) { h.Beside = "db" })}, Want{}, "", "session db is there"},
+		"an older version":                {[]Host{with(a, func(h *Host) { h.Knows = nil }), b}, Want{Placement: &schemas.Placement{Spread: true}}, "b", ""},
+		"older versions alone":            {[]Host{with(a, func(h *Host) { h.Knows = nil })}, Want{Knows: []schemas.Feature{schemas.FeatureMove}}, "", `too old for "move"`},
+		"an older version, nothing asked": {[]Host{with(a, func(h *Host) { h.Knows = nil })}, Want{}, "a", ""},
+		"an older version that would drop it": {
+			[]Host{with(a, func(h *Host) { h.Knows = nil }), with(b, func(h *Host) { h.Knows = []schemas.Feature{schemas.FeatureMove} })},
+			Want{Prefer: "a", Knows: []schemas.Feature{schemas.FeatureNetwork}}, "b", "",
+		},
+		"a feature of a later version":       {[]Host{a}, Want{Knows: []schemas.Feature{"later"}}, "", `host a: its Diapause is too old for "later"`},
 		"spread":                             {[]Host{with(a, func(h *Host) { h.OfTenant = 1 }), b, c}, Want{Prefer: "a", Placement: &schemas.Placement{Spread: true}}, "b", ""},
 		"spread over those with room":        {[]Host{a, with(b, func(h *Host) { h.OfTenant = 5 }), with(c, func(h *Host) { h.Slots = 3 })}, Want{Not: []schemas.HostID{"a"}, Placement: &schemas.Placement{Spread: true}}, "b", ""},
 		"moves on their way take slots":      {[]Host{with(a, func(h *Host) { h.Slots, h.Coming = 2, 1 }), b}, Want{Prefer: "a"}, "b", ""},
@@ -59,6 +64,11 @@ func TestFitsSaysAll(t *testing.T) {
 	need := schemas.Fingerprint{Arch: "amd64", Kernel: "6.12", Driver: "criu", Engine: "criu 4.2.1", CPU: []string{"avx", "avx512f", "sse2"}}
 	have := schemas.Fingerprint{Arch: "amd64", Kernel: "6.1", Driver: "criu", Engine: "criu 4.2.1", CPU: []string{"sse2"}}
 	if why := Fits(need, have); why != "its kernel 6.1 is older than the image's 6.12 and its CPU lacks avx, avx512f" {
+		t.Error(why)
+	}
+	need, have = have, need
+	need.CPU = append(need.CPU, "criu:eventfd", "criu:sockopts", "diapause:layer")
+	if why := Fits(need, have); why != "its Diapause lacks layer and its CRIU lacks eventfd, sockopts" {
 		t.Error(why)
 	}
 }

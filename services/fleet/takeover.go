@@ -154,7 +154,7 @@ func (f *Fleet) takeOver(ctx context.Context, v statekv.Versioned) error {
 
 // move gives a session to another host. The reason names the lost one.
 func (f *Fleet) move(ctx context.Context, v statekv.Versioned, w Want, t schemas.TransitionType, reason string, op *schemas.Op) error {
-	w.Session, w.Placement, w.Not = v.Name(), v.Placement, append([]schemas.HostID{v.Host}, op.Tried...)
+	w.Session, w.Placement, w.Knows, w.Not = v.Name(), v.Placement, v.Needs, append([]schemas.HostID{v.Host}, op.Tried...)
 	to, _, err := f.Place(ctx, w)
 	if err != nil {
 		return fmt.Errorf("session %s: %w", v.Name(), err)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/rootfs"
 	"github.com/diapause/diapause/workers/shim"
+	"github.com/diapause/diapause/workers/shim/criu/mends"
 )
 
 // Name is what sessions call this driver.
@@ -170,7 +172,7 @@ func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
-	fp, err := fingerprint(version)
+	fp, err := fingerprint(version, mends.Kept(d.options.Criu))
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
@@ -178,18 +180,23 @@ func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	return fp, nil
 }
 
-func fingerprint(version string) (schemas.Fingerprint, error) {
+func fingerprint(version string, patches []string) (schemas.Fingerprint, error) {
 	var u unix.Utsname
 	if err := unix.Uname(&u); err != nil {
 		return schemas.Fingerprint{}, fmt.Errorf("ask for the kernel's version: %w", err)
 	}
-	cpu, err := cpuFeatures()
+	needs, err := cpuFeatures()
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
+	needs = append(needs, schemas.ImageLayer)
+	for _, p := range patches {
+		needs = append(needs, schemas.CriuNeed+p)
+	}
+	slices.Sort(needs)
 	return schemas.Fingerprint{
 		Arch: goarch, Kernel: unix.ByteSliceToString(u.Release[:]), Driver: Name, Keeps: schemas.KeepsMemory,
-		Engine: "criu " + version, CPU: cpu, Base: "host",
+		Engine: "criu " + version, CPU: needs, Base: "host",
 	}, nil
 }
 

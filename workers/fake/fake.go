@@ -24,6 +24,7 @@ type Driver struct {
 	script   map[string][]Step
 	seen     chan Call // nil unless Calls was asked for
 	nextPID  int
+	needs    []string // of its snapshots
 }
 
 // tree is one pretended process tree.
@@ -133,9 +134,18 @@ func (d *Driver) fence(f driver.Fence) error {
 	return nil
 }
 
+// Need has snapshots from now on need a feature of the host, which it has then.
+func (d *Driver) Need(features ...string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.needs = features
+}
+
 // Fingerprint implements driver.Driver.
 func (d *Driver) Fingerprint(context.Context) (schemas.Fingerprint, error) {
-	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Keeps: schemas.KeepsMemory, Engine: "fake 1", Base: "host"}, nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return schemas.Fingerprint{Arch: "fake", Kernel: "0", Driver: "fake", Keeps: schemas.KeepsMemory, Engine: "fake 1", CPU: d.needs, Base: "host"}, nil
 }
 
 // Health implements driver.Prober. An error that is scripted for it makes the session ill.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -27,6 +28,28 @@ func (d drivers) of(r schemas.SessionRecord) (driver.Driver, error) {
 		return nil, &driver.Error{Kind: driver.Refused, Text: text}
 	}
 	return found, nil
+}
+
+// toRun is of for what has a session run. It refuses one that needs what this version doesn't know.
+func (d drivers) toRun(r schemas.SessionRecord) (driver.Driver, error) {
+	if unknown := schemas.Unknown(r.Needs); len(unknown) > 0 {
+		return nil, &driver.Error{
+			Kind: driver.Refused, Text: fmt.Sprintf("the Diapause of host %s is too old for %q", d.host, unknown),
+			Hint: "update Diapause on that host, or resume the session on another one",
+		}
+	}
+	return d.of(r)
+}
+
+// unreadable lists what an image needs of Diapause and this version doesn't have.
+func unreadable(need, have schemas.Fingerprint) (lacks []string) {
+	known := have.Needs(schemas.DiapauseNeed)
+	for _, f := range need.Needs(schemas.DiapauseNeed) {
+		if !slices.Contains(known, f) {
+			lacks = append(lacks, f)
+		}
+	}
+	return lacks
 }
 
 // inventory is what was on the host when the worker started. It is not safe for concurrent

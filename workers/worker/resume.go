@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
@@ -22,7 +23,7 @@ const resumeAttempts = 3
 // before the restored tree's first instruction: a host that loses that compare-and-swap has
 // executed nothing.
 func (s *starter) resume(ctx context.Context, rec statekv.Versioned) error {
-	d, err := s.drivers.of(rec.SessionRecord)
+	d, err := s.drivers.toRun(rec.SessionRecord)
 	if err != nil {
 		return s.resumeFailed(ctx, rec, err)
 	}
@@ -92,6 +93,9 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	}
 	defer img.Close()
 	header := img.Header()
+	if err := s.readable(ctx, header, d); err != nil {
+		return rec, err
+	}
 	size = header.LogicalBytes
 	laps.Mark("open")
 	if err := s.failpoints.At(ctx, failpoint.ResumeOpened); err != nil {
@@ -135,6 +139,21 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	s.log.Info("restored", rec.Logged("way", restored.Way)...)
 	s.snapshots.KeepPages(ctx, rec.SessionRecord, img)
 	return out, nil
+}
+
+// readable refuses an image that needs what this version doesn't know.
+func (s *starter) readable(ctx context.Context, need schemas.ImageHeader, d driver.Driver) error {
+	have, err := d.Fingerprint(ctx)
+	if err != nil {
+		return err
+	}
+	if lacks := unreadable(need.Fingerprint, have); len(lacks) > 0 {
+		return &driver.Error{
+			Kind: driver.Refused, Text: fmt.Sprintf("host %s is too old for the image: it lacks %s", s.drivers.host, strings.Join(lacks, ", ")),
+			Hint: "update Diapause on that host, or resume the session on another one",
+		}
+	}
+	return nil
 }
 
 // readvised adds what a resume has to tell to what its suspend told, which would be replaced; nil

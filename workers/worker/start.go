@@ -44,7 +44,7 @@ type attempt struct {
 // start runs the session's command for the first time, or again from nothing. The record says
 // running before the command's first instruction.
 func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
-	d, err := s.drivers.of(rec.SessionRecord)
+	d, err := s.drivers.toRun(rec.SessionRecord)
 	if err != nil {
 		return s.startFailed(ctx, rec, err)
 	}

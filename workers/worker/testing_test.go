@@ -49,6 +49,7 @@ type bench struct {
 	key     *age.X25519Identity
 	signer  ed25519.PrivateKey
 	sweep   time.Duration
+	needs   []schemas.Feature // of sessions
 	stop    func() // the worker; nil if none runs
 }
 
@@ -194,7 +195,7 @@ func (b *bench) asked(command ...string) statekv.Versioned {
 	b.must(err)
 	op, uid := b.op(schemas.OpStart), strings.ToLower(nuid.Next())
 	return b.change(schemas.Transition{Type: schemas.TRun, Set: schemas.Set{Host: "h", Op: op, New: &schemas.NewSession{
-		UID: schemas.UID(uid), Tenant: b.name.Tenant, Session: b.name.Session, Class: "web", Driver: "fake", Spec: sealed, Lineage: uid, Born: op.Seq,
+		UID: schemas.UID(uid), Tenant: b.name.Tenant, Session: b.name.Session, Class: "web", Driver: "fake", Spec: sealed, Lineage: uid, Needs: b.needs, Born: op.Seq,
 	}}})
 }
 

@@ -174,8 +174,10 @@ func printHost(v schemas.HostView) {
 	}
 	for _, fp := range v.Fingerprints {
 		line("driver", "%s: %s", fp.Driver, strings.Join(slices.DeleteFunc([]string{fp.Engine, fp.Arch, "kernel " + fp.Kernel, "root " + fp.Base}, emptyPart), ", "))
-		if len(fp.CPU) > 0 {
-			line("cpu", "%s", strings.Join(fp.CPU, " "))
+		for _, is := range []struct{ what, prefix string }{{"cpu", ""}, {"images", schemas.DiapauseNeed}, {"patches", schemas.CriuNeed}} {
+			if names := fp.Needs(is.prefix); len(names) > 0 {
+				line(is.what, "%s", strings.Join(names, " "))
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(v.Lacks)) {

@@ -31,6 +31,17 @@ var All = []string{
 // ExitKill has what is being restored die with CRIU, until it is let run.
 const ExitKill = "exit-kill"
 
+// passing are the patches on which no image depends: what they mend is over when it is written, or
+// is the restoring CRIU's own.
+var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs"}
+
+// Kept lists the patches that the CRIU of a command line has and without which another one would lose
+// something of its images.
+func Kept(command []string) []string {
+	not := append(Missing(command), passing...)
+	return slices.DeleteFunc(slices.Clone(All), func(m string) bool { return slices.Contains(not, m) })
+}
+
 // Missing lists the patches that the CRIU of a command line hasn't. build.sh writes those
 // that it has into a file beside the program; one without that file has none.
 func Missing(command []string) []string {

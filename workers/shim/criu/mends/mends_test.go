@@ -20,6 +20,12 @@ func TestMissing(t *testing.T) {
 	if slices.Contains(lacks, "inotify") || len(lacks) != len(All)-2 {
 		t.Errorf("a CRIU with two patches lacks %v", lacks)
 	}
+	if err := os.WriteFile(criu+".mends", []byte("tmpfs\nexit-kill\ninotify\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if kept := Kept([]string{criu}); !slices.Equal(kept, []string{"inotify"}) {
+		t.Errorf("images of it need %v, want inotify alone", kept)
+	}
 }
 
 // Each patch has its name here.
