@@ -8,5 +8,8 @@
 // session is compared with what the older one said: views, history, output, process ids.
 // Sessions that run keep the shims of the older program, and are suspended by the newer.
 //
+// A fleet of the older program (an up, a scheduler, and two workers, each in a network of its own, on a NATS
+// server beside them) is upgraded one part at a time, under load (mixed_test.go).
+//
 // The tests never upgrade by other means than a user has: stop one program, start the other.
 package upgrade
