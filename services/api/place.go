@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -82,6 +83,20 @@ func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas
 		return "", noHost(v.Name(), err)
 	}
 	return host, nil
+}
+
+// nowhere refuses to wait for a session that is on its way to run on a host that is gone, if no other
+// can take it. It goes on when its host is back.
+func (s *placement) nowhere(ctx context.Context, v statekv.Versioned) error {
+	if v.Op == nil || !s.lost(v) {
+		return nil
+	}
+	_, err := s.next(ctx, v, v.Op.Source, nil)
+	var refused *schemas.APIError
+	if errors.As(err, &refused) && refused.Reason == schemas.ReasonHostGone {
+		return err
+	}
+	return nil // one can, or it isn't known
 }
 
 // needOf gives what a host needs to go on from a snapshot.

@@ -83,7 +83,13 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 			}
 		case v.State == schemas.Suspended && v.Op != nil && !s.hosts.lost(v): // activity may still revive it, a resume takes longer
 		case v.State == schemas.Starting, v.State == schemas.Resuming:
-			got, err := await(ctx, ch, s.sessions.untilRunning(v))
+			until := s.sessions.untilRunning(v)
+			got, err := awaitFrom(ctx, v, ch, func(w statekv.Versioned) (outcome, error) {
+				if o, err := until(w); o == done || err != nil {
+					return o, err
+				}
+				return pending, s.hosts.nowhere(ctx, w)
+			})
 			if v.Op != nil && v.Op.Source != nil {
 				from, boot := goesOn(v.SessionRecord)
 				got, err = s.elsewhere(ctx, got, req, from, boot, ch, err)
