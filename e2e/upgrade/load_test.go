@@ -24,13 +24,13 @@ type busy struct {
 	refused []string
 }
 
-// newLoad starts two sessions on each host.
-func newLoad(f *fleet) *load {
+// newLoad starts so many sessions on each host.
+func newLoad(f *fleet, each int) *load {
 	f.t.Helper()
 	stop := make(chan struct{})
 	l := &load{f: f, stop: sync.OnceFunc(func() { close(stop) })}
 	for _, p := range f.hosts() {
-		for i := range 2 {
+		for i := range each {
 			b := &busy{name: fmt.Sprintf("%s%d", p.name, i)}
 			f.run(b.name, p)
 			l.sessions = append(l.sessions, b)

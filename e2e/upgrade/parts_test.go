@@ -28,8 +28,8 @@ type fleet struct {
 	up, scheduler, a, b *part
 }
 
-// term is the lease of each host.
-const term = "15s"
+// term is the lease of each host: it is waited for with DIAPAUSE_LONG=1 alone.
+var term = map[bool]string{false: "30s", true: "15s"}[long]
 
 var (
 	readyHost      = regexp.MustCompile(`(?m)^ready: host `)
