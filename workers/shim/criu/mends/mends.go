@@ -33,7 +33,7 @@ const ExitKill = "exit-kill"
 
 // passing are the patches on which no image depends: what they mend is over when it is written, or
 // is the restoring CRIU's own.
-var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs"}
+var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs", "conntrack"}
 
 // Kept lists the patches that the CRIU of a command line has and without which another one would lose
 // something of its images.
