@@ -98,7 +98,7 @@ compose-demo: ## a session outlives the worker that it runs on, whose container 
 	@compose/demo.sh
 
 compose-down: ## stop the fleet, and remove its containers, networks and volumes
-	docker compose --project-directory compose --profile tools --profile observe down --volumes --remove-orphans
+	docker compose --project-directory compose --profile tools --profile observe --profile chaos down --volumes --remove-orphans
 
 clean: ## remove what was built
 	rm -rf bin dist .build

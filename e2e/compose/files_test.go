@@ -37,6 +37,7 @@ type service struct {
 	ReadOnly    bool     `yaml:"read_only"`
 	CapDrop     []string `yaml:"cap_drop"`
 	CapAdd      []string `yaml:"cap_add"`
+	NetworkMode string   `yaml:"network_mode"`
 	Privileged  bool
 	SecurityOpt []string `yaml:"security_opt"`
 	Healthcheck struct{ Test []string }
@@ -130,7 +131,7 @@ func TestImages(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(top, "compose", s.Build.Context, s.Build.Dockerfile)); err != nil {
 				t.Error(err)
 			}
-			if user := of.last("USER"); target != "grafana" && (user == "65532:65532") == (target == "worker") {
+			if user := of.last("USER"); target != "grafana" && (user == "65532:65532") == (target == "worker" || target == "chaos") {
 				t.Errorf("%s: runs as %q", name, user)
 			}
 		}
@@ -198,7 +199,13 @@ func TestLeast(t *testing.T) {
 		if !s.ReadOnly || s.Privileged || !slices.Equal(s.CapDrop, []string{"ALL"}) {
 			t.Errorf("%s: read-only root %v, privileged %v, drops %v", name, s.ReadOnly, s.Privileged, s.CapDrop)
 		}
-		if !worker && (len(s.CapAdd) > 0 || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"})) {
+		may := []string(nil)
+		if disturbs := strings.HasPrefix(name, "chaos-"); disturbs != (s.NetworkMode == "service:"+strings.TrimPrefix(name, "chaos-")) {
+			t.Errorf("%s: the network is %q", name, s.NetworkMode)
+		} else if disturbs {
+			may = []string{"NET_ADMIN"}
+		}
+		if !worker && (!slices.Equal(s.CapAdd, may) || !slices.Equal(s.SecurityOpt, []string{"no-new-privileges:true"})) {
 			t.Errorf("%s: %v, %v", name, s.CapAdd, s.SecurityOpt)
 		}
 		for _, v := range s.Volumes {
