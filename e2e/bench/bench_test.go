@@ -10,7 +10,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/diapause/diapause/e2e/million"
 )
+
+func TestMain(m *testing.M) {
+	if code, ok := million.Child(); ok {
+		os.Exit(code)
+	}
+	os.Exit(m.Run())
+}
 
 // What benchstat takes for a result: a name, a count, and pairs of value and unit.
 var benchLine = regexp.MustCompile(`^Benchmark[A-Z]\w*(/[a-z]+=[\w-]+)* \t1(\t\d+ [A-Za-z_-]+/op)+\n$`)
@@ -112,5 +121,26 @@ func TestMiddle(t *testing.T) {
 	m := middle(rounds)
 	if m.Total != 2 || m.Stored != 20 || m.Stages[0].Took != 4 || rounds[0].Stages[0].Took != 6 {
 		t.Errorf("the median of %v is %+v", rounds, m)
+	}
+}
+
+// TestFleet measures a moment of all that a fleet is worked out from.
+func TestFleet(t *testing.T) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	f, err := MeasureFleet(ctx, FleetSize{Together: 2, Over: time.Second / 2, Idle: 1, Records: []int{200}, GC: []int{25}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range f.Rates {
+		if r.Rounds < 2 || r.Minute() <= 0 || r.Each() <= 0 {
+			t.Errorf("%+v", r)
+		}
+	}
+	if m := f.Messages; m.Round.Stored < 5 || m.Round.Messages < m.Round.Stored {
+		t.Errorf("a round is %+v", m.Round)
+	}
+	if text := string(f.Table(ctx, "0.00", 0)); !strings.Contains(text, "The bottleneck is ") || strings.Contains(text, "NaN") || strings.Contains(text, "%!") {
+		t.Errorf("the document is\n%s", text)
 	}
 }

@@ -22,6 +22,9 @@
 // MeasureForward carries bytes to a port of a session and back, directly and through NATS, beside socat
 // (forward.go, relay.go); it writes FORWARD.md.
 //
+// MeasureFleet measures what one host does in a minute, what it says to NATS meanwhile and when it is idle, and
+// what NATS holds for a session (fleet.go); it writes FLEET.md, worked out to a thousand hosts.
+//
 // Every resume is checked: the memory has the digest that it had before. What
 // the check takes is in no figure.
 package bench

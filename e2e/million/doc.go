@@ -13,5 +13,8 @@
 // What a scheduler does with each record and message has benchmarks of its own beside it
 // (go test -bench . ./events/session ./services/scheduler), which benchstat compares.
 //
+// MeasureMemory looks at what one server holds for a session, and of that what Go hasn't collected yet
+// (memory.go); package bench writes it down.
+//
 // The package decides nothing: a figure that missed its aim stands in the table.
 package million

@@ -52,3 +52,14 @@ func TestRun(t *testing.T) {
 		}
 	}
 }
+
+// What a server holds is found at every moment that is asked for.
+func TestMemory(t *testing.T) {
+	m, err := MeasureMemory(t.Context(), t.TempDir(), 500, 25, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Empty <= 0 || m.Filled < m.Empty || m.Quiet < m.Empty || m.Live <= 0 || m.Restarted <= 0 || m.Each(m.Filled) <= 0 {
+		t.Errorf("%+v", m)
+	}
+}

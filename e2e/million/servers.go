@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -41,6 +42,9 @@ func serve(o orders, say func(any), stop <-chan struct{}) error {
 			opts.Routes = append(opts.Routes, u)
 		}
 	}
+	if o.GC > 0 {
+		debug.SetGCPercent(o.GC)
+	}
 	began := time.Now()
 	s, err := server.NewServer(opts)
 	if err != nil {
@@ -56,6 +60,9 @@ func serve(o orders, say func(any), stop <-chan struct{}) error {
 	}
 	say(started{s.ClientURL(), time.Since(began)})
 	<-stop
+	if o.GC > 0 {
+		say(collected())
+	}
 	return nil
 }
 

@@ -19,13 +19,17 @@ import (
 
 	"github.com/diapause/diapause/e2e/bench"
 	"github.com/diapause/diapause/e2e/compat/local"
+	"github.com/diapause/diapause/e2e/million"
 )
 
 func main() {
+	if code, ok := million.Child(); ok {
+		os.Exit(code)
+	}
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
 	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
-	only := flag.String("only", "", "stages, sessions, comparison, losses or forward: measure nothing else")
+	only := flag.String("only", "", "stages, sessions, comparison, losses, forward or fleet: measure nothing else")
 	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -59,7 +63,7 @@ func run(ctx context.Context, s settings) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, settings) error
-	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}, {"forward", forward}} {
+	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}, {"forward", forward}, {"fleet", fleet}} {
 		if s.only != "" && s.only != part.name {
 			continue
 		}
@@ -95,6 +99,20 @@ func forward(ctx context.Context, s settings) error {
 		return err
 	}
 	return write(filepath.Join(s.out, "FORWARD.md"), all.Table(ctx, load))
+}
+
+// quiet is how long nothing is said to a NATS server before its memory is looked at again.
+const quiet = 5 * time.Minute
+
+func fleet(ctx context.Context, s settings) error {
+	load := local.Load()
+	f, err := bench.MeasureFleet(ctx, bench.FleetSize{
+		Together: 8, Over: time.Minute, Idle: 50, Settle: 15 * time.Second, Records: []int{10000, 50000}, GC: []int{100, 25}, Quiet: quiet,
+	})
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "FLEET.md"), f.Table(ctx, load, quiet))
 }
 
 func stages(ctx context.Context, s settings) error {

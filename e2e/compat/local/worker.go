@@ -80,8 +80,12 @@ func (p *process) wait() error {
 func (d *Daemon) AddWorker(ctx context.Context, data string, args ...string) (*Worker, error) {
 	_, rest, _ := strings.Cut(d.out.String(), "clients with credentials connect to ")
 	url, _, _ := strings.Cut(rest, ",")
-	w := &Worker{binary: d.binary, args: append([]string{"worker", "--data", data, "--nats", url,
-		"--creds", filepath.Join(d.data, "creds", "system.nk")}, args...)}
+	return d.AddWorkerOn(ctx, data, url, append([]string{"--creds", filepath.Join(d.data, "creds", "system.nk")}, args...)...)
+}
+
+// AddWorkerOn is AddWorker with the NATS server of its own that the daemon uses.
+func (d *Daemon) AddWorkerOn(ctx context.Context, data, url string, args ...string) (*Worker, error) {
+	w := &Worker{binary: d.binary, args: append([]string{"worker", "--data", data, "--nats", url}, args...)}
 	return w, w.Start(ctx)
 }
 
