@@ -35,14 +35,12 @@ fault() {
 	esac
 }
 
-sleeper=
 rest() {
 	sleep "$1" &
-	sleeper=$!
-	wait "$sleeper"
+	wait $!
 }
 
-trap 'kill $sleeper 2>/dev/null || true; heal; say "ends"; exit 0' TERM INT
+trap 'kill $(jobs -p) 2>/dev/null || true; heal; say "ends"; exit 0' TERM INT
 heal
 while :; do
 	rest $((RANDOM % pause + 1))

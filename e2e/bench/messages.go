@@ -30,7 +30,7 @@ type Messages struct {
 	Sessions int   // with so many sessions
 	Running  Count // the host, while they sleep in the kernel
 	Asleep   Count // and while they are suspended
-	Round    Count // in all for one suspend and its resume, whatever the time
+	Round    Count // in all for one suspend and its resume, however long it takes
 }
 
 // counted is a NATS server that counts.

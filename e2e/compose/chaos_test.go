@@ -15,7 +15,7 @@ import (
 	"github.com/diapause/diapause/workers/network/networktest"
 )
 
-// disturb runs chaos.sh in a network until it says that a fault has begun. end asks it to end.
+// disturb runs chaos.sh in a network until it says that a fault begins. end asks it to end.
 func disturb(t *testing.T, o *networktest.Outside, fault string) (end func()) {
 	t.Helper()
 	cmd := exec.Command(filepath.Join(top, "compose", "chaos.sh"), fault)

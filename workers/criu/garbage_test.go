@@ -79,10 +79,10 @@ func TestStrangersAtTheShim(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	const nobody = 65534
+	const stranger = 65534
 	connect := func(kind int, name string) (answer string, err error) {
 		err = thread.Discard(func() error {
-			if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, nobody, nobody, nobody); no != 0 {
+			if _, _, no := unix.RawSyscall(unix.SYS_SETRESUID, stranger, stranger, stranger); no != 0 {
 				return no
 			}
 			fd, err := unix.Socket(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)

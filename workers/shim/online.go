@@ -111,11 +111,11 @@ func (b *boot) beginOnline() {
 
 // fitOnline has a network made, or not, by what the image says of it.
 func (b *boot) fitOnline(private bool) {
-	begun := b.pending != nil
+	making := b.pending != nil
 	switch {
-	case private && !begun:
+	case private && !making:
 		b.beginOnline()
-	case !private && begun:
+	case !private && making:
 		_ = b.awaitOnline() // it isn't needed
 		b.online.close()
 		b.online = nil

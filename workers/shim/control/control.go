@@ -143,13 +143,13 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 func (c *Conn) Receive(v any) ([]*os.File, error) {
 	var all []byte
 	var files []*os.File
-	begun := false
+	late := false
 	for {
 		part, more, got, err := c.packet()
-		if err == nil && len(got) > 0 && begun {
+		if err == nil && len(got) > 0 && late {
 			err = errors.New("receive control message: a file comes late")
 		}
-		files, begun = append(files, got...), true
+		files, late = append(files, got...), true
 		if err == nil && len(all)+len(part) > maxMessage {
 			err = fmt.Errorf("control message is longer than %d bytes", maxMessage)
 		}
