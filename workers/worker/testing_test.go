@@ -50,7 +50,7 @@ type bench struct {
 	signer  ed25519.PrivateKey
 	sweep   time.Duration
 	needs   []schemas.Feature // of sessions
-	stop    func() // the worker; nil if none runs
+	stop    func()            // the worker; nil if none runs
 }
 
 func newBench(t *testing.T) *bench {
