@@ -196,7 +196,8 @@ func TestNewIsKept(t *testing.T) {
 		case reflect.Uint64:
 			f.SetUint(7)
 		case reflect.Slice:
-			f.Set(reflect.ValueOf([]string{"x"}))
+			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
+			f.Index(0).SetString("x")
 		case reflect.Pointer:
 			f.Set(reflect.New(f.Type().Elem()))
 		default:
