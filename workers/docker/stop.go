@@ -113,9 +113,6 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 	if err != nil || !there {
 		return err
 	}
-	if err := s.failpoints.At(ctx, failpoint.DockerHolding); err != nil {
-		return err
-	}
 	s.engine.killPaused(ctx, n.Container)
 	_, err = s.engine.ContainerKill(ctx, n.Container, client.ContainerKillOptions{Signal: "SIGKILL"})
 	if err != nil && !cerrdefs.IsConflict(err) && !missing(err) { // a conflict says that it doesn't run
@@ -132,9 +129,6 @@ func (s *stopper) hold(ctx context.Context, n note) error {
 func (s *stopper) keep(ctx context.Context, n note) error {
 	there, err := s.setAside(ctx, &n)
 	if err != nil || !there {
-		return err
-	}
-	if err := s.failpoints.At(ctx, failpoint.DockerHolding); err != nil {
 		return err
 	}
 	n.Phase, n.Paused, n.NotRunning = held, false, nil
@@ -156,7 +150,10 @@ func (s *stopper) setAside(ctx context.Context, n *note) (there bool, err error)
 			return false, err
 		}
 	}
-	return true, s.engine.setRestart(ctx, n.Container, restart{Name: "no"})
+	if err := s.engine.setRestart(ctx, n.Container, restart{Name: "no"}); err != nil {
+		return false, err
+	}
+	return true, s.failpoints.At(ctx, failpoint.DockerHolding)
 }
 
 // release implements driver.Releaser. A held container that was adopted gets its restart policy
