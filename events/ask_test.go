@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -144,5 +145,71 @@ func TestAskingAsAUser(t *testing.T) {
 	}()
 	if err := api.Ask(t.Context(), "sing", schemas.Request{}, &all); !errors.Is(err, ErrNoServer) || schemas.HintOf(err) == "" {
 		t.Errorf("a verb that nothing answers: %v", err)
+	}
+}
+
+// An answer that was due when the connection broke never comes: the watcher asks again.
+func TestWatchingAsksAgain(t *testing.T) {
+	line := &line{}
+	for name, lose := range map[string]func(*nats.Conn) error{
+		"cut": func(*nats.Conn) error { return line.last.Close() }, "made to reconnect": (*nats.Conn).ForceReconnect,
+	} {
+		t.Run(name, func(t *testing.T) { asksAgain(t, line, lose) })
+	}
+}
+
+// line dials, and has the last connection that it made.
+type line struct{ last net.Conn }
+
+func (l *line) Dial(network, address string) (c net.Conn, err error) {
+	c, err = net.Dial(network, address)
+	l.last = c
+	return c, err
+}
+
+func asksAgain(t *testing.T, line *line, lose func(*nats.Conn) error) {
+	srv := startServer(t, -1)
+	c := connect(t, Options{URL: srv.ClientURL(), NATS: []nats.Option{nats.SetCustomDialer(line), nats.ReconnectWait(time.Millisecond)}})
+	server, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	asked := make(chan *nats.Msg, 10)
+	_, err = server.ChanSubscribe(schemas.SubjectAPI+".list", asked)
+	if err := errors.Join(err, server.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	views, ended := make(chan schemas.View, 10), make(chan error, 1)
+	ask := func() (m *nats.Msg) {
+		t.Helper()
+		select {
+		case m = <-asked:
+		case <-time.After(patience):
+			t.Fatal("it doesn't ask for the sessions")
+		}
+		return m
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- c.WatchSessions(ctx, "*/*", func(v schemas.View) { views <- v }) }()
+	ask() // not answered
+	if err := lose(c.nc); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask().Respond([]byte(`[{"name":"acme/web","state":"running"}]`)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case v := <-views:
+		if v.Name != "acme/web" {
+			t.Errorf("shown: %+v", v)
+		}
+	case <-time.After(patience):
+		t.Error("the answer isn't shown")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -114,10 +114,10 @@ func (w *viewWatch) run(ctx context.Context, sub *nats.Subscription, back <-chan
 		if n, err := sub.Dropped(); err == nil && n > dropped {
 			dropped, all = n, true // they came faster than they were taken
 		}
-		switch err := w.look(ctx, all); {
+		switch err := w.lookWhileConnected(ctx, back, all); {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNoServer), errors.Is(err, ErrLost), schemas.ReasonOf(err) == schemas.ReasonStopping, errors.Is(err, context.DeadlineExceeded):
+		case errors.Is(err, ErrNoServer), errors.Is(err, ErrLost), errors.Is(err, nats.ErrDisconnected), schemas.ReasonOf(err) == schemas.ReasonStopping, errors.Is(err, context.DeadlineExceeded):
 			all = true
 			due.Reset(retryAPI)
 		case err != nil:
@@ -126,6 +126,29 @@ func (w *viewWatch) run(ctx context.Context, sub *nats.Subscription, back <-chan
 			all = false
 		}
 	}
+}
+
+// lookWhileConnected looks until the connection is back after a loss: the answer that was due then may
+// never come. The error is ErrLost in that case, and all has to be looked at again.
+func (w *viewWatch) lookWhileConnected(ctx context.Context, back <-chan nats.Status, all bool) error {
+	looking, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-back:
+			lost(ErrLost)
+		case <-done:
+		}
+	}()
+	err := w.look(looking, all)
+	close(done)
+	<-ended
+	if context.Cause(looking) == error(ErrLost) {
+		return ErrLost
+	}
+	return err
 }
 
 // look shows what changed, or what differs of all.
