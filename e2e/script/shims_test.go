@@ -15,7 +15,7 @@ import (
 )
 
 // shimMemory is how much memory of its own an idle shim may take, in bytes.
-const shimMemory = 3 << 20
+const shimMemory = 7 << 19
 
 // cmdSmallShims waits until so many sessions have a shim, each the program that the build
 // put into diapause, and little memory of its own.

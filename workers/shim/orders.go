@@ -174,6 +174,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	if err := s.points.at(failpoint.ShimOrdered); err != nil {
 		return Message{}, err
 	}
+	beginWork()
 	switch o.Op {
 	case OrderCapture:
 		s.work.Lock()

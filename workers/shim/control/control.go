@@ -9,6 +9,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -187,7 +188,11 @@ func (c *Conn) ReceiveShort(v any) error {
 }
 
 func (c *Conn) packet() (part []byte, more bool, files []*os.File, err error) {
-	buf := make([]byte, chunk+1)
+	length, err := c.nextLength()
+	if err != nil {
+		return nil, false, nil, fmt.Errorf("receive control message: %w", err)
+	}
+	buf := make([]byte, min(length, chunk+1))
 	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, oobn, flags, _, err := c.socket.ReadMsgUnix(buf, oob)
 	if err != nil {
@@ -228,4 +233,18 @@ func closeAll(files []*os.File) {
 	for _, f := range files {
 		f.Close()
 	}
+}
+
+// nextLength waits for a packet and returns its length in bytes, 0 at the end. A shim gets a short
+// order now and then for as long as its session waits: its memory shouldn't grow by a whole chunk for each.
+func (c *Conn) nextLength() (n int, err error) {
+	raw, err := c.socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	readErr := raw.Read(func(fd uintptr) bool {
+		n, _, err = unix.Recvfrom(int(fd), nil, unix.MSG_PEEK|unix.MSG_TRUNC)
+		return err != unix.EAGAIN
+	})
+	return n, cmp.Or(readErr, err)
 }
