@@ -19,7 +19,7 @@ type machine struct {
 	log  string
 }
 
-const parts = "diapause.service diapause-worker.service diapause-scheduler.service"
+const parts = "diapause.service diapause-worker.service diapause-scheduler.service diapause-api.service"
 
 const systemctl = "#!/bin/sh\necho \"$*\" >>/asked\n"
 
@@ -127,7 +127,7 @@ func (m *machine) whole() {
 	if out, err := exec.Command("bash", "-c", `. "$0" && complete -p diapause`, completion).CombinedOutput(); err != nil {
 		m.t.Errorf("bash's completion: %v\n%s", err, out)
 	}
-	for _, unit := range []string{"diapause", "diapause-worker", "diapause-scheduler"} {
+	for _, unit := range []string{"diapause", "diapause-worker", "diapause-scheduler", "diapause-api"} {
 		text, err := os.ReadFile(filepath.Join(m.root, "usr/lib/systemd/system", unit+".service"))
 		if err != nil || !strings.Contains(string(text), "ExecStart=/usr/bin/diapause ") {
 			m.t.Errorf("unit %s: %v\n%s", unit, err, text)

@@ -50,15 +50,17 @@ func TestUnits(t *testing.T) {
 	}
 }
 
-// TestSchedulerIsConfined has systemd say how exposed a scheduler is, which runs no sessions: 10 is all, 0 nothing.
-func TestSchedulerIsConfined(t *testing.T) {
-	out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=15", filepath.Join(units, "diapause-scheduler.service")).CombinedOutput()
-	if err != nil {
-		t.Errorf("systemd-analyze, of Debian's package systemd, calls it more exposed than 1.5: %v\n%s", err, out)
-	}
-	if m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindSubmatch(out); m != nil {
-		level, _ := strconv.ParseFloat(string(m[1]), 64)
-		t.Logf("exposure level %.1f", level)
+// TestConfined has systemd say how exposed the parts are that run no sessions: 10 is all, 0 nothing.
+func TestConfined(t *testing.T) {
+	for _, part := range []string{"scheduler", "api"} {
+		out, err := exec.Command("systemd-analyze", "security", "--offline=yes", "--threshold=15", filepath.Join(units, "diapause-"+part+".service")).CombinedOutput()
+		if err != nil {
+			t.Errorf("systemd-analyze, of Debian's package systemd, calls %s more exposed than 1.5: %v\n%s", part, err, out)
+		}
+		if m := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindSubmatch(out); m != nil {
+			level, _ := strconv.ParseFloat(string(m[1]), 64)
+			t.Logf("exposure level of %s: %.1f", part, level)
+		}
 	}
 }
 
