@@ -54,20 +54,20 @@ func disturb(t *testing.T, o *networktest.Outside, fault string) (end func()) {
 func TestChaos(t *testing.T) {
 	o := networktest.New(t)
 	at := netip.AddrPortFrom(o.Host, networktest.Echo(t, o.Host)).String()
-	dial := func() (c net.Conn, err error) {
+	dial := func(within time.Duration) (c net.Conn, err error) {
 		err = o.Inside(func() error {
-			c, err = net.DialTimeout("tcp4", at, time.Second)
+			c, err = net.DialTimeout("tcp4", at, within)
 			return err
 		})
 		return c, err
 	}
-	c, err := dial()
+	c, err := dial(time.Minute) // the first packets may be lost until the link is up
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	end := disturb(t, o, "cut")
-	if other, err := dial(); err == nil {
+	if other, err := dial(time.Second); err == nil {
 		other.Close()
 		t.Error("a part that is cut off makes a connection")
 	}
@@ -82,7 +82,7 @@ func TestChaos(t *testing.T) {
 		t.Errorf("after that it hears %q: %v", line, err)
 	}
 	end = disturb(t, o, "store")
-	if other, err := dial(); err != nil {
+	if other, err := dial(time.Minute); err != nil {
 		t.Errorf("without the store alone: %v", err)
 	} else {
 		other.Close()
