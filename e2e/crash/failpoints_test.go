@@ -68,6 +68,7 @@ func stops(r *rand.Rand) (all []stop) {
 // The daemon is killed at each moment between two steps, with real processes: the
 // next start finishes or undoes what was started.
 func TestKilledAtFailpoints(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")
 	for _, st := range stops(r) {

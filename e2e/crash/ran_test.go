@@ -14,6 +14,7 @@ import (
 // anybody. The session may have done things that no image has: it is lost and said so, and
 // not started again from its image as if nothing had been.
 func TestWhatRanIsNotStartedAgain(t *testing.T) {
+	t.Parallel()
 	d, c := newUnlucky(t)
 	d.loses = func(shimMoment) bool { return true }
 

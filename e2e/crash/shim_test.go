@@ -36,6 +36,7 @@ var shimMoments = []shimMoment{
 // the session's processes with it: what was in no image is lost and said so, and nothing
 // else is.
 func TestShimsKilled(t *testing.T) {
+	t.Parallel()
 	d, c := newUnlucky(t)
 	d.loses = func(m shimMoment) bool { return m.loses }
 	d.all(c, "kill", "stream", shimMoments)
@@ -44,6 +45,7 @@ func TestShimsKilled(t *testing.T) {
 // A shim gets an error at each of them. Nothing is lost but what had started to run and was
 // ended by it.
 func TestShimsFail(t *testing.T) {
+	t.Parallel()
 	d, c := newUnlucky(t)
 	d.loses = func(m shimMoment) bool { return m.Name == failpoint.ShimRuns || m.Name == failpoint.ShimStarted }
 	d.all(c, "error", "memory", slices.DeleteFunc(slices.Clone(shimMoments), func(m shimMoment) bool {
@@ -54,6 +56,7 @@ func TestShimsFail(t *testing.T) {
 // The daemon is killed while a shim stands at a moment, and started again while it does, or
 // goes on. Nothing is lost: the next worker finishes or undoes what was started.
 func TestKilledWhileShimStands(t *testing.T) {
+	t.Parallel()
 	d, c := newUnlucky(t)
 	d.loses = func(shimMoment) bool { return false }
 	r, tried := newRand(t), len(shimMoments)

@@ -39,6 +39,7 @@ func steps() (all []step) {
 // A kill right after each transition that is recorded: the next start finishes
 // or undoes what was started.
 func TestKilledAfterEachTransition(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	c := startCounter(t, s, "work")
 	for _, st := range steps() {
@@ -63,6 +64,7 @@ func TestKilledAfterEachTransition(t *testing.T) {
 
 // The same for what makes and ends a session.
 func TestKilledAfterEachTransitionOfALife(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	run := []string{"run", "--name", "work", "--idle", "never", "--", "sh", "-c", program}
 	for _, at := range []schemas.TransitionType{schemas.TRun, schemas.TClaimed, schemas.TStarted} {

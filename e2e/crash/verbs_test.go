@@ -19,6 +19,7 @@ func moment(r *rand.Rand) time.Duration {
 // A daemon that is killed in a suspend leaves the session running or suspended,
 // never lost, never twice.
 func TestKilledInSuspend(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")
 	for range rounds() {
@@ -32,6 +33,7 @@ func TestKilledInSuspend(t *testing.T) {
 
 // One that is killed in a resume leaves the image, and the session comes back.
 func TestKilledInResume(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")
 	for range rounds() {
@@ -49,6 +51,7 @@ func TestKilledInResume(t *testing.T) {
 // A checkpoint that is interrupted leaves the session running, and a snapshot
 // or none.
 func TestKilledInCheckpoint(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")
 	for range rounds() {
@@ -63,6 +66,7 @@ func TestKilledInCheckpoint(t *testing.T) {
 
 // A fork that is interrupted leaves its origin as it was, and a fork or none.
 func TestKilledInFork(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	c := startCounter(t, s, "work")
 	for range rounds() {
@@ -85,6 +89,7 @@ func TestKilledInFork(t *testing.T) {
 // A run that is interrupted leaves a session that runs, one that says why it
 // doesn't, or none; a removal is finished.
 func TestKilledInRunAndRemove(t *testing.T) {
+	t.Parallel()
 	s, r := newStack(t), newRand(t)
 	for range rounds() {
 		interrupt(t, s, moment(r)/4, "run", "--name", "work", "--idle", "never", "--", "sh", "-c", program)

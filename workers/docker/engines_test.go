@@ -27,7 +27,6 @@ func TestFromEngineToEngine(t *testing.T) {
 			t.Errorf("engine %s keeps files in %q", k, said)
 		}
 	}
-	t.Run("conformance", func(t *testing.T) { conforms(t, engines[dockertest.Containerd]) })
 	t.Run("built", func(t *testing.T) { wanders(t, engines, "busybox:test", true) })
 	ref := dockertest.Registry(t)
 	for _, e := range engines {

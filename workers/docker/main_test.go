@@ -43,9 +43,8 @@ func openArmed(t *testing.T, e *dockertest.Engine, data string, points *failpoin
 // counting counts in its layer: its memory doesn't outlive a suspend. A file ends it.
 const counting = `i=$(cat /n 2>/dev/null || echo 0); while ! [ -e /end ]; do i=$((i+1)); echo $i >/n.new; mv /n.new /n; sleep 0.01; done; rm /end; exit 7`
 
-func TestConformance(t *testing.T) { conforms(t, dockertest.Shared(t)) }
-
-func conforms(t *testing.T, e *dockertest.Engine) {
+func TestConformance(t *testing.T) {
+	e := dockertest.Shared(t)
 	image := e.Busybox(t)
 	drivertest.Run(t, func(t *testing.T) drivertest.Host {
 		data := t.TempDir()
