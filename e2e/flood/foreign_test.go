@@ -73,9 +73,11 @@ func serve(t *testing.T, dir string) foreign {
 	return f
 }
 
+// await waits for as long as it takes a server to write the thousands of messages that wait in it, each by
+// itself, to a slow disk.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(10 * time.Minute); !is(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("not in time: %s", what)
 		}
