@@ -136,7 +136,13 @@ func (a *API) Ask(ctx context.Context, verb string, req schemas.Request, out any
 }
 
 // request asks on the user's own subject and, if nothing takes that, on everybody's.
+//
+// With a token it asks on the subject of bearers alone: a Diapause that doesn't know that would take the
+// request for this user's own.
 func (a *API) request(ctx context.Context, verb string, data []byte) (*nats.Msg, error) {
+	if _, bearer := ctx.Value(tokenKey{}).(string); bearer {
+		return a.exchange(ctx, schemas.SubjectBearer+"."+verb, data)
+	}
 	connection := a.nc.Stats().Reconnects + 1
 	if a.user == "" || a.unproved.Load() == connection {
 		return a.exchange(ctx, schemas.SubjectAPI+"."+verb, data)
@@ -165,9 +171,12 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 	if a.own && !a.nc.IsConnected() { // since before this call waits
 		return nil, ErrLost
 	}
-	ask := &nats.Msg{Subject: subject, Data: data}
+	ask := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
 	if trace, _ := ctx.Value(traceKey{}).(string); trace != "" {
-		ask.Header = nats.Header{schemas.HeaderTrace: {trace}}
+		ask.Header.Set(schemas.HeaderTrace, trace)
+	}
+	if token, _ := ctx.Value(tokenKey{}).(string); token != "" {
+		ask.Header.Set(schemas.HeaderToken, token)
 	}
 	m, err := a.nc.RequestMsgWithContext(ctx, ask)
 	var api *schemas.APIError
@@ -192,6 +201,14 @@ func WithTrace(ctx context.Context, traceparent string) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, traceKey{}, traceparent)
+}
+
+type tokenKey struct{}
+
+// WithToken has requests that are made with a context be those of the bearer of a token: the API finds out who
+// that is and what it may ask for. An empty one is a token that nobody has.
+func WithToken(ctx context.Context, token string) context.Context {
+	return context.WithValue(ctx, tokenKey{}, token)
 }
 
 // call is one request that waits for its answer.

@@ -22,6 +22,7 @@ const (
 	SubjectCommand  = "diapause.v1.command"  // .<host>.<tenant>.<session>
 	SubjectAPI      = "diapause.v1.api"      // .<verb>: requests of callers that prove no identity
 	SubjectAs       = "diapause.v1.as"       // .<user>.<verb>: requests of a NATS user, which alone may publish there
+	SubjectBearer   = "diapause.v1.bearer"   // .<verb>: requests that a token proves, see HeaderToken
 	SubjectUses     = "diapause.v1.diary"    // the use history
 	SubjectHost     = "diapause.v1.host"     // .<host>.dial
 	SubjectProgress = "diapause.v1.progress" // .<tenant>.<session>: core NATS, not kept

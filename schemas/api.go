@@ -141,27 +141,53 @@ type Observed struct {
 
 // Request is what a client asks of the API; each verb uses the fields it needs.
 type Request struct {
-	Name        string         `json:"name,omitempty"`
-	Actor       string         `json:"actor,omitempty"` // what the caller says of itself: a note beside the actor
-	Reason      string         `json:"reason,omitempty"`
-	Wait        Duration       `json:"wait,omitempty"` // how long the answer may take
-	Run         *RunRequest    `json:"run,omitempty"`
-	To          string         `json:"to,omitempty"`      // the new name of a fork
-	Publish     []string       `json:"publish,omitempty"` // of fork: in place of the ports that its origin publishes; none alone for no ports
-	Snapshot    string         `json:"snapshot,omitempty"`
-	Within      Duration       `json:"within,omitempty"` // of replace: how long what comes may take to be well
-	Clean       bool           `json:"clean,omitempty"`  // of resume: start its command again
-	Description string         `json:"description,omitempty"`
-	RunID       string         `json:"run_id,omitempty"`
-	Tenant      Tenant         `json:"tenant,omitempty"` // of list: only this one; of the verbs of keys: every tenant's if empty
-	Reset       bool           `json:"reset,omitempty"`  // of suspend: not now, but close the breaker
-	Shred       bool           `json:"shred,omitempty"`  // of rm: the keys of its images first, and have every host forget it
-	Key         *KeyRequest    `json:"key,omitempty"`    // of the verbs of keys
-	Store       *StoreRequest  `json:"store,omitempty"`  // of the verbs of the store
-	Usage       *UsageRequest  `json:"usage,omitempty"`  // of usage
-	Policy      *PolicyRequest `json:"policy,omitempty"` // of the verbs of policies
-	Host        HostID         `json:"host,omitempty"`   // of move: where to; of the verbs of hosts: which
-	Force       bool           `json:"force,omitempty"`  // of host_drain: also what is in use
+	Name        string           `json:"name,omitempty"`
+	Actor       string           `json:"actor,omitempty"` // what the caller says of itself: a note beside the actor
+	Reason      string           `json:"reason,omitempty"`
+	Wait        Duration         `json:"wait,omitempty"` // how long the answer may take
+	Run         *RunRequest      `json:"run,omitempty"`
+	To          string           `json:"to,omitempty"`      // the new name of a fork
+	Publish     []string         `json:"publish,omitempty"` // of fork: in place of the ports that its origin publishes; none alone for no ports
+	Snapshot    string           `json:"snapshot,omitempty"`
+	Within      Duration         `json:"within,omitempty"` // of replace: how long what comes may take to be well
+	Clean       bool             `json:"clean,omitempty"`  // of resume: start its command again
+	Description string           `json:"description,omitempty"`
+	RunID       string           `json:"run_id,omitempty"`
+	Tenant      Tenant           `json:"tenant,omitempty"`   // of list: only this one; of the verbs of keys: every tenant's if empty
+	Reset       bool             `json:"reset,omitempty"`    // of suspend: not now, but close the breaker
+	Shred       bool             `json:"shred,omitempty"`    // of rm: the keys of its images first, and have every host forget it
+	Key         *KeyRequest      `json:"key,omitempty"`      // of the verbs of keys
+	Store       *StoreRequest    `json:"store,omitempty"`    // of the verbs of the store
+	Usage       *UsageRequest    `json:"usage,omitempty"`    // of usage
+	Policy      *PolicyRequest   `json:"policy,omitempty"`   // of the verbs of policies
+	Host        HostID           `json:"host,omitempty"`     // of move: where to; of the verbs of hosts: which
+	Force       bool             `json:"force,omitempty"`    // of host_drain: also what is in use
+	List        *ListRequest     `json:"list,omitempty"`     // of list
+	Activity    *ActivityRequest `json:"activity,omitempty"` // of activity
+	Token       *TokenRequest    `json:"token,omitempty"`    // of the verbs of tokens
+	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
+	// verb answers with the session that it has made, and makes none.
+	Once string `json:"once,omitempty"`
+}
+
+// ListRequest says which sessions are listed; all if it says nothing.
+type ListRequest struct {
+	States []State `json:"states,omitempty"`
+	Class  string  `json:"class,omitempty"`
+	Host   HostID  `json:"host,omitempty"`
+	Limit  int     `json:"limit,omitempty"` // how many at most; no limit if 0
+	// After is the name of the last session of the page before: those that come after it are listed, in the
+	// order of tenants and names.
+	After string `json:"after,omitempty"`
+}
+
+// ActivityRequest is activity that the API is to publish of a session that exists. Why is the request's reason.
+type ActivityRequest struct {
+	Kind     Kind     `json:"kind"`
+	Key      string   `json:"key,omitempty"`      // of a lease, or the trigger of an agent's
+	TTL      Duration `json:"ttl,omitempty"`      // of a lease
+	Released bool     `json:"released,omitempty"` // the lease ends now
+	Action   string   `json:"action,omitempty"`   // of an agent's
 }
 
 // RunRequest is how a session is to run. It holds secrets and travels only on

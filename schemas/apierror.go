@@ -44,6 +44,7 @@ const (
 	ReasonFellBack    Reason = "fell_back"      // failed: what took its place wasn't well, so it runs as it was
 	ReasonDeleted     Reason = "deleted"        // state: it was deleted meanwhile
 	ReasonDenied      Reason = "denied"         // failed: the caller may not ask for that
+	ReasonNoToken     Reason = "no_token"       // failed: there is no such token, or it has expired or was revoked
 	ReasonNoServer    Reason = "no_server"      // failed: no Diapause answers
 	ReasonStopping    Reason = "stopping"       // failed: Diapause is being stopped; ask again when it is back
 	ReasonTooLarge    Reason = "too_large"      // failed: the answer is larger than NATS carries

@@ -272,7 +272,7 @@ func (p Policy) validateKinds() error {
 	return together(errs...)
 }
 
-func joined(kinds []Kind) string {
+func joined[T ~string](kinds []T) string {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
 		words[i] = string(k)

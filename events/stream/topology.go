@@ -116,6 +116,15 @@ func (n Names) PolicySubject(s schemas.PolicyScope) string {
 	return "$KV." + n.Policies() + "." + s.Key()
 }
 
+// Tokens names the KV bucket of tokens.
+func (n Names) Tokens() string { return n.prefix + "tokens" }
+
+// TokenStream names the stream behind the bucket of tokens.
+func (n Names) TokenStream() string { return "KV_" + n.Tokens() }
+
+// TokenSubject is where the record of a token is stored, by the digest of the token.
+func (n Names) TokenSubject(digest string) string { return "$KV." + n.Tokens() + "." + digest }
+
 // UseHistory names the stream of the use history.
 func (n Names) UseHistory() string { return n.prefix + "DIARY" }
 
@@ -211,6 +220,8 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	keys.MaxMsgsPerSubject, keys.DenyDelete, keys.Discard = unbounded, true, jetstream.DiscardNew
 	policies := base(n.PolicyStream(), "$KV."+n.Policies()+".>")
 	policies.Description, policies.MaxMsgsPerSubject, policies.DenyDelete = "what sessions are held to; every revision is a change", 64, true
+	tokens := base(n.TokenStream(), "$KV."+n.Tokens()+".>")
+	tokens.Description, tokens.MaxMsgsPerSubject = "who may ask over HTTP: digests of tokens, no token", 8
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
 	orders := base("KV_"+n.HostOrders(), "$KV."+n.HostOrders()+".>")
@@ -230,5 +241,5 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, policies, hosts, orders, leases, all, places, events, uses, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, tokens, hosts, orders, leases, all, places, events, uses, commands}
 }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -17,19 +16,29 @@ type Role string
 
 // The roles.
 const (
-	RoleAny  Role = ""     // all that its connection lets through
-	RoleUse  Role = "use"  // look, and have sessions run
-	RoleLook Role = "look" // the verbs that change nothing
+	RoleAny    Role = ""       // all that its connection lets through
+	RoleUse    Role = "use"    // look, and have sessions run
+	RoleLook   Role = "look"   // the verbs that change nothing
+	RoleReport Role = "report" // say what is in use
+	RoleClient Role = "client" // look, say what is in use, suspend, resume, checkpoint
+	RoleOwner  Role = "owner"  // all that is about sessions
 )
 
 func (r Role) may(verb string) bool {
+	looks := slices.Contains(schemas.LookingVerbs(), verb)
 	switch r {
 	case RoleAny:
 		return true
 	case RoleUse:
-		return verb == "ensure" || slices.Contains(schemas.LookingVerbs(), verb)
+		return looks || verb == "ensure"
 	case RoleLook:
-		return slices.Contains(schemas.LookingVerbs(), verb)
+		return looks
+	case RoleReport:
+		return verb == "activity"
+	case RoleClient:
+		return looks || slices.Contains([]string{"activity", "ensure", "resume", "suspend", "checkpoint"}, verb)
+	case RoleOwner:
+		return looks || slices.Contains(ofSessions, verb) || slices.Contains(ofPolicies, verb)
 	}
 	return false
 }
@@ -44,7 +53,11 @@ type Caller struct {
 	Trace string
 	// Tenant confines the caller to the sessions of one tenant; to none if empty.
 	Tenant schemas.Tenant
-	Role   Role
+	// Session confines it further, to that session of Tenant; to none if empty.
+	Session schemas.SessionID
+	Role    Role
+	// Token is what proves who asks, if that is a token.
+	Token *schemas.TokenRecord
 }
 
 // Actor is what a record says of who asked.
@@ -119,37 +132,14 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	return out, err
 }
 
-// confine refuses what a caller may not ask for. What is about all tenants becomes a
-// request about the caller's own.
-func confine(c Caller, verb string, req *schemas.Request) error {
-	denied := schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %q", c.Actor(), verb)
-	if !c.Role.may(verb) {
-		return denied
-	}
-	if c.Tenant == "" {
-		return nil
-	}
-	switch {
-	case (verb == "list" || verb == "usage") && req.Name == "" && (req.Tenant == "" || req.Tenant == c.Tenant):
-		req.Tenant = c.Tenant
-		return nil
-	case !slices.Contains(ofSessions, verb):
-		return denied
-	}
-	for _, name := range []string{req.Name, req.To} {
-		n, err := schemas.ParseName(name)
-		if name != "" && (err != nil || n.Tenant != c.Tenant) {
-			return errors.Join(denied, err)
-		}
-	}
-	if req.Name == "" || req.Tenant != "" && req.Tenant != c.Tenant {
-		return denied
-	}
-	return nil
-}
+// whoami is the verb that every caller may ask for: it is about the caller.
+const whoami = "whoami"
 
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify",
+	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify", "activity",
 }
+
+// ofPolicies are the verbs that are about the sessions of the scope that a request names.
+var ofPolicies = []string{"policy_get", "policy_set", "policy_test", "policy_simulate"}

@@ -33,6 +33,9 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	if err := n.ValidateNew(); err != nil {
 		return nil, schemas.UsageError("%v", err)
 	}
+	if out, made, err := s.again(ctx, n, req, fresh.Program); made {
+		return out, err
+	}
 	prev, err := s.records.Get(ctx, n)
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return nil, err
@@ -55,7 +58,7 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 		return nil, err
 	}
 	defer at.release(statekv.Revision{})
-	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = newUID(), n.Tenant, n.Session, at.driver.Driver
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = uidFor(n, req), n.Tenant, n.Session, at.driver.Driver
 	fresh.Lineage, fresh.Born, fresh.Keeps = string(fresh.UID), t.Set.Op.Seq, at.driver.Keeps
 	t.Set.New, t.Set.Host = &fresh, at.host
 	ch, stop := s.board.follow(n)
@@ -65,6 +68,9 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 		at.release(v.Rev)
 	}
 	if errors.Is(err, statekv.ErrConflict) {
+		if out, made, err := s.again(ctx, n, req, fresh.Program); made {
+			return out, err
+		}
 		return nil, schemas.StateError(schemas.ReasonConflict, "session %s was made by another request just now", n)
 	}
 	if err != nil {

@@ -30,6 +30,9 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	if to == n {
 		return nil, schemas.StateError(schemas.ReasonExists, "fork session %s: the copy has the same name", n).WithHint("give the copy another name")
 	}
+	if out, made, err := s.again(ctx, to, req, ""); made {
+		return out, err
+	}
 	if err := s.free(ctx, to); err != nil {
 		return nil, err
 	}

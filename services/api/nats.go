@@ -26,16 +26,23 @@ type inbound struct {
 	running sync.WaitGroup
 }
 
-// answer takes requests from NATS until ctx ends: those of callers whose subject proves
+// answer takes requests from NATS until ctx ends: those of callers whose subject or token proves
 // who they are, and, as a micro service, those of all others.
 func (s *Server) answer(ctx context.Context) error {
 	in := &inbound{server: s}
 	identified, err := s.nc.QueueSubscribe(schemas.SubjectAs+".*.*", micro.DefaultQueueGroup, func(m *nats.Msg) {
 		user, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, schemas.SubjectAs+"."), ".")
-		in.take(ctx, user, verb, m.Header.Get(schemas.HeaderTrace), m.Data, m.Reply)
+		in.take(ctx, asker{user: user, trace: m.Header.Get(schemas.HeaderTrace)}, verb, m.Data, m.Reply)
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe to requests of known users: %w", err)
+	}
+	bearers, err := s.nc.QueueSubscribe(schemas.SubjectBearer+".*", micro.DefaultQueueGroup, func(m *nats.Msg) {
+		verb := strings.TrimPrefix(m.Subject, schemas.SubjectBearer+".")
+		in.take(ctx, asker{token: m.Header.Get(schemas.HeaderToken), bearer: true, trace: m.Header.Get(schemas.HeaderTrace)}, verb, m.Data, m.Reply)
+	})
+	if err != nil {
+		return fmt.Errorf("subscribe to requests with tokens: %w", err)
 	}
 	svc, err := micro.AddService(s.nc, micro.Config{Name: "diapause", Version: s.version, Description: "sessions of Diapause"})
 	if err != nil {
@@ -44,7 +51,7 @@ func (s *Server) answer(ctx context.Context) error {
 	group := svc.AddGroup(schemas.SubjectAPI)
 	for verb := range s.verbs {
 		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
-			in.take(ctx, "", verb, r.Headers().Get(schemas.HeaderTrace), r.Data(), r.Reply())
+			in.take(ctx, asker{trace: r.Headers().Get(schemas.HeaderTrace)}, verb, r.Data(), r.Reply())
 		}))
 		if err != nil {
 			return fmt.Errorf("register API verb %s: %w", verb, err)
@@ -56,7 +63,7 @@ func (s *Server) answer(ctx context.Context) error {
 	}
 	close(s.ready)
 	<-ctx.Done()
-	err = errors.Join(svc.Stop(), identified.Drain())
+	err = errors.Join(svc.Stop(), identified.Drain(), bearers.Drain())
 	in.stop()
 	if err != nil && !s.nc.IsClosed() {
 		return fmt.Errorf("unregister the API: %w", err)
@@ -64,15 +71,23 @@ func (s *Server) answer(ctx context.Context) error {
 	return nil
 }
 
+// asker is who a message is from, as far as the message says.
+type asker struct {
+	user   string // that its subject proves; none if empty
+	token  string // that is to prove it, of a bearer
+	bearer bool
+	trace  string
+}
+
 // take answers a request in a goroutine of its own.
-func (in *inbound) take(ctx context.Context, user, verb, trace string, data []byte, reply string) {
+func (in *inbound) take(ctx context.Context, from asker, verb string, data []byte, reply string) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.stopped { // a request may still come after the service was stopped
 		in.server.reply(reply, in.server.encode(nil, context.Canceled))
 		return
 	}
-	in.running.Go(func() { in.server.handle(ctx, Caller{Identity: user, Trace: trace}, verb, data, reply) })
+	in.running.Go(func() { in.server.handle(ctx, from, verb, data, reply) })
 }
 
 // stop waits for the requests that were taken.
@@ -83,7 +98,16 @@ func (in *inbound) stop() {
 	in.running.Wait()
 }
 
-func (s *Server) handle(ctx context.Context, who Caller, verb string, data []byte, reply string) {
+func (s *Server) handle(ctx context.Context, from asker, verb string, data []byte, reply string) {
+	who := Caller{Identity: from.user, Trace: from.trace}
+	if from.bearer {
+		var err error
+		if who, err = s.tokens.bearer(ctx, from.token); err != nil {
+			s.reply(reply, s.encode(nil, err))
+			return
+		}
+		who.Trace = from.trace
+	}
 	var req schemas.Request
 	if err := json.Unmarshal(data, &req); err != nil {
 		s.reply(reply, s.encode(nil, schemas.UsageError("read the request: %v", err)))

@@ -42,15 +42,50 @@ type views struct {
 const hostAnswer = time.Second
 
 func (s *views) list(ctx context.Context, req request) (any, error) {
+	var only schemas.ListRequest
+	if req.List != nil {
+		only = *req.List
+	}
+	if only.Limit < 0 {
+		return nil, schemas.UsageError("limit %d: want a number above 0", only.Limit)
+	}
+	var one schemas.Name
+	if req.Name != "" {
+		var err error
+		if one, err = name(req.Name); err != nil {
+			return nil, err
+		}
+	}
 	out := []schemas.View{}
 	for r := range s.board.all(req.Tenant) {
-		out = append(out, schemas.ViewOf(r))
+		if listed(only, r) && (req.Name == "" || r.Name() == one) {
+			out = append(out, schemas.ViewOf(r))
+		}
 	}
-	slices.SortFunc(out, func(a, b schemas.View) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(out, byName)
+	if only.After != "" {
+		n, err := name(only.After)
+		if err != nil {
+			return nil, err
+		}
+		last := schemas.View{Name: n.String(), Tenant: n.Tenant}
+		out = slices.DeleteFunc(out, func(v schemas.View) bool { return byName(v, last) <= 0 })
+	}
+	if only.Limit > 0 {
+		out = out[:min(only.Limit, len(out))]
+	}
 	s.fill(ctx, out)
 	return out, nil
+}
+
+// byName is the order of lists.
+func byName(a, b schemas.View) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+}
+
+// listed reports whether a list has a session.
+func listed(l schemas.ListRequest, r schemas.SessionRecord) bool {
+	return (len(l.States) == 0 || slices.Contains(l.States, r.State)) && (l.Class == "" || l.Class == r.Class) && (l.Host == "" || l.Host == r.Host)
 }
 
 func (s *views) show(ctx context.Context, req request) (any, error) {

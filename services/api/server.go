@@ -92,6 +92,7 @@ type Server struct {
 	ends     *ender
 	look     *views
 	policies *policies
+	tokens   *tokens
 }
 
 // New makes a server.
@@ -146,7 +147,10 @@ func New(o Options) *Server {
 		"list": look.list, "show": look.show, "history": look.history, "explain": look.explain, "audit": look.audit,
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
+		"activity": ss.activity,
 	}
+	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
+	maps.Copy(s.verbs, s.tokens.verbs())
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
 	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names, sessions: ss}).verbs())

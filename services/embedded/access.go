@@ -51,7 +51,7 @@ func clientPermissions() *server.Permissions {
 		// A client must not answer in place of the parts.
 		Subscribe: &server.SubjectPermission{
 			Allow: []string{">"},
-			Deny:  []string{schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectHost + below, schemas.SubjectCommand + below},
+			Deny:  []string{schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectBearer + below, schemas.SubjectHost + below, schemas.SubjectCommand + below},
 		},
 	}
 }

@@ -57,7 +57,7 @@ func (f Fleet) Users() []User {
 func (f Fleet) scheduler() User {
 	u := User{Name: "scheduler", Account: Main}
 	for _, s := range f.Names.Streams() {
-		if s != f.Names.Commands() && s != f.Names.KeyStream() {
+		if s != f.Names.Commands() && s != f.Names.KeyStream() && s != f.Names.TokenStream() {
 			u.Publish = append(u.Publish, reading(s)...)
 		}
 	}
@@ -81,9 +81,10 @@ func (f Fleet) api() User {
 		u.Publish = append(u.Publish, "$KV."+b+below)
 	}
 	u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+f.Names.SessionStream(), // of what was moved to the store
+		"$JS.API.STREAM.PURGE."+f.Names.TokenStream(), // of what has expired
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
 		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", answers)
-	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
+	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectBearer + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
 	return u
 }
 
@@ -94,7 +95,7 @@ func (f Fleet) worker(h schemas.HostID) User {
 	u := User{Name: "worker-" + string(h), Account: Main}
 	host := string(h)
 	for _, s := range f.Names.Streams() {
-		if s != f.Names.Commands() && s != "KV_"+f.Names.HostOrders() {
+		if s != f.Names.Commands() && s != "KV_"+f.Names.HostOrders() && s != f.Names.TokenStream() {
 			u.Publish = append(u.Publish, reading(s)...)
 		}
 	}
@@ -112,12 +113,13 @@ func (f Fleet) worker(h schemas.HostID) User {
 }
 
 // gateway brings people to their sessions: it reports what they do, wakes, and opens
-// connections into sessions.
+// connections into sessions. For the bearers of tokens it asks all that these may ask for,
+// and it reads the log for them.
 func (f Fleet) gateway() User {
 	return User{
 		Name: "gateway", Account: Main,
-		Publish: append(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...),
-			schemas.SubjectActivity+below, schemas.SubjectHost+".*.dial", answers),
+		Publish: append(append(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...), reading(f.Names.SessionStream())...),
+			schemas.SubjectBearer+below, schemas.SubjectActivity+below, schemas.SubjectHost+".*.dial", answers),
 		Subscribe: watching(),
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway"
 	"github.com/diapause/diapause/services/janitor"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/turns"
@@ -87,6 +88,7 @@ type UpConfig struct {
 	Host     Host
 	Recovery Recovery
 	Control  Control
+	HTTP     string // address of the gateway, on loopback; none if empty
 }
 
 // WorkerConfig is all that Worker needs. Its NATS server is another process's.
@@ -115,6 +117,15 @@ type APIConfig struct {
 	Store         string   // the name of the store that the hosts use, as Locate reads it
 	IdentityFiles []string // age identities that open images; without any it reads their headers alone
 	Control       Control
+}
+
+// GatewayConfig is all that Gateway needs. Its NATS server is another process's.
+type GatewayConfig struct {
+	Process
+	NATS    NATS
+	Listen  gateway.ListenOptions
+	Hosts   []string // names under which clients reach it
+	Origins []string // of pages that may ask it, besides its own
 }
 
 // StreamsConfig is all that Streams needs.

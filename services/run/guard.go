@@ -56,7 +56,7 @@ func guarded(ctx context.Context, part, user, creds string, log *slog.Logger) (c
 func (g *guard) option() nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
 		denied, _ := natsconn.DeniedSubject(err)
-		if strings.HasPrefix(denied, schemas.SubjectAs+".") {
+		if strings.HasPrefix(denied, schemas.SubjectAs+".") || strings.HasPrefix(denied, schemas.SubjectBearer+".") {
 			g.log.Warn("the NATS server's configuration doesn't let callers prove who they are: write it again with `diapause nats-config`", "err", err)
 			return
 		}

@@ -98,6 +98,16 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if h.HTTP != "" {
+		door := newHTTPDoor(h.Process, h.HTTP, m.names)
+		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
+		if err != nil {
+			return err
+		}
+		defer nc.Close()
+		p.serving = append(p.serving, func(ctx context.Context) error { return door.serve(ctx, nc) })
+		p.ready = append(p.ready, door.tried)
+	}
 	return wentBack(p.serve(ctx, at.broken, func() error {
 		if err := data.Serving(at.secure, at.url, at.clients); err != nil {
 			return err

@@ -47,12 +47,13 @@ type upFlags struct {
 	shutdown   string        // what becomes of sessions when the machine shuts down
 	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
+	http       string        // where the gateway listens
 	log        logging
 }
 
 const upHelp = `Run everything in this process, until it is interrupted: NATS with JetStream on
 loopback, the scheduler, the worker of this host, a directory of encrypted images,
-and the API that the other verbs use. Sessions outlive it: they run on, and the
+and the API that the other verbs use, also over HTTP (--http). Sessions outlive it: they run on, and the
 next "diapause up" of the same --data finds them.
 
 Any program on this machine may publish activity, without credentials:
@@ -71,6 +72,9 @@ func upCommand(c *client) *cobra.Command {
 				return err
 			}
 			if err := checkDefaultNetwork(f.network, cmd.Flags().Changed("network")); err != nil {
+				return err
+			}
+			if conf.HTTP, err = checkHTTP(f.http); err != nil {
 				return err
 			}
 			defer tidyNetwork()()
@@ -102,6 +106,7 @@ func upCommand(c *client) *cobra.Command {
 	shutdownFlag(cmd, &f.shutdown)
 	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
+	httpFlag(cmd, &f.http)
 	f.log.flags(cmd)
 	return cmd
 }

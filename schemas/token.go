@@ -1,0 +1,109 @@
+package schemas
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// HeaderToken is the header of a request on SubjectBearer with the token of who asks.
+const HeaderToken = "Diapause-Token"
+
+// TokenPrefix begins every token, so that one which was published by mistake is found.
+const TokenPrefix = "dpt_"
+
+// TokenRole is what the bearer of a token may ask for. A token of every role but operator is
+// confined to one tenant, or to one session of it.
+type TokenRole string
+
+// The roles of tokens, each with more than the one before, but for publisher.
+const (
+	TokenPublisher TokenRole = "publisher" // report what is in use, and see nothing
+	TokenReader    TokenRole = "reader"    // look
+	TokenClient    TokenRole = "client"    // look, report what is in use, suspend, resume and checkpoint
+	TokenOwner     TokenRole = "owner"     // all that is about sessions and stays within them
+	TokenOperator  TokenRole = "operator"  // everything, of every tenant
+)
+
+// TokenRoles lists the roles.
+func TokenRoles() []TokenRole {
+	return []TokenRole{TokenPublisher, TokenReader, TokenClient, TokenOwner, TokenOperator}
+}
+
+// MaxToken is the longest time for which a token is made.
+const MaxToken = Duration(10 * 365 * 24 * time.Hour)
+
+// TokenRequest is what is asked about tokens.
+type TokenRequest struct {
+	ID string `json:"id,omitempty"` // of revoke: which
+	// Role, Session and For are of create. The tenant is the request's: none for an operator's.
+	Role    TokenRole `json:"role,omitempty"`
+	Session SessionID `json:"session,omitempty"` // every session of the tenant if empty
+	For     Duration  `json:"for,omitempty"`
+}
+
+// Validate says what can't be made.
+func (r TokenRequest) Validate(t Tenant) error {
+	if !slices.Contains(TokenRoles(), r.Role) {
+		return fmt.Errorf("role %q: want one of %s", r.Role, joined(TokenRoles()))
+	}
+	if r.For <= 0 || r.For > MaxToken {
+		return fmt.Errorf("a token for %s: want a time up to %s", time.Duration(r.For), time.Duration(MaxToken))
+	}
+	if r.Role == TokenOperator {
+		if t != "" || r.Session != "" {
+			return fmt.Errorf("the role %s is for every tenant: name none", r.Role)
+		}
+		return nil
+	}
+	if !ValidToken(string(t)) {
+		return fmt.Errorf("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", t)
+	}
+	if r.Session != "" && !ValidToken(string(r.Session)) {
+		return fmt.Errorf("session %q: want 1 to 64 of A-Z a-z 0-9 _ -", r.Session)
+	}
+	return nil
+}
+
+// TokenRecord is what is stored of a token: all but the token.
+type TokenRecord struct {
+	ID      string    `json:"id"` // the first letters of the digest
+	Digest  string    `json:"digest"`
+	Role    TokenRole `json:"role"`
+	Tenant  Tenant    `json:"tenant,omitempty"`  // every one if empty
+	Session SessionID `json:"session,omitempty"` // every one of the tenant if empty
+	Created time.Time `json:"created"`
+	By      string    `json:"by"`
+	Expires time.Time `json:"expires"`
+	Revoked time.Time `json:"revoked,omitzero"`
+	Used    time.Time `json:"used,omitzero"`    // when it was used last, to a minute
+	Change  string    `json:"change,omitempty"` // fresh for each revision
+}
+
+// View is the record as clients see it.
+func (r TokenRecord) View() TokenView {
+	return TokenView{ID: r.ID, Role: r.Role, Tenant: r.Tenant, Session: r.Session, Created: r.Created, By: r.By, Expires: r.Expires, Revoked: r.Revoked, Used: r.Used}
+}
+
+// TokenView is a token as clients see it: what `diapause token ls` prints with --json.
+type TokenView struct {
+	ID      string    `json:"id"`
+	Token   string    `json:"token,omitempty"` // of an answer to token_create alone
+	Role    TokenRole `json:"role"`
+	Tenant  Tenant    `json:"tenant,omitempty"`
+	Session SessionID `json:"session,omitempty"`
+	Created time.Time `json:"created"`
+	By      string    `json:"by"`
+	Expires time.Time `json:"expires"`
+	Revoked time.Time `json:"revoked,omitzero"`
+	Used    time.Time `json:"used,omitzero"`
+}
+
+// WhoAmI is a caller as the API knows it.
+type WhoAmI struct {
+	Actor   string    `json:"actor"`
+	Role    TokenRole `json:"role,omitempty"` // of a token; none of a NATS user
+	Tenant  Tenant    `json:"tenant,omitempty"`
+	Session SessionID `json:"session,omitempty"`
+	Expires time.Time `json:"expires,omitzero"`
+}

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/schemas"
+)
+
+// confine refuses what a caller may not ask for. What is about all tenants becomes a
+// request about the caller's own.
+func confine(c Caller, verb string, req *schemas.Request) error {
+	if verb == whoami {
+		return nil
+	}
+	denied := schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %q", c.Actor(), verb)
+	if !c.Role.may(verb) {
+		return denied
+	}
+	if c.Tenant == "" {
+		return nil
+	}
+	named, ok := c.names(verb, req)
+	if !ok {
+		return denied
+	}
+	for _, n := range named {
+		if n.Tenant != c.Tenant || c.Session != "" && n.Session != c.Session {
+			return denied.WithHint("%s", c.reach())
+		}
+	}
+	if reaching := reaching(req); len(reaching) > 0 {
+		return schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %s", c.Actor(), strings.Join(reaching, ", ")).
+			WithHint("it reaches the host or other tenants: that takes a token with the role operator")
+	}
+	return nil
+}
+
+// reach says for a person what a caller is confined to.
+func (c Caller) reach() string {
+	if c.Session != "" {
+		return "it is for session " + schemas.Name{Tenant: c.Tenant, Session: c.Session}.String() + " alone"
+	}
+	return "it is for the sessions of tenant " + string(c.Tenant) + " alone"
+}
+
+// names lists the sessions that a request of a caller who is confined is about; ok is false if it is about
+// others, or can't be read. A list becomes that of the caller's own.
+func (c Caller) names(verb string, req *schemas.Request) (named []schemas.Name, ok bool) {
+	if req.Tenant != "" && req.Tenant != c.Tenant {
+		return nil, false
+	}
+	texts := []string{req.Name, req.To}
+	switch {
+	case (verb == "list" || verb == "usage") && req.Name == "":
+		req.Tenant = c.Tenant
+		if c.Session != "" {
+			req.Name = schemas.Name{Tenant: c.Tenant, Session: c.Session}.String()
+		}
+	case verb == "list":
+	case slices.Contains(ofPolicies, verb):
+		n, ok := policyOf(req)
+		if !ok {
+			return nil, false
+		}
+		named = append(named, n)
+	case !slices.Contains(ofSessions, verb), req.Name == "":
+		return nil, false
+	}
+	for _, text := range texts {
+		if text == "" {
+			continue
+		}
+		n, err := schemas.ParseName(text)
+		if err != nil {
+			return nil, false
+		}
+		named = append(named, n)
+	}
+	return named, true
+}
+
+// policyOf gives the session whose policy a request is about; false if it is about more.
+func policyOf(req *schemas.Request) (schemas.Name, bool) {
+	if req.Policy == nil {
+		return schemas.Name{}, false
+	}
+	scope, err := schemas.ParsePolicyScope(req.Policy.Scope, session.Classes())
+	if err != nil {
+		return schemas.Name{}, false
+	}
+	return scope.Session()
+}

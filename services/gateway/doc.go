@@ -1,0 +1,29 @@
+// Package gateway is the HTTP API: every verb of package services/api as REST, what happens as server-sent
+// events, and an OpenAPI document of all that, made from the Go types.
+//
+// The way through it: New makes a Gateway on a connection to NATS, Handler is all that it answers, Serve runs
+// it on a listener that Listen has opened. guard.go bounds and checks every request before anything looks at it.
+// operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
+// lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
+// streams of events, page.go serves the document and a page to try it.
+//
+// What was decided here:
+//
+//   - A token is forwarded with each request, on a subject of NATS that only servers which know tokens answer.
+//     They find out whose it is and what it may ask for. The gateway looks at no role, but for the streams of
+//     events, for which it asks whoami at the start and every 15 seconds.
+//   - A session is named in a path as TENANT.ID, or ID for the tenant default: neither part can have a dot.
+//     TENANT%2FID works as well.
+//   - Idempotency-Key is a field of the request (schemas.Request.Once): the API makes the session's uid of it, so
+//     that the record says what was done, whichever gateway and server were asked. If-Match is the version
+//     of a policy.
+//   - The events of /events are the transitions in the log of records, and their ids its sequences. Revisions
+//     that were moved out of NATS are told as one event "gap".
+//   - The document lets answers have more members than it lists, as later versions will. Requests may not: a
+//     member that isn't known is refused.
+//   - Cookies aren't read. GET changes something at the two paths alone that earlier designs promise, and
+//     a browser sends no bearer token by itself.
+//
+// The package keeps nothing that a restart would lose, decides nothing about sessions, and neither logs nor
+// stores a token.
+package gateway

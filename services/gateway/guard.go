@@ -1,0 +1,228 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The bounds of a request. Those of headers are the server's (serve.go).
+const (
+	maxBody  = 1 << 20
+	bodyWait = 30 * time.Second // for all of it
+)
+
+// allowed are the names that the gateway answers to, and the pages that may ask it.
+type allowed struct {
+	hosts   []string
+	origins []string
+	rates   *rates
+}
+
+// allow reads the lists.
+func allow(hosts, origins []string) (*allowed, error) {
+	a := &allowed{hosts: []string{"localhost"}, rates: newRates()}
+	for _, h := range hosts {
+		if h == "" || strings.ContainsAny(h, "/:@*") {
+			return nil, fmt.Errorf("host %q: want a name such as diapause.example.com", h)
+		}
+		a.hosts = append(a.hosts, strings.ToLower(h))
+	}
+	for _, o := range origins {
+		u, err := url.Parse(o)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != o {
+			return nil, fmt.Errorf("origin %q: want one such as https://app.example.com", o)
+		}
+		a.origins = append(a.origins, strings.ToLower(o))
+	}
+	return a, nil
+}
+
+// guard bounds and checks each request before it reaches next.
+func (a *allowed) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		secure(w.Header())
+		if p := a.refuses(r); p != nil {
+			p.write(w)
+			return
+		}
+		if a.preflight(w, r) {
+			return
+		}
+		from, p := a.identify(r)
+		if p == nil {
+			p = readBody(w, r)
+		}
+		if p != nil {
+			p.write(w)
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from)))
+	})
+}
+
+// secure sets the headers of every answer.
+func secure(h http.Header) {
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	h.Set("Cache-Control", "no-store")
+	h.Add("Vary", "Origin")
+}
+
+// refuses says what is wrong with where a request is addressed and who has made a browser send it.
+func (a *allowed) refuses(r *http.Request) *Problem {
+	if !a.addressed(r.Host) {
+		return refusal(http.StatusMisdirectedRequest, fmt.Sprintf("no gateway for the host %.80q", r.Host), "--host allows a name")
+	}
+	if !a.sameOrigin(r) && !a.listed(r) {
+		return refusal(http.StatusForbidden, "pages of another origin may not ask", "--origin allows one")
+	}
+	return nil
+}
+
+// addressed reports whether a Host header names this gateway. An address does: the names of others are what
+// pages use that have a browser ask it unawares.
+func (a *allowed) addressed(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return slices.Contains(a.hosts, name)
+}
+
+// sameOrigin reports whether no page of another origin has made a browser send the request.
+func (a *allowed) sameOrigin(r *http.Request) bool {
+	if origin := r.Header.Get("Origin"); origin != "" {
+		u, err := url.Parse(origin)
+		return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
+	}
+	safe := r.Method == http.MethodGet || r.Method == http.MethodHead
+	site := r.Header.Get("Sec-Fetch-Site")
+	return safe || site == "" || site == "same-origin" || site == "none"
+}
+
+func (a *allowed) listed(r *http.Request) bool {
+	return slices.Contains(a.origins, strings.ToLower(r.Header.Get("Origin")))
+}
+
+// preflight lets pages of the listed origins ask, and reports whether the request was only about that.
+func (a *allowed) preflight(w http.ResponseWriter, r *http.Request) bool {
+	if !a.listed(r) {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	h.Set("Access-Control-Expose-Headers", "ETag, Location, Retry-After")
+	h.Set("Cross-Origin-Resource-Policy", "cross-origin")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return false
+	}
+	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, Idempotency-Key, Last-Event-ID, Traceparent")
+	h.Set("Access-Control-Max-Age", "600")
+	w.WriteHeader(http.StatusNoContent)
+	return true
+}
+
+// from is who has sent a request, as far as it says.
+type from struct {
+	token string // "" if it has none: of the open paths alone
+	note  string
+	trace string
+}
+
+type callerKey struct{}
+
+func caller(ctx context.Context) from {
+	f, _ := ctx.Value(callerKey{}).(from)
+	return f
+}
+
+// identify reads the token, and holds its bearer to a rate.
+func (a *allowed) identify(r *http.Request) (from, *Problem) {
+	address := r.RemoteAddr
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		address = host
+	}
+	f := from{note: "http:" + address, trace: r.Header.Get("Traceparent")}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		f.token = strings.TrimSpace(token)
+	}
+	key := "address " + address
+	if f.token != "" {
+		key = "token " + f.token
+	}
+	if !a.rates.allow(key) {
+		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")
+	}
+	if f.token == "" && !open(r.URL.Path) {
+		return f, refusal(http.StatusUnauthorized, "the request has no token", "send `Authorization: Bearer TOKEN`; `diapause token create` makes one")
+	}
+	return f, nil
+}
+
+// open reports whether a path says nothing that isn't in the program anyway.
+func open(path string) bool {
+	return path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.")
+}
+
+// readBody reads the body at once, so that a client that is slow to send it takes up nothing else, and
+// clears the deadline, which would end what is waited for later.
+func readBody(w http.ResponseWriter, r *http.Request) *Problem {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	c := http.NewResponseController(w)
+	_ = c.SetReadDeadline(time.Now().Add(bodyWait)) // a test's recorder has none
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody), "")
+	case err != nil:
+		return refusal(http.StatusRequestTimeout, "the body didn't arrive", "")
+	}
+	_ = c.SetReadDeadline(time.Time{})
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
+	return nil
+}
+
+// orProblem answers what no pattern of the mux takes with a problem.
+func orProblem(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, pattern := mux.Handler(r); pattern != "" {
+			mux.ServeHTTP(w, r)
+			return
+		}
+		var allow []string
+		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+			other := r.Clone(r.Context())
+			other.Method = method
+			if _, pattern := mux.Handler(other); pattern != "" {
+				allow = append(allow, method)
+			}
+		}
+		if len(allow) > 0 {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			refusal(http.StatusMethodNotAllowed, fmt.Sprintf("%.10q isn't for this path", r.Method), "it takes "+strings.Join(allow, ", ")).write(w)
+			return
+		}
+		refusal(http.StatusNotFound, "there is nothing at this path", "see "+prefix+"/docs").write(w)
+	})
+}

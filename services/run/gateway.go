@@ -1,0 +1,100 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/services/gateway"
+)
+
+// Gateway answers HTTP until ctx ends. It decides nothing: it asks the API, for the bearers of tokens.
+func Gateway(ctx context.Context, c GatewayConfig) error {
+	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error { return c.serve(ctx, m) })
+}
+
+func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
+	l, err := gateway.Listen(ctx, c.Listen)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	defer func() { _ = l.Close() }() // Serve has closed it, unless that was never reached
+	ctx, g := guarded(ctx, "a gateway", "gateway", c.NATS.Creds, c.Log)
+	defer func() { err = g.why(ctx, err) }()
+	nc, err := connect(ctx, c.NATS, "diapause gateway", c.Log, g.option())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	m.nats(nc)
+	gate, err := gateway.New(gateway.Options{NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins})
+	if err != nil {
+		return usagef("%v", err)
+	}
+	g.through()
+	m.started()
+	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, c.Listen.CertFile != ""), nc.ConnectedUrlRedacted())
+	return gate.Serve(ctx, l)
+}
+
+// at is where a listener is reached.
+func at(l net.Listener, secure bool) string {
+	scheme := "http"
+	if secure {
+		scheme = "https"
+	}
+	return scheme + "://" + l.Addr().String() + "/api/v1"
+}
+
+// httpDoor is the gateway of a process that does more: what keeps it from listening stops nothing else.
+type httpDoor struct {
+	Process
+	address string
+	names   stream.Names
+	tried   chan struct{} // closed when it has listened, or has said why not
+}
+
+func newHTTPDoor(p Process, address string, names stream.Names) *httpDoor {
+	return &httpDoor{Process: p, address: address, names: names, tried: make(chan struct{})}
+}
+
+// listenAgain is how long an address is left alone that is taken.
+const listenAgain = 5 * time.Second
+
+func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
+	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log})
+	if err != nil {
+		return err
+	}
+	l, err := d.listen(ctx)
+	if err != nil {
+		fmt.Fprintf(d.Out, "no HTTP API for now: %v; --http names another address, or off\n", err)
+	}
+	if err == nil {
+		d.say(l)
+	}
+	close(d.tried)
+	for l == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(listenAgain):
+		}
+		if l, err = d.listen(ctx); err == nil {
+			d.say(l)
+		}
+	}
+	return gate.Serve(ctx, l)
+}
+
+func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
+	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address})
+}
+
+func (d *httpDoor) say(l net.Listener) {
+	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`\n", at(l, false))
+}
