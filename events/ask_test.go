@@ -213,3 +213,42 @@ func asksAgain(t *testing.T, line *line, lose func(*nats.Conn) error) {
 		t.Error(err)
 	}
 }
+
+// A request with a token is never asked as this client's own: not even where no server knows tokens.
+func TestAskingWithAToken(t *testing.T) {
+	srv := startServer(t, -1)
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	for _, own := range []string{schemas.SubjectAs, schemas.SubjectAPI} {
+		if _, err := nc.Subscribe(own+".>", func(m *nats.Msg) {
+			t.Errorf("asked on %s with %v", m.Subject, m.Header)
+			_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: []byte(`{}`)})
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := New(nc, Options{User: "gateway"})
+	defer c.Close()
+	var v schemas.View
+	for _, token := range []string{"dpt_a", ""} {
+		if err := c.API().Ask(WithToken(t.Context(), token), "show", schemas.Request{}, &v); !errors.Is(err, ErrNoServer) {
+			t.Errorf("where no server knows tokens: %v", err)
+		}
+	}
+	tokens := make(chan string, 1)
+	if _, err := nc.Subscribe(schemas.SubjectBearer+".show", func(m *nats.Msg) {
+		tokens <- m.Header.Get(schemas.HeaderToken)
+		_ = nc.PublishMsg(&nats.Msg{Subject: m.Reply, Data: []byte(`{"name":"web"}`)})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.API().Ask(WithToken(t.Context(), "dpt_a"), "show", schemas.Request{}, &v); err != nil || v.Name != "web" {
+		t.Errorf("where one does: %+v, %v", v, err)
+	}
+	if got := <-tokens; got != "dpt_a" {
+		t.Errorf("the server got the token %q", got)
+	}
+}

@@ -36,6 +36,32 @@ func TestCallersAreConfined(t *testing.T) {
 		{Caller{Tenant: "acme"}, "key_add", schemas.Request{Tenant: "acme"}, schemas.ReasonDenied},
 		{Caller{Tenant: "acme"}, "policy_set", schemas.Request{}, schemas.ReasonDenied},
 		{Caller{Tenant: "acme"}, "store_prune", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "token_create", schemas.Request{Tenant: "acme"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, "fork", schemas.Request{Name: "acme/web", To: "acme/twin", Publish: []string{"80:80"}}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleReport}, "activity", acme, ""},
+		{Caller{Tenant: "acme", Role: RoleReport}, "show", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleReport}, "list", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleReport}, whoami, schemas.Request{}, ""},
+		{Caller{Tenant: "acme", Role: RoleLook}, "activity", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleLook}, "suspend", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleLook}, "host_ls", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleClient}, "suspend", acme, ""},
+		{Caller{Tenant: "acme", Role: RoleClient}, "activity", acme, ""},
+		{Caller{Tenant: "acme", Role: RoleClient}, "rm", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleClient}, "run", acme, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "rm", acme, ""},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "rm", schemas.Request{Name: "acme/web", Tenant: "other"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:acme/web"), ""},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:other/web"), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:web"), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("tenant:acme"), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("all"), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_get", schemas.Request{}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "rm", acme, ""},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "rm", schemas.Request{Name: "acme/other"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "fork", schemas.Request{Name: "acme/web", To: "acme/twin"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "list", schemas.Request{Name: "acme/other"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "policy_set", policyOfScope("session:acme/other"), schemas.ReasonDenied},
 	} {
 		if got := schemas.ReasonOf(confine(c.caller, c.verb, &c.req)); got != c.want {
 			t.Errorf("%+v asks for %s of %+v: %q, want %q", c.caller, c.verb, c.req, got, c.want)
@@ -45,6 +71,16 @@ func TestCallersAreConfined(t *testing.T) {
 	if err := confine(Caller{Tenant: "acme"}, "list", &all); err != nil || all.Tenant != "acme" {
 		t.Errorf("a list of all is one of tenant %q, %v", all.Tenant, err)
 	}
+	for _, verb := range []string{"list", "usage"} {
+		one := schemas.Request{}
+		if err := confine(Caller{Tenant: "acme", Session: "web"}, verb, &one); err != nil || one.Tenant != "acme" || one.Name != "acme/web" {
+			t.Errorf("%s of all for the bearer of a session's token is one of tenant %q, session %q, %v", verb, one.Tenant, one.Name, err)
+		}
+	}
+}
+
+func policyOfScope(scope string) schemas.Request {
+	return schemas.Request{Policy: &schemas.PolicyRequest{Scope: scope}}
 }
 
 func TestCalls(t *testing.T) {

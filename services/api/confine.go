@@ -30,11 +30,15 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 			return denied.WithHint("%s", c.reach())
 		}
 	}
-	if reaching := reaching(req); len(reaching) > 0 {
-		return schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %s", c.Actor(), strings.Join(reaching, ", ")).
-			WithHint("it reaches the host or other tenants: that takes a token with the role operator")
+	fields := reaching(req)
+	if len(fields) == 0 {
+		return nil
 	}
-	return nil
+	hint := "it reaches the host or other tenants: that takes a token with the role operator"
+	if slices.Contains(fields, "run.spec.root") {
+		hint = "without a container image as its root, such as oci:alpine:3, it sees files of the host: that takes a token with the role operator"
+	}
+	return schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %s", c.Actor(), strings.Join(fields, ", ")).WithHint("%s", hint)
 }
 
 // reach says for a person what a caller is confined to.

@@ -108,7 +108,8 @@ type durationText string
 // Spec is schemas.Spec as a client writes it.
 type Spec struct {
 	schemas.Spec
-	Docker *dockerspec.Options `json:"docker,omitempty"`
+	Command []string            `json:"command,omitempty"`
+	Docker  *dockerspec.Options `json:"docker,omitempty"`
 }
 
 // encoder reads bodies strictly: what isn't known is refused, for it may be misspelt.

@@ -17,7 +17,7 @@ import (
 
 // The bounds of a request. Those of headers are the server's (serve.go).
 const (
-	maxBody  = 1 << 20
+	maxBody  = 512 << 10        // less than a message of NATS has room for
 	bodyWait = 30 * time.Second // for all of it
 )
 

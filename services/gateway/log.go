@@ -36,6 +36,7 @@ type Gap struct {
 // live are the operations that answer with server-sent events.
 func (g *Gateway) live(mux *http.ServeMux) {
 	op := route{verb: "whoami", id: "events", method: "GET", path: "/events", tag: "live", summary: "Follow the log of all sessions as server-sent events"}.operation()
+	op.Extensions = nil // it is no verb
 	op.Description = "Each event is a transition, its id the place in the log. A client that comes back with Last-Event-ID, as browsers do, misses none and sees none twice."
 	text := &huma.Schema{Type: "string"}
 	op.Parameters = []*huma.Param{

@@ -17,6 +17,7 @@ import (
 const (
 	keepAlive   = 15 * time.Second // between two signs of life, and two looks at the token
 	writeWait   = 10 * time.Second // for one event; a client that is slower is cut
+	askWait     = 10 * time.Second // for a look at the token
 	retryMillis = 2000             // milliseconds after which a browser comes back
 	maxStreams  = 1024
 	maxPerOne   = 32 // of one token
@@ -24,13 +25,17 @@ const (
 
 // streams counts what is open, and ends it.
 type streams struct {
+	keepAlive, writeWait time.Duration
+
 	mu    sync.Mutex
 	all   int
 	of    map[string]int // by actor
 	ended []context.Context
 }
 
-func newStreams() *streams { return &streams{of: map[string]int{}} }
+func newStreams() *streams {
+	return &streams{keepAlive: keepAlive, writeWait: writeWait, of: map[string]int{}}
+}
 
 // until has streams end with ctx, too.
 func (s *streams) until(ctx context.Context) {
@@ -89,7 +94,7 @@ func (g *Gateway) stream(w http.ResponseWriter, r *http.Request, me schemas.WhoA
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // of nginx
-	out := eventWriter{w, http.NewResponseController(w)}
+	out := eventWriter{w, http.NewResponseController(w), g.streams.writeWait}
 	if out.text(fmt.Sprintf("retry: %d\n", retryMillis)) != nil || out.event(first) != nil {
 		return
 	}
@@ -115,7 +120,7 @@ func (g *Gateway) stream(w http.ResponseWriter, r *http.Request, me schemas.WhoA
 
 // pump writes events as they come, and a sign of life else, until the client, the feed or the token ends.
 func (g *Gateway) pump(ctx context.Context, out eventWriter, me schemas.WhoAmI, events <-chan event, fed <-chan error) {
-	tick := time.NewTicker(keepAlive)
+	tick := time.NewTicker(g.streams.keepAlive)
 	defer tick.Stop()
 	for {
 		var err error
@@ -144,7 +149,7 @@ func (g *Gateway) pump(ctx context.Context, out eventWriter, me schemas.WhoAmI, 
 
 // still looks whether the token lets its bearer go on. While no API answers it does, but not beyond its end.
 func (g *Gateway) still(ctx context.Context, me schemas.WhoAmI) *Problem {
-	ctx, cancel := context.WithTimeout(ctx, writeWait)
+	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
 	var now schemas.WhoAmI
 	if err := g.ask(ctx, "whoami", schemas.Request{}, &now); err != nil {
@@ -160,8 +165,9 @@ func (g *Gateway) still(ctx context.Context, me schemas.WhoAmI) *Problem {
 
 // eventWriter writes server-sent events.
 type eventWriter struct {
-	w http.ResponseWriter
-	c *http.ResponseController
+	w    http.ResponseWriter
+	c    *http.ResponseController
+	wait time.Duration
 }
 
 func (o eventWriter) event(e event) error {
@@ -183,7 +189,7 @@ func (o eventWriter) event(e event) error {
 }
 
 func (o eventWriter) text(s string) error {
-	_ = o.c.SetWriteDeadline(time.Now().Add(writeWait)) // a test's recorder has none
+	_ = o.c.SetWriteDeadline(time.Now().Add(o.wait)) // a test's recorder has none
 	if _, err := o.w.Write([]byte(s)); err != nil {
 		return err
 	}

@@ -1,0 +1,165 @@
+package gateway
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+func TestGuard(t *testing.T) {
+	b := newBench(t, func(o *Options) {
+		o.Hosts, o.Origins = []string{"Gate.example.com"}, []string{"https://app.example.com"}
+	})
+	b.isOf(map[string]schemas.WhoAmI{"dpt_a": {Actor: "token:a"}})
+	for _, c := range []struct {
+		name    string
+		method  string
+		path    string
+		headers []string
+		status  int
+	}{
+		{"as it is", "GET", "/api/v1/whoami", nil, 200},
+		{"localhost", "GET", "/api/v1/whoami", []string{"Host: LOCALHOST:4280"}, 200},
+		{"an address", "GET", "/api/v1/whoami", []string{"Host: [::1]:4280"}, 200},
+		{"its own name", "GET", "/api/v1/whoami", []string{"Host: gate.EXAMPLE.com."}, 200},
+		{"a name of others", "GET", "/api/v1/whoami", []string{"Host: evil.example"}, 421},
+		{"a name below its own", "GET", "/api/v1/whoami", []string{"Host: a.gate.example.com"}, 421},
+		{"a name of others, for the document", "GET", "/api/v1/openapi.json", []string{"Host: evil.example"}, 421},
+		{"its own page", "GET", "/api/v1/whoami", []string{"Host: localhost:80", "Origin: http://localhost:80"}, 200},
+		{"a page of another port", "GET", "/api/v1/whoami", []string{"Host: localhost:80", "Origin: http://localhost:81"}, 403},
+		{"a page of others", "GET", "/api/v1/whoami", []string{"Origin: https://evil.example"}, 403},
+		{"no origin", "GET", "/api/v1/whoami", []string{"Origin: null"}, 403},
+		{"a page that may", "GET", "/api/v1/whoami", []string{"Origin: https://app.example.com"}, 200},
+		{"a page that almost may", "GET", "/api/v1/whoami", []string{"Origin: http://app.example.com"}, 403},
+		{"a write across sites", "POST", "/api/v1/sessions/a/ensure", []string{"Sec-Fetch-Site: cross-site"}, 403},
+		{"a write of the same site", "POST", "/api/v1/sessions/a/ensure", []string{"Sec-Fetch-Site: same-site"}, 403},
+		{"no token", "GET", "/api/v1/whoami", []string{"Authorization: "}, 401},
+		{"another scheme", "GET", "/api/v1/whoami", []string{"Authorization: Basic ZHB0X2E6"}, 401},
+		{"a token in the path", "GET", "/api/v1/sessions?token=dpt_a", []string{"Authorization: "}, 401},
+		{"a cookie", "GET", "/api/v1/whoami", []string{"Authorization: ", "Cookie: token=dpt_a"}, 401},
+		{"a token that there isn't", "GET", "/api/v1/whoami", []string{"Authorization: Bearer dpt_b"}, 401},
+		{"nothing there", "GET", "/api/v2/whoami", nil, 404},
+		{"nothing there, without a token", "GET", "/", []string{"Authorization: "}, 401},
+		{"another method", "PUT", "/api/v1/whoami", nil, 405},
+		{"a query that there isn't", "GET", "/api/v1/sessions?tennant=acme", nil, 400},
+		{"the document", "GET", "/api/v1/openapi.json", []string{"Authorization: "}, 200},
+		{"the document", "GET", "/api/v1/openapi.yaml", []string{"Authorization: "}, 200},
+		{"the page", "GET", "/api/v1/docs", []string{"Authorization: "}, 200},
+	} {
+		r := b.do(c.method, c.path, "", c.headers...)
+		if c.status >= 400 {
+			b.refused(c.name, r, c.status)
+		} else if r.StatusCode != c.status {
+			t.Errorf("%s: status %d, want %d", c.name, r.StatusCode, c.status)
+		}
+		h := r.Header
+		if h.Get("X-Content-Type-Options") != "nosniff" || !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") || h.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: the headers are %v", c.name, h)
+		}
+		if allow := h.Get("Access-Control-Allow-Origin"); allow != "" && c.name != "a page that may" {
+			t.Errorf("%s: pages of %s may read the answer", c.name, allow)
+		}
+		if c.status == 401 && h.Get("WWW-Authenticate") == "" {
+			t.Errorf("%s: nothing says how to authenticate", c.name)
+		}
+	}
+}
+
+func TestPreflight(t *testing.T) {
+	b := newBench(t, func(o *Options) { o.Origins = []string{"https://app.example.com"} })
+	ask := []string{"Authorization: ", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: if-match"}
+	r := b.do("OPTIONS", "/api/v1/policies/all", "", append(ask, "Origin: https://app.example.com")...)
+	if r.StatusCode != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
+		!strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "If-Match") || r.Header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("a page that may: %d, %v", r.StatusCode, r.Header)
+	}
+	b.refused("a page that may not", b.do("OPTIONS", "/api/v1/policies/all", "", append(ask, "Origin: https://evil.example")...), http.StatusForbidden)
+}
+
+func TestAllowedNames(t *testing.T) {
+	for _, bad := range [][2]string{{"*.example.com", ""}, {"a/b", ""}, {"a:80", ""}, {"", "*"}, {"", "null"}, {"", "app.example.com"}, {"", "https://app.example.com/"}, {"", "file://x"}} {
+		var hosts, origins []string
+		if bad[0] != "" {
+			hosts = []string{bad[0]}
+		}
+		if bad[1] != "" {
+			origins = []string{bad[1]}
+		}
+		if _, err := allow(hosts, origins); err == nil {
+			t.Errorf("host %q, origin %q are taken", bad[0], bad[1])
+		}
+	}
+}
+
+func TestBodies(t *testing.T) {
+	b := newBench(t, nil)
+	b.answers("suspend", func(a asked) (any, *schemas.APIError) {
+		return schemas.View{Name: a.Name, State: schemas.Suspended}, nil
+	})
+	const path = "/api/v1/sessions/acme.web/suspend"
+	if r := b.do("POST", path, ""); r.StatusCode != http.StatusOK {
+		t.Errorf("no body: status %d", r.StatusCode)
+	}
+	if r := b.do("POST", path, `{"reason":"`+strings.Repeat("a", maxBody-100)+`"}`); r.StatusCode != http.StatusOK {
+		t.Errorf("a body that is just small enough: status %d, %+v", r.StatusCode, read[Problem](b, r))
+	}
+	b.refused("a large body", b.do("POST", path, `{"reason":"`+strings.Repeat("a", maxBody)+`"}`), http.StatusRequestEntityTooLarge)
+	b.refused("a form", b.do("POST", path, `reason=a`, "Content-Type: application/x-www-form-urlencoded"), http.StatusUnsupportedMediaType)
+	b.refused("text that a page can send", b.do("POST", path, `{}`, "Content-Type: text/plain"), http.StatusUnsupportedMediaType)
+	for _, wrong := range []string{`{`, `[]`, `{"reason":1}`, `{"raeson":"a"}`, `{} {}`, `"a"`} {
+		b.refused(wrong, b.do("POST", path, wrong), http.StatusBadRequest)
+	}
+}
+
+func TestRates(t *testing.T) {
+	r := newRates()
+	for i := range atOnce {
+		if !r.allow("token a") {
+			t.Fatalf("request %d is refused", i)
+		}
+	}
+	refused := 0
+	for range atOnce { // some of which are due by now
+		if !r.allow("token a") {
+			refused++
+		}
+	}
+	if refused == 0 {
+		t.Error("none is refused")
+	}
+	if !r.allow("token b") {
+		t.Error("another token is refused")
+	}
+	for i := range 2 * maxRates {
+		r.allow("address " + string(rune(i)) + "x")
+	}
+	if len(r.all) > maxRates {
+		t.Errorf("%d are remembered", len(r.all))
+	}
+}
+
+func TestWhereToListen(t *testing.T) {
+	for _, c := range []struct {
+		o  ListenOptions
+		ok bool
+	}{
+		{ListenOptions{Address: "127.0.0.1:0"}, true},
+		{ListenOptions{Address: "localhost:0"}, true},
+		{ListenOptions{Address: "[::1]:0"}, true},
+		{ListenOptions{Address: "127.0.0.1"}, false},
+		{ListenOptions{Address: ":0"}, false},
+		{ListenOptions{Address: "0.0.0.0:0"}, false},
+		{ListenOptions{Address: "10.0.0.7:0"}, false},
+		{ListenOptions{Address: "gate.example.com:0"}, false},
+		{ListenOptions{Address: "localhost.example.com:0"}, false},
+		{ListenOptions{Address: "0.0.0.0:0", Plain: true}, true},
+		{ListenOptions{Address: "0.0.0.0:0", CertFile: "c", KeyFile: "k"}, true},
+		{ListenOptions{Address: "0.0.0.0:0", CertFile: "c", Plain: true}, false},
+	} {
+		if err := c.o.Check(); (err == nil) != c.ok {
+			t.Errorf("%+v: %v", c.o, err)
+		}
+	}
+}
