@@ -206,7 +206,7 @@ func WithTrace(ctx context.Context, traceparent string) context.Context {
 type tokenKey struct{}
 
 // WithToken has requests that are made with a context be those of the bearer of a token: the API finds out who
-// that is and what it may ask for. An empty one is a token that nobody has.
+// that is and what it may ask for. An empty one is no one's.
 func WithToken(ctx context.Context, token string) context.Context {
 	return context.WithValue(ctx, tokenKey{}, token)
 }

@@ -58,6 +58,9 @@ var channels = []channel{
 	{"as", schemas.SubjectAs + ".{user}.{verb}",
 		"Requests of a NATS user, which alone may publish there: the record says that it asked. Answered as those on " + schemas.SubjectAPI + ".", false,
 		[]string{"request"}, answers},
+	{"bearer", schemas.SubjectBearer + ".{verb}",
+		"Requests of the HTTP gateway for the bearer of a token, which the header " + schemas.HeaderToken + " has: the API finds out who that is. Answered as those on " + schemas.SubjectAPI + ".", false,
+		[]string{"request"}, answers},
 	{"observe", schemas.SubjectHost + ".{host}.observe",
 		"What a host sees of its sessions, by uid. Its other subjects, dial and forget, are for the parts themselves.", false,
 		[]string{"nothing"}, []string{"observed"}},
@@ -68,13 +71,14 @@ var channels = []channel{
 	kept("places", names.PlaceSubject("{host}", "{place}"), "place", "The places on hosts that are asked for; for the parts themselves."),
 	kept("recovery", "$KV."+names.Fleet()+".generation", "recovery", "Whether the hosts make the records of sessions again."),
 	kept("keys", names.KeySubject("{tenant}"), "tenant_keys", "Who may read and write a tenant's images, every revision of it. Every tenant's are under the key fleet."),
+	kept("tokens", names.TokenSubject("{digest}"), "token_record", "Who may ask over HTTP, by the SHA-256 digest of the token."),
 	kept("policies", "$KV."+names.Policies()+".{scope}.{name}", "policy_document", "What a class or a session (its name being tenant.session) is held to, every revision of it. Everybody's is under the key all."),
 }
 
 // answers are what verbs are answered with.
 var answers = []string{
 	"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
-	"policy_simulation", "store_check", "store_stats", "store_prune", "verified", "error",
+	"policy_simulation", "token_view", "who_am_i", "store_check", "store_stats", "store_prune", "verified", "error",
 }
 
 var (
@@ -97,6 +101,7 @@ var parameters = object{
 	"host":    object{"description": "The machine with the worker."},
 	"place":   object{"description": "One that is asked for, by the requester."},
 	"office":  object{"description": "What only one of several does at a time."},
+	"digest":  object{"description": "SHA-256, in hexadecimal digits."},
 	"scope":   object{"description": "Whose policy: class or session."},
 	"name":    object{"description": "Of the class, or of the session."},
 	"user":    object{"description": "The NATS user that asks, as the server's configuration names it."},
@@ -316,7 +321,7 @@ func there(doc any, to string) string {
 
 // Every subject that the program speaks of is in the document.
 func TestAsyncAPIKnowsTheSubjects(t *testing.T) {
-	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectProgress, schemas.SubjectUses} {
+	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectBearer, schemas.SubjectProgress, schemas.SubjectUses} {
 		if !slices.ContainsFunc(channels, func(c channel) bool { return strings.HasPrefix(c.subject+".", subject+".") }) {
 			t.Errorf("no channel speaks of %s", subject)
 		}

@@ -53,9 +53,12 @@ var documents = map[string]any{
 	"store_stats":       schemas.StoreStats{},
 	"store_check":       schemas.StoreCheck{},
 	"tenant_keys":       schemas.TenantKeys{},
+	"token_record":      schemas.TokenRecord{},
+	"token_view":        schemas.TokenView{},
 	"transition":        schemas.TransitionView{},
 	"usage_report":      schemas.UsageReport{},
 	"view":              schemas.View{},
+	"who_am_i":          schemas.WhoAmI{},
 }
 
 // tokens are the types that name something.

@@ -19,7 +19,8 @@ func (s *sessions) activity(ctx context.Context, req request) (any, error) {
 	}
 	subject := schemas.ActivitySubject(v.Name(), a.Kind, a.Key)
 	if from, err := schemas.ParseActivitySubject(subject); err != nil || from.Kind != a.Kind || from.Key != a.Key || from.From != "" {
-		return nil, schemas.UsageError("activity %q with the key %q: want one of the kinds, with a key if it is a lease", a.Kind, a.Key)
+		return nil, schemas.UsageError("activity %q with the key %q isn't one", a.Kind, a.Key).
+			WithHint("presence, busy, hold and agent carry a key, the other kinds none")
 	}
 	if a.TTL < 0 || a.TTL > schemas.Duration(schemas.MaxLease) {
 		return nil, schemas.UsageError("a lease of %s: want a time up to %s", a.TTL, schemas.Duration(schemas.MaxLease))

@@ -47,7 +47,7 @@ func (o ListenOptions) Check() error {
 	}
 	if o.CertFile == "" && !o.Plain && !loopback(host) {
 		return schemas.WithHint(fmt.Errorf("listen at %s without TLS: tokens could be read on the way", o.Address),
-			"name a certificate and its key with --tls-cert and --tls-key; --plain-beyond-loopback is for a network that nobody else is on")
+			"name a certificate and its key with --tls-cert and --tls-key; --plain-beyond-loopback is for a network of your own")
 	}
 	return nil
 }
