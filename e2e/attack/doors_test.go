@@ -18,7 +18,7 @@ func (g *target) advertised() string {
 	return fmt.Sprintf("%02X%02X%02X%02X:%04X", b[3], b[2], b[1], b[0], at.Port())
 }
 
-// doors are what Diapause listens at on the host: two ports of NATS, the one that it was told to advertise,
+// doors are what Diapause listens at on the host: two ports of NATS, one of HTTP, the one that it was told to advertise,
 // and sockets in its data directory.
 func (g *target) doors(t *testing.T) {
 	inodes := map[string]bool{}
@@ -50,8 +50,8 @@ func (g *target) doors(t *testing.T) {
 			}
 		}
 	}
-	if listening != 3 {
-		t.Errorf("%d sockets listen, want two of NATS and the advertised one", listening)
+	if listening != 4 {
+		t.Errorf("%d sockets listen, want two of NATS, that of HTTP and the advertised one", listening)
 	}
 	paths := 0
 	for _, fields := range table(t, "unix") {

@@ -51,7 +51,7 @@ func aim(t *testing.T) *target {
 	hidden, store := filepath.Join(dir, "secret", "token"), filepath.Join(dir, "store")
 	g.must(os.Mkdir(filepath.Dir(hidden), 0o700))
 	g.must(os.WriteFile(hidden, []byte("token"), 0o600))
-	g.must(s.Up("--docker", "none", "--hide", hidden, "--store", "dir://"+store, "--advertise", net.JoinHostPort(g.outside.Host.String(), "0")))
+	g.must(s.Up("--docker", "none", "--http", "127.0.0.1:0", "--hide", hidden, "--store", "dir://"+store, "--advertise", net.JoinHostPort(g.outside.Host.String(), "0")))
 	g.facts = Facts{
 		Data: s.Data, Hidden: hidden, Store: store, Mark: "mark-" + rand.Text(), Bait: filepath.Join(dir, "bait"), Devices: g.devices(), Other: aimed,
 		Abstract: "diapause-attack-" + rand.Text(), Secrets: []string{filepath.Join(s.Data, "keys/identity.txt"), filepath.Join(s.Data, "creds/system.nk")},

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -59,7 +60,7 @@ func (s *Stack) Up(args ...string) error {
 	s.args = args
 	from := s.log.Len()
 	cmd := exec.Command(s.Program, append([]string{"up", "--data", s.Data, "--listen", "127.0.0.1:0", "-v"}, args...)...)
-	cmd.Env, cmd.Dir = s.Env, s.Dir
+	cmd.Env, cmd.Dir = s.environ(), s.Dir
 	cmd.Stdout, cmd.Stderr = &s.log, &s.log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := threadtest.Start(cmd); err != nil {
@@ -71,6 +72,15 @@ func (s *Stack) Up(args ...string) error {
 		close(s.done)
 	}()
 	return s.awaitReady(from)
+}
+
+// environ is what the daemon has as its environment: all of them would have the same port for HTTP else.
+func (s *Stack) environ() []string {
+	env := s.Env
+	if env == nil {
+		env = os.Environ()
+	}
+	return append(slices.Clip(env), "DIAPAUSE_HTTP=off")
 }
 
 func (s *Stack) awaitReady(from int) error {

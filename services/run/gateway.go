@@ -63,7 +63,7 @@ func newHTTPDoor(p Process, address string, names stream.Names) *httpDoor {
 }
 
 // listenAgain is how long an address is left alone that is taken.
-const listenAgain = 5 * time.Second
+const listenAgain = time.Second
 
 func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
 	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log})
