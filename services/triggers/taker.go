@@ -90,7 +90,11 @@ func (t *Taker) Serve(ctx context.Context) error {
 		DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
 		FilterSubjects: []string{schemas.SubjectStored + ".*.*.*." + string(schemas.KindAgent) + ".>"},
 	}
-	if s, err = own.Stream(ctx, t.Names.Activity()); err != nil {
+	s, err = own.Stream(ctx, t.Names.Activity())
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("find stream %s: %w", t.Names.Activity(), err)
 	}
 	return stream.Consume(ctx, own, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
