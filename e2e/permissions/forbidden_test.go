@@ -58,6 +58,8 @@ func publishing() may {
 		"diapause.v1.as.system.rm":              nil,
 		"diapause.v1.as.api.rm":                 nil,
 		"diapause.v1.as.worker-h1.rm":           nil,
+		"diapause.v1.bearer.list":               who("gateway"),
+		"diapause.v1.bearer.rm":                 who("gateway"),
 		"$SRV.PING":                             who("client"),
 		"_INBOX.another.user":                   who("api", "worker-h1", "gateway", "client"),
 		"_R_.x.y":                               nil,
@@ -74,6 +76,7 @@ func publishing() may {
 		"$KV." + names.Leases() + ".host.h2":                   who("api"),
 		"$KV." + names.Leases() + ".scheduler":                 who("scheduler", "api"),
 		"$KV." + names.Policies() + ".class.web":               who("api"),
+		names.TokenSubject("digest"):                           who("api"),
 		"$KV.somebody_elses.key":                               nil,
 		"$O.bucket.C.x":                                        nil,
 		"$JS.ACK." + names.Commands() + ".worker-h1.1.1.1.1.0": who("worker-h1"),
@@ -96,12 +99,20 @@ func publishing() may {
 		if s == names.SessionStream() {
 			m["$JS.API.STREAM.PURGE."+s] = who("api") // of what it moved to the store
 		}
+		if s == names.TokenStream() {
+			m["$JS.API.STREAM.PURGE."+s] = who("api") // of what has expired
+		}
 		readers, knows := parts, parts
 		switch s {
 		case names.Commands():
 			readers, knows = who("api"), who("api", "worker-h1")
 		case names.KeyStream():
 			readers, knows = who("api", "worker-h1"), who("api", "worker-h1")
+		case names.TokenStream():
+			readers, knows = who("api"), who("api")
+		case names.SessionStream():
+			readers = append(slices.Clone(parts), "gateway")
+			knows = readers
 		case "KV_" + names.HostOrders():
 			readers, knows = who("scheduler", "api"), who("scheduler", "api")
 		}
@@ -125,6 +136,7 @@ func subscribing() may {
 		"diapause.v1.api.>":             who("api"), "diapause.v1.api.run": who("api"),
 		"diapause.v1.as.>": who("api"), "diapause.v1.as.client.>": who("api"),
 		"diapause.v1.host.h1.dial": who("worker-h1"), "diapause.v1.host.h2.dial": nil, "diapause.v1.host.*.dial": nil, "diapause.v1.host.>": nil,
+		"diapause.v1.bearer.>": who("api"), "diapause.v1.bearer.list": who("api"),
 		"$SRV.PING": who("api"),
 	}
 }

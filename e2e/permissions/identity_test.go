@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/events"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
 )
@@ -100,12 +101,14 @@ func TestAnswersAreNoRequests(t *testing.T) {
 	}
 }
 
-// A configuration that was written before users had subjects of their own goes on
-// working: the record says that nothing proves who asked.
+// A configuration that was written before users had subjects of their own, and before there were tokens,
+// goes on working: the record says that nothing proves who asked.
 func TestConfigurationOfBefore(t *testing.T) {
 	w := runParts(t, fleetWith(t, func(config []byte) []byte {
 		lines := bytes.Split(config, []byte("\n"))
-		lines = slices.DeleteFunc(lines, func(l []byte) bool { return bytes.Contains(l, []byte(schemas.SubjectAs+".")) })
+		lines = slices.DeleteFunc(lines, func(l []byte) bool {
+			return slices.ContainsFunc([]string{schemas.SubjectAs + ".", schemas.SubjectBearer + ".", stream.NamesWith("").Tokens()}, func(s string) bool { return bytes.Contains(l, []byte(s)) })
+		})
 		return bytes.Join(lines, []byte("\n"))
 	}))
 	w.begin("acme/web")
