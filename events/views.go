@@ -22,6 +22,8 @@ const (
 	settle = time.Second
 	// showAtMost is how many sessions are asked for one by one; of more, all are listed.
 	showAtMost = 16
+	// pageOfList is how many sessions are listed at a time: a message of NATS has room for so many.
+	pageOfList = 400
 	// retryAPI is the pause while no Diapause answers.
 	retryAPI = time.Second
 )
@@ -199,12 +201,21 @@ func (w *viewWatch) list(ctx context.Context) (views []schemas.View, err error) 
 		}
 		return []schemas.View{v}, err
 	}
-	req := schemas.Request{}
+	req := schemas.Request{List: &schemas.ListRequest{Limit: pageOfList}}
 	if w.tenant != "*" {
 		req.Tenant = schemas.Tenant(w.tenant)
 	}
-	if err := w.api.Ask(ctx, "list", req, &views); err != nil {
-		return nil, err
+	for {
+		var page []schemas.View
+		if err := w.api.Ask(ctx, "list", req, &page); err != nil {
+			return nil, err
+		}
+		views = append(views, page...)
+		// One of before pages gives all at once, each time.
+		if len(page) != pageOfList || page[len(page)-1].Name == req.List.After {
+			break
+		}
+		req.List.After = page[len(page)-1].Name
 	}
 	return slices.DeleteFunc(views, func(v schemas.View) bool {
 		n, err := schemas.ParseName(v.Name)

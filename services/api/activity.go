@@ -7,7 +7,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// activity publishes what a caller says of a session that exists, and gives the session as it was before.
+// activity publishes what a caller says of a session that exists, and gives the session as it was before: its name alone to
+// a caller who may not look.
 func (s *sessions) activity(ctx context.Context, req request) (any, error) {
 	v, err := s.named(ctx, req)
 	if err != nil {
@@ -30,6 +31,9 @@ func (s *sessions) activity(ctx context.Context, req request) (any, error) {
 	}
 	if _, err := (stream.Publisher{JS: s.js, Trace: req.by.trace()}).Activity(ctx, v.Name(), a.Kind, a.Key, said); err != nil {
 		return nil, err
+	}
+	if !req.by.Role.may("show") {
+		return schemas.View{Name: v.Name().String(), Tenant: v.Tenant}, nil
 	}
 	return schemas.ViewOf(v.SessionRecord), nil
 }

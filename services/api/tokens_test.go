@@ -114,6 +114,11 @@ func TestActivityIsChecked(t *testing.T) {
 			t.Errorf("%+v: %v, want the code %q", c.a, err, c.code)
 		}
 	}
+	publisher := Caller{Identity: "token:p", Tenant: agent.Tenant, Role: RoleReport}
+	out, err := b.server.Call(b.ctx, publisher, "activity", schemas.Request{Name: agent.String(), Activity: &schemas.ActivityRequest{Kind: schemas.KindInput}})
+	if v, ok := out.(schemas.View); err != nil || !ok || v.Name != agent.String() || v.State != "" || v.Host != "" || v.UID != "" {
+		t.Errorf("a caller who may not look is answered %+v, %v", out, err)
+	}
 	if _, err := b.server.Call(b.ctx, ann, "activity", schemas.Request{Name: "acme/none", Activity: &schemas.ActivityRequest{Kind: schemas.KindInput}}); schemas.CodeOf(err) != schemas.CodeNoSession {
 		t.Errorf("of a session that there isn't: %v", err)
 	}
