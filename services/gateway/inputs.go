@@ -13,12 +13,7 @@ type Page struct {
 	Next     string    `json:"next,omitempty" doc:"The after of the next page; none if this is the last"`
 }
 
-// usualPage and longestPage are how many sessions a page has: as many as fit into one message of NATS.
-const (
-	usualPage   = 100
-	longestPage = 400
-)
-
+// A page has no more sessions than one message of NATS has room for.
 type listIn struct {
 	Waiting
 	Tenant schemas.Tenant `query:"tenant" doc:"Of this tenant alone"`
