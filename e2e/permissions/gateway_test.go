@@ -4,9 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"net"
+	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
@@ -14,22 +15,33 @@ import (
 	"github.com/diapause/diapause/services/run"
 )
 
+// firstLine gives the first thing that a process says.
+type firstLine struct {
+	to   io.Writer
+	once sync.Once
+	line chan string
+}
+
+func (f *firstLine) Write(p []byte) (int, error) {
+	f.once.Do(func() { f.line <- string(p) })
+	return f.to.Write(p)
+}
+
 // The gateway is a user that may do no more than it needs: for all else it has the tokens of those who ask.
 func TestGatewayHasWhatItNeeds(t *testing.T) {
 	w := runParts(t, newFleet(t))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	w.must(err)
-	address := l.Addr().String()
-	w.must(l.Close())
 	process, ready := w.process()
+	said := &firstLine{to: process.Out, line: make(chan string, 1)}
+	process.Out = said
 	w.run([]func(context.Context) error{func(ctx context.Context) error {
-		return run.Gateway(ctx, run.GatewayConfig{Process: process, NATS: run.NATS{URL: w.url, Creds: w.creds("gateway")}, Listen: gateway.ListenOptions{Address: address}})
+		return run.Gateway(ctx, run.GatewayConfig{Process: process, NATS: run.NATS{URL: w.url, Creds: w.creds("gateway")}, Listen: gateway.ListenOptions{Address: "127.0.0.1:0"}})
 	}}, ready)
+	url := strings.Trim(strings.Fields(<-said.line)[2], ",") // ready: gateway URL,
 	var token schemas.TokenView
 	w.must(json.Unmarshal(w.ask("token_create", schemas.Request{Token: &schemas.TokenRequest{Role: schemas.TokenOperator, For: schemas.MaxToken}}), &token))
 	send := func(method, path, body string) *http.Response {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://"+address+"/api/v1"+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
 		w.must(err)
 		r.Header.Set("Authorization", "Bearer "+token.Token)
 		r.Header.Set("Content-Type", "application/json")

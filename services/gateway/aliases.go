@@ -50,15 +50,15 @@ func (g *Gateway) aliases() {
 	verb(g, route{verb: "ensure", id: "old_restore", method: "POST", path: "/sessions/{session}/restore", whole: true, tag: tag, summary: "The same as ensure"}, (*lookIn).request, restored)
 	const terminal = "/terminal/sessions/{session}"
 	for _, method := range []string{"POST", "GET"} {
-		warning, id := "", "terminal_"
-		if method == "GET" {
+		warning, id, old := "", "terminal_", method == "GET"
+		if old {
 			warning, id = byGet, "terminal_get_"
 		}
-		verb(g, route{verb: "suspend", id: id + "hibernate", method: method, path: terminal + "/hibernate", tag: tag, summary: "The same as suspend"}, (*lookIn).request,
+		verb(g, route{verb: "suspend", id: id + "hibernate", method: method, path: terminal + "/hibernate", tag: tag, summary: "The same as suspend", old: old}, (*lookIn).request,
 			func(_ *lookIn, v schemas.View) (*answer[Hibernated], error) {
 				return &answer[Hibernated]{Body: hibernated(v), Warning: warning}, nil
 			})
-		verb(g, route{verb: "ensure", id: id + "restore", method: method, path: terminal + "/restore", tag: tag, summary: "The same as ensure"}, (*lookIn).request,
+		verb(g, route{verb: "ensure", id: id + "restore", method: method, path: terminal + "/restore", tag: tag, summary: "The same as ensure", old: old}, (*lookIn).request,
 			func(*lookIn, schemas.View) (*answer[Restored], error) {
 				return &answer[Restored]{Body: Restored{Status: "restored"}, Warning: warning}, nil
 			})

@@ -76,7 +76,7 @@ func New(o Options) (*Gateway, error) {
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
-	g.handler = allowed.guard(g.watching(orProblem(mux)))
+	g.handler = noted(o.Log, allowed.guard(g.watching(orProblem(mux))))
 	return g, nil
 }
 

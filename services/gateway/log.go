@@ -46,7 +46,12 @@ func (g *Gateway) live(mux *http.ServeMux) {
 		{Name: "Last-Event-ID", In: "header", Schema: text, Description: "The same; it goes before after"},
 	}
 	registry := g.doc.OpenAPI().Components.Schemas
-	huma.SchemaFromType(registry, typeOf[LogEvent]())
+	event, gap := registry.Schema(typeOf[LogEvent](), true, ""), registry.Schema(typeOf[Gap](), true, "")
+	op.Description += " The data of an event `transition` is a LogEvent (" + event.Ref + "), that of an event `gap` a Gap (" + gap.Ref + ")."
+	session := registry.Schema(typeOf[Session](), true, "")
+	list := g.doc.OpenAPI().Paths[prefix+"/sessions"].Get
+	list.Description = "With watch=true the answer is a stream of events `session`, whose data is a Session (" + session.Ref + ")."
+	list.Responses["200"].Content[eventStream] = &huma.MediaType{Schema: text}
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "OK", Content: map[string]*huma.MediaType{eventStream: {Schema: text}}},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{

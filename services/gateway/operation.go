@@ -16,11 +16,12 @@ type route struct {
 	verb    string // of the API
 	id      string // of the operation, if that isn't the verb
 	method  string
-	path    string // below prefix, unless it begins with "/api/" or is that of an earlier design
+	path    string // below prefix, unless it is whole
 	tag     string
 	summary string
-	status  int // of success; 200 if 0
-	whole   bool
+	status  int  // of success; 200 if 0
+	whole   bool // the path has the prefix already, or needs none
+	old     bool // for old clients alone
 }
 
 func (r route) operation() huma.Operation {
@@ -28,6 +29,7 @@ func (r route) operation() huma.Operation {
 		OperationID: r.verb, Method: r.method, Path: r.path, Tags: []string{r.tag}, Summary: r.summary, DefaultStatus: r.status,
 		BodyReadTimeout: -1, // the guard has read it
 		Extensions:      map[string]any{"x-diapause-verb": r.verb},
+		Deprecated:      r.old,
 	}
 	if r.id != "" {
 		op.OperationID = r.id

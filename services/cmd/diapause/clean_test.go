@@ -61,7 +61,7 @@ func TestHostileTextInJSON(t *testing.T) {
 // says of itself.
 var raw = map[string]bool{
 	"attach.go": true, "exec.go": true, "logs.go": true, "busy.go": true, // streams
-	"log.go": true, "up.go": true, "worker.go": true, "scheduler.go": true, "api.go": true, "doctor.go": true, // of this process
+	"log.go": true, "up.go": true, "worker.go": true, "scheduler.go": true, "api.go": true, "gateway.go": true, "doctor.go": true, // of this process
 	"progress.go": true, "watch.go": true, // draw over what they drew
 	"clean.go": true, "man.go": true, // which is another program
 }
