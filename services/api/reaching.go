@@ -50,9 +50,10 @@ var extents = map[string]extent{
 	"run.spec.cap_add": reaches,
 	"run.spec.seccomp": reaches,
 
-	"run.spec.docker.image": stays, "run.spec.docker.name": stays, "run.spec.docker.entrypoint": stays, "run.spec.docker.tmpfs": stays, "run.spec.docker.aliases": stays,
+	"run.spec.docker.name": stays, "run.spec.docker.entrypoint": stays, "run.spec.docker.tmpfs": stays, "run.spec.docker.aliases": stays,
 	"run.spec.docker.restart": stays, "run.spec.docker.cap_drop": stays, "run.spec.docker.extra_hosts": stays, "run.spec.docker.hostname": stays,
 	"run.spec.docker.read_only": stays, "run.spec.docker.init": stays, "run.spec.docker.shm_size": stays, "run.spec.docker.health_cmd": stays, "run.spec.docker.health_each": stays,
+	"run.spec.docker.image":          reaches, // also one that the engine has of others, as oci:engine:NAME
 	"run.spec.docker.container":      reaches,
 	"run.spec.docker.remove":         reaches,
 	"run.spec.docker.volumes":        shared,

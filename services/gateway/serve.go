@@ -84,8 +84,9 @@ func Listen(ctx context.Context, o ListenOptions) (net.Listener, error) {
 }
 
 // Serve answers on a listener until ctx ends, and closes it. Requests under way have some seconds then;
-// streams end at once.
+// streams end at once. It is called once.
 func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
+	defer func() { _ = g.client.Close() }() // it has said nothing that could be left
 	requests, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 	g.streams.until(ctx)

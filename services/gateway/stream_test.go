@@ -278,7 +278,7 @@ func TestStreamsEndWithTheGateway(t *testing.T) {
 // A client that doesn't read is cut, and what feeds its stream ends.
 func TestSlowClientsAreCut(t *testing.T) {
 	b := newBench(t, nil)
-	b.gate.streams.writeWait = 50 * time.Millisecond
+	b.gate.streams.writeWait = time.Second
 	fed := make(chan error, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		b.gate.stream(w, r, acme, event{}, func(_ context.Context, send func(event) error) error {

@@ -28,8 +28,9 @@ func tokenCommand(c *client) *cobra.Command {
 
 const tokenCreateHelp = `Make a token and print it on standard output. It can't be shown again.
 
-A process tree without a container image sees its host's files: to run one takes the role
-operator.`
+To run a process tree takes the role operator unless its root is the image of a registry
+(oci:alpine:3), since it sees its host's files else; so do containers, whose engine all
+share.`
 
 func tokenCreateCommand(c *client) *cobra.Command {
 	var role, tenant, session string
