@@ -45,6 +45,7 @@ type Gateway struct {
 	log     *slog.Logger
 	doc     huma.API
 	streams *streams
+	rates   *rates
 	handler http.Handler
 }
 
@@ -62,7 +63,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(),
+		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates,
 		api: events.NewAPI(o.NC, events.Options{By: "http"}), client: events.New(o.NC, events.Options{By: "http"}),
 	}
 	mux := http.NewServeMux()
@@ -142,10 +143,16 @@ func (g *Gateway) ask(ctx context.Context, verb string, req schemas.Request, out
 	req.Wait = schemas.Duration(wait)
 	ctx, cancel := context.WithTimeout(events.WithTrace(events.WithToken(ctx, from.token), from.trace), wait+slack)
 	defer cancel()
-	if err := g.api.Ask(ctx, verb, req, out); err != nil {
-		return problem(err)
+	err := g.api.Ask(ctx, verb, req, out)
+	if err == nil {
+		g.rates.answered(from, true)
+		return nil
 	}
-	return nil
+	p := problem(err)
+	if p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden {
+		g.rates.answered(from, p.Status != http.StatusUnauthorized)
+	}
+	return p
 }
 
 const (

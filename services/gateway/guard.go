@@ -141,9 +141,10 @@ func (a *allowed) preflight(w http.ResponseWriter, r *http.Request) bool {
 
 // from is who has sent a request, as far as it says.
 type from struct {
-	token string // "" if it has none: of the open paths alone
-	note  string
-	trace string
+	token   string // "" if it has none: of the open paths alone
+	address string
+	note    string
+	trace   string
 }
 
 type callerKey struct{}
@@ -159,16 +160,12 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host
 	}
-	f := from{note: "http:" + address, trace: r.Header.Get("Traceparent")}
+	f := from{address: address, note: "http:" + address, trace: r.Header.Get("Traceparent")}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		f.token = strings.TrimSpace(token)
 	}
-	key := "address " + address
-	if f.token != "" {
-		key = "token " + f.token
-	}
-	if !a.rates.allow(key) {
+	if !a.rates.allow(f) {
 		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")
 	}
 	if f.token == "" && !open(r.URL.Path) {

@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"crypto/sha256"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -113,30 +115,66 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// refuses asks until a request is refused.
+func (r *rates) refuses(f from) bool {
+	for range 1_000_000 { // some are due by now
+		if !r.allow(f) {
+			return true
+		}
+	}
+	return false
+}
+
 func TestRates(t *testing.T) {
 	r := newRates()
+	a, b := from{token: "a", address: "10.0.0.1"}, from{token: "b", address: "10.0.0.1"}
 	for i := range atOnce {
-		if !r.allow("token a") {
+		if !r.allow(a) {
 			t.Fatalf("request %d is refused", i)
 		}
 	}
+	if !r.refuses(a) {
+		t.Error("none is refused")
+	}
+	if !r.allow(b) {
+		t.Error("another token of the same address is refused")
+	}
+	for i := range 2 * maxRates {
+		r.allow(from{address: strconv.Itoa(i)})
+		r.answered(from{token: strconv.Itoa(i), address: strconv.Itoa(i)}, i%2 == 0)
+	}
+	if len(r.asked) > maxRates || len(r.wrong) > maxRates || len(r.found) > maxRates {
+		t.Errorf("%d, %d, %d are remembered", len(r.asked), len(r.wrong), len(r.found))
+	}
+}
+
+// Who tries tokens is refused before the API is asked; who has one isn't, behind the same address.
+func TestTokensCantBeTried(t *testing.T) {
+	r := newRates()
+	good := from{token: "good", address: "10.0.0.1"}
+	r.answered(good, true)
 	refused := false
-	for range 1_000_000 { // some are due by now
-		if refused = !r.allow("token a"); refused {
-			break
+	for i := 0; i < 1_000_000 && !refused; i++ {
+		f := from{token: strconv.Itoa(i), address: "10.0.0.1"}
+		if refused = !r.allow(f); !refused {
+			r.answered(f, false)
+		}
+		if i < wrongAtOnce && refused {
+			t.Fatalf("try %d is refused", i)
 		}
 	}
 	if !refused {
 		t.Error("none is refused")
 	}
-	if !r.allow("token b") {
-		t.Error("another token is refused")
+	if !r.allow(good) {
+		t.Error("the token that there is is refused")
 	}
-	for i := range 2 * maxRates {
-		r.allow("address " + string(rune(i)) + "x")
+	if !r.allow(from{token: "new", address: "10.0.0.2"}) {
+		t.Error("another address is refused")
 	}
-	if len(r.all) > maxRates {
-		t.Errorf("%d are remembered", len(r.all))
+	r.answered(good, false) // it was revoked
+	if _, found := r.found[sha256.Sum256([]byte("good"))]; found {
+		t.Error("a token that was revoked counts as found")
 	}
 }
 
