@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -47,6 +48,8 @@ type Gateway struct {
 	streams *streams
 	rates   *rates
 	handler http.Handler
+
+	answered [6]atomic.Uint64 // requests, by the first digit of the status
 }
 
 // New makes a gateway.
@@ -77,7 +80,7 @@ func New(o Options) (*Gateway, error) {
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
-	g.handler = noted(o.Log, allowed.guard(g.watching(orProblem(mux))))
+	g.handler = g.noted(o.Log, allowed.guard(g.watching(orProblem(mux))))
 	return g, nil
 }
 

@@ -3,19 +3,39 @@ package gateway
 import (
 	"log/slog"
 	"net/http"
+	"strconv"
 	"time"
 )
 
-// noted logs each request, at the level of debugging: its path without the query, and none of its headers.
-func noted(log *slog.Logger, next http.Handler) http.Handler {
+// noted counts each request, and logs it at the level of debugging: its path without the query, and none of its headers.
+func (g *Gateway) noted(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
 		defer func() {
+			g.answered[min(max(s.status/100, 0), len(g.answered)-1)].Add(1)
 			log.Debug("request answered", "method", r.Method, "path", r.URL.Path, "status", s.status, "from", r.RemoteAddr, "ms", time.Since(began).Milliseconds())
 		}()
 		next.ServeHTTP(s, r)
 	})
+}
+
+// Answered counts the requests that were answered, by the class of their status: 2xx, 4xx and so on.
+func (g *Gateway) Answered() map[string]uint64 {
+	by := map[string]uint64{}
+	for class := range g.answered {
+		if n := g.answered[class].Load(); n > 0 || class == http.StatusOK/100 {
+			by[strconv.Itoa(class)+"xx"] = n
+		}
+	}
+	return by
+}
+
+// Streams counts the streams of events that are open.
+func (g *Gateway) Streams() int {
+	g.streams.mu.Lock()
+	defer g.streams.mu.Unlock()
+	return g.streams.all
 }
 
 // statusWriter remembers the status of an answer.

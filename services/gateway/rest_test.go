@@ -197,6 +197,14 @@ func TestWithoutAnAPI(t *testing.T) {
 	if p := b.refused("no API", b.do("GET", "/api/v1/whoami", ""), http.StatusServiceUnavailable); p.Reason != schemas.ReasonNoServer {
 		t.Errorf("no API: %+v", p)
 	}
+	for end := time.Now().Add(limit); b.gate.Answered()["5xx"] != 1; time.Sleep(time.Millisecond) { // it counts after the answer
+		if time.Now().After(end) {
+			t.Fatalf("counted are %v", b.gate.Answered())
+		}
+	}
+	if got := b.gate.Answered(); got["2xx"] != 0 || b.gate.Streams() != 0 {
+		t.Errorf("counted are %v, %d streams", got, b.gate.Streams())
+	}
 	b.gate.nc.Close()
 	r := b.do("GET", "/api/v1/whoami", "")
 	if b.refused("no NATS", r, http.StatusServiceUnavailable); r.Header.Get("Retry-After") == "" {

@@ -35,6 +35,7 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err != nil {
 		return usagef("%v", err)
 	}
+	m.gateway(gate)
 	g.through()
 	m.started()
 	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, c.Listen.CertFile != ""), nc.ConnectedUrlRedacted())
@@ -53,13 +54,14 @@ func at(l net.Listener, secure bool) string {
 // httpDoor is the gateway of a process that does more: what keeps it from listening stops nothing else.
 type httpDoor struct {
 	Process
+	gauges  gauges
 	address string
 	names   stream.Names
 	tried   chan struct{} // closed when it has listened, or has said why not
 }
 
-func newHTTPDoor(p Process, address string, names stream.Names) *httpDoor {
-	return &httpDoor{Process: p, address: address, names: names, tried: make(chan struct{})}
+func newHTTPDoor(p Process, m gauges, address string, names stream.Names) *httpDoor {
+	return &httpDoor{Process: p, gauges: m, address: address, names: names, tried: make(chan struct{})}
 }
 
 // listenAgain is how long an address is left alone that is taken.
@@ -70,6 +72,7 @@ func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
 	if err != nil {
 		return err
 	}
+	d.gauges.gateway(gate)
 	l, err := d.listen(ctx)
 	if err != nil {
 		fmt.Fprintf(d.Out, "no HTTP API for now: %v; --http names another address, or off\n", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/events/lease"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway"
 	"github.com/diapause/diapause/services/metrics"
 	"github.com/diapause/diapause/services/scheduler"
 	"github.com/diapause/diapause/workers/worker"
@@ -96,6 +97,12 @@ func (m gauges) nats(nc *nats.Conn) {
 		}
 		return "not connected to NATS"
 	})
+}
+
+// gateway shows what is asked over HTTP.
+func (m gauges) gateway(g *gateway.Gateway) {
+	m.CountBy("http_requests_total", "Requests over HTTP that were answered, by the class of their status: 2xx, 4xx, ….", "status", g.Answered)
+	m.Gauge("http_streams", "Streams of events over HTTP that are open.", func() float64 { return float64(g.Streams()) })
 }
 
 // lease shows the lease of this host.

@@ -99,7 +99,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		return err
 	}
 	if h.HTTP != "" {
-		door := newHTTPDoor(h.Process, h.HTTP, m.names)
+		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names)
 		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
 		if err != nil {
 			return err
