@@ -49,7 +49,8 @@ type Gateway struct {
 	rates   *rates
 	handler http.Handler
 
-	answered [6]atomic.Uint64 // requests, by the first digit of the status
+	answerWait time.Duration
+	answered   [6]atomic.Uint64 // requests, by the first digit of the status
 }
 
 // New makes a gateway.
@@ -66,7 +67,7 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates,
+		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, answerWait: answerWait,
 		api: events.NewAPI(o.NC, events.Options{By: "http"}), client: events.New(o.NC, events.Options{By: "http"}),
 	}
 	mux := http.NewServeMux()

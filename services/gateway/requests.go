@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -11,10 +12,11 @@ import (
 func (g *Gateway) noted(log *slog.Logger, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
-		s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+		s := &statusWriter{ResponseWriter: w, limit: g.answerWait}
 		defer func() {
-			g.answered[min(max(s.status/100, 0), len(g.answered)-1)].Add(1)
-			log.Debug("request answered", "method", r.Method, "path", r.URL.Path, "status", s.status, "from", r.RemoteAddr, "ms", time.Since(began).Milliseconds())
+			status := cmp.Or(s.status, http.StatusOK)
+			g.answered[min(status/100, len(g.answered)-1)].Add(1)
+			log.Debug("request answered", "method", r.Method, "path", r.URL.Path, "status", status, "from", r.RemoteAddr, "ms", time.Since(began).Milliseconds())
 		}()
 		next.ServeHTTP(s, r)
 	})
@@ -38,15 +40,29 @@ func (g *Gateway) Streams() int {
 	return g.streams.all
 }
 
-// statusWriter remembers the status of an answer.
+// answerWait is how long a client may take to read an answer. Streams bound each event instead.
+const answerWait = time.Minute
+
+// statusWriter remembers the status of an answer, and bounds how long it takes to be read.
 type statusWriter struct {
 	http.ResponseWriter
-	status int
+	limit  time.Duration
+	status int // 0 before there is one
 }
 
 func (w *statusWriter) WriteHeader(status int) {
-	w.status = status
+	if w.status == 0 {
+		w.status = status
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.limit)) // a test's recorder has none
+	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *statusWriter) Write(data []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(data)
 }
 
 // Unwrap lets http.ResponseController reach what flushes and has deadlines.

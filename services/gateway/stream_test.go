@@ -306,6 +306,32 @@ func TestSlowClientsAreCut(t *testing.T) {
 	}
 }
 
+// The same of an answer that is no stream.
+func TestSlowReadersAreCut(t *testing.T) {
+	b := newBench(t, nil)
+	b.gate.answerWait = time.Second
+	ended := make(chan error, 1)
+	srv := httptest.NewServer(b.gate.noted(logTo(io.Discard), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := w.Write(make([]byte, 1<<20)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})))
+	defer srv.Close()
+	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
+	b.must(err)
+	defer conn.Close()
+	_, err = conn.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+	b.must(err)
+	select {
+	case <-ended:
+	case <-time.After(limit):
+		t.Fatal("the client is written to for ever")
+	}
+}
+
 // A quiet stream gives signs of life, and ends when its token does.
 func TestStreamEndsWithItsToken(t *testing.T) {
 	b := newBench(t, nil)

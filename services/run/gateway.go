@@ -91,7 +91,10 @@ func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
 			d.say(l)
 		}
 	}
-	return gate.Serve(ctx, l)
+	if err := gate.Serve(ctx, l); err != nil {
+		d.Log.Error("the HTTP API has ended; the next start has it again", "err", err)
+	}
+	return nil
 }
 
 func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
