@@ -3,8 +3,12 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
 	"os/exec"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -55,6 +59,7 @@ func TestTwoGateways(t *testing.T) {
 	if one.UID == "" || one.UID != two.UID {
 		t.Errorf("the sessions are %q and %q", one.UID, two.UID)
 	}
+	w.atOnce(token, w.address, address)
 	out, err := w.Must("token", "ls", "--json")
 	w.must(err)
 	if strings.Contains(out, token) || strings.Contains(w.Stack.Log(), token) {
@@ -68,6 +73,47 @@ func TestTwoGateways(t *testing.T) {
 		a.call("GET", "/api/v1/whoami", 401, nil, nil)
 	}
 	stop()
+}
+
+// atOnce sends the same request to both gateways many times at once: one session comes of it, which is the answer
+// to all.
+func (w *world) atOnce(token string, addresses ...string) {
+	w.Helper()
+	body, err := json.Marshal(counting("acme/once"))
+	w.must(err)
+	var wg sync.WaitGroup
+	answers := make(chan string, 100)
+	for i := range 12 {
+		wg.Go(func() {
+			r, err := http.NewRequestWithContext(w.Context(), "POST", "http://"+addresses[i%2]+"/api/v1/sessions", bytes.NewReader(body))
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			r.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Idempotency-Key": {"once"}}
+			answer, err := http.DefaultClient.Do(r)
+			if err != nil {
+				answers <- err.Error()
+				return
+			}
+			defer answer.Body.Close()
+			data, _ := io.ReadAll(answer.Body)
+			var s session
+			_ = json.Unmarshal(data, &s)
+			if answers <- string(s.UID); answer.StatusCode != http.StatusCreated || s.UID == "" {
+				answers <- string(data)
+			}
+		})
+	}
+	wg.Wait()
+	close(answers)
+	uids := map[string]bool{}
+	for a := range answers {
+		uids[a] = true
+	}
+	if len(uids) != 1 {
+		w.Errorf("asked at once, the answers are %v", uids)
+	}
 }
 
 // A gateway that others could listen to doesn't start.

@@ -41,6 +41,9 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 		return nil, err
 	}
 	if err == nil && prev.State != schemas.Deleted {
+		if out, made, err := s.again(ctx, n, req, fresh.Program); made { // by the same request, just now
+			return out, err
+		}
 		return nil, schemas.StateError(schemas.ReasonExists, "session %s exists and is %s", n, prev.State).WithHint("`diapause rm %s` removes it", n)
 	}
 	if prev.Op != nil {

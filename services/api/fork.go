@@ -34,6 +34,9 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 		return out, err
 	}
 	if err := s.free(ctx, to); err != nil {
+		if out, made, err := s.again(ctx, to, req, ""); made { // by the same request, just now
+			return out, err
+		}
 		return nil, err
 	}
 	if err := s.mayPublish(ctx, n, req); err != nil {
