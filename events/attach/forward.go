@@ -36,13 +36,28 @@ func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
 // connection it calls dial, goes on over what that gives, and closes conn; when dial fails it goes on
 // over conn.
 func ForwardDirect(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error), open func() (net.Conn, error)) error {
-	defer func() { conn.Close() }() // the one that is used then
+	conn, err := started(conn, port, dial)
+	defer func() { conn.Close() }()
+	if err != nil {
+		return err
+	}
+	plain, err := open()
+	if err != nil {
+		return err
+	}
+	c := carrier{conn: conn, plain: plain, out: carried{FrameStdin, FrameStdinEOF}, in: carried{FrameStdout, FrameStdoutEOF}, whole: func() bool { return true }}
+	return c.run()
+}
+
+// started asks for a connection to the port and waits until it is there. It gives the connection that is
+// to be used then, which may be that of an offer.
+func started(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error)) (net.Conn, error) {
 	b, err := json.Marshal(Request{Op: OpForward, Port: port})
 	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
+		return conn, fmt.Errorf("encode the request: %w", err)
 	}
 	if err := WriteFrame(conn, FrameRequest, b); err != nil {
-		return ErrLost
+		return conn, ErrLost
 	}
 	kind, payload, err := ReadFrame(conn)
 	if err == nil && kind == FrameOffer && dial != nil {
@@ -52,20 +67,15 @@ func ForwardDirect(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error
 	}
 	switch {
 	case err != nil:
-		return ErrLost
+		return conn, ErrLost
 	case kind == FrameRefused:
-		return RefusedError(payload)
+		return conn, RefusedError(payload)
 	case kind == FrameError:
-		return RemoteError(payload)
+		return conn, RemoteError(payload)
 	case kind != FrameStarted:
-		return fmt.Errorf("ask for port %d: the session answers with %q", port, kind)
+		return conn, fmt.Errorf("ask for port %d: the session answers with %q", port, kind)
 	}
-	plain, err := open()
-	if err != nil {
-		return err
-	}
-	c := carrier{conn: conn, plain: plain, out: carried{FrameStdin, FrameStdinEOF}, in: carried{FrameStdout, FrameStdoutEOF}, whole: func() bool { return true }}
-	return c.run()
+	return conn, nil
 }
 
 // take gives the connection that is to be used after an offer.

@@ -7,6 +7,8 @@
 // Dial, which takes no other certificate, and sends the secret (redeem.go has the format). Server.Serve
 // hands on what comes with a good one (listen.go). Both ends have a tunnel.Conn then.
 //
+// Ways remembers which hosts can't be reached so (way.go).
+//
 // A grant is for one connection to one port of one session at one epoch, and soon expires. The
 // certificate is made when the host starts, is in memory alone, and is trusted through its hash: there is no
 // authority and no name to check.

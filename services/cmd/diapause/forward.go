@@ -99,7 +99,7 @@ type forwarder struct {
 	mu  sync.Mutex
 	api *events.API // nil before the first connection
 
-	ways ways // that connections go
+	ways direct.Ways // that connections go
 }
 
 // forwarded is what forward --json prints of a port.
@@ -228,7 +228,7 @@ func (f *forwarder) once(ctx context.Context, port uint16, open func() (net.Conn
 	if err := f.client.callOn(ctx, api, "ensure", schemas.Request{Name: f.name}, &v); err != nil {
 		return false, err
 	}
-	try, taken := f.ways.before(v.Host, time.Now())
+	try, taken := f.ways.Before(v.Host, time.Now())
 	conn, err := dialHost(ctx, api, v, attach.Hello{Name: f.name, Presence: true, Input: true, Forward: true, Direct: try})
 	if err != nil {
 		return false, err
@@ -238,7 +238,7 @@ func (f *forwarder) once(ctx context.Context, port uint16, open func() (net.Conn
 	defer func() { stop() }()
 	dial := func(o attach.Offer) (net.Conn, error) {
 		conn, err := direct.Dial(ctx, o, f.name, port)
-		taken = f.ways.after(v.Host, time.Now(), o.Address, err)
+		taken = f.ways.After(v.Host, time.Now(), o.Address, err)
 		if err != nil {
 			return nil, err
 		}
@@ -246,7 +246,7 @@ func (f *forwarder) once(ctx context.Context, port uint16, open func() (net.Conn
 		return conn, nil
 	}
 	return true, attach.ForwardDirect(conn, port, dial, func() (net.Conn, error) {
-		if f.ways.changed(taken) {
+		if f.ways.Changed(taken) {
 			f.tell(taken)
 		}
 		return open()
@@ -259,7 +259,7 @@ func abortAtEnd(ctx context.Context, conn *tunnel.Conn) (stop func() bool) {
 }
 
 // tell says which way connections go from now on.
-func (f *forwarder) tell(w way) {
+func (f *forwarder) tell(w direct.Way) {
 	w.Session = f.name
 	if f.asJSON {
 		_ = json.NewEncoder(complained).Encode(w) // stderr is closed, then

@@ -1,4 +1,4 @@
-package main
+package direct
 
 import (
 	"fmt"
@@ -10,12 +10,12 @@ import (
 
 // The ways of a forwarded connection.
 const (
-	wayDirect = "direct" // to the host itself
-	wayNATS   = "nats"   // through the NATS server
+	WayDirect = "direct" // to the host itself
+	WayNATS   = "nats"   // through the NATS server
 )
 
-// way is what forward --json prints to stderr when connections go another way than the one before.
-type way struct {
+// Way is the way of connections to a host: what forward --json prints to stderr when connections go another way than the one before.
+type Way struct {
 	Session string         `json:"session"`
 	Way     string         `json:"way"` // direct or nats
 	Host    schemas.HostID `json:"host"`
@@ -23,8 +23,8 @@ type way struct {
 	Reason  string         `json:"reason,omitempty"`  // why it isn't direct
 }
 
-func (w way) String() string {
-	if w.Way == wayDirect {
+func (w Way) String() string {
+	if w.Way == WayDirect {
 		return fmt.Sprintf("connections go directly to host %s at %s", w.Host, w.Address)
 	}
 	return fmt.Sprintf("connections to host %s go through NATS: %s", w.Host, w.Reason)
@@ -34,47 +34,47 @@ func (w way) String() string {
 // them waits for a host that can't be reached.
 const directAgain = time.Minute
 
-// ways knows which way connections to each host go.
-type ways struct {
+// Ways knows which way connections to each host go.
+type Ways struct {
 	mu     sync.Mutex
 	failed map[schemas.HostID]failedWay
-	told   way // nothing before the first
+	told   Way // nothing before the first
 }
 
 type failedWay struct {
-	way
+	Way
 	until time.Time
 }
 
-// before says whether a connection may be direct, and which way it goes if the host offers none.
-func (w *ways) before(host schemas.HostID, now time.Time) (try bool, otherwise way) {
+// Before says whether a connection may be direct, and which way it goes if the host offers none.
+func (w *Ways) Before(host schemas.HostID, now time.Time) (try bool, otherwise Way) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if f, ok := w.failed[host]; ok && now.Before(f.until) {
-		return false, f.way
+		return false, f.Way
 	}
-	return true, way{Way: wayNATS, Host: host, Reason: "it takes no direct ones"}
+	return true, Way{Way: WayNATS, Host: host, Reason: "it takes no direct ones"}
 }
 
-// after says which way a connection goes after an attempt to make it directly.
-func (w *ways) after(host schemas.HostID, now time.Time, address string, err error) way {
+// After says which way a connection goes after an attempt to make it directly.
+func (w *Ways) After(host schemas.HostID, now time.Time, address string, err error) Way {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
 		delete(w.failed, host)
-		return way{Way: wayDirect, Host: host, Address: address}
+		return Way{Way: WayDirect, Host: host, Address: address}
 	}
 	if w.failed == nil {
 		w.failed = map[schemas.HostID]failedWay{}
 	}
-	f := failedWay{way{Way: wayNATS, Host: host, Address: address, Reason: err.Error()}, now.Add(directAgain)}
+	f := failedWay{Way{Way: WayNATS, Host: host, Address: address, Reason: err.Error()}, now.Add(directAgain)}
 	w.failed[host] = f
-	return f.way
+	return f.Way
 }
 
-// changed reports whether a connection goes another way than the one before. The reason alone
+// Changed reports whether a connection goes another way than the one before. The reason alone
 // doesn't count.
-func (w *ways) changed(to way) bool {
+func (w *Ways) Changed(to Way) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	was := w.told
