@@ -93,7 +93,7 @@ func guessed(h http.Header) bool {
 func WantsPage(r *http.Request) bool {
 	html := accepts(r.Header, "text/html") || accepts(r.Header, "application/xhtml+xml")
 	structured := accepts(r.Header, "application/json") || accepts(r.Header, "application/problem+json") || accepts(r.Header, "text/event-stream")
-	if !html && (structured || !anything(r.Header)) {
+	if r.Header.Get("Upgrade") != "" || !html && (structured || !anything(r.Header)) {
 		return false
 	}
 	if mode := r.Header.Get("Sec-Fetch-Mode"); mode != "" {

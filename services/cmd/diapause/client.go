@@ -24,6 +24,19 @@ type client struct {
 
 // connect finds the server: what was asked for, or the local one.
 func (c *client) connect(ctx context.Context) (*events.API, error) {
+	o, err := c.options("cli")
+	if err != nil {
+		return nil, err
+	}
+	api, err := events.DialAPI(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return api, nil
+}
+
+// options says where the server is, and who asks: part is what this program is used as.
+func (c *client) options(part string) (o events.Options, err error) {
 	url, creds := c.url, c.creds
 	up, err := datadir.Locate(c.data)
 	if url != "" && (url == up.URL || url == up.PublicURL) {
@@ -34,24 +47,22 @@ func (c *client) connect(ctx context.Context) (*events.API, error) {
 			up.URL = surroundings(insideFile).URL // where activity may be published
 		}
 		if up.URL == "" {
-			return nil, err
+			return o, err
 		}
 		url, creds = up.URL, cmp.Or(creds, up.ClientCreds)
 	}
-	api, err := events.DialAPI(ctx, events.Options{URL: url, Creds: creds, By: who(), NATS: []nats.Option{nats.Name("diapause " + who())}})
-	if err != nil {
-		return nil, err
-	}
-	return api, nil
+	by := part + ":" + userName()
+	return events.Options{URL: url, Creds: creds, By: by, NATS: []nats.Option{nats.Name("diapause " + by)}}, nil
 }
 
 // who names the person at the command line, for the log.
-func who() string {
-	name := "uid " + fmt.Sprint(os.Getuid())
+func who() string { return "cli:" + userName() }
+
+func userName() string {
 	if u, err := user.Current(); err == nil {
-		name = u.Username
+		return u.Username
 	}
-	return "cli:" + name
+	return "uid " + fmt.Sprint(os.Getuid())
 }
 
 // slack is how much longer the client waits than it lets the server take.

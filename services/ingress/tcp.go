@@ -1,0 +1,206 @@
+package ingress
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	proxyproto "github.com/pires/go-proxyproto"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// TCPServer carries the connections of one listener to one port of a session.
+type TCPServer struct {
+	Options
+	Target Target
+	Told   bool // each connection begins with a PROXY header, of a load balancer
+	Tells  bool // each connection to the session begins with one
+
+	wakes *wakes
+}
+
+// NewTCPServer makes a server for one port.
+func NewTCPServer(o Options, t Target) *TCPServer {
+	return &TCPServer{Options: o.withDefaults(), Target: t}
+}
+
+// Serve takes connections at l until ctx ends; those that are open then are cut off.
+func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
+	g, ctx := errgroup.WithContext(ctx)
+	t.wakes = newWakes(ctx, t.Waker, t.Budgets.Wake)
+	defer t.wakes.group.Wait()
+	defer context.AfterFunc(ctx, func() { l.Close() })()
+	g.Go(func() error {
+		for {
+			conn, err := l.Accept()
+			if errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("take connections at %s: %w", l.Addr(), err)
+			}
+			g.Go(func() error {
+				t.serve(ctx, conn)
+				return nil
+			})
+		}
+	})
+	return g.Wait()
+}
+
+// client is who connected.
+type client struct {
+	net.Conn
+	in   *bufio.Reader
+	from net.Addr // of the client, as a load balancer says
+}
+
+// serve carries one connection.
+func (t *TCPServer) serve(ctx context.Context, conn net.Conn) {
+	c, err := t.open(conn)
+	if err == nil {
+		stop := context.AfterFunc(ctx, func() { reset(conn) })
+		defer stop()
+		err = t.carry(ctx, c)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.Log.Warn("a connection failed", "from", conn.RemoteAddr().String(), "to", t.Target.String(), "err", err)
+	}
+	if err != nil {
+		reset(conn)
+	}
+	conn.Close()
+}
+
+// open reads the PROXY header, if there is to be one.
+func (t *TCPServer) open(conn net.Conn) (*client, error) {
+	if !t.Told {
+		return &client{conn, bufio.NewReader(conn), conn.RemoteAddr()}, nil
+	}
+	told := proxyproto.NewConn(conn, proxyproto.WithPolicy(proxyproto.REQUIRE), proxyproto.SetReadHeaderTimeout(headerLimit))
+	if _, err := told.Read(nil); err != nil {
+		return nil, fmt.Errorf("read its PROXY header: %w", err)
+	}
+	return &client{conn, bufio.NewReader(told), told.RemoteAddr()}, nil
+}
+
+// errProbe: the connection was closed before anything came, while the session was suspended.
+var errProbe = errors.New("a probe")
+
+func (t *TCPServer) carry(ctx context.Context, c *client) error {
+	from, _ := netip.ParseAddrPort(c.RemoteAddr().String())
+	grant, err := t.Authorizer.Authorize(ctx, Ask{Target: t.Target, Class: TCP, From: from})
+	if err != nil {
+		return err
+	}
+	why := Why{Class: TCP, Port: t.Target.Port, Caller: grant.Caller}
+	up, release, err := t.reach(ctx, c, why)
+	if errors.Is(err, errProbe) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	defer up.Close()
+	if t.Tells {
+		if _, err := proxyproto.HeaderProxyFromAddrs(2, c.from, c.LocalAddr()).WriteTo(up); err != nil {
+			return fmt.Errorf("say who connects: %w", err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { reset(up) })
+	defer stop()
+	splice(c, up)
+	return nil
+}
+
+// reach connects to the session, which it has resumed and holds.
+func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn, release func(), err error) {
+	n := t.Target.Name
+	for end := time.Now().Add(t.Budgets.Wake + t.Budgets.Connect); ; {
+		w, ok := t.wakes.running(n)
+		if !ok {
+			if err := t.mayWake(ctx, c); err != nil {
+				return nil, nil, err
+			}
+			if w, err = t.wakes.await(ctx, n, why); err != nil {
+				return nil, nil, err
+			}
+		}
+		leave, unhold := w.enter(), t.Leaser.Hold(n, why, true)
+		up, err = connect(ctx, t.wakes, t.Dialer, n, t.Target.Port, t.Budgets.Connect)
+		if err == nil {
+			return up, func() { unhold(); leave() }, nil
+		}
+		unhold()
+		leave()
+		if !errors.Is(err, errAsleep) || time.Now().After(end) || pause(ctx, askAgain) != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+// probeWait is how long a connection waits for its first byte, before it resumes a session all the same: a client
+// may wait for the server to begin, and a probe closes at once.
+const probeWait = 50 * time.Millisecond
+
+// mayWake decides whether a connection resumes the session; errProbe if it doesn't.
+func (t *TCPServer) mayWake(ctx context.Context, c *client) error {
+	if t.Policy[TCP] != Wake {
+		v, err := t.Waker.Look(ctx, t.Target)
+		if err == nil && v.State != schemas.Running {
+			err = errProbe
+		}
+		return err
+	}
+	if err := c.SetReadDeadline(time.Now().Add(probeWait)); err != nil {
+		return errProbe
+	}
+	_, err := c.in.Peek(1)
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return errProbe
+	}
+	return c.SetReadDeadline(time.Time{})
+}
+
+// splice copies both ways until both have ended. The end of one direction leaves the other open; a failure ends
+// both, so that neither side takes a part for the whole.
+func splice(c *client, up net.Conn) {
+	var both sync.WaitGroup
+	one := func(to net.Conn, from io.Reader) {
+		if _, err := io.Copy(to, from); err != nil || closeWrite(to) != nil {
+			reset(c.Conn)
+			reset(up)
+		}
+	}
+	both.Go(func() { one(up, c.in) })
+	both.Go(func() { one(c.Conn, up) })
+	both.Wait()
+}
+
+func closeWrite(c net.Conn) error {
+	if h, ok := c.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return nil
+}
+
+// reset closes a connection so that its other end gets an error.
+func reset(c net.Conn) {
+	switch c := c.(type) {
+	case interface{ Abort() }:
+		c.Abort()
+	case *net.TCPConn:
+		_ = c.SetLinger(0) // it may have ended, as the close says
+	}
+	c.Close()
+}
