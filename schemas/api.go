@@ -63,7 +63,7 @@ type TransitionView struct {
 	Op       string         `json:"op,omitempty"`
 	Evidence *Evidence      `json:"evidence,omitempty"`
 	Stages   []Stage        `json:"stages,omitempty"`
-	Joined   []Joined       `json:"joined,omitempty"` // in a history: who asked for the same while it was under way
+	Joined   []Joined       `json:"joined,omitempty"` // in a history, and of the decision in an explanation: who asked for the same while it was under way
 }
 
 // Joined is a caller that asked for what another had started.

@@ -231,6 +231,13 @@ func (s *views) explain(ctx context.Context, req request) (any, error) {
 	if e.Decided, err = s.decided(ctx, v); err != nil {
 		return nil, err
 	}
+	if e.Decided != nil {
+		one := []schemas.TransitionView{*e.Decided}
+		if err := s.addJoined(ctx, n, one); err != nil {
+			return nil, err
+		}
+		e.Decided = &one[0]
+	}
 	since, gone := s.fleet.Gone(v.Host)
 	if gone && v.State != schemas.Suspended && v.State != schemas.Exited {
 		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)

@@ -19,6 +19,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	v, out := visitOf(pr.In.Context()), pr.Out
 	out.URL.Scheme, out.URL.Host = "http", address(v.target)
 	out.URL.RawQuery = pr.In.URL.RawQuery // as it was sent: nothing here goes by it
+	out.Trailer = pr.In.Trailer           // which the server fills when it has read the body
 	out.Host = pr.In.Host
 	if p.HostHeader != "" {
 		out.Host = p.HostHeader

@@ -104,9 +104,13 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errPage):
 		p.waitingPage(w, r, v)
 		return
-	case errors.Is(err, errAsleep) && v.verdict == Pass:
-		p.answerFor(w, r, v)
-		return
+	case errors.Is(err, errAsleep) && v.verdict == Pass: // it ran a moment ago
+		view, look := p.Waker.Look(r.Context(), v.target)
+		if look == nil && view.State != schemas.Running {
+			v.state = view.State
+			p.answerFor(w, r, v)
+			return
+		}
 	case r.Context().Err() != nil:
 		panic(http.ErrAbortHandler) // there is no one to answer
 	}

@@ -329,7 +329,7 @@ func printGrounds(e schemas.Explanation) {
 	decided := e.Last
 	if e.Decided != nil {
 		decided = *e.Decided
-		fmt.Fprintf(printed, "last decision: %s by %s, %s ago: %s\n", decided.Type, schemas.Who(decided.Actor, decided.Note), ago(decided.At), decided.Reason)
+		fmt.Fprintf(printed, "last decision: %s by %s, %s ago: %s\n", decided.Type, schemas.Who(decided.Actor, decided.Note), ago(decided.At), decided.Reason+joined(decided.Joined))
 	}
 	if v := decided.Evidence; v != nil {
 		fmt.Fprintf(printed, "decided on: activity up to message %d", v.Seq)

@@ -58,16 +58,22 @@ func historyCommand(c *client) *cobra.Command {
 				if steps := stages(t.Stages); steps != "" {
 					reason += " (" + steps + ")"
 				}
-				for _, j := range t.Joined {
-					reason += "; asked for by " + schemas.Who(j.Actor, j.Note)
-					if j.Reason != "" {
-						reason += ": " + j.Reason
-					}
-				}
+				reason += joined(t.Joined)
 				fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", t.Version, t.At.Format("2006-01-02T15:04:05.000Z07:00"), t.Type, t.State, schemas.Who(t.Actor, t.Note), reason)
 			}
 		})
 	})
+}
+
+// joined says who else had asked for what a transition began.
+func joined(all []schemas.Joined) (text string) {
+	for _, j := range all {
+		text += "; asked for by " + schemas.Who(j.Actor, j.Note)
+		if j.Reason != "" {
+			text += ": " + j.Reason
+		}
+	}
+	return text
 }
 
 func explainCommand(c *client) *cobra.Command {
