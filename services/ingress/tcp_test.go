@@ -69,7 +69,15 @@ func relay(t *testing.T, f *fleet, o Options, change func(*TCPServer)) browser {
 // say sends a text and its end, and gives the answer.
 func (b browser) say(text string) (string, error) {
 	b.t.Helper()
-	c := b.dial()
+	to, err := net.Dial("tcp", b.address)
+	if err != nil {
+		return "", err // it may be reset as soon
+	}
+	defer to.Close()
+	c := to.(*net.TCPConn)
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		b.t.Fatal(err)
+	}
 	_, wrote := io.WriteString(c, text)
 	closed := c.CloseWrite()
 	got, err := io.ReadAll(c)
@@ -89,7 +97,7 @@ func TestTCP(t *testing.T) {
 		t.Errorf("it was resumed for %q", why)
 	}
 	c := b.dial()
-	until(t, "the silent connection is a lease", func() bool { return f.leases() == 1 })
+	until(t, "the silent connection is there, and a lease", func() bool { return f.open() == 2 && f.leases() == 1 })
 	f.set(schemas.Suspended)
 	if got, err := io.ReadAll(c); !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("after a suspend it reads %q, %v, want a reset", got, err)

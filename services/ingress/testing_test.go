@@ -63,6 +63,13 @@ func (f *fleet) leases() int {
 	return len(f.held)
 }
 
+// open gives how many connections were made since the session came to run.
+func (f *fleet) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.conns)
+}
+
 // set has the session be in a state. Connections end with its processes.
 func (f *fleet) set(s schemas.State) {
 	f.mu.Lock()
