@@ -13,7 +13,7 @@
 //   - Nothing is resumed, and no lease begins, before Authorizer has said yes, for each request anew.
 //   - A robot that says so in its User-Agent is believed, with any other header: all that it gains is to be
 //     kept waiting. Among the others Accept decides, then Sec-Fetch-Mode, then User-Agent.
-//   - A request that may be sent twice (without a body, by a method without side effects) goes over kept
+//   - A request that may be sent twice (without a body, by a method without side effects) and is use goes over kept
 //     connections. Every other request goes over a connection of its own: a server that closes an idle connection
 //     just then can't lose it. gRPC is the exception, as HTTP/2 says which requests weren't read.
 //   - A body isn't read before the connection to the session is there. So it needs no memory while a session is

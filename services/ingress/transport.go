@@ -76,8 +76,8 @@ type transport struct {
 }
 
 // keptIdle is how long a connection to a session is kept that carries nothing: less than servers keep theirs
-// (5 seconds in Node.js), so that it is us who close.
-const keptIdle = 4 * time.Second
+// (5 seconds in Node.js), so that it is us who close, and short beside a grace, as its host sees an open connection.
+const keptIdle = 2 * time.Second
 
 func newTransport(w *wakes, d Dialer, l Leaser, b Budgets) *transport {
 	t := &transport{wakes: w, dialer: d, leaser: l, budgets: b}
@@ -185,12 +185,12 @@ func (v *visit) end() {
 	}
 }
 
-// way gives the connections that a request may use.
+// way gives the connections that a request may use. What is no use of the session leaves none open.
 func (t *transport) way(r *http.Request) *http.Transport {
 	switch {
 	case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
 		return t.grpc
-	case replayable(r) && r.Header.Get("Upgrade") == "":
+	case replayable(r) && r.Header.Get("Upgrade") == "" && visitOf(r.Context()).use.Lease:
 		return t.kept
 	}
 	return t.once

@@ -35,12 +35,13 @@ type Sessions struct {
 	mu     sync.Mutex
 	client *events.Client // nil before the first use
 	url    string         // that client connects to
+	said   map[schemas.Name]time.Time
 }
 
 // New gives sessions at the server that locate says. It is called again while the connection is lost: the
 // `diapause up` of a machine may come back at another address.
 func New(locate func() (events.Options, error)) *Sessions {
-	return &Sessions{locate: locate, key: "ingress-" + nuid.Next()}
+	return &Sessions{locate: locate, key: "ingress-" + nuid.Next(), said: map[schemas.Name]time.Time{}}
 }
 
 // Close ends all leases, and the connection.
@@ -124,7 +125,11 @@ const askAgain = 200 * time.Millisecond
 func (s *Sessions) Ensure(ctx context.Context, n schemas.Name, why ingress.Why) (v schemas.View, err error) {
 	for {
 		err = s.ask(ctx, "ensure", schemas.Request{Name: n.String(), Reason: why.String()}, &v)
-		if err == nil || !passes(err) {
+		switch {
+		case err == nil:
+			s.due(n)
+			return v, nil
+		case !passes(err):
 			return v, err
 		}
 		select {
@@ -162,8 +167,28 @@ func (s *Sessions) Follow(n schemas.Name, step func(schemas.Progress)) (stop fun
 	return func() { _ = sub.Unsubscribe() } // of a connection that is closed: nothing to do
 }
 
-// long is after which the end of a hold is activity, too: a grace begins then.
-const long = time.Second
+const (
+	// every is the least time between two activities of a session: less is said later, and might be heard after a
+	// suspend that a person asked for, and undo it.
+	every = time.Second
+	// remembered bounds the sessions whose last activity is known.
+	remembered = 10_000
+)
+
+// due reports whether activity of a session is to be said now, and notes that it is. Ensure has said it, too.
+func (s *Sessions) due(n schemas.Name) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.Sub(s.said[n]) < every {
+		return false
+	}
+	if len(s.said) >= remembered {
+		clear(s.said)
+	}
+	s.said[n] = now
+	return true
+}
 
 // Hold implements ingress.Leaser.
 func (s *Sessions) Hold(n schemas.Name, why ingress.Why, fresh bool) (release func()) {
@@ -176,16 +201,15 @@ func (s *Sessions) Hold(n schemas.Name, why ingress.Why, fresh bool) (release fu
 		return func() {}
 	}
 	because := events.Because(why.String())
-	if fresh {
+	if fresh && s.due(n) {
 		of.HTTP(because)
 	}
 	l, err := of.Present(context.Background(), s.key, 0, because)
 	if err != nil {
 		return func() {} // the client was closed
 	}
-	began := time.Now()
 	return sync.OnceFunc(func() {
-		if fresh && time.Since(began) > long {
+		if fresh && s.due(n) {
 			of.HTTP(because)
 		}
 		_ = l.Close() // never fails
