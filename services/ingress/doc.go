@@ -10,7 +10,7 @@
 //
 // What was decided where several ways were open:
 //
-//   - Nothing is resumed, and no lease begins, before Authorizer has said yes, for each request anew.
+//   - Nothing is resumed, and no lease begins, before Authorizer has said yes, for each request by itself.
 //   - A robot that says so in its User-Agent is believed, with any other header: all that it gains is to be
 //     kept waiting. Among the others Accept decides, then Sec-Fetch-Mode, then User-Agent.
 //   - A request that may be sent twice (without a body, by a method without side effects) and is use goes over kept

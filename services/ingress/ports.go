@@ -28,7 +28,7 @@ type Grant struct {
 }
 
 // Authorizer says who may reach a port. It is asked before anything is resumed and before a lease begins, for each
-// request and each TCP connection anew, from many goroutines at once. A refusal is a *schemas.APIError with the
+// request and each TCP connection by itself, from many goroutines at once. A refusal is a *schemas.APIError with the
 // reason denied; any other error says that it couldn't be found out, which refuses, too. It must give the same
 // refusal for a session that isn't there and for one that the caller may not know of.
 type Authorizer interface {

@@ -48,7 +48,7 @@ type Proxy struct {
 	stop      context.CancelFunc
 }
 
-// New makes a proxy. Close ends what it has begun.
+// New makes a proxy. Close ends what it has started.
 func New(o Options) *Proxy {
 	o = o.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
