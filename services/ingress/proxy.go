@@ -46,6 +46,7 @@ type Proxy struct {
 	transport *transport
 	forward   *httputil.ReverseProxy
 	stop      context.CancelFunc
+	uids      sync.Map // the names of sessions that were looked at, by their uids, which are never used again
 }
 
 // New makes a proxy. Close ends what it has started.
@@ -158,10 +159,17 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 
 // place completes the target, and says what becomes of the request.
 func (p *Proxy) place(r *http.Request, v *visit) error {
-	if v.verdict = Decide(v.class, "", p.Policy); v.verdict == Wake && v.target.UID == "" {
-		return nil // it is asked for by its name, in whichever state
+	uid := v.target.UID
+	if name, ok := p.uids.Load(uid); ok {
+		v.target.Name = name.(schemas.Name)
 	}
-	if _, ok := p.wakes.running(v.target.Name); ok && v.target.UID == "" {
+	w, runs := p.wakes.running(v.target.Name)
+	runs = runs && (uid == "" || w.view.UID == uid)
+	v.verdict = Decide(v.class, "", p.Policy)
+	switch {
+	case v.verdict == Wake && (runs || uid == ""):
+		return nil // it is asked for by its name, in whichever state
+	case runs:
 		v.verdict = Pass
 		return nil
 	}
@@ -171,6 +179,9 @@ func (p *Proxy) place(r *http.Request, v *visit) error {
 	}
 	if v.target.Name, err = schemas.ParseName(view.Name); err != nil {
 		return err
+	}
+	if uid != "" {
+		p.uids.Store(uid, v.target.Name)
 	}
 	v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)
 	if view.State == schemas.Running {

@@ -93,7 +93,18 @@ func (s *Sessions) ask(ctx context.Context, verb string, r schemas.Request, out 
 	if err != nil {
 		return err
 	}
-	err = c.API().Ask(ctx, verb, r, out)
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	lost := c.API().Conn().StatusChanged(nats.RECONNECTING, nats.CLOSED)
+	defer c.API().Conn().RemoveStatusListener(lost)
+	go func() {
+		select {
+		case <-lost: // with the answer
+			stop()
+		case <-asking.Done():
+		}
+	}()
+	err = c.API().Ask(asking, verb, r, out)
 	if err != nil && schemas.CodeOf(err) == "" && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", events.ErrLost, err)
 	}
