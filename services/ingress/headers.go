@@ -25,12 +25,18 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Host = p.HostHeader
 	}
 	for key := range out.Header {
-		if strings.HasPrefix(key, "X-Forwarded-") || strings.HasPrefix(key, "Diapause-") || strings.HasPrefix(key, "X-Diapause-") {
+		if strings.HasPrefix(key, "X-Forwarded-") {
 			out.Header.Del(key)
 		}
 	}
+	dropOurs(out.Header)
 	for _, key := range fromOutside {
 		out.Header.Del(key)
+	}
+	if upgradesTo(out.Header, "h2c") { // which would carry requests past all this
+		out.Header.Del("Connection")
+		out.Header.Del("Upgrade")
+		out.Header.Del("Http2-Settings")
 	}
 	if v.strip != nil {
 		v.strip(out.Header)
@@ -40,6 +46,15 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	if prefix := v.target.Prefix; prefix != "" {
 		out.Header.Set("X-Forwarded-Prefix", prefix)
 		withoutPrefix(out.URL, prefix)
+	}
+}
+
+// dropOurs takes headers with our names, which are for us or by us alone.
+func dropOurs(h http.Header) {
+	for key := range h {
+		if strings.HasPrefix(strings.TrimPrefix(strings.ToLower(key), "x-"), ours+"-") {
+			h.Del(key)
+		}
 	}
 }
 
@@ -82,6 +97,7 @@ func ourCookie(pair string) bool {
 // origin of its own, it has none and no page runs with the rights of that host.
 func (p *Proxy) modify(answer *http.Response) error {
 	v := visitOf(answer.Request.Context())
+	dropOurs(answer.Header)
 	cookies := answer.Header.Values("Set-Cookie")
 	answer.Header.Del("Set-Cookie")
 	if v.target.Prefix != "" {

@@ -117,7 +117,7 @@ type pageData struct {
 func (p *Proxy) waitingPage(w http.ResponseWriter, r *http.Request, v *visit) {
 	if v.target.Prefix != "" {
 		e := problemOf(errWaking, v.target)
-		p.refuse(w, r, v, e)
+		p.refuse(w, r, e)
 		return
 	}
 	h := w.Header()
@@ -147,7 +147,7 @@ func writePage(w http.ResponseWriter, status int, d pageData) {
 func (p *Proxy) toOrigin(w http.ResponseWriter, r *http.Request, v *visit) {
 	view, err := p.Waker.Look(r.Context(), v.target)
 	if err != nil {
-		p.refuse(w, r, v, problemOf(err, v.target))
+		p.refuse(w, r, problemOf(err, v.target))
 		return
 	}
 	to := *r.URL

@@ -115,11 +115,11 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 		panic(http.ErrAbortHandler) // there is no one to answer
 	}
 	p.Log.Info("a request failed", "session", v.target.Name.String(), "why", v.why.String(), "err", err)
-	p.refuse(w, r, v, problemOf(err, v.target))
+	p.refuse(w, r, problemOf(err, v.target))
 }
 
 // refuse writes a problem: as a page for a person, else as an object.
-func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, v *visit, e problem) {
+func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, e problem) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Add("Vary", "Accept, Sec-Fetch-Mode, User-Agent")
@@ -150,7 +150,7 @@ func (p *Proxy) answerFor(w http.ResponseWriter, r *http.Request, v *visit) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	switch {
 	case v.state == schemas.Exited || v.state == schemas.Failed:
-		p.refuse(w, r, v, problemOf(schemas.StateError(schemas.Reason(v.state), "session %s is %s", v.target.Name, v.state), v.target))
+		p.refuse(w, r, problemOf(schemas.StateError(schemas.Reason(v.state), "session %s is %s", v.target.Name, v.state), v.target))
 		return
 	case v.class == Probe:
 		h.Set("Content-Type", "text/plain; charset=utf-8")
@@ -163,7 +163,7 @@ func (p *Proxy) answerFor(w http.ResponseWriter, r *http.Request, v *visit) {
 		fmt.Fprintf(w, "<!doctype html><meta charset=utf-8><title>%s</title><meta property=og:title content=\"%[1]s\"><p>%[1]s is suspended.\n", title)
 		return
 	}
-	e := refused(http.StatusServiceUnavailable, CodeAsleep, fmt.Sprintf("session %s is suspended, and a request of class %s doesn't resume it", v.target.Name, v.class), "")
+	e := refused(http.StatusServiceUnavailable, CodeAsleep, fmt.Sprintf("session %s is suspended, and a %s request doesn't resume it", v.target.Name, v.class), "")
 	e.Hint, e.Session, e.retry = fmt.Sprintf("`diapause ensure %s` resumes it", v.target.Name), v.target.Name.String(), 60
-	p.refuse(w, r, v, e)
+	p.refuse(w, r, e)
 }

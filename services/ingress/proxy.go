@@ -3,6 +3,7 @@ package ingress
 import (
 	"cmp"
 	"context"
+	"io"
 	"log"
 	"log/slog"
 	"net"
@@ -57,7 +58,7 @@ func New(o Options) *Proxy {
 	p.transport = newTransport(p.wakes, o.Dialer, o.Leaser, o.Budgets)
 	p.forward = &httputil.ReverseProxy{
 		Rewrite: p.rewrite, ModifyResponse: p.modify, Transport: p.transport, ErrorHandler: p.failed,
-		FlushInterval: -1, BufferPool: &buffers{}, ErrorLog: log.New(discard{}, "", 0), // what it would say is the client's end
+		FlushInterval: -1, BufferPool: &buffers{}, ErrorLog: log.New(io.Discard, "", 0), // what it would say is the client's end
 	}
 	return p
 }
@@ -125,24 +126,24 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // admit says what a request is and may do. done says that it was answered.
 func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bool) {
 	if r.Method == http.MethodConnect {
-		p.refuse(w, r, nil, refused(http.StatusMethodNotAllowed, schemas.CodeUsage, "CONNECT isn't for this proxy", ""))
+		p.refuse(w, r, refused(http.StatusMethodNotAllowed, schemas.CodeUsage, "CONNECT isn't for this proxy", ""))
 		return nil, true
 	}
 	target, err := Parse(p.Domain, r.Host, r.URL.EscapedPath())
 	if err != nil {
-		p.refuse(w, r, nil, misdirected(p.Domain, err))
+		p.refuse(w, r, misdirected(p.Domain, err))
 		return nil, true
 	}
 	v = &visit{target: target, class: Classify(r)}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests of handlers alone
 	grant, err := p.Authorizer.Authorize(r.Context(), Ask{Target: target, Class: v.class, From: from, HTTP: r})
 	if err != nil {
-		p.refuse(w, r, nil, problemOf(err, target))
+		p.refuse(w, r, problemOf(err, target))
 		return nil, true
 	}
 	v.strip, v.use = grant.Strip, UseOf(v.class, p.Policy)
 	if err := p.place(r, v); err != nil {
-		p.refuse(w, r, nil, problemOf(err, v.target))
+		p.refuse(w, r, problemOf(err, v.target))
 		return nil, true
 	}
 	v.why = Why{Class: v.class, Method: r.Method, Path: r.URL.EscapedPath(), Port: target.Port, Caller: grant.Caller}
@@ -204,11 +205,6 @@ func (p *Proxy) instead(w http.ResponseWriter, r *http.Request, v *visit) bool {
 	}
 	return false
 }
-
-// discard is where the standard library's own words of a proxied request go.
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }
 
 // buffers are what bodies are copied through.
 type buffers struct{ pool sync.Pool }

@@ -270,6 +270,7 @@ func TestHeaders(t *testing.T) {
 			w.Header().Add("Set-Cookie", c)
 		}
 		w.Header().Set("Location", "/next")
+		w.Header().Set("Diapause-State", "forged")
 		echo(w, r)
 	}))
 	b := newBrowser(t, serve(t, f.options()))
@@ -286,6 +287,12 @@ func TestHeaders(t *testing.T) {
 		if strings.Contains(got.text, never) {
 			t.Errorf("the session gets %q:\n%s", never, got.text)
 		}
+	}
+	if got.Header.Get("Diapause-State") != "" {
+		t.Errorf("the session says what is ours to say: %s", got.Header)
+	}
+	if up := b.must(http.MethodGet, "http://"+webHost+"/", "Connection: Upgrade, HTTP2-Settings\nUpgrade: h2c\nHTTP2-Settings: AAMAAABk\n", nil); up.StatusCode != http.StatusOK || strings.Contains(up.text, "h2c") {
+		t.Errorf("the session is asked for HTTP/2: %s", up.text)
 	}
 	if c := got.Header.Values("Set-Cookie"); len(c) != 2 || c[0] != "a=1; Path=/; HttpOnly" || c[1] != "b=2" {
 		t.Errorf("the cookies are %q", c)

@@ -10,7 +10,6 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +42,7 @@ var (
 	errClosed = errors.New("nothing listens at the port")
 )
 
-// visit is one request on its way.
+// visit is one request on its way. Its handler's goroutine owns it.
 type visit struct {
 	target  Target
 	class   Class
@@ -53,9 +52,9 @@ type visit struct {
 	why     Why
 	strip   func(http.Header)
 
-	hold    sync.Once
-	release func()
-	leave   func()
+	within  *wake  // that the request uses
+	leave   func() // ends that
+	release func() // ends the lease; nil before it begins
 }
 
 type visitKey struct{}
@@ -165,21 +164,26 @@ func (t *transport) ready(ctx context.Context, v *visit) (*wake, error) {
 			return nil, err
 		}
 	}
-	v.hold.Do(func() {
-		v.leave = w.enter()
-		if v.use.Lease {
-			v.release = t.leaser.Hold(v.target.Name, v.why, v.use.Fresh)
-		}
-	})
+	if v.within != w {
+		leave := w.enter()
+		v.left()
+		v.within, v.leave = w, leave
+	}
+	if v.release == nil && v.use.Lease {
+		v.release = t.leaser.Hold(v.target.Name, v.why, v.use.Fresh)
+	}
 	return w, nil
 }
 
-// end ends what ready began.
+// end ends what ready began, when the request has been answered.
 func (v *visit) end() {
-	v.hold.Do(func() {}) // no lease begins after this
 	if v.release != nil {
 		v.release()
 	}
+	v.left()
+}
+
+func (v *visit) left() {
 	if v.leave != nil {
 		v.leave()
 	}
