@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Class is what asks for a session, as far as a request shows it.
+// Class is a request class: what asks for a session, as far as a request shows it.
 type Class string
 
 // The classes of what asks.
