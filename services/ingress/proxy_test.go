@@ -1,11 +1,15 @@
 package ingress
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,6 +197,48 @@ func TestWaitingPage(t *testing.T) {
 		if got := b.must(method, url[:len(url)-1]+Reserved, "", nil); got.StatusCode != http.StatusMethodNotAllowed {
 			t.Errorf("%s of the state gives %d: %s", method, got.StatusCode, got.text)
 		}
+	}
+}
+
+// The page's own script shows what passes and reloads when the port listens; it ends when it is cancelled.
+func TestWaitingPageRuns(t *testing.T) {
+	f := newFleet(t, http.HandlerFunc(echo))
+	f.gate = make(chan struct{})
+	o := f.options()
+	o.Budgets.Page = time.Millisecond
+	b := newBrowser(t, serve(t, o))
+	got := b.must(http.MethodGet, "http://"+webHost+"/", chrome+page, nil)
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(file, []byte(got.text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	script := func(args ...string) *exec.Cmd {
+		cmd := exec.Command("node", append([]string{"testdata/page.js", b.address, webHost, file}, args...)...)
+		cmd.Stderr = os.Stderr
+		return cmd
+	}
+	if out, err := script("cancel").Output(); err != nil || len(out) > 0 {
+		t.Errorf("cancelled it says %q, %v", out, err)
+	}
+	cmd := script()
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() || !strings.HasPrefix(lines.Text(), "It is suspended, after") {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	close(f.gate)
+	last := ""
+	for lines.Scan() {
+		last = lines.Text()
+	}
+	if err := cmd.Wait(); err != nil || last != "reloads" {
+		t.Errorf("at last it says %q, %v", last, err)
 	}
 }
 
