@@ -45,24 +45,31 @@ func TestIngress(t *testing.T) {
 // firstRequests resumes the session by one request after another, with a body too. None fails, and the memory of
 // the session is that of before.
 func firstRequests(t *testing.T, s *stack.Stack, p *proxy) {
-	rounds := 20
-	if long() {
-		rounds = 500
-	}
-	for i := range rounds {
-		if i > 0 {
-			must(t, s, "suspend", "work")
+	resumes(t, s, p, "work", 20)
+	for i := range 10 {
+		if name := fmt.Sprintf("first-%d", i); long() {
+			begin(t, s, name, "--idle", "never")
+			resumes(t, s, p, name, 50)
+			must(t, s, "rm", "--yes", name)
 		}
-		method, body := http.MethodGet, io.Reader(nil)
-		if i%2 == 1 {
-			method, body = http.MethodPost, strings.NewReader("a question")
-		}
-		p.want(method, work, fmt.Sprintf("/count?secret=%d", i), json, body, fmt.Sprint(i+1))
 	}
 	for _, verb := range []string{"history", "explain"} {
 		if out := must(t, s, verb, "work"); !strings.Contains(out, "POST /count to port 8080 (fetch by this machine)") || strings.Contains(out, "secret") {
 			t.Errorf("%s doesn't name the request, or more of it: %s", verb, out)
 		}
+	}
+}
+
+func resumes(t *testing.T, s *stack.Stack, p *proxy, name string, rounds int) {
+	for i := range rounds {
+		if i > 0 {
+			must(t, s, "suspend", name)
+		}
+		method, body := http.MethodGet, io.Reader(nil)
+		if i%2 == 1 {
+			method, body = http.MethodPost, strings.NewReader("a question")
+		}
+		p.want(method, "8080--"+name+".default.localhost", fmt.Sprintf("/count?secret=%d", i), json, body, fmt.Sprint(i+1))
 	}
 }
 

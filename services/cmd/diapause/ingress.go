@@ -100,11 +100,12 @@ func (f ingressFlags) run(cmd *cobra.Command, c *client, args []string) error {
 	if err := checkLoopback(f.listen); err != nil {
 		return err
 	}
-	sessions := ingressclient.New(func() (events.Options, error) { return c.options("ingress") })
-	defer sessions.Close()
-	if err := sessions.Check(cmd.Context()); err != nil {
+	var all []schemas.View // what matters is that they may be listed
+	if err := c.call(cmd.Context(), "list", schemas.Request{Tenant: schemas.DefaultTenant}, &all); err != nil {
 		return err
 	}
+	sessions := ingressclient.New(func() (events.Options, error) { return c.options("ingress") })
+	defer sessions.Close()
 	o.Authorizer, o.Waker, o.Leaser, o.Dialer = ingressclient.Loopback{Domain: o.Domain}, sessions, sessions, sessions
 	l, err := net.Listen("tcp", f.listen)
 	if err != nil {

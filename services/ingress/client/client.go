@@ -78,16 +78,6 @@ func (s *Sessions) connected() (*events.Client, error) {
 	return c, nil
 }
 
-// Check says why the server can't be used.
-func (s *Sessions) Check(ctx context.Context) error {
-	c, err := s.connected()
-	if err != nil {
-		return err
-	}
-	var all []schemas.View
-	return c.API().Ask(ctx, "list", schemas.Request{Tenant: schemas.DefaultTenant}, &all)
-}
-
 func (s *Sessions) ask(ctx context.Context, verb string, r schemas.Request, out any) error {
 	c, err := s.connected()
 	if err != nil {

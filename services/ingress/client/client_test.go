@@ -207,9 +207,6 @@ func TestLook(t *testing.T) {
 	if _, err := s.Look(t.Context(), ingress.Target{UID: "u2"}); schemas.CodeOf(err) != schemas.CodeNoSession {
 		t.Errorf("a uid of none gives %v", err)
 	}
-	if err := s.Check(t.Context()); err != nil {
-		t.Error(err)
-	}
 	if _, err := s.Dial(t.Context(), schemas.View{Name: "acme/web", Host: "h"}, 80); err == nil || errors.Is(err, ingress.ErrRefused) {
 		t.Errorf("a host that isn't there gives %v", err)
 	}
