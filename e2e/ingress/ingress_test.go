@@ -33,6 +33,7 @@ func TestIngress(t *testing.T) {
 	begin(t, s, "work", "--idle", "never")
 	p := ingress(t, s, "--connect-timeout", "1s")
 	t.Run("first requests", func(t *testing.T) { firstRequests(t, s, p) })
+	t.Run("during suspends", func(t *testing.T) { duringSuspends(t, s, p) })
 	t.Run("upload", func(t *testing.T) { upload(t, s, p) })
 	t.Run("who is asking", func(t *testing.T) { whoIsAsking(t, s, p) })
 	t.Run("forged", func(t *testing.T) { forged(t, s, p) })
@@ -70,6 +71,27 @@ func resumes(t *testing.T, s *stack.Stack, p *proxy, name string, rounds int) {
 			method, body = http.MethodPost, strings.NewReader("a question")
 		}
 		p.want(method, "8080--"+name+".default.localhost", fmt.Sprintf("/count?secret=%d", i), json, body, fmt.Sprint(i+1))
+	}
+}
+
+// duringSuspends asks while the session is being suspended, which undoes that, or resumes it.
+func duringSuspends(t *testing.T, s *stack.Stack, p *proxy) {
+	for range 3 {
+		suspended := make(chan struct{})
+		go func() {
+			defer close(suspended)
+			s.Do("suspend", "work") // which may be undone
+		}()
+		for over := false; !over; {
+			select {
+			case <-suspended:
+				over = true // and once more after that
+			default:
+			}
+			if status, _, text := p.ask(http.MethodGet, work, "/count", json, nil); status != http.StatusOK {
+				t.Fatalf("it gives %d: %s", status, text)
+			}
+		}
 	}
 }
 
