@@ -103,6 +103,9 @@ func (t *TCPServer) carry(ctx context.Context, c *client) error {
 		return err
 	}
 	why := Why{Class: TCP, Port: t.Target.Port, Caller: grant.Caller}
+	if t.Told {
+		why.Caller += " for " + c.from.String()
+	}
 	up, release, err := t.reach(ctx, c, why)
 	if errors.Is(err, errProbe) {
 		return nil

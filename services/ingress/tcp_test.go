@@ -164,6 +164,9 @@ func TestProxyProtocol(t *testing.T) {
 	if err != nil || !strings.HasPrefix(got, head) || !strings.HasSuffix(got, "h") || len(got) != 28+1 {
 		t.Errorf("the session gets %q, %v", got, err)
 	}
+	if why := f.whys[0].String(); why != "connection to port 80 (tcp by ann for 203.0.113.7:4711)" {
+		t.Errorf("it was resumed for %q", why)
+	}
 	if got, err := b.say("hello without a header\n"); err == nil {
 		t.Errorf("without a header it answers %q, %v, want a reset", got, err)
 	}
