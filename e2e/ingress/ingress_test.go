@@ -31,7 +31,7 @@ func TestIngress(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, s, "work", "--idle", "never")
-	p := ingress(t, s, "--connect-timeout", "1s")
+	p := ingress(t, s, "--connect-timeout", "2s")
 	t.Run("first requests", func(t *testing.T) { firstRequests(t, s, p) })
 	t.Run("during suspends", func(t *testing.T) { duringSuspends(t, s, p) })
 	t.Run("upload", func(t *testing.T) { upload(t, s, p) })

@@ -17,7 +17,7 @@ func TestJoined(t *testing.T) {
 	v := b.running()
 	v = b.swap(v, schemas.TSuspend, schemas.Set{Op: &schemas.Op{ID: "o2", Kind: schemas.OpSuspend}})
 	v = b.swap(v, schemas.TSuspended, schemas.Set{Head: &schemas.Head{Name: "acme/u/1-1"}})
-	v, err := b.records.Swap(b.ctx, v, schemas.Transition{Type: schemas.TResume, Actor: "scheduler", Reason: "activity", Op: "o3", Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o3", Kind: schemas.OpResume}}})
+	v, err := b.records.Swap(b.ctx, v, schemas.Transition{Type: schemas.TResume, Actor: "scheduler", Reason: "activity", Op: "o3", Evidence: &schemas.Evidence{}, Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "o3", Kind: schemas.OpResume}}})
 	b.must(err)
 
 	answered := make(chan error, 1)
@@ -38,6 +38,12 @@ func TestJoined(t *testing.T) {
 		case tr.Type == schemas.TResume && (len(tr.Joined) != 1 || tr.Joined[0].Actor != "client" || tr.Joined[0].Note != "cli:ann" || tr.Joined[0].Reason != "the demo begins" || tr.Joined[0].At.IsZero()):
 			t.Errorf("the resume was joined by %+v", tr.Joined)
 		}
+	}
+	b.server.look.scheduler = explainer{}
+	got, err := b.server.Call(b.ctx, ann, "explain", schemas.Request{Name: agent.String()})
+	b.must(err)
+	if e := got.(schemas.Explanation); e.Decided == nil || e.Decided.Type != schemas.TResume || len(e.Decided.Joined) != 1 || e.Decided.Joined[0].Reason != "the demo begins" {
+		t.Errorf("what was decided last is explained by %+v", e.Decided)
 	}
 }
 

@@ -107,8 +107,8 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errAsleep) && v.verdict == Pass: // it ran a moment ago
 		view, look := p.Waker.Look(r.Context(), v.target)
 		if look == nil && view.State != schemas.Running {
-			v.state = view.State
-			p.answerFor(w, r, v)
+			v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)
+			p.instead(w, r, v)
 			return
 		}
 	case r.Context().Err() != nil:

