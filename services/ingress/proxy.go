@@ -110,7 +110,8 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-// ServeHTTP implements http.Handler.
+// ServeHTTP implements http.Handler, for servers that have more to serve: Parse says which requests are for a Proxy.
+// An upgraded connection ends with its request's context at the latest.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v, done := p.admit(w, r)
 	if done {
