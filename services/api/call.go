@@ -118,12 +118,17 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	if err := confine(c, verb, &req); err != nil {
 		return nil, err
 	}
+	req.Reason = schemas.Shown(req.Reason) // it goes into the record, which lists show
 	select {
 	case <-s.known:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
 	out, err := h(ctx, request{req, c})
+	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
+		v.MadeRoom = c.own(v.MadeRoom)
+		out = v
+	}
 	if v, ok := out.(schemas.View); ok && err == nil && v.PID == 0 {
 		views := []schemas.View{v}
 		s.look.complete(ctx, views)

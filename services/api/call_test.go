@@ -1,6 +1,8 @@
 package api
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
@@ -52,6 +54,11 @@ func TestCallersAreConfined(t *testing.T) {
 		{Caller{Tenant: "acme", Role: RoleOwner}, "rm", acme, ""},
 		{Caller{Tenant: "acme", Role: RoleOwner}, "rm", schemas.Request{Name: "acme/web", Tenant: "other"}, schemas.ReasonDenied},
 		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:acme/web"), ""},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", setting(schemas.Policy{Awake: new(schemas.Duration)}), ""},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", setting(schemas.Policy{Score: &schemas.Score{}}), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", setting(schemas.Policy{Keep: &schemas.Keep{}}), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", setting(schemas.Policy{Life: new(schemas.Duration)}), schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_test", setting(schemas.Policy{Life: new(schemas.Duration)}), ""},
 		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:other/web"), schemas.ReasonDenied},
 		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("session:web"), schemas.ReasonDenied},
 		{Caller{Tenant: "acme", Role: RoleOwner}, "policy_set", policyOfScope("tenant:acme"), schemas.ReasonDenied},
@@ -92,5 +99,23 @@ func TestCalls(t *testing.T) {
 	_, err := b.server.Call(b.ctx, ann, "history", schemas.Request{Name: "acme/none"})
 	if e, ok := err.(*schemas.APIError); !ok || e.Code != schemas.CodeNoSession || e.Session != "acme/none" {
 		t.Errorf("a session that there isn't: %#v", err)
+	}
+}
+
+func setting(p schemas.Policy) schemas.Request {
+	r := policyOfScope("session:acme/web")
+	r.Policy.Policy = &p
+	return r
+}
+
+// Whose sessions made room is told to those who may know of them.
+func TestOwn(t *testing.T) {
+	made := []string{"acme/web", "other/web", "acme/db", "web"}
+	for want, c := range map[string]Caller{
+		"acme/web,other/web,acme/db,web": {}, "acme/web,acme/db": {Tenant: "acme"}, "acme/db": {Tenant: "acme", Session: "db"}, "web": {Tenant: schemas.DefaultTenant},
+	} {
+		if got := strings.Join(c.own(slices.Clone(made)), ","); got != want {
+			t.Errorf("%+v hears of %q, want %q", c, got, want)
+		}
 	}
 }

@@ -31,6 +31,9 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 		}
 	}
 	fields := reaching(req)
+	if p := req.Policy; verb == "policy_set" && p != nil && p.Policy != nil {
+		fields = append(fields, forAll(*p.Policy)...)
+	}
 	if len(fields) == 0 {
 		return nil
 	}
@@ -39,6 +42,14 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 		hint = "without a container image as its root, such as oci:alpine:3, it sees files of the host: that takes a token with the role operator"
 	}
 	return schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %s", c.Actor(), strings.Join(fields, ", ")).WithHint("%s", hint)
+}
+
+// own keeps of the names of sessions those that a caller may know of.
+func (c Caller) own(names []string) []string {
+	return slices.DeleteFunc(names, func(text string) bool {
+		n, err := schemas.ParseName(text)
+		return c.Tenant != "" && (err != nil || n.Tenant != c.Tenant || c.Session != "" && n.Session != c.Session)
+	})
 }
 
 // reach says for a person what a caller is confined to.
@@ -83,6 +94,20 @@ func (c Caller) names(verb string, req *schemas.Request) (named []schemas.Name, 
 		named = append(named, n)
 	}
 	return named, true
+}
+
+// forAll lists the parts of a policy that are at the cost of others: who makes room, how long images are kept, how
+// long a session runs in one go, what is rehearsed.
+func forAll(p schemas.Policy) (parts []string) {
+	for part, set := range map[string]bool{
+		"policy.score": p.Score != nil, "policy.keep": p.Keep != nil, "policy.life": p.Life != nil, "policy.rehearse": p.Rehearse != "",
+	} {
+		if set {
+			parts = append(parts, part)
+		}
+	}
+	slices.Sort(parts)
+	return parts
 }
 
 // policyOf gives the session whose policy a request is about; false if it is about more.

@@ -46,6 +46,9 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := mayCarry(req.by, v.SessionRecord); err != nil {
+		return nil, err
+	}
 	if err := s.failpoints.At(ctx, failpoint.APIForkHead); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,9 @@ func (s *mover) move(ctx context.Context, req request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := mayCarry(req.by, v.SessionRecord); err != nil {
+			return nil, err
+		}
 		var asked statekv.Versioned
 		switch {
 		case v.State == schemas.Running && v.Op == nil, v.State == schemas.Suspended && v.Op == nil:

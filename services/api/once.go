@@ -22,7 +22,7 @@ func uidFor(n schemas.Name, req request) schemas.UID {
 		return newUID()
 	}
 	h := sha256.New()
-	for _, part := range []string{"once", req.by.Actor(), n.Key(), req.Once} {
+	for _, part := range []string{"once", req.by.Actor(), n.Key(), req.Once, req.To, req.Name} {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}

@@ -97,12 +97,26 @@ func reaching(req *schemas.Request) (fields []string) {
 			fields = append(fields, "run.spec."+string(driver))
 		}
 	}
+	if _, is := spec.Options[dockerspec.Driver]; is && req.Run.Driver != dockerspec.Driver { // giveNetwork leaves such a spec alone
+		fields = append(fields, "run.spec."+string(dockerspec.Driver))
+	}
 	fields = append(fields, reachingIn("run.spec.docker.", reflect.ValueOf(container))...)
 	of := reachingIn("run.spec.", reflect.ValueOf(spec))
 	if req.Run.Driver == dockerspec.Driver && container.Image != "" && spec.Root == "" { // it has its image's
 		of = slices.DeleteFunc(of, func(field string) bool { return field == "run.spec.root" })
 	}
 	return append(fields, of...)
+}
+
+// mayCarry refuses to have a session of a caller who is confined to a tenant made again, or elsewhere, with what an
+// operator has let it reach.
+func mayCarry(c Caller, r schemas.SessionRecord) error {
+	alone := r.Root != nil && (r.Network == schemas.NetworkPrivate || r.Network == schemas.NetworkNone)
+	if c.Tenant == "" || alone && len(r.Loosened) == 0 && len(r.Publish) == 0 {
+		return nil
+	}
+	return schemas.FailedError(schemas.ReasonDenied, "session %s reaches the host or other tenants", r.Name()).
+		WithHint("that takes a token with the role operator")
 }
 
 // reachingIn looks at the fields of a struct, but for those that are looked into instead.

@@ -83,9 +83,10 @@ func TestReaching(t *testing.T) {
 		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3","publish":["80:80"]}`), "run.spec.publish"},
 		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3","cap_add":["SYS_ADMIN"]}`), "run.spec.cap_add"},
 		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3","seccomp":"unconfined"}`), "run.spec.seccomp"},
-		{running(t, tree, `{"command":["sh"],"docker":{"image":"alpine"}}`), "run.spec.docker.image, run.spec.root"}, // a process tree all the same
-		{running(t, "", `{"command":["sh"],"docker":{"image":"alpine"}}`), "run.spec.docker.image, run.spec.root"},
+		{running(t, tree, `{"command":["sh"],"docker":{"image":"alpine"}}`), "run.spec.docker, run.spec.docker.image, run.spec.root"}, // a process tree all the same
+		{running(t, "", `{"command":["sh"],"docker":{"image":"alpine"}}`), "run.spec.docker, run.spec.docker.image, run.spec.root"},
 		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3","other":{}}`), "run.spec.other"},
+		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3","docker":{}}`), "run.spec.docker"}, // it would get the host's network
 		{running(t, tree, `{`), "run.spec"},
 		{running(t, docker, `{"docker":{"image":"alpine","volumes":["/data"],"tmpfs":["/tmp"]}}`), "run.spec.docker.image"},
 		{running(t, docker, `{"docker":{"image":"alpine","volumes":["/data","/etc:/etc"]}}`), "run.spec.docker.image, run.spec.docker.volumes"},
@@ -108,5 +109,51 @@ func TestReaching(t *testing.T) {
 	adopting.Run.Existing = schemas.ExistingChosen
 	if got := reaching(&adopting); !slices.Contains(got, "run.existing") {
 		t.Errorf("adopting reaches by %v", got)
+	}
+}
+
+// A session that reaches the host by what an operator asked for isn't a tenant's to make again.
+func TestMayCarry(t *testing.T) {
+	image := &schemas.RootImage{Ref: "alpine:3"}
+	for _, c := range []struct {
+		r     schemas.SessionRecord
+		fails bool
+	}{
+		{schemas.SessionRecord{Root: image, Network: schemas.NetworkPrivate}, false},
+		{schemas.SessionRecord{Root: image, Network: schemas.NetworkNone}, false},
+		{schemas.SessionRecord{Root: image, Network: schemas.NetworkHost}, true},
+		{schemas.SessionRecord{Root: image}, true},
+		{schemas.SessionRecord{Network: schemas.NetworkPrivate}, true},
+		{schemas.SessionRecord{Root: image, Network: schemas.NetworkPrivate, Loosened: []string{"cap_add"}}, true},
+		{schemas.SessionRecord{Root: image, Network: schemas.NetworkPrivate, Publish: []string{"80:80"}}, true},
+	} {
+		if err := mayCarry(Caller{Tenant: "acme"}, c.r); (schemas.ReasonOf(err) == schemas.ReasonDenied) != c.fails {
+			t.Errorf("%+v: %v", c.r, err)
+		}
+		if err := mayCarry(Caller{}, c.r); err != nil {
+			t.Errorf("an operator with %+v: %v", c.r, err)
+		}
+	}
+}
+
+// The default of an installation gives a tenant's session nothing of the host.
+func TestGivenNetwork(t *testing.T) {
+	for _, c := range []struct {
+		standard string
+		by       Caller
+		want     string
+	}{
+		{schemas.NetworkHost, Caller{}, schemas.NetworkHost},
+		{schemas.NetworkHost, Caller{Tenant: "acme"}, schemas.NetworkPrivate},
+		{schemas.NetworkNone, Caller{Tenant: "acme"}, schemas.NetworkNone},
+	} {
+		r := &schemas.RunRequest{Spec: []byte(`{"command":["sh"]}`)}
+		if err := (&maker{network: c.standard}).giveNetwork(c.by, r); err != nil {
+			t.Fatal(err)
+		}
+		var spec schemas.Spec
+		if err := json.Unmarshal(r.Spec, &spec); err != nil || spec.Network != c.want {
+			t.Errorf("with the default %s, %s gets %q, %v", c.standard, c.by.Tenant, spec.Network, err)
+		}
 	}
 }

@@ -53,7 +53,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if limits.Disk < 0 {
 		return nil, schemas.UsageError("run: a disk of %d bytes", limits.Disk)
 	}
-	if err := s.giveNetwork(r); err != nil {
+	if err := s.giveNetwork(req.by, r); err != nil {
 		return nil, err
 	}
 	sealed, err := s.sealer.seal(ctx, n.Tenant, r.Spec)
@@ -117,7 +117,8 @@ const treeDriver = "criu"
 
 // giveNetwork writes the network that sessions get by default into the spec of a process tree that
 // names none: so that it keeps this one when the default changes.
-func (s *maker) giveNetwork(r *schemas.RunRequest) error {
+// A caller who is confined to a tenant gets none of the host's.
+func (s *maker) giveNetwork(by Caller, r *schemas.RunRequest) error {
 	var spec schemas.Spec
 	if json.Unmarshal(r.Spec, &spec) != nil {
 		return nil // what can't be read no host runs
@@ -125,7 +126,9 @@ func (s *maker) giveNetwork(r *schemas.RunRequest) error {
 	if spec.Network != "" || len(spec.Options) > 0 || r.Driver != "" && r.Driver != treeDriver {
 		return nil
 	}
-	spec.Network = s.network
+	if spec.Network = s.network; by.Tenant != "" && spec.Network == schemas.NetworkHost {
+		spec.Network = schemas.NetworkPrivate
+	}
 	data, err := json.Marshal(spec)
 	if err != nil {
 		return schemas.FailedError("", "encode the spec: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -125,6 +126,9 @@ func (s *tokens) revoke(ctx context.Context, req request) (any, error) {
 	}
 	if req.Token == nil || req.Token.ID == "" {
 		return nil, schemas.UsageError("the request names no token")
+	}
+	if strings.HasPrefix(req.Token.ID, schemas.TokenPrefix) { // not to be shown or logged
+		return nil, schemas.UsageError("that is a token, not its id").WithHint("`diapause token ls` lists the ids")
 	}
 	rec, err := store.Revoke(ctx, req.Token.ID)
 	if errors.Is(err, tokenkv.ErrNone) {

@@ -53,6 +53,9 @@ func TestBearers(t *testing.T) {
 	if err != nil || strings.Contains(string(listed), schemas.TokenPrefix) || strings.Count(string(listed), `"id"`) != 3 {
 		t.Errorf("an operator lists tokens: %s, %v", listed, err)
 	}
+	if _, err := b.bear(operator.Token, "token_revoke", schemas.Request{Token: &schemas.TokenRequest{ID: owner.Token}}); err == nil || strings.Contains(err.Error(), owner.Token[:len(schemas.TokenPrefix)+8]) {
+		t.Errorf("a token in the place of its id: %v", err)
+	}
 	if _, err := b.bear(operator.Token, "token_revoke", schemas.Request{Token: &schemas.TokenRequest{ID: owner.ID}}); err != nil {
 		t.Errorf("an operator revokes a token: %v", err)
 	}

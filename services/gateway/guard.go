@@ -51,6 +51,9 @@ func allow(hosts, origins []string) (*allowed, error) {
 func (a *allowed) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
+		if r.Body != nil && r.Body != http.NoBody { // also of one that is refused, and read to its end
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWait)) // a test's recorder has none
+		}
 		if p := a.refuses(r); p != nil {
 			p.write(w)
 			return
@@ -185,8 +188,6 @@ func readBody(w http.ResponseWriter, r *http.Request) *Problem {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}
-	c := http.NewResponseController(w)
-	_ = c.SetReadDeadline(time.Now().Add(bodyWait)) // a test's recorder has none
 	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	var large *http.MaxBytesError
 	switch {
@@ -195,7 +196,7 @@ func readBody(w http.ResponseWriter, r *http.Request) *Problem {
 	case err != nil:
 		return refusal(http.StatusRequestTimeout, "the body didn't arrive", "")
 	}
-	_ = c.SetReadDeadline(time.Time{})
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(data)), int64(len(data))
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // noted counts each request, and logs it at the level of debugging: its path without the query, and none of its headers.
@@ -16,10 +19,19 @@ func (g *Gateway) noted(log *slog.Logger, next http.Handler) http.Handler {
 		defer func() {
 			status := cmp.Or(s.status, http.StatusOK)
 			g.answered[min(status/100, len(g.answered)-1)].Add(1)
-			log.Debug("request answered", "method", r.Method, "path", r.URL.Path, "status", status, "from", r.RemoteAddr, "ms", time.Since(began).Milliseconds())
+			log.Debug("request answered", "method", r.Method, "path", shownPath(r.URL.Path), "status", status, "from", r.RemoteAddr, "ms", time.Since(began).Milliseconds())
 		}()
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // the one of the answer before, on a connection that was kept
 		next.ServeHTTP(s, r)
 	})
+}
+
+// shownPath is a path without a token that was put there by mistake.
+func shownPath(path string) string {
+	if i := strings.Index(path, schemas.TokenPrefix); i >= 0 {
+		return path[:i] + "…"
+	}
+	return path
 }
 
 // Answered counts the requests that were answered, by the class of their status: 2xx, 4xx and so on.

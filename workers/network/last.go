@@ -41,10 +41,16 @@ func Tidy() error {
 	return errors.Join(err, usedErr)
 }
 
+// lookAgain is how often the interfaces are listed again because they changed meanwhile.
+const lookAgain = 20
+
 func anySession() (bool, error) {
 	links, err := netlink.LinkList()
+	for try := 0; errors.Is(err, netlink.ErrDumpInterrupted) && try < lookAgain; try++ {
+		links, err = netlink.LinkList() // the kernel may be removing a pair that was closed before
+	}
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
-		return true, nil // they change now: the last one to do so looks again
+		return true, nil // they change all the time: the last one to do so looks again
 	}
 	if err != nil {
 		return false, fmt.Errorf("list the host's interfaces: %w", err)
