@@ -31,7 +31,7 @@ func TestIngress(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin(t, s, "work", "--idle", "never")
-	p := ingress(t, s, "--connect-timeout", "2s")
+	p := ingress(t, s, "--wake-timeout", "2m")
 	t.Run("first requests", func(t *testing.T) { firstRequests(t, s, p) })
 	t.Run("during suspends", func(t *testing.T) { duringSuspends(t, s, p) })
 	t.Run("upload", func(t *testing.T) { upload(t, s, p) })
@@ -46,7 +46,10 @@ func TestIngress(t *testing.T) {
 // firstRequests resumes the session by one request after another, with a body too. None fails, and the memory of
 // the session is that of before.
 func firstRequests(t *testing.T, s *stack.Stack, p *proxy) {
-	resumes(t, s, p, "work", 20)
+	resumes(t, s, p, "work", 19)
+	time.Sleep(1100 * time.Millisecond) // until it isn't believed to run, so that the next request is the one that resumes it
+	suspend(t, s, "work")
+	p.want(http.MethodPost, work, "/count?secret=20", json, strings.NewReader("a question"), "20")
 	for i := range 10 {
 		if name := fmt.Sprintf("first-%d", i); long() {
 			begin(t, s, name, "--idle", "never")
@@ -64,7 +67,7 @@ func firstRequests(t *testing.T, s *stack.Stack, p *proxy) {
 func resumes(t *testing.T, s *stack.Stack, p *proxy, name string, rounds int) {
 	for i := range rounds {
 		if i > 0 {
-			must(t, s, "suspend", name)
+			suspend(t, s, name)
 		}
 		method, body := http.MethodGet, io.Reader(nil)
 		if i%2 == 1 {
@@ -72,6 +75,12 @@ func resumes(t *testing.T, s *stack.Stack, p *proxy, name string, rounds int) {
 		}
 		p.want(method, "8080--"+name+".default.localhost", fmt.Sprintf("/count?secret=%d", i), json, body, fmt.Sprint(i+1))
 	}
+}
+
+// suspend suspends a session, also if the end of a request is told of after its answer, which undoes a suspend.
+func suspend(t *testing.T, s *stack.Stack, name string) {
+	t.Helper()
+	until(t, name+" is suspended", func() bool { return s.Do("suspend", name).Code == 0 && state(t, s, name) == schemas.Suspended })
 }
 
 // duringSuspends asks while the session is being suspended, which undoes that, or resumes it.
@@ -96,14 +105,15 @@ func duringSuspends(t *testing.T, s *stack.Stack, p *proxy) {
 }
 
 func upload(t *testing.T, s *stack.Stack, p *proxy) {
-	must(t, s, "suspend", "work")
+	suspend(t, s, "work")
 	p.want(http.MethodPost, work, "/digest", "", large(), digest(large()))
+	until(t, "its end was told of", func() bool { return !strings.Contains(must(t, s, "explain", "work"), "presence.ingress-") })
 }
 
 // whoIsAsking has what isn't a person's leave the session suspended, a person get a page that leads on, and a program
 // never HTML.
 func whoIsAsking(t *testing.T, s *stack.Stack, p *proxy) {
-	must(t, s, "suspend", "work")
+	suspend(t, s, "work")
 	for headers, want := range map[string]int{probe: 200, "User-Agent: Slackbot-LinkExpanding 1.0\n": 200, "User-Agent: Googlebot/2.1\n": 503, "Accept: text/event-stream\nLast-Event-ID: 4\n": 503} {
 		if status, _, text := p.ask(http.MethodGet, work, "/count", headers, nil); status != want || !strings.Contains(text, "suspended") {
 			t.Errorf("%q gives %d: %s", headers, status, text)
@@ -123,11 +133,12 @@ func whoIsAsking(t *testing.T, s *stack.Stack, p *proxy) {
 		}
 		return true
 	})
+	hurried := ingress(t, s, "--connect-timeout", "2s")
 	for host, want := range map[string]int{"8080--none.default.localhost": 404, "8081--work.default.localhost": 502} {
-		if status, kind, text := p.ask(http.MethodGet, host, "/", json, nil); status != want || kind != "application/problem+json" {
+		if status, kind, text := hurried.ask(http.MethodGet, host, "/", json, nil); status != want || kind != "application/problem+json" {
 			t.Errorf("%s gives a program %d %s: %s", host, status, kind, text)
 		}
-		if status, kind, text := p.ask(http.MethodGet, host, "/", "Accept: text/html\n", nil); status != want && status != 503 || !strings.HasPrefix(kind, "text/html") {
+		if status, kind, text := hurried.ask(http.MethodGet, host, "/", "Accept: text/html\n", nil); status != want && status != 503 || !strings.HasPrefix(kind, "text/html") {
 			t.Errorf("%s gives a person %d %s: %s", host, status, kind, text)
 		}
 	}
@@ -135,7 +146,7 @@ func whoIsAsking(t *testing.T, s *stack.Stack, p *proxy) {
 
 // forged sends what isn't for the session, or could be read in two ways.
 func forged(t *testing.T, s *stack.Stack, p *proxy) {
-	must(t, s, "suspend", "work")
+	suspend(t, s, "work")
 	for what, c := range map[string][2]string{
 		"another host":     {"GET /s/default/work/8080/count HTTP/1.1\r\nHost: evil.com\r\nConnection: close\r\n\r\n", "421"},
 		"a host before it": {"GET /count HTTP/1.1\r\nHost: " + work + ".evil.com\r\nConnection: close\r\n\r\n", "421"},
@@ -160,7 +171,9 @@ func forged(t *testing.T, s *stack.Stack, p *proxy) {
 // tcp leads a connection to the port, and what only connects nowhere.
 func tcp(t *testing.T, s *stack.Stack) {
 	p := ingress(t, s, "work", "8080")
+	p.pause(true) // so that the end is there when the connection is taken
 	p.dial().Close()
+	p.pause(false)
 	must(t, s, "show", "work")
 	if got := state(t, s, "work"); got != schemas.Suspended {
 		t.Errorf("after a probe the session is %s", got)
@@ -219,7 +232,9 @@ func startedAgain(t *testing.T, s *stack.Stack, p *proxy) {
 	}
 	var during sync.WaitGroup
 	during.Go(func() {
-		p.want(http.MethodPost, work, "/digest", "", strings.NewReader("x"), digest(strings.NewReader("x")))
+		if status, _, text := p.ask(http.MethodPost, work, "/digest", "", strings.NewReader("x")); status != http.StatusOK || text != digest(strings.NewReader("x")) {
+			t.Errorf("while the daemon starts again it gives %d: %s", status, text)
+		}
 	})
 	err := s.Up("--docker", "none")
 	during.Wait()

@@ -26,7 +26,7 @@ import (
 )
 
 // limit bounds all that is waited for.
-const limit = 2 * time.Minute
+const limit = 3 * time.Minute
 
 // asServer is the variable that has this program be the server in a session.
 const asServer = "DIAPAUSE_TEST_SERVER"
@@ -219,4 +219,16 @@ func (p *proxy) dial() *net.TCPConn {
 		p.t.Fatal(err)
 	}
 	return c.(*net.TCPConn)
+}
+
+// pause stops it, or has it go on.
+func (p *proxy) pause(stopped bool) {
+	p.t.Helper()
+	sig := syscall.SIGCONT
+	if stopped {
+		sig = syscall.SIGSTOP
+	}
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		p.t.Fatal(err)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -25,14 +26,11 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 		out.Host = p.HostHeader
 	}
 	for key := range out.Header {
-		if strings.HasPrefix(key, "X-Forwarded-") {
-			out.Header.Del(key)
+		if is := dashed(key); strings.HasPrefix(is, "X-Forwarded-") || slices.Contains(fromOutside, is) {
+			delete(out.Header, key)
 		}
 	}
 	dropOurs(out.Header)
-	for _, key := range fromOutside {
-		out.Header.Del(key)
-	}
 	if upgradesTo(out.Header, "h2c") { // which would carry requests past all this
 		out.Header.Del("Connection")
 		out.Header.Del("Upgrade")
@@ -52,11 +50,14 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 // dropOurs takes headers with our names, which are for us or by us alone.
 func dropOurs(h http.Header) {
 	for key := range h {
-		if strings.HasPrefix(strings.TrimPrefix(strings.ToLower(key), "x-"), ours+"-") {
-			h.Del(key)
+		if strings.HasPrefix(strings.TrimPrefix(strings.ToLower(dashed(key)), "x-"), ours+"-") {
+			delete(h, key)
 		}
 	}
 }
+
+// dashed is a header's name as CGI servers take it, to which X_Forwarded_For is X-Forwarded-For.
+func dashed(key string) string { return http.CanonicalHeaderKey(strings.ReplaceAll(key, "_", "-")) }
 
 // withoutPrefix takes the path form's beginning from a path.
 func withoutPrefix(u *url.URL, prefix string) {

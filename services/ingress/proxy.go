@@ -11,6 +11,7 @@ import (
 	"net/http/httputil"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/diapause/diapause/schemas"
@@ -48,6 +49,7 @@ type Proxy struct {
 	forward   *httputil.ReverseProxy
 	stop      context.CancelFunc
 	uids      sync.Map // the names of sessions that were looked at, by their uids, which are never used again
+	known     atomic.Int64
 }
 
 // New makes a proxy. Close ends what it has started.
@@ -130,6 +132,10 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, refused(http.StatusMethodNotAllowed, schemas.CodeUsage, "CONNECT isn't for this proxy", ""))
 		return nil, true
 	}
+	if r.URL.Opaque != "" {
+		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's target isn't a path", ""))
+		return nil, true
+	}
 	target, err := Parse(p.Domain, r.Host, r.URL.EscapedPath())
 	if err != nil {
 		p.refuse(w, r, misdirected(p.Domain, err))
@@ -183,6 +189,10 @@ func (p *Proxy) place(r *http.Request, v *visit) error {
 		return err
 	}
 	if uid != "" {
+		if p.known.Add(1) > remembered {
+			p.uids.Clear()
+			p.known.Store(1)
+		}
 		p.uids.Store(uid, v.target.Name)
 	}
 	v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)

@@ -321,7 +321,7 @@ func TestHeaders(t *testing.T) {
 	}))
 	b := newBrowser(t, serve(t, f.options()))
 	sent := "Authorization: Bearer ours\nX-Forwarded-For: 6.6.6.6\nForwarded: for=6.6.6.6\nX-Forwarded-Host: evil\nX-Forwarded-Prefix: /x\nX-Forwarded-Proto: https\n" +
-		"X-Real-IP: 6.6.6.6\nX-Diapause-Token: secret\nDiapause-Token: secret\nCookie: a=1; diapause_session=secret; __Host-diapause=secret; b=2\nX-Own: kept\n" +
+		"X-Real-IP: 6.6.6.6\nX_Forwarded_For: 6.6.6.6\nX_Real_IP: 6.6.6.6\nX_Diapause_User: secret\nX-Diapause-Token: secret\nDiapause-Token: secret\nCookie: a=1; diapause_session=secret; __Host-diapause=secret; b=2\nX-Own: kept\n" +
 		"Connection: X-Hop\nX-Hop: 1\nProxy-Authorization: Basic x\nTE: gzip\n"
 	got := b.must(http.MethodGet, "http://"+webHost+":8443/a%2Fb/../c?q=%zz;x", sent, nil)
 	for _, want := range []string{"GET /a%2Fb/../c?q=%zz;x " + webHost + ":8443\n", "X-Forwarded-For: 127.0.0.1\r\n", "X-Forwarded-Host: " + webHost + ":8443\r\n", "X-Forwarded-Proto: http\r\n", "Cookie: a=1; b=2\r\n", "X-Own: kept\r\n"} {

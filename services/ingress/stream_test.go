@@ -240,6 +240,7 @@ func TestForged(t *testing.T) {
 		"CONNECT":                  {"CONNECT " + webHost + ":80 HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n", "405", ""},
 		"a line in a header":       {"GET / HTTP/1.1\r\n" + host + "X: a\rSet-Cookie: b\r\n\r\n", "400", ""},
 		"headers without end":      {"GET / HTTP/1.1\r\n" + host + strings.Repeat("X: "+strings.Repeat("a", 1000)+"\r\n", 200) + "\r\n", "431", ""},
+		"no path":                  {"GET http:anything HTTP/1.1\r\n" + host + "Connection: close\r\n\r\n", "400", ""},
 		"a way out of the path":    {"GET /s/acme/web/80/../../../x HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "200", "GET /../../../x "},
 		"a way into another's":     {"GET /s/acme/../other/80/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "404", ""},
 	} {

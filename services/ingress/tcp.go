@@ -14,6 +14,7 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -42,10 +43,16 @@ func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
 	g.Go(func() error {
 		for {
 			conn, err := l.Accept()
-			if errors.Is(err, net.ErrClosed) {
+			switch {
+			case errors.Is(err, net.ErrClosed):
 				return nil
-			}
-			if err != nil {
+			case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.ENOMEM):
+				t.Log.Warn("no connection can be taken for now", "err", err)
+				if pause(ctx, askAgain) != nil {
+					return nil
+				}
+				continue
+			case err != nil:
 				return fmt.Errorf("take connections at %s: %w", l.Addr(), err)
 			}
 			g.Go(func() error {
@@ -66,10 +73,10 @@ type client struct {
 
 // serve carries one connection.
 func (t *TCPServer) serve(ctx context.Context, conn net.Conn) {
+	stop := context.AfterFunc(ctx, func() { reset(conn) })
+	defer stop()
 	c, err := t.open(conn)
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { reset(conn) })
-		defer stop()
 		err = t.carry(ctx, c)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -132,14 +139,11 @@ func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn,
 	for end := time.Now().Add(t.Budgets.Wake + t.Budgets.Connect); ; {
 		w, ok := t.wakes.running(n)
 		if !ok {
-			if err := t.mayWake(ctx, c); err != nil {
-				return nil, nil, err
-			}
-			if w, err = t.wakes.await(ctx, n, why); err != nil {
+			if w, err = t.has(ctx, c, why); err != nil {
 				return nil, nil, err
 			}
 		}
-		leave, unhold := w.enter(), t.Leaser.Hold(n, why, true)
+		leave, unhold := w.enter(), t.Leaser.Hold(n, why, UseOf(TCP, t.Policy).Fresh)
 		up, err = connect(ctx, t.wakes, t.Dialer, n, t.Target.Port, t.Budgets.Connect)
 		if err == nil {
 			return up, func() { unhold(); leave() }, nil
@@ -152,27 +156,28 @@ func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn,
 	}
 }
 
-// probeWait is how long a connection waits for its first byte, before it resumes a session all the same: a client
-// may wait for the server to begin, and a probe closes at once.
-const probeWait = 50 * time.Millisecond
-
-// mayWake decides whether a connection resumes the session; errProbe if it doesn't.
-func (t *TCPServer) mayWake(ctx context.Context, c *client) error {
+// has has the session run, if the policy says so; errProbe if this connection doesn't resume it.
+func (t *TCPServer) has(ctx context.Context, c *client, why Why) (*wake, error) {
 	if t.Policy[TCP] != Wake {
 		v, err := t.Waker.Look(ctx, t.Target)
 		if err == nil && v.State != schemas.Running {
 			err = errProbe
 		}
-		return err
+		if err != nil {
+			return nil, err
+		}
+		return t.wakes.seen(t.Target.Name, v), nil
 	}
-	if err := c.SetReadDeadline(time.Now().Add(probeWait)); err != nil {
-		return errProbe
+	if err := c.SetReadDeadline(time.Now().Add(t.Budgets.Probe)); err != nil {
+		return nil, errProbe
 	}
-	_, err := c.in.Peek(1)
-	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-		return errProbe
+	if _, err := c.in.Peek(1); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errProbe
 	}
-	return c.SetReadDeadline(time.Time{})
+	if err := c.SetReadDeadline(time.Time{}); err != nil {
+		return nil, errProbe
+	}
+	return t.wakes.await(ctx, t.Target.Name, why)
 }
 
 // splice copies both ways until both have ended. The end of one direction leaves the other open; a failure ends

@@ -112,7 +112,9 @@ func TestTCP(t *testing.T) {
 func TestTCPRefused(t *testing.T) {
 	f := newFleet(t, nil)
 	f.server = shout(t)
-	b := relay(t, f, f.options(), nil)
+	patient := f.options()
+	patient.Budgets.Probe = time.Minute
+	b := relay(t, f, patient, nil)
 	b.dial().Close()
 	until(t, "it is asked who that is", func() bool { return f.asked("authorize") == 1 })
 	if got, err := b.say(""); len(got) > 0 {
@@ -126,6 +128,11 @@ func TestTCPRefused(t *testing.T) {
 	if got, err := relay(t, f, o, nil).say("hello"); len(got) > 0 || f.asked("ensure") > 0 {
 		t.Errorf("without leave to wake it answers %q, %v", got, err)
 	}
+	f.set(schemas.Running)
+	if got, err := relay(t, f, o, nil).say("hello"); got != "HELLO" || err != nil || f.asked("ensure") > 0 {
+		t.Errorf("without leave to wake, a session that runs answers %q, %v", got, err)
+	}
+	f.set(schemas.Suspended)
 	f.mu.Lock()
 	f.failure = schemas.FailedError("", "damaged")
 	f.mu.Unlock()

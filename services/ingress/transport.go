@@ -22,11 +22,14 @@ type Budgets struct {
 	Connect   time.Duration // from then until its port listens: 15 seconds
 	FirstByte time.Duration // from when the request was sent to the first byte of the answer: 5 minutes
 	Page      time.Duration // before a navigation gets the waiting page: half a second
+	// Probe is how long a TCP connection waits for its first byte, before it resumes a session all the same: 50
+	// milliseconds. A client may wait for the server to begin, and a probe closes at once.
+	Probe time.Duration
 }
 
 func (b Budgets) withDefaults() Budgets {
 	for field, usual := range map[*time.Duration]time.Duration{
-		&b.Wake: time.Minute, &b.Connect: 15 * time.Second, &b.FirstByte: 5 * time.Minute, &b.Page: 500 * time.Millisecond,
+		&b.Wake: time.Minute, &b.Connect: 15 * time.Second, &b.FirstByte: 5 * time.Minute, &b.Page: 500 * time.Millisecond, &b.Probe: 50 * time.Millisecond,
 	} {
 		if *field <= 0 {
 			*field = usual
@@ -114,7 +117,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // send tries until the request is answered, can't be sent again, or a budget ends.
 func (t *transport) send(r *http.Request, v *visit) (*http.Response, error) {
-	again := 1
+	again, looked := 1, false
 	for end := time.Now().Add(t.budgets.Wake + t.budgets.Connect); ; {
 		w, err := t.ready(r.Context(), v)
 		if err != nil {
@@ -130,7 +133,16 @@ func (t *transport) send(r *http.Request, v *visit) (*http.Response, error) {
 		case asleep && v.verdict == Wake && time.Now().Before(end) && !touched(r): // it was suspended or moved since
 		case !asleep && !errors.Is(err, errClosed) && !timedOut(err) && again > 0 && replayable(r):
 			again--
-			t.wakes.forget(v.target.Name, w)
+			if v.verdict == Wake {
+				t.wakes.forget(v.target.Name, w)
+			}
+		case asleep && v.verdict == Pass && !looked && !touched(r): // it may run elsewhere by now
+			looked = true
+			view, none := t.wakes.waker.Look(r.Context(), v.target)
+			if none != nil || view.State != schemas.Running {
+				return nil, err
+			}
+			t.wakes.seen(v.target.Name, view)
 		default:
 			return nil, err
 		}
@@ -164,6 +176,10 @@ func (t *transport) ready(ctx context.Context, v *visit) (*wake, error) {
 			return nil, err
 		}
 	}
+	if uid := v.target.UID; uid != "" && w.view.UID != uid { // it was made again under that name
+		t.wakes.forget(v.target.Name, w)
+		return nil, &schemas.APIError{Code: schemas.CodeNoSession, Text: "no such session: uid " + string(uid)}
+	}
 	if v.within != w {
 		leave := w.enter()
 		v.left()
@@ -192,12 +208,18 @@ func (v *visit) left() {
 // way gives the connections that a request may use. What is no use of the session leaves none open.
 func (t *transport) way(r *http.Request) *http.Transport {
 	switch {
-	case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
+	case r.ProtoMajor == 2 && isGRPC(r.Header.Get("Content-Type")):
 		return t.grpc
 	case replayable(r) && r.Header.Get("Upgrade") == "" && visitOf(r.Context()).use.Lease:
 		return t.kept
 	}
 	return t.once
+}
+
+// isGRPC reports whether a body is gRPC's, which is of HTTP/2 alone, and not that of gRPC-Web.
+func isGRPC(kind string) bool {
+	rest, ok := strings.CutPrefix(kind, "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // dial connects to the address of a session (see address), and tries until its port listens.
@@ -220,6 +242,7 @@ const (
 func connect(ctx context.Context, s *wakes, d Dialer, n schemas.Name, port uint16, budget time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	refused := false
 	for wait := connectAgain; ; wait = min(2*wait, connectMost) {
 		w := s.last(n)
 		if w == nil || !w.over() || w.err != nil {
@@ -229,6 +252,10 @@ func connect(ctx context.Context, s *wakes, d Dialer, n schemas.Name, port uint1
 		if err == nil {
 			return conn, nil
 		}
+		if refused && ctx.Err() != nil {
+			return nil, errClosed
+		}
+		refused = refused || errors.Is(err, ErrRefused)
 		if !errors.Is(err, ErrRefused) {
 			s.forget(n, w)
 			return nil, fmt.Errorf("%w: %w", errAsleep, err)

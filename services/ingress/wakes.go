@@ -3,6 +3,7 @@ package ingress
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,11 +76,22 @@ func (s *wakes) seen(n schemas.Name, v schemas.View) *wake {
 	close(w.done)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now, ok := s.all[n]; ok && (now.believed() || !now.over()) {
+	if now, ok := s.all[n]; ok && (!now.over() || now.believed() && now.view.UID == v.UID && now.view.Host == v.Host) {
 		return now
 	}
-	s.all[n] = w
+	s.keep(n, w)
 	return w
+}
+
+// remembered bounds the sessions of which something is known.
+const remembered = 10_000
+
+// keep notes a wake; s.mu is locked. Where there are too many, those go that nothing is believed of.
+func (s *wakes) keep(n schemas.Name, w *wake) {
+	if len(s.all) >= remembered {
+		maps.DeleteFunc(s.all, func(_ schemas.Name, old *wake) bool { return old.over() && !old.believed() })
+	}
+	s.all[n] = w
 }
 
 func (w *wake) over() bool {
@@ -126,7 +138,7 @@ func (s *wakes) begin(n schemas.Name, why Why) *wake {
 		return w
 	}
 	w := &wake{began: time.Now(), done: make(chan struct{})}
-	s.all[n] = w
+	s.keep(n, w)
 	s.group.Go(func() {
 		s.ensure(n, w, why)
 		w.used.Store(time.Now().UnixNano())

@@ -205,7 +205,11 @@ func (s *Sessions) Hold(n schemas.Name, why ingress.Why, fresh bool) (release fu
 	if fresh && s.due(n) {
 		of.HTTP(because)
 	}
-	l, err := of.Present(context.Background(), s.key, 0, because)
+	how := []events.How{because}
+	if !fresh {
+		how = append(how, events.Reconnected) // what comes back doesn't undo a suspend
+	}
+	l, err := of.Present(context.Background(), s.key, 0, how...)
 	if err != nil {
 		return func() {} // the client was closed
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -23,7 +22,7 @@ func (l Loopback) Authorize(_ context.Context, a ingress.Ask) (ingress.Grant, er
 	if !a.From.Addr().Unmap().IsLoopback() {
 		return ingress.Grant{}, denied("%s isn't this machine", a.From.Addr())
 	}
-	if a.HTTP != nil && l.foreign(a.HTTP) {
+	if a.HTTP != nil && l.foreign(a) {
 		return ingress.Grant{}, denied("pages of other sites may not use the ports of sessions")
 	}
 	return ingress.Grant{Caller: "this machine"}, nil
@@ -33,31 +32,30 @@ func denied(format string, args ...any) error {
 	return &schemas.APIError{Code: schemas.CodeFailed, Reason: schemas.ReasonDenied, Text: fmt.Sprintf(format, args...)}
 }
 
-// foreign reports whether a browser makes a request for a page of another site, other than by following a link.
-func (l Loopback) foreign(r *http.Request) bool {
-	h := r.Header
-	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
+// foreign reports whether a browser makes a request for a page that isn't the session's own, other than by
+// following a link. Sessions of one tenant are one site to a browser, and strangers to each other here.
+func (l Loopback) foreign(a ingress.Ask) bool {
+	h := a.HTTP.Header
+	reads := a.HTTP.Method == http.MethodGet || a.HTTP.Method == http.MethodHead
+	dest := h.Get("Sec-Fetch-Dest")
+	link := reads && h.Get("Sec-Fetch-Mode") == "navigate" && (dest == "" || dest == "document") // in no frame
 	switch h.Get("Sec-Fetch-Site") {
-	case "cross-site":
-		return !reads || h.Get("Sec-Fetch-Mode") != "navigate"
-	case "same-origin", "same-site", "none":
+	case "same-origin", "none":
 		return false
+	case "cross-site":
+		return !link
 	}
 	from := h.Get("Origin")
-	if from == "" {
+	if from == "" || link {
 		return false // no browser, or one that reads without leave to see the answer
 	}
 	u, err := url.Parse(from)
 	if err != nil {
 		return true
 	}
-	host := strings.ToLower(u.Hostname())
-	return host != l.Domain && !strings.HasSuffix(host, "."+l.Domain) && host != withoutPort(r.Host)
-}
-
-func withoutPort(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
+	if strings.EqualFold(u.Host, a.HTTP.Host) {
+		return false
 	}
-	return host
+	t, err := ingress.Parse(l.Domain, u.Host, "")
+	return err != nil || t.Name != a.Target.Name || t.UID != a.Target.UID
 }

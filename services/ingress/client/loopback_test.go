@@ -24,7 +24,12 @@ func TestLoopback(t *testing.T) {
 		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}, true},
 		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, true},
 		{"127.0.0.1:1", "POST", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, false},
+		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "document"}, true},
+		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"}, false},
 		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, false},
+		{"127.0.0.1:1", "POST", map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "http://80--other.acme.localhost:8443"}, false},
+		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "websocket", "Origin": "http://80--other.acme.localhost:8443"}, false},
+		{"127.0.0.1:1", "GET", map[string]string{"Origin": "http://127.0.0.1:9999"}, false},
 		{"127.0.0.1:1", "GET", map[string]string{"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "websocket", "Origin": "http://evil.com"}, false},
 		{"127.0.0.1:1", "POST", map[string]string{"Sec-Fetch-Site": "same-origin", "Origin": "http://" + host}, true},
 		{"127.0.0.1:1", "POST", map[string]string{"Sec-Fetch-Site": "same-site", "Origin": "http://3000--web.acme.localhost:8443"}, true},
@@ -41,7 +46,7 @@ func TestLoopback(t *testing.T) {
 		for key, value := range c.headers {
 			r.Header.Set(key, value)
 		}
-		_, err = Loopback{ingress.DefaultDomain}.Authorize(t.Context(), ingress.Ask{From: netip.MustParseAddrPort(c.from), HTTP: r})
+		_, err = Loopback{ingress.DefaultDomain}.Authorize(t.Context(), ingress.Ask{Target: ingress.Target{Name: schemas.Name{Tenant: "acme", Session: "web"}, Port: 80}, From: netip.MustParseAddrPort(c.from), HTTP: r})
 		if (err == nil) != c.want || err != nil && schemas.ReasonOf(err) != schemas.ReasonDenied {
 			t.Errorf("%s from %s with %v: %v", c.method, c.from, c.headers, err)
 		}
