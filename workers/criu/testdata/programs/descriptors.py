@@ -5,7 +5,7 @@
 #: pipe, socket | page of a file by splice or sendfile | kept
 #: process | root by chroot, of a child | kept
 #: descriptor | number, close-on-exec, shared offset, O_SYNC, O_NOATIME, /proc/self/mem, own namespaces | kept
-import fcntl, socket
+import fcntl, socket, time
 os.makedirs("/tmp/d/gone")
 open("/tmp/f", "w").write("content")
 open("/tmp/g", "w").write("ghost")
@@ -16,7 +16,9 @@ gone = os.open("/tmp/d/gone", os.O_RDONLY)
 os.rmdir("/tmp/d/gone")
 F_SETPIPE_SZ, F_GETPIPE_SZ, F_SETOWN_EX, F_GETOWN_EX, F_SETSIG, F_GETSIG = 1031, 1032, 15, 16, 10, 11
 large, small, pair = os.pipe(), os.pipe(), socket.socketpair()
-fcntl.fcntl(large[1], F_SETPIPE_SZ, 1 << 18)
+while True:  # the kernel refuses while all pipes of root are large, as when criu dumps another session
+    try: fcntl.fcntl(large[1], F_SETPIPE_SZ, 1 << 18); break
+    except PermissionError: time.sleep(0.05)
 fcntl.fcntl(small[0], F_SETPIPE_SZ, 4096)
 fcntl.fcntl(large[0], F_SETOWN_EX, struct.pack("ii", 2, os.getpgrp()))  # F_OWNER_PGRP
 fcntl.fcntl(large[0], F_SETSIG, 34)
