@@ -21,7 +21,7 @@
 // several users publish on all of diapause.v1 has no proof of who asks, and lets them write
 // records as well.
 //
-// The HTTP gateway asks for others, whom a token proves: on diapause.v1.bearer.<verb>, with the token in a
+// The HTTP gateway asks for the bearers of tokens: on diapause.v1.bearer.<verb>, with the token in a
 // header. tokens.go finds out whose it is, confine.go and reaching.go what that one may ask for. The subject is
 // one that earlier versions don't answer: they would take such a request for the gateway's own.
 //

@@ -19,29 +19,8 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if r == nil || r.Program == "" {
 		return nil, schemas.UsageError("run: no command given")
 	}
-	if r.Class == "" {
-		r.Class = "web"
-		if r.TTY {
-			r.Class = "terminal"
-		}
-	}
-	if _, ok := session.PolicyFor(r.Class, nil); !ok {
-		return nil, schemas.UsageError("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
-	}
-	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
-		return nil, schemas.UsageError("on suspend failure %q: want keep or stop", r.OnBreaker)
-	}
-	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
-		return nil, schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)
-	}
-	if err := checkPlacement(n, r.Placement); err != nil {
+	if err := complete(n, r); err != nil {
 		return nil, err
-	}
-	if r.MadeBy == "" {
-		r.MadeBy = schemas.MadeByPerson
-	}
-	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
-		return nil, schemas.UsageError("made by %q: want person or agent", r.MadeBy)
 	}
 	// What of the spec everyone may read, who may list the session.
 	var limits struct {
@@ -83,6 +62,35 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, errors.Join(err, s.forgetNeverRan(ctx, n, req))
 	}
 	return out, nil
+}
+
+// complete gives what a request leaves out its defaults, and refuses what no session can be.
+func complete(n schemas.Name, r *schemas.RunRequest) error {
+	if r.Class == "" {
+		r.Class = "web"
+		if r.TTY {
+			r.Class = "terminal"
+		}
+	}
+	if _, ok := session.PolicyFor(r.Class, nil); !ok {
+		return schemas.UsageError("class %q: want one of %s", r.Class, strings.Join(session.Classes(), ", "))
+	}
+	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
+		return schemas.UsageError("on suspend failure %q: want keep or stop", r.OnBreaker)
+	}
+	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
+		return schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)
+	}
+	if err := checkPlacement(n, r.Placement); err != nil {
+		return err
+	}
+	if r.MadeBy == "" {
+		r.MadeBy = schemas.MadeByPerson
+	}
+	if r.MadeBy != schemas.MadeByPerson && r.MadeBy != schemas.MadeByAgent {
+		return schemas.UsageError("made by %q: want person or agent", r.MadeBy)
+	}
+	return nil
 }
 
 // needs lists what the version of a host has to know to run a session. What a driver's own options ask for
