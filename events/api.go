@@ -183,7 +183,7 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 	switch {
 	case err == nil:
 		return m, nil
-	case errors.Is(err, nats.ErrNoResponders):
+	case errors.Is(err, nats.ErrNoResponders), errors.Is(err, nats.ErrReconnectBufExceeded): // the latter: there is no connection now
 		return nil, ErrNoServer
 	case errors.As(context.Cause(ctx), &api):
 		return nil, context.Cause(ctx)

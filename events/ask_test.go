@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -159,12 +160,60 @@ func TestWatchingAsksAgain(t *testing.T) {
 }
 
 // line dials, and has the last connection that it made.
-type line struct{ last net.Conn }
+type line struct {
+	last net.Conn
+	cut  atomic.Bool
+}
 
 func (l *line) Dial(network, address string) (c net.Conn, err error) {
+	if l.cut.Load() {
+		return nil, errors.New("the line is cut")
+	}
 	c, err = net.Dial(network, address)
 	l.last = c
 	return c, err
+}
+
+// While there is no connection a request says so at once, and a watcher that would ask waits for one.
+func TestAskingWithoutAConnection(t *testing.T) {
+	srv, line := startServer(t, -1), &line{}
+	c := connect(t, Options{URL: srv.ClientURL(), User: "shop", NATS: []nats.Option{nats.SetCustomDialer(line), nats.ReconnectWait(time.Millisecond)}})
+	lost := c.nc.StatusChanged(nats.RECONNECTING)
+	line.cut.Store(true)
+	if err := line.last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	<-lost
+	c.nc.Status() // waits until it is as it said
+	var all []schemas.View
+	if err := c.API().Ask(t.Context(), "list", schemas.Request{}, &all); !errors.Is(err, ErrNoServer) {
+		t.Errorf("asked without a connection: %v", err)
+	}
+	views, ended := make(chan schemas.View, 10), make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- c.WatchSessions(ctx, "*/*", func(v schemas.View) { views <- v }) }()
+	server, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	_, err = server.Subscribe(schemas.SubjectAs+".shop.list", func(m *nats.Msg) { _ = m.Respond([]byte(`[{"name":"acme/web","state":"running"}]`)) })
+	if err := errors.Join(err, server.Flush()); err != nil {
+		t.Fatal(err)
+	}
+	line.cut.Store(false)
+	select {
+	case <-views:
+	case err := <-ended:
+		t.Fatalf("the watcher ended: %v", err)
+	case <-time.After(patience):
+		t.Fatal("nothing is shown")
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
 }
 
 func asksAgain(t *testing.T, line *line, lose func(*nats.Conn) error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"time"
 
@@ -119,7 +120,7 @@ func (w *viewWatch) run(ctx context.Context, sub *nats.Subscription, back <-chan
 		switch err := w.lookWhileConnected(ctx, back, all); {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrNoServer), errors.Is(err, ErrLost), errors.Is(err, nats.ErrDisconnected), schemas.ReasonOf(err) == schemas.ReasonStopping, errors.Is(err, context.DeadlineExceeded):
+		case passes(err):
 			all = true
 			due.Reset(retryAPI)
 		case err != nil:
@@ -128,6 +129,13 @@ func (w *viewWatch) run(ctx context.Context, sub *nats.Subscription, back <-chan
 			all = false
 		}
 	}
+}
+
+// passes tells an error that is of the connection or of a Diapause that ends: the next look may succeed.
+func passes(err error) bool {
+	var network net.Error
+	return errors.Is(err, ErrNoServer) || errors.Is(err, ErrLost) || schemas.ReasonOf(err) == schemas.ReasonStopping ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
 }
 
 // lookWhileConnected looks until the connection is back after a loss: the answer that was due then may
