@@ -81,7 +81,7 @@ func New(o Options) (*Gateway, error) {
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
-	g.handler = g.noted(o.Log, allowed.guard(g.watching(orProblem(mux))))
+	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))
 	return g, nil
 }
 

@@ -22,7 +22,6 @@ type listIn struct {
 	Host   schemas.HostID `query:"host"`
 	Limit  int            `query:"limit" minimum:"1" maximum:"400" default:"100"`
 	After  string         `query:"after" doc:"The next of the page before"`
-	Watch  bool           `query:"watch" doc:"Answer with server-sent events: each session as it is, then each that changes; only tenant is heeded beside it"`
 }
 
 func (in *listIn) request() (schemas.Request, error) {

@@ -35,31 +35,40 @@ type Gap struct {
 
 // live are the operations that answer with server-sent events.
 func (g *Gateway) live(mux *http.ServeMux) {
-	op := route{verb: "whoami", id: "events", method: "GET", path: "/events", tag: "live", summary: "Follow the log of all sessions as server-sent events"}.operation()
-	op.Extensions = nil // it is no verb
-	op.Description = "Each event is a transition, its id the place in the log. A client that comes back with Last-Event-ID, as browsers do, misses none and sees none twice."
+	const tag = "live"
 	text := &huma.Schema{Type: "string"}
-	op.Parameters = []*huma.Param{
-		{Name: "tenant", In: "query", Schema: text, Description: "Of this tenant alone"},
-		{Name: "session", In: "query", Schema: text, Description: "Of this session of the tenant alone"},
+	tenant := &huma.Param{Name: "tenant", In: "query", Schema: text, Description: "Of this tenant alone"}
+	registry := g.doc.OpenAPI().Components.Schemas
+	event, gap := registry.Schema(typeOf[LogEvent](), true, ""), registry.Schema(typeOf[Gap](), true, "")
+	log := route{id: "events", method: "GET", path: "/events", tag: tag, summary: "Follow the log of all sessions as server-sent events"}.operation()
+	log.Description = "Each event is a transition, its id the place in the log. A client that comes back with Last-Event-ID, as browsers do, misses none and sees none twice. " +
+		"The data of an event `transition` is a LogEvent (" + event.Ref + "), that of an event `gap` a Gap (" + gap.Ref + ")."
+	log.Parameters = []*huma.Param{
+		tenant,
+		{Name: "session", In: "query", Schema: text, Description: "Of this session alone; of the tenant default if none is given"},
 		{Name: "after", In: "query", Schema: &huma.Schema{Type: "integer", Format: "int64"}, Description: "Begin after this place in the log, 0 for all of it; with what comes from now on if it isn't given"},
 		{Name: "Last-Event-ID", In: "header", Schema: text, Description: "The same; it goes before after"},
 	}
-	registry := g.doc.OpenAPI().Components.Schemas
-	event, gap := registry.Schema(typeOf[LogEvent](), true, ""), registry.Schema(typeOf[Gap](), true, "")
-	op.Description += " The data of an event `transition` is a LogEvent (" + event.Ref + "), that of an event `gap` a Gap (" + gap.Ref + ")."
+	g.streaming(mux, log, g.follow)
+
 	session := registry.Schema(typeOf[Session](), true, "")
-	list := g.doc.OpenAPI().Paths[prefix+"/sessions"].Get
-	list.Description = "With watch=true the answer is a stream of events `session`, whose data is a Session (" + session.Ref + ")."
-	list.Responses["200"].Content[eventStream] = &huma.MediaType{Schema: text}
+	watch := route{id: "watch", method: "GET", path: "/watch", tag: tag, summary: "Watch sessions as server-sent events"}.operation()
+	watch.Description = "Each session as it is, and again when it changes; a deleted one once, with that state. The data of an event `session` is a Session (" + session.Ref + ")."
+	watch.Parameters = []*huma.Param{tenant}
+	g.streaming(mux, watch, g.watch)
+}
+
+// streaming has an operation in the document, and answers it.
+func (g *Gateway) streaming(mux *http.ServeMux, op huma.Operation, h http.HandlerFunc) {
+	op.Extensions = nil // it is no verb
 	op.Responses = map[string]*huma.Response{
-		"200": {Description: "OK", Content: map[string]*huma.MediaType{eventStream: {Schema: text}}},
+		"200": {Description: "OK", Content: map[string]*huma.MediaType{"text/event-stream": {Schema: &huma.Schema{Type: "string"}}}},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{
-			problemType: {Schema: registry.Schema(typeOf[Problem](), true, "")},
+			problemType: {Schema: g.doc.OpenAPI().Components.Schemas.Schema(typeOf[Problem](), true, "")},
 		}},
 	}
 	g.doc.OpenAPI().AddOperation(&op)
-	mux.HandleFunc("GET "+op.Path, g.follow)
+	mux.HandleFunc("GET "+op.Path, h)
 }
 
 // follow answers with the log.

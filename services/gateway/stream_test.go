@@ -48,7 +48,7 @@ type received struct{ id, kind, data string }
 // events gives the events of a stream one by one, with the comments among them.
 func (b *bench) events(r *http.Response) func() (received, bool) {
 	b.Helper()
-	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != eventStream {
+	if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != "text/event-stream" {
 		b.Fatalf("status %d, type %s", r.StatusCode, r.Header.Get("Content-Type"))
 	}
 	lines := bufio.NewScanner(r.Body)
@@ -211,7 +211,7 @@ func TestStreamsAreWithinTheToken(t *testing.T) {
 func TestWhoMayFollow(t *testing.T) {
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_p": {Actor: "token:p", Role: schemas.TokenPublisher, Tenant: "acme"}})
-	for _, path := range []string{"/api/v1/events", "/api/v1/sessions?watch=true"} {
+	for _, path := range []string{"/api/v1/events", "/api/v1/watch"} {
 		b.refused("a token that there isn't", b.do("GET", path, ""), http.StatusUnauthorized)
 		b.refused("a publisher", b.do("GET", path, "", "Authorization: Bearer dpt_p"), http.StatusForbidden)
 	}

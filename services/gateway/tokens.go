@@ -1,7 +1,9 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -38,6 +40,13 @@ func (g *Gateway) tokens() {
 	const tag = "tokens"
 	verb(g, route{verb: "whoami", method: "GET", path: "/whoami", tag: tag, summary: "Say whose the token is"}, none, same[struct{}, schemas.WhoAmI])
 	verb(g, route{verb: "token_ls", method: "GET", path: "/tokens", tag: tag, summary: "List tokens"}, (*auditIn).request, same[auditIn, []schemas.TokenView])
+	// Generators name the values; "Client" by itself would be the name of their client, too.
+	role, names := g.doc.OpenAPI().Components.Schemas.Schema(typeOf[TokenBody](), false, "").Properties["role"], []string{}
+	for _, r := range role.Enum {
+		name := fmt.Sprint(r)
+		names = append(names, "Role"+strings.ToUpper(name[:1])+name[1:])
+	}
+	role.Extensions = map[string]any{"x-enum-varnames": names}
 	verb(g, route{verb: "token_create", method: "POST", path: "/tokens", tag: tag, summary: "Make a token, which is shown this once", status: http.StatusCreated},
 		(*createTokenIn).request, same[createTokenIn, schemas.TokenView])
 	verb(g, route{verb: "token_revoke", method: "DELETE", path: "/tokens/{token}", tag: tag, summary: "End a token"}, (*revokeTokenIn).request, same[revokeTokenIn, schemas.TokenView])

@@ -8,20 +8,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-const eventStream = "text/event-stream"
-
 func typeOf[T any]() reflect.Type { return reflect.TypeFor[T]() }
-
-// watching takes the requests for a list that is to be watched; the others go on to the list.
-func (g *Gateway) watching(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodGet && r.URL.Path == prefix+"/sessions" && r.URL.Query().Get("watch") == "true" {
-			g.watch(w, r)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
 
 // watch answers with each session as it is, and again when it has changed.
 func (g *Gateway) watch(w http.ResponseWriter, r *http.Request) {
