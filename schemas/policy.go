@@ -42,6 +42,9 @@ type Policy struct {
 	// OnBreaker is what becomes of a session whose breaker opened, where it was not
 	// said when it was run: keep or stop.
 	OnBreaker OnBreaker `json:"on_suspend_failure,omitempty"`
+	// OnResume is what becomes of a suspended session whose image is proven to be of no use,
+	// where it was not said when it was run: keep or fresh.
+	OnResume OnResume `json:"on_resume_failure,omitempty"`
 	// Rehearse is which suspends are rehearsed.
 	Rehearse Rehearse `json:"rehearse,omitempty"`
 	// Score is what makes a session matter where there is no room for all.
@@ -319,6 +322,9 @@ func (p Policy) validateFailure() error {
 	err := inRange("breaker", p.Breaker, 1, 100)
 	if p.OnBreaker != "" && p.OnBreaker != BreakerKeep && p.OnBreaker != BreakerStop {
 		err = together(err, fmt.Errorf("on_suspend_failure %q: want keep or stop", p.OnBreaker))
+	}
+	if !p.OnResume.Known() {
+		err = together(err, fmt.Errorf("on_resume_failure %q: want keep or fresh", p.OnResume))
 	}
 	return err
 }

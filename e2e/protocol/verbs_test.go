@@ -78,6 +78,7 @@ func TestVerbs(t *testing.T) {
 			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
 		"reject": {work, answers{
 			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
+		"dismiss":     {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"snapshots":   {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"show":        {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"history":     {work, answers{"running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": ok}},

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -38,7 +40,48 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if _, err := publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
 		return nil, err
 	}
-	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	if err := s.tooSoon(v, time.Now()); err != nil {
+		return nil, err
+	}
+	got, err := s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	if err == nil {
+		return got, nil
+	}
+	return s.fresh(ctx, n, req, err)
+}
+
+// fresh starts the command of a session that was to be ensured and whose image is proven to be of no use, if
+// its policy says so. Any other outcome it gives back as it is.
+func (s *resumer) fresh(ctx context.Context, n schemas.Name, req request, cause error) (any, error) {
+	ch, stop := s.board.follow(n)
+	defer stop()
+	v, err := s.sessions.get(ctx, n)
+	if err != nil {
+		return nil, cause
+	}
+	why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord))
+	if why == "" {
+		return nil, cause
+	}
+	host, err := s.hosts.next(ctx, v, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	seq, err := stream.LastActivity(ctx, s.sessions.js, s.sessions.names)
+	if err != nil {
+		return nil, err
+	}
+	t := session.FreshStart(v.SessionRecord, why, seq, time.Now())
+	t.Set.Host = host
+	v, err = s.sessions.ask(ctx, v, req, t)
+	if errors.Is(err, statekv.ErrConflict) { // activity was quicker, or it goes on
+		return s.awake(ctx, n, req, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err = await(ctx, ch, s.sessions.untilRunning(v))
+	return schemas.ViewOf(v.SessionRecord), err
 }
 
 func (s *resumer) resume(ctx context.Context, req request) (any, error) {
@@ -209,6 +252,9 @@ func (s *resumer) resumeOnce(ctx context.Context, v statekv.Versioned, req reque
 		return statekv.Versioned{}, err
 	}
 	op.Source, op.Boot, op.Tried = &from, boot, tried
+	if len(tried) > 0 && v.Failure != nil {
+		op.Refused = v.Failure.Refused
+	}
 	t := schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op, Host: host}}
 	if len(tried) > 0 {
 		t.Reason = fmt.Sprintf("host %s couldn't resume it; trying host %s", v.Host, host)

@@ -104,8 +104,36 @@ func (f *Fleet) another(ctx context.Context, v failed) error {
 		return err
 	}
 	op := schemas.NewOp(schemas.OpResume, v.op.Seq, time.Now())
-	op.Source, op.Boot, op.Tried = v.op.Source, v.op.Boot, v.Failure.Tried
-	return f.move(ctx, v.Versioned, Want{Need: header.Fingerprint}, schemas.TResume, "host %s couldn't resume it; trying another", op)
+	op.Source, op.Boot, op.Tried, op.Refused = v.op.Source, v.op.Boot, v.Failure.Tried, v.Failure.Refused
+	err = f.move(ctx, v.Versioned, Want{Need: header.Fingerprint}, schemas.TResume, "host %s couldn't resume it; trying another", op)
+	var none *NoHost
+	if errors.As(err, &none) {
+		return errors.Join(err, f.unresumable(ctx, v, header.Fingerprint))
+	}
+	return err
+}
+
+// unresumable notes of a session that every host which fits has refused its image, if that is so.
+func (f *Fleet) unresumable(ctx context.Context, v failed, need schemas.Fingerprint) error {
+	if len(v.Failure.Refused) == 0 {
+		return nil
+	}
+	hosts, err := f.Hosts(ctx)
+	if err != nil {
+		return err
+	}
+	if !RefusedEverywhere(hosts, Want{Session: v.Name(), Placement: v.Placement, Need: need, Knows: v.Needs}, v.Failure.Refused) {
+		return nil
+	}
+	why := *v.Failure
+	why.Cause = schemas.CauseRefused
+	_, err = f.Records.Swap(ctx, v.Versioned, schemas.Transition{
+		Type: schemas.TUnresumable, Reason: "every host that fits has refused its image", Actor: f.Actor, Set: schemas.Set{Failure: &why},
+	})
+	if errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal) {
+		return nil // it goes on
+	}
+	return err
 }
 
 // unplaced lists the resumes whose host is to be chosen, those that were recorded while no fleet
@@ -147,7 +175,7 @@ func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
 	switch {
 	case final(err):
 		t.Type, t.Reason = schemas.TResumeFailed, err.Error()
-		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: err.Error(), Hint: schemas.HintOf(err), Count: 1, At: time.Now().UTC()}
+		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: err.Error(), Hint: schemas.HintOf(err), Count: 1, Resumes: 1, At: time.Now().UTC()}
 	case err != nil:
 		return err
 	default:

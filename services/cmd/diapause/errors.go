@@ -100,6 +100,9 @@ func report(e *schemas.APIError, a answers) {
 	if e.Hint != "" {
 		fmt.Fprintln(complained, "hint: "+e.Hint)
 	}
+	if e.Detail != "" {
+		fmt.Fprintln(complained, "detail: "+e.Detail)
+	}
 }
 
 // ended prints the error that a command ended with, and gives the exit code.

@@ -38,6 +38,9 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              "expired") as soon as no lease lives; activity resumes it
   breaker=3 backoff=10s      failed suspends that stop further ones; pause after one
   on_suspend_failure=stop    what becomes of a session then: keep or stop
+  on_resume_failure=fresh    of a session whose snapshot is proven to be of no use: keep it
+                             suspended, or fresh: the next access starts its command again,
+                             and a notice keeps the snapshot until a person dismisses it
   rehearse=changed           which suspends are rehearsed before the processes are killed:
                              always (the default), changed (since the last
                              rehearsal) or never
