@@ -43,26 +43,26 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if err := s.tooSoon(v, time.Now()); err != nil {
 		return nil, err
 	}
-	got, err := s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
-	if err == nil {
+	if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
+		return s.fresh(ctx, v, req, why)
+	}
+	got, failed := s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	if failed == nil {
 		return got, nil
 	}
-	return s.fresh(ctx, n, req, err)
+	if v, err = s.sessions.get(ctx, n); err == nil {
+		if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
+			return s.fresh(ctx, v, req, why)
+		}
+	}
+	return nil, failed
 }
 
-// fresh starts the command of a session that was to be ensured and whose image is proven to be of no use, if
-// its policy says so. Any other outcome it gives back as it is.
-func (s *resumer) fresh(ctx context.Context, n schemas.Name, req request, cause error) (any, error) {
+// fresh starts the command of a session in place of its image, which is proven to be of no use.
+func (s *resumer) fresh(ctx context.Context, v statekv.Versioned, req request, why schemas.Cause) (any, error) {
+	n := v.Name()
 	ch, stop := s.board.follow(n)
 	defer stop()
-	v, err := s.sessions.get(ctx, n)
-	if err != nil {
-		return nil, cause
-	}
-	why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord))
-	if why == "" {
-		return nil, cause
-	}
 	host, err := s.hosts.next(ctx, v, nil, nil)
 	if err != nil {
 		return nil, err
