@@ -49,6 +49,7 @@ type View struct {
 	Exit           *Exit          `json:"exit,omitempty"`
 	Pause          *Pause         `json:"pause,omitempty"`    // while it is suspended: why, and since when
 	Warnings       []Warning      `json:"warnings,omitempty"` // of its last operations
+	Wake           []WakeRule     `json:"wake,omitzero"`      // which requests from outside resume it, where its policy says that
 	Notice         *Notice        `json:"notice,omitempty"`   // it was restarted without its memory, and no person has dismissed that
 }
 

@@ -17,7 +17,7 @@ func (o OnResume) Known() bool { return o == "" || o == ResumeKeep || o == Resum
 // Cause is why an image can't be resumed, where that is proven.
 type Cause string
 
-// The causes that are proven. Whatever is away for a while proves nothing.
+// The causes that are proven. What is away for a while proves nothing.
 const (
 	CauseMissing Cause = "missing" // the store answered, has the session's keys, and hasn't its image
 	CauseDamaged Cause = "damaged" // a part of the image is missing, or isn't what was written

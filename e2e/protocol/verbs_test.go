@@ -202,7 +202,8 @@ func TestEnsureFails(t *testing.T) {
 			if err == nil {
 				return // it came after the failure, and asked again
 			}
-			if code(err) != schemas.CodeFailed || !strings.Contains(err.Error(), "another kernel") {
+			var said *schemas.APIError
+			if code(err) != schemas.CodeFailed || !errors.As(err, &said) || !strings.Contains(said.Detail, "another kernel") || said.Hint == "" {
 				t.Errorf("ensure: %v", err)
 			}
 		})

@@ -24,25 +24,27 @@ func TestFresh(t *testing.T) {
 		policy schemas.OnResume
 		want   schemas.Cause
 	}{
-		"damaged":                   {func(*schemas.SessionRecord) {}, "", schemas.CauseDamaged},
-		"missing":                   {func(r *schemas.SessionRecord) { r.Failure.Cause = schemas.CauseMissing }, "", schemas.CauseMissing},
-		"refused on every host":     {func(r *schemas.SessionRecord) { r.Failure.Cause = schemas.CauseRefused }, "", schemas.CauseRefused},
-		"refused on some":           {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Refused = "", []schemas.HostID{"a"} }, "", ""},
-		"the store is away":         {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Text = "", "connection refused" }, "", ""},
-		"no key":                    {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Kind = "", "refused" }, "", ""},
-		"no failure":                {func(r *schemas.SessionRecord) { r.Failure = nil }, "", ""},
-		"a start failed since":      {func(r *schemas.SessionRecord) { r.Failure.Op = schemas.OpStart }, "", ""},
-		"its policy says so":        {func(r *schemas.SessionRecord) { r.OnResume = "" }, schemas.ResumeFresh, schemas.CauseDamaged},
-		"nothing says so":           {func(r *schemas.SessionRecord) { r.OnResume = "" }, "", ""},
-		"its policy says keep":      {func(r *schemas.SessionRecord) { r.OnResume = "" }, schemas.ResumeKeep, ""},
-		"it says keep itself":       {func(r *schemas.SessionRecord) { r.OnResume = schemas.ResumeKeep }, schemas.ResumeFresh, ""},
-		"it is being resumed":       {func(r *schemas.SessionRecord) { r.State = schemas.Resuming }, "", ""},
-		"its processes are frozen":  {func(r *schemas.SessionRecord) { r.Op = &schemas.Op{Kind: schemas.OpReap} }, "", ""},
-		"it runs":                   {func(r *schemas.SessionRecord) { r.State = schemas.Running }, "", ""},
-		"a fork that never ran":     {func(r *schemas.SessionRecord) { r.Head.Name = "default/other/snaps/2-7" }, "", ""},
-		"seen at a glance":          {func(r *schemas.SessionRecord) { r.Head, r.Lineage = nil, "" }, "", schemas.CauseDamaged},
-		"a person has never looked": {func(r *schemas.SessionRecord) { r.Notice = &schemas.Notice{Kept: make([]schemas.Head, schemas.MaxKept)} }, "", ""},
-		"one is kept already":       {func(r *schemas.SessionRecord) { r.Notice = &schemas.Notice{Kept: make([]schemas.Head, 1)} }, "", schemas.CauseDamaged},
+		"damaged":                  {func(*schemas.SessionRecord) {}, "", schemas.CauseDamaged},
+		"missing":                  {func(r *schemas.SessionRecord) { r.Failure.Cause = schemas.CauseMissing }, "", schemas.CauseMissing},
+		"refused on every host":    {func(r *schemas.SessionRecord) { r.Failure.Cause = schemas.CauseRefused }, "", schemas.CauseRefused},
+		"refused on some":          {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Refused = "", []schemas.HostID{"a"} }, "", ""},
+		"the store is away":        {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Text = "", "connection refused" }, "", ""},
+		"no key":                   {func(r *schemas.SessionRecord) { r.Failure.Cause, r.Failure.Kind = "", "refused" }, "", ""},
+		"no failure":               {func(r *schemas.SessionRecord) { r.Failure = nil }, "", ""},
+		"a start failed since":     {func(r *schemas.SessionRecord) { r.Failure.Op = schemas.OpStart }, "", ""},
+		"its policy says so":       {func(r *schemas.SessionRecord) { r.OnResume = "" }, schemas.ResumeFresh, schemas.CauseDamaged},
+		"nothing says so":          {func(r *schemas.SessionRecord) { r.OnResume = "" }, "", ""},
+		"its policy says keep":     {func(r *schemas.SessionRecord) { r.OnResume = "" }, schemas.ResumeKeep, ""},
+		"it says keep itself":      {func(r *schemas.SessionRecord) { r.OnResume = schemas.ResumeKeep }, schemas.ResumeFresh, ""},
+		"it is being resumed":      {func(r *schemas.SessionRecord) { r.State = schemas.Resuming }, "", ""},
+		"its processes are frozen": {func(r *schemas.SessionRecord) { r.Op = &schemas.Op{Kind: schemas.OpReap} }, "", ""},
+		"it runs":                  {func(r *schemas.SessionRecord) { r.State = schemas.Running }, "", ""},
+		"a fork that never ran":    {func(r *schemas.SessionRecord) { r.Head.Name = "default/other/snaps/2-7" }, "", ""},
+		"seen at a glance":         {func(r *schemas.SessionRecord) { r.Head, r.Lineage = nil, "" }, "", schemas.CauseDamaged},
+		"a person has never looked": {func(r *schemas.SessionRecord) {
+			r.Notice = &schemas.Notice{Kept: make([]schemas.Head, schemas.MaxKept)}
+		}, "", ""},
+		"one is kept already": {func(r *schemas.SessionRecord) { r.Notice = &schemas.Notice{Kept: make([]schemas.Head, 1)} }, "", schemas.CauseDamaged},
 	} {
 		r := useless()
 		c.change(&r)

@@ -34,6 +34,8 @@ type Policy struct {
 	// OnResume is what becomes of a suspended session whose image is of no use, where its record
 	// doesn't say.
 	OnResume schemas.OnResume
+	// Wake are the classes of requests that resume the session; nil where no policy says.
+	Wake []schemas.WakeRule
 	// Rehearse is which suspends are rehearsed.
 	Rehearse schemas.Rehearse
 	// Score says which session makes room first where there is none.
@@ -166,6 +168,9 @@ func (p Policy) With(w schemas.Policy) Policy {
 	}
 	if w.OnBreaker != "" {
 		p.OnBreaker = w.OnBreaker
+	}
+	if w.Wake != nil {
+		p.Wake = w.Wake
 	}
 	if w.OnResume != "" {
 		p.OnResume = w.OnResume

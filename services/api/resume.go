@@ -33,16 +33,40 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if err := s.quotas.mayWake(v); err != nil {
 		return nil, err
 	}
-	// Wanting it is activity: it undoes a suspend under way and begins a grace.
-	a := schemas.Activity{Reason: "ensure", By: req.by.String()}
-	publish := s.sessions.publish
-	publish.Trace = req.by.trace()
-	if _, err := publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
-		return nil, err
-	}
 	if err := s.tooSoon(v, time.Now()); err != nil {
 		return nil, err
 	}
+	if v.State == schemas.Suspended && v.Op == nil { // it is resumed here, so that the log names who wanted it
+		got, err := s.brought(ctx, v, req)
+		if wanted := s.wanted(context.WithoutCancel(ctx), n, req); err == nil && wanted != nil {
+			s.sessions.log.Warn("activity not published", "session", n.String(), "err", wanted)
+		}
+		return got, err
+	}
+	if err := s.wanted(ctx, n, req); err != nil {
+		return nil, err
+	}
+	return s.brought(ctx, v, req)
+}
+
+// wanted says that a session is wanted, which is activity: it undoes a suspend under way and begins a grace. It also has
+// a session resumed later that couldn't be at once.
+func (s *resumer) wanted(ctx context.Context, n schemas.Name, req request) error {
+	ctx, done := context.WithTimeout(ctx, wantedWithin)
+	defer done()
+	publish := s.sessions.publish
+	publish.Trace = req.by.trace()
+	_, err := publish.Activity(ctx, n, schemas.KindHTTP, "", schemas.Activity{Reason: "ensure", By: req.by.String()})
+	return err
+}
+
+// wantedWithin bounds how long that takes.
+const wantedWithin = 10 * time.Second
+
+// brought has a session run that was wanted: from its image, or from its command where that is proven to be of no use and
+// its policy says so.
+func (s *resumer) brought(ctx context.Context, v statekv.Versioned, req request) (any, error) {
+	n := v.Name()
 	if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
 		return s.fresh(ctx, v, req, why)
 	}
@@ -50,7 +74,7 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if failed == nil {
 		return got, nil
 	}
-	if v, err = s.sessions.get(ctx, n); err == nil {
+	if v, err := s.sessions.get(ctx, n); err == nil {
 		if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
 			return s.fresh(ctx, v, req, why)
 		}
@@ -73,6 +97,9 @@ func (s *resumer) fresh(ctx context.Context, v statekv.Versioned, req request, w
 	}
 	t := session.FreshStart(v.SessionRecord, why, seq, time.Now())
 	t.Set.Host = host
+	if req.Reason != "" { // which else would take its place
+		req.Reason += "; " + t.Reason
+	}
 	v, err = s.sessions.ask(ctx, v, req, t)
 	if errors.Is(err, statekv.ErrConflict) { // activity was quicker, or it goes on
 		return s.awake(ctx, n, req, nil)

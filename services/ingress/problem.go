@@ -111,7 +111,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errAsleep) && v.verdict == Pass: // it ran a moment ago
 		view, look := p.Waker.Look(r.Context(), v.target)
 		if look == nil && view.State != schemas.Running {
-			v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)
+			v.state, v.verdict = view.State, Decide(v.class, view.State, v.policy)
 			p.instead(w, r, v)
 			return
 		}

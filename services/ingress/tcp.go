@@ -26,12 +26,13 @@ type TCPServer struct {
 	Told   bool // each connection begins with a PROXY header, of a load balancer
 	Tells  bool // each connection to the session begins with one
 
-	wakes *wakes
+	wakes    *wakes
+	policies *policies
 }
 
 // NewTCPServer makes a server for one port.
 func NewTCPServer(o Options, t Target) *TCPServer {
-	return &TCPServer{Options: o.withDefaults(), Target: t}
+	return &TCPServer{Options: o.withDefaults(), Target: t, policies: newPolicies(o.Policy)}
 }
 
 // Serve takes connections at l until ctx ends; those that are open then are cut off.
@@ -135,15 +136,16 @@ func (t *TCPServer) carry(ctx context.Context, c *client) error {
 
 // reach connects to the session, which it has resumed and holds.
 func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn, release func(), err error) {
-	n := t.Target.Name
+	n, policy := t.Target.Name, t.policies.look(ctx, t.Waker, t.Target)
+	use := UseOf(TCP, policy)
 	for end := time.Now().Add(t.Budgets.Wake + t.Budgets.Connect); ; {
 		w, ok := t.wakes.running(n)
 		if !ok {
-			if w, err = t.has(ctx, c, why); err != nil {
+			if w, err = t.has(ctx, c, why, policy); err != nil {
 				return nil, nil, err
 			}
 		}
-		leave, unhold := w.enter(), t.Leaser.Hold(n, why, UseOf(TCP, t.Policy).Fresh)
+		leave, unhold := w.enter(), t.hold(why, use)
 		up, err = connect(ctx, t.wakes, t.Dialer, n, t.Target.Port, t.Budgets.Connect)
 		if err == nil {
 			return up, func() { unhold(); leave() }, nil
@@ -156,9 +158,17 @@ func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn,
 	}
 }
 
+// hold says that the session is used, if the connection is use.
+func (t *TCPServer) hold(why Why, use Use) (release func()) {
+	if !use.Lease {
+		return func() {}
+	}
+	return t.Leaser.Hold(t.Target.Name, why, use.Fresh)
+}
+
 // has has the session run, if the policy says so; errProbe if this connection doesn't resume it.
-func (t *TCPServer) has(ctx context.Context, c *client, why Why) (*wake, error) {
-	if t.Policy[TCP] != Wake {
+func (t *TCPServer) has(ctx context.Context, c *client, why Why, policy Policy) (*wake, error) {
+	if policy[TCP] != Wake {
 		v, err := t.Waker.Look(ctx, t.Target)
 		if err == nil && v.State != schemas.Running {
 			err = errProbe

@@ -53,7 +53,7 @@ func (s *starter) stillUseless(ctx context.Context, rec schemas.SessionRecord) e
 	}
 	if s.useless(ctx, rec, n.Kept[len(n.Kept)-1]) == "" {
 		return &driver.Error{
-			Kind: driver.Refused, Text: fmt.Sprintf("session %s isn't started without its memory: its image is no longer proven to be of no use", rec.Name()),
+			Kind: driver.Refused, Text: fmt.Sprintf("the image of session %s may be of use again", rec.Name()),
 			Hint: fmt.Sprintf("`diapause resume %s` tries the image again", rec.Name()),
 		}
 	}

@@ -89,7 +89,7 @@ func TestFreshStartIsTakenBack(t *testing.T) {
 	b.fresh(got, schemas.CauseDamaged)
 	b.work()
 	back := b.until("taken back", made(schemas.TStartFailed))
-	if !suspended(back) || back.Notice != nil || *back.Head != *v.Head || !strings.Contains(back.Failure.Text, "no longer proven") {
+	if !suspended(back) || back.Notice != nil || *back.Head != *v.Head || !strings.Contains(back.Failure.Text, "may be of use again") {
 		t.Fatalf("%+v", back.SessionRecord)
 	}
 	b.resume()

@@ -26,6 +26,10 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
   never=true                 not suspended for idleness
   counts=input,exec,hold     kinds of activity that count (and hold always)
   wakes=input,http           kinds that resume a suspended session
+  wake=navigation,fetch,websocket,tcp,crawler:ignore
+                             classes of requests through an ingress that resume a suspended
+                             session and keep it in use; the others (probe, link-preview,
+                             crawler, reconnect) are answered in its stead, or ignored
   ignore=busy.cpu            leases that don't count, though their kind does
   awake=1m                   runs at least so long after a resume
   warn=30s                   a "warning" event so long before a suspend
