@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -23,8 +24,11 @@ func unresumed(v statekv.Versioned) *schemas.APIError {
 	case schemas.CauseRefused:
 		again = fmt.Sprintf("`diapause resume %s` tries again, `diapause resume --clean %s` starts its command again", n, n)
 	}
-	if why := f.Cause.Phrase(); why != "" {
+	switch why := f.Cause.Phrase(); {
+	case why != "":
 		e.Text = fmt.Sprintf("session %s can't be resumed: %s", n, why)
+	case f.Hint != "": // who knows what to do has put it into words, before what criu says
+		e.Text, _, _ = strings.Cut(f.Of(n), " (criu: ")
 	}
 	return e.WithHint("%s", cmp.Or(f.Hint, again))
 }
