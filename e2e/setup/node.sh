@@ -31,3 +31,4 @@ exec 9>"$base/.lock"
 flock 9
 install example events/examples/node
 install asyncapi e2e/schema/asyncapi
+install ingress e2e/ingress/node
