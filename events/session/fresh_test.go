@@ -152,3 +152,27 @@ func TestRetry(t *testing.T) {
 		t.Errorf("a suspend that failed: %v", got)
 	}
 }
+
+// Activity that comes after the decision to suspend starts it, after the pause.
+func TestDecideFresh(t *testing.T) {
+	v := &session.View{HeardSince: t0}
+	r := useless()
+	r.Seq = 3
+	v.See(r, t0)
+	p := session.Policy{Backoff: 10 * time.Second}.With(schemas.Policy{Wakes: []schemas.Kind{schemas.KindHTTP}})
+	if d := session.Decide(v, p, at(60)); d.Verdict != session.Leave {
+		t.Errorf("unused it is to %s", d.Verdict)
+	}
+	v.Hear(session.Message{Source: schemas.Source{Kind: schemas.KindHTTP}, Seq: 4, At: at(1)}, p)
+	if d := session.Decide(v, p, at(5)); d.Verdict != session.Leave || !d.Next.Equal(at(10)) {
+		t.Errorf("right after the failure: %s until %v", d.Verdict, d.Next)
+	}
+	if d := session.Decide(v, p, at(10)); d.Verdict != session.Wake || d.Fresh != schemas.CauseDamaged {
+		t.Errorf("after the pause: %s, %q: %s", d.Verdict, d.Fresh, d.Reason)
+	}
+	r.OnResume = schemas.ResumeKeep
+	v.See(r, at(11))
+	if d := session.Decide(v, p, at(60)); d.Verdict != session.Wake || d.Fresh != "" {
+		t.Errorf("with keep: %s, %q", d.Verdict, d.Fresh)
+	}
+}

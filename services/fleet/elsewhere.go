@@ -47,6 +47,7 @@ func (f *Fleet) tell() {
 func (f *Fleet) tryElsewhere(ctx context.Context) error {
 	tick := time.NewTicker(f.pause / 4)
 	defer tick.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -60,6 +61,10 @@ func (f *Fleet) tryElsewhere(ctx context.Context) error {
 		f.mu.Unlock()
 		for _, one := range all {
 			f.tryOne(ctx, one)
+		}
+		if time.Since(looked) > f.pause {
+			looked = time.Now()
+			f.lookAgain(ctx)
 		}
 		for _, v := range f.unplaced(time.Now()) {
 			if err := f.place(ctx, v); passes(err) && ctx.Err() == nil {
@@ -109,29 +114,6 @@ func (f *Fleet) another(ctx context.Context, v failed) error {
 	var none *NoHost
 	if errors.As(err, &none) {
 		return errors.Join(err, f.unresumable(ctx, v, header.Fingerprint))
-	}
-	return err
-}
-
-// unresumable notes of a session that every host which fits has refused its image, if that is so.
-func (f *Fleet) unresumable(ctx context.Context, v failed, need schemas.Fingerprint) error {
-	if len(v.Failure.Refused) == 0 {
-		return nil
-	}
-	hosts, err := f.Hosts(ctx)
-	if err != nil {
-		return err
-	}
-	if !RefusedEverywhere(hosts, Want{Session: v.Name(), Placement: v.Placement, Need: need, Knows: v.Needs}, v.Failure.Refused) {
-		return nil
-	}
-	why := *v.Failure
-	why.Cause = schemas.CauseRefused
-	_, err = f.Records.Swap(ctx, v.Versioned, schemas.Transition{
-		Type: schemas.TUnresumable, Reason: "every host that fits has refused its image", Actor: f.Actor, Set: schemas.Set{Failure: &why},
-	})
-	if errors.Is(err, statekv.ErrConflict) || errors.Is(err, session.ErrIllegal) {
-		return nil // it goes on
 	}
 	return err
 }

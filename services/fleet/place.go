@@ -147,22 +147,6 @@ func Choose(hosts []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	return "", with, schemas.WithHint(none, "`diapause host ls` says which are cordoned, `diapause doctor` on a host what it lacks")
 }
 
-// RefusedEverywhere reports whether all hosts that fit are among those that refused an image. One that is
-// gone or cordoned may take it yet: as long as there is such a host that fits, they haven't.
-func RefusedEverywhere(hosts []Host, w Want, refused []schemas.HostID) bool {
-	fits := 0
-	for _, h := range hosts {
-		h.Gone, h.Cordoned = false, false
-		if _, why := canTake(h, w); why != "" {
-			continue
-		}
-		if fits++; !slices.Contains(refused, h.Host.Host) {
-			return false
-		}
-	}
-	return fits > 0
-}
-
 func canTake(h Host, w Want) (with schemas.Fingerprint, why string) {
 	switch {
 	case h.Gone:
