@@ -215,7 +215,9 @@ func vite(t *testing.T, s *stack.Stack, p *proxy) {
 		}
 	}
 	read(`"connected"`)
-	until(t, "the WebSocket is a lease", func() bool { return strings.Contains(must(t, s, "explain", "vite"), "GET / to port 5173 (websocket by this machine)") })
+	until(t, "the WebSocket is a lease", func() bool {
+		return strings.Contains(must(t, s, "explain", "vite"), "GET / to port 5173 (websocket by this machine)")
+	})
 	must(t, s, "exec", "vite", "--", "sh", "-c", `echo 'document.title = "second"' > main.js`)
 	read(`"full-reload"`)
 	if _, _, text := p.ask(http.MethodGet, host, "/main.js?t=1", "", nil); !strings.Contains(text, "second") {
