@@ -49,6 +49,8 @@ type View struct {
 	Exit           *Exit          `json:"exit,omitempty"`
 	Pause          *Pause         `json:"pause,omitempty"`    // while it is suspended: why, and since when
 	Warnings       []Warning      `json:"warnings,omitempty"` // of its last operations
+	Wake           []WakeRule     `json:"wake,omitzero"`      // which requests from outside resume it, where its policy says that
+	Notice         *Notice        `json:"notice,omitempty"`   // it was restarted without its memory, and no person has dismissed that
 }
 
 // TransitionView is a transition as clients see it.
@@ -200,6 +202,7 @@ type RunRequest struct {
 	TTY       bool       `json:"tty,omitempty"`
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	OnResume  OnResume   `json:"on_resume_failure,omitempty"`  // keep, also if empty, or fresh
 	Host      HostID     `json:"host,omitempty"`               // where to begin; any that can if empty
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts, each time
 	Program   string     `json:"program"`

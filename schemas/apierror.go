@@ -60,6 +60,7 @@ type APIError struct {
 	Reason  Reason // "" if the code says it all
 	Text    string // what is wrong
 	Hint    string // what to do about it, "" if there is nothing to say
+	Detail  string // the technical cause, where Text is a sentence for a person
 	Session string // that it is about, "tenant/id", or "id" for the default tenant; "" if it is about none
 }
 
@@ -69,6 +70,7 @@ type apiError struct {
 	Reason  Reason `json:"reason,omitempty"`
 	Error   string `json:"error"`
 	Hint    string `json:"hint,omitempty"`
+	Detail  string `json:"detail,omitempty"`
 	Session string `json:"session,omitempty"`
 	Text    string `json:"text,omitempty"`
 }
@@ -81,9 +83,9 @@ func (e *APIError) WithHint(format string, args ...any) *APIError {
 	return e
 }
 
-// MarshalJSON writes the error as documented: code, reason, error, hint, session.
+// MarshalJSON writes the error as documented: code, reason, error, hint, detail, session.
 func (e *APIError) MarshalJSON() ([]byte, error) {
-	return json.Marshal(apiError{Code: e.Code, Reason: e.Reason, Error: e.Text, Hint: e.Hint, Session: e.Session})
+	return json.Marshal(apiError{Code: e.Code, Reason: e.Reason, Error: e.Text, Hint: e.Hint, Detail: e.Detail, Session: e.Session})
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and "text" for "error".
@@ -95,7 +97,7 @@ func (e *APIError) UnmarshalJSON(data []byte) error {
 	if w.Error == "" {
 		w.Error = w.Text
 	}
-	*e = APIError{Code: w.Code, Reason: w.Reason, Text: w.Error, Hint: w.Hint, Session: w.Session}
+	*e = APIError{Code: w.Code, Reason: w.Reason, Text: w.Error, Hint: w.Hint, Detail: w.Detail, Session: w.Session}
 	return nil
 }
 

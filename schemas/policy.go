@@ -22,6 +22,9 @@ type Policy struct {
 	// suspended session; each is the whole list.
 	Counts []Kind `json:"counts,omitzero"`
 	Wakes  []Kind `json:"wakes,omitzero"`
+	// Wake are the classes of requests from outside that resume a suspended session, the whole list; those that
+	// it leaves out are answered in its stead. What doesn't resume it doesn't keep it from being suspended either.
+	Wake []WakeRule `json:"wake,omitzero"`
 	// Ignore are the leases that don't count though their kind does: "busy.cpu".
 	Ignore []string `json:"ignore,omitzero"`
 	// Awake is how long a session runs at least after a resume.
@@ -42,6 +45,9 @@ type Policy struct {
 	// OnBreaker is what becomes of a session whose breaker opened, where it was not
 	// said when it was run: keep or stop.
 	OnBreaker OnBreaker `json:"on_suspend_failure,omitempty"`
+	// OnResume is what becomes of a suspended session whose image is proven to be of no use,
+	// where it was not said when it was run: keep or fresh.
+	OnResume OnResume `json:"on_resume_failure,omitempty"`
 	// Rehearse is which suspends are rehearsed.
 	Rehearse Rehearse `json:"rehearse,omitempty"`
 	// Score is what makes a session matter where there is no room for all.
@@ -229,7 +235,7 @@ func (p Policy) Validate(scope PolicyScope) error {
 		between("grace", p.Grace, 100*time.Millisecond, MaxLease), between("awake", p.Awake, 0, 24*time.Hour),
 		between("warn", p.Warn, 0, 24*time.Hour), atLeast("life", p.Life, time.Minute), between("backoff", p.Backoff, 0, 24*time.Hour),
 		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Rehearse.validate(), p.Score.validate(), p.Keep.validate(),
-		p.Checkpoints.Validate(), p.Watermarks.validate(scope), p.Quota.validate(scope),
+		p.Checkpoints.Validate(), validateWake(p.Wake), p.Watermarks.validate(scope), p.Quota.validate(scope),
 	)
 }
 
@@ -319,6 +325,9 @@ func (p Policy) validateFailure() error {
 	err := inRange("breaker", p.Breaker, 1, 100)
 	if p.OnBreaker != "" && p.OnBreaker != BreakerKeep && p.OnBreaker != BreakerStop {
 		err = together(err, fmt.Errorf("on_suspend_failure %q: want keep or stop", p.OnBreaker))
+	}
+	if !p.OnResume.Known() {
+		err = together(err, fmt.Errorf("on_resume_failure %q: want keep or fresh", p.OnResume))
 	}
 	return err
 }

@@ -53,6 +53,7 @@ type SessionRecord struct {
 	Root      *RootImage `json:"root,omitempty"`               // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"` // keep, also if empty, or stop
+	OnResume  OnResume   `json:"on_resume_failure,omitempty"`  // keep, also if empty, or fresh
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts
 	Needs     []Feature  `json:"needs,omitempty"`              // what the version of its host has to know
 
@@ -65,6 +66,7 @@ type SessionRecord struct {
 	Exit       *Exit     `json:"exit,omitempty"`
 	Pause      *Pause    `json:"pause,omitempty"`    // the last one; Paused says whether it lasts
 	Warnings   []Warning `json:"warnings,omitempty"` // of its last operations
+	Notice     *Notice   `json:"notice,omitempty"`   // it was restarted without its memory, and no person has dismissed that
 	Seq        uint64    `json:"activity_seq"`       // the last activity that a transition was decided on: older never wakes it
 	// Triggered is the last trigger of an agent's that a checkpoint was started for: each is
 	// acted on once at most.
@@ -89,8 +91,15 @@ func (r SessionRecord) PointsAt(h Head) bool {
 // Heads are the snapshots that the session goes on from, or may be about to.
 func (r SessionRecord) Heads() (all []Head) {
 	heads := []*Head{r.Head}
+	notice := r.Notice
 	if r.Op != nil {
 		heads = append(heads, r.Op.Source, r.Op.Fallback)
+		if r.Op.Notice != nil { // it has what the record's has, and more
+			notice = r.Op.Notice
+		}
+	}
+	if notice != nil {
+		all = append(all, notice.Kept...)
 	}
 	for _, h := range heads {
 		if h != nil {
@@ -137,6 +146,10 @@ type Op struct {
 	TriggerSeq  uint64    `json:"trigger_seq,omitempty"` // the activity that asked for it
 	Shred       bool      `json:"shred,omitempty"`       // of a remove: have every host forget what it kept
 	Tried       []HostID  `json:"tried,omitempty"`       // of a resume: hosts that could not do it just before
+	Refused     []HostID  `json:"refused,omitempty"`     // of these, those where CRIU refused the image
+	// Notice, of a start in the place of an image that can't be resumed, is what is said of it if
+	// it starts.
+	Notice *Notice `json:"notice,omitempty"`
 	// Fallback is the snapshot of what a resume takes the place of: the session goes on from
 	// it if what is restored isn't well within WithinMS milliseconds.
 	Fallback *Head `json:"fallback,omitempty"`
@@ -220,6 +233,12 @@ type Failure struct {
 	Count int    `json:"count,omitempty"` // failures in a row of that kind of operation
 	// Tried are the hosts that a resume failed on, one after the other.
 	Tried []HostID `json:"tried,omitempty"`
+	// Refused are those of them where CRIU refused the image.
+	Refused []HostID `json:"refused,omitempty"`
+	// Resumes is how many resumes in a row failed, each counted once for all hosts that tried it.
+	Resumes int `json:"resumes,omitempty"`
+	// Cause, of a failed resume, is why the image can't be resumed, if that is proven.
+	Cause Cause `json:"cause,omitempty"`
 	// Open says that the session isn't suspended for idleness any more: too many
 	// suspends in a row failed. One that is asked for and works, or a reset, ends that.
 	Open bool `json:"breaker_open,omitempty"`
@@ -304,6 +323,8 @@ const (
 	TMovedBack        TransitionType = "moved_back"    // it can't be resumed where it was moved to: it goes on where it was
 	TGap              TransitionType = "gap"           // in a history alone: in place of revisions that can't be read
 	TRedeployed       TransitionType = "redeployed"    // others started its container, or another one in its place: that is the session from now on
+	TUnresumable      TransitionType = "unresumable"   // every host that fits has refused its image
+	TDismissed        TransitionType = "dismissed"     // a person has seen that it was restarted without its memory
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
@@ -348,6 +369,7 @@ type NewSession struct {
 	Root      *RootImage `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
 	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
+	OnResume  OnResume   `json:"on_resume_failure,omitempty"`
 	Placement *Placement `json:"placement,omitempty"` // what it asks of its hosts
 	Needs     []Feature  `json:"needs,omitempty"`     // what the version of its host has to know
 	Born      uint64     `json:"born_seq"`

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 
 // serve is the server. What it counts shows that its memory is the same after a resume.
 func serve() error {
+	if os.Getenv(asServer) == "grpc" {
+		return serveGRPC()
+	}
 	asked := 0
 	mux := http.NewServeMux()
 	mux.HandleFunc("/count", func(w http.ResponseWriter, r *http.Request) {
@@ -52,6 +55,17 @@ func serve() error {
 		fmt.Fprint(w, asked)
 	})
 	mux.HandleFunc("/digest", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, digest(r.Body)) })
+	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for r.Context().Err() == nil {
+			asked++
+			fmt.Fprintf(w, "id: %d\ndata: tick\n\n", asked)
+			if http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		conn, rw, err := http.NewResponseController(w).Hijack()
 		if err != nil {
@@ -78,11 +92,17 @@ func digest(r io.Reader) string {
 // begin starts the server in a session.
 func begin(t *testing.T, s *stack.Stack, name string, flags ...string) {
 	t.Helper()
+	beginAs(t, s, "1", name, flags...)
+}
+
+// beginAs starts a server of that kind.
+func beginAs(t *testing.T, s *stack.Stack, kind, name string, flags ...string) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"run", "--name", name, "--network", "private", "--env", asServer + "=1"}, flags...)
+	args := append([]string{"run", "--name", name, "--network", "private", "--env", asServer + "=" + kind}, flags...)
 	must(t, s, append(args, "--", self)...)
 }
 
@@ -137,7 +157,8 @@ func (p *proxy) errors() string {
 	return p.said.String()
 }
 
-var address = regexp.MustCompile(`127\.0\.0\.1:\d+|localhost:\d+`)
+// address is where an ingress listens, as its first line says.
+var address = regexp.MustCompile(`:(\d+)/?\s*$`)
 
 // ingress starts one at a free port.
 func ingress(t *testing.T, s *stack.Stack, args ...string) *proxy {
@@ -154,7 +175,9 @@ func ingress(t *testing.T, s *stack.Stack, args ...string) *proxy {
 		t.Fatal(err)
 	}
 	line, err := bufio.NewReader(out).ReadString('\n')
-	p.address = strings.Replace(address.FindString(line), "localhost", "127.0.0.1", 1)
+	if port := address.FindStringSubmatch(line); port != nil {
+		p.address = "127.0.0.1:" + port[1]
+	}
 	go func() {
 		_ = p.cmd.Wait() // its status isn't looked at
 		close(p.ended)

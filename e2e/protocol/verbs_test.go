@@ -78,6 +78,7 @@ func TestVerbs(t *testing.T) {
 			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
 		"reject": {work, answers{
 			"": no, "running": refused, "suspended": refused, "exited": refused, "failed": refused, "deleted": no}},
+		"dismiss":     {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"snapshots":   {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"show":        {work, answers{"": no, "running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": no}},
 		"history":     {work, answers{"running": ok, "suspended": ok, "exited": ok, "failed": ok, "deleted": ok}},
@@ -201,7 +202,8 @@ func TestEnsureFails(t *testing.T) {
 			if err == nil {
 				return // it came after the failure, and asked again
 			}
-			if code(err) != schemas.CodeFailed || !strings.Contains(err.Error(), "another kernel") {
+			var said *schemas.APIError
+			if code(err) != schemas.CodeFailed || !errors.As(err, &said) || !strings.Contains(said.Detail, "another kernel") || said.Hint == "" {
 				t.Errorf("ensure: %v", err)
 			}
 		})

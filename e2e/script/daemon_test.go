@@ -15,8 +15,10 @@ import (
 func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	s := stackOf(ts)
 	s.Env = append(slices.Clone(s.Env), "PATH="+ts.Getenv("PATH"))
-	if armed := ts.Getenv(failpoint.Variable); armed != "" {
-		s.Env = append(slices.Clone(s.Env), failpoint.Variable+"="+armed)
+	for _, name := range []string{failpoint.Variable, "DIAPAUSE_CRIU"} {
+		if value := ts.Getenv(name); value != "" {
+			s.Env = append(slices.Clone(s.Env), name+"="+value)
+		}
 	}
 	err := s.Up(args...)
 	if neg {

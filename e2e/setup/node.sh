@@ -32,3 +32,4 @@ flock 9
 install example events/examples/node
 install asyncapi e2e/schema/asyncapi
 install clients e2e/gateway/testdata/typescript
+install ingress e2e/ingress/node

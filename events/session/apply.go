@@ -72,6 +72,8 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TProved:           {from: []schemas.State{schemas.Running}, set: setDone},
 	schemas.TFellBack:         {from: []schemas.State{schemas.Running, schemas.Resuming}, to: schemas.Resuming, owner: true, set: setFellBack},
 	schemas.TMovedBack:        {from: []schemas.State{schemas.Resuming}, owner: true, set: setMovedBack},
+	schemas.TUnresumable:      {from: []schemas.State{schemas.Suspended}, set: setUnresumable},
+	schemas.TDismissed:        {from: living, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Notice = nil }},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -131,7 +133,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk,
-		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, Placement: n.Placement, Needs: n.Needs, Born: n.Born,
+		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }
@@ -172,6 +174,13 @@ func setResumeFailed(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 }
 
+// setUnresumable notes of a session whose resume failed that no host can do it.
+func setUnresumable(r *schemas.SessionRecord, t schemas.Transition) {
+	if r.Failure != nil && r.Failure.Op == schemas.OpResume {
+		r.Failure = t.Set.Failure
+	}
+}
+
 // setStartFailed leaves a session suspended whose place something else was to take.
 func setStartFailed(r *schemas.SessionRecord, t schemas.Transition) {
 	back, pause := r.Op != nil && r.Op.Back, r.Pause
@@ -187,6 +196,14 @@ func setAgain(r *schemas.SessionRecord, t schemas.Transition) {
 	why := r.Failure
 	setOp(r, t)
 	r.Failure, r.Generation = why, max(r.Generation, 1)-1
+	if r.Op != nil && r.Op.Notice != nil && len(r.Op.Notice.Kept) > 0 { // it was never started in place of its image
+		n := *r.Op.Notice
+		last := len(n.Kept) - 1
+		r.Head, r.Notice = &n.Kept[last], nil
+		if n.Kept = n.Kept[:last]; last > 0 {
+			r.Notice = &n
+		}
+	}
 }
 
 func setClaim(r *schemas.SessionRecord, t schemas.Transition) {
@@ -209,6 +226,9 @@ func setRunning(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 	if r.Op != nil && r.Op.Spec != "" {
 		r.Spec = r.Op.Spec
+	}
+	if r.Op != nil && r.Op.Notice != nil { // it doesn't go on from its image, which the notice keeps
+		r.Notice, r.Head, r.Size = r.Op.Notice, nil, nil
 	}
 	if t.Set.Size != nil {
 		r.Size = t.Set.Size
@@ -275,7 +295,7 @@ func setDone(r *schemas.SessionRecord, t schemas.Transition) {
 	}
 	switch t.Type {
 	case schemas.TRemoved, schemas.TShredded:
-		r.Spec, r.Head, r.Size = "", nil, nil
+		r.Spec, r.Head, r.Size, r.Notice = "", nil, nil, nil
 	case schemas.TStartFailed, schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TRevived, schemas.TLost:
 		r.Pause = nil // a later one has another reason
 	}

@@ -12,8 +12,8 @@ func Builtin(class string) schemas.Policy {
 	p, ok := PolicyFor(class, nil)
 	w := DefaultWeights()
 	out := schemas.Policy{
-		Never: ptr(false), Counts: p.counts.list(), Wakes: p.wakes.list(), Awake: span(0), Warn: span(0), Life: span(0),
-		Breaker: &p.Breaker, Backoff: span(p.Backoff), OnBreaker: schemas.BreakerKeep, Rehearse: p.Rehearse,
+		Never: ptr(false), Counts: p.counts.list(), Wakes: p.wakes.list(), Wake: schemas.DefaultWake(), Awake: span(0), Warn: span(0), Life: span(0),
+		Breaker: &p.Breaker, Backoff: span(p.Backoff), OnBreaker: schemas.BreakerKeep, OnResume: schemas.ResumeKeep, Rehearse: p.Rehearse,
 		Score: &schemas.Score{Base: &w.Base, IdleHour: &w.IdleHour, Command: &w.Command, Commands: &w.Commands, ByPerson: &w.ByPerson},
 	}
 	if ok {

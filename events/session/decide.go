@@ -30,6 +30,7 @@ type Decision struct {
 	Due      time.Time            // when something happens to the session then; zero: that isn't known
 	Blockers []schemas.WaitingFor // what stands between the session and its suspend
 	Pause    schemas.PauseReason  // of a suspend: for idleness, or for its age
+	Fresh    schemas.Cause        // of a wake: why its command is started again in place of its image, if it is
 	Asks     bool                 // of a notice: an answer puts the suspend off
 	Evidence schemas.Evidence
 }
@@ -267,16 +268,18 @@ func (l Lease) describe() string {
 // doesn't fill the log.
 func decideSuspended(v *View, p Policy, now time.Time) Decision {
 	d := Decision{Verdict: Leave, Reason: "it sleeps until it is used", Evidence: schemas.Evidence{Seq: max(v.known.Seq, v.Record.Born)}}
-	f := v.Record.Failure
-	pause := v.known.Since.Add(p.Backoff)
+	pause := Retry(v.Record.Failure, v.known.Since, p)
 	switch {
 	case v.Record.Op != nil:
 		d.Reason = "its frozen processes are being removed"
 	case v.known.Waking.Seq <= v.Record.Seq:
-	case f != nil && f.Op == schemas.OpResume && pause.After(now):
+	case pause.After(now):
 		d.Reason, d.Next, d.Due = "its last resume failed a moment ago; activity resumes it again soon", pause, pause
 	default:
 		d.Verdict, d.Reason = Wake, "activity: "+v.known.Waking.What
+		if d.Fresh = Fresh(v.Record, p); d.Fresh != "" {
+			d.Reason += "; " + d.Fresh.Phrase() + ", so its command starts again"
+		}
 		d.Evidence = schemas.Evidence{Seq: v.known.Waking.Seq, Activity: v.known.Waking.What}
 	}
 	return d

@@ -31,6 +31,11 @@ type Policy struct {
 	// OnBreaker is what becomes of a session whose breaker opened, where its record
 	// doesn't say.
 	OnBreaker schemas.OnBreaker
+	// OnResume is what becomes of a suspended session whose image is of no use, where its record
+	// doesn't say.
+	OnResume schemas.OnResume
+	// Wake are the classes of requests that resume the session; nil where no policy says.
+	Wake []schemas.WakeRule
 	// Rehearse is which suspends are rehearsed.
 	Rehearse schemas.Rehearse
 	// Score says which session makes room first where there is none.
@@ -163,6 +168,12 @@ func (p Policy) With(w schemas.Policy) Policy {
 	}
 	if w.OnBreaker != "" {
 		p.OnBreaker = w.OnBreaker
+	}
+	if w.Wake != nil {
+		p.Wake = w.Wake
+	}
+	if w.OnResume != "" {
+		p.OnResume = w.OnResume
 	}
 	if w.Rehearse != "" {
 		p.Rehearse = w.Rehearse

@@ -15,7 +15,7 @@ import (
 
 // Glance is what a revision says to who decides about a session: its Record holds
 // uid, tenant, session, version, epoch, state, since, created, born_seq, class, driver,
-// host, made_by, idle, on_suspend_failure, op, boot, generation, failure and
+// host, made_by, idle, on_suspend_failure, on_resume_failure, op, boot, generation, failure and
 // activity_seq, and nothing else. It can't be swapped.
 type Glance struct {
 	Record schemas.SessionRecord
@@ -29,7 +29,7 @@ func GlanceOf(v Versioned) Glance {
 	return Glance{Rev: v.Rev, Stored: v.Stored, Record: schemas.SessionRecord{
 		UID: r.UID, Tenant: r.Tenant, Session: r.Session, Version: r.Version, Epoch: r.Epoch, State: r.State, Since: r.Since,
 		Created: r.Created, Born: r.Born, Class: r.Class, Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle,
-		OnBreaker: r.OnBreaker, Op: r.Op, Boot: r.Boot, Generation: r.Generation, Failure: r.Failure, Seq: r.Seq,
+		OnBreaker: r.OnBreaker, OnResume: r.OnResume, Op: r.Op, Boot: r.Boot, Generation: r.Generation, Failure: r.Failure, Seq: r.Seq,
 	}}
 }
 
@@ -111,6 +111,8 @@ func field(r *schemas.SessionRecord, key, raw []byte, shared words) bool {
 		return shared.text(raw, (*string)(&r.MadeBy))
 	case "on_suspend_failure":
 		return shared.text(raw, (*string)(&r.OnBreaker))
+	case "on_resume_failure":
+		return shared.text(raw, (*string)(&r.OnResume))
 	case "boot":
 		return shared.text(raw, (*string)(&r.Boot))
 	case "version":

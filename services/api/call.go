@@ -143,7 +143,7 @@ const whoami = "whoami"
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify", "activity",
+	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

@@ -17,6 +17,7 @@ type maker struct {
 	rooms      *rooms
 	quotas     *quotas
 	captures   *capturer
+	snapshots  *snapshots
 	resumes    *resumer
 	ends       *ender
 	sealer     *sealer

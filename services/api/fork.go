@@ -42,7 +42,7 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	if err := s.mayPublish(ctx, n, req); err != nil {
 		return nil, err
 	}
-	v, err := s.captures.captured(ctx, n, req)
+	v, err := s.origin(ctx, n, req)
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +59,28 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
-		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, Placement: v.Placement, Needs: v.Needs,
+		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Needs: v.Needs,
 	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
 	}
 	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error { return s.stillThere(ctx, req, v, fork) })
+}
+
+// origin gives the session that is forked, with the snapshot as its head that the fork begins from: the one that
+// is asked for, or what the session is now.
+func (s *maker) origin(ctx context.Context, n schemas.Name, req request) (statekv.Versioned, error) {
+	if req.Snapshot == "" {
+		return s.captures.captured(ctx, n, req)
+	}
+	v, err := s.sessions.get(ctx, n)
+	if err != nil {
+		return v, err
+	}
+	l, err := s.snapshots.find(ctx, v, req.Snapshot)
+	v.Head, v.Size = &l.Head, nil
+	return v, err
 }
 
 // mayPublish refuses ports for a fork that can't have any, before anything is done for it.

@@ -23,6 +23,15 @@ type quotas struct {
 	records  *statekv.Store
 }
 
+// policyOf is what a session is held to.
+func (s *quotas) policyOf(r schemas.SessionRecord) session.Policy {
+	if s.policies == nil {
+		p, _ := session.PolicyFor(r.Class, r.Idle)
+		return p
+	}
+	return s.policies.For(r)
+}
+
 // claim is what a request takes of a tenant's quota, until the board shows it.
 type claim struct {
 	name              schemas.Name

@@ -37,7 +37,7 @@ var extents = map[string]extent{
 	"token":   reaches,
 
 	"run.class": stays, "run.driver": stays, "run.made_by": stays, "run.idle": stays, "run.tty": stays, "run.on_host_loss": stays,
-	"run.on_suspend_failure": stays, "run.host": stays, "run.placement": stays, "run.program": stays,
+	"run.on_suspend_failure": stays, "run.on_resume_failure": stays, "run.host": stays, "run.placement": stays, "run.program": stays,
 	"run.existing": reaches, // what is on the host already
 	"run.of":       reaches,
 

@@ -119,7 +119,7 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
 	for i := range views {
 		v := &views[i]
-		v.StoredBytes = s.storedBy(v)
+		v.StoredBytes, v.Wake = s.storedBy(v), s.wakeOf(v)
 		since, gone := s.fleet.Gone(v.Host)
 		if gone {
 			v.HostGone = &since
@@ -142,6 +142,15 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 			v.PID, v.RSSBytes, v.Processes, v.Status, v.Container, v.Listens = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container, o.Listens
 		}
 	}
+}
+
+// wakeOf is which requests from outside resume a session; nil where no policy says.
+func (s *views) wakeOf(v *schemas.View) []schemas.WakeRule {
+	n, err := schemas.ParseName(v.Name)
+	if err != nil || s.policies == nil {
+		return nil
+	}
+	return s.policies.For(schemas.SessionRecord{Tenant: n.Tenant, Session: n.Session, UID: v.UID, Class: v.Class}).Wake
 }
 
 // onHost reports whether a session has processes on its host.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -31,14 +33,82 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if err := s.quotas.mayWake(v); err != nil {
 		return nil, err
 	}
-	// Wanting it is activity: it undoes a suspend under way and begins a grace.
-	a := schemas.Activity{Reason: "ensure", By: req.by.String()}
-	publish := s.sessions.publish
-	publish.Trace = req.by.trace()
-	if _, err := publish.Activity(ctx, n, schemas.KindHTTP, "", a); err != nil {
+	if err := s.tooSoon(v, time.Now()); err != nil {
 		return nil, err
 	}
-	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	if v.State == schemas.Suspended && v.Op == nil { // it is resumed here, so that the log names who wanted it
+		got, err := s.brought(ctx, v, req)
+		if wanted := s.wanted(context.WithoutCancel(ctx), n, req); err == nil && wanted != nil {
+			s.sessions.log.Warn("activity not published", "session", n.String(), "err", wanted)
+		}
+		return got, err
+	}
+	if err := s.wanted(ctx, n, req); err != nil {
+		return nil, err
+	}
+	return s.brought(ctx, v, req)
+}
+
+// wanted says that a session is wanted, which is activity: it undoes a suspend under way and begins a grace. It also has
+// a session resumed later that couldn't be at once.
+func (s *resumer) wanted(ctx context.Context, n schemas.Name, req request) error {
+	ctx, done := context.WithTimeout(ctx, wantedWithin)
+	defer done()
+	publish := s.sessions.publish
+	publish.Trace = req.by.trace()
+	_, err := publish.Activity(ctx, n, schemas.KindHTTP, "", schemas.Activity{Reason: "ensure", By: req.by.String()})
+	return err
+}
+
+// wantedWithin bounds how long that takes.
+const wantedWithin = 10 * time.Second
+
+// brought has a session run that was wanted: from its image, or from its command where that is proven to be of no use and
+// its policy says so.
+func (s *resumer) brought(ctx context.Context, v statekv.Versioned, req request) (any, error) {
+	n := v.Name()
+	if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
+		return s.fresh(ctx, v, req, why)
+	}
+	got, failed := s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	if failed == nil {
+		return got, nil
+	}
+	if v, err := s.sessions.get(ctx, n); err == nil {
+		if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
+			return s.fresh(ctx, v, req, why)
+		}
+	}
+	return nil, failed
+}
+
+// fresh starts the command of a session in place of its image, which is proven to be of no use.
+func (s *resumer) fresh(ctx context.Context, v statekv.Versioned, req request, why schemas.Cause) (any, error) {
+	n := v.Name()
+	ch, stop := s.board.follow(n)
+	defer stop()
+	host, err := s.hosts.next(ctx, v, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	seq, err := stream.LastActivity(ctx, s.sessions.js, s.sessions.names)
+	if err != nil {
+		return nil, err
+	}
+	t := session.FreshStart(v.SessionRecord, why, seq, time.Now())
+	t.Set.Host = host
+	if req.Reason != "" { // which else would take its place
+		req.Reason += "; " + t.Reason
+	}
+	v, err = s.sessions.ask(ctx, v, req, t)
+	if errors.Is(err, statekv.ErrConflict) { // activity was quicker, or it goes on
+		return s.awake(ctx, n, req, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err = await(ctx, ch, s.sessions.untilRunning(v))
+	return schemas.ViewOf(v.SessionRecord), err
 }
 
 func (s *resumer) resume(ctx context.Context, req request) (any, error) {
@@ -209,6 +279,9 @@ func (s *resumer) resumeOnce(ctx context.Context, v statekv.Versioned, req reque
 		return statekv.Versioned{}, err
 	}
 	op.Source, op.Boot, op.Tried = &from, boot, tried
+	if len(tried) > 0 && v.Failure != nil {
+		op.Refused = v.Failure.Refused
+	}
 	t := schemas.Transition{Type: schemas.TResume, Reason: "asked for it", Set: schemas.Set{Op: op, Host: host}}
 	if len(tried) > 0 {
 		t.Reason = fmt.Sprintf("host %s couldn't resume it; trying host %s", v.Host, host)

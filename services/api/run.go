@@ -46,7 +46,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
-		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, Placement: r.Placement,
+		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Placement: r.Placement,
 		Needs: needs(spec),
 	}
 	if ref, ok := spec.RootImage(); ok {
@@ -77,6 +77,9 @@ func complete(n schemas.Name, r *schemas.RunRequest) error {
 	}
 	if r.OnBreaker != "" && r.OnBreaker != schemas.BreakerKeep && r.OnBreaker != schemas.BreakerStop {
 		return schemas.UsageError("on suspend failure %q: want keep or stop", r.OnBreaker)
+	}
+	if !r.OnResume.Known() {
+		return schemas.UsageError("on resume failure %q: want keep or fresh", r.OnResume)
 	}
 	if r.OnLoss != "" && r.OnLoss != schemas.LossWait && r.OnLoss != schemas.LossResume {
 		return schemas.UsageError("on host loss %q: want wait or resume", r.OnLoss)

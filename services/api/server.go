@@ -123,7 +123,7 @@ func New(o Options) *Server {
 		sessions: ss, captures: s.captures, resumes: resumes, board: b, images: o.Images, keys: o.Keys, records: o.Records, past: o.Past, trusted: o.Trusted,
 	}
 	makes := &maker{
-		sessions: ss, hosts: hosts, rooms: &rooms{hosts: hosts, scheduler: o.Scheduler}, quotas: quota, captures: s.captures, resumes: resumes, ends: s.ends,
+		sessions: ss, hosts: hosts, rooms: &rooms{hosts: hosts, scheduler: o.Scheduler}, quotas: quota, captures: s.captures, snapshots: shots, resumes: resumes, ends: s.ends,
 		network: cmp.Or(o.Network, schemas.DefaultNetwork), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records,
 	}
 	moves := &mover{sessions: ss, hosts: hosts, rooms: makes.rooms, resumes: resumes, board: b, orders: o.Orders}
@@ -147,7 +147,7 @@ func New(o Options) *Server {
 		"list": look.list, "show": look.show, "history": look.history, "explain": look.explain, "audit": look.audit,
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
-		"activity": ss.activity,
+		"activity": ss.activity, "dismiss": ss.dismiss,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())

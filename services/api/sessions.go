@@ -83,12 +83,15 @@ func (s *sessions) untilRunning(asked statekv.Versioned) func(statekv.Versioned)
 				return done, nil // it ran, and is over already
 			}
 			if v.Transition.Type == schemas.TResumeFailed && v.Failure != nil {
-				return done, schemas.FailedError("", "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
+				return done, unresumed(v)
 			}
 			return done, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", v.Name(), v.Exit.Code)
 		case schemas.Failed, schemas.Suspended:
 			if v.Failure != nil && v.Failure.Kind == schemas.FailureTaken {
 				return done, schemas.StateError(schemas.ReasonTaken, "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)
+			}
+			if v.Failure != nil && v.Failure.Op == schemas.OpResume {
+				return done, unresumed(v)
 			}
 			if v.Failure != nil {
 				return done, schemas.FailedError("", "%s", v.Failure.Of(v.Name())).WithHint("%s", v.Failure.Hint)

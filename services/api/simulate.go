@@ -57,7 +57,7 @@ func (s *policies) policySimulate(ctx context.Context, req request) (any, error)
 }
 
 // untriable are the parts of policies that the use history can't tell about.
-var untriable = []string{"backoff", "breaker", "checkpoints", "keep", "on_suspend_failure", "quota", "rehearse", "score", "watermarks"}
+var untriable = []string{"backoff", "breaker", "checkpoints", "keep", "on_resume_failure", "on_suspend_failure", "quota", "rehearse", "score", "wake", "watermarks"}
 
 // untried says which parts of a policy make no difference to a simulation.
 func untried(p schemas.Policy) []string {

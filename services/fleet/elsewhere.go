@@ -47,6 +47,7 @@ func (f *Fleet) tell() {
 func (f *Fleet) tryElsewhere(ctx context.Context) error {
 	tick := time.NewTicker(f.pause / 4)
 	defer tick.Stop()
+	var looked time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -60,6 +61,10 @@ func (f *Fleet) tryElsewhere(ctx context.Context) error {
 		f.mu.Unlock()
 		for _, one := range all {
 			f.tryOne(ctx, one)
+		}
+		if time.Since(looked) > f.pause {
+			looked = time.Now()
+			f.lookAgain(ctx)
 		}
 		for _, v := range f.unplaced(time.Now()) {
 			if err := f.place(ctx, v); passes(err) && ctx.Err() == nil {
@@ -104,8 +109,13 @@ func (f *Fleet) another(ctx context.Context, v failed) error {
 		return err
 	}
 	op := schemas.NewOp(schemas.OpResume, v.op.Seq, time.Now())
-	op.Source, op.Boot, op.Tried = v.op.Source, v.op.Boot, v.Failure.Tried
-	return f.move(ctx, v.Versioned, Want{Need: header.Fingerprint}, schemas.TResume, "host %s couldn't resume it; trying another", op)
+	op.Source, op.Boot, op.Tried, op.Refused = v.op.Source, v.op.Boot, v.Failure.Tried, v.Failure.Refused
+	err = f.move(ctx, v.Versioned, Want{Need: header.Fingerprint}, schemas.TResume, "host %s couldn't resume it; trying another", op)
+	var none *NoHost
+	if errors.As(err, &none) {
+		return errors.Join(err, f.unresumable(ctx, v, header.Fingerprint))
+	}
+	return err
 }
 
 // unplaced lists the resumes whose host is to be chosen, those that were recorded while no fleet
@@ -147,7 +157,7 @@ func (f *Fleet) place(ctx context.Context, v statekv.Versioned) error {
 	switch {
 	case final(err):
 		t.Type, t.Reason = schemas.TResumeFailed, err.Error()
-		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: err.Error(), Hint: schemas.HintOf(err), Count: 1, At: time.Now().UTC()}
+		t.Set.Failure = &schemas.Failure{Op: schemas.OpResume, Text: err.Error(), Hint: schemas.HintOf(err), Count: 1, Resumes: 1, At: time.Now().UTC()}
 	case err != nil:
 		return err
 	default:

@@ -58,6 +58,7 @@ type Fleet struct {
 	failed  []failed                           // to be tried elsewhere
 	placing map[schemas.UID]attempt            // resumes without a host
 	news    chan struct{}                      // there is one
+	refused map[schemas.Name]bool              // sessions that no host can resume, as was noted; under mu
 }
 
 // attempt is one that came to nothing.
@@ -71,7 +72,7 @@ func New(o Options) *Fleet {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, ready: make(chan struct{}), news: make(chan struct{}, 1)}
+	f := &Fleet{Options: o, publish: stream.Publisher{JS: o.JS}, records: map[schemas.Name]statekv.Versioned{}, tried: map[schemas.UID]attempt{}, placing: map[schemas.UID]attempt{}, refused: map[schemas.Name]bool{}, ready: make(chan struct{}), news: make(chan struct{}, 1)}
 	f.pause, f.header = again, f.inspect
 	f.observer = &lease.Observer{Store: o.Leases, Log: o.Log, Every: look, Looked: f.looked}
 	return f
@@ -104,6 +105,11 @@ func (f *Fleet) hear(seen statekv.Seen) error {
 	n := seen.Record.Name()
 	f.mu.Lock()
 	before, known := f.records[n]
+	if hasRefused(seen.Record) {
+		f.refused[n] = true
+	} else {
+		delete(f.refused, n)
+	}
 	f.mu.Unlock()
 	matters := seen.Record.Op != nil || mayRun[seen.Record.State]
 	if !matters && !known {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -115,6 +116,35 @@ func TestPlanOfAMove(t *testing.T) {
 		r := schemas.SessionRecord{State: c.state, Head: &schemas.Head{Name: "x"}, Op: &schemas.Op{Kind: c.kind, Move: move}}
 		if got := Plan(r); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+// An image is refused everywhere if no host is left that might take it, those that are away among them.
+func TestRefusedEverywhere(t *testing.T) {
+	with := func(h Host, change func(*Host)) Host { change(&h); return h }
+	a, b, at := plain("a", 1), plain("b", 1), time.Unix(1_800_000_000, 0)
+	other := with(b, func(h *Host) { h.Fingerprints = []schemas.Fingerprint{{Driver: "docker"}} })
+	for what, c := range map[string]struct {
+		hosts   []Host
+		refused []schemas.HostID
+		want    bool
+	}{
+		"the only one":               {[]Host{a}, []schemas.HostID{"a"}, true},
+		"both":                       {[]Host{a, b}, []schemas.HostID{"b", "a"}, true},
+		"one of two":                 {[]Host{a, b}, []schemas.HostID{"a"}, false},
+		"the other is gone":          {[]Host{a, with(b, func(h *Host) { h.Gone = true })}, []schemas.HostID{"a"}, false},
+		"the other is cordoned":      {[]Host{a, with(b, func(h *Host) { h.Cordoned = true })}, []schemas.HostID{"a"}, false},
+		"the other can't take it":    {[]Host{a, other}, []schemas.HostID{"a"}, true},
+		"it refused, and is gone":    {[]Host{with(a, func(h *Host) { h.Gone = true })}, []schemas.HostID{"a"}, true},
+		"it was started since":       {[]Host{with(a, func(h *Host) { h.Started = at.Add(1) })}, []schemas.HostID{"a"}, false},
+		"it was started before":      {[]Host{with(a, func(h *Host) { h.Started = at })}, []schemas.HostID{"a"}, true},
+		"no host is known":           {nil, []schemas.HostID{"a"}, false},
+		"who refused isn't known":    {[]Host{b}, []schemas.HostID{"a"}, false},
+		"none that could take it is": {[]Host{other}, []schemas.HostID{"a"}, false},
+	} {
+		if got := RefusedEverywhere(c.hosts, Want{Need: schemas.Fingerprint{Driver: "criu"}}, c.refused, at); got != c.want {
+			t.Errorf("%s: %t", what, got)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
-		if a.preflight(w, r) {
+		if a.preflight(w, r) || !a.listed(r) && presenceAllowed(w, r) {
 			return
 		}
 		from, p := a.identify(r)
@@ -88,7 +88,7 @@ func (a *allowed) refuses(r *http.Request) *Problem {
 	if !a.addressed(r.Host) {
 		return refusal(http.StatusMisdirectedRequest, fmt.Sprintf("no gateway for the host %.80q", r.Host), "--host allows a name")
 	}
-	if !a.sameOrigin(r) && !a.listed(r) {
+	if !a.sameOrigin(r) && !a.listed(r) && !isPresence(r) {
 		return refusal(http.StatusForbidden, "pages of another origin may not ask", "--origin allows one")
 	}
 	return nil
@@ -179,7 +179,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 
 // open reports whether a path says nothing that isn't in the program anyway.
 func open(path string) bool {
-	return path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.")
+	return path == presencePath || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.")
 }
 
 // readBody reads the body at once, so that a client that is slow to send it takes up nothing else, and

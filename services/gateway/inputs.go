@@ -122,6 +122,8 @@ type ForkBody struct {
 	WhyBody
 	To      string   `json:"to" doc:"Its name: TENANT/ID, or ID for the tenant default"`
 	Publish []string `json:"publish,omitempty" doc:"[ADDR:]HOST:PORT in place of the ports that the first publishes; none alone for no ports"`
+
+	Snapshot string `json:"snapshot,omitempty" doc:"The snapshot of the first that it begins from, in place of what that is now"`
 }
 
 type forkIn struct {
@@ -132,7 +134,7 @@ type forkIn struct {
 }
 
 func (in *forkIn) request() (schemas.Request, error) {
-	return schemas.Request{Name: in.name(), To: in.Body.To, Publish: in.Body.Publish, Reason: in.Body.Reason, Once: in.Key}, nil
+	return schemas.Request{Name: in.name(), To: in.Body.To, Snapshot: in.Body.Snapshot, Publish: in.Body.Publish, Reason: in.Body.Reason, Once: in.Key}, nil
 }
 
 // RollbackBody is where a session is taken back to.

@@ -18,7 +18,7 @@ type Problem struct {
 	Type    string         `json:"type" doc:"urn:diapause:error:CODE, or urn:diapause:error:CODE:REASON"`
 	Title   string         `json:"title"`
 	Status  int            `json:"status"`
-	Detail  string         `json:"detail" doc:"What is wrong. Branch on code and reason: this text changes."`
+	Detail  string         `json:"detail" doc:"What is wrong; where title is a sentence on it, the technical cause. Branch on code and reason: this text changes."`
 	Code    string         `json:"code" doc:"failed, usage, no_session, state or timeout"`
 	Reason  schemas.Reason `json:"reason,omitempty"`
 	Hint    string         `json:"hint,omitempty" doc:"What to do about it"`
@@ -118,6 +118,9 @@ func problem(err error) *Problem {
 
 func ofAPI(e *schemas.APIError, status int) *Problem {
 	p := &Problem{Type: "urn:diapause:error:" + e.Code, Title: http.StatusText(status), Status: status, Detail: e.Text, Code: e.Code, Reason: e.Reason, Hint: e.Hint, Session: e.Session}
+	if e.Detail != "" {
+		p.Title, p.Detail = e.Text, e.Detail
+	}
 	if e.Reason != "" {
 		p.Type += ":" + string(e.Reason)
 	}

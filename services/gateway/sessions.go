@@ -64,6 +64,7 @@ type RunBody struct {
 	Idle      string             `json:"idle,omitempty" doc:"How long it may be idle, as 20s, or never; as the class has it if empty" example:"20m"`
 	OnLoss    schemas.OnHostLoss `json:"on_host_loss,omitempty" enum:"wait,resume"`
 	OnBreaker schemas.OnBreaker  `json:"on_suspend_failure,omitempty" enum:"keep,stop"`
+	OnResume  schemas.OnResume   `json:"on_resume_failure,omitempty" enum:"keep,fresh"`
 	Host      schemas.HostID     `json:"host,omitempty"`
 	Placement *schemas.Placement `json:"placement,omitempty"`
 	Program   string             `json:"program,omitempty" doc:"What lists call its command; the first word of it if empty"`
@@ -76,7 +77,7 @@ const usualPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 
 func (b RunBody) request() (*schemas.RunRequest, error) {
 	r := &schemas.RunRequest{
-		Class: b.Class, Driver: b.Driver, MadeBy: b.MadeBy, TTY: b.Spec.TTY, OnLoss: b.OnLoss, OnBreaker: b.OnBreaker,
+		Class: b.Class, Driver: b.Driver, MadeBy: b.MadeBy, TTY: b.Spec.TTY, OnLoss: b.OnLoss, OnBreaker: b.OnBreaker, OnResume: b.OnResume,
 		Host: b.Host, Placement: b.Placement, Program: b.Program, Existing: b.Existing,
 	}
 	container, isContainer, err := dockerspec.Of(b.Spec)
@@ -158,6 +159,7 @@ func (g *Gateway) sessions() {
 		{verb: "ensure", summary: "Have a session running, resumed if need be; this is activity"},
 		{verb: "accept", summary: "Keep what is on trial"},
 		{verb: "reject", summary: "Go back from what is on trial"},
+		{verb: "dismiss", summary: "Take away the notice that it was restarted without its memory"},
 		{verb: "kill", summary: "End its processes, keep its snapshots"},
 	} {
 		r.method, r.path, r.tag = "POST", one+"/"+r.verb, tag

@@ -76,11 +76,13 @@ func Classify(r *http.Request) Class {
 }
 
 // comesBack reports whether a script of a page, or the browser for it, connects again without a person: an
-// event stream that knows what it had last, or a dev server's client that waits for the server.
+// event stream that knows what it had last, a dev server's client that waits for the server, or VS Code's client whose
+// connection to its remote server was cut, which says so.
 func comesBack(r *http.Request) bool {
 	h := r.Header
 	return h.Get("Last-Event-Id") != "" && accepts(h, "text/event-stream") ||
-		accepts(h, "text/x-vite-ping") || upgradesTo(h, "websocket") && lists(h, "Sec-WebSocket-Protocol", "vite-ping")
+		accepts(h, "text/x-vite-ping") ||
+		upgradesTo(h, "websocket") && (lists(h, "Sec-WebSocket-Protocol", "vite-ping") || r.URL.Query().Get("reconnection") == "true" && r.URL.Query().Has("reconnectionToken"))
 }
 
 // guessed reports whether a browser fetches ahead what a person may open next.

@@ -24,8 +24,16 @@ const (
 type Policy map[Class]Verdict
 
 // DefaultPolicy resumes sessions for people and their programs, not for robots.
-func DefaultPolicy() Policy {
-	return Policy{Navigation: Wake, Fetch: Wake, WebSocket: Wake, TCP: Wake}
+func DefaultPolicy() Policy { return PolicyOf(schemas.DefaultWake()) }
+
+// PolicyOf gives what the rules of a session's policy say.
+func PolicyOf(rules []schemas.WakeRule) Policy {
+	p := Policy{}
+	for _, w := range rules {
+		class, does := w.Parts()
+		p[Class(class)] = Verdict(does)
+	}
+	return p
 }
 
 // ParsePolicy makes a policy of the classes that wake and of those that are ignored.
@@ -71,10 +79,9 @@ type Use struct {
 	Fresh bool // the request is activity, with which a grace begins
 }
 
-// UseOf says what a request of a class means. What a policy wakes for is use. Robots aren't; what comes back
-// by itself keeps a session that runs, as long as it is connected.
+// UseOf says what a request of a class means. What a policy wakes for is use, and nothing else is; but what comes
+// back by itself keeps a session that runs, as long as it is connected, unless the policy ignores it.
 func UseOf(c Class, p Policy) Use {
 	wakes := p[c] == Wake
-	robot := c == Probe || c == LinkPreview || c == Crawler
-	return Use{Lease: wakes || !robot, Fresh: wakes}
+	return Use{Lease: wakes || c == Reconnect && p[c] != Ignore, Fresh: wakes}
 }

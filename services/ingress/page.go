@@ -1,6 +1,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	_ "embed"
@@ -93,7 +94,7 @@ func (p *Proxy) progressOf(ctx context.Context, t Target, view schemas.View) pro
 	default:
 		return out
 	}
-	out.Error, out.Hint = e.Detail, e.Hint
+	out.Error, out.Hint = cmp.Or(e.says, e.Detail), e.Hint
 	return out
 }
 
@@ -127,7 +128,7 @@ func (p *Proxy) waitingPage(w http.ResponseWriter, r *http.Request, v *visit) {
 
 // errorPage tells a person what is wrong.
 func (p *Proxy) errorPage(w http.ResponseWriter, e problem) {
-	writePage(w, e.Status, pageData{Session: e.Session, Title: e.Title, Text: e.Detail, Hint: e.Hint})
+	writePage(w, e.Status, pageData{Session: e.Session, Title: http.StatusText(e.Status), Text: cmp.Or(e.says, e.Detail), Hint: e.Hint})
 }
 
 // writePage writes a page that loads nothing, and runs its own script alone.

@@ -24,7 +24,8 @@ type problem struct {
 	Hint    string         `json:"hint,omitempty"`
 	Session string         `json:"session,omitempty"`
 
-	retry int // seconds after which to ask again; 0 if that is of no use
+	says  string // what is wrong, for a person, where Detail is technical
+	retry int    // seconds after which to ask again; 0 if that is of no use
 }
 
 // The codes of errors that the API has none for. The list is stable.
@@ -91,6 +92,9 @@ func problemOf(err error, t Target) problem {
 		p.Detail = fmt.Sprintf("%s ended the connection before it answered: %v", t, err)
 	}
 	p.Title = http.StatusText(p.Status)
+	if api != nil && api.Detail != "" {
+		p.says, p.Title, p.Detail = api.Text, api.Text, api.Detail
+	}
 	if t.Name != (schemas.Name{}) {
 		p.Session = t.Name.String()
 	}
@@ -107,7 +111,7 @@ func (p *Proxy) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, errAsleep) && v.verdict == Pass: // it ran a moment ago
 		view, look := p.Waker.Look(r.Context(), v.target)
 		if look == nil && view.State != schemas.Running {
-			v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)
+			v.state, v.verdict = view.State, Decide(v.class, view.State, v.policy)
 			p.instead(w, r, v)
 			return
 		}

@@ -21,7 +21,7 @@ import (
 type Options struct {
 	Domain     string // below which sessions have host names; DefaultDomain if empty
 	HostHeader string // sent to sessions as Host; the client's own if empty
-	Policy     Policy // DefaultPolicy if nil
+	Policy     Policy // in place of what the sessions' own policies say; they count if it is nil
 	Budgets    Budgets
 	Authorizer Authorizer
 	Waker      Waker
@@ -32,9 +32,6 @@ type Options struct {
 
 func (o Options) withDefaults() Options {
 	o.Domain, o.Budgets = cmp.Or(o.Domain, DefaultDomain), o.Budgets.withDefaults()
-	if o.Policy == nil {
-		o.Policy = DefaultPolicy()
-	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -45,6 +42,7 @@ func (o Options) withDefaults() Options {
 type Proxy struct {
 	Options
 	wakes     *wakes
+	policies  *policies
 	transport *transport
 	forward   *httputil.ReverseProxy
 	stop      context.CancelFunc
@@ -56,7 +54,7 @@ type Proxy struct {
 func New(o Options) *Proxy {
 	o = o.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Proxy{Options: o, wakes: newWakes(ctx, o.Waker, o.Budgets.Wake), stop: stop}
+	p := &Proxy{Options: o, wakes: newWakes(ctx, o.Waker, o.Budgets.Wake), policies: newPolicies(o.Policy), stop: stop}
 	p.transport = newTransport(p.wakes, o.Dialer, o.Leaser, o.Budgets)
 	p.forward = &httputil.ReverseProxy{
 		Rewrite: p.rewrite, ModifyResponse: p.modify, Transport: p.transport, ErrorHandler: p.failed,
@@ -148,11 +146,12 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, problemOf(err, target))
 		return nil, true
 	}
-	v.strip, v.use = grant.Strip, UseOf(v.class, p.Policy)
+	v.strip = grant.Strip
 	if err := p.place(r, v); err != nil {
 		p.refuse(w, r, problemOf(err, v.target))
 		return nil, true
 	}
+	v.use = UseOf(v.class, v.policy)
 	v.why = Why{Class: v.class, Method: r.Method, Path: r.URL.EscapedPath(), Port: target.Port, Caller: grant.Caller}
 	switch {
 	case target.Prefix == "" && r.URL.Path == Reserved:
@@ -173,7 +172,10 @@ func (p *Proxy) place(r *http.Request, v *visit) error {
 	}
 	w, runs := p.wakes.running(v.target.Name)
 	runs = runs && (uid == "" || w.view.UID == uid)
-	v.verdict = Decide(v.class, "", p.Policy)
+	if v.target.Name != (schemas.Name{}) {
+		v.policy = p.policies.look(r.Context(), p.Waker, v.target)
+	}
+	v.verdict = Decide(v.class, "", v.policy)
 	switch {
 	case v.verdict == Wake && (runs || uid == ""):
 		return nil // it is asked for by its name, in whichever state
@@ -195,9 +197,10 @@ func (p *Proxy) place(r *http.Request, v *visit) error {
 		}
 		p.uids.Store(uid, v.target.Name)
 	}
-	v.state, v.verdict = view.State, Decide(v.class, view.State, p.Policy)
+	v.policy = p.policies.saw(v.target.Name, view)
+	v.state, v.verdict = view.State, Decide(v.class, view.State, v.policy)
 	if view.State == schemas.Running {
-		if p.Policy[v.class] == Wake {
+		if v.policy[v.class] == Wake {
 			v.verdict = Wake // it may be suspended before it is reached
 		}
 		p.wakes.seen(v.target.Name, view)

@@ -26,12 +26,14 @@ type TCPServer struct {
 	Told   bool // each connection begins with a PROXY header, of a load balancer
 	Tells  bool // each connection to the session begins with one
 
-	wakes *wakes
+	wakes    *wakes
+	policies *policies
+	callers  *callers
 }
 
 // NewTCPServer makes a server for one port.
 func NewTCPServer(o Options, t Target) *TCPServer {
-	return &TCPServer{Options: o.withDefaults(), Target: t}
+	return &TCPServer{Options: o.withDefaults(), Target: t, policies: newPolicies(o.Policy), callers: newCallers()}
 }
 
 // Serve takes connections at l until ctx ends; those that are open then are cut off.
@@ -113,8 +115,12 @@ func (t *TCPServer) carry(ctx context.Context, c *client) error {
 	if t.Told {
 		why.Caller += " for " + c.from.String()
 	}
-	up, release, err := t.reach(ctx, c, why)
+	began, then := time.Now(), past{}
+	up, release, err := t.reach(ctx, c, &why, &then)
 	if errors.Is(err, errProbe) {
+		if why.Class == Reconnect { // it would have
+			t.callers.ended(who(c.from), past{ended: time.Now(), woke: true})
+		}
 		return nil
 	}
 	if err != nil {
@@ -129,21 +135,33 @@ func (t *TCPServer) carry(ctx context.Context, c *client) error {
 	}
 	stop := context.AfterFunc(ctx, func() { reset(up) })
 	defer stop()
-	splice(c, up)
+	then.sent = splice(c, up)
+	then.ended = time.Now()
+	then.lasted = then.ended.Sub(began)
+	t.callers.ended(who(c.from), then)
 	return nil
 }
 
-// reach connects to the session, which it has resumed and holds.
-func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn, release func(), err error) {
-	n := t.Target.Name
+// reach connects to the session, which it has resumed and holds. It completes why, and notes whether the session was
+// resumed for the connection.
+func (t *TCPServer) reach(ctx context.Context, c *client, why *Why, then *past) (up net.Conn, release func(), err error) {
+	n, policy := t.Target.Name, t.policies.look(ctx, t.Waker, t.Target)
+	last, insists := t.callers.arrived(who(c.from), time.Now())
 	for end := time.Now().Add(t.Budgets.Wake + t.Budgets.Connect); ; {
 		w, ok := t.wakes.running(n)
+		if !then.woke {
+			asleep := !ok && t.asleep(ctx)
+			if why.Class = TCP; cameInVain(last, !asleep, insists, time.Now()) {
+				why.Class = Reconnect
+			}
+			then.woke = asleep
+		}
 		if !ok {
-			if w, err = t.has(ctx, c, why); err != nil {
+			if w, err = t.has(ctx, c, *why, policy); err != nil {
 				return nil, nil, err
 			}
 		}
-		leave, unhold := w.enter(), t.Leaser.Hold(n, why, UseOf(TCP, t.Policy).Fresh)
+		leave, unhold := w.enter(), t.hold(*why, UseOf(why.Class, policy))
 		up, err = connect(ctx, t.wakes, t.Dialer, n, t.Target.Port, t.Budgets.Connect)
 		if err == nil {
 			return up, func() { unhold(); leave() }, nil
@@ -156,9 +174,23 @@ func (t *TCPServer) reach(ctx context.Context, c *client, why Why) (up net.Conn,
 	}
 }
 
+// asleep reports whether the session is known not to run.
+func (t *TCPServer) asleep(ctx context.Context) bool {
+	v, err := t.Waker.Look(ctx, t.Target)
+	return err == nil && v.State != schemas.Running
+}
+
+// hold says that the session is used, if the connection is use.
+func (t *TCPServer) hold(why Why, use Use) (release func()) {
+	if !use.Lease {
+		return func() {}
+	}
+	return t.Leaser.Hold(t.Target.Name, why, use.Fresh)
+}
+
 // has has the session run, if the policy says so; errProbe if this connection doesn't resume it.
-func (t *TCPServer) has(ctx context.Context, c *client, why Why) (*wake, error) {
-	if t.Policy[TCP] != Wake {
+func (t *TCPServer) has(ctx context.Context, c *client, why Why, policy Policy) (*wake, error) {
+	if policy[why.Class] != Wake {
 		v, err := t.Waker.Look(ctx, t.Target)
 		if err == nil && v.State != schemas.Running {
 			err = errProbe
@@ -180,19 +212,22 @@ func (t *TCPServer) has(ctx context.Context, c *client, why Why) (*wake, error) 
 	return t.wakes.await(ctx, t.Target.Name, why)
 }
 
-// splice copies both ways until both have ended. The end of one direction leaves the other open; a failure ends
-// both, so that neither side takes a part for the whole.
-func splice(c *client, up net.Conn) {
+// splice copies both ways until both have ended, and gives how much came of the client. The end of one direction leaves
+// the other open; a failure ends both, so that neither side takes a part for the whole.
+func splice(c *client, up net.Conn) (sent int64) {
 	var both sync.WaitGroup
-	one := func(to net.Conn, from io.Reader) {
-		if _, err := io.Copy(to, from); err != nil || closeWrite(to) != nil {
+	one := func(to net.Conn, from io.Reader) int64 {
+		n, err := io.Copy(to, from)
+		if err != nil || closeWrite(to) != nil {
 			reset(c.Conn)
 			reset(up)
 		}
+		return n
 	}
-	both.Go(func() { one(up, c.in) })
+	both.Go(func() { sent = one(up, c.in) })
 	both.Go(func() { one(c.Conn, up) })
 	both.Wait()
+	return sent
 }
 
 func closeWrite(c net.Conn) error {

@@ -32,6 +32,7 @@ type fleet struct {
 	whys    []Why         // of Ensure
 	held    map[*Why]bool // leases that are open: whether they are fresh
 	step    func(schemas.Progress)
+	wake    []schemas.WakeRule // what its policy says; nil if nothing
 
 	server string // where the port leads to
 	conns  []net.Conn
@@ -97,7 +98,7 @@ func (f *fleet) Look(_ context.Context, t Target) (schemas.View, error) {
 	if t.Name != web && t.UID != "u1" {
 		return schemas.View{}, &schemas.APIError{Code: schemas.CodeNoSession, Text: "no such session"}
 	}
-	return schemas.View{Name: web.String(), UID: "u1", State: f.state, Host: "h", Since: time.Now()}, nil
+	return schemas.View{Name: web.String(), UID: "u1", State: f.state, Host: "h", Since: time.Now(), Wake: f.wake}, nil
 }
 
 func (f *fleet) Ensure(ctx context.Context, n schemas.Name, why Why) (schemas.View, error) {

@@ -50,6 +50,7 @@ type visit struct {
 	target  Target
 	class   Class
 	state   schemas.State // if it was looked at
+	policy  Policy        // of the session
 	verdict Verdict
 	use     Use
 	why     Why

@@ -147,6 +147,11 @@ var triggers = map[schemas.PauseReason]string{
 
 func transition(r schemas.SessionRecord, d session.Decision) schemas.Transition {
 	now := time.Now()
+	if d.Fresh != "" && session.Fresh(r, session.Policy{OnResume: schemas.ResumeFresh}) == d.Fresh {
+		t := session.FreshStart(r, d.Fresh, d.Evidence.Seq, now)
+		t.Reason, t.Evidence = d.Reason, &d.Evidence
+		return t
+	}
 	op := schemas.NewOp(schemas.OpResume, d.Evidence.Seq, now)
 	t := schemas.Transition{Reason: d.Reason, Evidence: &d.Evidence, Op: op.ID, Set: schemas.Set{Op: op}}
 	if d.Verdict == session.Suspend {

@@ -42,6 +42,7 @@ type traits struct {
 	driver    schemas.DriverName
 	madeBy    schemas.MadeBy
 	onBreaker schemas.OnBreaker
+	onResume  schemas.OnResume
 	boot      schemas.Boot
 	host      schemas.HostID
 	ruled     bool
@@ -68,7 +69,7 @@ type packedMark struct {
 // changes nothing. The name and HeardSince are the caller's to keep.
 func (p *packed) pack(v *session.View, base time.Time) {
 	r := &v.Record
-	t := traits{r.State, r.Class, r.Driver, r.MadeBy, r.OnBreaker, r.Boot, r.Host, r.Idle != nil, schemas.Idle{}}
+	t := traits{r.State, r.Class, r.Driver, r.MadeBy, r.OnBreaker, r.OnResume, r.Boot, r.Host, r.Idle != nil, schemas.Idle{}}
 	if r.Idle != nil {
 		t.idle = *r.Idle
 	}
@@ -124,7 +125,7 @@ func (p *packed) unpack(n schemas.Name, base, heardSince time.Time) session.View
 		HeardSince: heardSince,
 		Record: schemas.SessionRecord{
 			UID: p.uid, Tenant: n.Tenant, Session: n.Session, State: t.state, Class: t.class, Driver: t.driver, MadeBy: t.madeBy,
-			OnBreaker: t.onBreaker, Boot: t.boot, Host: t.host, Created: moment(p.created, base), Since: moment(p.entered, base), Born: p.born, Seq: p.seq,
+			OnBreaker: t.onBreaker, OnResume: t.onResume, Boot: t.boot, Host: t.host, Created: moment(p.created, base), Since: moment(p.entered, base), Born: p.born, Seq: p.seq,
 		},
 	}
 	known := v.Known()

@@ -64,7 +64,7 @@ func fill(v reflect.Value, n *int) {
 func kept(r schemas.SessionRecord) schemas.SessionRecord {
 	return schemas.SessionRecord{
 		UID: r.UID, Tenant: r.Tenant, Session: r.Session, State: r.State, Since: r.Since, Created: r.Created, Born: r.Born, Class: r.Class,
-		Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle, OnBreaker: r.OnBreaker, Op: r.Op, Boot: r.Boot, Failure: r.Failure, Seq: r.Seq,
+		Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Op: r.Op, Boot: r.Boot, Failure: r.Failure, Seq: r.Seq,
 	}
 }
 

@@ -45,6 +45,7 @@ type Error struct {
 	Blockers []Blocker // of a refused capture
 	Err      error     // the cause, if there is one
 	Code     string    // of a failure of what the driver uses: the same at the next attempt if that fails alike; "" if unknown
+	Engine   bool      // what the driver uses (criu) refused the image, for a reason that lies in the image
 	Status   int       // of a command that can't be run: NotFound or NotExecutable
 }
 
@@ -89,6 +90,12 @@ func CodeOf(err error) string {
 		return e.Code
 	}
 	return ""
+}
+
+// RefusedByEngine reports whether err says that what the driver uses refused an image.
+func RefusedByEngine(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Engine
 }
 
 // KindOf gives the kind of err: Transient if it says none.

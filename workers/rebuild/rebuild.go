@@ -247,6 +247,9 @@ func (r *Rebuilder) complete(ctx context.Context, v *recovery.Verdict) {
 		return
 	}
 	rec.Class, rec.Driver, rec.Keeps, rec.MadeBy, rec.Program, rec.Spec = was.Class, was.Driver, was.Keeps, was.MadeBy, was.Program, was.Spec
-	rec.Idle, rec.TTY, rec.Disk, rec.OnLoss, rec.OnBreaker, rec.Created = was.Idle, was.TTY, was.Disk, was.OnLoss, was.OnBreaker, was.Created
+	rec.Idle, rec.TTY, rec.Disk, rec.OnLoss, rec.OnBreaker, rec.OnResume, rec.Created = was.Idle, was.TTY, was.Disk, was.OnLoss, was.OnBreaker, was.OnResume, was.Created
+	if rec.Notice == nil { // what it keeps must not be deleted
+		rec.Notice = was.Notice
+	}
 	v.Record, v.Missing = rec, "how it was started is in its image"
 }

@@ -304,7 +304,7 @@ func (r *restorer) explain(err error) error {
 	var e *driver.Error
 	if errors.As(err, &e) && e.Kind == driver.Transient && !errors.Is(err, ErrPassing) {
 		v := judge(criuErrors(images))
-		e.Kind, e.Code = v.kind, v.code
+		e.Kind, e.Code, e.Engine = v.kind, v.code, v.code != ""
 	}
 	return err
 }

@@ -190,6 +190,7 @@ type Failure struct {
 	Text     string           `json:"text"`
 	Hint     string           `json:"hint,omitempty"`
 	Code     string           `json:"code,omitempty"`
+	Engine   bool             `json:"engine,omitempty"`
 	Blockers []driver.Blocker `json:"blockers,omitempty"`
 	Stale    bool             `json:"stale,omitempty"`
 	Passing  bool             `json:"passing,omitempty"`
@@ -205,7 +206,7 @@ func failure(err error) *Failure {
 	}
 	text, hint := driver.HintOf(err)
 	f := &Failure{
-		Kind: driver.KindOf(err), Text: text, Hint: hint, Code: driver.CodeOf(err),
+		Kind: driver.KindOf(err), Text: text, Hint: hint, Code: driver.CodeOf(err), Engine: driver.RefusedByEngine(err),
 		Stale: errors.Is(err, driver.ErrStale), Passing: errors.Is(err, ErrPassing), NoLease: errors.Is(err, driver.ErrNoLease),
 	}
 	var e *driver.Error
@@ -227,5 +228,5 @@ func (f *Failure) Err() error {
 	case f.Passing:
 		return &driver.Error{Kind: f.Kind, Text: strings.TrimSuffix(f.Text, ": "+ErrPassing.Error()), Err: ErrPassing, Hint: f.Hint}
 	}
-	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers, Hint: f.Hint, Code: f.Code}
+	return &driver.Error{Kind: f.Kind, Text: f.Text, Blockers: f.Blockers, Hint: f.Hint, Code: f.Code, Engine: f.Engine}
 }

@@ -84,6 +84,11 @@ func (s *Store) Open(ctx context.Context, r schemas.SessionRecord, head schemas.
 	return img, nil
 }
 
+// Prove reads all of a snapshot once more: see image.Prove.
+func (s *Store) Prove(ctx context.Context, r schemas.SessionRecord, head schemas.Head) error {
+	return image.Prove(ctx, s.Objects, head, image.ReadOptions{Trusted: s.trusts(ctx, r, head)})
+}
+
 // Image describes an image that Create begins.
 type Image struct {
 	Fingerprint schemas.Fingerprint // of the driver that captures

@@ -196,7 +196,7 @@ func (s *starter) resumeFailed(ctx context.Context, rec statekv.Versioned, cause
 	}
 	s.log.Error("resume failed; the image is kept", rec.Logged("err", cause)...)
 	s.recorder.event(ctx, rec.SessionRecord, "resume_failed", "%s", cause)
-	f := failure(schemas.OpResume, cause, rec.Op.Attempts)
+	f := s.resumeFailure(ctx, rec.SessionRecord, cause)
 	f.Tried = append(slices.Clone(rec.Op.Tried), s.drivers.host)
 	_, err := s.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TResumeFailed, Reason: f.Text, Set: schemas.Set{Failure: f}})
 	return err

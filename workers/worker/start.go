@@ -48,6 +48,9 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return s.startFailed(ctx, rec, err)
 	}
+	if err := s.stillUseless(ctx, rec.SessionRecord); err != nil {
+		return s.startFailed(ctx, rec, err)
+	}
 	asked := rec.SessionRecord
 	asked.Spec = cmp.Or(rec.Op.Spec, rec.Spec)
 	spec, err := s.snapshots.Spec(asked)
@@ -77,6 +80,9 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	ran, err := s.settle(ctx, a, err)
 	if err != nil || !ran {
 		return err
+	}
+	if n := rec.Op.Notice; n != nil {
+		s.recorder.event(ctx, rec.SessionRecord, "started_fresh", "%s (%s)", n.Text, n.Detail)
 	}
 	return s.failpoints.At(ctx, failpoint.StartDone)
 }
@@ -224,6 +230,9 @@ func (s *starter) startOver(ctx context.Context, rec *statekv.Versioned, runs sc
 	}
 	if runs == schemas.TResumed {
 		t.Type, op.Kind, op.Source, op.Move = schemas.TResumeAgain, schemas.OpResume, rec.Head, move
+	}
+	if runs == schemas.TStarted && rec.Notice != nil && rec.Head == nil {
+		op.Notice, op.Back = rec.Notice, true
 	}
 	if toBeProved(rec.SessionRecord) {
 		op.Fallback, op.WithinMS = rec.Op.Fallback, rec.Op.WithinMS

@@ -64,7 +64,7 @@ func failure(err error) *schemas.APIError {
 	var e *schemas.APIError
 	switch {
 	case errors.As(err, &e):
-		out.Code, out.Reason, out.Session = e.Code, e.Reason, e.Session
+		out.Code, out.Reason, out.Session, out.Detail = e.Code, e.Reason, e.Session, e.Detail
 	case errors.Is(err, context.DeadlineExceeded):
 		out.Code = schemas.CodeTimeout
 	case errors.Is(err, errInterrupted), errors.Is(err, context.Canceled):
@@ -99,6 +99,9 @@ func report(e *schemas.APIError, a answers) {
 	fmt.Fprintln(complained, "diapause: "+e.Text)
 	if e.Hint != "" {
 		fmt.Fprintln(complained, "hint: "+e.Hint)
+	}
+	if e.Detail != "" {
+		fmt.Fprintln(complained, "detail: "+e.Detail)
 	}
 }
 

@@ -59,7 +59,7 @@ func ingressCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8443", "loopback `ADDR:PORT` to listen at; port 0 takes a free one")
 	fl.StringVar(&f.domain, "domain", ingress.DefaultDomain, "`NAME` below which sessions have host names: one label each, for one wildcard certificate")
 	fl.StringVar(&f.host, "host-header", "", "`HOST` that sessions get in place of the client's, for servers that refuse names that they don't know, e.g. localhost:3000")
-	fl.StringSliceVar(&f.wake, "wake", classWords(ingress.Wake), "the `CLASSES` of requests that resume a session; others are answered in its stead")
+	fl.StringSliceVar(&f.wake, "wake", nil, "the `CLASSES` of requests that resume a session, in place of what the policies of the sessions say; others are answered in its stead")
 	fl.StringSliceVar(&f.ignore, "ignore", nil, "`CLASSES` whose connections are closed without an answer, in place of that")
 	fl.StringSliceVar(&f.proxied, "proxy-protocol", nil, "with NAME: accept a PROXY header from a load balancer, send one to the session, or accept,send")
 	durationVar(fl, &f.budgets.Wake, "wake-timeout", 0, "how long a request waits until its session runs (default 1m)")
@@ -68,16 +68,6 @@ func ingressCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.asJSON, "json", false, "print the address as JSON")
 	f.log.flags(cmd)
 	return cmd
-}
-
-// classWords gives the classes that have a verdict by default.
-func classWords(v ingress.Verdict) (words []string) {
-	for _, c := range ingress.Classes() {
-		if ingress.DefaultPolicy()[c] == v {
-			words = append(words, string(c))
-		}
-	}
-	return words
 }
 
 // served is what ingress --json prints.
@@ -130,8 +120,15 @@ func (f ingressFlags) options() (o ingress.Options, err error) {
 	if strings.ContainsAny(f.host, "/ \r\n\t") {
 		return o, usagef("--host-header %q: want HOST or HOST:PORT", f.host)
 	}
-	if o.Policy, err = ingress.ParsePolicy(f.wake, f.ignore); err != nil {
-		return o, usagef("--wake: %v", err)
+	if len(f.wake)+len(f.ignore) > 0 {
+		if len(f.wake) == 0 {
+			for _, rule := range schemas.DefaultWake() {
+				f.wake = append(f.wake, string(rule))
+			}
+		}
+		if o.Policy, err = ingress.ParsePolicy(f.wake, f.ignore); err != nil {
+			return o, usagef("--wake: %v", err)
+		}
 	}
 	return o, nil
 }

@@ -26,6 +26,10 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
   never=true                 not suspended for idleness
   counts=input,exec,hold     kinds of activity that count (and hold always)
   wakes=input,http           kinds that resume a suspended session
+  wake=navigation,fetch,websocket,tcp,crawler:ignore
+                             classes of requests through an ingress that resume a suspended
+                             session and keep it in use; the others (probe, link-preview,
+                             crawler, reconnect) are answered in its stead, or ignored
   ignore=busy.cpu            leases that don't count, though their kind does
   awake=1m                   runs at least so long after a resume
   warn=30s                   a "warning" event so long before a suspend
@@ -38,6 +42,9 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              "expired") as soon as no lease lives; activity resumes it
   breaker=3 backoff=10s      failed suspends that stop further ones; pause after one
   on_suspend_failure=stop    what becomes of a session then: keep or stop
+  on_resume_failure=fresh    of a session whose snapshot is proven to be of no use: keep it
+                             suspended, or fresh: the next access starts its command again,
+                             and a notice keeps the snapshot until a person dismisses it
   rehearse=changed           which suspends are rehearsed before the processes are killed:
                              always (the default), changed (since the last
                              rehearsal) or never

@@ -112,6 +112,9 @@ func printSession(v schemas.View) {
 		}
 		line(title, "%s", w.Text)
 	}
+	if v.Notice != nil {
+		printNotice(line, v)
+	}
 	if v.Op != "" {
 		line("under way", "%s", cmp.Or(v.Underway, v.Op))
 		if v.Op == schemas.OpProve {

@@ -22,7 +22,7 @@ import (
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), killCommand(c), removeCommand(c),
-		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c),
+		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c), dismissCommand(c),
 	}
 }
 
@@ -33,6 +33,7 @@ type runFlags struct {
 	by                          schemas.MadeBy
 	onLoss                      schemas.OnHostLoss
 	onBreaker                   schemas.OnBreaker
+	unresumable                 schemas.OnResume
 	name, class, idle           string
 	dir, user, root, network    string
 	env, allowOut, publish      []string
@@ -115,6 +116,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.spread, "spread", false, "of the hosts that can take it, prefer those with the fewest running sessions of the tenant")
 	fl.StringArrayVar(&f.apart, "apart-from", nil, "never run it on a host where the session `NAME` runs, nor that one where it runs")
 	fl.StringVar((*string)(&f.onBreaker), "on-suspend-failure", "", "when three suspends in a row failed: keep it running, or stop it, and lose what it had since its last snapshot (default: as the policy says, keep)")
+	fl.StringVar((*string)(&f.unresumable), "on-resume-failure", "", "when its snapshot is proven missing or damaged, or CRIU refuses it on every host that fits: keep it suspended, or start its command fresh at the next access; the snapshot is kept (default: as the policy says, keep)")
 	fl.StringVar((*string)(&f.onLoss), "on-host-loss", string(schemas.LossWait), "when its host is gone: wait for it, or resume its last snapshot elsewhere")
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
@@ -179,7 +181,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	}
 	var v schemas.View
 	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
-		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data,
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, OnResume: f.unresumable, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data,
 	}}, &v)
 	if err != nil {
 		return err
@@ -415,10 +417,14 @@ func checkpointCommand(c *client) *cobra.Command {
 
 func forkCommand(c *client) *cobra.Command {
 	var ports []string
+	var snapshot string
 	cmd := sessionVerb{
 		verb: "fork", use: "fork NAME NEW", short: "Make a second session from a session's memory and files", args: cobra.ExactArgs(2), warns: true,
-		fill: func(req *schemas.Request, args []string) { req.To, req.Publish = args[1], ports },
+		fill: func(req *schemas.Request, args []string) {
+			req.To, req.Publish, req.Snapshot = args[1], ports, snapshot
+		},
 	}.command(c)
+	cmd.Flags().StringVar(&snapshot, "snapshot", "", "begin from this `SNAPSHOT` of the session, in place of what it is now")
 	cmd.Flags().StringArrayVarP(&ports, "publish", "p", nil, "`[ADDR:]HOST:PORT` in place of the ports that the first publishes, or none")
 	return cmd
 }
