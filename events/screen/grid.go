@@ -49,11 +49,15 @@ func (l *line) clear(from, to int, pen uint16) {
 	}
 	l.part(from)
 	l.part(to)
-	for i := from; i < to; i++ {
-		l.cells[i] = cell{' ', pen, single}
-	}
+	l.blank(from, to, pen)
 	if to == len(l.cells) {
 		l.wraps = false
+	}
+}
+
+func (l *line) blank(from, to int, pen uint16) {
+	for i := from; i < to; i++ {
+		l.cells[i] = cell{' ', pen, single}
 	}
 }
 
@@ -71,7 +75,7 @@ func (l *line) insert(x, n int, pen uint16) {
 	l.part(x)
 	l.part(len(l.cells) - n)
 	copy(l.cells[x+n:], l.cells[x:])
-	l.clear(x, x+n, pen)
+	l.blank(x, x+n, pen)
 	l.wraps = false
 }
 
@@ -81,7 +85,7 @@ func (l *line) remove(x, n int, pen uint16) {
 	l.part(x)
 	l.part(x + n)
 	copy(l.cells[x:], l.cells[x+n:])
-	l.clear(len(l.cells)-n, len(l.cells), pen)
+	l.blank(len(l.cells)-n, len(l.cells), pen)
 	l.wraps = false
 }
 
@@ -91,6 +95,9 @@ func (g *grid) scroll(top, bottom, n int, pen uint16) {
 	up := n > 0
 	n = min(max(n, -n), size)
 	region := g.lines[top : bottom+1]
+	if up && top > 0 {
+		g.lines[top-1].wraps = false
+	}
 	for range n {
 		if up {
 			first := region[0]
@@ -105,6 +112,7 @@ func (g *grid) scroll(top, bottom, n int, pen uint16) {
 		region[0] = last
 		last.clear(0, len(last.cells), pen)
 		region[0].wraps = false
+		region[size-1].wraps = false
 	}
 }
 
@@ -121,6 +129,7 @@ func (g *grid) resize(rows, cols, y int) (off int) {
 	for len(g.lines) < rows {
 		g.lines = append(g.lines, newLine(cols))
 	}
+	g.lines[rows-1].wraps = false
 	g.saved.y, g.saved.x = min(max(0, g.saved.y-off), rows-1), min(g.saved.x, cols-1)
 	return off
 }

@@ -39,7 +39,7 @@ func (s *Screen) advance(n int) {
 // wrap begins a line if the one before is full.
 func (s *Screen) wrap() {
 	if s.cursor.wrap {
-		s.line().wraps = true
+		s.line().wraps = s.cursor.y < s.rows-1 || s.cursor.y == s.bottom
 		s.cursor.x = 0
 		s.index()
 	}

@@ -112,8 +112,8 @@ func TestPaint(t *testing.T) {
 		}
 		more := output(t)
 		other.Write(all)
-		if other.last == 0 {
-			s.last = 0 // what was printed elsewhere can't be repeated
+		if other.last == 0 || s.last == 0 { // what was printed elsewhere, or before anything else, can't be repeated
+			s.last, other.last = 0, 0
 		}
 		other.Write(more)
 		s.Write(more)
