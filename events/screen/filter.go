@@ -12,10 +12,7 @@ type Filter struct {
 // NewFilter makes a Filter of what comes from a position on. dropped is what a Screen said there.
 func NewFilter(at int64, dropped byte) *Filter {
 	f := &Filter{}
-	f.parser.read, f.parser.begun = at, at
-	if dropped != 0 {
-		f.parser.state, f.parser.opened = dropping, dropped
-	}
+	f.parser.resume(at, dropped)
 	return f
 }
 

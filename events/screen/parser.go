@@ -275,3 +275,11 @@ func (p *parser) dropped() byte {
 	}
 	return 0
 }
+
+// resume begins at a position, in a control string that is dropped if dropped isn't 0.
+func (p *parser) resume(at int64, dropped byte) {
+	p.state, p.read, p.begun = ground, at, at
+	if dropped != 0 {
+		p.state, p.opened = dropping, dropped
+	}
+}

@@ -91,8 +91,8 @@ func (s *Screen) Offset() int64 { return s.parser.offset() }
 // It is 0 else.
 func (s *Screen) Dropped() byte { return s.parser.dropped() }
 
-// Skip has Offset count from a position.
-func (s *Screen) Skip(to int64) { s.parser.read, s.parser.begun = to, to }
+// Resume has what is written next be what followed a screen, of which Offset and Dropped were said.
+func (s *Screen) Resume(at int64, dropped byte) { s.parser.resume(at, dropped) }
 
 // Size gives the rows and columns.
 func (s *Screen) Size() (rows, cols int) { return s.rows, s.cols }

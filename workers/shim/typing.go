@@ -34,7 +34,7 @@ func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 		case kind == attach.FrameResize:
 			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
-				err = v.tree.main.tty.resize(size)
+				err = v.tree.main.resize(size)
 			}
 		}
 		if err != nil {
@@ -69,11 +69,16 @@ func (v *clients) converseTyped(ctx context.Context, c net.Conn, r attach.Reques
 		return fmt.Errorf("session %s: %w", v.name, err)
 	}
 	defer v.typists.leave(r.Typist, c)
+	if r.Screen && v.tree.main.shown != nil {
+		return v.watch(ctx, c, r, taken)
+	}
+	leave := v.tree.main.shown.join(v.gate, false)
+	defer leave()
 	from, err := v.welcome(c, r, taken)
 	if err != nil {
 		return nil // the client is gone
 	}
-	if err := v.tree.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
+	if err := v.tree.main.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 		return err
 	}
 	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveTyped(ctx, c, r.Typist) })
