@@ -78,6 +78,7 @@ func New(o Options) (*Gateway, error) {
 	g.tokens()
 	g.aliases()
 	g.live(mux)
+	g.terminals(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
