@@ -72,8 +72,9 @@ func (s *Screen) align() {
 	s.top, s.bottom = 0, s.rows-1
 	s.cursor.origin = false
 	for i := range s.shown().lines {
-		l := &s.shown().lines[i]
+		l := s.shown().lines[i]
 		l.clear(0, s.cols, 0)
+		l.used = s.cols
 		for x := range l.cells {
 			l.cells[x].char = 'E'
 		}

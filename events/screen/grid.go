@@ -19,25 +19,26 @@ const (
 // line is a row of cells.
 type line struct {
 	cells []cell
+	used  int  // from here on the cells are blank, and have the default pen
 	wraps bool // its text goes on in the next line
 }
 
 // grid is one of the two screens that a terminal has: its cells, and the cursor that was saved there.
 type grid struct {
-	lines []line
+	lines []*line
 	saved cursor
 }
 
 func newGrid(rows, cols int) *grid {
-	g := &grid{lines: make([]line, rows), saved: cursor{sets: plainSets}}
+	g := &grid{lines: make([]*line, rows), saved: cursor{sets: plainSets}}
 	for i := range g.lines {
 		g.lines[i] = newLine(cols)
 	}
 	return g
 }
 
-func newLine(cols int) line {
-	l := line{cells: make([]cell, cols)}
+func newLine(cols int) *line {
+	l := &line{cells: make([]cell, cols), used: cols}
 	l.clear(0, cols, 0)
 	return l
 }
@@ -56,6 +57,13 @@ func (l *line) clear(from, to int, pen uint16) {
 }
 
 func (l *line) blank(from, to int, pen uint16) {
+	switch {
+	case pen != 0:
+		l.used = max(l.used, to)
+	case to >= l.used:
+		to = l.used
+		l.used = min(l.used, from)
+	}
 	for i := from; i < to; i++ {
 		l.cells[i] = cell{' ', pen, single}
 	}
@@ -75,6 +83,7 @@ func (l *line) insert(x, n int, pen uint16) {
 	l.part(x)
 	l.part(len(l.cells) - n)
 	copy(l.cells[x+n:], l.cells[x:])
+	l.used = len(l.cells)
 	l.blank(x, x+n, pen)
 	l.wraps = false
 }
@@ -85,6 +94,7 @@ func (l *line) remove(x, n int, pen uint16) {
 	l.part(x)
 	l.part(x + n)
 	copy(l.cells[x:], l.cells[x+n:])
+	l.used = len(l.cells)
 	l.blank(len(l.cells)-n, len(l.cells), pen)
 	l.wraps = false
 }
@@ -122,7 +132,7 @@ func (g *grid) resize(rows, cols, y int) (off int) {
 	if off = max(0, y-rows+1); off > 0 {
 		g.lines = g.lines[off:]
 	}
-	g.lines = append([]line(nil), g.lines[:min(rows, len(g.lines))]...)
+	g.lines = append([]*line(nil), g.lines[:min(rows, len(g.lines))]...)
 	for i := range g.lines {
 		g.lines[i].resize(cols)
 	}
@@ -142,10 +152,10 @@ func (l *line) resize(cols int) {
 	l.wraps = false
 	if cols < len(was) {
 		l.part(cols)
-		l.cells = append([]cell(nil), was[:cols]...)
+		l.cells, l.used = append([]cell(nil), was[:cols]...), cols
 		return
 	}
-	l.cells = make([]cell, cols)
+	l.cells, l.used = make([]cell, cols), cols
 	copy(l.cells, was)
-	l.clear(len(was), cols, 0)
+	l.blank(len(was), cols, 0)
 }

@@ -47,13 +47,16 @@ func (p *painter) grid(g *grid) {
 	now := uint16(0)
 	goesOn := false // from the line above
 	for y := range g.lines {
-		l := &g.lines[y]
-		end := p.cols
+		l := g.lines[y]
+		end := l.used
 		wraps := l.wraps && y+1 < len(g.lines)
 		for end > 0 && !wraps && l.cells[end-1] == (cell{' ', 0, single}) {
 			end--
 		}
-		if goesOn {
+		switch {
+		case wraps:
+			end = p.cols
+		case goesOn:
 			end = max(end, 1)
 		}
 		if end > 0 && !goesOn {

@@ -19,6 +19,7 @@ func (s *Screen) plain(p []byte) {
 		for i, b := range p[:n] {
 			row[i] = cell{int32(b), s.ink, single}
 		}
+		l.used = max(l.used, x+n)
 		s.last, s.lastWidth = int32(p[n-1]), 1
 		p = p[n:]
 		s.advance(n)
@@ -45,7 +46,7 @@ func (s *Screen) wrap() {
 	}
 }
 
-func (s *Screen) line() *line { return &s.shown().lines[s.cursor.y] }
+func (s *Screen) line() *line { return s.shown().lines[s.cursor.y] }
 
 // char implements parts.
 func (s *Screen) char(r rune, _ []byte) {
@@ -77,6 +78,7 @@ func (s *Screen) print(char rune, w int) {
 	}
 	l.part(x)
 	l.part(x + w)
+	l.used = max(l.used, x+w)
 	l.cells[x] = cell{char, s.ink, single}
 	if w == 2 {
 		l.cells[x].half = left
@@ -110,6 +112,7 @@ func (s *Screen) combine(r rune) {
 			return
 		}
 	}
+	l.used = max(l.used, x+1)
 	l.cells[x].char = char
 	if l.cells[x].half == left {
 		l.cells[x+1].char = char
