@@ -37,10 +37,10 @@ type client struct {
 	ws *websocket.Conn
 
 	mu      sync.Mutex
-	all     []byte // output and screens
+	size    int // of the binary messages
 	screen  *screen.Screen
 	screens int
-	output  []byte // without screens
+	output  []byte // the first of it, without screens
 	answers []byte // of a terminal that answers what it reads
 	at      uint64
 	told    []told
@@ -116,9 +116,10 @@ func (c *client) take(kind websocket.MessageType, b []byte) {
 		return
 	}
 	c.at = binary.BigEndian.Uint64(b[1:])
+	c.size += len(b)
 	if b[0] == 's' {
 		c.screens++
-	} else {
+	} else if len(c.output) < 1<<20 {
 		c.output = append(c.output, b[9:]...)
 	}
 	c.answers = append(c.answers, c.screen.Write(b[9:])...)
@@ -237,5 +238,84 @@ func (w *world) inOrder(lines []string, last int) {
 	}
 	if next != last+1 {
 		w.Errorf("it gets %d of %d lines", next-1, last)
+	}
+}
+
+// TestInterrupt: a client that reads nothing can interrupt a program that prints without end, and then has
+// the screen as it is.
+func TestInterrupt(t *testing.T) {
+	w := newWorld(t)
+	token := w.token("--role", "operator")
+	a := asks{w, w.address, token}
+	a.call("POST", "/api/v1/sessions", 201, shell("work"), nil)
+	stuck := w.dial(w.address, token, "work", object{"flow": true})
+	other := w.dial(w.address, token, "work", object{"client": "two"}).reads()
+	other.sees("$")
+	stuck.types(0, "yes\r")
+	other.until("it is behind with the output, and gets a screen", func() bool { return other.screens > 1 })
+	stuck.types(stuck.typed, "\x03echo st''opped\r")
+	other.sees("\nstopped\n$")
+	stuck.reads().shownAll()
+	stuck.sees("\nstopped\n$")
+	stuck.mu.Lock()
+	defer stuck.mu.Unlock()
+	if stuck.size > 8<<20 {
+		t.Errorf("%d bytes waited for it", stuck.size)
+	}
+}
+
+// shownAll has the client say what it has shown, whenever something comes.
+func (c *client) shownAll() {
+	go func() {
+		said := 0
+		for {
+			c.mu.Lock()
+			n, changed, ended := c.size, c.changed, c.ended
+			c.mu.Unlock()
+			if ended != nil {
+				return
+			}
+			if n > said {
+				said = n
+				b, _ := json.Marshal(object{"type": "shown", "bytes": n})
+				if c.ws.Write(c.Context(), websocket.MessageText, b) != nil {
+					return
+				}
+			}
+			<-changed
+		}
+	}()
+}
+
+// TestQuestions: what a program asks of its terminal is answered once, by the session's end, and not once more
+// when a client comes later or again.
+func TestQuestions(t *testing.T) {
+	w := newWorld(t)
+	token := w.token("--role", "operator")
+	a := asks{w, w.address, token}
+	a.call("POST", "/api/v1/sessions", 201, shell("work"), nil)
+	one := w.dial(w.address, token, "work", nil).reads()
+	two := w.dial(w.address, token, "work", object{"client": "two"}).reads()
+	attached := two.hears("that it is attached", func(m told) bool { return m.Type == "attached" })
+	two.sees("$")
+	two.mu.Lock()
+	at := two.at
+	two.mu.Unlock()
+	const ask = `stty -icanon -echo min 1; printf '\033[c\033]11;?\007\033[>q'; dd bs=1 count=7 2>/dev/null | od -An -c; \
+dd bs=1 count=14 2>/dev/null | tr '\033' '^'; stty min 0 time 10; echo; echo "more:$(dd bs=64 count=1 2>/dev/null):"; stty sane
+`
+	one.types(0, ask)
+	one.sees("033   [   ?   1   ;   2   c")
+	late := w.dial(w.address, token, "work", object{"client": "three"}).reads()
+	again := w.dial(w.address, token, "work", object{"client": "two", "session": attached.Session, "run": attached.Run, "at": at}).reads()
+	for _, c := range []*client{one, late, again} {
+		c.sees("\n^P>|Diapause^\\\nmore::\n")
+	}
+	for i, c := range []*client{one, two, late, again} {
+		c.mu.Lock()
+		if len(c.answers) > 0 || bytes.Contains(c.output, []byte("\x1b[c")) {
+			t.Errorf("terminal %d would answer %q", i, c.answers)
+		}
+		c.mu.Unlock()
 	}
 }
