@@ -254,9 +254,9 @@ func TestInterrupt(t *testing.T) {
 	stuck.types(0, "yes\r")
 	other.until("it is behind with the output, and gets a screen", func() bool { return other.screens > 1 })
 	stuck.types(stuck.typed, "\x03echo st''opped\r")
-	other.sees("\nstopped\n$")
+	other.sees("stopped\n$")
 	stuck.reads().shownAll()
-	stuck.sees("\nstopped\n$")
+	stuck.sees("stopped\n$")
 	stuck.mu.Lock()
 	defer stuck.mu.Unlock()
 	if stuck.size > 8<<20 {
