@@ -28,7 +28,7 @@ import (
 )
 
 // limit bounds each wait: it is only reached when something is broken.
-const limit = 40 * time.Second
+const limit = 2 * time.Minute
 
 // built is the program, which all tests share.
 var built struct {
