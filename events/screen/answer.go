@@ -11,9 +11,12 @@ const maxAnswers = 4 << 10
 // name is what the terminal says it is.
 const name = "Diapause"
 
+// answerer answers in a screen's stead.
+type answerer struct{ of *Screen }
+
 // answer answers a sequence if it asks for something that is known here.
-func (s *Screen) answer(q *sequence) {
-	if !q.asks() || len(s.answers) > maxAnswers {
+func (s answerer) answer(q *sequence) {
+	if !q.asks() || len(s.of.answers) > maxAnswers {
 		return
 	}
 	switch {
@@ -28,10 +31,12 @@ func (s *Screen) answer(q *sequence) {
 	}
 }
 
-func (s *Screen) say(format string, args ...any) { s.answers = fmt.Appendf(s.answers, format, args...) }
+func (s answerer) say(format string, args ...any) {
+	s.of.answers = fmt.Appendf(s.of.answers, format, args...)
+}
 
 // report answers a control sequence.
-func (s *Screen) report(q *sequence) {
+func (s answerer) report(q *sequence) {
 	n := q.at(0, 0)
 	switch {
 	case q.final == 'c' && q.private == 0 && n == 0:
@@ -41,15 +46,15 @@ func (s *Screen) report(q *sequence) {
 	case q.final == 'n' && n == 5:
 		s.say("\x1b[0n")
 	case q.final == 'n' && n == 6:
-		y := s.cursor.y
-		if s.cursor.origin {
-			y -= s.top
+		y := s.of.area.cursor.y
+		if s.of.area.cursor.origin {
+			y -= s.of.area.top
 		}
 		mark := ""
 		if q.private == '?' {
 			mark = "?"
 		}
-		s.say("\x1b[%s%d;%dR", mark, y+1, s.cursor.x+1)
+		s.say("\x1b[%s%d;%dR", mark, y+1, s.of.area.cursor.x+1)
 	case q.final == 'p':
 		mark := ""
 		if q.private == '?' {
@@ -59,20 +64,20 @@ func (s *Screen) report(q *sequence) {
 	case q.final == 'q':
 		s.say("\x1bP>|%s\x1b\\", name)
 	case q.final == 't' && (n == 18 || n == 19):
-		s.say("\x1b[%d;%d;%dt", n-10, s.rows, s.cols)
+		s.say("\x1b[%d;%d;%dt", n-10, s.of.area.rows, s.of.area.cols)
 	}
 }
 
 // setting answers what a setting is.
-func (s *Screen) setting(q *sequence) {
+func (s answerer) setting(q *sequence) {
 	var value []byte
 	switch string(q.data) {
 	case "m":
-		value = append(s.glyphs.sgr([]byte("0"), s.cursor.pen), 'm')
+		value = append(s.of.glyphs.sgr([]byte("0"), s.of.area.cursor.pen), 'm')
 	case "r":
-		value = fmt.Appendf(nil, "%d;%dr", s.top+1, s.bottom+1)
+		value = fmt.Appendf(nil, "%d;%dr", s.of.area.top+1, s.of.area.bottom+1)
 	case " q":
-		value = fmt.Appendf(nil, "%d q", s.style)
+		value = fmt.Appendf(nil, "%d q", s.of.style)
 	default:
 		s.say("\x1bP0$r\x1b\\")
 		return
@@ -142,4 +147,33 @@ func (q *sequence) asksByCommand() bool {
 		return bytes.HasPrefix(rest, []byte("Report")) || bytes.HasPrefix(rest, []byte("Request")) || bytes.IndexByte(rest, '?') >= 0
 	}
 	return bytes.IndexByte(rest, '?') >= 0
+}
+
+// state is what DECRQM answers of a mode: 1 on, 2 off, 0 unknown.
+func (s answerer) state(q *sequence) int {
+	n, on := q.at(0, 0), false
+	known := true
+	switch {
+	case q.private == '?' && n == 6:
+		on = s.of.area.cursor.origin
+	case q.private == '?' && (n == 47 || n == 1047 || n == 1049):
+		on = s.of.alt != nil
+	case q.private == '?':
+		var m modes
+		m, known = private[n]
+		on = s.of.modes.has(m)
+	case n == 4:
+		on = s.of.modes.has(insert)
+	case n == 20:
+		on = s.of.modes.has(newline)
+	default:
+		known = false
+	}
+	switch {
+	case !known:
+		return 0
+	case on:
+		return 1
+	}
+	return 2
 }

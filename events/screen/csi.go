@@ -5,14 +5,18 @@ func (s *Screen) sequence(q *sequence) {
 	if !q.keepsLast() {
 		s.last = 0
 	}
-	s.answer(q)
+	answerer{s}.answer(q)
 	switch q.opened {
 	case 0:
 		s.escape(q)
 	case '[':
 		s.csi(q)
 	case ']':
-		s.command(q)
+		if n, rest := q.number(); n == 8 {
+			s.linkTo(rest)
+		} else {
+			s.names.command(n, rest)
+		}
 	}
 }
 
@@ -26,7 +30,7 @@ func (s *Screen) escape(q *sequence) {
 	switch q.inter {
 	case 0:
 	case '(', ')', '*', '+':
-		s.cursor.sets[q.inter-'('] = charset(q.final)
+		s.area.cursor.sets[q.inter-'('] = charset(q.final)
 		return
 	case '#':
 		if q.final == '8' {
@@ -44,10 +48,10 @@ func (s *Screen) escape(q *sequence) {
 	case 'D':
 		s.index()
 	case 'E':
-		s.cursor.x = 0
+		s.area.cursor.x = 0
 		s.index()
 	case 'H':
-		s.tabs[s.cursor.x] = true
+		s.area.tabs[s.area.cursor.x] = true
 	case 'M':
 		s.reverseIndex()
 	case 'c':
@@ -55,7 +59,7 @@ func (s *Screen) escape(q *sequence) {
 	case '=', '>':
 		s.set(appKeypad, q.final == '=')
 	case 'n', 'o':
-		s.cursor.shift = int(q.final-'n') + 2
+		s.area.cursor.shift = int(q.final-'n') + 2
 	}
 }
 
@@ -69,17 +73,17 @@ func charset(final byte) byte {
 
 // align fills the screen, as tests of terminals do.
 func (s *Screen) align() {
-	s.top, s.bottom = 0, s.rows-1
-	s.cursor.origin = false
+	s.area.top, s.area.bottom = 0, s.area.rows-1
+	s.area.cursor.origin = false
 	for i := range s.shown().lines {
 		l := s.shown().lines[i]
-		l.clear(0, s.cols, 0)
-		l.used = s.cols
+		l.clear(0, s.area.cols, 0)
+		l.used = s.area.cols
 		for x := range l.cells {
 			l.cells[x].char = 'E'
 		}
 	}
-	s.move(0, 0)
+	s.area.move(0, 0)
 }
 
 // csi carries out a control sequence.
@@ -108,32 +112,32 @@ func (s *Screen) csi(q *sequence) {
 
 // moves carries out a sequence that moves the cursor.
 func (s *Screen) moves(q *sequence) bool {
-	n, c := q.count(0), &s.cursor
+	n, c := q.count(0), &s.area.cursor
 	switch q.final {
 	case 'A':
-		s.up(n)
+		s.area.up(n)
 	case 'B', 'e':
-		s.down(n)
+		s.area.down(n)
 	case 'C', 'a':
-		s.column(c.x + n)
+		s.area.column(c.x + n)
 	case 'D':
-		s.left(n)
+		s.area.left(n)
 	case 'E':
-		s.down(n)
-		s.column(0)
+		s.area.down(n)
+		s.area.column(0)
 	case 'F':
-		s.up(n)
-		s.column(0)
+		s.area.up(n)
+		s.area.column(0)
 	case 'G', '`':
-		s.column(n - 1)
+		s.area.column(n - 1)
 	case 'H', 'f':
-		s.move(n-1, q.count(1)-1)
+		s.area.move(n-1, q.count(1)-1)
 	case 'd':
-		s.move(n-1, c.x)
+		s.area.move(n-1, c.x)
 	case 'I':
-		s.tab(min(n, s.cols))
+		s.area.tab(min(n, s.area.cols))
 	case 'Z':
-		s.tab(-min(n, s.cols))
+		s.area.tab(-min(n, s.area.cols))
 	case 's':
 		s.keepCursor(true)
 	case 'u':
@@ -144,71 +148,39 @@ func (s *Screen) moves(q *sequence) bool {
 	return true
 }
 
-// move moves the cursor to a row, of the region where positions count in it, and a column.
-func (s *Screen) move(y, x int) {
-	last := s.rows - 1
-	if s.cursor.origin {
-		y, last = y+s.top, s.bottom
-	}
-	s.cursor.y = min(max(y, 0), last)
-	s.column(x)
-}
-
-func (s *Screen) column(x int) {
-	s.cursor.x, s.cursor.wrap = min(max(x, 0), s.cols-1), false
-}
-
-func (s *Screen) up(n int) {
-	top := 0
-	if s.cursor.y >= s.top {
-		top = s.top
-	}
-	s.cursor.y, s.cursor.wrap = max(s.cursor.y-n, top), false
-}
-
-func (s *Screen) down(n int) {
-	bottom := s.rows - 1
-	if s.cursor.y <= s.bottom {
-		bottom = s.bottom
-	}
-	s.cursor.y, s.cursor.wrap = min(s.cursor.y+n, bottom), false
-}
-
-func (s *Screen) left(n int) { s.column(s.cursor.x - n) }
-
 // edits carries out a sequence that changes what is shown.
 func (s *Screen) edits(q *sequence) bool {
-	n, x := q.count(0), s.cursor.x
+	n, x := q.count(0), s.area.cursor.x
 	switch q.final {
 	case 'J':
 		s.eraseDisplay(q.at(0, 0))
 	case 'K':
 		s.eraseLine(q.at(0, 0))
 	case 'X':
-		s.line().clear(x, min(x+n, s.cols), s.back)
-		s.cursor.wrap = false
+		s.line().clear(x, min(x+n, s.area.cols), s.back)
+		s.area.cursor.wrap = false
 	case '@':
 		s.line().insert(x, n, s.back)
-		s.cursor.wrap = false
+		s.area.cursor.wrap = false
 	case 'P':
 		s.line().remove(x, n, s.back)
-		s.cursor.wrap = false
+		s.area.cursor.wrap = false
 	case 'L', 'M':
-		if s.cursor.y >= s.top && s.cursor.y <= s.bottom {
+		if s.area.cursor.y >= s.area.top && s.area.cursor.y <= s.area.bottom {
 			if q.final == 'L' {
 				n = -n
 			}
-			s.shown().scroll(s.cursor.y, s.bottom, n, s.back)
-			s.column(0)
+			s.shown().scroll(s.area.cursor.y, s.area.bottom, n, s.back)
+			s.area.column(0)
 		}
 	case 'S':
-		s.shown().scroll(s.top, s.bottom, n, s.back)
+		s.shown().scroll(s.area.top, s.area.bottom, n, s.back)
 	case 'T':
 		if len(q.params) <= 1 { // with more it is about the mouse
-			s.shown().scroll(s.top, s.bottom, -n, s.back)
+			s.shown().scroll(s.area.top, s.area.bottom, -n, s.back)
 		}
 	case 'b':
-		for n = min(n, s.rows*s.cols); n > 0 && s.last != 0; n-- {
+		for n = min(n, s.area.rows*s.area.cols); n > 0 && s.last != 0; n-- {
 			s.print(s.last, s.lastWidth)
 		}
 	default:
@@ -218,80 +190,64 @@ func (s *Screen) edits(q *sequence) bool {
 }
 
 func (s *Screen) eraseDisplay(how int) {
-	from, to := 0, s.rows
+	from, to := 0, s.area.rows
 	switch how {
 	case 0:
 		s.eraseLine(0)
-		from = s.cursor.y + 1
+		from = s.area.cursor.y + 1
 	case 1:
 		s.eraseLine(1)
-		to = s.cursor.y
+		to = s.area.cursor.y
 	case 2:
 	default:
 		return // 3 is what has scrolled out
 	}
 	for y := from; y < to; y++ {
-		s.shown().lines[y].clear(0, s.cols, s.back)
+		s.shown().lines[y].clear(0, s.area.cols, s.back)
 	}
-	s.cursor.wrap = false
+	s.area.cursor.wrap = false
 }
 
 func (s *Screen) eraseLine(how int) {
-	from, to := 0, s.cols
+	from, to := 0, s.area.cols
 	switch how {
 	case 0:
-		from = s.cursor.x
+		from = s.area.cursor.x
 	case 1:
-		to = s.cursor.x + 1
+		to = s.area.cursor.x + 1
 	case 2:
 	default:
 		return
 	}
 	s.line().clear(from, to, s.back)
-	s.cursor.wrap = false
+	s.area.cursor.wrap = false
 }
 
 // sets carries out a sequence that sets something.
 func (s *Screen) sets(q *sequence) {
 	switch q.final {
 	case 'm':
-		s.paintWith(q.params)
+		s.area.cursor.pen.change(q.params)
+		s.useInk()
 	case 'r':
-		top, bottom := q.count(0)-1, min(q.at(1, s.rows), s.rows)-1
+		top, bottom := q.count(0)-1, min(q.at(1, s.area.rows), s.area.rows)-1
 		if bottom < 0 {
-			bottom = s.rows - 1
+			bottom = s.area.rows - 1
 		}
 		if top < bottom {
-			s.top, s.bottom = top, bottom
-			s.move(0, 0)
+			s.area.top, s.area.bottom = top, bottom
+			s.area.move(0, 0)
 		}
 	case 'h', 'l':
 		s.switchModes(q, q.final == 'h')
 	case 'g':
 		switch q.at(0, 0) {
 		case 0:
-			s.tabs[s.cursor.x] = false
+			s.area.tabs[s.area.cursor.x] = false
 		case 3:
-			clear(s.tabs)
+			clear(s.area.tabs)
 		}
 	case 't':
-		s.window(q)
-	}
-}
-
-// maxTitles is how many titles may be put aside.
-const maxTitles = 10
-
-// window puts titles aside, and brings them back.
-func (s *Screen) window(q *sequence) {
-	switch q.at(0, 0) {
-	case 22:
-		if len(s.titles) < maxTitles {
-			s.titles = append(s.titles, s.title)
-		}
-	case 23:
-		if n := len(s.titles); n > 0 {
-			s.title, s.titles = s.titles[n-1], s.titles[:n-1]
-		}
+		s.names.window(q)
 	}
 }

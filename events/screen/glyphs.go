@@ -136,7 +136,7 @@ func (s *Screen) sweep() {
 		}
 		g.saved.pen.link, _ = now.link(was.links[g.saved.pen.link])
 	}
-	s.cursor.pen.link, _ = now.link(was.links[s.cursor.pen.link])
+	s.area.cursor.pen.link, _ = now.link(was.links[s.area.cursor.pen.link])
 	s.glyphs = now
 	if s.last >= firstCluster {
 		s.last = ' '

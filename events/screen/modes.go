@@ -77,8 +77,8 @@ func (s *Screen) set(m modes, on bool) {
 func (s *Screen) switchPrivate(n int, on bool) {
 	switch n {
 	case 6:
-		s.cursor.origin = on
-		s.move(0, 0)
+		s.area.cursor.origin = on
+		s.area.move(0, 0)
 	case 47, 1047:
 		s.alternate(on)
 	case 1048:
@@ -94,7 +94,7 @@ func (s *Screen) switchPrivate(n int, on bool) {
 	default:
 		s.set(private[n], on)
 		if n == 7 {
-			s.cursor.wrap = false
+			s.area.cursor.wrap = false
 		}
 	}
 }
@@ -103,54 +103,25 @@ func (s *Screen) switchPrivate(n int, on bool) {
 func (s *Screen) alternate(on bool) {
 	switch {
 	case on && s.alt == nil:
-		s.alt = newGrid(s.rows, s.cols)
+		s.alt = newGrid(s.area.rows, s.area.cols)
 		for i := range s.alt.lines {
-			s.alt.lines[i].clear(0, s.cols, s.back)
+			s.alt.lines[i].clear(0, s.area.cols, s.back)
 		}
 	case !on:
 		s.alt = nil
 	}
-	s.cursor.wrap = false
+	s.area.cursor.wrap = false
 }
 
 // keepCursor saves the cursor, or brings it back.
 func (s *Screen) keepCursor(save bool) {
 	g := s.shown()
 	if save {
-		g.saved = s.cursor
+		g.saved = s.area.cursor
 		g.saved.wrap = false
 		return
 	}
-	s.cursor = g.saved
-	s.cursor.x, s.cursor.y = min(s.cursor.x, s.cols-1), min(s.cursor.y, s.rows-1)
+	s.area.cursor = g.saved
+	s.area.cursor.x, s.area.cursor.y = min(s.area.cursor.x, s.area.cols-1), min(s.area.cursor.y, s.area.rows-1)
 	s.useInk()
-}
-
-// state is what DECRQM answers of a mode: 1 on, 2 off, 0 unknown.
-func (s *Screen) state(q *sequence) int {
-	n, on := q.at(0, 0), false
-	known := true
-	switch {
-	case q.private == '?' && n == 6:
-		on = s.cursor.origin
-	case q.private == '?' && (n == 47 || n == 1047 || n == 1049):
-		on = s.alt != nil
-	case q.private == '?':
-		var m modes
-		m, known = private[n]
-		on = s.modes.has(m)
-	case n == 4:
-		on = s.modes.has(insert)
-	case n == 20:
-		on = s.modes.has(newline)
-	default:
-		known = false
-	}
-	switch {
-	case !known:
-		return 0
-	case on:
-		return 1
-	}
-	return 2
 }

@@ -17,7 +17,7 @@ var clean = strings.Repeat("\x1b[23;2t", maxTitles) + "\x18\x1b[!p\x1b[?1049l\x1
 // from Offset on. What scrolled out of the terminal's own screen before stays. It has nothing that is answered.
 func (s *Screen) Paint() []byte {
 	b := append([]byte(nil), clean...)
-	p := painter{s.glyphs, s.cols, b}
+	p := painter{s.glyphs, s.area.cols, b}
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
@@ -25,8 +25,8 @@ func (s *Screen) Paint() []byte {
 		p.grid(s.alt)
 		p.save(s.alt.saved)
 	}
-	s.settings(&p)
-	s.place(&p)
+	p.settings(s)
+	p.place(s)
 	return p.b
 }
 
@@ -188,7 +188,7 @@ func switching(on bool) byte {
 }
 
 // settings paints what isn't seen, and doesn't change how the rest is painted.
-func (s *Screen) settings(p *painter) {
+func (p *painter) settings(s *Screen) {
 	for _, on := range []bool{false, true} { // some exclude others
 		for _, l := range listed {
 			if s.modes.has(l.mode) == on {
@@ -201,29 +201,29 @@ func (s *Screen) settings(p *painter) {
 	}
 	p.textf("\x1b[>4;%dm\x1b[%d q", s.other, s.style)
 	p.text("\x1b[3g")
-	for x, stop := range s.tabs {
+	for x, stop := range s.area.tabs {
 		if stop {
 			p.textf("\x1b[1;%dH\x1bH", x+1)
 		}
 	}
-	for _, title := range s.titles { // those put aside
+	for _, title := range s.names.titles { // those put aside
 		p.textf("\x1b]2;%s\x1b\\\x1b[22;2t", title)
 	}
-	p.textf("\x1b]1;%s\x1b\\\x1b]2;%s\x1b\\", s.icon, s.title)
-	for _, n := range slices.Sorted(maps.Keys(s.colors)) {
+	p.textf("\x1b]1;%s\x1b\\\x1b]2;%s\x1b\\", s.names.icon, s.names.title)
+	for _, n := range slices.Sorted(maps.Keys(s.names.colors)) {
 		if n < colorBase {
-			p.textf("\x1b]4;%d;%s\x1b\\", n, s.colors[n])
+			p.textf("\x1b]4;%d;%s\x1b\\", n, s.names.colors[n])
 		} else {
-			p.textf("\x1b]%d;%s\x1b\\", n-colorBase, s.colors[n])
+			p.textf("\x1b]%d;%s\x1b\\", n-colorBase, s.names.colors[n])
 		}
 	}
 }
 
 // place paints the cursor, and what would have been in the way before. The last character is printed once more
 // where it fills the last column, so that the next one begins a line, or where it may be repeated (CSI b).
-func (s *Screen) place(p *painter) {
-	c := s.cursor
-	p.textf("\x1b[%d;%dr\x1b[?25%c", s.top+1, s.bottom+1, switching(s.modes.has(visible)))
+func (p *painter) place(s *Screen) {
+	c := s.area.cursor
+	p.textf("\x1b[%d;%dr\x1b[?25%c", s.area.top+1, s.area.bottom+1, switching(s.modes.has(visible)))
 	if s.modes.has(backwrap) {
 		p.text("\x1b[?45h")
 	}
@@ -232,14 +232,14 @@ func (s *Screen) place(p *painter) {
 	}
 	y := c.y
 	if c.origin {
-		y -= s.top
+		y -= s.area.top
 		p.text("\x1b[?6h")
 	}
 	ascii := c.sets[c.shift] == 'B'
 	if ascii {
 		p.charsets(c)
 	}
-	x, again := s.printedLast(ascii)
+	x, again := printedLast(s, ascii)
 	p.textf("\x1b[%d;%dH", y+1, x+1)
 	now := uint16(0)
 	if again {
@@ -258,20 +258,20 @@ func (s *Screen) place(p *painter) {
 }
 
 // printedLast gives the column of the last character if it is to be printed again, else that of the cursor.
-func (s *Screen) printedLast(ascii bool) (x int, again bool) {
-	x = s.cursor.x
-	if !s.cursor.wrap {
+func printedLast(s *Screen, ascii bool) (x int, again bool) {
+	x = s.area.cursor.x
+	if !s.area.cursor.wrap {
 		x--
 	}
 	cells := s.line().cells
 	if x > 0 && cells[x].half == right {
 		x--
 	}
-	if s.cursor.wrap {
+	if s.area.cursor.wrap {
 		return x, true
 	}
-	if x < 0 || !ascii || s.last == 0 || cells[x].char != s.last || cells[x].pen != s.ink || s.modes.has(insert) || x+s.lastWidth != s.cursor.x {
-		return s.cursor.x, false
+	if x < 0 || !ascii || s.last == 0 || cells[x].char != s.last || cells[x].pen != s.ink || s.modes.has(insert) || x+s.lastWidth != s.area.cursor.x {
+		return s.area.cursor.x, false
 	}
 	return x, true
 }

@@ -51,7 +51,7 @@ type parser struct {
 	opened byte   // of a control string: the byte after ESC
 	raw    []byte // what isn't complete
 	read   int64  // bytes, in all
-	begun  int64  // where what isn't complete begins
+	start  int64  // where what isn't complete begins
 	q      sequence
 }
 
@@ -62,7 +62,7 @@ func (p *parser) feed(b []byte, to parts) {
 		p.read += int64(n)
 		b = b[n:]
 		if p.state == ground {
-			p.begun = p.read
+			p.start = p.read
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (p *parser) within(b byte, to parts) int {
 	case b == esc:
 		p.abort(to)
 		p.begin(escape)
-		p.begun = p.read
+		p.start = p.read
 		return 1
 	case b == can || b == sub:
 		p.abort(to)
@@ -245,7 +245,7 @@ func (p *parser) afterEscape(b byte, to parts) int {
 		return 1
 	}
 	p.begin(escape)
-	p.begun = p.read - 1
+	p.start = p.read - 1
 	return 0
 }
 
@@ -265,7 +265,7 @@ func (p *parser) offset() int64 {
 	if p.state == dropping || p.state == dropEnd {
 		return p.read
 	}
-	return p.begun
+	return p.start
 }
 
 // dropped says of what control string the rest is to be dropped; 0 if of none.
@@ -278,7 +278,7 @@ func (p *parser) dropped() byte {
 
 // resume begins at a position, in a control string that is dropped if dropped isn't 0.
 func (p *parser) resume(at int64, dropped byte) {
-	p.state, p.read, p.begun = ground, at, at
+	p.state, p.read, p.start = ground, at, at
 	if dropped != 0 {
 		p.state, p.opened = dropping, dropped
 	}

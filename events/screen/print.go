@@ -2,7 +2,7 @@ package screen
 
 // plain implements parts.
 func (s *Screen) plain(p []byte) {
-	if s.cursor.sets[s.cursor.shift] != 'B' || s.modes.has(insert) {
+	if s.area.cursor.sets[s.area.cursor.shift] != 'B' || s.modes.has(insert) {
 		for _, b := range p {
 			s.print(s.mapped(b), 1)
 		}
@@ -11,8 +11,8 @@ func (s *Screen) plain(p []byte) {
 	for len(p) > 0 {
 		s.wrap()
 		l := s.line()
-		x := s.cursor.x
-		n := min(len(p), s.cols-x)
+		x := s.area.cursor.x
+		n := min(len(p), s.area.cols-x)
 		l.part(x)
 		l.part(x + n)
 		row := l.cells[x : x+n]
@@ -23,7 +23,7 @@ func (s *Screen) plain(p []byte) {
 		s.last, s.lastWidth = int32(p[n-1]), 1
 		p = p[n:]
 		s.advance(n)
-		if s.cursor.x == s.cols-1 && !s.modes.has(autowrap) && len(p) > 0 {
+		if s.area.cursor.x == s.area.cols-1 && !s.modes.has(autowrap) && len(p) > 0 {
 			p = p[len(p)-1:] // each of the others is written over
 		}
 	}
@@ -31,22 +31,22 @@ func (s *Screen) plain(p []byte) {
 
 // advance moves the cursor past what was printed.
 func (s *Screen) advance(n int) {
-	if s.cursor.x += n; s.cursor.x >= s.cols {
-		s.cursor.x = s.cols - 1
-		s.cursor.wrap = s.modes.has(autowrap)
+	if s.area.cursor.x += n; s.area.cursor.x >= s.area.cols {
+		s.area.cursor.x = s.area.cols - 1
+		s.area.cursor.wrap = s.modes.has(autowrap)
 	}
 }
 
 // wrap begins a line if the one before is full.
 func (s *Screen) wrap() {
-	if s.cursor.wrap {
-		s.line().wraps = s.cursor.y < s.rows-1 || s.cursor.y == s.bottom
-		s.cursor.x = 0
+	if s.area.cursor.wrap {
+		s.line().wraps = s.area.cursor.y < s.area.rows-1 || s.area.cursor.y == s.area.bottom
+		s.area.cursor.x = 0
 		s.index()
 	}
 }
 
-func (s *Screen) line() *line { return s.shown().lines[s.cursor.y] }
+func (s *Screen) line() *line { return s.shown().lines[s.area.cursor.y] }
 
 // char implements parts.
 func (s *Screen) char(r rune, _ []byte) {
@@ -60,19 +60,19 @@ func (s *Screen) char(r rune, _ []byte) {
 
 // print prints a character of one or two cells.
 func (s *Screen) print(char rune, w int) {
-	if w > s.cols {
+	if w > s.area.cols {
 		return
 	}
 	s.wrap()
-	if s.cursor.x+w > s.cols { // there is room for one half
+	if s.area.cursor.x+w > s.area.cols { // there is room for one half
 		if !s.modes.has(autowrap) {
 			return
 		}
-		s.line().clear(s.cursor.x, s.cols, s.back)
-		s.cursor.wrap = true
+		s.line().clear(s.area.cursor.x, s.area.cols, s.back)
+		s.area.cursor.wrap = true
 		s.wrap()
 	}
-	l, x := s.line(), s.cursor.x
+	l, x := s.line(), s.area.cursor.x
 	if s.modes.has(insert) {
 		l.insert(x, w, s.back)
 	}
@@ -90,8 +90,8 @@ func (s *Screen) print(char rune, w int) {
 
 // combine adds a mark to the character before the cursor.
 func (s *Screen) combine(r rune) {
-	l, x := s.line(), s.cursor.x
-	if !s.cursor.wrap {
+	l, x := s.line(), s.area.cursor.x
+	if !s.area.cursor.wrap {
 		x--
 	}
 	if x < 0 {
@@ -124,7 +124,7 @@ var lines = []rune(" ◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽�
 
 // mapped is what a byte means in the character set in use.
 func (s *Screen) mapped(b byte) rune {
-	switch set := s.cursor.sets[s.cursor.shift]; {
+	switch set := s.area.cursor.sets[s.area.cursor.shift]; {
 	case set == '0' && b >= '_' && b < 0x7f:
 		return lines[b-'_']
 	case set == 'A' && b == '#':
@@ -137,54 +137,41 @@ func (s *Screen) mapped(b byte) rune {
 func (s *Screen) control(b byte) {
 	switch b {
 	case '\b':
-		if s.cursor.x > 0 {
-			s.cursor.x--
+		if s.area.cursor.x > 0 {
+			s.area.cursor.x--
 		}
-		s.cursor.wrap = false
+		s.area.cursor.wrap = false
 	case '\t':
-		s.tab(1)
+		s.area.tab(1)
 	case '\n', '\v', '\f':
 		s.index()
 		if s.modes.has(newline) {
-			s.cursor.x = 0
+			s.area.cursor.x = 0
 		}
 	case '\r':
-		s.cursor.x, s.cursor.wrap = 0, false
+		s.area.cursor.x, s.area.cursor.wrap = 0, false
 	case 0x0e:
-		s.cursor.shift = 1
+		s.area.cursor.shift = 1
 	case 0x0f:
-		s.cursor.shift = 0
-	}
-}
-
-// tab moves the cursor to a later stop, or to an earlier one.
-func (s *Screen) tab(n int) {
-	for ; n > 0 && s.cursor.x < s.cols-1; n-- {
-		for s.cursor.x++; s.cursor.x < s.cols-1 && !s.tabs[s.cursor.x]; s.cursor.x++ {
-		}
-	}
-	for ; n < 0 && s.cursor.x > 0; n++ {
-		s.cursor.wrap = false
-		for s.cursor.x--; s.cursor.x > 0 && !s.tabs[s.cursor.x]; s.cursor.x-- {
-		}
+		s.area.cursor.shift = 0
 	}
 }
 
 // index moves the cursor down, and scrolls at the end of the region.
 func (s *Screen) index() {
-	s.cursor.wrap = false
-	if s.cursor.y == s.bottom {
-		s.shown().scroll(s.top, s.bottom, 1, s.back)
-	} else if s.cursor.y < s.rows-1 {
-		s.cursor.y++
+	s.area.cursor.wrap = false
+	if s.area.cursor.y == s.area.bottom {
+		s.shown().scroll(s.area.top, s.area.bottom, 1, s.back)
+	} else if s.area.cursor.y < s.area.rows-1 {
+		s.area.cursor.y++
 	}
 }
 
 func (s *Screen) reverseIndex() {
-	s.cursor.wrap = false
-	if s.cursor.y == s.top {
-		s.shown().scroll(s.top, s.bottom, -1, s.back)
-	} else if s.cursor.y > 0 {
-		s.cursor.y--
+	s.area.cursor.wrap = false
+	if s.area.cursor.y == s.area.top {
+		s.shown().scroll(s.area.top, s.area.bottom, -1, s.back)
+	} else if s.area.cursor.y > 0 {
+		s.area.cursor.y--
 	}
 }

@@ -22,24 +22,17 @@ var plainSets = [4]byte{'B', 'B', 'B', 'B'}
 type Screen struct {
 	parser parser
 	glyphs *glyphs
-	rows   int
-	cols   int
+	area   area
 
-	main, alt   *grid // alt is nil while the main one is shown
-	cursor      cursor
-	ink         uint16 // index of the cursor's pen
-	back        uint16 // index of a pen with its background alone
-	top, bottom int    // the scroll region
-	tabs        []bool
-	modes       modes
-	style       int   // of the cursor
-	last        int32 // the character that was printed last; 0 after anything else
-	lastWidth   int
-	other       int // what modifyOtherKeys is set to
-
-	title, icon string
-	titles      []string // that were put aside
-	colors      map[int]string
+	main, alt *grid  // alt is nil while the main one is shown
+	ink       uint16 // index of the cursor's pen
+	back      uint16 // index of a pen with its background alone
+	modes     modes
+	style     int   // of the cursor
+	last      int32 // the character that was printed last; 0 after anything else
+	lastWidth int
+	other     int // what modifyOtherKeys is set to
+	names     names
 
 	answers []byte
 }
@@ -47,7 +40,7 @@ type Screen struct {
 // New makes a blank screen.
 func New(rows, cols int) *Screen {
 	s := &Screen{}
-	s.rows, s.cols = bounded(rows, cols)
+	s.area.rows, s.area.cols = bounded(rows, cols)
 	s.reset()
 	return s
 }
@@ -59,19 +52,19 @@ func bounded(rows, cols int) (int, int) {
 // reset makes everything as it is at first.
 func (s *Screen) reset() {
 	s.glyphs = newGlyphs()
-	s.main, s.alt = newGrid(s.rows, s.cols), nil
+	s.main, s.alt = newGrid(s.area.rows, s.area.cols), nil
 	s.modes, s.style, s.other = firstModes, 0, 0
-	s.tabs = firstTabs(s.cols)
-	s.title, s.icon, s.titles, s.colors = "", "", nil, nil
+	s.area.tabs = firstTabs(s.area.cols)
+	s.names = names{}
 	s.soft()
-	s.cursor.x, s.cursor.y = 0, 0
+	s.area.cursor.x, s.area.cursor.y = 0, 0
 }
 
 // soft resets what a program may have left switched on, but shows the same.
 func (s *Screen) soft() {
-	s.top, s.bottom = 0, s.rows-1
-	at := s.cursor
-	s.cursor = cursor{x: at.x, y: at.y, sets: plainSets}
+	s.area.top, s.area.bottom = 0, s.area.rows-1
+	at := s.area.cursor
+	s.area.cursor = cursor{x: at.x, y: at.y, sets: plainSets}
 	s.shown().saved = cursor{sets: plainSets}
 	s.modes = s.modes&^softModes | firstModes&softModes
 	s.useInk()
@@ -95,17 +88,17 @@ func (s *Screen) Dropped() byte { return s.parser.dropped() }
 func (s *Screen) Resume(at int64, dropped byte) { s.parser.resume(at, dropped) }
 
 // Size gives the rows and columns.
-func (s *Screen) Size() (rows, cols int) { return s.rows, s.cols }
+func (s *Screen) Size() (rows, cols int) { return s.area.rows, s.area.cols }
 
 // Title is the window's, as the program set it.
-func (s *Screen) Title() string { return s.title }
+func (s *Screen) Title() string { return s.names.title }
 
 // Alternate reports whether the program uses the second screen, as those do that fill it.
 func (s *Screen) Alternate() bool { return s.alt != nil }
 
 // Text is what a row shows, without blanks at its end.
 func (s *Screen) Text(row int) string {
-	if row < 0 || row >= s.rows {
+	if row < 0 || row >= s.area.rows {
 		return ""
 	}
 	var b []byte
@@ -125,28 +118,28 @@ func (s *Screen) Text(row int) string {
 // Resize gives the screen another size.
 func (s *Screen) Resize(rows, cols int) {
 	rows, cols = bounded(rows, cols)
-	if rows == s.rows && cols == s.cols {
+	if rows == s.area.rows && cols == s.area.cols {
 		return
 	}
 	if s.alt == nil {
-		s.cursor.y -= s.main.resize(rows, cols, s.cursor.y)
+		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
 		s.main.resize(rows, cols, s.main.saved.y)
-		s.cursor.y -= s.alt.resize(rows, cols, s.cursor.y)
+		s.area.cursor.y -= s.alt.resize(rows, cols, s.area.cursor.y)
 	}
-	if s.cursor.wrap && cols > s.cols {
-		s.cursor.x++
+	if s.area.cursor.wrap && cols > s.area.cols {
+		s.area.cursor.x++
 	}
-	if cols != s.cols {
-		s.cursor.wrap = false
+	if cols != s.area.cols {
+		s.area.cursor.wrap = false
 	}
-	for len(s.tabs) < cols {
-		s.tabs = append(s.tabs, len(s.tabs)%8 == 0 && len(s.tabs) > 0)
+	for len(s.area.tabs) < cols {
+		s.area.tabs = append(s.area.tabs, len(s.area.tabs)%8 == 0 && len(s.area.tabs) > 0)
 	}
-	s.tabs = s.tabs[:cols]
-	s.rows, s.cols = rows, cols
-	s.top, s.bottom = 0, rows-1
-	s.cursor.x = min(s.cursor.x, cols-1)
+	s.area.tabs = s.area.tabs[:cols]
+	s.area.rows, s.area.cols = rows, cols
+	s.area.top, s.area.bottom = 0, rows-1
+	s.area.cursor.x = min(s.area.cursor.x, cols-1)
 }
 
 func firstTabs(cols int) []bool {
@@ -168,8 +161,8 @@ func (s *Screen) shown() *grid {
 // useInk finds the indices of the cursor's pen.
 func (s *Screen) useInk() {
 	for range 2 {
-		ink, ok := s.glyphs.pen(s.cursor.pen)
-		back, fits := s.glyphs.pen(pen{back: s.cursor.pen.back})
+		ink, ok := s.glyphs.pen(s.area.cursor.pen)
+		back, fits := s.glyphs.pen(pen{back: s.area.cursor.pen.back})
 		if s.ink, s.back = ink, back; ok && fits {
 			return
 		}

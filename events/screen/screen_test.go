@@ -12,7 +12,7 @@ import (
 // show gives a screen's rows, without those blank at its end.
 func show(s *Screen) string {
 	var rows []string
-	for y := range s.rows {
+	for y := range s.area.rows {
 		rows = append(rows, s.Text(y))
 	}
 	return strings.TrimRight(strings.Join(rows, "\n"), "\n")
@@ -36,14 +36,14 @@ func everything(s *Screen) string {
 			}
 			fmt.Fprintf(&b, " %v\n", l.wraps && y+1 < len(g.lines))
 		}
-		fmt.Fprintf(&b, "%s saved %s\n", name, s.words(g.saved))
+		fmt.Fprintf(&b, "%s saved %s\n", name, words(s, g.saved))
 	}
-	fmt.Fprintf(&b, "cursor %s\nregion %d %d\ntabs %v\nmodes %b\n", s.words(s.cursor), s.top, s.bottom, s.tabs, s.modes&^synced)
-	fmt.Fprintf(&b, "style %d keys %d title %q icon %q aside %q colors %v", s.style, s.other, s.title, s.icon, s.titles, s.colors)
+	fmt.Fprintf(&b, "cursor %s\nregion %d %d\ntabs %v\nmodes %b\n", words(s, s.area.cursor), s.area.top, s.area.bottom, s.area.tabs, s.modes&^synced)
+	fmt.Fprintf(&b, "style %d keys %d title %q icon %q aside %q colors %v", s.style, s.other, s.names.title, s.names.icon, s.names.titles, s.names.colors)
 	return b.String()
 }
 
-func (s *Screen) words(c cursor) string {
+func words(s *Screen, c cursor) string {
 	link := s.glyphs.links[c.pen.link]
 	c.pen.link = 0
 	return fmt.Sprintf("%+v %s", c, link)
@@ -51,7 +51,7 @@ func (s *Screen) words(c cursor) string {
 
 // repainted is a screen that got what another painted.
 func repainted(s *Screen) *Screen {
-	other := New(s.rows, s.cols)
+	other := New(s.area.rows, s.area.cols)
 	other.Write(s.Paint())
 	return other
 }
@@ -118,7 +118,7 @@ func TestPaint(t *testing.T) {
 		other.Write(more)
 		s.Write(more)
 		same(t, "gone on", s, other)
-		dirty := New(s.rows, s.cols)
+		dirty := New(s.area.rows, s.area.cols)
 		dirty.Write(output(t))
 		dirty.Write(s.Paint())
 		dirty.last, s.last = 0, 0

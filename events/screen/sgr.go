@@ -1,11 +1,10 @@
 package screen
 
-// paintWith carries out CSI m.
-func (s *Screen) paintWith(params []param) {
+// change carries out CSI m.
+func (p *pen) change(params []param) {
 	if len(params) == 0 {
 		params = []param{{}}
 	}
-	p := &s.cursor.pen
 	for i := 0; i < len(params); {
 		n := i + 1
 		for n < len(params) && params[n].below {
@@ -24,7 +23,6 @@ func (s *Screen) paintWith(params []param) {
 		}
 		i = n
 	}
-	s.useInk()
 }
 
 func (p *pen) dye(at int, c color) {

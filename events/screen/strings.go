@@ -11,29 +11,36 @@ import (
 // maxTitle bounds a title, in bytes.
 const maxTitle = 1 << 10
 
+// names are what a program calls the window, and the colours that it has set.
+type names struct {
+	title, icon string
+	titles      []string // that were put aside
+	colors      map[int]string
+}
+
+// maxTitles is how many titles may be put aside.
+const maxTitles = 10
+
 // command carries out an operating system command.
-func (s *Screen) command(q *sequence) {
-	n, rest := q.number()
+func (w *names) command(n int, rest []byte) {
 	switch n {
 	case 0:
-		s.title, s.icon = shown(rest), shown(rest)
+		w.title, w.icon = shown(rest), shown(rest)
 	case 1:
-		s.icon = shown(rest)
+		w.icon = shown(rest)
 	case 2:
-		s.title = shown(rest)
+		w.title = shown(rest)
 	case 4:
-		s.palette(rest)
-	case 8:
-		s.linkTo(rest)
+		w.palette(rest)
 	case 10, 11, 12:
 		for _, spec := range bytes.Split(rest, []byte{';'}) {
-			s.color(colorBase+n, string(spec))
+			w.color(colorBase+n, string(spec))
 			n++
 		}
 	case 104:
-		s.forget(rest)
+		w.forget(rest)
 	case 110, 111, 112:
-		delete(s.colors, colorBase+n-100)
+		delete(w.colors, colorBase+n-100)
 	}
 }
 
@@ -52,42 +59,42 @@ func shown(b []byte) string {
 const colorBase = 1000
 
 // palette sets colours by their numbers.
-func (s *Screen) palette(rest []byte) {
+func (w *names) palette(rest []byte) {
 	words := strings.Split(string(rest), ";")
 	for i := 0; i+1 < len(words); i += 2 {
 		if n, err := strconv.Atoi(words[i]); err == nil && n >= 0 && n < 256 {
-			s.color(n, words[i+1])
+			w.color(n, words[i+1])
 		}
 	}
 }
 
 // color sets one of the terminal's colours, unless spec asks for it.
-func (s *Screen) color(n int, spec string) {
+func (w *names) color(n int, spec string) {
 	const most = 32
 	if n > colorBase+12 || spec == "" || len(spec) > most || strings.ContainsFunc(spec, func(r rune) bool {
 		return r > 0x7f || !unicode.IsLetter(r) && !unicode.IsDigit(r) && r != '#' && r != ':' && r != '/' && r != '.'
 	}) {
 		return
 	}
-	if s.colors == nil {
-		s.colors = map[int]string{}
+	if w.colors == nil {
+		w.colors = map[int]string{}
 	}
-	s.colors[n] = spec
+	w.colors[n] = spec
 }
 
 // forget gives colours of the palette their first values.
-func (s *Screen) forget(rest []byte) {
+func (w *names) forget(rest []byte) {
 	for _, word := range strings.Split(string(rest), ";") {
 		if n, err := strconv.Atoi(word); err == nil {
-			delete(s.colors, n)
+			delete(w.colors, n)
 		}
 	}
 	if len(rest) > 0 {
 		return
 	}
-	for n := range s.colors {
+	for n := range w.colors {
 		if n < colorBase {
-			delete(s.colors, n)
+			delete(w.colors, n)
 		}
 	}
 }
@@ -106,6 +113,20 @@ func (s *Screen) linkTo(rest []byte) {
 			i = 0
 		}
 	}
-	s.cursor.pen.link = i
+	s.area.cursor.pen.link = i
 	s.useInk()
+}
+
+// window puts titles aside, and brings them back.
+func (w *names) window(q *sequence) {
+	switch q.at(0, 0) {
+	case 22:
+		if len(w.titles) < maxTitles {
+			w.titles = append(w.titles, w.title)
+		}
+	case 23:
+		if n := len(w.titles); n > 0 {
+			w.title, w.titles = w.titles[n-1], w.titles[:n-1]
+		}
+	}
 }
