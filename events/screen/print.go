@@ -4,7 +4,7 @@ package screen
 func (s *Screen) plain(p []byte) {
 	if s.area.cursor.sets[s.area.cursor.shift] != 'B' || s.modes.has(insert) {
 		for _, b := range p {
-			s.print(s.mapped(b), 1)
+			s.print(s.area.cursor.mapped(b), 1)
 		}
 		return
 	}
@@ -123,8 +123,8 @@ func (s *Screen) combine(r rune) {
 var lines = []rune(" ◆▒␉␌␍␊°±␤␋┘┐┌└┼⎺⎻─⎼⎽├┤┴┬│≤≥π≠£·")
 
 // mapped is what a byte means in the character set in use.
-func (s *Screen) mapped(b byte) rune {
-	switch set := s.area.cursor.sets[s.area.cursor.shift]; {
+func (c *cursor) mapped(b byte) rune {
+	switch set := c.sets[c.shift]; {
 	case set == '0' && b >= '_' && b < 0x7f:
 		return lines[b-'_']
 	case set == 'A' && b == '#':
