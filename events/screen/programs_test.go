@@ -19,7 +19,7 @@ var recorded = []struct {
 	}},
 	{"less", true, []string{"177:    the quick brown fox — 漢字 é jumps over line 177\n178:", "\n199:    the quick brown fox — 漢字 é jumps over line 199\n(END)"}},
 	{"top", false, []string{"top - ", "\nTasks:   1 total,   0 running,   1 sleeping", "\n%Cpu0  :", "\n%Cpu1  :", "\n  PID USER      PR  NI    VIRT    RES    SHR S  %CPU  %MEM     TIME+ COMMAND\n", " sleep"}},
-	{"tmux", true, []string{"│$ echo hi\n", "│hi\n", "├───────────────────────────────────────\n", "││ done\n", "\n$                                       │$\n[0] 0:sh*"}},
+	{"tmux", true, []string{"│# echo hi\n", "│hi\n", "├───────────────────────────────────────\n", "│# echo │ done\n", "││ done\n", "\n$                                       │\n[0] 0:sh*"}},
 }
 
 // TestPrograms: what real programs print shows as it should, in one piece or many, and painted again at any
