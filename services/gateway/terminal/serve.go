@@ -107,6 +107,8 @@ var errOver = errors.New("the session has ended")
 // misuse is an error of the client.
 type misuse struct{ error }
 
+func (m misuse) Unwrap() error { return m.error }
+
 // close tells the client why the socket ends.
 func (s *socket) close(err error) {
 	code, why := websocket.StatusNormalClosure, ""
