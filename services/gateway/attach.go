@@ -127,9 +127,6 @@ func (s *bearers) refuses(r *http.Request, me schemas.WhoAmI) *Problem {
 	if me.Role != schemas.TokenOwner && me.Role != schemas.TokenOperator {
 		return refusal(http.StatusForbidden, fmt.Sprintf("a token with the role %s gets no terminal", me.Role), "one with the role owner does")
 	}
-	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-		return refusal(http.StatusUpgradeRequired, "a terminal takes a WebSocket", "see TERMINAL.md")
-	}
 	if r.URL.RawQuery != "" {
 		return refusal(http.StatusBadRequest, "a terminal takes no parameters in the URL", "its first message says what is wanted")
 	}
@@ -139,6 +136,9 @@ func (s *bearers) refuses(r *http.Request, me schemas.WhoAmI) *Problem {
 	}
 	if !v.TTY && v.Container == nil && v.Driver != "docker" {
 		return problem(schemas.StateError(schemas.ReasonWrongState, "session %s has no terminal: it was run without one", v.Name))
+	}
+	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		return refusal(http.StatusUpgradeRequired, "a terminal takes a WebSocket", "see TERMINAL.md")
 	}
 	return nil
 }
