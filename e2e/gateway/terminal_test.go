@@ -217,6 +217,11 @@ func TestTerminal(t *testing.T) {
 	again.types(again.typed, "echo $((N+1))back\r")
 	again.sees("8back")
 	other.sees("8back")
+	fresh := w.dial(w.address, owner, "work", object{"client": "three"}).reads()
+	fresh.sees("8back")
+	if !strings.Contains(fresh.shows(), "line 10000.") {
+		t.Errorf("what was shown before the suspend is gone:\n%s", fresh.shows())
+	}
 	again.types(again.typed, "exit 3\r")
 	m := again.hears("its end", func(m told) bool { return m.Type == "ended" })
 	if m.Exit == nil || m.Exit.Code != 3 {
