@@ -12,6 +12,7 @@ replace github.com/diapause/diapause/workers => ../workers
 
 require (
 	filippo.io/age v1.3.2
+	github.com/coder/websocket v1.8.15
 	github.com/coreos/go-systemd/v22 v22.7.0
 	github.com/danielgtaylor/huma/v2 v2.37.2
 	github.com/diapause/diapause/events v0.0.0

@@ -8,7 +8,8 @@
 // Forward, or ForwardDirect where it takes offers of the host's (Offer). A server calls ReadRequest, answers
 // with WriteFrame, and ends with FrameExit or WriteError. The output of a command is
 // kept in a backlog.Log: FetchOutput reads it in the form that goes into an image,
-// Replay answers a client from that form while the session is suspended.
+// Replay answers a client from that form while the session is suspended. A client whose terminal is elsewhere asks for
+// the Screen in place of what was printed before.
 //
 // The package never dials: a driver's Dial or a tunnel gives the connection. It
 // knows no driver and no session, and writes nothing to a disk.

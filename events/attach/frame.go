@@ -27,6 +27,8 @@ const (
 	FrameRefused   = byte('r') // text for a person: nothing listens at the port; the last frame
 	FrameOffer     = byte('d') // JSON: Offer; to a client whose Hello says Direct, in answer to its request
 	FrameStay      = byte('D') // empty: the client doesn't take the offer, and wants its answer here
+	FrameScreen    = byte('p') // JSON: Screen; to a client that asked for it, with what paints it in FramePaint
+	FramePaint     = byte('P') // a part of what paints a screen
 )
 
 // MaxFrame bounds the payload of a frame, in bytes.
@@ -66,6 +68,10 @@ type Request struct {
 	From   int64  `json:"from,omitempty"`
 	Seen   int64  `json:"seen,omitempty"`
 	Again  bool   `json:"again,omitempty"`
+	// A typist with Screen gets the screen in place of output that came before, and whenever it is too far behind
+	// with the output. It is told of other sizes of the terminal by FrameResize. Its terminal must not answer what
+	// the program asks for: the session's end does while no client without Screen is attached.
+	Screen bool `json:"screen,omitempty"`
 	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
 	// and Seen alone and its window.
 
@@ -84,6 +90,16 @@ type Size struct {
 type Taken struct {
 	Taken int64 `json:"taken"`
 	At    int64 `json:"at,omitempty"` // in FrameStarted: the position of the first byte of output that follows
+	// Screen says, in FrameStarted, that the session's end knows what Request.Screen is.
+	Screen bool `json:"screen,omitempty"`
+}
+
+// Screen is what a terminal shows, but for the bytes that paint it.
+type Screen struct {
+	Size
+	At      int64 `json:"at"`                // the position of the first byte of output that follows
+	Paint   int   `json:"paint"`             // how many bytes paint it
+	Dropped byte  `json:"dropped,omitempty"` // what follows begins within a control string, as screen.Screen.Dropped says
 }
 
 // WriteFrame writes one frame with a single Write, so that frames of several

@@ -79,6 +79,7 @@ func New(o Options) (*Gateway, error) {
 	g.aliases()
 	g.live(mux)
 	g.presence(mux)
+	g.terminals(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}

@@ -167,6 +167,8 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		f.token = strings.TrimSpace(token)
+	} else if isAttach(r) {
+		f.token = offeredToken(r.Header)
 	}
 	if !a.rates.allow(f) {
 		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")

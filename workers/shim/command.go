@@ -21,7 +21,8 @@ type command struct {
 	log  *backlog.Log
 	outs []*pump
 
-	tty *terminal // nil if it has pipes
+	tty   *terminal // nil if it has pipes
+	shown *shown    // what that shows; nil of an exec, too
 
 	mu    sync.Mutex
 	stdin *os.File // write end of its standard input's pipe; nil if none or closed
@@ -42,7 +43,7 @@ func newCommand(log *backlog.Log, exec bool) *command {
 
 // listen adds a stream that the command writes to.
 func (c *command) listen(f *os.File, s backlog.Stream) error {
-	p, err := newPump(f, func(b []byte) { c.log.Append(s, b) })
+	p, err := newPump(f, func(b []byte) { c.took(s, b) })
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,8 @@
 // parts have one job each: stateFile is the state on disk and the fence of epochs,
 // guard freezes the session when its host's lease runs out, processes are its tree,
 // dumper captures and thaws it (capture.go, freeze.go), clients serve the terminal
-// and what is typed into it (serve.go, typing.go, typists.go), runner starts more
+// and what is typed into it (serve.go, typing.go, typists.go), shown is what the terminal
+// shows, for clients that want that first (shown.go, watch.go), runner starts more
 // commands (exec.go), gate keeps input and new commands out while it is captured.
 // way.go decides whether an image is made in memory or streamed: then the shim is
 // criu's streamer (stream.go), keeps the small images and passes the pipes of

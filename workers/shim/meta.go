@@ -49,6 +49,7 @@ type savedCommand struct {
 	Terminal *savedTerminal `json:"terminal,omitempty"`
 	Name     string         `json:"name,omitempty"`  // that its client gave it
 	Taken    int64          `json:"taken,omitempty"` // bytes of that client's input, since it was started
+	Shown    *savedShown    `json:"shown,omitempty"` // what its terminal shows
 }
 
 type savedTerminal struct {
@@ -69,7 +70,7 @@ func (c *command) save(dir string, n int) (savedCommand, error) {
 	if c.tty != nil {
 		key, err := c.tty.key()
 		saved.Terminal = &savedTerminal{Index: c.tty.index, Key: key}
-		return saved, err
+		return saved, errors.Join(err, saved.keepShown(dir, n, c.shown))
 	}
 	for _, p := range c.outs {
 		key, err := pipeKey(p.file)
@@ -137,7 +138,10 @@ func (saved savedCommand) load(dir string, exec bool) (*command, error) {
 	if c.taken, err = saved.kept(dir); err != nil {
 		return nil, err
 	}
-	return c, nil
+	if saved.Terminal != nil && !exec {
+		c.shown, err = saved.keptShown(dir, c)
+	}
+	return c, err
 }
 
 func readMeta(dir string) (meta, error) {

@@ -84,9 +84,11 @@ func (v *clients) attach(ctx context.Context, c net.Conn, r attach.Request) erro
 	}
 	from := v.tree.main.log.Tail(tail(r.Tail))
 	if v.tree.main.tty != nil {
-		if err := v.tree.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
+		if err := v.tree.main.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 			return err
 		}
+		leave := v.tree.main.shown.join(v.gate, false)
+		defer leave()
 	}
 	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveInput(ctx, c, v.tree.main, v.tree.main.tty != nil) })
 }
@@ -122,13 +124,18 @@ func (v *clients) serveExec(ctx context.Context, c net.Conn, r attach.Request) e
 // converse carries a command's output to a client until the command or the
 // client ends, and has receive carry the client's input to the command.
 func (v *clients) converse(ctx context.Context, c net.Conn, cmd *command, from int64, receive func(context.Context)) error {
+	return v.converseBy(ctx, c, cmd, func(ctx context.Context) error { return sendOutput(ctx, c, cmd.log, from, cmd.exec) }, receive)
+}
+
+// converseBy is converse with another way to send the output.
+func (v *clients) converseBy(ctx context.Context, c net.Conn, cmd *command, send func(context.Context) error, receive func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel() // the client is gone
 		receive(ctx)
 	}()
-	if err := sendOutput(ctx, c, cmd.log, from, cmd.exec); err != nil || v.silent.Load() {
+	if err := send(ctx); err != nil || v.silent.Load() {
 		return nil // a killed session has no end of its own to report
 	}
 	return attach.WriteJSON(c, attach.FrameExit, cmd.exit)
@@ -168,7 +175,7 @@ func (v *clients) receiveInput(ctx context.Context, c net.Conn, cmd *command, in
 		case kind == attach.FrameResize && cmd.tty != nil:
 			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
-				err = cmd.tty.resize(size)
+				err = cmd.resize(size)
 			}
 		}
 		if errors.Is(err, context.Canceled) || errors.Is(err, errEnded) {

@@ -150,7 +150,7 @@ func (s *session) resumed() {
 		script = s.setup.Spec.Hooks.OnFork
 	}
 	for _, w := range s.runner.hook(context.Background(), script) {
-		s.tree.main.log.Append(backlog.Err, []byte("diapause: "+w.Text+"\n"))
+		s.tree.main.took(backlog.Err, []byte("diapause: "+w.Text+"\n"))
 	}
 }
 

@@ -119,7 +119,9 @@ func (s *starter) mainFiles() (files []*os.File, err error) {
 		if err := b.tree.main.useTerminal(t); err != nil {
 			return files, err
 		}
-		return files, t.resize(windowOf(b.setup.Spec.Rows, b.setup.Spec.Cols))
+		size := windowOf(b.setup.Spec.Rows, b.setup.Spec.Cols)
+		b.tree.main.shown = newShown(b.tree.main, size)
+		return files, b.tree.main.resize(size)
 	}
 	pipes, err := b.tree.main.usePipes(false)
 	return append(files, pipes...), err

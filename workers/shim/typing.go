@@ -21,8 +21,12 @@ func (v *clients) welcome(c net.Conn, r attach.Request, taken int64) (from int64
 	return from, attach.WriteJSON(c, attach.FrameStarted, attach.Taken{Taken: taken, At: from})
 }
 
-// receiveTyped is receiveInput for a typist, which is told what was taken.
+// receiveTyped is receiveInput for a typist, which is told what was taken. That doesn't wait for a client that reads
+// nothing: what it types may end what it doesn't read.
 func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
+	more := make(chan struct{}, 1)
+	defer close(more)
+	go v.tellTaken(c, id, more)
 	for {
 		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
@@ -30,11 +34,11 @@ func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 		}
 		switch {
 		case kind == attach.FrameStdin:
-			err = v.passTyped(ctx, c, id, payload)
+			err = v.passTyped(ctx, c, id, payload, more)
 		case kind == attach.FrameResize:
 			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
-				err = v.tree.main.tty.resize(size)
+				err = v.tree.main.resize(size)
 			}
 		}
 		if err != nil {
@@ -46,17 +50,27 @@ func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 // toldOf is how many bytes may be taken before the typist is told.
 const toldOf = 4096
 
-func (v *clients) passTyped(ctx context.Context, c net.Conn, id string, b []byte) error {
+func (v *clients) passTyped(ctx context.Context, c net.Conn, id string, b []byte, more chan<- struct{}) error {
 	for part := range slices.Chunk(b, toldOf) {
 		err := v.tree.main.pass(ctx, v.gate, part, func(fd int, b []byte) (int, error) { return v.typists.take(id, c, fd, b) })
 		if err != nil {
 			return err
 		}
-		if err := attach.WriteJSON(c, attach.FrameTaken, attach.Taken{Taken: v.typists.taken(id)}); err != nil {
-			return err
+		select {
+		case more <- struct{}{}:
+		default: // what is said next says this, too
 		}
 	}
 	return nil
+}
+
+// tellTaken tells a typist what was taken, each time that there is more, until the client is gone.
+func (v *clients) tellTaken(c net.Conn, id string, more <-chan struct{}) {
+	for range more {
+		if attach.WriteJSON(c, attach.FrameTaken, attach.Taken{Taken: v.typists.taken(id)}) != nil {
+			return // as who reads from it sees, too
+		}
+	}
 }
 
 // converseTyped is converse for a typist.
@@ -69,11 +83,16 @@ func (v *clients) converseTyped(ctx context.Context, c net.Conn, r attach.Reques
 		return fmt.Errorf("session %s: %w", v.name, err)
 	}
 	defer v.typists.leave(r.Typist, c)
+	if r.Screen && v.tree.main.shown != nil {
+		return v.watch(ctx, c, r, taken)
+	}
+	leave := v.tree.main.shown.join(v.gate, false)
+	defer leave()
 	from, err := v.welcome(c, r, taken)
 	if err != nil {
 		return nil // the client is gone
 	}
-	if err := v.tree.main.tty.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
+	if err := v.tree.main.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 		return err
 	}
 	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveTyped(ctx, c, r.Typist) })
