@@ -19,6 +19,7 @@ var bodies = map[string]string{
 	"run":             `{"name":"b/secret","spec":{"command":["sh"],"root":"oci:alpine:3"}}`,
 	"fork":            `{"to":"b/twin"}`,
 	"rollback":        `{"snapshot":"1-5"}`,
+	"expose":          `{"access":"public"}`,
 	"activity":        `{"kind":"input"}`,
 	"policy_set":      `{"policy":{"grace":"1s"}}`,
 	"policy_test":     `{"policy":{"grace":"1s"}}`,
@@ -80,6 +81,8 @@ func filled(path string) string {
 			return "b.secret"
 		case "{scope}":
 			return "session:b.secret"
+		case "{port}":
+			return "8080"
 		}
 		return "x"
 	})

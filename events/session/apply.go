@@ -72,6 +72,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TProved:           {from: []schemas.State{schemas.Running}, set: setDone},
 	schemas.TFellBack:         {from: []schemas.State{schemas.Running, schemas.Resuming}, to: schemas.Resuming, owner: true, set: setFellBack},
 	schemas.TMovedBack:        {from: []schemas.State{schemas.Resuming}, owner: true, set: setMovedBack},
+	schemas.TExposed:          {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Exposed = t.Set.Exposed }},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -287,6 +288,7 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 	version := r.Version
 	*r = *t.Set.Recovered
 	r.Version, r.Since = version, t.At
+	r.Exposed = nil // what was known may be older than the change that made a port private
 }
 
 // BootOf says what going on from the record's head will be: a fork, until the

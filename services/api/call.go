@@ -36,7 +36,7 @@ func (r Role) may(verb string) bool {
 	case RoleReport:
 		return verb == "activity"
 	case RoleClient:
-		return looks || slices.Contains([]string{"activity", "ensure", "resume", "suspend", "checkpoint"}, verb)
+		return looks || slices.Contains([]string{"activity", "ensure", "resume", "suspend", "checkpoint", "reach"}, verb)
 	case RoleOwner:
 		return looks || slices.Contains(ofSessions, verb) || slices.Contains(ofPolicies, verb)
 	}
@@ -143,7 +143,7 @@ const whoami = "whoami"
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify", "activity",
+	"replace", "accept", "reject", "show", "history", "explain", "usage", "verify", "activity", "expose", "reach",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

@@ -136,6 +136,7 @@ func New(o Options) *Server {
 	s.policies = &policies{
 		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler,
 	}
+	exposer := &exposer{sessions: ss}
 	joins := &joiner{board: b, log: o.Log, publish: ss.publish, records: o.Records}
 	s.verbs = map[string]handler{
 		"run": makes.run, "fork": makes.fork,
@@ -148,6 +149,7 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity,
+		"expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())

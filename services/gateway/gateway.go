@@ -73,6 +73,7 @@ func New(o Options) (*Gateway, error) {
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()
+	g.ports()
 	g.policies()
 	g.fleet()
 	g.tokens()
