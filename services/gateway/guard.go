@@ -62,6 +62,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 			return
 		}
 		from, p := a.identify(r)
+		defer a.rates.drop(from)
 		if p == nil {
 			p = readBody(w, r)
 		}
@@ -145,6 +146,7 @@ func (a *allowed) preflight(w http.ResponseWriter, r *http.Request) bool {
 // from is who has sent a request, as far as it says.
 type from struct {
 	token   string // "" if it has none: of the open paths alone
+	try     *try   // of a token that wasn't found before; nil else
 	address string
 	note    string
 	trace   string
@@ -168,8 +170,11 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	if strings.EqualFold(scheme, "Bearer") {
 		f.token = strings.TrimSpace(token)
 	}
-	if !a.rates.allow(f) {
+	switch a.rates.allow(&f) {
+	case tooMany:
 		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")
+	case unknown:
+		return f, refusal(http.StatusUnauthorized, "no such token, or it has expired or was revoked", "`diapause token create` makes one")
 	}
 	if f.token == "" && !open(r.URL.Path) {
 		return f, refusal(http.StatusUnauthorized, "the request has no token", "send `Authorization: Bearer TOKEN`; `diapause token create` makes one")
