@@ -149,7 +149,7 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity,
-		"expose": exposer.expose, "reach": exposer.reach,
+		"expose":   exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())
