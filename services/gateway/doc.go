@@ -5,13 +5,17 @@
 // it on a listener that Listen has opened. guard.go bounds and checks every request before anything looks at it.
 // operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
 // lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
-// streams of events, page.go serves the document and a page to try it.
+// streams of events, page.go serves the document and a page to try it. reach.go leads requests for ports of sessions
+// to package ingress, which carries them, and finds out who may reach them.
 //
 // What was decided here:
 //
 //   - A token is forwarded with each request, on a subject of NATS that only servers which know tokens answer.
 //     They find out whose it is and what it may ask for. The gateway looks at no role, but for the streams of
 //     events, for which it asks whoami at the start and every 15 seconds.
+//   - A request is for a port by its Host, at every path. At the gateway's own hosts the path form is for tokens alone,
+//     and its answers are sandboxed: what a session serves never has the origin of the API.
+//   - Who may reach a port is asked again every 5 seconds, and every 15 while a request is open.
 //   - A session is named in a path as TENANT.ID, or ID for the tenant default: neither part can have a dot.
 //     TENANT%2FID works as well.
 //   - Idempotency-Key is a field of the request (schemas.Request.Once): the API makes the session's uid of it, so

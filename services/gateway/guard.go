@@ -98,15 +98,19 @@ func (a *allowed) refuses(r *http.Request) *Problem {
 // addressed reports whether a Host header names this gateway. An address does: the names of others are what
 // pages use that have a browser ask it unawares.
 func (a *allowed) addressed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
 	return slices.Contains(a.hosts, name)
+}
+
+// hostName is the name in a Host header: without its port, in lower case.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
 // sameOrigin reports whether no page of another origin has made a browser send the request.

@@ -145,7 +145,7 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's URL has a token", "send it in the header Authorization; revoke it, as others may have seen it"))
 		return nil, true
 	}
-	target, err := p.parse(r)
+	target, err := p.Target(r)
 	if err != nil {
 		p.refuse(w, r, misdirected(p.Domain, err))
 		return nil, true
@@ -178,8 +178,8 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 	return v, p.instead(w, r, v)
 }
 
-// parse reads which port a request is for.
-func (p *Proxy) parse(r *http.Request) (Target, error) {
+// Target reads which port a request is for; the error wraps ErrHost or ErrPath if it is for none.
+func (p *Proxy) Target(r *http.Request) (Target, error) {
 	if slices.Contains(p.Hosts, hostOf(r.Host)) {
 		return ofPath(r.URL.EscapedPath())
 	}
