@@ -20,6 +20,8 @@ var bodies = map[string]string{
 	"fork":            `{"to":"b/twin"}`,
 	"rollback":        `{"snapshot":"1-5"}`,
 	"expose":          `{"access":"public"}`,
+	"login":           `{"code":"x"}`,
+	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,
 	"policy_set":      `{"policy":{"grace":"1s"}}`,
 	"policy_test":     `{"policy":{"grace":"1s"}}`,
@@ -28,7 +30,7 @@ var bodies = map[string]string{
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
-var mine = map[string]bool{"whoami": true, "list": true, "usage": true, "terminal_hibernated": true, "events": true}
+var mine = map[string]bool{"whoami": true, "login": true, "list": true, "usage": true, "terminal_hibernated": true, "events": true}
 
 // TestTokensOfAnotherTenant tries tokens of tenant a, and of one session of tenant b, on every path of the document with
 // the session b/secret of tenant b.

@@ -44,7 +44,7 @@ func decideExpose(c Caller, r schemas.SessionRecord, want schemas.ExposeRequest)
 	switch {
 	case now == want.Access:
 		return t, nil
-	case c.Tenant != "" && ofHosts(r) && want.Access != schemas.AccessPrivate:
+	case c.confined() && ofHosts(r) && want.Access != schemas.AccessPrivate:
 		return t, schemas.FailedError(schemas.ReasonDenied, "session %s may share its host's network", r.Name()).
 			WithHint("only a token with the role operator exposes its ports")
 	case !session.Can(r.State, schemas.TExposed):
@@ -84,7 +84,16 @@ func (e *exposer) reach(ctx context.Context, req request) (any, error) {
 // mayReach decides whether a caller may reach a port of a session that is within what the caller is confined to.
 func mayReach(c Caller, r schemas.SessionRecord, want schemas.ReachRequest) error {
 	access := schemas.AccessOf(r.Exposed, want.Port)
-	if c.Tenant != "" && access == schemas.AccessPrivate && ofHosts(r) {
+	ofPort := c.Role == RolePort
+	switch {
+	case ofPort != want.Page:
+		return errNoToken // a cookie is no token, and no token is one
+	case ofPort && c.Token.Port != want.Port:
+		return errNoToken
+	case ofPort && access == schemas.AccessToken:
+		return errTokenAlone
+	}
+	if c.confined() && access == schemas.AccessPrivate && ofHosts(r) {
 		return schemas.FailedError(schemas.ReasonDenied, "session %s may share its host's network", r.Name()).
 			WithHint("an operator reaches its ports, and lets others with `diapause expose`")
 	}

@@ -25,7 +25,10 @@
 //     that were moved out of NATS are told as one event "gap".
 //   - The document lets answers have more members than it lists, as later versions will. Requests may not: a
 //     member that isn't known is refused.
-//   - Cookies aren't read. GET changes something at the two paths alone that earlier designs promise, and
+//   - A browser's login is two secrets, one in a cookie and one in the storage of the page's origin, which make a token
+//     together (login.go): cookies ignore ports. The API finds neither alone.
+//   - The host of a private port gets a cookie of its own, by a code for that port that is good for once (loginport.go).
+//   - GET changes something at the two paths alone that earlier designs promise, and
 //     a browser sends no bearer token by itself.
 //
 // The package keeps nothing that a restart would lose, decides nothing about sessions, and neither logs nor

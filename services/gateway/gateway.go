@@ -81,6 +81,7 @@ func New(o Options) (*Gateway, error) {
 	g.policies()
 	g.fleet()
 	g.tokens()
+	g.logins()
 	g.aliases()
 	g.live(mux)
 	if err := g.page(mux); err != nil {

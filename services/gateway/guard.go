@@ -70,7 +70,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(context.WithValue(r.Context(), callerKey{}, from), requestKey{}, r)))
 	})
 }
 
@@ -173,6 +173,8 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		f.token = strings.TrimSpace(token)
+	} else if scheme == "" {
+		f.token = byLogin(r)
 	}
 	switch a.rates.allow(&f) {
 	case tooMany:
@@ -180,15 +182,18 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	case unknown:
 		return f, refusal(http.StatusUnauthorized, "no such token, or it has expired or was revoked", "`diapause token create` makes one")
 	}
-	if f.token == "" && !open(r.URL.Path) {
+	if f.token == "" && !open(r) {
 		return f, refusal(http.StatusUnauthorized, "the request has no token", "send `Authorization: Bearer TOKEN`; `diapause token create` makes one")
 	}
 	return f, nil
 }
 
 // open reports whether a path says nothing that isn't in the program anyway.
-func open(path string) bool {
-	return path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.")
+// A login proves by its body who asks.
+func open(r *http.Request) bool {
+	path := r.URL.Path
+	return path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
+		path == loginPage || strings.HasPrefix(path, loginPage+"/") || path == prefix+"/login" && r.Method == http.MethodPost
 }
 
 // readBody reads the body at once, so that a client that is slow to send it takes up nothing else, and

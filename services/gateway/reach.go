@@ -79,7 +79,7 @@ func credentials(r *http.Request, t ingress.Target) (all []credential) {
 	if t.Prefix != "" {
 		return nil
 	}
-	for _, c := range r.CookiesNamed(portCookie(r)) {
+	for _, c := range r.CookiesNamed(cookieName(r, portCookie)) {
 		if len(all) < maxCookies && strings.HasPrefix(c.Value, schemas.TokenPrefix) {
 			all = append(all, credential{text: c.Value, page: true})
 		}
@@ -87,13 +87,8 @@ func credentials(r *http.Request, t ingress.Target) (all []credential) {
 	return all
 }
 
-// portCookie is the name of the cookie for a port's host. With TLS no other host can have set it.
-func portCookie(r *http.Request) string {
-	if r.TLS != nil {
-		return "__Host-diapause-port"
-	}
-	return "diapause-port"
-}
+// portCookie is the cookie for a port's host.
+const portCookie = "diapause-port"
 
 var errNoLogin = schemas.FailedError(schemas.ReasonNoToken, "the port is for those who prove who they are").
 	WithHint("send `Authorization: Bearer TOKEN`, or log in with a browser; `diapause expose` lets others")
@@ -244,6 +239,7 @@ type doorway struct {
 	proxy   *ingress.Proxy
 	api     *allowed
 	domain  string
+	page    string // the gateway's own host name, where browsers log in; none if empty
 }
 
 func (g *Gateway) doorway(p Ports, api *allowed, user string) (*doorway, error) {
@@ -260,8 +256,16 @@ func (g *Gateway) doorway(p Ports, api *allowed, user string) (*doorway, error) 
 		api: events.NewAPI(g.nc, events.Options{By: "ingress", User: user}), waker: o.Waker, domain: o.Domain, noPublic: p.NoPublic, rates: api.rates, every: recheck,
 		known: map[digest]belief{}, public: map[string]belief{},
 	}
-	o.Authorizer, o.Log, o.Hosts = s, g.log, api.hosts
-	return &doorway{reaches: s, proxy: ingress.New(o), api: api, domain: o.Domain}, nil
+	d := &doorway{reaches: s, api: api, domain: o.Domain}
+	switch { // the first that browsers reach it by
+	case len(api.hosts) > 1:
+		d.page = api.hosts[1]
+	case o.Domain == ingress.DefaultDomain:
+		d.page = ingress.DefaultDomain
+	}
+	o.Authorizer, o.Log, o.Hosts, o.Refused = s, g.log, api.hosts, d.send
+	d.proxy = ingress.New(o)
+	return d, nil
 }
 
 // takes reports whether a request is for a port of a session: by its host name, or at any other of the gateway's by the
@@ -279,6 +283,12 @@ func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := http.NewResponseController(w)
 	_ = c.SetReadDeadline(time.Time{}) // those of an answer of the API before, on a connection that was kept
 	_ = c.SetWriteDeadline(time.Time{})
+	if r.URL.Path == portLogin {
+		if t, err := d.proxy.Target(r); err == nil && t.Prefix == "" {
+			d.come(w, r, t)
+			return
+		}
+	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	var again *time.Timer
