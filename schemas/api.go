@@ -21,6 +21,7 @@ type View struct {
 	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish        []string       `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Exposed        []ExposedPort  `json:"exposed,omitempty"`   // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
 	Listens        []uint16       `json:"listens,omitempty"`   // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
 	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	Root           *RootImage     `json:"root,omitempty"`      // the container image below its own files, if it has one
@@ -167,6 +168,8 @@ type Request struct {
 	List        *ListRequest     `json:"list,omitempty"`     // of list
 	Activity    *ActivityRequest `json:"activity,omitempty"` // of activity
 	Token       *TokenRequest    `json:"token,omitempty"`    // of the verbs of tokens
+	Expose      *ExposeRequest   `json:"expose,omitempty"`   // of expose
+	Reach       *ReachRequest    `json:"reach,omitempty"`    // of reach
 	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
 	// verb answers with the session that it has made, and makes none.
 	Once string `json:"once,omitempty"`

@@ -56,6 +56,8 @@ type SessionRecord struct {
 	OnResume  OnResume   `json:"on_resume_failure,omitempty"`  // keep, also if empty, or fresh
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts
 	Needs     []Feature  `json:"needs,omitempty"`              // what the version of its host has to know
+	// Exposed are its ports that aren't private. A fork has none, nor a session that is made under the name later.
+	Exposed []ExposedPort `json:"exposed,omitempty"`
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -325,25 +327,28 @@ const (
 	TRedeployed       TransitionType = "redeployed"    // others started its container, or another one in its place: that is the session from now on
 	TUnresumable      TransitionType = "unresumable"   // every host that fits has refused its image
 	TDismissed        TransitionType = "dismissed"     // a person has seen that it was restarted without its memory
+	TExposed          TransitionType = "exposed"       // who may reach its ports changed
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
 // Set is what a transition changes besides the state. With it, folding the
 // transitions of a key gives the record back.
 type Set struct {
-	New      *NewSession `json:"new,omitempty"`
-	Host     HostID      `json:"host,omitempty"`
-	Claim    string      `json:"claim,omitempty"`
-	Op       *Op         `json:"op,omitempty"`
-	Head     *Head       `json:"head,omitempty"`
-	Size     *Sizes      `json:"size,omitempty"`
-	Failure  *Failure    `json:"failure,omitempty"`
-	Exit     *Exit       `json:"exit,omitempty"`
-	Idle     *Idle       `json:"idle,omitempty"`
-	Spec     string      `json:"spec,omitempty"`
-	Pause    *Pause      `json:"pause,omitempty"`
-	Root     *RootImage  `json:"root,omitempty"`     // which one it is, once that is known
-	Warnings []Warning   `json:"warnings,omitempty"` // of the operation that this ends
+	New     *NewSession `json:"new,omitempty"`
+	Host    HostID      `json:"host,omitempty"`
+	Claim   string      `json:"claim,omitempty"`
+	Op      *Op         `json:"op,omitempty"`
+	Head    *Head       `json:"head,omitempty"`
+	Size    *Sizes      `json:"size,omitempty"`
+	Failure *Failure    `json:"failure,omitempty"`
+	Exit    *Exit       `json:"exit,omitempty"`
+	Idle    *Idle       `json:"idle,omitempty"`
+	Spec    string      `json:"spec,omitempty"`
+	Pause   *Pause      `json:"pause,omitempty"`
+	Root    *RootImage  `json:"root,omitempty"` // which one it is, once that is known
+	// Exposed, of exposed, are all ports that aren't private from then on.
+	Exposed  []ExposedPort `json:"exposed,omitempty"`
+	Warnings []Warning     `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }

@@ -25,7 +25,22 @@ const (
 	TokenOperator  TokenRole = "operator"  // everything, of every tenant
 )
 
-// TokenRoles lists the roles.
+// What tokens are that no program has. As says which role a browser with a login has.
+const (
+	TokenLink  TokenRole = "link"  // logs a browser in, once
+	TokenLogin TokenRole = "login" // of a browser that is logged in: its cookie and what its page keeps, together
+	TokenCode  TokenRole = "code"  // gives a browser that is logged in the cookie of a port's host, once
+	TokenPort  TokenRole = "port"  // the cookie of a port's host
+)
+
+// How long what isn't a token of a program is valid: of a login its link says it.
+const (
+	LinkFor = 10 * time.Minute
+	CodeFor = time.Minute
+	PortFor = 12 * time.Hour
+)
+
+// TokenRoles lists the roles of tokens that can be made.
 func TokenRoles() []TokenRole {
 	return []TokenRole{TokenPublisher, TokenReader, TokenClient, TokenOwner, TokenOperator}
 }
@@ -40,6 +55,9 @@ type TokenRequest struct {
 	Role    TokenRole `json:"role,omitempty"`
 	Session SessionID `json:"session,omitempty"` // every session of the tenant if empty
 	For     Duration  `json:"for,omitempty"`
+	// Link has create make the code of a link that logs a browser in with the role, for that time. The link itself
+	// is valid for LinkFor.
+	Link bool `json:"link,omitempty"`
 }
 
 // Validate says what can't be made.
@@ -78,17 +96,29 @@ type TokenRecord struct {
 	Revoked time.Time `json:"revoked,omitzero"`
 	Used    time.Time `json:"used,omitzero"`    // when it was used last, to a minute
 	Change  string    `json:"change,omitempty"` // fresh for each revision
+	// Of what no program has:
+	As   TokenRole `json:"as,omitempty"`   // the role of the browser
+	Port uint16    `json:"port,omitempty"` // of a code and a port: that of Session
+	Of   string    `json:"of,omitempty"`   // of a code and a port: the digest of the login that they end with
+	Long Duration  `json:"long,omitempty"` // of a link: how long the login is valid
 }
 
 // View is the record as clients see it.
 func (r TokenRecord) View() TokenView {
-	return TokenView{ID: r.ID, Role: r.Role, Tenant: r.Tenant, Session: r.Session, Created: r.Created, By: r.By, Expires: r.Expires, Revoked: r.Revoked, Used: r.Used}
+	v := TokenView{
+		ID: r.ID, Role: r.Role, Tenant: r.Tenant, Session: r.Session, Created: r.Created, By: r.By, Expires: r.Expires, Revoked: r.Revoked, Used: r.Used,
+		As: r.As, Port: r.Port,
+	}
+	if len(r.Of) > len(r.ID) {
+		v.Of = r.Of[:len(r.ID)]
+	}
+	return v
 }
 
 // TokenView is a token as clients see it: what `diapause token ls` prints with --json.
 type TokenView struct {
 	ID      string    `json:"id"`
-	Token   string    `json:"token,omitempty"` // of an answer to token_create alone
+	Token   string    `json:"token,omitempty"` // of an answer to token_create, login and login_port alone
 	Role    TokenRole `json:"role"`
 	Tenant  Tenant    `json:"tenant,omitempty"`
 	Session SessionID `json:"session,omitempty"`
@@ -97,6 +127,9 @@ type TokenView struct {
 	Expires time.Time `json:"expires"`
 	Revoked time.Time `json:"revoked,omitzero"`
 	Used    time.Time `json:"used,omitzero"`
+	As      TokenRole `json:"as,omitempty"`   // of a link, a login, a code and a port: the role of the browser
+	Port    uint16    `json:"port,omitempty"` // of a code and a port
+	Of      string    `json:"of,omitempty"`   // of a code and a port: the id of the login that they end with
 }
 
 // WhoAmI is a caller as the API knows it.

@@ -38,7 +38,15 @@ var built struct {
 	err     error
 }
 
+// asServer is the variable that has this program be the server in a session.
+const asServer = "DIAPAUSE_TEST_SERVER"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(asServer) != "" {
+		hello := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
+		fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:8080", hello))
+		os.Exit(1)
+	}
 	code := m.Run()
 	if built.dir != "" {
 		_ = os.RemoveAll(built.dir)

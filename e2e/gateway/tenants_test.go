@@ -19,6 +19,9 @@ var bodies = map[string]string{
 	"run":             `{"name":"b/secret","spec":{"command":["sh"],"root":"oci:alpine:3"}}`,
 	"fork":            `{"to":"b/twin"}`,
 	"rollback":        `{"snapshot":"1-5"}`,
+	"expose":          `{"access":"public"}`,
+	"login":           `{"code":"x"}`,
+	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,
 	"policy_set":      `{"policy":{"grace":"1s"}}`,
 	"policy_test":     `{"policy":{"grace":"1s"}}`,
@@ -27,7 +30,7 @@ var bodies = map[string]string{
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
-var mine = map[string]bool{"whoami": true, "list": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true}
+var mine = map[string]bool{"whoami": true, "login": true, "list": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true}
 
 // TestTokensOfAnotherTenant tries tokens of tenant a, and of one session of tenant b, on every path of the document with
 // the session b/secret of tenant b.
@@ -80,6 +83,8 @@ func filled(path string) string {
 			return "b.secret"
 		case "{scope}":
 			return "session:b.secret"
+		case "{port}":
+			return "8080"
 		}
 		return "x"
 	})

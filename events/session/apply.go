@@ -74,6 +74,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TMovedBack:        {from: []schemas.State{schemas.Resuming}, owner: true, set: setMovedBack},
 	schemas.TUnresumable:      {from: []schemas.State{schemas.Suspended}, set: setUnresumable},
 	schemas.TDismissed:        {from: living, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Notice = nil }},
+	schemas.TExposed:          {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Exposed = t.Set.Exposed }},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -307,6 +308,7 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 	version := r.Version
 	*r = *t.Set.Recovered
 	r.Version, r.Since = version, t.At
+	r.Exposed = nil // what was known may be older than the change that made a port private
 }
 
 // BootOf says what going on from the record's head will be: a fork, until the

@@ -38,8 +38,10 @@ const (
 	usedEvery = time.Minute
 	// useWait is how long a request waits for that.
 	useWait = time.Second
-	// kept is how long the record of a token that can't be used any more is kept.
-	kept = 30 * 24 * time.Hour
+	// kept is how long the record of a token that can't be used any more is kept; keptBriefly of those that
+	// a browser gets by the way.
+	kept        = 30 * 24 * time.Hour
+	keptBriefly = time.Hour
 )
 
 // Store makes and checks tokens. It is safe for concurrent use.
@@ -69,17 +71,35 @@ func (s *Store) Create(ctx context.Context, t schemas.Tenant, r schemas.TokenReq
 	if err := r.Validate(t); err != nil {
 		return "", rec, err
 	}
-	secret := make([]byte, secretBytes)
-	_, _ = rand.Read(secret) // never fails
-	token = schemas.TokenPrefix + base64.RawURLEncoding.EncodeToString(secret)
-	digest, now := digestOf(token), s.now().UTC().Truncate(time.Second)
-	rec = schemas.TokenRecord{
-		ID: digest[:idLetters], Digest: digest, Role: r.Role, Tenant: t, Session: r.Session, Created: now, By: by, Expires: now.Add(time.Duration(r.For)),
+	now := s.now().UTC().Truncate(time.Second)
+	rec = schemas.TokenRecord{Role: r.Role, Tenant: t, Session: r.Session, By: by, Expires: now.Add(time.Duration(r.For))}
+	if r.Link {
+		rec.Role, rec.As, rec.Long, rec.Expires = schemas.TokenLink, r.Role, r.For, now.Add(schemas.LinkFor)
 	}
-	if _, err := s.write(ctx, stored{rec, 0}); err != nil {
+	return s.Make(ctx, rec)
+}
+
+// Make makes the token of a record that says all but what comes of the token, and gives both.
+func (s *Store) Make(ctx context.Context, r schemas.TokenRecord) (token string, rec schemas.TokenRecord, err error) {
+	token = schemas.TokenPrefix + secret()
+	if r.Role == schemas.TokenLogin {
+		token += half + secret()
+	}
+	r.Digest = digestOf(token)
+	r.ID, r.Created = r.Digest[:idLetters], s.now().UTC().Truncate(time.Second)
+	if _, err := s.write(ctx, stored{r, 0}); err != nil {
 		return "", rec, err
 	}
-	return token, rec, nil
+	return token, r, nil
+}
+
+// half is between the two secrets of a login: that of the cookie, and that of the page. Either alone finds nothing.
+const half = "."
+
+func secret() string {
+	data := make([]byte, secretBytes)
+	_, _ = rand.Read(data) // never fails
+	return base64.RawURLEncoding.EncodeToString(data)
 }
 
 func digestOf(token string) string {
@@ -89,11 +109,16 @@ func digestOf(token string) string {
 
 // wellFormed reports whether a text can be a token, so that nothing else is looked up.
 func wellFormed(token string) bool {
-	secret, ok := strings.CutPrefix(token, schemas.TokenPrefix)
+	secrets, ok := strings.CutPrefix(token, schemas.TokenPrefix)
 	if !ok {
 		return false
 	}
-	data, err := base64.RawURLEncoding.Strict().DecodeString(secret)
+	first, second, two := strings.Cut(secrets, half)
+	return wellFormedSecret(first) && (!two || wellFormedSecret(second))
+}
+
+func wellFormedSecret(s string) bool {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(s)
 	return err == nil && len(data) == secretBytes
 }
 
@@ -111,12 +136,55 @@ func (s *Store) Check(ctx context.Context, token string, warn func(error)) (sche
 	if v.seq == 0 || !valid(v.TokenRecord, now) {
 		return schemas.TokenRecord{}, ErrNone
 	}
+	if err := s.within(ctx, v.TokenRecord, now); err != nil {
+		return schemas.TokenRecord{}, err
+	}
 	if s.due(v, now) {
 		if err := s.use(ctx, v, now); err != nil {
 			warn(err)
 		}
 	}
 	return v.TokenRecord, nil
+}
+
+// within looks whether the login is valid that a record ends with.
+func (s *Store) within(ctx context.Context, r schemas.TokenRecord, now time.Time) error {
+	if r.Of == "" {
+		return nil
+	}
+	login, err := s.get(ctx, r.Of)
+	if err != nil {
+		return err
+	}
+	if login.seq == 0 || !valid(login.TokenRecord, now) {
+		return ErrNone
+	}
+	return nil
+}
+
+// Consume gives the record of a token that is good for once, and ends it. Of many at the same time one has it;
+// ErrNone is for the others.
+func (s *Store) Consume(ctx context.Context, token string) (schemas.TokenRecord, error) {
+	if !wellFormed(token) {
+		return schemas.TokenRecord{}, ErrNone
+	}
+	for {
+		v, err := s.get(ctx, digestOf(token))
+		if err != nil {
+			return schemas.TokenRecord{}, err
+		}
+		now := s.now()
+		if v.seq == 0 || !valid(v.TokenRecord, now) {
+			return schemas.TokenRecord{}, ErrNone
+		}
+		if err := s.within(ctx, v.TokenRecord, now); err != nil {
+			return schemas.TokenRecord{}, err
+		}
+		v.Revoked, v.Used = now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)
+		if _, err = s.write(ctx, v); !errors.Is(err, cas.ErrConflict) {
+			return v.TokenRecord, err
+		}
+	}
 }
 
 // due reports whether a use is to be written down, and won't say so again for a while.
@@ -213,7 +281,11 @@ func (s *Store) Sweep(ctx context.Context) error {
 		if !v.Revoked.IsZero() {
 			over = v.Revoked
 		}
-		if s.now().Sub(over) < kept {
+		long := kept
+		if v.Role == schemas.TokenLink || v.Role == schemas.TokenCode || v.Role == schemas.TokenPort {
+			long = keptBriefly
+		}
+		if s.now().Sub(over) < long {
 			continue
 		}
 		if err := s.writer.Stream.Purge(ctx, jetstream.WithPurgeSubject(s.names.TokenSubject(v.Digest))); err != nil {

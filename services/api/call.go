@@ -22,6 +22,8 @@ const (
 	RoleReport Role = "report" // say what is in use
 	RoleClient Role = "client" // look, say what is in use, suspend, resume, checkpoint
 	RoleOwner  Role = "owner"  // all that is about sessions
+	RoleLogin  Role = "login"  // take the place of what is good for once
+	RolePort   Role = "port"   // reach one port
 )
 
 func (r Role) may(verb string) bool {
@@ -32,13 +34,17 @@ func (r Role) may(verb string) bool {
 	case RoleUse:
 		return looks || verb == "ensure"
 	case RoleLook:
-		return looks
+		return looks || verb == logout
+	case RoleLogin:
+		return verb == login
+	case RolePort:
+		return verb == "reach"
 	case RoleReport:
-		return verb == "activity"
+		return verb == "activity" || verb == logout
 	case RoleClient:
-		return looks || slices.Contains([]string{"activity", "ensure", "resume", "suspend", "checkpoint"}, verb)
+		return looks || slices.Contains([]string{"activity", "ensure", "resume", "suspend", "checkpoint", "reach", "login_port"}, verb) || verb == logout
 	case RoleOwner:
-		return looks || slices.Contains(ofSessions, verb) || slices.Contains(ofPolicies, verb)
+		return looks || slices.Contains(ofSessions, verb) || slices.Contains(ofPolicies, verb) || verb == logout
 	}
 	return false
 }
@@ -58,6 +64,8 @@ type Caller struct {
 	Role    Role
 	// Token is what proves who asks, if that is a token.
 	Token *schemas.TokenRecord
+
+	bearer string // that token: for login alone, which uses it up
 }
 
 // Actor is what a record says of who asked.
@@ -137,13 +145,17 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	return out, err
 }
 
-// whoami is the verb that every caller may ask for: it is about the caller.
-const whoami = "whoami"
+// The verbs that are about the caller. Every one may ask for whoami whose token is for more than one thing.
+const (
+	whoami = "whoami"
+	login  = "login"
+	logout = "logout"
+)
 
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity",
+	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "reach", "login_port",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

@@ -34,6 +34,8 @@ var extents = map[string]extent{
 	"store":   stays,   // of verify; the others are verbs about the store
 	"publish": reaches, // a port of the host
 	"key":     reaches,
+	"expose":  stays, // expose looks at what the session reaches
+	"reach":   stays,
 	"token":   reaches,
 
 	"run.class": stays, "run.driver": stays, "run.made_by": stays, "run.idle": stays, "run.tty": stays, "run.on_host_loss": stays,

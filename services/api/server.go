@@ -136,6 +136,7 @@ func New(o Options) *Server {
 	s.policies = &policies{
 		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler,
 	}
+	exposer := &exposer{sessions: ss}
 	joins := &joiner{board: b, log: o.Log, publish: ss.publish, records: o.Records}
 	s.verbs = map[string]handler{
 		"run": makes.run, "fork": makes.fork,
@@ -148,9 +149,11 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity, "dismiss": ss.dismiss,
+		"expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())
+	maps.Copy(s.verbs, (&logins{tokens: s.tokens, sessions: ss}).verbs())
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
 	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names, sessions: ss}).verbs())

@@ -51,12 +51,12 @@ func (s *tokens) bearer(ctx context.Context, token string) (Caller, error) {
 	if err != nil {
 		return Caller{}, err
 	}
-	role, known := roles[rec.Role]
-	confined := rec.Tenant != ""
-	if !known || confined == (rec.Role == schemas.TokenOperator) { // of a later version, or forged
+	c, ok := bearerOf(rec)
+	if !ok {
 		return Caller{}, errNoToken
 	}
-	return Caller{Identity: "token:" + rec.ID, Tenant: rec.Tenant, Session: rec.Session, Role: role, Token: &rec}, nil
+	c.bearer = token
+	return c, nil
 }
 
 // open finds the bucket.
@@ -78,6 +78,9 @@ func (s *tokens) whoami(_ context.Context, req request) (any, error) {
 	me := schemas.WhoAmI{Actor: req.by.Actor()}
 	if t := req.by.Token; t != nil {
 		me.Role, me.Tenant, me.Session, me.Expires = t.Role, t.Tenant, t.Session, t.Expires
+	}
+	if t := req.by.Token; t != nil && t.As != "" {
+		me.Role = t.As
 	}
 	return me, nil
 }

@@ -6,12 +6,17 @@
 // operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
 // lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
 // streams of events, attach.go is terminals (package terminal carries them), page.go serves the document and a page to try it.
+// reach.go leads requests for ports of sessions
+// to package ingress, which carries them, and finds out who may reach them.
 //
 // What was decided here:
 //
 //   - A token is forwarded with each request, on a subject of NATS that only servers which know tokens answer.
 //     They find out whose it is and what it may ask for. The gateway looks at no role, but for the streams of
 //     events, for which it asks whoami at the start and every 15 seconds.
+//   - A request is for a port by its Host, at every path. At the gateway's own hosts the path form is for tokens alone,
+//     and its answers are sandboxed: what a session serves never has the origin of the API.
+//   - Who may reach a port is asked again every 5 seconds, and every 15 while a request is open.
 //   - A session is named in a path as TENANT.ID, or ID for the tenant default: neither part can have a dot.
 //     TENANT%2FID works as well.
 //   - Idempotency-Key is a field of the request (schemas.Request.Once): the API makes the session's uid of it, so
@@ -21,7 +26,10 @@
 //     that were moved out of NATS are told as one event "gap".
 //   - The document lets answers have more members than it lists, as later versions will. Requests may not: a
 //     member that isn't known is refused.
-//   - Cookies aren't read. GET changes something at the two paths alone that earlier designs promise, and
+//   - A browser's login is two secrets, one in a cookie and one in the storage of the page's origin, which make a token
+//     together (login.go): cookies ignore ports. The API finds neither alone.
+//   - The host of a private port gets a cookie of its own, by a code for that port that is good for once (loginport.go).
+//   - GET changes something at the two paths alone that earlier designs promise, and
 //     a browser sends no bearer token by itself.
 //
 // The package keeps nothing that a restart would lose, decides nothing about sessions, and neither logs nor

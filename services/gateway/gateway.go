@@ -34,6 +34,9 @@ type Options struct {
 	Hosts []string
 	// Origins are those of pages that may ask it besides its own, as https://app.example.
 	Origins []string
+	// Ports leads to ports of sessions; it answers the API alone if nil.
+	Ports *Ports
+	User  string // the NATS user that NC is of
 }
 
 // Gateway answers HTTP. It may be used from many goroutines at once.
@@ -47,6 +50,7 @@ type Gateway struct {
 	doc     huma.API
 	streams *streams
 	rates   *rates
+	doors   *doorway // nil if it leads to no ports
 	handler http.Handler
 
 	answerWait time.Duration
@@ -73,9 +77,11 @@ func New(o Options) (*Gateway, error) {
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()
+	g.ports()
 	g.policies()
 	g.fleet()
 	g.tokens()
+	g.logins()
 	g.aliases()
 	g.live(mux)
 	g.presence(mux)
@@ -84,6 +90,20 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))
+	if o.Ports == nil {
+		return g, nil
+	}
+	if g.doors, err = g.doorway(*o.Ports, allowed, o.User); err != nil {
+		return nil, err
+	}
+	answers := g.handler
+	g.handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.doors.takes(r) {
+			g.doors.ServeHTTP(w, r)
+			return
+		}
+		answers.ServeHTTP(w, r)
+	})
 	return g, nil
 }
 

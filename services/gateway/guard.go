@@ -62,6 +62,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 			return
 		}
 		from, p := a.identify(r)
+		defer a.rates.drop(from)
 		if p == nil {
 			p = readBody(w, r)
 		}
@@ -69,7 +70,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, from)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(context.WithValue(r.Context(), callerKey{}, from), requestKey{}, r)))
 	})
 }
 
@@ -97,15 +98,19 @@ func (a *allowed) refuses(r *http.Request) *Problem {
 // addressed reports whether a Host header names this gateway. An address does: the names of others are what
 // pages use that have a browser ask it unawares.
 func (a *allowed) addressed(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.TrimSuffix(strings.ToLower(strings.Trim(name, "[]")), ".")
+	name := hostName(host)
 	if _, err := netip.ParseAddr(name); err == nil {
 		return true
 	}
 	return slices.Contains(a.hosts, name)
+}
+
+// hostName is the name in a Host header: without its port, in lower case.
+func hostName(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	return strings.TrimSuffix(strings.ToLower(strings.Trim(host, "[]")), ".")
 }
 
 // sameOrigin reports whether no page of another origin has made a browser send the request.
@@ -145,6 +150,7 @@ func (a *allowed) preflight(w http.ResponseWriter, r *http.Request) bool {
 // from is who has sent a request, as far as it says.
 type from struct {
 	token   string // "" if it has none: of the open paths alone
+	try     *try   // of a token that wasn't found before; nil else
 	address string
 	note    string
 	trace   string
@@ -170,18 +176,27 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	} else if isAttach(r) {
 		f.token = offeredToken(r.Header)
 	}
-	if !a.rates.allow(f) {
-		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")
+	if f.token == "" && scheme == "" {
+		f.token = byLogin(r)
 	}
-	if f.token == "" && !open(r.URL.Path) {
+	switch a.rates.allow(&f) {
+	case tooMany:
+		return f, refusal(http.StatusTooManyRequests, "too many requests of one token or address", "ask less often")
+	case unknown:
+		return f, refusal(http.StatusUnauthorized, "no such token, or it has expired or was revoked", "`diapause token create` makes one")
+	}
+	if f.token == "" && !open(r) {
 		return f, refusal(http.StatusUnauthorized, "the request has no token", "send `Authorization: Bearer TOKEN`; `diapause token create` makes one")
 	}
 	return f, nil
 }
 
 // open reports whether a path says nothing that isn't in the program anyway.
-func open(path string) bool {
-	return path == presencePath || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.")
+// A login proves by its body who asks.
+func open(r *http.Request) bool {
+	path := r.URL.Path
+	return path == presencePath || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
+		path == loginPage || strings.HasPrefix(path, loginPage+"/") || path == prefix+"/login" && r.Method == http.MethodPost
 }
 
 // readBody reads the body at once, so that a client that is slow to send it takes up nothing else, and

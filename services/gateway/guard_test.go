@@ -118,7 +118,7 @@ func TestBodies(t *testing.T) {
 // refuses asks until a request is refused.
 func (r *rates) refuses(f from) bool {
 	for range 1_000_000 { // some are due by now
-		if !r.allow(f) {
+		if r.allow(&f) != goOn {
 			return true
 		}
 	}
@@ -128,23 +128,24 @@ func (r *rates) refuses(f from) bool {
 func TestRates(t *testing.T) {
 	r := newRates()
 	a, b := from{token: "a", address: "10.0.0.1"}, from{token: "b", address: "10.0.0.1"}
+	r.answered(a, true)
 	for i := range atOnce {
-		if !r.allow(a) {
+		if r.allow(&a) != goOn {
 			t.Fatalf("request %d is refused", i)
 		}
 	}
 	if !r.refuses(a) {
 		t.Error("none is refused")
 	}
-	if !r.allow(b) {
+	if r.allow(&b) != goOn {
 		t.Error("another token of the same address is refused")
 	}
 	for i := range 2 * maxRates {
-		r.allow(from{address: strconv.Itoa(i)})
+		r.allow(&from{address: strconv.Itoa(i)})
 		r.answered(from{token: strconv.Itoa(i), address: strconv.Itoa(i)}, i%2 == 0)
 	}
-	if len(r.asked) > maxRates || len(r.wrong) > maxRates || len(r.found) > maxRates {
-		t.Errorf("%d, %d, %d are remembered", len(r.asked), len(r.wrong), len(r.found))
+	if len(r.asked) > maxRates || len(r.wrong) > maxRates || len(r.found) > maxRates || len(r.none) > maxRates {
+		t.Errorf("%d, %d, %d, %d are remembered", len(r.asked), len(r.wrong), len(r.found), len(r.none))
 	}
 }
 
@@ -156,7 +157,7 @@ func TestTokensCantBeTried(t *testing.T) {
 	refused := false
 	for i := 0; i < 1_000_000 && !refused; i++ {
 		f := from{token: strconv.Itoa(i), address: "10.0.0.1"}
-		if refused = !r.allow(f); !refused {
+		if refused = r.allow(&f) != goOn; !refused {
 			r.answered(f, false)
 		}
 		if i < wrongAtOnce && refused {
@@ -166,15 +167,72 @@ func TestTokensCantBeTried(t *testing.T) {
 	if !refused {
 		t.Error("none is refused")
 	}
-	if !r.allow(good) {
+	if r.allow(&good) != goOn {
 		t.Error("the token that there is is refused")
 	}
-	if !r.allow(from{token: "new", address: "10.0.0.2"}) {
+	if r.allow(&from{token: "new", address: "10.0.0.2"}) != goOn {
 		t.Error("another address is refused")
 	}
 	r.answered(good, false) // it was revoked
 	if _, found := r.found[sha256.Sum256([]byte("good"))]; found {
 		t.Error("a token that was revoked counts as found")
+	}
+}
+
+// Many wrong tokens at once are no more than one after another.
+func TestTokensCantBeTriedAtOnce(t *testing.T) {
+	r := newRates()
+	var asked []from
+	for i := range 10 * wrongAtOnce {
+		f := from{token: strconv.Itoa(i), address: "2001:db8::" + strconv.FormatInt(int64(i), 16)} // of one client
+		if r.allow(&f) == goOn {
+			asked = append(asked, f)
+		}
+	}
+	if len(asked) != wrongAtOnce {
+		t.Errorf("%d are asked for, want %d", len(asked), wrongAtOnce)
+	}
+	for i, f := range asked {
+		if i%2 == 0 {
+			r.drop(f)
+		} else {
+			r.answered(f, true)
+			r.drop(f) // as at the end of each request
+		}
+	}
+	if len(r.open) != 0 {
+		t.Errorf("open are %v", r.open)
+	}
+	if f := (from{token: "new", address: "2001:db8::1"}); r.allow(&f) != goOn {
+		t.Error("tries that were none count")
+	}
+}
+
+// Who goes on with one token that has ended takes no tries from others behind the address.
+func TestOneWrongTokenIsOneTry(t *testing.T) {
+	r := newRates()
+	f := from{token: "ended", address: "10.0.0.1"}
+	if r.allow(&f) != goOn {
+		t.Fatal("the first is refused")
+	}
+	r.answered(f, false)
+	for range 2 * wrongAtOnce {
+		if again := (from{token: "ended", address: "10.0.0.1"}); r.allow(&again) != unknown {
+			t.Fatal("it is asked for again")
+		}
+	}
+	if other := (from{token: "good", address: "10.0.0.1"}); r.allow(&other) != goOn {
+		t.Error("another token is refused")
+	}
+}
+
+func TestNetwork(t *testing.T) {
+	for address, want := range map[string]string{
+		"10.0.0.7": "10.0.0.7", "::ffff:10.0.0.7": "10.0.0.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64", "": "", "@": "@",
+	} {
+		if got := network(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
 	}
 }
 

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"net/netip"
 	"sync"
+	"time"
 
 	"golang.org/x/time/rate"
 )
@@ -11,10 +13,13 @@ import (
 const (
 	perSecond = 50
 	atOnce    = 200
-	// How many requests of one address may have a token that there isn't. More are refused before the API is
-	// asked; tokens that were found before aren't held to it.
+	// How many tokens that there aren't one address may try. More are refused before the API is asked. Tokens
+	// that were found before aren't held to it, and the same wrong token again is no further try: so a client that
+	// goes on with a token that has ended leaves the others behind its address their tries.
 	wrongPerSecond = 5
 	wrongAtOnce    = 50
+	// wrongFor is how long a token that there isn't is refused without asking again.
+	wrongFor = 5 * time.Second
 	// maxRates bounds how many of each are remembered. One that is forgotten begins with a full allowance.
 	maxRates = 10_000
 )
@@ -22,30 +27,80 @@ const (
 // rates holds each of those who ask to a rate. Of tokens it keeps digests.
 type rates struct {
 	mu    sync.Mutex
-	asked map[digest]*rate.Limiter // by token, or by address
-	wrong map[digest]*rate.Limiter // by address
+	asked map[digest]*rate.Limiter // by token, or by network
+	wrong map[digest]*rate.Limiter // by network
+	open  map[string]int           // tries that the API has said nothing of, by network
 	found map[digest]struct{}      // tokens that the API knows
+	none  map[digest]time.Time     // tokens that it doesn't know, and when it said so
 }
 
 type digest = [sha256.Size]byte
 
 func newRates() *rates {
-	return &rates{asked: map[digest]*rate.Limiter{}, wrong: map[digest]*rate.Limiter{}, found: map[digest]struct{}{}}
+	return &rates{asked: map[digest]*rate.Limiter{}, wrong: map[digest]*rate.Limiter{}, open: map[string]int{}, found: map[digest]struct{}{}, none: map[digest]time.Time{}}
 }
 
-// allow reports whether a request may go on.
-func (r *rates) allow(f from) bool {
-	who, token := "address "+f.address, digest{}
+// verdict is what becomes of a request before the API is asked.
+type verdict int
+
+const (
+	goOn    verdict = iota
+	tooMany         // for now
+	unknown         // its token isn't one
+)
+
+// try is a request with a token of which it isn't known whether there is one. It counts as a wrong one from its
+// start, so that many at once are no more than one after another, until the API has said that it isn't.
+type try struct{ ended bool }
+
+// allow reports whether a request may go on. One with a token that wasn't found before has a try then, which ends with
+// answered or drop.
+func (r *rates) allow(f *from) verdict {
+	who := "address " + network(f.address)
 	if f.token != "" {
-		who, token = "token "+f.token, sha256.Sum256([]byte(f.token))
+		who = "token " + f.token
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !limiter(r.asked, who, perSecond, atOnce).Allow() {
-		return false
+		return tooMany
 	}
-	_, found := r.found[token]
-	return f.token == "" || found || limiter(r.wrong, f.address, wrongPerSecond, wrongAtOnce).Tokens() >= 1
+	return r.trying(f)
+}
+
+// tries is allow for a request of a page, of which there are many: it holds wrong tokens alone to a rate.
+func (r *rates) tries(f *from) verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.trying(f)
+}
+
+// looks takes a request without a token that has the gateway ask for something.
+func (r *rates) looks(address string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return limiter(r.asked, "address "+network(address), perSecond, atOnce).Allow()
+}
+
+// trying takes a try of a request's token; r.mu is locked.
+func (r *rates) trying(f *from) verdict {
+	if f.token == "" {
+		return goOn
+	}
+	token := sha256.Sum256([]byte(f.token))
+	if _, found := r.found[token]; found {
+		return goOn
+	}
+	if at, none := r.none[token]; none && time.Since(at) < wrongFor {
+		return unknown
+	}
+	of := network(f.address)
+	if limiter(r.wrong, of, wrongPerSecond, wrongAtOnce).Tokens() < float64(r.open[of]+1) {
+		return tooMany
+	}
+	r.open[of]++
+	f.try = &try{}
+	return goOn
 }
 
 // answered takes whether the API knows the token of a request.
@@ -53,15 +108,58 @@ func (r *rates) answered(f from, known bool) {
 	token := sha256.Sum256([]byte(f.token))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !known {
-		delete(r.found, token)
-		limiter(r.wrong, f.address, wrongPerSecond, wrongAtOnce).Allow()
+	if known {
+		if len(r.found) >= maxRates {
+			clear(r.found)
+		}
+		r.found[token] = struct{}{}
+		delete(r.none, token)
+		r.end(f)
 		return
 	}
-	if len(r.found) >= maxRates {
-		clear(r.found)
+	delete(r.found, token)
+	if len(r.none) >= maxRates {
+		clear(r.none)
 	}
-	r.found[token] = struct{}{}
+	r.none[token] = time.Now()
+	limiter(r.wrong, network(f.address), wrongPerSecond, wrongAtOnce).Allow()
+	r.end(f)
+}
+
+// drop ends a try that the API was never asked about.
+func (r *rates) drop(f from) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end(f)
+}
+
+// end ends a request's try, once; r.mu is locked.
+func (r *rates) end(f from) {
+	if f.try == nil || f.try.ended {
+		return
+	}
+	f.try.ended = true
+	of := network(f.address)
+	if r.open[of]--; r.open[of] <= 0 {
+		delete(r.open, of)
+	}
+}
+
+// network is whose an address is: of IPv6 one client has 2^64 of them.
+func network(address string) string {
+	a, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	a = a.Unmap().WithZone("")
+	if a.Is4() {
+		return a.String()
+	}
+	p, err := a.Prefix(64)
+	if err != nil {
+		return address
+	}
+	return p.String()
 }
 
 // limiter gives that of one of those in all.

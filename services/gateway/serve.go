@@ -94,6 +94,13 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 		Handler: g.handler, ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ErrorLog:    slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // of what clients do
+		Protocols:   new(http.Protocols),
+	}
+	srv.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP2(true)
+	srv.Protocols.SetUnencryptedHTTP2(true) // of gRPC to ports of sessions
+	if g.doors != nil {
+		defer g.doors.proxy.Close()
 	}
 	stopped := make(chan error, 1)
 	defer context.AfterFunc(ctx, func() {

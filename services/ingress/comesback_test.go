@@ -81,6 +81,7 @@ func TestClosedLaptop(t *testing.T) {
 	var server *TCPServer
 	b := relay(t, f, f.options(), func(s *TCPServer) { server = s })
 	suspend := func() {
+		until(t, "the end of the connection before was seen", func() bool { return f.leases() == 0 })
 		f.set(schemas.Suspended)
 		if w := server.wakes.last(web); w != nil { // nor is it believed to run
 			server.wakes.forget(web, w)

@@ -94,14 +94,27 @@ func ourCookie(pair string) bool {
 	return strings.HasPrefix(name, ours)
 }
 
+// beyond are headers by which an answer says something of more than its own origin: of the cookies of all hosts of a site,
+// of the scheme of a host with all its ports, of where else it is reached. ofOrigin say something of all of their origin.
+var (
+	beyond   = []string{"Clear-Site-Data", "Strict-Transport-Security", "Alt-Svc"}
+	ofOrigin = []string{"Nel", "Report-To", "Reporting-Endpoints", "Service-Worker-Allowed", "Origin-Agent-Cluster"}
+)
+
 // modify changes what a session answers: its cookies are its own origin's, and in the path form, which is no
 // origin of its own, it has none and no page runs with the rights of that host.
 func (p *Proxy) modify(answer *http.Response) error {
 	v := visitOf(answer.Request.Context())
 	dropOurs(answer.Header)
+	for _, key := range beyond {
+		answer.Header.Del(key)
+	}
 	cookies := answer.Header.Values("Set-Cookie")
 	answer.Header.Del("Set-Cookie")
 	if v.target.Prefix != "" {
+		for _, key := range ofOrigin {
+			answer.Header.Del(key)
+		}
 		answer.Header.Add("Content-Security-Policy", "sandbox")
 		answer.Header.Set("X-Content-Type-Options", "nosniff")
 		if to := answer.Header.Get("Location"); strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") {

@@ -32,6 +32,7 @@ type problem struct {
 const (
 	CodeHost    = "unknown_host" // 421: the host name is none of a session
 	CodePath    = "unknown_path" // 404: likewise the path
+	CodeLogin   = "login"        // 401: the port is for those who prove who they are
 	CodeDenied  = "denied"       // 403: the caller may not reach the port
 	CodeWaking  = "waking"       // 503: the session is being resumed, and isn't there yet
 	CodeAsleep  = "asleep"       // 503: the session is suspended, and the request doesn't resume it
@@ -71,6 +72,8 @@ func problemOf(err error, t Target) problem {
 		switch {
 		case api.Code == schemas.CodeNoSession:
 			p.Status, p.retry = http.StatusNotFound, 0
+		case api.Reason == schemas.ReasonNoToken:
+			p.Status, p.Code, p.retry = http.StatusUnauthorized, CodeLogin, 0
 		case api.Reason == schemas.ReasonDenied:
 			p.Status, p.Code, p.retry = http.StatusForbidden, CodeDenied, 0
 		case api.Reason == schemas.ReasonExited, api.Reason == schemas.ReasonFailed, api.Reason == schemas.ReasonNoSnapshot:
@@ -129,6 +132,9 @@ func (p *Proxy) refuse(w http.ResponseWriter, r *http.Request, e problem) {
 	h.Add("Vary", "Accept, Sec-Fetch-Mode, User-Agent")
 	if e.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(e.retry))
+	}
+	if e.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="diapause"`)
 	}
 	if WantsPage(r) {
 		p.errorPage(w, e)

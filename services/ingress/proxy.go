@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,14 @@ type Options struct {
 	Policy     Policy // in place of what the sessions' own policies say; they count if it is nil
 	Budgets    Budgets
 	Authorizer Authorizer
-	Waker      Waker
-	Leaser     Leaser
-	Dialer     Dialer
-	Log        *slog.Logger
+	// Hosts have the path form besides those of Parse: other names of the server that the proxy is a part of.
+	Hosts []string
+	// Refused may answer a request that Authorizer has refused, and says whether it has; nil if none.
+	Refused func(w http.ResponseWriter, a Ask, err error) bool
+	Waker   Waker
+	Leaser  Leaser
+	Dialer  Dialer
+	Log     *slog.Logger
 }
 
 func (o Options) withDefaults() Options {
@@ -134,15 +139,23 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's target isn't a path", ""))
 		return nil, true
 	}
-	target, err := Parse(p.Domain, r.Host, r.URL.EscapedPath())
+	if leaks(r.URL.RawQuery) || leaks(r.URL.EscapedPath()) {
+		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's URL has a token", "send it in the header Authorization; revoke it, as others may have seen it"))
+		return nil, true
+	}
+	target, err := p.Target(r)
 	if err != nil {
 		p.refuse(w, r, misdirected(p.Domain, err))
 		return nil, true
 	}
 	v = &visit{target: target, class: Classify(r)}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr) // not an address in tests of handlers alone
-	grant, err := p.Authorizer.Authorize(r.Context(), Ask{Target: target, Class: v.class, From: from, HTTP: r})
+	ask := Ask{Target: target, Class: v.class, From: from, HTTP: r}
+	grant, err := p.Authorizer.Authorize(r.Context(), ask)
 	if err != nil {
+		if p.Refused != nil && p.Refused(w, ask, err) {
+			return nil, true
+		}
 		p.refuse(w, r, problemOf(err, target))
 		return nil, true
 	}
@@ -162,6 +175,14 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		return nil, true
 	}
 	return v, p.instead(w, r, v)
+}
+
+// Target reads which port a request is for; the error wraps ErrHost or ErrPath if it is for none.
+func (p *Proxy) Target(r *http.Request) (Target, error) {
+	if slices.Contains(p.Hosts, hostOf(r.Host)) {
+		return ofPath(r.URL.EscapedPath())
+	}
+	return Parse(p.Domain, r.Host, r.URL.EscapedPath())
 }
 
 // place completes the target, and says what becomes of the request.

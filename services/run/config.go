@@ -126,6 +126,13 @@ type GatewayConfig struct {
 	Listen  gateway.ListenOptions
 	Hosts   []string // names under which clients reach it
 	Origins []string // of pages that may ask it, besides its own
+	Ports   PortsConfig
+}
+
+// PortsConfig is how a gateway leads to ports of sessions.
+type PortsConfig struct {
+	Domain   string // below which they have host names; ingress.DefaultDomain if empty
+	NoPublic bool   // ports that are public take a token all the same
 }
 
 // StreamsConfig is all that Streams needs.

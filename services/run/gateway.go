@@ -8,8 +8,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/services/gateway"
+	"github.com/diapause/diapause/services/ingress"
+	"github.com/diapause/diapause/services/ingress/client"
 )
 
 // Gateway answers HTTP until ctx ends. It decides nothing: it asks the API, for the bearers of tokens.
@@ -31,7 +34,12 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	}
 	defer nc.Close()
 	m.nats(nc)
-	gate, err := gateway.New(gateway.Options{NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins})
+	user := natsconn.UserOf(c.NATS.Creds)
+	ports, end := portsOn(nc, user, c.Ports)
+	defer end()
+	gate, err := gateway.New(gateway.Options{
+		NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins, Ports: ports, User: user,
+	})
 	if err != nil {
 		return usagef("%v", err)
 	}
@@ -40,6 +48,14 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	m.started()
 	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, c.Listen.CertFile != ""), nc.ConnectedUrlRedacted())
 	return gate.Serve(ctx, l)
+}
+
+// portsOn has a gateway lead to ports of sessions over its connection, as a user of NATS. The caller calls end.
+func portsOn(nc *nats.Conn, user string, c PortsConfig) (p *gateway.Ports, end func()) {
+	sessions := client.On(nc, user)
+	return &gateway.Ports{
+		Ingress: ingress.Options{Domain: c.Domain, Waker: sessions, Leaser: sessions, Dialer: sessions}, NoPublic: c.NoPublic,
+	}, sessions.Close
 }
 
 // at is where a listener is reached.
@@ -57,18 +73,21 @@ type httpDoor struct {
 	gauges  gauges
 	address string
 	names   stream.Names
+	user    string        // of NATS, as which it asks
 	tried   chan struct{} // closed when it has listened, or has said why not
 }
 
-func newHTTPDoor(p Process, m gauges, address string, names stream.Names) *httpDoor {
-	return &httpDoor{Process: p, gauges: m, address: address, names: names, tried: make(chan struct{})}
+func newHTTPDoor(p Process, m gauges, address string, names stream.Names, user string) *httpDoor {
+	return &httpDoor{Process: p, gauges: m, address: address, names: names, user: user, tried: make(chan struct{})}
 }
 
 // listenAgain is how long an address is left alone that is taken.
 const listenAgain = time.Second
 
 func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
-	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log})
+	ports, end := portsOn(nc, d.user, PortsConfig{})
+	defer end()
+	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log, Ports: ports, User: d.user})
 	if err != nil {
 		return err
 	}

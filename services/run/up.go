@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/driver"
@@ -99,7 +100,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		return err
 	}
 	if h.HTTP != "" {
-		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names)
+		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names, natsconn.UserOf(at.system))
 		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
 		if err != nil {
 			return err

@@ -78,7 +78,7 @@ func interrupted(r schemas.SessionRecord, claim string) bool {
 // neutral are transitions that prove nothing about a session's processes: after them alone it
 // may still never have run.
 var neutral = []schemas.TransitionType{
-	schemas.TSuspend, schemas.TCheckpoint, schemas.TClaimed, schemas.TIdleRule, schemas.TResealed,
+	schemas.TSuspend, schemas.TCheckpoint, schemas.TClaimed, schemas.TIdleRule, schemas.TResealed, schemas.TExposed,
 }
 
 // neverRan finds the transition that recorded a session to run which isn't on its host. never

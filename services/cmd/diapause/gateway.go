@@ -9,12 +9,16 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/services/gateway"
+	"github.com/diapause/diapause/services/ingress"
 	"github.com/diapause/diapause/services/run"
 )
 
 const gatewayHelp = `Answer HTTP, and nothing else, until it is interrupted: every verb as REST below
 /api/v1, what happens as server-sent events, and at /api/v1/docs a page that shows all
 that and lets one try it. Each request has a token, of "diapause token create".
+
+It leads to ports of sessions, too, at PORT--NAME.TENANT.localhost or below --domain, and at
+/s/TENANT/NAME/PORT/ for bearers of tokens: see "expose".
 
 More than one may run, behind a load balancer: it keeps nothing. It needs no root and no
 data directory. Beyond loopback it takes TLS (--tls-cert, --tls-key).
@@ -34,6 +38,10 @@ func gatewayCommand(c *client) *cobra.Command {
 			if err := conf.Listen.Check(); err != nil {
 				return usage(err)
 			}
+			var err error
+			if conf.Ports.Domain, err = domainOf(conf.Ports.Domain); err != nil {
+				return err
+			}
 			l, err := log.open()
 			if err != nil {
 				return err
@@ -51,6 +59,8 @@ func gatewayCommand(c *client) *cobra.Command {
 	fl.BoolVar(&conf.Listen.Plain, "plain-beyond-loopback", false, "listen at an address of the network without TLS: who can read packets on the way gets the tokens")
 	fl.StringArrayVar(&conf.Hosts, "host", nil, "a `NAME` under which clients reach it; addresses and localhost are taken anyway, requests for other names refused")
 	fl.StringArrayVar(&conf.Origins, "origin", nil, "let pages of this `ORIGIN` ask it, as https://app.example.com")
+	fl.StringVar(&conf.Ports.Domain, "domain", ingress.DefaultDomain, "`NAME` below which ports of sessions have host names: one label each, for one wildcard certificate")
+	fl.BoolVar(&conf.Ports.NoPublic, "no-public-ports", false, "have ports that were exposed as public take a token all the same")
 	metricsFlag(cmd, &metrics)
 	log.flags(cmd)
 	return cmd

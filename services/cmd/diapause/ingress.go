@@ -113,9 +113,9 @@ func (f ingressFlags) options() (o ingress.Options, err error) {
 	if o.Log, err = f.log.open(); err != nil {
 		return o, err
 	}
-	o.Domain, o.HostHeader, o.Budgets = strings.ToLower(strings.Trim(f.domain, ".")), f.host, f.budgets
-	if o.Domain == "" || strings.ContainsAny(o.Domain, ":/ ") {
-		return o, usagef("--domain %q: want a host name such as apps.example.com", f.domain)
+	o.HostHeader, o.Budgets = f.host, f.budgets
+	if o.Domain, err = domainOf(f.domain); err != nil {
+		return o, err
 	}
 	if strings.ContainsAny(f.host, "/ \r\n\t") {
 		return o, usagef("--host-header %q: want HOST or HOST:PORT", f.host)
@@ -131,6 +131,15 @@ func (f ingressFlags) options() (o ingress.Options, err error) {
 		}
 	}
 	return o, nil
+}
+
+// domainOf reads --domain.
+func domainOf(text string) (string, error) {
+	domain := strings.ToLower(strings.Trim(text, "."))
+	if domain == "" || strings.ContainsAny(domain, ":/ ") {
+		return "", usagef("--domain %q: want a host name such as apps.example.com", text)
+	}
+	return domain, nil
 }
 
 // target reads NAME PORT; nothing without them.

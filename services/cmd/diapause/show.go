@@ -150,6 +150,13 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 	if len(v.Publish) > 0 {
 		line("ports", "%s", strings.Join(v.Publish, ", "))
 	}
+	for i, e := range v.Exposed {
+		title := "exposed"
+		if i > 0 {
+			title = ""
+		}
+		line(title, "port %d, %s", e.Port, accessOf(e.Access))
+	}
 	if len(v.Listens) > 0 {
 		line("listens", "%s", listensLine(v))
 	}

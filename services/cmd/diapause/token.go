@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -35,21 +36,18 @@ share.`
 func tokenCreateCommand(c *client) *cobra.Command {
 	var role, tenant, session string
 	var length time.Duration
-	var asJSON bool
+	var link, asJSON bool
+	var at string
 	cmd := &cobra.Command{
 		Use: "create --role ROLE", Short: "Make a token", Long: tokenCreateHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r := schemas.TokenRequest{Role: schemas.TokenRole(role), Session: schemas.SessionID(session), For: schemas.Duration(length)}
-			t := schemas.Tenant(tenant)
-			if r.Role != schemas.TokenOperator && t == "" {
-				t = schemas.DefaultTenant
-			}
-			if err := r.Validate(t); err != nil {
-				return usage(err)
-			}
-			var v schemas.TokenView
-			if err := c.call(cmd.Context(), "token_create", schemas.Request{Tenant: t, Token: &r}, &v); err != nil {
+			r := schemas.TokenRequest{Role: schemas.TokenRole(role), Session: schemas.SessionID(session), For: schemas.Duration(length), Link: link}
+			v, err := makeToken(cmd.Context(), c, r, schemas.Tenant(tenant))
+			if err != nil {
 				return err
+			}
+			if link {
+				return printLink(v, at, asJSON)
 			}
 			if asJSON {
 				return printJSON(v)
@@ -64,13 +62,28 @@ func tokenCreateCommand(c *client) *cobra.Command {
 	fl.StringVar(&tenant, "tenant", "", "the tenant that it is for (default \"default\"; an operator's is for every one)")
 	fl.StringVar(&session, "session", "", "the `ID` of the one session of the tenant that it is for (default: all of them)")
 	durationVar(fl, &length, "for", 24*time.Hour, "how long it is valid, e.g. 24h or 90d")
+	fl.BoolVar(&link, "link", false, "print a link in its place, which logs one browser in with the role for that time")
+	atFlag(cmd, &at)
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// makeToken has a token made, of the default tenant if none is named and it takes one.
+func makeToken(ctx context.Context, c *client, r schemas.TokenRequest, t schemas.Tenant) (v schemas.TokenView, err error) {
+	if r.Role != schemas.TokenOperator && t == "" {
+		t = schemas.DefaultTenant
+	}
+	if err := r.Validate(t); err != nil {
+		return v, usage(err)
+	}
+	return v, c.call(ctx, "token_create", schemas.Request{Tenant: t, Token: &r}, &v)
 }
 
 // ofToken says what a token is for.
 func ofToken(v schemas.TokenView) string {
 	switch {
+	case v.Port != 0:
+		return fmt.Sprintf("port %d of session %s", v.Port, schemas.Name{Tenant: v.Tenant, Session: v.Session})
 	case v.Tenant == "":
 		return "every tenant"
 	case v.Session != "":
@@ -99,7 +112,7 @@ func tokenListCommand(c *client) *cobra.Command {
 			}
 			table("ID\tROLE\tFOR\tUNTIL\tLAST USE\tMADE BY", func(w *tabwriter.Writer) {
 				for _, v := range shown {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Role, ofToken(v), untilOf(v), cmp.Or(lastUse(v), "-"), v.By)
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, roleOf(v), ofToken(v), untilOf(v), cmp.Or(lastUse(v), "-"), v.By)
 				}
 			})
 			return nil
@@ -108,6 +121,14 @@ func tokenListCommand(c *client) *cobra.Command {
 	cmd.Flags().BoolVarP(&all, "all", "a", false, "also those that have expired or were revoked, for 30 days")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+// roleOf says what a token is.
+func roleOf(v schemas.TokenView) string {
+	if v.As == "" {
+		return string(v.Role)
+	}
+	return string(v.Role) + " as " + string(v.As)
 }
 
 func untilOf(v schemas.TokenView) string {

@@ -44,6 +44,16 @@ func New(locate func() (events.Options, error)) *Sessions {
 	return &Sessions{locate: locate, key: "ingress-" + nuid.Next(), said: map[schemas.Name]time.Time{}}
 }
 
+// On gives sessions over a connection of the caller's, which Close leaves open. User is the NATS user that it is.
+func On(nc *nats.Conn, user string) *Sessions {
+	s := New(func() (events.Options, error) { return events.Options{}, errOwn })
+	s.client = events.New(nc, events.Options{By: "ingress", User: user})
+	return s
+}
+
+// errOwn: there is no other server than the one that a connection was made to.
+var errOwn = errors.New("the connection isn't made again")
+
 // Close ends all leases, and the connection.
 func (s *Sessions) Close() {
 	s.mu.Lock()
