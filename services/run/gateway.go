@@ -121,5 +121,5 @@ func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
 }
 
 func (d *httpDoor) say(l net.Listener) {
-	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`\n", at(l, false))
+	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`; `diapause login-link` logs a browser in\n", at(l, false))
 }

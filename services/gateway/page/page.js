@@ -57,7 +57,10 @@ function operation(method, path, op) {
 
 async function ask(method, path, inputs, body, out, send, stop) {
   const url = new URL(location.origin);
-  const headers = { Authorization: `Bearer ${document.getElementById("token").value.trim()}` };
+  const token = document.getElementById("token").value.trim();
+  const headers = {};
+  if (token) headers.Authorization = `Bearer ${token}`;
+  else headers["Diapause-Page"] = localStorage.getItem("diapause-page") ?? ""; // of the login, with its cookie
   for (const p of inputs) {
     const value = p.input.value.trim();
     if (p.in === "path") path = path.replace(`{${p.name}}`, encodeURIComponent(value));
