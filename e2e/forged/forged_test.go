@@ -48,7 +48,7 @@ func testRefused(t *testing.T, way string) {
 		s.write(t, cases[name], good)
 	}
 	started := f.started(t)
-	if _, err := f.Must("ensure", "victim"); err != nil {
+	if _, err := f.Must("resume", "victim"); err != nil {
 		t.Fatalf("with its own bytes again: %v", err)
 	}
 	if f.started(t) == started {
@@ -115,7 +115,7 @@ func (f *fixture) begin(t *testing.T, name string) {
 func (f *fixture) wantRefused(t *testing.T, what string) {
 	t.Helper()
 	before := f.started(t)
-	r := f.Do("ensure", "victim")
+	r := f.Do("resume", "victim")
 	if r.Code == 0 {
 		t.Fatalf("%s: the session was resumed", what)
 	}

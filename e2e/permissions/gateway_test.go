@@ -56,7 +56,7 @@ func TestGatewayHasWhatItNeeds(t *testing.T) {
 		return answer
 	}
 	send("POST", "/sessions", `{"name":"acme/web","driver":"fake","spec":{"command":["count"]}}`)
-	for path, want := range map[string]string{"/events?after=0": "event: transition", "/sessions?watch=true": "event: session"} {
+	for path, want := range map[string]string{"/events?after=0": "event: transition", "/watch": "event: session"} {
 		lines := bufio.NewScanner(send("GET", path, "").Body)
 		for seen := false; !seen; seen = strings.HasPrefix(lines.Text(), want) {
 			if !lines.Scan() {

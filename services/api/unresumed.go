@@ -41,5 +41,5 @@ func (s *resumer) tooSoon(v statekv.Versioned, now time.Time) error {
 		return nil
 	}
 	e := unresumed(v)
-	return e.WithHint("%s; who only uses it waits until %s", e.Hint, when.UTC().Format(time.RFC3339))
+	return e.WithHint("%s; `diapause resume %s` tries at once, who only uses it waits until %s", e.Hint, v.Name(), when.UTC().Format(time.RFC3339))
 }
