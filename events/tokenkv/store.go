@@ -125,18 +125,9 @@ func wellFormedSecret(s string) bool {
 // Check gives the record of a token that may be used now; ErrNone if there is none. What keeps it from
 // writing down the use goes to warn and stops nothing.
 func (s *Store) Check(ctx context.Context, token string, warn func(error)) (schemas.TokenRecord, error) {
-	if !wellFormed(token) {
-		return schemas.TokenRecord{}, ErrNone
-	}
-	v, err := s.get(ctx, digestOf(token))
-	if err != nil {
-		return schemas.TokenRecord{}, err
-	}
 	now := s.now()
-	if v.seq == 0 || !valid(v.TokenRecord, now) {
-		return schemas.TokenRecord{}, ErrNone
-	}
-	if err := s.within(ctx, v.TokenRecord, now); err != nil {
+	v, err := s.usable(ctx, token, now)
+	if err != nil {
 		return schemas.TokenRecord{}, err
 	}
 	if s.due(v, now) {
@@ -145,6 +136,21 @@ func (s *Store) Check(ctx context.Context, token string, warn func(error)) (sche
 		}
 	}
 	return v.TokenRecord, nil
+}
+
+// usable gives the record of a token that may be used; ErrNone if there is none.
+func (s *Store) usable(ctx context.Context, token string, now time.Time) (stored, error) {
+	if !wellFormed(token) {
+		return stored{}, ErrNone
+	}
+	v, err := s.get(ctx, digestOf(token))
+	if err != nil {
+		return stored{}, err
+	}
+	if v.seq == 0 || !valid(v.TokenRecord, now) {
+		return stored{}, ErrNone
+	}
+	return v, s.within(ctx, v.TokenRecord, now)
 }
 
 // within looks whether the login is valid that a record ends with.
@@ -165,19 +171,10 @@ func (s *Store) within(ctx context.Context, r schemas.TokenRecord, now time.Time
 // Consume gives the record of a token that is good for once, and ends it. Of many at the same time one has it;
 // ErrNone is for the others.
 func (s *Store) Consume(ctx context.Context, token string) (schemas.TokenRecord, error) {
-	if !wellFormed(token) {
-		return schemas.TokenRecord{}, ErrNone
-	}
 	for {
-		v, err := s.get(ctx, digestOf(token))
-		if err != nil {
-			return schemas.TokenRecord{}, err
-		}
 		now := s.now()
-		if v.seq == 0 || !valid(v.TokenRecord, now) {
-			return schemas.TokenRecord{}, ErrNone
-		}
-		if err := s.within(ctx, v.TokenRecord, now); err != nil {
+		v, err := s.usable(ctx, token, now)
+		if err != nil {
 			return schemas.TokenRecord{}, err
 		}
 		v.Revoked, v.Used = now.UTC().Truncate(time.Second), now.UTC().Truncate(time.Second)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,39 @@ func TestTokenIsFoundUntilItIsRevoked(t *testing.T) {
 	all, err := s.List(t.Context())
 	if err != nil || len(all) != 2 {
 		t.Errorf("listed are %+v: %v", all, err)
+	}
+}
+
+// Of many that use up one token at the same time, one has it, and it is none afterwards.
+func TestConsumedOnce(t *testing.T) {
+	js := natstest.Streams(t)
+	token, made := create(t, open(t, js), reader(time.Hour))
+	const many = 20
+	got := make(chan error, many)
+	for range many {
+		s := open(t, js)
+		go func() {
+			rec, err := s.Consume(t.Context(), token)
+			if err == nil && rec.ID != made.ID {
+				err = fmt.Errorf("it has %+v", rec)
+			}
+			got <- err
+		}()
+	}
+	had := 0
+	for range many {
+		switch err := <-got; {
+		case err == nil:
+			had++
+		case !errors.Is(err, ErrNone):
+			t.Error(err)
+		}
+	}
+	if had != 1 {
+		t.Errorf("%d have it", had)
+	}
+	if rec, err := check(t, open(t, js), token); !errors.Is(err, ErrNone) {
+		t.Errorf("afterwards it is found as %+v: %v", rec, err)
 	}
 }
 
