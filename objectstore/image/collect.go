@@ -38,7 +38,7 @@ type stored struct {
 }
 
 // Collect deletes what no header of a lineage names: the packs and keys of
-// captures that never came to their end. It may run beside captures, and other
+// captures that never came to their end. Keys of recordings stay. It may run beside captures, and other
 // runs, on any host. First an unused object is marked; a capture that has matched
 // pages of it finds the mark when it commits, and fails. A later run, after the wait,
 // deletes what is marked and still not named. All times are the store's. While a
@@ -77,6 +77,11 @@ func collect(ctx context.Context, store objectstore.Store, l lineage, o CollectO
 	named, err := namedObjects(ctx, store, l, o.Trusted)
 	if err != nil {
 		return out, fmt.Errorf("nothing is deleted: %w", err)
+	}
+	for name := range all {
+		if kid := l.recordingKey(name); kid != "" {
+			named[l.key(kid)] = true
+		}
 	}
 	p := planCollect(l, all, named, now, o.Wait)
 	out.Marked = p.mark

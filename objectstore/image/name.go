@@ -39,6 +39,9 @@ func (l lineage) ids(name string) string  { return l.packs() + name + ".ids.age"
 // outputs begins the names of what sessions printed last before they ended.
 func (l lineage) outputs() string { return l.prefix() + "output/" }
 
+// recordings begins the names of what was recorded of sessions' terminals.
+func (l lineage) recordings() string { return l.prefix() + "recording/" }
+
 func (l lineage) snap(epoch, seq uint64) string {
 	return fmt.Sprintf("%s%d-%d", l.snaps(), epoch, seq)
 }
@@ -84,6 +87,28 @@ func SnapshotID(name string) string { return name[strings.LastIndexByte(name, '/
 // kept beside the images and goes with them; package seal made what is in it.
 func OutputName(tenant schemas.Tenant, lineageID string, uid schemas.UID, n uint64) string {
 	return fmt.Sprintf("%s%s-%d.age", lineage{tenant, lineageID}.outputs(), uid, n)
+}
+
+// RecordingPrefix begins the names of what was recorded of a session's terminal: a folder for each of its
+// runs, whose name has the id of the key that is used, as package recording has it. It is kept beside the images and goes with them.
+func RecordingPrefix(tenant schemas.Tenant, lineageID string, uid schemas.UID) string {
+	return lineage{tenant, lineageID}.recordings() + string(uid) + "/"
+}
+
+// recordingKey reads the id of the key from the name of a part of a recording; "" if it isn't one.
+func (l lineage) recordingKey(name string) string {
+	rest, ok := strings.CutPrefix(name, l.recordings())
+	if !ok {
+		return ""
+	}
+	parts := strings.Split(rest, "/") // session, run, number
+	if len(parts) != 3 {
+		return ""
+	}
+	if run := strings.Split(parts[1], "-"); len(run) == 3 && isHex(run[1], 16) {
+		return run[1]
+	}
+	return ""
 }
 
 // randomName is 16 random bytes in hex.

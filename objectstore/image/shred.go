@@ -11,7 +11,7 @@ import (
 
 // DeleteLineage shreds a lineage: its keys go first, so that what is left at any
 // moment of it can't be read any more, then what is encrypted to its readers
-// themselves, its snapshots, and the rest. It can be repeated until it succeeds.
+// themselves, its recordings and snapshots, and the rest. It can be repeated until it succeeds.
 //
 // The store's Delete removes older versions as well. Copies elsewhere, such as a
 // backup of the store or of a key object, are out of its reach.
@@ -22,7 +22,7 @@ func DeleteLineage(ctx context.Context, store objectstore.Store, tenant schemas.
 	}
 	// The last prefix has the keys again: another host may have wrapped one
 	// after they were listed.
-	for _, prefix := range []string{l.keys(), l.outputs(), l.snaps(), l.prefix()} {
+	for _, prefix := range []string{l.keys(), l.outputs(), l.recordings(), l.snaps(), l.prefix()} {
 		names, err := listNames(ctx, store, prefix)
 		if err != nil {
 			return fmt.Errorf("delete lineage %s: %w", strings.TrimSuffix(l.prefix(), "/"), err)

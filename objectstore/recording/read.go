@@ -1,0 +1,176 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/diapause/diapause/objectstore"
+)
+
+// Put stores a segment: what Seal gave, and what a Writer wrote. One that is there already is
+// the same one, or the error is ErrForged. Of an error of the store the outcome isn't known: it can be repeated.
+func Put(ctx context.Context, store objectstore.Store, p Place, clear []byte, ref Ref, sealed io.Reader, size int64) error {
+	name := p.Name(ref.Run, ref.Number)
+	err := store.Put(ctx, name, io.MultiReader(bytes.NewReader(clear), sealed), int64(len(clear))+size)
+	if errors.Is(err, objectstore.ErrExists) {
+		_, err = head(ctx, store, p, ref, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("store a recording: %w", err)
+	}
+	return nil
+}
+
+// head reads the clear part of a segment.
+func head(ctx context.Context, store objectstore.Store, p Place, want Ref, trusted func(signer string) []ed25519.PublicKey) (Segment, error) {
+	r, err := store.Get(ctx, p.Name(want.Run, want.Number), 0, maxHead)
+	if err != nil {
+		return Segment{}, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return Segment{}, err
+	}
+	s, err := parseHead(data, want, trusted)
+	if err == nil && s.Header.UID != p.UID {
+		err = fmt.Errorf("%w: it is of another session", ErrForged)
+	}
+	return s, err
+}
+
+// Chain is a recording, as far as it is there.
+type Chain struct {
+	Segments []Segment // the oldest first
+	Why      error     // why there is nothing before the first; nil if it is the beginning
+}
+
+// Follow gives the segments that lead to the end of a recording. Without an end that is known to be
+// genuine it is the last one of the last run, and has to be signed by a key that is trusted; the others are
+// vouched for by the digests that the next ones name. What was recorded of a run from which the
+// session was taken back isn't among them. The error is the store's.
+func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, trusted func(signer string) []ed25519.PublicKey) (Chain, error) {
+	var c Chain
+	if end == nil {
+		last, err := Last(ctx, store, p)
+		if err != nil || last == nil {
+			return c, err
+		}
+		end = last
+	}
+	for at := end; at != nil; {
+		s, err := head(ctx, store, p, *at, trusted)
+		if err != nil && !lasting(err) {
+			return c, fmt.Errorf("follow a recording: %w", err)
+		}
+		if c.Why = err; err != nil {
+			break
+		}
+		c.Segments = append(c.Segments, s)
+		at = s.Header.Previous
+	}
+	slices.Reverse(c.Segments)
+	return c, nil
+}
+
+// lasting reports whether an error says what is wrong with a segment, and not with the store.
+func lasting(err error) bool {
+	return errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrForged)
+}
+
+// Last gives the last segment of the last run by their names alone, without a digest; nil if there is none.
+func Last(ctx context.Context, store objectstore.Store, p Place) (last *Ref, err error) {
+	err = store.List(ctx, p.prefix(), func(i objectstore.Info) error {
+		if run, number, ok := p.parseName(i.Name); ok {
+			at := Ref{Run: run, Number: number}
+			if last == nil || cmp.Or(cmp.Compare(at.Run, last.Run), cmp.Compare(at.Number, last.Number)) > 0 {
+				last = &at
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list a recording: %w", err)
+	}
+	return last, nil
+}
+
+// maxMemory bounds what decompression may take, in bytes.
+const maxMemory = 8 << 20
+
+// Read calls fn with the events of a segment, after all of what is encrypted was found to be what its
+// header names. key is the one that the segment's run is encrypted to. fn's error is returned as it is.
+func Read(ctx context.Context, store objectstore.Store, p Place, s Segment, key age.Identity, fn func(Event) error) error {
+	r, err := store.Get(ctx, p.Name(s.Run, s.Number), s.at, s.Header.Size+1)
+	if err != nil {
+		return fmt.Errorf("read a recording: %w", err)
+	}
+	defer r.Close()
+	body, err := io.ReadAll(r)
+	if err != nil {
+		return fmt.Errorf("read a recording: %w", err)
+	}
+	sum := sha256.Sum256(body)
+	if int64(len(body)) != s.Header.Size || hex.EncodeToString(sum[:]) != s.Header.SHA256 {
+		return fmt.Errorf("read a recording: %w: what is encrypted isn't what its header names", ErrCorrupt)
+	}
+	opened, err := age.Decrypt(bytes.NewReader(body), key)
+	if err != nil {
+		return fmt.Errorf("read a recording: %w: %w", ErrCorrupt, err)
+	}
+	return decode(opened, s.Header.Body, fn)
+}
+
+// decode calls fn with the events of what was encrypted.
+func decode(packed io.Reader, b Body, fn func(Event) error) error {
+	z, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMemory))
+	if err != nil {
+		return fmt.Errorf("read a recording: %w: %w", ErrCorrupt, err)
+	}
+	defer z.Close()
+	lines := bufio.NewScanner(z)
+	lines.Buffer(make([]byte, 64<<10), MaxLine)
+	at, position, n := b.From, b.Start, 0
+	for ; lines.Scan(); n++ {
+		after, e, ok, err := parseLine(lines.Bytes())
+		if err != nil {
+			return fmt.Errorf("read a recording: event %d: %w", n+1, err)
+		}
+		at = at.Add(after)
+		if !ok {
+			continue
+		}
+		e.Time, e.At = at, position
+		position += e.Length()
+		if position > b.End {
+			return fmt.Errorf("read a recording: %w: it has more output than its header says", ErrCorrupt)
+		}
+		if err := fn(e); err != nil {
+			return err
+		}
+	}
+	err = lines.Err()
+	if err == nil && (n != b.Events || position != b.End) {
+		err = errors.New("it has less in it than its header says")
+	}
+	if err != nil {
+		return fmt.Errorf("read a recording: %w: %w", ErrCorrupt, err)
+	}
+	return nil
+}
+
+// After reports whether a segment has events of or after t.
+func (s Segment) After(t time.Time) bool { return !s.Header.To.Before(t) }
