@@ -34,6 +34,7 @@ type Spec struct {
 	// of the session's record count.
 	Publish []string `json:"publish,omitempty"`
 	Hooks   Hooks    `json:"hooks,omitzero"`
+	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOutput if empty
 
 	// What the session may do on the host's kernel, beside the default. CapAdd counts after CapDrop.
 	CapAdd     []string `json:"cap_add,omitempty"`  // names of capabilities, or ALL
@@ -53,6 +54,13 @@ const (
 	NetworkPrivate = "private" // of its own, which leads out through the host
 	NetworkHost    = "host"    // the host's, shared with all that runs there
 	NetworkNone    = "none"    // of its own, which leads nowhere
+)
+
+// What is recorded of a session's terminal.
+const (
+	RecordOff    = "off"
+	RecordOutput = "output"
+	RecordInput  = "output+input"
 )
 
 // DefaultNetwork is that of process trees that are run without a word on it, unless who runs the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 )
 
 // The kinds of frames. A frame is one byte for its kind, four for the length of its
@@ -75,8 +76,20 @@ type Request struct {
 	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
 	// and Seen alone and its window.
 
+	// Output: all that was recorded comes first, where the session's host or another can read it.
+	History *History `json:"history,omitempty"`
+	// Output: begin at the position Seen, if that is still kept, and say in FrameStarted, as Taken.At, where
+	// what follows begins. It is for a host that asks its own session.
+	Positions bool `json:"positions,omitempty"`
+
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 	Port uint16 `json:"port,omitempty"` // forward
+}
+
+// History says how a recording is to be shown.
+type History struct {
+	Since time.Time `json:"since,omitzero"`  // nothing that is older
+	Times bool      `json:"times,omitempty"` // each line begins with its time
 }
 
 // Size is the size of a terminal's window, in characters.

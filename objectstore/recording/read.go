@@ -20,11 +20,10 @@ import (
 	"github.com/diapause/diapause/objectstore"
 )
 
-// Put stores a segment: what Seal gave, and what a Writer wrote. One that is there already is
+// Put stores a segment: what Seal gave, followed by what a Writer wrote. One that is there already is
 // the same one, or the error is ErrForged. Of an error of the store the outcome isn't known: it can be repeated.
-func Put(ctx context.Context, store objectstore.Store, p Place, clear []byte, ref Ref, sealed io.Reader, size int64) error {
-	name := p.Name(ref.Run, ref.Number)
-	err := store.Put(ctx, name, io.MultiReader(bytes.NewReader(clear), sealed), int64(len(clear))+size)
+func Put(ctx context.Context, store objectstore.Store, p Place, ref Ref, segment []byte) error {
+	err := store.Put(ctx, p.Name(ref.Run, ref.Number), bytes.NewReader(segment), int64(len(segment)))
 	if errors.Is(err, objectstore.ErrExists) {
 		_, err = head(ctx, store, p, ref, nil)
 	}

@@ -100,7 +100,7 @@ func (b *bench) put(run string, number uint64, previous *Ref, start int64, event
 	}
 	clear, ref, err := Header{UID: place.UID, Run: run, Number: number, Previous: previous, Signer: "h", Body: body}.Seal(signer())
 	if err == nil {
-		err = Put(b.t.Context(), b.store, place, clear, ref, &sealed, body.Size)
+		err = Put(b.t.Context(), b.store, place, ref, append(clear, sealed.Bytes()...))
 	}
 	if err != nil {
 		b.t.Fatal(err)
@@ -290,7 +290,7 @@ func TestStoredAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(t.Context(), b.store, place, clear, ref, strings.NewReader("abc"), 3); !errors.Is(err, ErrForged) {
+	if err := Put(t.Context(), b.store, place, ref, append(clear, "abc"...)); !errors.Is(err, ErrForged) {
 		t.Errorf("another segment in its place: %v", err)
 	}
 	have := b.follow(nil).Segments[0]
@@ -298,7 +298,7 @@ func TestStoredAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Put(t.Context(), b.store, place, data[:have.at], have.Ref, bytes.NewReader(data[have.at:]), int64(len(data))-have.at); err != nil {
+	if err := Put(t.Context(), b.store, place, have.Ref, data); err != nil {
 		t.Errorf("the same once more: %v", err)
 	}
 }

@@ -41,7 +41,7 @@ func (h hostProcess) worker(m machine, d *drivers.Set) (*worker.Worker, error) {
 		Host: m.data.Host(), NC: m.nc, JS: m.js, Names: m.names, Records: m.records, Images: m.images,
 		Drivers: d.ByName, Lacks: d.Lacks, Identities: m.keys.reading(), Own: []age.Identity{m.keys.Own},
 		Signer: m.keys.Signer, Trusted: m.keeper.Trusted, Keyring: m.keeper, Log: h.Log,
-		Pages: m.data.Join("pages"), Direct: connections, Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
+		Pages: m.data.Join("pages"), Recordings: m.data.Join("recordings"), Direct: connections, Ledger: ledger, Failpoints: m.points, Policy: m.policies.For,
 		Lease:  &lease.Holder{Store: m.leases, Host: m.data.Host(), Term: h.Host.Lease, Log: h.Log},
 		Labels: h.Host.Labels, Version: h.Version, Slots: h.Host.Slots, Operations: h.Host.Operations, Load: worker.MachineLoad, Budget: h.Host.Budget, Dense: h.Host.Dense,
 	}), nil

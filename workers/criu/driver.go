@@ -83,6 +83,7 @@ var (
 	_ driver.Preflighter = (*Driver)(nil)
 	_ driver.Observer    = (*Driver)(nil)
 	_ driver.Dialer      = (*Driver)(nil)
+	_ driver.Recorder    = (*Driver)(nil)
 )
 
 // dirs are the driver's directories.
@@ -256,6 +257,15 @@ func (d *Driver) Inspect(ctx context.Context, uid schemas.UID) (driver.Instance,
 func (d *Driver) Preflight(ctx context.Context, uid schemas.UID) ([]driver.Blocker, error) {
 	m, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderPreflight})
 	return m.Blockers, err
+}
+
+// SealRecorded has the session's shim spill what it recorded.
+func (d *Driver) SealRecorded(ctx context.Context, uid schemas.UID) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	_, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderRecord})
+	return err
 }
 
 // Stop kills what is left of the session and removes all that it had here.

@@ -45,6 +45,7 @@ func (h *shims) launch(f driver.Fence, below lower, boot schemas.Boot, own ownLa
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
 		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
 		LayerSize: own.size, LayerGiven: own.given, Limits: limits, Hidden: below.hidden, ImageRoot: below.image,
+		Record: f.Record,
 	})
 	if err != nil {
 		conn.Close()

@@ -261,6 +261,16 @@ type Fence struct {
 	// Guard makes the session freeze by itself when the lease is over, if the driver is a
 	// Guarder.
 	Guard bool
+	// Record, if given to a start or a restore, has the session's terminal recorded, if the driver is a
+	// Recorder and the session has one.
+	Record *Recording
+}
+
+// Recorder is implemented by drivers that record terminals as Fence.Record says. What is recorded when a capture
+// hands over its image is spilled by then, as is all when a session has ended by itself.
+type Recorder interface {
+	// SealRecorded spills what was recorded so far of a session on this host.
+	SealRecorded(ctx context.Context, uid schemas.UID) error
 }
 
 // State of an instance on its host.

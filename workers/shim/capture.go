@@ -47,6 +47,8 @@ type dumper struct {
 	typists *typists
 	runner  *runner
 
+	recorder *recorder // may be nil
+
 	rehearsals *rehearsals
 	rehearsed  string // digest of what the session had when it was rehearsed last
 }
@@ -65,6 +67,9 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
 	}
 	laps.Mark("hook")
+	if err := d.recorder.seal(); err != nil { // while it runs: what is left then is little
+		return nil, err
+	}
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
 	}
@@ -215,6 +220,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 		return err
 	}
 	options.IrmapScanPaths = near
+	sealed := d.recorder.sealing()
 	if dump.Rehearses {
 		dump.rehearsal = d.rehearsals.begin(d.tree.init, dump.before)
 		defer func() { err = errors.Join(err, dump.rehearsal.end()) }()
@@ -234,6 +240,9 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 			}
 			dump.laps.Mark("capture")
 			dump.Parts = dump.laps.Parts()
+			if err := sealed(); err != nil {
+				return err
+			}
 			return d.handOver(worker, dump)
 		})
 	})

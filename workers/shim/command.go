@@ -47,8 +47,11 @@ func (c *command) listen(f *os.File, s backlog.Stream) error {
 	if err != nil {
 		return err
 	}
-	if c.exec {
+	switch {
+	case c.exec:
 		p.room = c.log.Room
+	case c.tty != nil:
+		p.room = func() { c.recorder().roomFor() } // which is made later
 	}
 	c.outs = append(c.outs, p)
 	return nil
@@ -119,7 +122,7 @@ func (c *command) ended(e schemas.ExitStatus) {
 // write passes on what was typed, waiting while the session is captured or
 // doesn't read.
 func (c *command) write(ctx context.Context, g *gate, b []byte) error {
-	return c.pass(ctx, g, b, unix.Write)
+	return c.pass(ctx, g, b, c.writeRecorded)
 }
 
 // pass writes with put what was typed, piece by piece, when the session isn't being

@@ -60,6 +60,7 @@ func listen(setup Setup) (*servers, error) {
 // serve answers on both sockets until the process ends.
 func (v *servers) serve(s *session) {
 	settler := newSettler()
+	s.recorder.settles(settler.later)
 	go takeAll(v.orders, ordersAtOnce, func(c *net.UnixConn) {
 		if o := s.obey(control.FromConn(c)); o != OrderObserve && o != OrderStatus && o != OrderRenew {
 			settler.later()
@@ -164,6 +165,8 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		seen, err := s.tree.observe()
 		seen.PID = s.state.read().PID
 		return Message{Phase: PhaseDone, Seen: &seen}, err
+	case OrderRecord:
+		return Message{Phase: PhaseDone}, s.recorder.seal()
 	}
 	if o.Op == OrderRenew { // the lease is the host's, not the session's: no fence
 		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)
@@ -213,6 +216,7 @@ func (s *session) stop() error {
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.clients.silent.Store(true)
+	s.recorder.close()
 	if err := s.points.at(failpoint.ShimKills); err != nil {
 		return err
 	}

@@ -194,6 +194,9 @@ func (r *restorer) reconnect(m meta, in *inheritance) error {
 			return err
 		}
 		if i == 0 {
+			if err := c.record(b.setup); err != nil {
+				return err
+			}
 			b.tree.main = c
 		} else {
 			b.tree.follow(c)

@@ -198,6 +198,12 @@ func (v *clients) output(ctx context.Context, c net.Conn, r attach.Request) erro
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	from := v.tree.main.log.Tail(tail(r.Tail))
+	if r.Positions {
+		start, _ := v.tree.main.log.Span()
+		if from = max(start, r.Seen); attach.WriteJSON(c, attach.FrameStarted, attach.Taken{At: from}) != nil {
+			return nil
+		}
+	}
 	if !r.Follow {
 		_, end := v.tree.main.log.Span()
 		return sendSpan(ctx, c, v.tree.main.log, from, end)

@@ -29,6 +29,8 @@ type session struct {
 	clients *clients
 	dumper  *dumper
 
+	recorder *recorder // of the terminal; nil if it isn't recorded
+
 	online *online // the private network, if it has one
 
 	// terminals keeps the terminals' names of a session that was restored.
@@ -108,6 +110,8 @@ func raise(setup Setup, worker *control.Conn) (*session, error) {
 	}
 	s.dumper.generation, s.dumper.rehearsed, s.terminals = b.generation, b.rehearsed, b.terminals
 	s.online, s.dumper.online = b.online, b.online
+	s.recorder = s.tree.main.recorder()
+	s.dumper.recorder = s.recorder
 	s.tree.watch()
 	go s.end()
 	servers.serve(s)
@@ -165,6 +169,8 @@ func (s *session) end() {
 		exit.Reason = "its host's lease had run out, and it couldn't be frozen in time"
 	}
 	s.tree.finish()
+	s.tree.main.drain()
+	s.recorder.ended(exit)
 	s.tree.main.ended(exit)
 	s.gate.end()
 	if goesDown() {

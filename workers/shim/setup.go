@@ -51,6 +51,8 @@ type Setup struct {
 	URL string `json:"url,omitempty"`
 
 	Failpoints string `json:"failpoints,omitempty"` // as in Order
+
+	Record *driver.Recording `json:"record,omitempty"` // nil: its terminal isn't recorded
 }
 
 // Base is the root below the session.
@@ -182,6 +184,7 @@ const (
 	OrderRenew     = "renew" // the host's lease was renewed
 	OrderPreflight = "preflight"
 	OrderObserve   = "observe"
+	OrderRecord    = "record" // spill what was recorded
 )
 
 // Failure is an error that a shim sends to a worker.

@@ -18,7 +18,8 @@ import (
 // shown is what the terminal of the main command shows, in step with the command's backlog. It answers what the
 // program asks of its terminal while those who watch don't, and others aren't there.
 type shown struct {
-	of *command
+	of       *command
+	recorder *recorder // nil: it isn't recorded
 
 	mu       sync.Mutex
 	screen   *screen.Screen
@@ -49,6 +50,7 @@ func (w *shown) take(s backlog.Stream, b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of.log.Append(s, b)
+	w.recorder.output(s, b)
 	answers := w.screen.Write(b)
 	if w.watchers > 0 && w.others == 0 && len(w.owed)+len(answers) <= maxOwed {
 		w.owed = append(w.owed, answers...)
@@ -108,6 +110,9 @@ func (c *command) resize(s attach.Size) error {
 	}
 	c.shown.mu.Lock()
 	defer c.shown.mu.Unlock()
+	if s != c.shown.sizeNow() {
+		c.shown.recorder.resized(s)
+	}
 	c.shown.screen.Resize(int(s.Rows), int(s.Cols))
 	return c.tty.resize(s)
 }

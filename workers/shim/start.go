@@ -121,6 +121,9 @@ func (s *starter) mainFiles() (files []*os.File, err error) {
 		}
 		size := windowOf(b.setup.Spec.Rows, b.setup.Spec.Cols)
 		b.tree.main.shown = newShown(b.tree.main, size)
+		if err := b.tree.main.record(b.setup); err != nil {
+			return files, err
+		}
 		return files, b.tree.main.resize(size)
 	}
 	pipes, err := b.tree.main.usePipes(false)

@@ -29,7 +29,8 @@ type Keyring interface {
 	Lineage(ctx context.Context, v statekv.Versioned) error
 }
 
-func (s *Store) readers(ctx context.Context, t schemas.Tenant) (image.Readers, error) {
+// Readers gives for whom images and recordings of a tenant are.
+func (s *Store) Readers(ctx context.Context, t schemas.Tenant) (image.Readers, error) {
 	if s.Keyring == nil {
 		return image.Readers{Recipients: s.Recipients}, nil
 	}
@@ -38,6 +39,15 @@ func (s *Store) readers(ctx context.Context, t schemas.Tenant) (image.Readers, e
 		err = &driver.Error{Kind: driver.Refused, Text: "no key could open an image of tenant " + string(t), Hint: "add a reader: `diapause key add`"}
 	}
 	return r, err
+}
+
+// Signers gives the keys that a tenant trusts today.
+func (s *Store) Signers(ctx context.Context, t schemas.Tenant) func(signer string) []ed25519.PublicKey {
+	trusted := s.Trusted
+	if s.Keyring != nil {
+		trusted = image.TrustedWhen(s.Keyring.Writers(ctx, t), nil)
+	}
+	return func(signer string) []ed25519.PublicKey { return trusted(string(t), signer) }
 }
 
 func (s *Store) sealers(ctx context.Context, t schemas.Tenant) ([]age.Recipient, error) {

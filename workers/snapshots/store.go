@@ -103,7 +103,7 @@ func (s *Store) Create(ctx context.Context, rec statekv.Versioned, of Image) (w 
 	if err := s.maySign(ctx, rec.Tenant); err != nil {
 		return nil, readers, err
 	}
-	if readers, err = s.readers(ctx, rec.Tenant); err != nil {
+	if readers, err = s.Readers(ctx, rec.Tenant); err != nil {
 		return nil, readers, fmt.Errorf("begin image of %s: %w", rec.Name(), err)
 	}
 	w, err = image.Create(ctx, s.Objects, image.WriteOptions{

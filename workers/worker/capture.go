@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/snapshots"
 	"github.com/diapause/diapause/workers/turns"
 )
@@ -25,6 +26,7 @@ type capturer struct {
 	bus         Bus
 	recorder    *recorder
 	snapshots   *snapshots.Store
+	recordings  *recordings.Spool
 	interrupter *interrupter
 	ending      *ending
 	turns       *turns.Queue
@@ -145,6 +147,9 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 	got, err := c.captureInto(driver.WithLaps(ctx, laps), rec, d, img)
 	laps.Mark("capture")
 	stop()
+	if err == nil {
+		err = addEnd(ctx, c.recordings, rec.SessionRecord, img, began)
+	}
 	if err == nil {
 		err = c.failpoints.At(ctx, failpoint.CaptureTaken)
 	}

@@ -10,17 +10,19 @@ import (
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
 // ending records sessions whose processes have ended.
 type ending struct {
-	host      schemas.HostID
-	recorder  *recorder
-	starter   *starter
-	snapshots *snapshots.Store
-	leaver    *leaver
-	log       *slog.Logger
+	host       schemas.HostID
+	recorder   *recorder
+	starter    *starter
+	snapshots  *snapshots.Store
+	recordings *recordings.Spool
+	leaver     *leaver
+	log        *slog.Logger
 }
 
 // ended records that a session ended by itself, or was lost, and removes what is left of it.
@@ -42,6 +44,9 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 		}
 		if err := saveOutput(ctx, e.snapshots, d, rec.SessionRecord); err != nil {
 			e.log.Warn("could not store the last output", rec.Logged("err", err)...)
+		}
+		if _, err := e.recordings.Store(ctx, rec.UID); err != nil {
+			e.log.Warn("could not store the end of the recording yet", rec.Logged("err", err)...)
 		}
 		next, err := e.recorder.swap(ctx, *rec, schemas.Transition{
 			Type: schemas.TExited, Reason: "its command ended by itself", Set: schemas.Set{Exit: exit},

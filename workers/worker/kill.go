@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
@@ -20,6 +21,7 @@ type killer struct {
 	bus        Bus
 	recorder   *recorder
 	snapshots  *snapshots.Store
+	recordings *recordings.Spool
 	policy     func(schemas.SessionRecord) session.Policy
 	failpoints *failpoint.Set
 	log        *slog.Logger
@@ -36,6 +38,9 @@ func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
 	}
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("kill session %s: %w", rec.Name(), err)
+	}
+	if _, err := k.recordings.Store(ctx, rec.UID); err != nil {
+		k.log.Warn("could not store the end of the recording yet", rec.Logged("err", err)...)
 	}
 	if err := k.failpoints.At(ctx, failpoint.KillStopped); err != nil {
 		return err

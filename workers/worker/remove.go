@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
@@ -26,6 +27,7 @@ type remover struct {
 	drivers    drivers
 	recorder   *recorder
 	snapshots  *snapshots.Store
+	recordings *recordings.Spool
 	failpoints *failpoint.Set
 	wake       func(schemas.Name)
 
@@ -57,6 +59,9 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	v.snapshots.Forget(rec.UID)
+	if err := v.recordings.Remove(rec.UID); err != nil {
+		return err
+	}
 	for {
 		by, err := v.pinned(ctx, rec.SessionRecord)
 		if err != nil {

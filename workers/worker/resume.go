@@ -106,9 +106,14 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	if boot == "" {
 		boot = schemas.BootResume
 	}
+	fence, release, err := s.recordedFence(ctx, d, rec.SessionRecord, spec, img)
+	if err != nil {
+		return rec, err
+	}
+	defer release()
 	op, arrived := cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), func(int) {}
 	out := rec
-	restored, err := d.Restore(driver.WithLaps(ctx, laps), s.hosting.fence(rec.SessionRecord), spec, img, boot, func(ctx context.Context) error {
+	restored, err := d.Restore(driver.WithLaps(ctx, laps), fence, spec, img, boot, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
 		if err := s.failpoints.At(ctx, failpoint.ResumeRestored); err != nil {

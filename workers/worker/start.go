@@ -13,6 +13,7 @@ import (
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/sense"
 	"github.com/diapause/diapause/workers/snapshots"
 	"github.com/diapause/diapause/workers/turns"
@@ -25,6 +26,7 @@ type starter struct {
 	hosting     *hosting
 	recorder    *recorder
 	snapshots   *snapshots.Store
+	recordings  *recordings.Spool
 	sensor      *sense.Sensor
 	interrupter *interrupter
 	attempts    *attempts
@@ -60,7 +62,12 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
 	op, arrived := toBegin(d, *rec.Op), func(int) {}
 	advice := append(redeployed(rec.Warnings), advised(d, spec)...)
-	got, err := d.Start(ctx, s.hosting.fence(rec.SessionRecord), spec, func(ctx context.Context) error {
+	fence, release, err := s.recordedFence(ctx, d, rec.SessionRecord, spec, nil)
+	if err != nil {
+		return s.startFailed(ctx, rec, err)
+	}
+	defer release()
+	got, err := d.Start(ctx, fence, spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
 		if err := s.failpoints.At(ctx, failpoint.StartReady); err != nil {

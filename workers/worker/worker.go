@@ -26,6 +26,7 @@ import (
 	"github.com/diapause/diapause/workers/connect"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/rebuild"
+	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/recovery"
 	"github.com/diapause/diapause/workers/sense"
 	"github.com/diapause/diapause/workers/snapshots"
@@ -60,6 +61,9 @@ type Options struct {
 	// a restart it is read from the store, if Identities open the image, or else the next
 	// image is a full one.
 	Pages string
+	// Recordings, if given, is a directory of this host, in which what terminals show waits, encrypted, for the store.
+	// Without it nothing is recorded.
+	Recordings string
 	// Ledger, if given, is what this host remembers of its sessions' records: see Regain.
 	Ledger *recovery.Ledger
 	// Budget bounds how far images are scattered over the packs of earlier ones, and
@@ -108,6 +112,7 @@ type Worker struct {
 	recorder    *recorder
 	turns       *turns.Queue
 	snapshots   *snapshots.Store
+	recordings  *recordings.Spool
 	hosting     *hosting
 	retained    *retained
 	interrupter *interrupter
@@ -132,6 +137,9 @@ func New(o Options) *Worker {
 		Host: o.Host, Objects: o.Images, Records: o.Records, Log: o.Log, Signer: o.Signer, Identities: o.Identities, Own: o.Own,
 		Recipients: o.Recipients, Trusted: o.Trusted, Keyring: o.Keyring, Pages: o.Pages, Budget: o.Budget, Dense: o.Dense,
 	})
+	w.recordings = recordings.New(recordings.Options{
+		Dir: o.Recordings, Host: o.Host, Objects: o.Images, Signer: o.Signer, Snapshots: w.snapshots, Records: o.Records, Log: o.Log,
+	})
 	wake := func(n schemas.Name) { w.actors.wake(n) }
 	w.hosting = newHosting(have, o.Lease, w.snapshots, wake, o.Log)
 	w.retained = newRetained(have, o.Records, wake, o.Log)
@@ -142,12 +150,12 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output,
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded,
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{
 		host: o.Host, nc: o.NC, js: o.JS, names: o.Names, drivers: have, recorder: w.recorder, snapshots: w.snapshots,
-		failpoints: o.Failpoints, wake: wake, held: map[string][]schemas.Name{},
+		recordings: w.recordings, failpoints: o.Failpoints, wake: wake, held: map[string][]schemas.Name{},
 	}
 	if o.Ledger != nil {
 		w.rebuilder = rebuild.New(rebuild.Options{
@@ -164,20 +172,20 @@ func (w *Worker) executor(have drivers) *executor {
 	claim, tries := string(w.Host)+"."+nuid.Next(), newAttempts()
 	w.leaver = &leaver{host: w.Host, claim: claim, js: w.JS, names: w.Names, recorder: w.recorder, log: w.Log}
 	start := &starter{
-		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, sensor: w.sensor,
+		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, sensor: w.sensor,
 		interrupter: w.interrupter, attempts: tries, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 	}
-	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, leaver: w.leaver, log: w.Log}
+	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, recordings: w.recordings, leaver: w.leaver, log: w.Log}
 	return &executor{
 		host: w.Host, claim: claim, drivers: have, recorder: w.recorder, failpoints: w.Failpoints, log: w.Log,
 		hosting: w.hosting, retained: w.retained, starter: start, remover: w.remover, leaver: w.leaver,
 		reconciler: &reconciler{claim: claim, drivers: have, hosting: w.hosting, recorder: w.recorder, starter: start, attempts: tries, ending: end},
 		capturer: &capturer{
-			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter,
+			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, interrupter: w.interrupter,
 			ending: end, policy: w.Policy, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 		},
 		killer: &killer{
-			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
+			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
 		},
 	}
 }
@@ -221,6 +229,9 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 		},
 		"forget": func(_ context.Context, uid []byte) []byte {
 			w.snapshots.Forget(schemas.UID(uid))
+			if err := w.recordings.Remove(schemas.UID(uid)); err != nil {
+				w.Log.Warn("could not forget what was recorded", "uid", string(uid), "err", err)
+			}
 			return []byte(w.Host)
 		},
 	}
@@ -293,6 +304,7 @@ func (w *Worker) serve(ctx context.Context) error {
 		}
 	}
 	g.Go(func() error { return w.sensor.Serve(ctx) })
+	g.Go(func() error { return w.recordings.Serve(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
 	if w.Load != nil {
 		g.Go(func() error { return w.announcer.watchLoad(ctx) })

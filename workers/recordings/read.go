@@ -1,0 +1,130 @@
+package recordings
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+)
+
+// Reader reads what was recorded of a session. It is for one goroutine.
+type Reader struct {
+	spool *Spool
+	place recording.Place
+	chain recording.Chain
+	keys  map[string]age.Identity
+}
+
+// Open finds the recording of a session, up to now if it runs here and was sealed, or else up to its suspend or its end. Of
+// one that isn't recorded it has nothing.
+func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord) (*Reader, error) {
+	out := &Reader{spool: s, place: placeOf(r), keys: map[string]age.Identity{}}
+	if r.Lineage == "" {
+		return out, nil
+	}
+	end, known, err := s.end(ctx, r)
+	if err == nil && (end != nil || !known) {
+		out.chain, err = recording.Follow(ctx, s.Objects, out.place, end, s.Snapshots.Signers(ctx, r.Tenant))
+	}
+	for _, seg := range out.chain.Segments { // one that can't be read in the middle isn't begun
+		if err == nil {
+			_, err = out.key(ctx, seg)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the recording of session %s: %w", r.Name(), err)
+	}
+	return out, nil
+}
+
+// end gives where a session's recording ends. known says that this was said by this host or an image; else it is the last
+// that is stored.
+func (s *Spool) end(ctx context.Context, r schemas.SessionRecord) (end *recording.Ref, known bool, err error) {
+	if r.State == schemas.Running || r.State == schemas.Suspending {
+		here, err := s.Store(ctx, r.UID)
+		if err != nil || here == nil {
+			return nil, true, err
+		}
+		return here.End, true, nil
+	}
+	if r.State == schemas.Exited || r.Head == nil {
+		return nil, false, nil
+	}
+	img, err := s.Snapshots.Open(ctx, r, *r.Head)
+	if err != nil {
+		return nil, true, err
+	}
+	defer img.Close()
+	e, err := endOf(img)
+	if err != nil || e == nil || e.UID != r.UID {
+		return nil, true, err
+	}
+	return e.End, true, nil
+}
+
+// End is the position in the output up to which there is a recording.
+func (r *Reader) End() int64 {
+	if n := len(r.chain.Segments); n > 0 {
+		return r.chain.Segments[n-1].Header.End
+	}
+	return 0
+}
+
+// Each calls fn with the events of and after a moment, in their order; where something is missing, with a gap. fn's error
+// is returned as it is.
+func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error {
+	var at int64
+	for i, seg := range r.chain.Segments {
+		missing := seg.Header.Start - at
+		if i == 0 && r.chain.Why == nil {
+			missing = 0 // a fork's begins where that of its origin was
+		}
+		at = seg.Header.End
+		if !seg.After(since) {
+			continue
+		}
+		if missing > 0 {
+			gap := recording.Event{Time: seg.Header.From, Code: recording.Gap, Data: strconv.AppendInt(nil, missing, 10), At: seg.Header.Start - missing}
+			if err := fn(gap); err != nil {
+				return err
+			}
+		}
+		key, err := r.key(ctx, seg)
+		if err != nil {
+			return err
+		}
+		err = recording.Read(ctx, r.spool.Objects, r.place, seg, key, func(e recording.Event) error {
+			if e.Time.Before(since) {
+				return nil
+			}
+			return fn(e)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Why says why the beginning is missing; nil if nothing is.
+func (r *Reader) Why() error { return r.chain.Why }
+
+// key gives what opens a segment.
+func (r *Reader) key(ctx context.Context, seg recording.Segment) (age.Identity, error) {
+	_, kid, _ := recording.SplitRun(seg.Run)
+	if id, ok := r.keys[kid]; ok {
+		return id, nil
+	}
+	id, err := image.UnwrapKey(ctx, r.spool.Objects, r.place.Tenant, r.place.Lineage, kid, r.spool.Snapshots.Identities)
+	if err != nil {
+		return nil, fmt.Errorf("open a recording: %w", err)
+	}
+	r.keys[kid] = id
+	return id, nil
+}

@@ -1,0 +1,185 @@
+package recordings
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/snapshots"
+)
+
+// Options is what a Spool is made of. All fields are needed.
+type Options struct {
+	Dir       string // of this host, made if it isn't there; without it nothing is recorded
+	Host      schemas.HostID
+	Objects   objectstore.Store
+	Signer    ed25519.PrivateKey // signs segments
+	Snapshots *snapshots.Store
+	// Records tells whether a session is still there.
+	Records interface {
+		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
+	}
+	Log *slog.Logger
+}
+
+// Spool has the recordings of one host. Its methods may be called concurrently.
+type Spool struct {
+	Options
+	wake chan struct{} // has one if there may be something to store
+
+	mu    sync.Mutex
+	locks map[schemas.UID]*sync.Mutex // held while segments of a session are stored
+}
+
+// New makes a Spool.
+func New(o Options) *Spool {
+	return &Spool{Options: o, wake: make(chan struct{}, 1), locks: map[schemas.UID]*sync.Mutex{}}
+}
+
+// run describes one run of a session, in a file of its folder.
+type run struct {
+	recording.Place
+	Session    schemas.SessionID `json:"session"`
+	Run        string            `json:"run"`
+	Key        image.LineageKey  `json:"key"`
+	Generation uint64            `json:"generation"` // image.Readers.Generation of the key
+	Previous   *recording.Ref    `json:"previous"`   // where the recording was that it goes on with
+	Keys       []image.KeyObject `json:"keys"`       // to be stored before the first segment; none if the key is stored
+}
+
+// End is where a recording was at some moment: an image says so of the moment at which it was taken.
+type End struct {
+	UID        schemas.UID      `json:"uid"`
+	End        *recording.Ref   `json:"end"` // null: nothing was recorded yet
+	Key        image.LineageKey `json:"key"`
+	Generation uint64           `json:"generation"`
+}
+
+// EndEntry is the entry of an image that has an End.
+const EndEntry = "record/recording.json"
+
+// Recorded reports whether a session's terminal is recorded, and whether what is typed is, too.
+func Recorded(s schemas.Spec) (output, input bool) {
+	if !s.TTY || s.Record == schemas.RecordOff {
+		return false, false
+	}
+	return true, s.Record == schemas.RecordInput
+}
+
+// Begin makes the folder for a run of a session that is about to be started, or restored from an image. It gives
+// nil if its terminal isn't recorded. release is called once the session runs, or doesn't.
+func (s *Spool) Begin(ctx context.Context, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (to *driver.Recording, release func(), err error) {
+	release = func() {}
+	output, input := Recorded(spec)
+	if !output || s.Dir == "" {
+		return nil, release, nil
+	}
+	run, err := s.newRun(ctx, r, from)
+	if driver.KindOf(err) == driver.Refused { // there is no reader
+		s.Log.Warn("a terminal isn't recorded", r.Logged("err", err)...)
+		return nil, release, nil
+	}
+	if err != nil {
+		return nil, release, fmt.Errorf("record the terminal of session %s: %w", r.Name(), err)
+	}
+	to = &driver.Recording{Dir: filepath.Join(s.Dir, string(r.UID), run.Run), Key: run.Key, Input: input}
+	lock, err := run.write(to.Dir)
+	if err != nil {
+		return nil, release, fmt.Errorf("record the terminal of session %s: %w", r.Name(), err)
+	}
+	return to, func() { lock.Close() }, nil
+}
+
+// newRun says how a run is recorded: with the key of the recording that it goes on with, unless its readers have become others.
+func (s *Spool) newRun(ctx context.Context, r schemas.SessionRecord, from driver.Source) (run, error) {
+	out := run{Place: placeOf(r), Session: r.Session}
+	readers, err := s.Snapshots.Readers(ctx, r.Tenant)
+	if err != nil {
+		return out, err
+	}
+	was, err := endOf(from)
+	if err != nil {
+		return out, err
+	}
+	if was != nil && was.UID == r.UID {
+		out.Previous, out.Key, out.Generation = was.End, was.Key, was.Generation
+	}
+	if out.Key.KID == "" || out.Previous == nil || out.Generation < readers.Generation {
+		out.Generation = readers.Generation
+		if out.Key, out.Keys, err = image.NewKey(r.Tenant, r.Lineage, readers); err != nil {
+			return out, err
+		}
+	}
+	out.Run = recording.RunName(r.Epoch, out.Key.KID, strings.ToLower(rand.Text()[:10]))
+	return out, nil
+}
+
+func placeOf(r schemas.SessionRecord) recording.Place {
+	return recording.Place{Tenant: r.Tenant, Lineage: r.Lineage, UID: r.UID}
+}
+
+// maxEnd bounds what is read of an image's End, in bytes.
+const maxEnd = 64 << 10
+
+// endOf reads where the recording was when an image was taken; nil if it doesn't say.
+func endOf(from driver.Source) (*End, error) {
+	if from == nil || !slices.ContainsFunc(from.Entries(), func(e image.Entry) bool { return e.Name == EndEntry }) {
+		return nil, nil
+	}
+	in, err := from.Open(EndEntry)
+	if err != nil {
+		return nil, fmt.Errorf("read where the recording was: %w", err)
+	}
+	defer in.Close()
+	var e End
+	data, err := io.ReadAll(io.LimitReader(in, maxEnd))
+	if err == nil {
+		err = json.Unmarshal(data, &e)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read where the recording was: %w", err)
+	}
+	return &e, nil
+}
+
+// write makes the folder, and gives the lock that says that segments may come.
+func (r run) write(dir string) (*os.File, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, driver.RunFile), data, 0o600); err != nil {
+		return nil, err
+	}
+	return driver.LockRun(dir, false)
+}
+
+func readRun(dir string) (run, error) {
+	var r run
+	data, err := os.ReadFile(filepath.Join(dir, driver.RunFile))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(data, &r); err != nil {
+		return r, fmt.Errorf("read %s: %w", dir, err)
+	}
+	return r, nil
+}

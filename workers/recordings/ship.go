@@ -1,0 +1,250 @@
+package recordings
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// lastFile names the last segment of a run that was stored.
+const lastFile = "last"
+
+// Store stores all that was spilled of a session, and says where its recording is now; nil if this host
+// records nothing of it.
+func (s *Spool) Store(ctx context.Context, uid schemas.UID) (*End, error) {
+	defer s.lock(uid)()
+	runs, err := s.runs(uid)
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	var end *End
+	for _, dir := range runs {
+		if end, err = s.storeRun(ctx, dir); err != nil {
+			return nil, fmt.Errorf("store the recording of session %s: %w", uid, err)
+		}
+	}
+	return end, nil
+}
+
+// Remove forgets what was spilled of a session that is deleted, and not stored.
+func (s *Spool) Remove(uid schemas.UID) error {
+	if s.Dir == "" {
+		return nil
+	}
+	defer s.lock(uid)()
+	if err := os.RemoveAll(filepath.Join(s.Dir, string(uid))); err != nil {
+		return fmt.Errorf("remove the recording of session %s: %w", uid, err)
+	}
+	return nil
+}
+
+func (s *Spool) lock(uid schemas.UID) (unlock func()) {
+	s.mu.Lock()
+	of := s.locks[uid]
+	if of == nil {
+		of = &sync.Mutex{}
+		s.locks[uid] = of
+	}
+	s.mu.Unlock()
+	of.Lock()
+	return of.Unlock
+}
+
+// runs lists the folders of a session's runs, the oldest first.
+func (s *Spool) runs(uid schemas.UID) (dirs []string, err error) {
+	if s.Dir == "" {
+		return nil, nil
+	}
+	all, err := os.ReadDir(filepath.Join(s.Dir, string(uid)))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range all {
+		if _, _, ok := recording.SplitRun(e.Name()); ok {
+			dirs = append(dirs, filepath.Join(s.Dir, string(uid), e.Name()))
+		}
+	}
+	return dirs, err
+}
+
+// storeRun stores what was spilled of a run. Each segment is taken out only after the note that it is stored, so that one which is stored
+// again after a crash is the same.
+func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
+	r, err := readRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	last, err := readLast(dir)
+	if err != nil {
+		return nil, err
+	}
+	numbers, err := spilled(dir)
+	for _, n := range numbers {
+		if last == nil || n > last.Number {
+			stored, storeErr := s.storeSegment(ctx, dir, r, n, last)
+			if errors.Is(storeErr, fs.ErrNotExist) {
+				continue // the recorder needed its room
+			}
+			if storeErr != nil {
+				return nil, storeErr
+			}
+			last = &stored
+		}
+		if err := takeOut(dir, n); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	end := &End{UID: r.UID, End: last, Key: r.Key, Generation: r.Generation}
+	if last == nil {
+		end.End = r.Previous
+	}
+	return end, nil
+}
+
+// storeSegment stores one segment and notes that.
+func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, last *recording.Ref) (recording.Ref, error) {
+	var none recording.Ref
+	h := recording.Header{UID: r.UID, Run: r.Run, Number: n, Previous: last, Signer: s.Host}
+	data, err := os.ReadFile(segmentFile(dir, n, ".json"))
+	if err != nil {
+		return none, err
+	}
+	if err := json.Unmarshal(data, &h.Body); err != nil {
+		return none, fmt.Errorf("read a spilled segment: %w", err)
+	}
+	sealed, err := os.ReadFile(segmentFile(dir, n, ".age"))
+	if err != nil {
+		return none, err
+	}
+	if last == nil {
+		h.Previous = r.Previous
+		if err := s.storeKeys(ctx, r); err != nil {
+			return none, err
+		}
+	}
+	clear, ref, err := h.Seal(s.Signer)
+	if err == nil {
+		err = recording.Put(ctx, s.Objects, r.Place, ref, append(clear, sealed...))
+	}
+	if err != nil {
+		return none, err
+	}
+	note, err := json.Marshal(ref)
+	if err == nil {
+		err = writeSynced(filepath.Join(dir, lastFile), note)
+	}
+	return ref, err
+}
+
+// storeKeys stores the key of a run, which was wrapped to its readers when the run began.
+func (s *Spool) storeKeys(ctx context.Context, r run) error {
+	for _, k := range r.Keys {
+		err := s.Objects.Put(ctx, k.Name, bytes.NewReader(k.Data), int64(len(k.Data)))
+		if err != nil && !errors.Is(err, objectstore.ErrExists) {
+			return fmt.Errorf("store the key of a recording: %w", err)
+		}
+	}
+	return nil
+}
+
+// spilled lists the numbers of a run's segments that are complete, in their order.
+func spilled(dir string) (numbers []uint64, err error) {
+	all, err := os.ReadDir(dir)
+	for _, e := range all {
+		digits, ok := strings.CutSuffix(e.Name(), ".json")
+		if n, numErr := strconv.ParseUint(digits, 10, 64); ok && numErr == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	return numbers, err
+}
+
+func segmentFile(dir string, n uint64, part string) string {
+	return filepath.Join(dir, fmt.Sprintf("%012d%s", n, part))
+}
+
+// takeOut removes a segment that is stored.
+func takeOut(dir string, n uint64) error {
+	for _, part := range []string{".json", ".age"} { // without the first the second is none
+		if err := os.Remove(segmentFile(dir, n, part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+func readLast(dir string) (*recording.Ref, error) {
+	data, err := os.ReadFile(filepath.Join(dir, lastFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var last recording.Ref
+	if err == nil {
+		err = json.Unmarshal(data, &last)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read which segment was stored last: %w", err)
+	}
+	return &last, nil
+}
+
+func writeSynced(path string, data []byte) error {
+	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// over removes the folder of a run of which all is stored, if nothing more comes of it.
+func over(dir string) error {
+	left, err := spilled(dir)
+	if err != nil || len(left) > 0 {
+		return err
+	}
+	last, err := driver.LockRun(dir, true)
+	if errors.Is(err, driver.ErrRecorded) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer last.Close()
+	if left, err = spilled(dir); err != nil || len(left) > 0 {
+		return err // it came before the lock was free
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(dir)) // if it was the last one
+	return nil
+}

@@ -1,0 +1,289 @@
+package shim
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+)
+
+// recorder records what the terminal of the main command shows. What comes is kept in memory, and
+// sealed and spilled behind it: seconds later, or when it is much. Nothing waits for a disk, but for the reader of the
+// terminal when far more comes than can be sealed. It does nothing while nothing comes. A nil recorder records nothing.
+type recorder struct {
+	input   bool
+	spill   *spill
+	settled func()
+
+	mu     sync.Mutex
+	data   []byte
+	marks  []recorded
+	began  time.Time // when the first of them came
+	at     int64     // position in the output
+	timer  *time.Timer
+	armed  bool
+	wait   time.Duration // until what comes is sealed
+	last   time.Time     // when the timer ran out last
+	busy   bool          // it is being sealed
+	closed bool
+	room   chan struct{} // closed when there is room again
+
+	work sync.Mutex // held while what came is sealed
+}
+
+// recorded is an event that isn't sealed yet.
+type recorded struct {
+	after time.Duration // since the first
+	code  recording.Code
+	n     int   // bytes of data; of a gap, those that it stands for
+	at    int64 // position in the output where it is
+}
+
+// What came is sealed when it is recordSoft bytes, the reader of the terminal waits at recordFull, at most roomWait, and what
+// comes beyond recordMost isn't recorded.
+const (
+	recordSoft = 64 << 10
+	recordFull = 192 << 10
+	recordMost = 512 << 10
+	roomWait   = time.Second
+)
+
+// Pieces of output that come so close together are one event.
+const together = 2 * time.Millisecond
+
+// What comes is sealed so much later; later while more comes all the time, so that segments aren't small.
+const (
+	sealSoon = 3 * time.Second
+	sealLate = 30 * time.Second
+)
+
+// record has the command's terminal recorded, if the setup says so. The command doesn't run yet.
+func (c *command) record(setup Setup) error {
+	if setup.Record == nil || c.shown == nil {
+		return nil
+	}
+	s, err := openSpill(*setup.Record)
+	if err != nil {
+		return err
+	}
+	_, end := c.log.Span()
+	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}}
+	r.timer = time.AfterFunc(time.Hour, r.due)
+	r.timer.Stop()
+	c.shown.recorder = r
+	c.shown.recorder.resized(c.shown.size())
+	return nil
+}
+
+// recorder gives the one of the command's terminal.
+func (c *command) recorder() *recorder {
+	if c.shown == nil {
+		return nil
+	}
+	return c.shown.recorder
+}
+
+// settles has f called whenever something was sealed.
+func (r *recorder) settles(f func()) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settled = f
+}
+
+func (r *recorder) output(s backlog.Stream, b []byte) {
+	code := recording.Output
+	if s == backlog.Err {
+		code = recording.Errors
+	}
+	r.add(code, b, true)
+}
+
+// typed records input that the session has taken.
+func (r *recorder) typed(b []byte) {
+	if r != nil && r.input && len(b) > 0 {
+		r.add(recording.Input, b, true)
+	}
+}
+
+func (r *recorder) resized(s attach.Size) {
+	r.add(recording.Resize, []byte(strconv.Itoa(int(s.Cols))+"x"+strconv.Itoa(int(s.Rows))), false)
+}
+
+// add takes an event. later has it sealed soon; else it goes with what comes next.
+func (r *recorder) add(code recording.Code, b []byte, later bool) {
+	if r == nil {
+		return
+	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	if len(r.marks) == 0 {
+		r.began = now
+	}
+	full := len(r.data)+len(b) > recordMost
+	moves := code == recording.Output || code == recording.Errors
+	switch {
+	case full && !moves:
+		return
+	case full:
+		code = recording.Gap
+	default:
+		r.data = append(r.data, b...)
+	}
+	r.mark(now.Sub(r.began), code, len(b))
+	if moves {
+		r.at += int64(len(b))
+	}
+	if later {
+		r.arm(now)
+	}
+}
+
+// mark notes an event, of which the data was added; callers hold mu.
+func (r *recorder) mark(after time.Duration, code recording.Code, n int) {
+	if k := len(r.marks) - 1; k >= 0 && r.marks[k].code == code && code != recording.Resize && (after-r.marks[k].after < together || code == recording.Gap) {
+		r.marks[k].n += n
+		return
+	}
+	r.marks = append(r.marks, recorded{after, code, n, r.at})
+}
+
+// arm sees to it that what came is sealed; callers hold mu.
+func (r *recorder) arm(now time.Time) {
+	switch {
+	case r.busy:
+	case len(r.data) >= recordSoft || len(r.marks) >= recordSoft/8:
+		r.busy = true
+		go r.pack()
+	case !r.armed:
+		if now.Sub(r.last) > 2*sealLate {
+			r.wait = sealSoon
+		}
+		r.armed = true
+		r.timer.Reset(r.wait)
+	}
+}
+
+// due seals what came when it is time.
+func (r *recorder) due() {
+	r.mu.Lock()
+	r.armed, r.last, r.wait = false, time.Now(), min(2*r.wait, sealLate)
+	r.mu.Unlock()
+	_ = r.seal() // what can't be spilled is a gap
+}
+
+// roomFor waits until what comes can be recorded, but not for long. It is called before the terminal is read.
+func (r *recorder) roomFor() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	if len(r.data) < recordFull || r.closed {
+		r.mu.Unlock()
+		return
+	}
+	if r.room == nil {
+		r.room = make(chan struct{})
+	}
+	room := r.room
+	r.mu.Unlock()
+	late := time.NewTimer(roomWait)
+	defer late.Stop()
+	select {
+	case <-room:
+	case <-late.C:
+	}
+}
+
+// take gives what came since the last call.
+func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	marks, data, began = r.marks, r.data, r.began
+	r.marks, r.data = nil, nil
+	if r.room != nil {
+		close(r.room)
+		r.room = nil
+	}
+	return marks, data, began
+}
+
+// pack compresses and encrypts what came, until it isn't much any more. The segment goes on.
+func (r *recorder) pack() {
+	for more := true; more; {
+		r.work.Lock()
+		_ = r.spill.add(r.take()) // what can't be spilled is a gap
+		r.work.Unlock()
+		r.mu.Lock()
+		if more = len(r.data) >= recordSoft; !more {
+			r.busy = false
+			r.arm(time.Now()) // the timer ends the segment
+		}
+		r.mu.Unlock()
+	}
+}
+
+// seal spills all that came. When it returns nil, that is durable.
+func (r *recorder) seal() error {
+	if r == nil {
+		return nil
+	}
+	r.work.Lock()
+	defer r.work.Unlock()
+	err := r.spill.add(r.take())
+	if err == nil {
+		err = r.spill.commit()
+	}
+	r.mu.Lock()
+	settled := r.settled
+	r.mu.Unlock()
+	settled()
+	return err
+}
+
+// sealing begins to spill what came, and gives what waits for it.
+func (r *recorder) sealing() (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- r.seal() }()
+	return sync.OnceValue(func() error { return <-done })
+}
+
+// ended records how the session ended.
+func (r *recorder) ended(exit schemas.ExitStatus) {
+	r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), false)
+	r.close()
+}
+
+// close spills all that came, and records nothing more.
+func (r *recorder) close() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	closed := r.closed
+	r.closed = true
+	r.timer.Stop()
+	r.mu.Unlock()
+	if !closed {
+		_ = r.seal() // the session is over
+	}
+}
+
+// writeRecorded writes to a terminal and records what it took.
+func (c *command) writeRecorded(fd int, b []byte) (int, error) {
+	n, err := unix.Write(fd, b)
+	c.recorder().typed(b[:max(n, 0)])
+	return n, err
+}

@@ -1,0 +1,215 @@
+package shim
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+	"golang.org/x/sys/unix"
+
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// spill is the directory into which the segments of one run of a session go, encrypted, until a worker has
+// stored them. Its user serialises all calls.
+type spill struct {
+	dir    string
+	to     age.Recipient
+	lock   *os.File // held as long as the shim lives
+	number uint64   // of the last segment
+	most   int64    // bytes of segments that may wait
+	synced bool     // what the worker made is durable
+
+	open *openSegment
+}
+
+// openSegment is a segment that isn't complete.
+type openSegment struct {
+	file *os.File
+	*recording.Writer
+}
+
+// A segment ends at segmentSize bytes, and so many bytes of them may wait for a worker: then the oldest go.
+const (
+	segmentSize = 4 << 20
+	spillSize   = 64 << 20
+)
+
+// openSpill opens the directory that the worker has made.
+func openSpill(to driver.Recording) (*spill, error) {
+	key, err := to.Key.Public()
+	if err != nil {
+		return nil, fmt.Errorf("record the terminal: %w", err)
+	}
+	lock, err := driver.LockRun(to.Dir, false)
+	if err != nil {
+		return nil, fmt.Errorf("record the terminal: %w", err)
+	}
+	return &spill{dir: to.Dir, to: key, lock: lock, most: spillSize}, nil
+}
+
+// add puts events into the segment. What can't be written is lost, with all of its segment: the next one begins at a
+// later position in the output.
+func (s *spill) add(marks []recorded, data []byte, began time.Time) error {
+	for _, m := range marks {
+		e := recording.Event{Time: began.Add(m.after), Code: m.code}
+		if m.code == recording.Gap {
+			e.Data = strconv.AppendInt(nil, int64(m.n), 10)
+		} else {
+			e.Data, data = data[:m.n], data[m.n:]
+		}
+		err := s.begin(m.at)
+		if err == nil {
+			err = s.open.Add(e)
+		}
+		if err == nil && s.open.Stored() >= segmentSize {
+			err = s.commit()
+		}
+		if err != nil {
+			s.discard()
+			return fmt.Errorf("record the terminal: %w", err)
+		}
+	}
+	return nil
+}
+
+// begin begins a segment at a position in the output, if there is none.
+func (s *spill) begin(at int64) error {
+	if s.open != nil {
+		return nil
+	}
+	s.number++
+	f, err := os.OpenFile(s.name(s.number, sealedPart), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	w, err := recording.NewWriter(f, s.to, at)
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	s.open = &openSegment{f, w}
+	return nil
+}
+
+// The files of a segment: the first is one only with the second.
+const (
+	sealedPart = ".age"
+	bodyPart   = ".json"
+)
+
+func (s *spill) name(number uint64, part string) string {
+	return filepath.Join(s.dir, fmt.Sprintf("%012d", number)+part)
+}
+
+// commit ends the segment. When it returns nil, what was added is durable.
+func (s *spill) commit() error {
+	if s.open == nil {
+		return nil
+	}
+	body, err := s.open.Close()
+	if err == nil {
+		err = s.open.file.Sync()
+	}
+	if err == nil {
+		err = s.syncRun()
+	}
+	var b []byte
+	if err == nil {
+		b, err = json.Marshal(body)
+	}
+	if err == nil {
+		err = replaceSynced(s.name(s.number, bodyPart), b)
+	}
+	if err != nil {
+		s.discard()
+		return fmt.Errorf("spill what was recorded: %w", err)
+	}
+	s.open.file.Close()
+	s.open = nil
+	s.bound()
+	s.notify()
+	return nil
+}
+
+// syncRun makes durable what the worker made: until there is a segment it doesn't matter.
+func (s *spill) syncRun() error {
+	if s.synced {
+		return nil
+	}
+	err := s.lock.Sync()
+	for dir, i := filepath.Dir(s.dir), 0; i < 2 && err == nil; dir, i = filepath.Dir(dir), i+1 {
+		err = syncDir(dir)
+	}
+	s.synced = err == nil
+	return err
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// discard drops the segment that isn't complete.
+func (s *spill) discard() {
+	if s.open != nil {
+		s.open.file.Close()
+		s.open = nil
+	}
+	for _, part := range []string{bodyPart, bodyPart + ".new", sealedPart} {
+		_ = os.Remove(s.name(s.number, part)) // without its body it is none
+	}
+}
+
+// bound removes the oldest segments that wait, if they take too much.
+func (s *spill) bound() {
+	waiting, err := os.ReadDir(s.dir)
+	if err != nil {
+		return
+	}
+	var sum int64
+	slices.Reverse(waiting) // the newest first
+	for _, e := range waiting {
+		number, ok := strings.CutSuffix(e.Name(), sealedPart)
+		if !ok {
+			continue
+		}
+		info, err := e.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err == nil {
+			sum += info.Size()
+		}
+		if sum > s.most {
+			_ = os.Remove(filepath.Join(s.dir, number+bodyPart)) // first: without it the other is none
+			_ = os.Remove(filepath.Join(s.dir, e.Name()))
+		}
+	}
+}
+
+// notify tells a worker, if there is one, that there is a segment: one that comes later looks by itself.
+func (s *spill) notify() {
+	dir, err := unix.Open(filepath.Dir(filepath.Dir(s.dir)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(dir)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	_ = unix.Sendto(fd, []byte{1}, 0, &unix.SockaddrUnix{Name: SocketPath(uintptr(dir), driver.NoticeSocket)})
+}

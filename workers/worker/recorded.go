@@ -1,0 +1,52 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/connect"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
+)
+
+// recordedFence is the right to have a session run, with its terminal recorded if it is to be. from is the image that it is restored
+// from, if it is. release is called when the session runs, or doesn't.
+func (s *starter) recordedFence(ctx context.Context, d driver.Driver, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (f driver.Fence, release func(), err error) {
+	f = s.hosting.fence(r)
+	if _, ok := d.(driver.Recorder); !ok {
+		return f, func() {}, nil
+	}
+	f.Record, release, err = s.recordings.Begin(ctx, r, spec, from)
+	return f, release, err
+}
+
+// addEnd stores what was recorded of a captured session, and puts into its image where that ends.
+func addEnd(ctx context.Context, to *recordings.Spool, r schemas.SessionRecord, img interface {
+	Add(e image.Entry, content io.Reader) error
+}, at time.Time) error {
+	end, err := to.Store(ctx, r.UID)
+	if err != nil || end == nil {
+		return err
+	}
+	data, err := json.Marshal(end)
+	if err != nil {
+		return fmt.Errorf("encode where the recording is: %w", err)
+	}
+	return img.Add(image.Entry{Name: recordings.EndEntry, Type: image.TypeFile, Mode: 0o600, MTime: at.UnixNano(), Size: int64(len(data))}, bytes.NewReader(data))
+}
+
+// recorded gives what was recorded of a session, up to now if it runs here.
+func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord) (connect.Recording, error) {
+	if rec, ok := w.Drivers[r.Driver].(driver.Recorder); ok && r.State == schemas.Running {
+		if err := rec.SealRecorded(ctx, r.UID); err != nil { // what it holds of its output is read from it then
+			w.Log.Debug("could not have a recording sealed", r.Logged("err", err)...)
+		}
+	}
+	return w.recordings.Open(ctx, r)
+}
