@@ -33,6 +33,8 @@ type Options struct {
 	Drivers map[schemas.DriverName]driver.Driver
 	// Output gives what a session that isn't here printed last; entry is where its image has it.
 	Output func(ctx context.Context, r schemas.SessionRecord, entry string) ([]byte, error)
+	// Recorded gives what was recorded of a session's terminal, up to now if it runs here, without waking it.
+	Recorded func(ctx context.Context, r schemas.SessionRecord) (Recording, error)
 	// Capturing reports whether a capture of a session is under way.
 	Capturing func(n schemas.Name) bool
 	// Answers are the other questions that the host answers, by the last token of their subject.
@@ -135,6 +137,10 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	if !ok {
 		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
 	}
+	conn, history, err := s.asksForHistory(conn, hello, grant)
+	if err != nil {
+		return err
+	}
 	up, err := d.Dial(ctx, rec.UID)
 	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
 		if rec, err = s.granted(ctx, n, grant); err != nil {
@@ -142,6 +148,9 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 		}
 		coming := rec.State == schemas.Running || rec.State == schemas.Starting
 		if !coming || rec.Host != s.Host || time.Now().After(wait) {
+			if history != nil {
+				return s.history(ctx, conn, d, rec.SessionRecord, *history)
+			}
 			return s.serveKept(ctx, conn, rec.SessionRecord)
 		}
 		select { // what stopped it before its first instruction is about to be tried again
@@ -154,6 +163,10 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 		return fmt.Errorf("connect to session %s: %w", n, err)
 	}
 	defer up.Close()
+	if history != nil {
+		up.Close() // it is asked again, after what was recorded
+		return s.history(ctx, conn, d, rec.SessionRecord, *history)
+	}
 	if hello.Presence {
 		leave := s.present(ctx, n, hello.Forward)
 		defer leave()

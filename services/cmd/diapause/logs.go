@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,14 +19,22 @@ const allLines = -1
 func logsCommand(c *client) *cobra.Command {
 	var follow bool
 	var lines int
+	var shown attach.History
+	var since time.Duration
 	cmd := &cobra.Command{
-		Use: "logs NAME", Short: "Print what a session's command has printed, the last 1 MiB of it", Args: cobra.ExactArgs(1),
-		Example: "  diapause logs --tail 20 work\n  diapause logs -f -n 0 work",
+		Use: "logs NAME", Short: "Print what a session's command has printed: of a terminal all of it, else the last 1 MiB", Args: cobra.ExactArgs(1),
+		Example: "  diapause logs --tail 20 work\n  diapause logs -f -n 0 work\n  diapause logs --since 2h --timestamps work",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < allLines {
 				return usagef("--tail %d: want how many lines, or %d for all", lines, allLines)
 			}
-			err := c.logs(cmd.Context(), args[0], lines, follow)
+			if since < 0 {
+				return usagef("--since %v: want how long ago, e.g. 2h", since)
+			}
+			if since > 0 {
+				shown.Since = time.Now().Add(-since)
+			}
+			err := c.logs(cmd.Context(), args[0], lines, follow, shown)
 			if cmd.Context().Err() != nil {
 				return exitStatus(exitInterrupted) // that is how a look at it ends
 			}
@@ -34,35 +43,48 @@ func logsCommand(c *client) *cobra.Command {
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the session ends or is suspended")
 	cmd.Flags().IntVarP(&lines, "tail", "n", allLines, "begin with the last `LINES`")
+	durationVar(cmd.Flags(), &since, "since", 0, "of a recorded terminal: what was printed in the last `DURATION`, e.g. 2h")
+	cmd.Flags().BoolVar(&shown.Times, "timestamps", false, "begin each line with its time")
 	return cmd
 }
 
 // logs prints the last lines of the output, and what follows if asked to.
-func (c *client) logs(ctx context.Context, name string, lines int, follow bool) error {
+func (c *client) logs(ctx context.Context, name string, lines int, follow bool, shown attach.History) error {
 	if lines == allLines {
-		return c.output(ctx, name, follow, os.Stdout, os.Stderr)
+		return c.output(ctx, name, follow, &shown, os.Stdout, os.Stderr)
+	}
+	history := &shown
+	if shown == (attach.History{}) {
+		history = nil // the last lines are among what is kept beside the recording, most of the time
 	}
 	var kept written
-	if err := c.output(ctx, name, false, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
+	if err := c.output(ctx, name, false, history, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
 		return err
 	}
 	from := kept.lastLines(lines)
+	if lines > 0 && from == 0 && history == nil && len(kept.all) >= attach.OutputKept/2 {
+		kept, history = written{}, &shown
+		if err := c.output(ctx, name, false, history, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
+			return err
+		}
+		from = kept.lastLines(lines)
+	}
 	if !follow {
 		return kept.print(from)
 	}
 	rest := &skipper{was: kept.all, from: from}
-	return c.output(ctx, name, true, rest.to(os.Stdout), rest.to(os.Stderr))
+	return c.output(ctx, name, true, history, rest.to(os.Stdout), rest.to(os.Stderr))
 }
 
 // output carries the output from where it is: a session that ends or is suspended while it
 // is asked has it elsewhere the next moment.
-func (c *client) output(ctx context.Context, name string, follow bool, stdout, stderr io.Writer) error {
+func (c *client) output(ctx context.Context, name string, follow bool, history *attach.History, stdout, stderr io.Writer) error {
 	const tries = 5
 	var err error
 	for range tries {
 		out, errs := &counted{Writer: stdout}, &counted{Writer: stderr}
 		_, err = c.converse(ctx, attach.Hello{Name: name}, false,
-			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow}, attach.Streams{Stdout: out, Stderr: errs})
+			attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow, History: history}, attach.Streams{Stdout: out, Stderr: errs})
 		if !errors.Is(err, attach.ErrLost) {
 			return err
 		}

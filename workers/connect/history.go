@@ -1,0 +1,165 @@
+package connect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/direct"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Recording is what was recorded of a session's terminal.
+type Recording interface {
+	// End is the position in the output up to which there is a recording, 0 if there is none.
+	End() int64
+	// Each calls fn with the events of and after a moment.
+	Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error
+	// Why says why the beginning is missing; nil if nothing is.
+	Why() error
+}
+
+// asksForHistory reads the request of a client that only listens. It gives it if the client wants what was recorded; else
+// the session can read it from the connection once more.
+func (s *Server) asksForHistory(conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
+	if grant != nil || hello.Presence || hello.Input || hello.Forward {
+		return conn, nil, nil
+	}
+	req, err := attach.ReadRequest(conn)
+	if err != nil {
+		return conn, nil, err
+	}
+	if req.Op == attach.OpOutput && req.History != nil {
+		return conn, &req, nil
+	}
+	var b bytes.Buffer
+	if err := attach.WriteJSON(&b, attach.FrameRequest, req); err != nil {
+		return conn, nil, err
+	}
+	return again{conn, &b}, nil, nil
+}
+
+// again is a connection of which the request was read.
+type again struct {
+	net.Conn
+	first *bytes.Buffer
+}
+
+func (c again) Read(p []byte) (int, error) {
+	if c.first.Len() > 0 {
+		return c.first.Read(p)
+	}
+	return c.Conn.Read(p)
+}
+
+// Gone and CloseWrite are those of the connection below.
+func (c again) Gone() bool { return gone(c.Conn) }
+
+func (c again) CloseWrite() error {
+	closeWrite(c.Conn)
+	return nil
+}
+
+// history sends a client what was recorded of a session, what is kept beyond that, and what follows if it asks for that.
+func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
+	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // the client sends nothing: what ends this read is its going
+		_, _, _ = attach.ReadFrame(conn)
+		cancel()
+	}()
+	out := &shower{to: conn, times: req.History.Times}
+	at, err := s.showRecorded(ctx, out, r, req.History.Since)
+	if err != nil {
+		return err
+	}
+	exit, err := s.showKept(ctx, out, d, r, req, at)
+	if errors.Is(err, errSuspended) {
+		return nil // the connection ends without a last frame
+	}
+	if err != nil {
+		return err
+	}
+	return attach.WriteJSON(conn, attach.FrameExit, exit)
+}
+
+// showRecorded sends what was recorded, and gives the position at which that ends. Without the recording what is kept
+// beside it is better than nothing: the client is told.
+func (s *Server) showRecorded(ctx context.Context, out *shower, r schemas.SessionRecord, since time.Time) (int64, error) {
+	rec, err := s.Recorded(ctx, r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return 0, ctx.Err()
+		}
+		return 0, out.note(fmt.Sprintf("the recording can't be read: %v", err))
+	}
+	if why := rec.Why(); why != nil {
+		if err := out.note(fmt.Sprintf("the beginning of the recording is missing: %v", why)); err != nil {
+			return 0, err
+		}
+	}
+	return rec.End(), rec.Each(ctx, since, out.event)
+}
+
+// showKept sends what is kept of the output beyond a position: by the session that runs here, or else where
+// it was kept when it was suspended or ended.
+func (s *Server) showKept(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, req attach.Request, at int64) (schemas.ExitStatus, error) {
+	up, err := d.Dial(ctx, r.UID)
+	if errors.Is(err, driver.ErrNotHere) {
+		return schemas.ExitStatus{}, s.showImage(ctx, out, r, at)
+	}
+	if err != nil {
+		return schemas.ExitStatus{}, fmt.Errorf("connect to session %s: %w", r.Name(), err)
+	}
+	defer up.Close()
+	stop := context.AfterFunc(ctx, func() { up.Close() })
+	defer stop()
+	err = attach.WriteJSON(up, attach.FrameRequest, attach.Request{Op: attach.OpOutput, Tail: -1, Follow: req.Follow, Positions: true, Seen: at})
+	if err != nil {
+		return schemas.ExitStatus{}, err
+	}
+	return out.follow(up, at)
+}
+
+// showImage sends what was kept beyond a position when a session was suspended or ended.
+func (s *Server) showImage(ctx context.Context, out *shower, r schemas.SessionRecord, at int64) error {
+	data, err := s.Output(ctx, r, attach.OutputEntry)
+	if err != nil {
+		if at > 0 {
+			return nil // all was recorded
+		}
+		return err
+	}
+	log, err := backlog.Decode(data, attach.OutputKept)
+	if err != nil {
+		return err
+	}
+	log.End()
+	for {
+		stream, b, next, err := log.Next(ctx, at)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if missing := next - int64(len(b)) - at; at > 0 && missing > 0 {
+			err = out.missing(missing)
+		}
+		if err = errors.Join(err, out.write(stream, b, r.Since)); err != nil {
+			return err
+		}
+		at = next
+	}
+}
