@@ -63,6 +63,9 @@ const (
 	RecordInput  = "output+input"
 )
 
+// Records are these.
+var Records = []string{RecordOff, RecordOutput, RecordInput}
+
 // DefaultNetwork is that of process trees that are run without a word on it, unless who runs the
 // API says otherwise.
 const DefaultNetwork = NetworkPrivate

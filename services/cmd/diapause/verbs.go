@@ -42,6 +42,7 @@ type runFlags struct {
 	cpus                        float64
 	pids                        int64
 	tty, attach, asJSON         bool
+	record                      string
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
 	capAdd, capDrop             []string
@@ -91,6 +92,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
+	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default output)")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
@@ -132,7 +134,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"allow-out", "disk", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
+var treeFlags = []string{"allow-out", "disk", "record", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -239,7 +241,7 @@ func program(command []string, s schemas.Spec) string {
 
 func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	s := schemas.Spec{
-		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network, AllowOut: f.allowOut,
+		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network, AllowOut: f.allowOut, Record: f.record,
 		Hooks: schemas.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
 	}
 	if s.Dir == "" && s.Root == "" {
@@ -247,6 +249,9 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	}
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
 		s.Network = schemas.NetworkPrivate // no other has them
+	}
+	if f.record != "" && (!slices.Contains(schemas.Records, f.record) || !f.tty || f.container.Image != "") {
+		return s, usagef("--record %q: want %s, of a process tree with --tty", f.record, strings.Join(schemas.Records, ", "))
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
