@@ -126,11 +126,16 @@ func Read(ctx context.Context, store objectstore.Store, p Place, s Segment, key 
 	if int64(len(body)) != s.Header.Size || hex.EncodeToString(sum[:]) != s.Header.SHA256 {
 		return fmt.Errorf("read a recording: %w: what is encrypted isn't what its header names", ErrCorrupt)
 	}
-	opened, err := age.Decrypt(bytes.NewReader(body), key)
+	return Decode(bytes.NewReader(body), s.Header.Body, key, fn)
+}
+
+// Decode calls fn with the events of what a Writer wrote. It is for one that was written here: nothing says that it is genuine.
+func Decode(sealed io.Reader, b Body, key age.Identity, fn func(Event) error) error {
+	opened, err := age.Decrypt(sealed, key)
 	if err != nil {
 		return fmt.Errorf("read a recording: %w: %w", ErrCorrupt, err)
 	}
-	return decode(opened, s.Header.Body, fn)
+	return decode(opened, b, fn)
 }
 
 // decode calls fn with the events of what was encrypted.

@@ -112,10 +112,12 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 		return err
 	}
 	gone, err := s.deleted(ctx, uid, runs)
-	if err != nil {
+	switch {
+	case errors.Is(err, statekv.ErrNoSession):
+		return nil // its record may come back; till then its key stays away from the store
+	case err != nil:
 		return err
-	}
-	if gone {
+	case gone:
 		return s.Remove(uid)
 	}
 	if _, err := s.Store(ctx, uid); err != nil {
@@ -140,9 +142,6 @@ func (s *Spool) deleted(ctx context.Context, uid schemas.UID, runs []string) (bo
 			return false, err
 		}
 		rec, err := s.Records.Get(ctx, schemas.Name{Tenant: r.Tenant, Session: r.Session})
-		if errors.Is(err, statekv.ErrNoSession) {
-			return false, nil // the records may be lost, and come back
-		}
 		if err != nil {
 			return false, fmt.Errorf("look whether session %s is still there: %w", uid, err)
 		}

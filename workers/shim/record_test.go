@@ -1,0 +1,234 @@
+package shim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// recorderBench is a recorder with the key of what it spills.
+type recorderBench struct {
+	*recorder
+	t   *testing.T
+	dir string
+	key *age.X25519Identity
+}
+
+func newRecorderBench(t *testing.T) *recorderBench {
+	t.Helper()
+	b := &recorderBench{t: t, dir: filepath.Join(t.TempDir(), "uid", "run")}
+	key, objects, err := image.NewKey("acme", "lin1", image.Readers{Recipients: []age.Recipient{b.identity().Recipient()}, Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened, err := age.Decrypt(bytes.NewReader(objects[0].Data), b.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids, err := age.ParseIdentities(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.key = ids[0].(*age.X25519Identity)
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, driver.RunFile), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := newCommand(backlog.New(100), false)
+	c.shown = newShown(c, attach.Size{Rows: 24, Cols: 80})
+	c.log.Append(backlog.Out, []byte("before "))
+	if err := c.record(Setup{Record: &driver.Recording{Dir: b.dir, Key: key}}); err != nil {
+		t.Fatal(err)
+	}
+	b.recorder = c.recorder()
+	t.Cleanup(func() { b.close(); b.spill.lock.Close() })
+	return b
+}
+
+func (b *recorderBench) identity() *age.X25519Identity {
+	b.t.Helper()
+	var err error
+	if b.key, err = age.GenerateX25519Identity(); err != nil {
+		b.t.Fatal(err)
+	}
+	return b.key
+}
+
+// spilled gives what the complete segments have, as lines of events, and where they begin.
+func (b *recorderBench) spilled() (text string, bodies []recording.Body) {
+	b.t.Helper()
+	files, err := filepath.Glob(filepath.Join(b.dir, "*"+bodyPart))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for _, name := range files {
+		var body recording.Body
+		data, err := os.ReadFile(name)
+		if err == nil {
+			err = json.Unmarshal(data, &body)
+		}
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		sealed, err := os.Open(strings.TrimSuffix(name, bodyPart) + sealedPart)
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		defer sealed.Close()
+		err = recording.Decode(sealed, body, b.key, func(e recording.Event) error {
+			text += fmt.Sprintf("%s%s;", e.Code, e.Data)
+			return nil
+		})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		bodies = append(bodies, body)
+	}
+	return text, bodies
+}
+
+func TestRecords(t *testing.T) {
+	b := newRecorderBench(t)
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	b.output(backlog.Out, []byte("one"))
+	b.typed([]byte("not recorded"))
+	b.output(backlog.Err, []byte("hook"))
+	b.resized(attach.Size{Rows: 2, Cols: 3})
+	if err := b.sealing()(); err != nil {
+		t.Fatal(err)
+	}
+	b.output(backlog.Out, []byte("two"))
+	b.ended(schemas.ExitStatus{Code: 3})
+	b.output(backlog.Out, []byte("after its end"))
+	b.close()
+	text, bodies := b.spilled()
+	if want := "r80x24;oone;ehook;r3x2;otwo;x3;"; text != want {
+		t.Errorf("it is %q, want %q", text, want)
+	}
+	at := int64(len("before "))
+	for _, body := range bodies {
+		if body.Start != at {
+			t.Errorf("a segment begins at %d, the last ended at %d", body.Start, at)
+		}
+		at = body.End
+	}
+}
+
+// The timer seals what came, and doesn't run before or after.
+func TestSealsLater(t *testing.T) {
+	b := newRecorderBench(t)
+	if b.armed {
+		t.Error("the timer runs although nothing came")
+	}
+	sealed := make(chan struct{}, 1)
+	b.settles(func() { sealed <- struct{}{} })
+	b.wait, b.last = time.Millisecond, time.Now()
+	b.output(backlog.Out, []byte("one"))
+	<-sealed
+	b.mu.Lock()
+	if b.armed || b.data != nil || b.wait != 2*time.Millisecond {
+		t.Errorf("after that the timer runs: %t, it holds %q", b.armed, b.data)
+	}
+	b.mu.Unlock()
+	if text, _ := b.spilled(); text != "r80x24;oone;" {
+		t.Errorf("it is %q", text)
+	}
+}
+
+// A flood is recorded whole, if it waits as the reader of a terminal does; and takes little memory.
+func TestRecordsFlood(t *testing.T) {
+	b := newRecorderBench(t)
+	b.spill.most = 1 << 40
+	line := []byte(strings.Repeat("0123456789abcdef", 256))
+	for range 1024 {
+		b.roomFor()
+		b.output(backlog.Out, line)
+		b.mu.Lock()
+		if len(b.data) > recordMost {
+			t.Errorf("it holds %d bytes", len(b.data))
+		}
+		b.mu.Unlock()
+	}
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	text, _ := b.spilled()
+	if got := strings.Count(text, "0123456789abcdef"); got+strings.Count(text, ";")/2 < 1024*256-1024 || strings.Contains(text, "g") {
+		t.Errorf("%d pieces came back", got)
+	}
+}
+
+// What can't be kept is a gap, in the middle of what is.
+func TestRecordsGap(t *testing.T) {
+	b := newRecorderBench(t)
+	b.work.Lock() // nothing is sealed
+	b.output(backlog.Out, []byte("one"))
+	b.output(backlog.Out, bytes.Repeat([]byte("x"), recordMost))
+	b.output(backlog.Out, bytes.Repeat([]byte("y"), 7))
+	b.work.Unlock()
+	b.output(backlog.Out, []byte("z"))
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := b.spilled(); !strings.HasPrefix(text, "r80x24;oone;g524288;o") || !strings.Contains(strings.ReplaceAll(text, ";o", ""), "yyyyyyyz;") {
+		t.Errorf("it is %.100q", text)
+	}
+}
+
+// A disk that takes nothing costs what came then, and nothing that was sealed before or after.
+func TestRecordsWithoutDisk(t *testing.T) {
+	b := newRecorderBench(t)
+	b.output(backlog.Out, []byte("one"))
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	right := b.spill.dir
+	b.spill.dir = filepath.Join(right, "not there")
+	b.output(backlog.Out, []byte("two"))
+	if err := b.seal(); err == nil {
+		t.Error("what isn't spilled counts as that")
+	}
+	b.spill.dir = right
+	b.output(backlog.Out, []byte("three"))
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	text, bodies := b.spilled()
+	if text != "r80x24;oone;othree;" || bodies[1].Start != bodies[0].End+3 {
+		t.Errorf("it is %q, %+v", text, bodies)
+	}
+}
+
+// Of segments that wait for too long the oldest go.
+func TestSpillIsBounded(t *testing.T) {
+	b := newRecorderBench(t)
+	b.spill.most = 2000
+	for i := range 20 {
+		b.output(backlog.Out, fmt.Appendf(nil, "%d,", i))
+		if err := b.seal(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, bodies := b.spilled()
+	if !strings.HasSuffix(text, "o18,;o19,;") || strings.Contains(text, "o3,") || len(bodies) < 2 {
+		t.Errorf("%d segments are left: %s", len(bodies), text)
+	}
+}
