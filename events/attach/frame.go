@@ -43,6 +43,7 @@ const (
 	OpOutput  = "output"  // read the main command's output
 	OpPut     = "put"     // unpack a tar stream, sent as stdin, below Path
 	OpGet     = "get"     // send Path as a tar stream on stdout
+	OpScreen  = "screen"  // send what the main command's terminal shows: FrameScreen, FramePaint, FrameExit
 	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
 )
 

@@ -22,6 +22,7 @@ const (
 	Input  Code = "i" // what was typed
 	Resize Code = "r" // COLSxROWS
 	Mark   Code = "m"
+	Frame  Code = "k" // all that the terminal shows: COLSxROWS, a newline and what paints it
 	Exit   Code = "x" // the status with which the session ended
 	Gap    Code = "g" // bytes of output that were not recorded
 )

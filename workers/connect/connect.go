@@ -35,6 +35,8 @@ type Options struct {
 	Output func(ctx context.Context, r schemas.SessionRecord, entry string) ([]byte, error)
 	// Recorded gives what was recorded of a session's terminal, up to now if it runs here, without waking it.
 	Recorded func(ctx context.Context, r schemas.SessionRecord) (Recording, error)
+	// Shown gives what the terminal of a session showed that isn't here.
+	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
 	// Capturing reports whether a capture of a session is under way.
 	Capturing func(n schemas.Name) bool
 	// Answers are the other questions that the host answers, by the last token of their subject.
@@ -137,7 +139,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	if !ok {
 		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
 	}
-	conn, history, err := s.asksForHistory(conn, hello, grant)
+	conn, kept, err := s.asksForKept(conn, hello, grant)
 	if err != nil {
 		return err
 	}
@@ -148,8 +150,8 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 		}
 		coming := rec.State == schemas.Running || rec.State == schemas.Starting
 		if !coming || rec.Host != s.Host || time.Now().After(wait) {
-			if history != nil {
-				return s.history(ctx, conn, d, rec.SessionRecord, *history)
+			if kept != nil {
+				return s.showAll(ctx, conn, d, rec.SessionRecord, *kept)
 			}
 			return s.serveKept(ctx, conn, rec.SessionRecord)
 		}
@@ -163,9 +165,9 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 		return fmt.Errorf("connect to session %s: %w", n, err)
 	}
 	defer up.Close()
-	if history != nil {
+	if kept != nil {
 		up.Close() // it is asked again, after what was recorded
-		return s.history(ctx, conn, d, rec.SessionRecord, *history)
+		return s.showAll(ctx, conn, d, rec.SessionRecord, *kept)
 	}
 	if hello.Presence {
 		leave := s.present(ctx, n, hello.Forward)

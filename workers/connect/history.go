@@ -27,9 +27,9 @@ type Recording interface {
 	Why() error
 }
 
-// asksForHistory reads the request of a client that only listens. It gives it if the client wants what was recorded; else
+// asksForKept reads the request of a client that only listens. It gives it if the client wants what was recorded, or shown; else
 // the session can read it from the connection once more.
-func (s *Server) asksForHistory(conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
+func (s *Server) asksForKept(conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
 	if grant != nil || hello.Presence || hello.Input || hello.Forward {
 		return conn, nil, nil
 	}
@@ -37,7 +37,7 @@ func (s *Server) asksForHistory(conn net.Conn, hello attach.Hello, grant *direct
 	if err != nil {
 		return conn, nil, err
 	}
-	if req.Op == attach.OpOutput && req.History != nil {
+	if req.Op == attach.OpOutput && req.History != nil || req.Op == attach.OpScreen {
 		return conn, &req, nil
 	}
 	var b bytes.Buffer
@@ -66,6 +66,35 @@ func (c again) Gone() bool { return gone(c.Conn) }
 func (c again) CloseWrite() error {
 	closeWrite(c.Conn)
 	return nil
+}
+
+// showAll answers a request for what was recorded or is shown.
+func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
+	if req.Op == attach.OpScreen {
+		return s.screen(ctx, conn, d, r)
+	}
+	return s.history(ctx, conn, d, r, req)
+}
+
+// screen sends what a session's terminal shows, or showed last.
+func (s *Server) screen(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord) error {
+	up, err := d.Dial(ctx, r.UID)
+	if errors.Is(err, driver.ErrNotHere) {
+		head, paint, err := s.Shown(ctx, r)
+		if err != nil {
+			return err
+		}
+		return attach.SendScreen(conn, head, paint)
+	}
+	if err != nil {
+		return fmt.Errorf("connect to session %s: %w", r.Name(), err)
+	}
+	defer up.Close()
+	head, paint, err := attach.FetchScreen(up)
+	if err != nil {
+		return err
+	}
+	return attach.SendScreen(conn, head, paint)
 }
 
 // history sends a client what was recorded of a session, what is kept beyond that, and what follows if it asks for that.

@@ -115,8 +115,11 @@ func (r *recorder) typed(b []byte) {
 }
 
 func (r *recorder) resized(s attach.Size) {
-	r.add(recording.Resize, []byte(strconv.Itoa(int(s.Cols))+"x"+strconv.Itoa(int(s.Rows))), false)
+	r.add(recording.Resize, []byte(sizeText(s)), false)
 }
+
+// sizeText is a size as recordings have it.
+func sizeText(s attach.Size) string { return strconv.Itoa(int(s.Cols)) + "x" + strconv.Itoa(int(s.Rows)) }
 
 // add takes an event. later has it sealed soon; else it goes with what comes next.
 func (r *recorder) add(code recording.Code, b []byte, later bool) {
@@ -260,8 +263,13 @@ func (r *recorder) sealing() (wait func() error) {
 	return sync.OnceValue(func() error { return <-done })
 }
 
-// ended records how the session ended.
-func (r *recorder) ended(exit schemas.ExitStatus) {
+// ended records what the terminal showed last, and how the session ended.
+func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
+	if r == nil {
+		return
+	}
+	head, paint := last.paint()
+	r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), false)
 	r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), false)
 	r.close()
 }

@@ -47,6 +47,8 @@ func (v *clients) attend(c *net.UnixConn) {
 			err = v.rejoin(ctx, c, r)
 		case attach.OpOutput:
 			err = v.output(ctx, c, r)
+		case attach.OpScreen:
+			err = v.screen(c)
 		case attach.OpPut:
 			err = v.put(ctx, c, r)
 		case attach.OpGet:

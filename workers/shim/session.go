@@ -170,7 +170,7 @@ func (s *session) end() {
 	}
 	s.tree.finish()
 	s.tree.main.drain()
-	s.recorder.ended(exit)
+	s.recorder.ended(exit, s.tree.main.shown)
 	s.tree.main.ended(exit)
 	s.gate.end()
 	if goesDown() {

@@ -54,6 +54,16 @@ func (s *watcher) begin(r attach.Request, taken int64) error {
 	return s.resized()
 }
 
+// screen sends what the terminal shows, once.
+func (v *clients) screen(c net.Conn) error {
+	w := v.tree.main.shown
+	if w == nil {
+		return fmt.Errorf("session %s has no terminal", v.name)
+	}
+	head, paint := w.paint()
+	return attach.SendScreen(c, head, paint)
+}
+
 // paint sends the screen.
 func (s *watcher) paint() error {
 	head, b := s.shown.paint()

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/diapause/diapause/events/attach"
+	emulator "github.com/diapause/diapause/events/screen"
+)
+
+func screenCommand(c *client) *cobra.Command {
+	var asHTML, asJSON bool
+	cmd := &cobra.Command{
+		Use: "screen NAME", Short: "Print what a session's terminal shows, or showed last", Args: cobra.ExactArgs(1),
+		Long: `Print what a session's terminal shows now, or showed when the session was suspended
+or ended. It doesn't resume a session, and counts as no use of it.`,
+		Example: "  diapause screen work\n  diapause screen --html work > work.html",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if asHTML && asJSON {
+				return usagef("screen: --html and --json are two forms of the same: leave one out")
+			}
+			s, err := c.screen(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return answers{asJSON: asJSON}.print(shownOf(s), func() {
+				if asHTML {
+					fmt.Fprint(printed, s.HTML())
+					return
+				}
+				fmt.Fprint(printed, textOf(s))
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asHTML, "html", false, "as HTML, with colours")
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
+	return cmd
+}
+
+// screen gets what a session's terminal shows.
+func (c *client) screen(ctx context.Context, name string) (*emulator.Screen, error) {
+	api, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer api.Close()
+	conn, err := c.dial(ctx, api, attach.Hello{Name: name}, false)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	head, paint, err := attach.FetchScreen(conn)
+	if err != nil {
+		return nil, err
+	}
+	s := emulator.New(int(head.Rows), int(head.Cols))
+	s.Write(paint)
+	return s, nil
+}
+
+// shown is a screen in JSON.
+type shown struct {
+	Rows      int      `json:"rows"`
+	Cols      int      `json:"cols"`
+	Title     string   `json:"title,omitempty"`
+	Alternate bool     `json:"alternate"` // a program fills it, as editors do
+	Lines     []string `json:"lines"`     // one for each row
+}
+
+func shownOf(s *emulator.Screen) shown {
+	rows, cols := s.Size()
+	out := shown{Rows: rows, Cols: cols, Title: s.Title(), Alternate: s.Alternate(), Lines: make([]string, rows)}
+	for i := range out.Lines {
+		out.Lines[i] = s.Text(i)
+	}
+	return out
+}
+
+// textOf gives the rows without the empty ones at the end.
+func textOf(s *emulator.Screen) string {
+	text := strings.TrimRight(strings.Join(shownOf(s).Lines, "\n"), "\n")
+	if text == "" {
+		return ""
+	}
+	return text + "\n"
+}

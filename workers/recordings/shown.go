@@ -1,0 +1,106 @@
+package recordings
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+)
+
+// Shown gives what the terminal of a session that isn't on its host showed last: when it was suspended, as its image has it, or
+// when it ended by itself, as its recording has it.
+func (s *Spool) Shown(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error) {
+	var head attach.Screen
+	var paint []byte
+	var err error
+	if r.State != schemas.Exited && r.Head != nil {
+		head, paint, err = s.shownInImage(ctx, r)
+	} else {
+		head, paint, err = s.shownAtEnd(ctx, r)
+	}
+	if err == nil && head.Rows == 0 {
+		err = &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("what session %s showed last wasn't kept", r.Name()), Hint: "`diapause logs` has what it printed"}
+	}
+	return head, paint, err
+}
+
+// The entries of an image that say what the terminal showed: the first one names the second.
+const (
+	metaFolder = "meta/"
+	metaEntry  = metaFolder + "session.json"
+)
+
+func (s *Spool) shownInImage(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
+	img, err := s.Snapshots.Open(ctx, r, *r.Head)
+	if err != nil {
+		return head, nil, err
+	}
+	defer img.Close()
+	var meta struct {
+		Commands []struct {
+			Shown *struct {
+				attach.Screen
+				Paint string `json:"paint"`
+			} `json:"shown"`
+		} `json:"commands"`
+	}
+	data, err := readEntry(img, metaEntry)
+	if err == nil {
+		err = json.Unmarshal(data, &meta)
+	}
+	if err != nil {
+		return head, nil, fmt.Errorf("read what session %s showed: %w", r.Name(), err)
+	}
+	if len(meta.Commands) == 0 || meta.Commands[0].Shown == nil {
+		return head, nil, nil
+	}
+	paint, err = readEntry(img, metaFolder+meta.Commands[0].Shown.Paint)
+	return meta.Commands[0].Shown.Screen, paint, err
+}
+
+func readEntry(img *image.Reader, name string) ([]byte, error) {
+	in, err := img.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(in)
+}
+
+// shownAtEnd reads the last frame out of the last segments of a recording.
+func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
+	rec, err := s.Open(ctx, r)
+	if err != nil || len(rec.chain.Segments) == 0 {
+		return head, nil, err
+	}
+	var frame []byte
+	within := false
+	from := rec.chain.Segments[max(len(rec.chain.Segments)-2, 0)].Header.From
+	err = rec.Each(ctx, from, func(e recording.Event) error {
+		if e.Code == recording.Frame {
+			if !within {
+				frame = nil
+			}
+			frame = append(frame, e.Data...)
+		}
+		within = e.Code == recording.Frame
+		return nil
+	})
+	if err != nil {
+		return head, nil, err
+	}
+	size, paint, _ := bytes.Cut(frame, []byte("\n"))
+	if n, _ := fmt.Sscanf(string(size), "%dx%d", &head.Cols, &head.Rows); n != 2 {
+		return attach.Screen{}, nil, nil
+	}
+	head.At = rec.End()
+	return head, paint, nil
+}
+
