@@ -35,6 +35,8 @@ type Spec struct {
 	Publish []string `json:"publish,omitempty"`
 	Hooks   Hooks    `json:"hooks,omitzero"`
 	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOutput if empty
+	// RecordKeep is how much of a recording is kept in the store, in bytes; all if 0.
+	RecordKeep int64 `json:"record_keep,omitempty"`
 
 	// What the session may do on the host's kernel, beside the default. CapAdd counts after CapDrop.
 	CapAdd     []string `json:"cap_add,omitempty"`  // names of capabilities, or ALL
@@ -62,6 +64,9 @@ const (
 	RecordOutput = "output"
 	RecordInput  = "output+input"
 )
+
+// MinRecordKeep is the least that RecordKeep may be: less than one segment can't be kept.
+const MinRecordKeep = 16 << 20
 
 // Records are these.
 var Records = []string{RecordOff, RecordOutput, RecordInput}

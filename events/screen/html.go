@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// HTML gives what the screen shows as one pre element, with colours and styles but without links: text of the program
+// HTML gives what a screen shows as one pre element, with colours and styles but without links: text of the program
 // is never markup.
-func (s *Screen) HTML() string {
+func HTML(s *Screen) string {
 	var b strings.Builder
 	b.WriteString("<pre class=\"terminal\">")
 	for _, l := range s.shown().lines {
-		s.rowHTML(&b, l.cells)
+		rowHTML(&b, s.glyphs, l.cells)
 		b.WriteByte('\n')
 	}
 	b.WriteString("</pre>\n")
@@ -20,8 +20,8 @@ func (s *Screen) HTML() string {
 }
 
 // rowHTML writes cells, those that look alike in one element, without blanks at the end that look like nothing.
-func (s *Screen) rowHTML(b *strings.Builder, cells []cell) {
-	for end := len(cells) - 1; end >= 0 && cells[end].char == ' ' && s.glyphs.pens[cells[end].pen].style() == ""; end-- {
+func rowHTML(b *strings.Builder, g *glyphs, cells []cell) {
+	for end := len(cells) - 1; end >= 0 && cells[end].char == ' ' && g.pens[cells[end].pen].style() == ""; end-- {
 		cells = cells[:end]
 	}
 	for len(cells) > 0 {
@@ -32,10 +32,10 @@ func (s *Screen) rowHTML(b *strings.Builder, cells []cell) {
 		var text strings.Builder
 		for _, c := range cells[:n] {
 			if c.half != right {
-				text.WriteString(s.glyphs.text(c.char))
+				text.WriteString(g.text(c.char))
 			}
 		}
-		if style := s.glyphs.pens[cells[0].pen].style(); style != "" {
+		if style := g.pens[cells[0].pen].style(); style != "" {
 			fmt.Fprintf(b, "<span style=\"%s\">%s</span>", style, html.EscapeString(text.String()))
 		} else {
 			b.WriteString(html.EscapeString(text.String()))

@@ -17,7 +17,7 @@ func TestHTML(t *testing.T) {
 	} {
 		s := New(2, 20)
 		s.Write([]byte(c.in))
-		if got, want := s.HTML(), "<pre class=\"terminal\">"+c.want+"</pre>\n"; got != want {
+		if got, want := HTML(s), "<pre class=\"terminal\">"+c.want+"</pre>\n"; got != want {
 			t.Errorf("%q is %q, want %q", c.in, got, want)
 		}
 	}

@@ -147,7 +147,7 @@ func parseHead(data []byte, want Ref, trusted func(signer string) []ed25519.Publ
 	signed := data[:len(lines[0])+len(lines[1])]
 	s := Segment{Ref: Ref{want.Run, want.Number, digest(signed)}, at: int64(len(signed) + len(lines[2]))}
 	if want.Digest != "" && want.Digest != s.Digest {
-		return s, fmt.Errorf("%w: segment %d of run %s is another than the next one names", ErrForged, want.Number, want.Run)
+		return s, fmt.Errorf("%w: segment %d of run %s isn't the one named", ErrForged, want.Number, want.Run)
 	}
 	if err := json.Unmarshal(lines[1], &s.Header); err != nil {
 		return s, fmt.Errorf("%w: %w", ErrCorrupt, err)

@@ -12,6 +12,7 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/events/direct"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -134,7 +135,11 @@ func (s *Server) showRecorded(ctx context.Context, out *shower, r schemas.Sessio
 		return 0, out.note(fmt.Sprintf("the recording can't be read: %v", err))
 	}
 	if why := rec.Why(); why != nil {
-		if err := out.note(fmt.Sprintf("the beginning of the recording is missing: %v", why)); err != nil {
+		text := "the beginning of the recording isn't kept"
+		if !errors.Is(why, objectstore.ErrNotFound) {
+			text = fmt.Sprintf("the recording can't be read from its beginning: %v", why)
+		}
+		if err := out.note(text); err != nil {
 			return 0, err
 		}
 	}

@@ -76,6 +76,9 @@ func checkSpec(s schemas.Spec) error {
 	case s.Disk > ext4.Largest:
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("a disk of %s is too large: %s at most", schemas.Bytes(s.Disk), schemas.Bytes(ext4.Largest))}
 	}
+	if s.RecordKeep != 0 && s.RecordKeep < schemas.MinRecordKeep {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%d bytes of a recording can't be kept: at least %d", s.RecordKeep, schemas.MinRecordKeep)}
+	}
 	if s.Record != "" && !slices.Contains(schemas.Records, s.Record) {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%.40q is nothing that is recorded", s.Record)}
 	}

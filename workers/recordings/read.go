@@ -32,7 +32,7 @@ func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord) (*Reader, err
 	if err == nil && (end != nil || !known) {
 		out.chain, err = recording.Follow(ctx, s.Objects, out.place, end, s.Snapshots.Signers(ctx, r.Tenant))
 	}
-	for _, seg := range out.chain.Segments { // one that can't be read in the middle isn't begun
+	for _, seg := range out.chain.Segments { // one that can't be read to its end isn't shown
 		if err == nil {
 			_, err = out.key(ctx, seg)
 		}
@@ -82,8 +82,8 @@ func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Ev
 	var at int64
 	for i, seg := range r.chain.Segments {
 		missing := seg.Header.Start - at
-		if i == 0 && r.chain.Why == nil {
-			missing = 0 // a fork's begins where that of its origin was
+		if i == 0 {
+			missing = 0 // Why says it; and a fork's begins where that of its origin was
 		}
 		at = seg.Header.End
 		if !seg.After(since) {

@@ -57,9 +57,10 @@ type run struct {
 	Session    schemas.SessionID `json:"session"`
 	Run        string            `json:"run"`
 	Key        image.LineageKey  `json:"key"`
-	Generation uint64            `json:"generation"` // image.Readers.Generation of the key
-	Previous   *recording.Ref    `json:"previous"`   // where the recording was that it goes on with
-	Keys       []image.KeyObject `json:"keys"`       // to be stored before the first segment; none if the key is stored
+	Generation uint64            `json:"generation"`     // image.Readers.Generation of the key
+	Previous   *recording.Ref    `json:"previous"`       // where the recording was that it goes on with
+	Keep       int64             `json:"keep,omitempty"` // bytes of the recording in the store; all if 0
+	Keys       []image.KeyObject `json:"keys"`           // to be stored before the first segment; none if the key is stored
 }
 
 // End is where a recording was at some moment: an image says so of the moment at which it was taken.
@@ -97,6 +98,7 @@ func (s *Spool) Begin(ctx context.Context, r schemas.SessionRecord, spec schemas
 	if err != nil {
 		return nil, release, fmt.Errorf("record the terminal of session %s: %w", r.Name(), err)
 	}
+	run.Keep = spec.RecordKeep
 	to = &driver.Recording{Dir: filepath.Join(s.Dir, string(r.UID), run.Run), Key: run.Key, Input: input}
 	lock, err := run.write(to.Dir)
 	if err != nil {

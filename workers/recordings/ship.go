@@ -111,6 +111,11 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 	if err != nil {
 		return nil, err
 	}
+	if r.Keep > 0 && len(numbers) > 0 {
+		if err := recording.Trim(ctx, s.Objects, r.Place, r.Keep); err != nil {
+			s.Log.Warn("could not shorten a recording", "uid", string(r.UID), "err", err) // the next time does
+		}
+	}
 	end := &End{UID: r.UID, End: last, Key: r.Key, Generation: r.Generation}
 	if last == nil {
 		end.End = r.Previous

@@ -103,4 +103,3 @@ func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head a
 	head.At = rec.End()
 	return head, paint, nil
 }
-

@@ -12,6 +12,9 @@
 // two sockets in the run directory: orders of a worker (orders.go) and connections
 // of clients (serve.go), whose protocol is package attach.
 //
+// What the main command's terminal shows is recorded (record.go): it is kept in memory for seconds, sealed to a key of which
+// the shim has the public half alone, and spilled for a worker to store (spill.go), whether there is one or not.
+//
 // session (session.go) supervises: it carries out orders and notes the end. Its
 // parts have one job each: stateFile is the state on disk and the fence of epochs,
 // guard freezes the session when its host's lease runs out, processes are its tree,
@@ -32,5 +35,5 @@
 // It never decides when a session is suspended or resumed, never lets a tree run
 // that its worker gave no word for, and never kills criu. An order with an epoch
 // below the highest it has seen is refused. No file, output or environment of
-// the session is written to a disk but the session's own upper layer.
+// the session is written to a disk but the session's own upper layer, and what is recorded, encrypted.
 package shim

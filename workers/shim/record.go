@@ -119,7 +119,9 @@ func (r *recorder) resized(s attach.Size) {
 }
 
 // sizeText is a size as recordings have it.
-func sizeText(s attach.Size) string { return strconv.Itoa(int(s.Cols)) + "x" + strconv.Itoa(int(s.Rows)) }
+func sizeText(s attach.Size) string {
+	return strconv.Itoa(int(s.Cols)) + "x" + strconv.Itoa(int(s.Rows))
+}
 
 // add takes an event. later has it sealed soon; else it goes with what comes next.
 func (r *recorder) add(code recording.Code, b []byte, later bool) {

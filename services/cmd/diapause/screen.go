@@ -20,7 +20,7 @@ or ended. It doesn't resume a session, and counts as no use of it.`,
 		Example: "  diapause screen work\n  diapause screen --html work > work.html",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asHTML && asJSON {
-				return usagef("screen: --html and --json are two forms of the same: leave one out")
+				return usagef("screen: leave one of --html and --json out")
 			}
 			s, err := c.screen(cmd.Context(), args[0])
 			if err != nil {
@@ -28,7 +28,7 @@ or ended. It doesn't resume a session, and counts as no use of it.`,
 			}
 			return answers{asJSON: asJSON}.print(shownOf(s), func() {
 				if asHTML {
-					fmt.Fprint(printed, s.HTML())
+					fmt.Fprint(printed, emulator.HTML(s))
 					return
 				}
 				fmt.Fprint(printed, textOf(s))

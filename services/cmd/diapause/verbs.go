@@ -43,6 +43,7 @@ type runFlags struct {
 	pids                        int64
 	tty, attach, asJSON         bool
 	record                      string
+	recordKeep                  int64
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
 	capAdd, capDrop             []string
@@ -59,7 +60,7 @@ own process ids, and a life that suspends and resumes can't be seen in.
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
-shows at once: Ctrl-] leaves it.
+shows at once: Ctrl-] leaves it. All that a terminal shows is recorded (--record).
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits
@@ -93,6 +94,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default output)")
+	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
@@ -134,7 +136,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"allow-out", "disk", "record", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
+var treeFlags = []string{"allow-out", "disk", "record", "record-keep", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -241,7 +243,7 @@ func program(command []string, s schemas.Spec) string {
 
 func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	s := schemas.Spec{
-		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network, AllowOut: f.allowOut, Record: f.record,
+		Command: command, Dir: f.dir, User: f.user, Root: f.root, TTY: f.tty, CPUs: f.cpus, Pids: f.pids, Network: f.network, AllowOut: f.allowOut, Record: f.record, RecordKeep: f.recordKeep,
 		Hooks: schemas.Hooks{OnSuspend: f.onSuspend, OnResume: f.onResume, OnFork: f.onFork},
 	}
 	if s.Dir == "" && s.Root == "" {
@@ -249,6 +251,9 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	}
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
 		s.Network = schemas.NetworkPrivate // no other has them
+	}
+	if f.recordKeep != 0 && (f.recordKeep < schemas.MinRecordKeep || !f.tty || f.container.Image != "") {
+		return s, usagef("--record-keep: want at least %s, of a process tree with --tty", schemas.Bytes(schemas.MinRecordKeep))
 	}
 	if f.record != "" && (!slices.Contains(schemas.Records, f.record) || !f.tty || f.container.Image != "") {
 		return s, usagef("--record %q: want %s, of a process tree with --tty", f.record, strings.Join(schemas.Records, ", "))
