@@ -35,7 +35,7 @@ func (w *shower) event(e recording.Event) error {
 }
 
 func (w *shower) missing(n int64) error {
-	return w.note(fmt.Sprintf("%s of output were not recorded", schemas.Bytes(n)))
+	return w.note(fmt.Sprintf("%d bytes of output were not recorded", n))
 }
 
 // note tells the client something that the session didn't print.
