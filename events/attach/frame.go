@@ -91,6 +91,17 @@ type Request struct {
 type History struct {
 	Since time.Time `json:"since,omitzero"`  // nothing that is older
 	Times bool      `json:"times,omitempty"` // each line begins with its time
+	// Events has the events of the recording alone come, each as a line of JSON.
+	Events bool `json:"events,omitempty"`
+}
+
+// Event is an entry of a recording, of a kind as recordings have it.
+type Event struct {
+	Time   time.Time `json:"time"`
+	At     int64     `json:"at"` // position in the output, in bytes
+	Code   string    `json:"code"`
+	Text   string    `json:"text,omitempty"`
+	Base64 []byte    `json:"base64,omitempty"` // in place of Text, if it isn't UTF-8
 }
 
 // Size is the size of a terminal's window, in characters.

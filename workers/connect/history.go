@@ -3,11 +3,14 @@ package connect
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
@@ -109,6 +112,9 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		_, _, _ = attach.ReadFrame(conn)
 		cancel()
 	}()
+	if req.History.Events {
+		return s.events(ctx, conn, r, req.History.Since)
+	}
 	out := &shower{to: conn, times: req.History.Times}
 	at, err := s.showRecorded(ctx, out, r, req.History.Since)
 	if err != nil {
@@ -122,6 +128,37 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		return err
 	}
 	return attach.WriteJSON(conn, attach.FrameExit, exit)
+}
+
+// events sends the events of a recording.
+func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRecord, since time.Time) error {
+	rec, err := s.Recorded(ctx, r)
+	if err != nil {
+		return err
+	}
+	if rec.End() == 0 {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("nothing was recorded of session %s", r.Name())}
+	}
+	err = rec.Each(ctx, since, func(e recording.Event) error {
+		line := attach.Event{Time: e.Time, At: e.At, Code: string(e.Code), Text: string(e.Data)}
+		if !utf8.Valid(e.Data) {
+			line.Text, line.Base64 = "", e.Data
+		}
+		b, err := json.Marshal(line)
+		if err != nil {
+			return err
+		}
+		for part := range slices.Chunk(append(b, '\n'), attach.MaxFrame) {
+			if err := attach.WriteFrame(conn, attach.FrameStdout, part); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return attach.WriteJSON(conn, attach.FrameExit, schemas.ExitStatus{})
 }
 
 // showRecorded sends what was recorded, and gives the position at which that ends. Without the recording what is kept

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
@@ -48,7 +49,7 @@ func (w *shower) write(s backlog.Stream, b []byte, at time.Time) error {
 	if w.times {
 		b = w.stamp(b, at)
 	}
-	for part := range pieces(b) {
+	for part := range slices.Chunk(b, attach.MaxFrame) {
 		if err := attach.WriteOutput(w.to, s, part); err != nil {
 			return err
 		}
@@ -70,19 +71,6 @@ func (w *shower) stamp(b []byte, at time.Time) []byte {
 		w.within = line[len(line)-1] != '\n'
 	}
 	return out
-}
-
-// pieces cuts b so that each fits into a frame.
-func pieces(b []byte) func(func([]byte) bool) {
-	return func(yield func([]byte) bool) {
-		for len(b) > 0 {
-			n := min(len(b), attach.MaxFrame)
-			if !yield(b[:n]) {
-				return
-			}
-			b = b[n:]
-		}
-	}
 }
 
 // errSuspended: the session is gone from this host before its output ended.

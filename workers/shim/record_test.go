@@ -24,12 +24,13 @@ import (
 // recorderBench is a recorder with the key of what it spills.
 type recorderBench struct {
 	*recorder
-	t   *testing.T
+	t   testing.TB
+	of  *command
 	dir string
 	key *age.X25519Identity
 }
 
-func newRecorderBench(t *testing.T) *recorderBench {
+func newRecorderBench(t testing.TB) *recorderBench {
 	t.Helper()
 	b := &recorderBench{t: t, dir: filepath.Join(t.TempDir(), "uid", "run")}
 	key, objects, err := image.NewKey("acme", "lin1", image.Readers{Recipients: []age.Recipient{b.identity().Recipient()}, Version: 1})
@@ -57,7 +58,7 @@ func newRecorderBench(t *testing.T) *recorderBench {
 	if err := c.record(Setup{Record: &driver.Recording{Dir: b.dir, Key: key}}); err != nil {
 		t.Fatal(err)
 	}
-	b.recorder = c.recorder()
+	b.recorder, b.of = c.recorder(), c
 	t.Cleanup(func() { b.close(); b.spill.lock.Close() })
 	return b
 }
@@ -233,4 +234,22 @@ func TestSpillIsBounded(t *testing.T) {
 	if !strings.HasSuffix(text, "o18,;o19,;") || strings.Contains(text, "o3,") || len(bodies) < 2 {
 		t.Errorf("%d segments are left: %s", len(bodies), text)
 	}
+}
+
+// BenchmarkTerminalOutput is what a piece of output costs before clients get it, with and without a recording.
+func BenchmarkTerminalOutput(b *testing.B) {
+	piece := []byte("\x1b[32muser@host\x1b[0m:~$ echo hello\r\n")
+	took := func(b *testing.B, c *command) {
+		b.SetBytes(int64(len(piece)))
+		for b.Loop() {
+			c.recorder().roomFor()
+			c.took(backlog.Out, piece)
+		}
+	}
+	b.Run("plain", func(b *testing.B) {
+		c := newCommand(backlog.New(attach.OutputKept), false)
+		c.shown = newShown(c, attach.Size{Rows: 24, Cols: 80})
+		took(b, c)
+	})
+	b.Run("recorded", func(b *testing.B) { took(b, newRecorderBench(b).of) })
 }
