@@ -21,9 +21,9 @@ type Place struct {
 	Lineage string
 }
 
-// parts are what a lineage consists of. The last words of a session that ended are
+// parts are what a lineage consists of. The last words of a session that ended, and what its terminal showed, are
 // kept beside its images.
-var parts = []string{"keys", "packs", "snaps", "marks", "output"}
+var parts = []string{"keys", "packs", "snaps", "marks", "output", "recording"}
 
 // Places lists the lineages of a store, and what in it is none of ours.
 func Places(ctx context.Context, store objectstore.Store) (places []Place, foreign []string, err error) {
@@ -271,6 +271,7 @@ func (h hearing) Read(b []byte) (int, error) {
 
 // unnamed counts what nothing needs.
 func (c *checker) unnamed(named map[string]bool) {
+	addRecordingKeys(c.place, c.objects, named)
 	for name, size := range c.objects {
 		if !c.place.isPart(name) || isNamed(c.place, named, name) {
 			continue

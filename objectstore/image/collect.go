@@ -78,11 +78,7 @@ func collect(ctx context.Context, store objectstore.Store, l lineage, o CollectO
 	if err != nil {
 		return out, fmt.Errorf("nothing is deleted: %w", err)
 	}
-	for name := range all {
-		if kid := l.recordingKey(name); kid != "" {
-			named[l.key(kid)] = true
-		}
-	}
+	addRecordingKeys(l, all, named)
 	p := planCollect(l, all, named, now, o.Wait)
 	out.Marked = p.mark
 	for _, name := range p.delete {

@@ -111,6 +111,15 @@ func (l lineage) recordingKey(name string) string {
 	return ""
 }
 
+// addRecordingKeys adds to what is named the keys of recordings, of a lineage with these objects.
+func addRecordingKeys[V any](l lineage, objects map[string]V, named map[string]bool) {
+	for name := range objects {
+		if kid := l.recordingKey(name); kid != "" {
+			named[l.key(kid)] = true
+		}
+	}
+}
+
 // randomName is 16 random bytes in hex.
 func randomName() string {
 	var b [16]byte

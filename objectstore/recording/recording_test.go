@@ -347,6 +347,14 @@ func TestKeysStay(t *testing.T) {
 		}
 		return got
 	}
+	places, foreign, err := image.Places(t.Context(), b.store)
+	if err != nil || len(places) != 1 || len(foreign) > 0 {
+		t.Errorf("the store has %v, and %v that is not ours, %v", places, foreign, err)
+	}
+	survey, err := image.Check(t.Context(), b.store, image.Place{Tenant: place.Tenant, Lineage: place.Lineage}, image.CheckOptions{Trusted: func(string, string) []ed25519.PublicKey { return nil }})
+	if err != nil || len(survey.Unnamed) != 1 || strings.Contains(survey.Unnamed[0], used.KID) {
+		t.Errorf("of no use are %v, %v", survey.Unnamed, err)
+	}
 	collect()
 	if got := collect(); len(got.Deleted) != 1 || strings.Contains(got.Deleted[0], used.KID) {
 		t.Errorf("deleted are %v, %s is used", got.Deleted, used.KID)
