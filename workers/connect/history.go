@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"slices"
 	"time"
@@ -23,8 +24,8 @@ import (
 
 // Recording is what was recorded of a session's terminal.
 type Recording interface {
-	// End is the position in the output up to which there is a recording, 0 if there is none.
-	End() int64
+	// Span gives the positions in the output from and up to which there is a recording, and when it begins; 0 if there is none.
+	Span() (start, end int64, began time.Time)
 	// Each calls fn with the events of and after a moment.
 	Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error
 	// Why says why the beginning is missing; nil if nothing is.
@@ -116,11 +117,7 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		return s.events(ctx, conn, r, req.History.Since)
 	}
 	out := &shower{to: conn, times: req.History.Times}
-	at, err := s.showRecorded(ctx, out, r, req.History.Since)
-	if err != nil {
-		return err
-	}
-	exit, err := s.showKept(ctx, out, d, r, req, at)
+	exit, err := s.showHistory(ctx, out, d, r, req)
 	if errors.Is(err, errSuspended) {
 		return nil // the connection ends without a last frame
 	}
@@ -130,13 +127,22 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 	return attach.WriteJSON(conn, attach.FrameExit, exit)
 }
 
+func (s *Server) showHistory(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, req attach.Request) (schemas.ExitStatus, error) {
+	at, err := s.showRecorded(ctx, out, d, r, req.History.Since)
+	if err != nil {
+		return schemas.ExitStatus{}, err
+	}
+	out.clock = time.Now
+	return s.showKept(ctx, out, d, r, span{at, math.MaxInt64}, req.Follow)
+}
+
 // events sends the events of a recording.
 func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRecord, since time.Time) error {
 	rec, err := s.Recorded(ctx, r)
 	if err != nil {
 		return err
 	}
-	if rec.End() == 0 {
+	if _, end, _ := rec.Span(); end == 0 {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("nothing was recorded of session %s", r.Name())}
 	}
 	err = rec.Each(ctx, since, func(e recording.Event) error {
@@ -161,9 +167,12 @@ func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRec
 	return attach.WriteJSON(conn, attach.FrameExit, schemas.ExitStatus{})
 }
 
+// span is a part of the output, by its positions.
+type span struct{ from, to int64 }
+
 // showRecorded sends what was recorded, and gives the position at which that ends. Without the recording what is kept
-// beside it is better than nothing: the client is told.
-func (s *Server) showRecorded(ctx context.Context, out *shower, r schemas.SessionRecord, since time.Time) (int64, error) {
+// beside it is better than nothing: the client is told. What was printed before the recording began is shown if it is kept.
+func (s *Server) showRecorded(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, since time.Time) (int64, error) {
 	rec, err := s.Recorded(ctx, r)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -180,15 +189,22 @@ func (s *Server) showRecorded(ctx context.Context, out *shower, r schemas.Sessio
 			return 0, err
 		}
 	}
-	return rec.End(), rec.Each(ctx, since, out.event)
+	start, end, began := rec.Span()
+	if start > 0 && since.IsZero() {
+		out.clock = func() time.Time { return began }
+		if _, err := s.showKept(ctx, out, d, r, span{0, start}, false); err != nil {
+			return 0, err
+		}
+	}
+	return end, rec.Each(ctx, since, out.event)
 }
 
-// showKept sends what is kept of the output beyond a position: by the session that runs here, or else where
+// showKept sends what is kept of a part of the output: by the session that runs here, or else where
 // it was kept when it was suspended or ended.
-func (s *Server) showKept(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, req attach.Request, at int64) (schemas.ExitStatus, error) {
+func (s *Server) showKept(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, of span, follow bool) (schemas.ExitStatus, error) {
 	up, err := d.Dial(ctx, r.UID)
 	if errors.Is(err, driver.ErrNotHere) {
-		return schemas.ExitStatus{}, s.showImage(ctx, out, r, at)
+		return schemas.ExitStatus{}, s.showImage(ctx, out, r, of)
 	}
 	if err != nil {
 		return schemas.ExitStatus{}, fmt.Errorf("connect to session %s: %w", r.Name(), err)
@@ -196,19 +212,19 @@ func (s *Server) showKept(ctx context.Context, out *shower, d driver.Dialer, r s
 	defer up.Close()
 	stop := context.AfterFunc(ctx, func() { up.Close() })
 	defer stop()
-	err = attach.WriteJSON(up, attach.FrameRequest, attach.Request{Op: attach.OpOutput, Tail: -1, Follow: req.Follow, Positions: true, Seen: at})
+	err = attach.WriteJSON(up, attach.FrameRequest, attach.Request{Op: attach.OpOutput, Tail: -1, Follow: follow, Positions: true, Seen: of.from})
 	if err != nil {
 		return schemas.ExitStatus{}, err
 	}
-	return out.follow(up, at)
+	return out.follow(up, of)
 }
 
-// showImage sends what was kept beyond a position when a session was suspended or ended.
-func (s *Server) showImage(ctx context.Context, out *shower, r schemas.SessionRecord, at int64) error {
+// showImage sends what was kept of a part of the output when a session was suspended or ended.
+func (s *Server) showImage(ctx context.Context, out *shower, r schemas.SessionRecord, of span) error {
 	data, err := s.Output(ctx, r, attach.OutputEntry)
 	if err != nil {
-		if at > 0 {
-			return nil // all was recorded
+		if of.from > 0 || of.to < math.MaxInt64 {
+			return nil // there is a recording
 		}
 		return err
 	}
@@ -217,7 +233,14 @@ func (s *Server) showImage(ctx context.Context, out *shower, r schemas.SessionRe
 		return err
 	}
 	log.End()
-	for {
+	if of.from > 0 {
+		out.clock = func() time.Time { return r.Since }
+	}
+	start, _ := log.Span()
+	if err := out.begin(of, start); err != nil {
+		return err
+	}
+	for at := max(of.from, start); ; {
 		stream, b, next, err := log.Next(ctx, at)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -225,10 +248,7 @@ func (s *Server) showImage(ctx context.Context, out *shower, r schemas.SessionRe
 		if err != nil {
 			return err
 		}
-		if missing := next - int64(len(b)) - at; at > 0 && missing > 0 {
-			err = out.missing(missing)
-		}
-		if err = errors.Join(err, out.write(stream, b, r.Since)); err != nil {
+		if err := out.part(stream, b); err != nil {
 			return err
 		}
 		at = next

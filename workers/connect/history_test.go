@@ -16,15 +16,19 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// recorded is a recording of some output, from its beginning.
+// recorded is a recording of some output.
 type recorded struct {
 	text string
+	from int64 // position at which it begins
 	at   time.Time
 	why  error
 }
 
-func (r recorded) End() int64 { return int64(len(r.text)) }
 func (r recorded) Why() error { return r.why }
+
+func (r recorded) Span() (start, end int64, began time.Time) {
+	return r.from, r.from + int64(len(r.text)), r.at
+}
 
 func (r recorded) Each(_ context.Context, since time.Time, fn func(recording.Event) error) error {
 	if r.at.Before(since) {
@@ -112,6 +116,13 @@ func TestHistory(t *testing.T) {
 			out, errs, err := shows(t, rec, nil, kept{t: t, log: log(100, text), here: here}, attach.History{})
 			if out != text || errs != "" || err != nil {
 				t.Fatalf("recorded to %d, here %t: %q, %q, %v", recordedTo, here, out, errs, err)
+			}
+		}
+		for from := range len(text) { // one that began later, as that of a fork
+			rec := recorded{text: text[from : len(text)-1], from: int64(from), at: at}
+			out, errs, err := shows(t, rec, nil, kept{t: t, log: log(100, text), here: here}, attach.History{})
+			if out != text || errs != "" || err != nil {
+				t.Fatalf("recorded from %d, here %t: %q, %q, %v", from, here, out, errs, err)
 			}
 		}
 		out, errs, err := shows(t, recorded{}, errors.New("no key"), kept{t: t, log: log(100, text), here: here}, attach.History{})

@@ -19,7 +19,9 @@ import (
 type shower struct {
 	to     io.Writer
 	times  bool
-	within bool // the last line goes on
+	clock  func() time.Time // when what is kept beside a recording was printed, as far as that is known
+	left   int64            // bytes of the part that is shown
+	within bool             // the last line goes on
 }
 
 // event sends an event of a recording, if it is output.
@@ -76,8 +78,25 @@ func (w *shower) stamp(b []byte, at time.Time) []byte {
 // errSuspended: the session is gone from this host before its output ended.
 var errSuspended = errors.New("the session was suspended")
 
-// follow sends what a session sends that was asked for its output from a position on, and gives how it ended.
-func (w *shower) follow(session io.Reader, at int64) (exit schemas.ExitStatus, err error) {
+// begin says that a part of the output comes, of which what is kept begins at a position.
+func (w *shower) begin(of span, at int64) error {
+	w.left = of.to - max(of.from, at)
+	if missing := at - of.from; of.from > 0 && missing > 0 {
+		return w.missing(missing)
+	}
+	return nil
+}
+
+// part sends a piece of that part, and no more.
+func (w *shower) part(s backlog.Stream, b []byte) error {
+	b = b[:max(min(int64(len(b)), w.left), 0)]
+	w.left -= int64(len(b))
+	return w.write(s, b, w.clock())
+}
+
+// follow sends what a session sends that was asked for a part of its output, and gives how it ended.
+func (w *shower) follow(session io.Reader, of span) (exit schemas.ExitStatus, err error) {
+	w.left = of.to - of.from // of a session that doesn't say where it begins
 	for {
 		kind, payload, err := attach.ReadFrame(session)
 		if err != nil {
@@ -89,13 +108,13 @@ func (w *shower) follow(session io.Reader, at int64) (exit schemas.ExitStatus, e
 			if len(payload) > 0 {
 				err = json.Unmarshal(payload, &from)
 			}
-			if err == nil && at > 0 && from.At > at {
-				err = w.missing(from.At - at)
+			if err == nil {
+				err = w.begin(of, max(from.At, of.from))
 			}
 		case attach.FrameStdout:
-			err = w.write(backlog.Out, payload, time.Now())
+			err = w.part(backlog.Out, payload)
 		case attach.FrameStderr:
-			err = w.write(backlog.Err, payload, time.Now())
+			err = w.part(backlog.Err, payload)
 		case attach.FrameExit:
 			return exit, json.Unmarshal(payload, &exit)
 		case attach.FrameError:
