@@ -122,11 +122,19 @@ func Read(ctx context.Context, store objectstore.Store, p Place, s Segment, key 
 	if err != nil {
 		return fmt.Errorf("read a recording: %w", err)
 	}
-	sum := sha256.Sum256(body)
-	if int64(len(body)) != s.Header.Size || hex.EncodeToString(sum[:]) != s.Header.SHA256 {
-		return fmt.Errorf("read a recording: %w: what is encrypted isn't what its header names", ErrCorrupt)
+	if err := s.Header.Holds(body); err != nil {
+		return fmt.Errorf("read a recording: %w", err)
 	}
 	return Decode(bytes.NewReader(body), s.Header.Body, key, fn)
+}
+
+// Holds fails if something else is encrypted than what b says.
+func (b Body) Holds(sealed []byte) error {
+	sum := sha256.Sum256(sealed)
+	if int64(len(sealed)) != b.Size || hex.EncodeToString(sum[:]) != b.SHA256 {
+		return fmt.Errorf("%w: what is encrypted isn't what its header names", ErrCorrupt)
+	}
+	return nil
 }
 
 // Decode calls fn with the events of what a Writer wrote. It is for one that was written here: nothing says that it is genuine.

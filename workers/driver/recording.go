@@ -26,7 +26,8 @@ type Recording struct {
 // RunFile describes the run, for who stores its segments. It is locked while more may come.
 const RunFile = "run"
 
-// NoticeSocket is beside the folders of sessions, two above Dir. It gets a byte when a segment was spilled.
+// NoticeSocket is beside the folders of sessions, two above Dir. It gets the name of the folder of
+// a session when a segment was spilled there.
 const NoticeSocket = "notice"
 
 // ErrRecorded: more segments may come of a run.

@@ -40,15 +40,16 @@ type Options struct {
 // Spool has the recordings of one host. Its methods may be called concurrently.
 type Spool struct {
 	Options
-	wake chan struct{} // has one if there may be something to store
+	wake  chan struct{}  // has one if there is something in due
+	locks [64]sync.Mutex // held while segments of a session are stored: which one its uid says
 
-	mu    sync.Mutex
-	locks map[schemas.UID]*sync.Mutex // held while segments of a session are stored
+	mu  sync.Mutex
+	due map[schemas.UID]bool // sessions of which something was spilled
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	return &Spool{Options: o, wake: make(chan struct{}, 1), locks: map[schemas.UID]*sync.Mutex{}}
+	return &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}}
 }
 
 // run describes one run of a session, in a file of its folder.

@@ -17,8 +17,11 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// storeAgain is how long after a failure it is tried again to store what was spilled.
-const storeAgain = 5 * time.Second
+// storeAgain is how long after a failure it is tried again to store what was spilled, lookEvery how often all is looked at.
+const (
+	storeAgain = 5 * time.Second
+	lookEvery  = 5 * time.Minute
+)
 
 // Serve stores what shims spill until ctx ends. It does nothing while they spill nothing.
 func (s *Spool) Serve(ctx context.Context) error {
@@ -61,20 +64,35 @@ func (s *Spool) listen() (*net.UnixConn, error) {
 }
 
 func (s *Spool) hear(notices *net.UnixConn) {
-	var b [1]byte
+	b := make([]byte, 256)
 	for {
-		if _, err := notices.Read(b[:]); err != nil {
+		n, err := notices.Read(b)
+		if err != nil {
 			return // closed
 		}
-		select {
-		case s.wake <- struct{}{}:
-		default:
+		if uid := string(b[:n]); schemas.ValidToken(uid) {
+			s.owe(schemas.UID(uid))
 		}
 	}
 }
 
-// storeAll stores what there is, and whenever there is more.
+// owe has what was spilled of a session stored.
+func (s *Spool) owe(uid schemas.UID) {
+	s.mu.Lock()
+	s.due[uid] = true
+	s.mu.Unlock()
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// storeAll stores what there is, and whenever there is more. Now and then it looks at all, for what it wasn't told of and for
+// folders of runs that are over.
 func (s *Spool) storeAll(ctx context.Context) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	s.oweAll()
 	for {
 		var again <-chan time.Time
 		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
@@ -84,23 +102,41 @@ func (s *Spool) storeAll(ctx context.Context) {
 		select {
 		case <-s.wake:
 		case <-again:
+		case <-look.C:
+			s.oweAll()
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// sweep stores what was spilled of all sessions, and removes the folders of runs that are over. What fails for one
-// session doesn't keep the others.
-func (s *Spool) sweep(ctx context.Context) error {
+// oweAll has what was spilled of all sessions stored.
+func (s *Spool) oweAll() {
 	all, err := os.ReadDir(s.Dir)
 	if err != nil {
-		return err
+		s.Log.Warn("could not look for recordings", "err", err)
 	}
-	var errs []error
 	for _, e := range all {
 		if e.IsDir() {
-			errs = append(errs, s.sweepSession(ctx, schemas.UID(e.Name())))
+			s.owe(schemas.UID(e.Name()))
+		}
+	}
+}
+
+// sweep stores what was spilled of the sessions that are due, and removes the folders of runs that are over. What fails for one
+// session doesn't keep the others; it is due again.
+func (s *Spool) sweep(ctx context.Context) error {
+	s.mu.Lock()
+	due := s.due
+	s.due = map[schemas.UID]bool{}
+	s.mu.Unlock()
+	var errs []error
+	for uid := range due {
+		if err := s.sweepSession(ctx, uid); err != nil {
+			errs = append(errs, err)
+			s.mu.Lock()
+			s.due[uid] = true
+			s.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
@@ -28,16 +28,18 @@ const lastFile = "last"
 func (s *Spool) Store(ctx context.Context, uid schemas.UID) (*End, error) {
 	defer s.lock(uid)()
 	runs, err := s.runs(uid)
-	if err != nil || len(runs) == 0 {
-		return nil, err
-	}
 	var end *End
-	for _, dir := range runs {
-		if end, err = s.storeRun(ctx, dir); err != nil {
-			return nil, fmt.Errorf("store the recording of session %s: %w", uid, err)
+	for i, dir := range runs {
+		if end, err = s.storeRun(ctx, dir); err == nil {
+			continue
 		}
+		err = fmt.Errorf("store the recording of session %s: %w", uid, err)
+		if i == len(runs)-1 {
+			return nil, err
+		}
+		s.Log.Warn("could not store the rest of an earlier run yet", "err", err)
 	}
-	return end, nil
+	return end, err
 }
 
 // Remove forgets what was spilled of a session that is deleted, and not stored.
@@ -53,13 +55,9 @@ func (s *Spool) Remove(uid schemas.UID) error {
 }
 
 func (s *Spool) lock(uid schemas.UID) (unlock func()) {
-	s.mu.Lock()
-	of := s.locks[uid]
-	if of == nil {
-		of = &sync.Mutex{}
-		s.locks[uid] = of
-	}
-	s.mu.Unlock()
+	h := fnv.New32a()
+	h.Write([]byte(uid))
+	of := &s.locks[h.Sum32()%uint32(len(s.locks))]
 	of.Lock()
 	return of.Unlock
 }
@@ -96,13 +94,16 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 	for _, n := range numbers {
 		if last == nil || n > last.Number {
 			stored, storeErr := s.storeSegment(ctx, dir, r, n, last)
-			if errors.Is(storeErr, fs.ErrNotExist) {
+			switch {
+			case errors.Is(storeErr, fs.ErrNotExist):
 				continue // the recorder needed its room
-			}
-			if storeErr != nil {
+			case errors.Is(storeErr, recording.ErrCorrupt), errors.Is(storeErr, recording.ErrForged):
+				s.Log.Warn("a part of a recording is lost", "uid", string(r.UID), "err", storeErr) // it never gets better
+			case storeErr != nil:
 				return nil, storeErr
+			default:
+				last = &stored
 			}
-			last = &stored
 		}
 		if err := takeOut(dir, n); err != nil {
 			return nil, err
@@ -132,11 +133,14 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 		return none, err
 	}
 	if err := json.Unmarshal(data, &h.Body); err != nil {
-		return none, fmt.Errorf("read a spilled segment: %w", err)
+		return none, fmt.Errorf("read a spilled segment: %w: %w", recording.ErrCorrupt, err)
 	}
 	sealed, err := os.ReadFile(segmentFile(dir, n, ".age"))
 	if err != nil {
 		return none, err
+	}
+	if err := h.Holds(sealed); err != nil {
+		return none, fmt.Errorf("read a spilled segment: %w", err)
 	}
 	if last == nil {
 		h.Previous = r.Previous

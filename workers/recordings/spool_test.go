@@ -330,6 +330,22 @@ func TestGap(t *testing.T) {
 	b.wants("one [4]three four")
 }
 
+// A disk that gives back something else costs what it had, and keeps no session from being suspended.
+func TestDamagedOnDisk(t *testing.T) {
+	for _, part := range []string{".json", ".age"} {
+		b := newBench(t)
+		b.begins(nil)
+		for _, text := range []string{"one ", "two ", "three"} {
+			b.spills(text)
+		}
+		if err := os.WriteFile(segmentFile(b.to.Dir, 2, part), []byte("x"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b.stores()
+		b.wants("one [4]three")
+	}
+}
+
 // Of a session that is deleted nothing comes into the store, its key least of all; of one whose record is lost all waits.
 func TestDeleted(t *testing.T) {
 	for _, d := range []struct {
@@ -346,6 +362,7 @@ func TestDeleted(t *testing.T) {
 		b.begins(nil)
 		b.spills("secret")
 		d.get(b)
+		b.spool.oweAll()
 		err := b.spool.sweep(t.Context())
 		if b.store.puts > 0 || (err != nil) != (d.what == "not known") || len(b.left()) > 0 != d.left {
 			t.Errorf("%s: %d puts, %v wait, %v", d.what, b.store.puts, b.left(), err)
@@ -382,6 +399,7 @@ func TestServe(t *testing.T) {
 	}
 	b.wants("one two")
 	lock.Close()
+	b.spool.oweAll()
 	if err := b.spool.sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -397,7 +415,7 @@ func notify(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Write([]byte{1}); err != nil {
+	if _, err := c.Write([]byte("u1")); err != nil {
 		t.Fatal(err)
 	}
 }

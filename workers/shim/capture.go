@@ -67,9 +67,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
 	}
 	laps.Mark("hook")
-	if err := d.recorder.seal(); err != nil { // while it runs: what is left then is little
-		return nil, err
-	}
+	d.recorder.sealing()() // while it runs: what is left then is little
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
 	}
@@ -240,9 +238,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 			}
 			dump.laps.Mark("capture")
 			dump.Parts = dump.laps.Parts()
-			if err := sealed(); err != nil {
-				return err
-			}
+			sealed()
 			return d.handOver(worker, dump)
 		})
 	})

@@ -31,6 +31,7 @@ type recorder struct {
 	wait   time.Duration // until what comes is sealed
 	last   time.Time     // when the timer ran out last
 	busy   bool          // it is being sealed
+	worth  bool          // what came is worth a segment
 	closed bool
 	room   chan struct{} // closed when there is room again
 
@@ -152,6 +153,7 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 		r.at += int64(len(b))
 	}
 	if later {
+		r.worth = true
 		r.arm(now)
 	}
 }
@@ -217,7 +219,7 @@ func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	marks, data, began = r.marks, r.data, r.began
-	r.marks, r.data = nil, nil
+	r.marks, r.data, r.worth = nil, nil, false
 	if r.room != nil {
 		close(r.room)
 		r.room = nil
@@ -247,6 +249,12 @@ func (r *recorder) seal() error {
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
+	r.mu.Lock()
+	worth := r.worth || r.spill.open != nil
+	r.mu.Unlock()
+	if !worth {
+		return nil
+	}
 	err := r.spill.add(r.take())
 	if err == nil {
 		err = r.spill.commit()
@@ -258,11 +266,15 @@ func (r *recorder) seal() error {
 	return err
 }
 
-// sealing begins to spill what came, and gives what waits for it.
-func (r *recorder) sealing() (wait func() error) {
-	done := make(chan error, 1)
-	go func() { done <- r.seal() }()
-	return sync.OnceValue(func() error { return <-done })
+// sealing begins to spill what came, and gives what waits for it. What a full disk doesn't take is no reason to keep a
+// session from being suspended.
+func (r *recorder) sealing() (wait func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = r.seal()
+	}()
+	return func() { <-done }
 }
 
 // ended records what the terminal showed last, and how the session ended.
@@ -271,8 +283,8 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 		return
 	}
 	head, paint := last.paint()
-	r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), false)
-	r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), false)
+	r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), true)
+	r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
 	r.close()
 }
 

@@ -110,13 +110,14 @@ func TestRecords(t *testing.T) {
 	if err := b.seal(); err != nil {
 		t.Fatal(err)
 	}
+	if text, _ := b.spilled(); text != "" {
+		t.Errorf("before anything came it is %q", text)
+	}
 	b.output(backlog.Out, []byte("one"))
 	b.typed([]byte("not recorded"))
 	b.output(backlog.Err, []byte("hook"))
 	b.resized(attach.Size{Rows: 2, Cols: 3})
-	if err := b.sealing()(); err != nil {
-		t.Fatal(err)
-	}
+	b.sealing()()
 	b.output(backlog.Out, []byte("two"))
 	b.ended(schemas.ExitStatus{Code: 3}, newShown(newCommand(backlog.New(100), false), attach.Size{Rows: 2, Cols: 3}))
 	b.output(backlog.Out, []byte("after its end"))

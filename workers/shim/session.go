@@ -170,7 +170,11 @@ func (s *session) end() {
 	}
 	s.tree.finish()
 	s.tree.main.drain()
-	s.recorder.ended(exit, s.tree.main.shown)
+	if goesDown() {
+		s.recorder.close()
+	} else {
+		s.recorder.ended(exit, s.tree.main.shown)
+	}
 	s.tree.main.ended(exit)
 	s.gate.end()
 	if goesDown() {

@@ -211,5 +211,5 @@ func (s *spill) notify() {
 		return
 	}
 	defer unix.Close(fd)
-	_ = unix.Sendto(fd, []byte{1}, 0, &unix.SockaddrUnix{Name: SocketPath(uintptr(dir), driver.NoticeSocket)})
+	_ = unix.Sendto(fd, []byte(filepath.Base(filepath.Dir(s.dir))), 0, &unix.SockaddrUnix{Name: SocketPath(uintptr(dir), driver.NoticeSocket)})
 }

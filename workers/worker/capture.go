@@ -142,6 +142,9 @@ func (c *capturer) writeImage(ctx context.Context, rec statekv.Versioned, d driv
 		img.Abort()
 		return taken{}, err
 	}
+	if _, err := c.recordings.Store(ctx, rec.UID); err != nil { // while it runs: what is left then is little
+		c.log.Debug("could not store a recording before a capture", rec.Logged("err", err)...)
+	}
 	stop := c.recorder.progresses(rec.SessionRecord, began, "capture", img.Taken, 0)
 	laps.Mark("prepare")
 	got, err := c.captureInto(driver.WithLaps(ctx, laps), rec, d, img)
