@@ -139,7 +139,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	if !ok {
 		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
 	}
-	conn, kept, err := s.asksForKept(conn, hello, grant)
+	conn, kept, err := s.asksForKept(ctx, conn, hello, grant)
 	if err != nil {
 		return err
 	}

@@ -34,10 +34,12 @@ type Recording interface {
 
 // asksForKept reads the request of a client that only listens. It gives it if the client wants what was recorded, or shown; else
 // the session can read it from the connection once more.
-func (s *Server) asksForKept(conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
+func (s *Server) asksForKept(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
 	if grant != nil || hello.Presence || hello.Input || hello.Forward {
 		return conn, nil, nil
 	}
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
 	req, err := attach.ReadRequest(conn)
 	if err != nil {
 		return conn, nil, err
@@ -75,6 +77,8 @@ func (c again) CloseWrite() error {
 
 // showAll answers a request for what was recorded or is shown.
 func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // of a client that reads nothing
+	defer stop()
 	if req.Op == attach.OpScreen {
 		return s.screen(ctx, conn, d, r)
 	}

@@ -5,8 +5,10 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -160,19 +162,33 @@ func endOf(from driver.Source) (*End, error) {
 	return &e, nil
 }
 
-// write makes the folder, and gives the lock that says that segments may come.
-func (r run) write(dir string) (*os.File, error) {
+// write makes the folder, and gives the lock that says that segments may come. It has its name only when it is
+// locked: else it could be taken for that of a run that is over.
+func (r run) write(dir string) (lock *os.File, err error) {
+	made := dir + ".new"
 	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = os.MkdirAll(made, 0o700)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
+	if errors.Is(err, fs.ErrNotExist) { // the session's folder was empty, and removed
+		err = os.MkdirAll(made, 0o700)
 	}
-	if err := os.WriteFile(filepath.Join(dir, driver.RunFile), data, 0o600); err != nil {
-		return nil, err
+	if err == nil {
+		err = os.WriteFile(filepath.Join(made, driver.RunFile), data, 0o600)
 	}
-	return driver.LockRun(dir, false)
+	if err == nil {
+		lock, err = driver.LockRun(made, false)
+	}
+	if err == nil {
+		err = os.Rename(made, dir)
+	}
+	if err == nil {
+		return lock, nil
+	}
+	if lock != nil {
+		lock.Close()
+	}
+	return nil, errors.Join(err, os.RemoveAll(made))
 }
 
 func readRun(dir string) (run, error) {
