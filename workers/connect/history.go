@@ -24,8 +24,8 @@ import (
 
 // Recording is what was recorded of a session's terminal.
 type Recording interface {
-	// Span gives the positions in the output from and up to which there is a recording, and when it begins; 0 if there is none.
-	Span() (start, end int64, began time.Time)
+	// Span gives the positions in the output from and up to which there is a recording, 0 if there is none.
+	Span() (start, end int64)
 	// Each calls fn with the events of and after a moment.
 	Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error
 	// Why says why the beginning is missing; nil if nothing is.
@@ -120,7 +120,7 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 	if req.History.Events {
 		return s.events(ctx, conn, r, req.History.Since)
 	}
-	out := &shower{to: conn, times: req.History.Times}
+	out := &shower{to: conn, times: req.History.Times, clock: unknown}
 	exit, err := s.showHistory(ctx, out, d, r, req)
 	if errors.Is(err, errSuspended) {
 		return nil // the connection ends without a last frame
@@ -136,7 +136,9 @@ func (s *Server) showHistory(ctx context.Context, out *shower, d driver.Dialer, 
 	if err != nil {
 		return schemas.ExitStatus{}, err
 	}
-	out.clock = time.Now
+	if at > 0 {
+		out.clock = time.Now // what isn't sealed yet has just come
+	}
 	return s.showKept(ctx, out, d, r, span{at, math.MaxInt64}, req.Follow)
 }
 
@@ -146,7 +148,7 @@ func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRec
 	if err != nil {
 		return err
 	}
-	if _, end, _ := rec.Span(); end == 0 {
+	if _, end := rec.Span(); end == 0 {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("nothing was recorded of session %s", r.Name())}
 	}
 	err = rec.Each(ctx, since, func(e recording.Event) error {
@@ -193,9 +195,8 @@ func (s *Server) showRecorded(ctx context.Context, out *shower, d driver.Dialer,
 			return 0, err
 		}
 	}
-	start, end, began := rec.Span()
+	start, end := rec.Span()
 	if start > 0 && since.IsZero() {
-		out.clock = func() time.Time { return began }
 		if _, err := s.showKept(ctx, out, d, r, span{0, start}, false); err != nil {
 			return 0, err
 		}

@@ -26,9 +26,7 @@ type recorded struct {
 
 func (r recorded) Why() error { return r.why }
 
-func (r recorded) Span() (start, end int64, began time.Time) {
-	return r.from, r.from + int64(len(r.text)), r.at
-}
+func (r recorded) Span() (start, end int64) { return r.from, r.from + int64(len(r.text)) }
 
 func (r recorded) Each(_ context.Context, since time.Time, fn func(recording.Event) error) error {
 	if r.at.Before(since) {
@@ -90,7 +88,7 @@ func shows(t *testing.T, rec recorded, recErr error, k kept, h attach.History) (
 		defer theirs.Close()
 		r, err := attach.ReadRequest(theirs)
 		if err == nil {
-			err = s.showAll(t.Context(), theirs, k, schemas.SessionRecord{UID: "u1"}, r)
+			err = s.showAll(t.Context(), theirs, k, schemas.SessionRecord{UID: "u1", Since: time.Date(2026, 5, 4, 4, 0, 0, 0, time.UTC)}, r)
 		}
 		failed <- err
 	}()
@@ -137,6 +135,10 @@ func TestHistory(t *testing.T) {
 		if !strings.HasPrefix(out, "2026-05-04T03:02:01.000Z one\n2026-05-04T03:02:01.000Z two\n") || strings.Count(out, "Z ") != 3 || err != nil {
 			t.Errorf("with times: %q, %v", out, err)
 		}
+	}
+	out, _, err := shows(t, recorded{}, nil, kept{t: t, log: log(100, text), here: true}, attach.History{Times: true})
+	if !strings.HasPrefix(out, "-                        one\n-                        two\n") || err != nil {
+		t.Errorf("with times, of what wasn't recorded: %q, %v", out, err)
 	}
 	// Everything was recorded and nothing else is left.
 	if out, errs, err := shows(t, recorded{text: text, at: at, why: objectstore.ErrNotFound}, nil, kept{t: t}, attach.History{}); out != text || !strings.Contains(errs, "isn't kept") || err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
@@ -19,7 +20,7 @@ import (
 type shower struct {
 	to     io.Writer
 	times  bool
-	clock  func() time.Time // when what is kept beside a recording was printed, as far as that is known
+	clock  func() time.Time // when what is kept beside a recording was printed
 	left   int64            // bytes of the part that is shown
 	within bool             // the last line goes on
 }
@@ -62,11 +63,21 @@ func (w *shower) write(s backlog.Stream, b []byte, at time.Time) error {
 // timeFormat is that of the time before a line: of one length, so that lines stay below each other.
 const timeFormat = "2006-01-02T15:04:05.000Z "
 
+// unknown is the time of what was printed while nothing was recorded.
+func unknown() time.Time { return time.Time{} }
+
+// noTime stands for that before a line.
+var noTime = "-" + strings.Repeat(" ", len(timeFormat)-1)
+
 // stamp puts the time before each line that begins in a piece.
 func (w *shower) stamp(b []byte, at time.Time) []byte {
 	var out []byte
 	for line := range bytes.Lines(b) {
-		if !w.within {
+		switch {
+		case w.within:
+		case at.IsZero():
+			out = append(out, noTime...)
+		default:
 			out = at.UTC().AppendFormat(out, timeFormat)
 		}
 		out = append(out, line...)

@@ -68,14 +68,13 @@ func (s *Spool) end(ctx context.Context, r schemas.SessionRecord) (end *recordin
 	return e.End, true, nil
 }
 
-// Span gives the positions in the output from and up to which there is a recording, and when it begins.
-func (r *Reader) Span() (start, end int64, began time.Time) {
+// Span gives the positions in the output from and up to which there is a recording.
+func (r *Reader) Span() (start, end int64) {
 	n := len(r.chain.Segments)
 	if n == 0 {
-		return 0, 0, began
+		return 0, 0
 	}
-	first := r.chain.Segments[0].Header
-	return first.Start, r.chain.Segments[n-1].Header.End, first.From
+	return r.chain.Segments[0].Header.Start, r.chain.Segments[n-1].Header.End
 }
 
 // Each calls fn with the events of and after a moment, in their order; where something is missing, with a gap. fn's error

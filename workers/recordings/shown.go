@@ -100,6 +100,6 @@ func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head a
 	if n, _ := fmt.Sscanf(string(size), "%dx%d", &head.Cols, &head.Rows); n != 2 {
 		return attach.Screen{}, nil, nil
 	}
-	_, head.At, _ = rec.Span()
+	_, head.At = rec.Span()
 	return head, paint, nil
 }
