@@ -76,6 +76,13 @@ func (s *Spool) hear(notices *net.UnixConn) {
 	}
 }
 
+// Tidy has the folders of a session's runs removed that are over, once Serve has stored what is in them.
+func (s *Spool) Tidy(uid schemas.UID) {
+	if s.Dir != "" {
+		s.owe(uid)
+	}
+}
+
 // owe has what was spilled of a session stored.
 func (s *Spool) owe(uid schemas.UID) {
 	s.mu.Lock()

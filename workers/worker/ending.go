@@ -56,6 +56,7 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 		}
 		*rec = next
 	}
+	defer e.recordings.Tidy(rec.UID)
 	return clearEnded(ctx, d, rec.SessionRecord)
 }
 

@@ -42,6 +42,7 @@ func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
 	if _, err := k.recordings.Store(ctx, rec.UID); err != nil {
 		k.log.Warn("could not store the end of the recording yet", rec.Logged("err", err)...)
 	}
+	k.recordings.Tidy(rec.UID)
 	if err := k.failpoints.At(ctx, failpoint.KillStopped); err != nil {
 		return err
 	}

@@ -30,6 +30,7 @@ func (c *capturer) reap(ctx context.Context, rec statekv.Versioned) error {
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("remove the frozen processes of suspended session %s: %w", rec.Name(), err)
 	}
+	c.recordings.Tidy(rec.UID)
 	if err := c.failpoints.At(ctx, failpoint.ReapKilled); err != nil {
 		return err
 	}
