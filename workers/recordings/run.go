@@ -42,8 +42,8 @@ type Options struct {
 // Spool has the recordings of one host. Its methods may be called concurrently.
 type Spool struct {
 	Options
-	wake  chan struct{}  // has one if there is something in due
-	locks [64]sync.Mutex // held while segments of a session are stored: which one its uid says
+	wake  chan struct{}     // has one if there is something in due
+	locks [64]chan struct{} // full while something is done with a session's folder: which one its uid says
 
 	mu  sync.Mutex
 	due map[schemas.UID]bool // sessions of which something was spilled
@@ -51,7 +51,11 @@ type Spool struct {
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	return &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}}
+	for i := range s.locks {
+		s.locks[i] = make(chan struct{}, 1)
+	}
+	return s
 }
 
 // run describes one run of a session, in a file of its folder.
@@ -72,6 +76,8 @@ type End struct {
 	End        *recording.Ref   `json:"end"` // null: nothing was recorded yet
 	Key        image.LineageKey `json:"key"`
 	Generation uint64           `json:"generation"`
+
+	stored bool // End is of the run itself
 }
 
 // EndEntry is the entry of an image that has an End.
@@ -86,28 +92,34 @@ func Recorded(s schemas.Spec) (output, input bool) {
 }
 
 // Begin makes the folder for a run of a session that is about to be started, or restored from an image. It gives
-// nil if its terminal isn't recorded. release is called once the session runs, or doesn't.
-func (s *Spool) Begin(ctx context.Context, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (to *driver.Recording, release func(), err error) {
-	release = func() {}
+// nil if its terminal isn't recorded. What is in the way of a recording is in the way of no session: it runs without one, with a
+// warning in the log. release is called once the session runs, or doesn't.
+func (s *Spool) Begin(ctx context.Context, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (to *driver.Recording, release func()) {
 	output, input := Recorded(spec)
 	if !output || s.Dir == "" {
-		return nil, release, nil
+		return nil, func() {}
+	}
+	to, lock, err := s.begin(ctx, r, spec, from)
+	if err != nil {
+		s.Log.Warn("a terminal isn't recorded", r.Logged("err", err)...)
+		return nil, func() {}
+	}
+	to.Input = input
+	return to, func() { lock.Close() }
+}
+
+func (s *Spool) begin(ctx context.Context, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (*driver.Recording, *os.File, error) {
+	if !schemas.ValidToken(string(r.UID)) {
+		return nil, nil, fmt.Errorf("begin a recording: %.40q is no identity of a session", string(r.UID))
 	}
 	run, err := s.newRun(ctx, r, from)
-	if driver.KindOf(err) == driver.Refused { // there is no reader
-		s.Log.Warn("a terminal isn't recorded", r.Logged("err", err)...)
-		return nil, release, nil
-	}
 	if err != nil {
-		return nil, release, fmt.Errorf("record the terminal of session %s: %w", r.Name(), err)
+		return nil, nil, err
 	}
 	run.Keep = spec.RecordKeep
-	to = &driver.Recording{Dir: filepath.Join(s.Dir, string(r.UID), run.Run), Key: run.Key, Input: input}
+	to := &driver.Recording{Dir: filepath.Join(s.Dir, string(r.UID), run.Run), Key: run.Key}
 	lock, err := run.write(to.Dir)
-	if err != nil {
-		return nil, release, fmt.Errorf("record the terminal of session %s: %w", r.Name(), err)
-	}
-	return to, func() { lock.Close() }, nil
+	return to, lock, err
 }
 
 // newRun says how a run is recorded: with the key of the recording that it goes on with, unless its readers have become others.

@@ -161,12 +161,16 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	case err != nil:
 		return err
 	case gone:
-		return s.Remove(uid)
+		return s.Remove(ctx, uid)
 	}
 	if _, err := s.Store(ctx, uid); err != nil {
 		return err
 	}
-	defer s.lock(uid)()
+	unlock, err := s.lock(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for _, dir := range runs {
 		err = errors.Join(err, over(dir))
 	}

@@ -13,8 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -24,47 +26,156 @@ import (
 const lastFile = "last"
 
 // Store stores all that was spilled of a session, and says where its recording is now; nil if this host
-// records nothing of it.
+// records nothing of it. A run that can't be stored keeps no other; the error is that of the run of which more may come,
+// or else of the last one.
 func (s *Spool) Store(ctx context.Context, uid schemas.UID) (*End, error) {
-	defer s.lock(uid)()
+	if s.Dir == "" {
+		return nil, nil
+	}
+	unlock, err := s.lock(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	runs, err := s.runs(uid)
-	var end *End
-	for i, dir := range runs {
-		if end, err = s.storeRun(ctx, dir); err == nil {
+	if err != nil {
+		return nil, fmt.Errorf("store the recording of session %s: %w", uid, err)
+	}
+	var is outcome
+	for _, dir := range runs {
+		o := outcome{live: live(dir)}
+		o.end, o.err = s.storeRun(ctx, dir)
+		if errors.Is(o.err, errUnreadable) {
+			s.setAside(dir, o)
 			continue
 		}
-		err = fmt.Errorf("store the recording of session %s: %w", uid, err)
-		if i == len(runs)-1 {
-			return nil, err
+		if o.rank() >= is.rank() {
+			is, o = o, is
 		}
-		s.Log.Warn("could not store the rest of an earlier run yet", "err", err)
+		if o.err != nil {
+			s.Log.Warn("could not store the rest of a run yet", "uid", string(uid), "err", o.err)
+		}
 	}
-	return end, err
+	if is.err != nil {
+		return nil, fmt.Errorf("store the recording of session %s: %w", uid, is.err)
+	}
+	return is.end, nil
+}
+
+// outcome is what came of storing a run.
+type outcome struct {
+	end  *End
+	err  error
+	live bool
+}
+
+// rank is higher for a run that rather has the end of the recording. One of which nothing came, and nothing will, is an
+// attempt that failed: it says only where the recording was before it.
+func (o outcome) rank() int {
+	switch {
+	case o.live:
+		return 3
+	case o.err != nil, o.end != nil && o.end.stored:
+		return 2
+	case o.end != nil:
+		return 1
+	}
+	return 0
+}
+
+// live reports whether more segments may come of a run.
+func live(dir string) bool {
+	last, err := driver.LockRun(dir, true)
+	if err == nil {
+		last.Close()
+	}
+	return errors.Is(err, driver.ErrRecorded)
+}
+
+// errUnreadable: it can't be known to what a run belongs.
+var errUnreadable = errors.New("the description of the run can't be read")
+
+// asideSuffix is that of the folder of a run that can't be read: it is no run any more, and goes with the session.
+const asideSuffix = ".unreadable"
+
+// setAside puts the folder of a run that can't be read out of the way. What a crash left before there were segments is removed.
+func (s *Spool) setAside(dir string, o outcome) {
+	s.Log.Error("a run of a recording can't be stored", "dir", dir, "err", o.err)
+	if o.live {
+		return // its shim keeps its room bounded
+	}
+	left, err := spilled(dir)
+	if err == nil && len(left) == 0 {
+		err = os.RemoveAll(dir)
+	} else if err == nil {
+		err = os.Rename(dir, dir+asideSuffix)
+	}
+	if err != nil {
+		s.Log.Warn("could not put it out of the way", "dir", dir, "err", err)
+	}
 }
 
 // Remove forgets what was spilled of a session that is deleted, and not stored.
-func (s *Spool) Remove(uid schemas.UID) error {
+func (s *Spool) Remove(ctx context.Context, uid schemas.UID) error {
 	if s.Dir == "" {
 		return nil
 	}
-	defer s.lock(uid)()
+	unlock, err := s.lock(ctx, uid)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	if err := os.RemoveAll(filepath.Join(s.Dir, string(uid))); err != nil {
 		return fmt.Errorf("remove the recording of session %s: %w", uid, err)
 	}
 	return nil
 }
 
-func (s *Spool) lock(uid schemas.UID) (unlock func()) {
+// Forget is Remove, but for one who can't wait while segments are stored: Serve does it then, as the session is deleted.
+func (s *Spool) Forget(ctx context.Context, uid schemas.UID) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := s.Remove(ctx, uid)
+	if err != nil && schemas.ValidToken(string(uid)) {
+		s.owe(uid)
+	}
+	return err
+}
+
+// StoreNow is Store, but for one who can't wait for a store that is away: Serve does it then.
+func (s *Spool) StoreNow(ctx context.Context, uid schemas.UID) (*End, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	end, err := s.Store(ctx, uid)
+	if err != nil && schemas.ValidToken(string(uid)) {
+		s.owe(uid)
+	}
+	return end, err
+}
+
+// patience is how long one waits for the store who can do without what comes of it.
+const patience = 3 * time.Second
+
+// lock waits until nothing else is done with a session's folder. A uid that isn't the name of one is refused: it comes from
+// messages, too.
+func (s *Spool) lock(ctx context.Context, uid schemas.UID) (unlock func(), err error) {
+	if !schemas.ValidToken(string(uid)) {
+		return nil, fmt.Errorf("look for a recording: %.40q is no identity of a session", string(uid))
+	}
 	h := fnv.New32a()
 	h.Write([]byte(uid))
-	of := &s.locks[h.Sum32()%uint32(len(s.locks))]
-	of.Lock()
-	return of.Unlock
+	of := s.locks[h.Sum32()%uint32(len(s.locks))]
+	select {
+	case of <- struct{}{}:
+		return func() { <-of }, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait for the recording of session %s: %w", uid, context.Cause(ctx))
+	}
 }
 
 // runs lists the folders of a session's runs, the oldest first.
 func (s *Spool) runs(uid schemas.UID) (dirs []string, err error) {
-	if s.Dir == "" {
+	if s.Dir == "" || !schemas.ValidToken(string(uid)) {
 		return nil, nil
 	}
 	all, err := os.ReadDir(filepath.Join(s.Dir, string(uid)))
@@ -80,22 +191,22 @@ func (s *Spool) runs(uid schemas.UID) (dirs []string, err error) {
 }
 
 // storeRun stores what was spilled of a run. Each segment is taken out only after the note that it is stored, so that one which is stored
-// again after a crash is the same.
+// again after a crash is the same. A disk that doesn't take the note leaves the segment: it is stored again later.
 func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 	r, err := readRun(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	last, err := readLast(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	numbers, err := spilled(dir)
 	for _, n := range numbers {
 		if last == nil || n > last.Number {
 			stored, storeErr := s.storeSegment(ctx, dir, r, n, last)
 			switch {
-			case errors.Is(storeErr, fs.ErrNotExist):
+			case errors.Is(storeErr, errTaken):
 				continue // the recorder needed its room
 			case errors.Is(storeErr, recording.ErrCorrupt), errors.Is(storeErr, recording.ErrForged):
 				s.Log.Warn("a part of a recording is lost", "uid", string(r.UID), "err", storeErr) // it never gets better
@@ -103,10 +214,14 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 				return nil, storeErr
 			default:
 				last = &stored
+				if err := writeLast(dir, stored); err != nil {
+					s.Log.Warn("could not note that a segment is stored", "uid", string(r.UID), "err", err)
+					continue
+				}
 			}
 		}
 		if err := takeOut(dir, n); err != nil {
-			return nil, err
+			s.Log.Warn("could not take out a segment that is stored", "uid", string(r.UID), "err", err)
 		}
 	}
 	if err != nil {
@@ -117,25 +232,49 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 			s.Log.Warn("could not shorten a recording", "uid", string(r.UID), "err", err) // the next time does
 		}
 	}
-	end := &End{UID: r.UID, End: last, Key: r.Key, Generation: r.Generation}
-	if last == nil {
-		end.End = r.Previous
-	}
-	return end, nil
+	return r.end(last), nil
 }
 
-// storeSegment stores one segment and notes that.
+// end says where the recording is when a segment of the run was stored last, nil if none was. A key that isn't stored yet is no
+// one's to go on with.
+func (r run) end(last *recording.Ref) *End {
+	end := &End{UID: r.UID, End: last, Key: r.Key, Generation: r.Generation, stored: last != nil}
+	if last == nil {
+		end.End = r.Previous
+		if len(r.Keys) > 0 {
+			end.Key = image.LineageKey{}
+		}
+	}
+	return end
+}
+
+// errTaken: a segment isn't there any more.
+var errTaken = errors.New("the segment was taken out")
+
+// readSpilled reads a part of a segment.
+func readSpilled(dir string, n uint64, part string) ([]byte, error) {
+	data, err := os.ReadFile(segmentFile(dir, n, part))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = errTaken
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read a spilled segment: %w", err)
+	}
+	return data, nil
+}
+
+// storeSegment stores one segment.
 func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, last *recording.Ref) (recording.Ref, error) {
 	var none recording.Ref
 	h := recording.Header{UID: r.UID, Run: r.Run, Number: n, Previous: last, Signer: s.Host}
-	data, err := os.ReadFile(segmentFile(dir, n, ".json"))
+	data, err := readSpilled(dir, n, ".json")
 	if err != nil {
 		return none, err
 	}
 	if err := json.Unmarshal(data, &h.Body); err != nil {
 		return none, fmt.Errorf("read a spilled segment: %w: %w", recording.ErrCorrupt, err)
 	}
-	sealed, err := os.ReadFile(segmentFile(dir, n, ".age"))
+	sealed, err := readSpilled(dir, n, ".age")
 	if err != nil {
 		return none, err
 	}
@@ -152,14 +291,15 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 	if err == nil {
 		err = recording.Put(ctx, s.Objects, r.Place, ref, append(clear, sealed...))
 	}
-	if err != nil {
-		return none, err
-	}
-	note, err := json.Marshal(ref)
-	if err == nil {
-		err = writeSynced(filepath.Join(dir, lastFile), note)
-	}
 	return ref, err
+}
+
+func writeLast(dir string, ref recording.Ref) error {
+	note, err := json.Marshal(ref)
+	if err != nil {
+		return err
+	}
+	return writeSynced(filepath.Join(dir, lastFile), note)
 }
 
 // storeKeys stores the key of a run, which was wrapped to its readers when the run began.

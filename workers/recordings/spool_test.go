@@ -31,6 +31,7 @@ import (
 type faulty struct {
 	objectstore.Store
 	fails func(name string) (stored, failed bool)
+	lost  error // of all Puts
 	puts  int
 }
 
@@ -38,6 +39,9 @@ var errAway = errors.New("the store is away")
 
 func (f *faulty) Put(ctx context.Context, name string, r io.Reader, size int64) error {
 	f.puts++
+	if f.lost != nil {
+		return f.lost
+	}
 	stored, failed := false, false
 	if f.fails != nil {
 		stored, failed = f.fails(name)
@@ -55,17 +59,18 @@ func (f *faulty) Put(ctx context.Context, name string, r io.Reader, size int64) 
 
 // bench is a host with one session.
 type bench struct {
-	t      *testing.T
-	dir    string
-	store  *faulty
-	key    *age.X25519Identity
-	signer ed25519.PrivateKey
-	record schemas.SessionRecord
-	err    error // of a look at the record
-	spool  *Spool
-	to     *driver.Recording
-	last   uint64 // number of the last segment
-	at     int64  // position in the output
+	t       *testing.T
+	dir     string
+	store   *faulty
+	key     *age.X25519Identity
+	signer  ed25519.PrivateKey
+	record  schemas.SessionRecord
+	err     error // of a look at the record
+	spool   *Spool
+	to      *driver.Recording
+	release func() // the run is over
+	last    uint64 // number of the last segment
+	at      int64  // position in the output
 }
 
 func (b *bench) Get(context.Context, schemas.Name) (statekv.Versioned, error) {
@@ -114,12 +119,20 @@ func (b *bench) begins(from *End) {
 	if from != nil {
 		source = imageWith(*from)
 	}
-	to, release, err := b.spool.Begin(b.t.Context(), b.record, schemas.Spec{TTY: true}, source)
-	if err != nil || to == nil {
-		b.t.Fatalf("it isn't recorded: %v", err)
+	to, release := b.spool.Begin(b.t.Context(), b.record, schemas.Spec{TTY: true}, source)
+	if to == nil {
+		b.t.Fatal("it isn't recorded")
 	}
-	release()
-	b.to, b.last = to, 0
+	b.ends()
+	b.to, b.last, b.release = to, 0, release
+	b.t.Cleanup(release)
+}
+
+// ends has nothing more come of the run.
+func (b *bench) ends() {
+	if b.release != nil {
+		b.release()
+	}
 }
 
 // imageWith is an image with an end.
@@ -374,10 +387,6 @@ func TestDeleted(t *testing.T) {
 func TestServe(t *testing.T) {
 	b := newBench(t)
 	b.begins(nil)
-	lock, err := driver.LockRun(b.to.Dir, false)
-	if err != nil {
-		t.Fatal(err)
-	}
 	b.spills("one ")
 	ctx, stop := context.WithCancel(t.Context())
 	stored := make(chan string, 10)
@@ -398,7 +407,7 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	b.wants("one two")
-	lock.Close()
+	b.ends()
 	b.spool.oweAll()
 	if err := b.spool.sweep(t.Context()); err != nil {
 		t.Error(err)

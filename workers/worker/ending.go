@@ -45,7 +45,7 @@ func (e *ending) ended(ctx context.Context, d driver.Driver, rec *statekv.Versio
 		if err := saveOutput(ctx, e.snapshots, d, rec.SessionRecord); err != nil {
 			e.log.Warn("could not store the last output", rec.Logged("err", err)...)
 		}
-		if _, err := e.recordings.Store(ctx, rec.UID); err != nil {
+		if _, err := e.recordings.StoreNow(ctx, rec.UID); err != nil {
 			e.log.Warn("could not store the end of the recording yet", rec.Logged("err", err)...)
 		}
 		next, err := e.recorder.swap(ctx, *rec, schemas.Transition{

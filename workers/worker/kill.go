@@ -39,7 +39,7 @@ func (k *killer) kill(ctx context.Context, rec statekv.Versioned) error {
 	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
 		return fmt.Errorf("kill session %s: %w", rec.Name(), err)
 	}
-	if _, err := k.recordings.Store(ctx, rec.UID); err != nil {
+	if _, err := k.recordings.StoreNow(ctx, rec.UID); err != nil {
 		k.log.Warn("could not store the end of the recording yet", rec.Logged("err", err)...)
 	}
 	k.recordings.Tidy(rec.UID)

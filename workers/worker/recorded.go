@@ -17,13 +17,13 @@ import (
 
 // recordedFence is the right to have a session run, with its terminal recorded if it is to be. from is the image that it is restored
 // from, if it is. release is called when the session runs, or doesn't.
-func (s *starter) recordedFence(ctx context.Context, d driver.Driver, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (f driver.Fence, release func(), err error) {
+func (s *starter) recordedFence(ctx context.Context, d driver.Driver, r schemas.SessionRecord, spec schemas.Spec, from driver.Source) (f driver.Fence, release func()) {
 	f = s.hosting.fence(r)
 	if _, ok := d.(driver.Recorder); !ok {
-		return f, func() {}, nil
+		return f, func() {}
 	}
-	f.Record, release, err = s.recordings.Begin(ctx, r, spec, from)
-	return f, release, err
+	f.Record, release = s.recordings.Begin(ctx, r, spec, from)
+	return f, release
 }
 
 // addEnd stores what was recorded of a captured session, and puts into its image where that ends.

@@ -59,7 +59,7 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	v.snapshots.Forget(rec.UID)
-	if err := v.recordings.Remove(rec.UID); err != nil {
+	if err := v.recordings.Remove(ctx, rec.UID); err != nil {
 		return err
 	}
 	for {

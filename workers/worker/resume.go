@@ -106,10 +106,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	if boot == "" {
 		boot = schemas.BootResume
 	}
-	fence, release, err := s.recordedFence(ctx, d, rec.SessionRecord, spec, img)
-	if err != nil {
-		return rec, err
-	}
+	fence, release := s.recordedFence(ctx, d, rec.SessionRecord, spec, img)
 	defer release()
 	op, arrived := cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), func(int) {}
 	out := rec

@@ -62,10 +62,7 @@ func (s *starter) start(ctx context.Context, rec statekv.Versioned) error {
 	a := attempt{driver: d, asked: rec, rec: rec, runs: schemas.TStarted}
 	op, arrived := toBegin(d, *rec.Op), func(int) {}
 	advice := append(redeployed(rec.Warnings), advised(d, spec)...)
-	fence, release, err := s.recordedFence(ctx, d, rec.SessionRecord, spec, nil)
-	if err != nil {
-		return s.startFailed(ctx, rec, err)
-	}
+	fence, release := s.recordedFence(ctx, d, rec.SessionRecord, spec, nil)
 	defer release()
 	got, err := d.Start(ctx, fence, spec, func(ctx context.Context) error {
 		ctx, done := beginning(ctx)

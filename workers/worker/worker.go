@@ -227,10 +227,11 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			}
 			return data
 		},
-		"forget": func(_ context.Context, uid []byte) []byte {
+		"forget": func(ctx context.Context, uid []byte) []byte {
 			w.snapshots.Forget(schemas.UID(uid))
-			if err := w.recordings.Remove(schemas.UID(uid)); err != nil {
+			if err := w.recordings.Forget(ctx, schemas.UID(uid)); err != nil {
 				w.Log.Warn("could not forget what was recorded", "uid", string(uid), "err", err)
+				return nil
 			}
 			return []byte(w.Host)
 		},
