@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -191,4 +192,41 @@ func TestBeginsWithoutDisk(t *testing.T) {
 		t.Errorf("it is recorded in %s", to.Dir)
 	}
 	release()
+}
+
+// One who reads doesn't wait for segments that can't be stored, or for a store that is away.
+func TestReadsWithoutStore(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	b.spills("one ")
+	b.stores()
+	b.spills("two")
+	b.spool.patience = time.Millisecond
+	unlock, err := b.spool.lock(t.Context(), b.record.UID) // something is stored all the time
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wants("one ")
+	if err := b.spool.Forget(t.Context(), b.record.UID); err == nil || !b.spool.due[b.record.UID] {
+		t.Errorf("it is forgotten later, the answer is %v", err)
+	}
+	unlock()
+	b.store.mute = true
+	away := impatient{b.store, time.Millisecond}
+	if _, err := away.Get(t.Context(), "x", 0, -1); !errors.Is(err, errNoAnswer) {
+		t.Errorf("reading: %v", err)
+	}
+	if err := away.List(t.Context(), "x", nil); !errors.Is(err, errNoAnswer) {
+		t.Errorf("listing: %v", err)
+	}
+}
+
+// Of a session that was lost all is read that was stored, not only what came before its last snapshot.
+func TestReadsLost(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	b.spills("one")
+	b.stores()
+	b.record.State, b.record.Head = schemas.Failed, &schemas.Head{}
+	b.wants("one")
 }

@@ -30,7 +30,7 @@ func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord) (*Reader, err
 	}
 	end, known, err := s.end(ctx, r)
 	if err == nil && (end != nil || !known) {
-		out.chain, err = recording.Follow(ctx, s.Objects, out.place, end, s.Snapshots.Signers(ctx, r.Tenant))
+		out.chain, err = recording.Follow(ctx, impatient{s.Objects, answerWait}, out.place, end, s.Snapshots.Signers(ctx, r.Tenant))
 	}
 	for _, seg := range out.chain.Segments { // one that can't be read to its end isn't shown
 		if err == nil {
@@ -44,16 +44,20 @@ func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord) (*Reader, err
 }
 
 // end gives where a session's recording ends. known says that this was said by this host or an image; else it is the last
-// that is stored.
+// that is stored: of a session that failed, too, for that is when one wants to know what it printed after its snapshot.
 func (s *Spool) end(ctx context.Context, r schemas.SessionRecord) (end *recording.Ref, known bool, err error) {
+	here, err := s.StoreNow(ctx, r.UID)
+	if err != nil && ctx.Err() == nil {
+		s.Log.Debug("shows a recording without what isn't stored yet", r.Logged("err", err)...)
+		here, err = s.stored(r.UID)
+	}
 	if r.State == schemas.Running || r.State == schemas.Suspending {
-		here, err := s.Store(ctx, r.UID)
 		if err != nil || here == nil {
 			return nil, true, err
 		}
 		return here.End, true, nil
 	}
-	if r.State == schemas.Exited || r.Head == nil {
+	if r.State == schemas.Exited || r.State == schemas.Failed || r.Head == nil {
 		return nil, false, nil
 	}
 	img, err := s.Snapshots.Open(ctx, r, *r.Head)

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore"
@@ -45,13 +46,15 @@ type Spool struct {
 	wake  chan struct{}     // has one if there is something in due
 	locks [64]chan struct{} // full while something is done with a session's folder: which one its uid says
 
+	patience time.Duration // how long one waits for the store who can do without what comes of it
+
 	mu  sync.Mutex
 	due map[schemas.UID]bool // sessions of which something was spilled
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, patience: 3 * time.Second}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
@@ -60,6 +59,26 @@ func (s *Spool) Store(ctx context.Context, uid schemas.UID) (*End, error) {
 		return nil, fmt.Errorf("store the recording of session %s: %w", uid, is.err)
 	}
 	return is.end, nil
+}
+
+// stored says where a session's recording is by what is stored already.
+func (s *Spool) stored(uid schemas.UID) (*End, error) {
+	runs, err := s.runs(uid)
+	var is outcome
+	for _, dir := range runs {
+		r, err := readRun(dir)
+		if err != nil {
+			continue // Store says so
+		}
+		last, err := readLast(dir)
+		if err != nil {
+			continue
+		}
+		if o := (outcome{end: r.end(last), live: live(dir)}); o.rank() >= is.rank() {
+			is = o
+		}
+	}
+	return is.end, err
 }
 
 // outcome is what came of storing a run.
@@ -133,7 +152,7 @@ func (s *Spool) Remove(ctx context.Context, uid schemas.UID) error {
 
 // Forget is Remove, but for one who can't wait while segments are stored: Serve does it then, as the session is deleted.
 func (s *Spool) Forget(ctx context.Context, uid schemas.UID) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	err := s.Remove(ctx, uid)
 	if err != nil && schemas.ValidToken(string(uid)) {
@@ -144,7 +163,7 @@ func (s *Spool) Forget(ctx context.Context, uid schemas.UID) error {
 
 // StoreNow is Store, but for one who can't wait for a store that is away: Serve does it then.
 func (s *Spool) StoreNow(ctx context.Context, uid schemas.UID) (*End, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	end, err := s.Store(ctx, uid)
 	if err != nil && schemas.ValidToken(string(uid)) {
@@ -152,9 +171,6 @@ func (s *Spool) StoreNow(ctx context.Context, uid schemas.UID) (*End, error) {
 	}
 	return end, err
 }
-
-// patience is how long one waits for the store who can do without what comes of it.
-const patience = 3 * time.Second
 
 // lock waits until nothing else is done with a session's folder. A uid that isn't the name of one is refused: it comes from
 // messages, too.

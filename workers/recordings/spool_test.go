@@ -32,7 +32,24 @@ type faulty struct {
 	objectstore.Store
 	fails func(name string) (stored, failed bool)
 	lost  error // of all Puts
+	mute  bool  // it answers no question
 	puts  int
+}
+
+func (f *faulty) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if f.mute {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return f.Store.Get(ctx, name, offset, length)
+}
+
+func (f *faulty) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
+	if f.mute {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return f.Store.List(ctx, prefix, fn)
 }
 
 var errAway = errors.New("the store is away")
