@@ -55,20 +55,22 @@ func head(ctx context.Context, store objectstore.Store, p Place, want Ref, trust
 type Chain struct {
 	Segments []Segment // the oldest first
 	Why      error     // why there is nothing before the first; nil if it is the beginning
+	After    error     // what is wrong with segments that seem to come after the last; nil if there are none
 }
 
 // Follow gives the segments that lead to the end of a recording. Without an end that is known to be
-// genuine it is the last one of the last run, and has to be signed by a key that is trusted; the others are
+// genuine it is what Tip gives; the others are
 // vouched for by the digests that the next ones name. What was recorded of a run from which the
 // session was taken back isn't among them. The error is the store's.
 func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, trusted func(signer string) []ed25519.PublicKey) (Chain, error) {
 	var c Chain
 	if end == nil {
-		last, err := Last(ctx, store, p)
-		if err != nil || last == nil {
+		tip, wrong, err := Tip(ctx, store, p, trusted)
+		if c.After = wrong; err != nil || tip == nil {
+			c.Why = wrong
 			return c, err
 		}
-		end = last
+		end = &tip.Ref
 	}
 	for at := end; at != nil; {
 		s, err := head(ctx, store, p, *at, trusted)
@@ -85,26 +87,49 @@ func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, tru
 	return c, nil
 }
 
+// tips bounds how many segments Tip looks at.
+const tips = 100
+
+// Tip gives the last segment of the last run that is signed by a key which is trusted; nil if there is none. What
+// is damaged or of someone else is passed over: wrong says so of the last of these. The error is the store's.
+func Tip(ctx context.Context, store objectstore.Store, p Place, trusted func(signer string) []ed25519.PublicKey) (tip *Segment, wrong, err error) {
+	all, err := list(ctx, store, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, at := range slices.Backward(all[max(len(all)-tips, 0):]) {
+		s, err := head(ctx, store, p, at, trusted)
+		if err == nil {
+			return &s, wrong, nil
+		}
+		if !lasting(err) {
+			return nil, wrong, fmt.Errorf("find the end of a recording: %w", err)
+		}
+		if !errors.Is(err, objectstore.ErrNotFound) { // it was deleted meanwhile
+			wrong = cmp.Or(wrong, err)
+		}
+	}
+	return nil, wrong, nil
+}
+
 // lasting reports whether an error says what is wrong with a segment, and not with the store.
 func lasting(err error) bool {
 	return errors.Is(err, objectstore.ErrNotFound) || errors.Is(err, ErrCorrupt) || errors.Is(err, ErrForged)
 }
 
-// Last gives the last segment of the last run by their names alone, without a digest; nil if there is none.
-func Last(ctx context.Context, store objectstore.Store, p Place) (last *Ref, err error) {
+// list gives the segments of all runs by their names alone, without a digest, in their order.
+func list(ctx context.Context, store objectstore.Store, p Place) (all []Ref, err error) {
 	err = store.List(ctx, p.prefix(), func(i objectstore.Info) error {
 		if run, number, ok := p.parseName(i.Name); ok {
-			at := Ref{Run: run, Number: number}
-			if last == nil || cmp.Or(cmp.Compare(at.Run, last.Run), cmp.Compare(at.Number, last.Number)) > 0 {
-				last = &at
-			}
+			all = append(all, Ref{Run: run, Number: number})
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list a recording: %w", err)
 	}
-	return last, nil
+	slices.SortFunc(all, func(a, b Ref) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Number, b.Number)) })
+	return all, nil
 }
 
 // maxMemory bounds what decompression may take, in bytes.

@@ -30,6 +30,8 @@ type Recording interface {
 	Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error
 	// Why says why the beginning is missing; nil if nothing is.
 	Why() error
+	// After says what is wrong with what comes after the end; nil if nothing does.
+	After() error
 }
 
 // asksForKept reads the request of a client that only listens. It gives it if the client wants what was recorded, or shown; else
@@ -192,6 +194,11 @@ func (s *Server) showRecorded(ctx context.Context, out *shower, d driver.Dialer,
 			text = fmt.Sprintf("the recording can't be read from its beginning: %v", why)
 		}
 		if err := out.note(text); err != nil {
+			return 0, err
+		}
+	}
+	if wrong := rec.After(); wrong != nil {
+		if err := out.note(fmt.Sprintf("the end of the recording can't be read: %v", wrong)); err != nil {
 			return 0, err
 		}
 	}

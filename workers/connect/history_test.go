@@ -26,6 +26,8 @@ type recorded struct {
 
 func (r recorded) Why() error { return r.why }
 
+func (recorded) After() error { return nil }
+
 func (r recorded) Span() (start, end int64) { return r.from, r.from + int64(len(r.text)) }
 
 func (r recorded) Each(_ context.Context, since time.Time, fn func(recording.Event) error) error {

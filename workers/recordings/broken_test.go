@@ -3,12 +3,14 @@ package recordings
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -229,4 +231,32 @@ func TestReadsLost(t *testing.T) {
 	b.stores()
 	b.record.State, b.record.Head = schemas.Failed, &schemas.Head{}
 	b.wants("one")
+}
+
+// plainImage is one of a run that wasn't recorded.
+type plainImage struct{ at time.Time }
+
+func (plainImage) Entries() []image.Entry             { return nil }
+func (plainImage) Open(string) (io.ReadCloser, error) { return nil, fs.ErrNotExist }
+func (p plainImage) Header() schemas.ImageHeader      { return schemas.ImageHeader{Time: p.at} }
+
+// A recording goes on behind a run that wasn't recorded, unless the session is taken back to before it.
+func TestGoesOnUnrecorded(t *testing.T) {
+	for _, back := range []bool{false, true} {
+		b := newBench(t)
+		before := time.Now().Add(-time.Hour)
+		b.begins(nil)
+		b.spills("one ")
+		b.stores()
+		want := "one [7]two"
+		img := plainImage{time.Now().Add(time.Hour)}
+		if b.at += 7; back {
+			img.at, want = before, "two"
+		}
+		b.record.Epoch = 2
+		b.resumes(img)
+		b.spills("two")
+		b.stores()
+		b.wants(want)
+	}
 }

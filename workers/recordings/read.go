@@ -120,6 +120,9 @@ func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Ev
 // Why says why the beginning is missing; nil if nothing is.
 func (r *Reader) Why() error { return r.chain.Why }
 
+// After says what is wrong with what comes after the end; nil if nothing does.
+func (r *Reader) After() error { return r.chain.After }
+
 // key gives what opens a segment.
 func (r *Reader) key(ctx context.Context, seg recording.Segment) (age.Identity, error) {
 	_, kid, _ := recording.SplitRun(seg.Run)

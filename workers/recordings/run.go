@@ -136,8 +136,13 @@ func (s *Spool) newRun(ctx context.Context, r schemas.SessionRecord, from driver
 	if err != nil {
 		return out, err
 	}
-	if was != nil && was.UID == r.UID {
+	switch {
+	case was != nil && was.UID == r.UID:
 		out.Previous, out.Key, out.Generation = was.End, was.Key, was.Generation
+	case was == nil && from != nil:
+		if out.Previous, err = s.before(ctx, r, from); err != nil {
+			return out, err
+		}
 	}
 	if out.Key.KID == "" || out.Previous == nil || out.Generation < readers.Generation {
 		out.Generation = readers.Generation
@@ -147,6 +152,18 @@ func (s *Spool) newRun(ctx context.Context, r schemas.SessionRecord, from driver
 	}
 	out.Run = recording.RunName(r.Epoch, out.Key.KID, strings.ToLower(rand.Text()[:10]))
 	return out, nil
+}
+
+// before gives where the recording was when an image was taken that doesn't say so, because the run before it wasn't recorded.
+func (s *Spool) before(ctx context.Context, r schemas.SessionRecord, from driver.Source) (*recording.Ref, error) {
+	tip, _, err := recording.Tip(ctx, impatient{s.Objects, answerWait}, placeOf(r), s.Snapshots.Signers(ctx, r.Tenant))
+	if err != nil || tip == nil {
+		return nil, err
+	}
+	if img, ok := from.(interface{ Header() schemas.ImageHeader }); ok && img.Header().Time.Before(tip.Header.To) {
+		return nil, nil // of a run from which the session is taken back
+	}
+	return &tip.Ref, nil
 }
 
 func placeOf(r schemas.SessionRecord) recording.Place {

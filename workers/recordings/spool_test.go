@@ -132,10 +132,16 @@ func (b *bench) moves(dir string) {
 // begins has the session come to run, from an image that has the end.
 func (b *bench) begins(from *End) {
 	b.t.Helper()
-	var source driver.Source
-	if from != nil {
-		source = imageWith(*from)
+	if from == nil {
+		b.resumes(nil)
+	} else {
+		b.resumes(imageWith(*from))
 	}
+}
+
+// resumes has the session come to run from an image.
+func (b *bench) resumes(source driver.Source) {
+	b.t.Helper()
 	to, release := b.spool.Begin(b.t.Context(), b.record, schemas.Spec{TTY: true}, source)
 	if to == nil {
 		b.t.Fatal("it isn't recorded")
