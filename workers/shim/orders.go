@@ -216,7 +216,7 @@ func (s *session) stop() error {
 	s.work.Lock()
 	defer s.work.Unlock()
 	s.clients.silent.Store(true)
-	s.recorder.close()
+	s.recorder.stopped()
 	if err := s.points.at(failpoint.ShimKills); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +33,9 @@ type recorder struct {
 	last   time.Time     // when the timer ran out last
 	busy   bool          // it is being sealed
 	worth  bool          // what came is worth a segment
+	quiet  bool          // it was told to stop: how it ended isn't recorded
 	closed bool
+	late   bool          // the disk took nothing for so long that nothing waits for it
 	room   chan struct{} // closed when there is room again
 
 	work sync.Mutex // held while what came is sealed
@@ -138,8 +141,11 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 	if len(r.marks) == 0 {
 		r.began = now
 	}
-	full := len(r.data)+len(b) > recordMost
+	full := r.held()+len(b) > recordMost
 	moves := code == recording.Output || code == recording.Errors
+	if code == recording.Resize {
+		r.unsized()
+	}
 	switch {
 	case full && !moves:
 		return
@@ -158,6 +164,20 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 	}
 }
 
+// markSize is what a mark takes, in bytes.
+const markSize = int(unsafe.Sizeof(recorded{}))
+
+// held is how much memory is taken by what isn't sealed; callers hold mu.
+func (r *recorder) held() int { return len(r.data) + len(r.marks)*markSize }
+
+// unsized drops the last event if it is a size: another one follows on it; callers hold mu.
+func (r *recorder) unsized() {
+	if k := len(r.marks) - 1; k >= 0 && r.marks[k].code == recording.Resize {
+		r.data = r.data[:len(r.data)-r.marks[k].n]
+		r.marks = r.marks[:k]
+	}
+}
+
 // mark notes an event, of which the data was added; callers hold mu.
 func (r *recorder) mark(after time.Duration, code recording.Code, n int) {
 	if k := len(r.marks) - 1; k >= 0 && r.marks[k].code == code && code != recording.Resize && (after-r.marks[k].after < together || code == recording.Gap) {
@@ -171,7 +191,7 @@ func (r *recorder) mark(after time.Duration, code recording.Code, n int) {
 func (r *recorder) arm(now time.Time) {
 	switch {
 	case r.busy:
-	case len(r.data) >= recordSoft || len(r.marks) >= recordSoft/8:
+	case r.held() >= recordSoft:
 		r.busy = true
 		go r.pack()
 	case !r.armed:
@@ -197,7 +217,7 @@ func (r *recorder) roomFor() {
 		return
 	}
 	r.mu.Lock()
-	if len(r.data) < recordFull || r.closed {
+	if r.held() < recordFull || r.late || r.closed {
 		r.mu.Unlock()
 		return
 	}
@@ -211,6 +231,9 @@ func (r *recorder) roomFor() {
 	select {
 	case <-room:
 	case <-late.C:
+		r.mu.Lock()
+		r.late = r.room == room
+		r.mu.Unlock()
 	}
 }
 
@@ -219,7 +242,7 @@ func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	marks, data, began = r.marks, r.data, r.began
-	r.marks, r.data, r.worth = nil, nil, false
+	r.marks, r.data, r.worth, r.late = nil, nil, false, false
 	if r.room != nil {
 		close(r.room)
 		r.room = nil
@@ -234,7 +257,7 @@ func (r *recorder) pack() {
 		_ = r.spill.add(r.take()) // what can't be spilled is a gap
 		r.work.Unlock()
 		r.mu.Lock()
-		if more = len(r.data) >= recordSoft; !more {
+		if more = r.held() >= recordSoft; !more {
 			r.busy = false
 			r.arm(time.Now()) // the timer ends the segment
 		}
@@ -277,15 +300,44 @@ func (r *recorder) sealing() (wait func()) {
 	return func() { <-done }
 }
 
+// lastWait bounds the wait for the last segment: a session has ended even if a disk takes nothing. It is below stopWait.
+const lastWait = 30 * time.Second
+
 // ended records what the terminal showed last, and how the session ended.
 func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 	if r == nil {
 		return
 	}
-	head, paint := last.paint()
-	r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), true)
-	r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
-	r.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.mu.Lock()
+		quiet := r.quiet
+		r.mu.Unlock()
+		if !quiet {
+			_ = r.seal() // so that there is room for what follows
+			head, paint := last.paint()
+			r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), true)
+			r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
+		}
+		r.close()
+	}()
+	late := time.NewTimer(lastWait)
+	defer late.Stop()
+	select {
+	case <-done:
+	case <-late.C:
+	}
+}
+
+// stopped says that the session is stopped: what it still shows is recorded, but not how it ended.
+func (r *recorder) stopped() {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.quiet = true
 }
 
 // close spills all that came, and records nothing more.

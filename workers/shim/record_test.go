@@ -136,6 +136,61 @@ func TestRecords(t *testing.T) {
 	}
 }
 
+// Of sizes that follow on each other the last counts, and what terminals are bounded to.
+func TestRecordsSizes(t *testing.T) {
+	b := newRecorderBench(t)
+	b.of.tty = testTerminal(t)
+	for cols := range uint16(1000) {
+		if err := b.of.resize(attach.Size{Rows: 1000, Cols: 2000 + cols}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.marks) != 1 || b.held() > 1000 {
+		t.Errorf("%d events take %d bytes", len(b.marks), b.held())
+	}
+	b.output(backlog.Out, []byte("one"))
+	b.resized(attach.Size{Rows: 2, Cols: 3})
+	b.resized(attach.Size{Rows: 4, Cols: 5})
+	b.stopped()
+	b.output(backlog.Out, []byte("last"))
+	b.ended(schemas.ExitStatus{Code: 3}, b.of.shown)
+	text, _ := b.spilled()
+	if want := fmt.Sprintf("r%s;oone;r5x4;olast;", sizeText(b.of.shown.size())); text != want {
+		t.Errorf("it is %q, want %q", text, want)
+	}
+}
+
+// While nothing can be sealed, memory is bounded by what events take, too; and one wait for room is enough.
+func TestRecordsWhileStuck(t *testing.T) {
+	b := newRecorderBench(t)
+	b.work.Lock() // nothing is sealed
+	b.input = true
+	for range recordMost {
+		b.typed([]byte("x"))
+		b.output(backlog.Out, []byte("y"))
+	}
+	b.mu.Lock()
+	held, codes := b.held(), len(b.marks)
+	b.mu.Unlock()
+	if held > recordMost+2*markSize || codes < 100 {
+		t.Errorf("%d events take %d bytes", codes, held)
+	}
+	b.roomFor()
+	b.mu.Lock()
+	late := b.late
+	b.mu.Unlock()
+	if !late {
+		t.Error("it waits for room each time")
+	}
+	b.work.Unlock()
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	if b.take(); b.late {
+		t.Error("it never waits again")
+	}
+}
+
 // The timer seals what came, and doesn't run before or after.
 func TestSealsLater(t *testing.T) {
 	b := newRecorderBench(t)

@@ -110,10 +110,11 @@ func (c *command) resize(s attach.Size) error {
 	}
 	c.shown.mu.Lock()
 	defer c.shown.mu.Unlock()
-	if s != c.shown.sizeNow() {
-		c.shown.recorder.resized(s)
-	}
+	was := c.shown.sizeNow()
 	c.shown.screen.Resize(int(s.Rows), int(s.Cols))
+	if is := c.shown.sizeNow(); is != was { // the screen has a largest size
+		c.shown.recorder.resized(is)
+	}
 	return c.tty.resize(s)
 }
 
