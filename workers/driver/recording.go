@@ -26,6 +26,9 @@ type Recording struct {
 // RunFile describes the run, for who stores its segments. It is locked while more may come.
 const RunFile = "run"
 
+// LastFile is the recording.Ref of the last segment of the run that is stored elsewhere.
+const LastFile = "last"
+
 // NoticeSocket is beside the folders of sessions, two above Dir. It gets the name of the folder of
 // a session when a segment was spilled there.
 const NoticeSocket = "notice"

@@ -48,7 +48,7 @@ func TestIdentities(t *testing.T) {
 
 // A run that a crash left without what describes it keeps no other from being stored. It is removed, or put away with its segments.
 func TestUnreadableRun(t *testing.T) {
-	for _, file := range []string{driver.RunFile, lastFile} {
+	for _, file := range []string{driver.RunFile, driver.LastFile} {
 		for _, segments := range []int{0, 1} {
 			b := newBench(t)
 			b.begins(nil)
@@ -161,7 +161,7 @@ func TestNoNote(t *testing.T) {
 	b := newBench(t)
 	b.begins(nil)
 	b.spills("one ")
-	if err := os.Mkdir(filepath.Join(b.to.Dir, lastFile+".new"), 0o700); err != nil {
+	if err := os.Mkdir(filepath.Join(b.to.Dir, driver.LastFile+".new"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	b.stores()
@@ -171,7 +171,7 @@ func TestNoNote(t *testing.T) {
 	if len(b.left()) != 4 {
 		t.Errorf("%v wait", b.left())
 	}
-	if err := os.Remove(filepath.Join(b.to.Dir, lastFile+".new")); err != nil {
+	if err := os.Remove(filepath.Join(b.to.Dir, driver.LastFile+".new")); err != nil {
 		t.Fatal(err)
 	}
 	b.spills("three")

@@ -1,7 +1,7 @@
 // Package recordings stores what the terminals of one host's sessions showed, and reads what was stored.
 //
 // A Spool makes the folder of each run of a session, which the session's shim fills with sealed segments (run.go), stores
-// them one after the other, each with the digest of the one before, and takes them out of the folder (ship.go). Serve
+// them one after the other, each with the digest of the one before, and takes them out of the folder (store.go, ship.go). Serve
 // does that whenever a shim says that there are some; a capture does it before its image is durable, and puts End into the
 // image. A Reader gives what was recorded of a session that runs, is suspended or has ended, on a host that has
 // an identity of a reader (read.go).

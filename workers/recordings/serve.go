@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,12 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// storeAgain is how long after a failure it is tried again to store what was spilled, lookEvery how often all is looked at.
+// storeAgain is how long after a failure it is tried again to store what was spilled, and storeLate after many. storeWait bounds
+// that for one session, so that the others come, too. lookEvery is how often all is looked at.
 const (
 	storeAgain = 5 * time.Second
+	storeLate  = time.Minute
+	storeWait  = 2 * time.Minute
 	lookEvery  = 5 * time.Minute
 )
 
@@ -100,11 +104,16 @@ func (s *Spool) storeAll(ctx context.Context) {
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
 	s.oweAll()
+	var wait time.Duration
 	for {
 		var again <-chan time.Time
-		if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
-			s.Log.Warn("could not store recordings, and tries again", "err", err)
-			again = time.After(storeAgain)
+		failed, err := s.sweep(ctx)
+		wait = min(max(2*wait, storeAgain), storeLate)
+		if failed == 0 {
+			wait = 0
+		} else if ctx.Err() == nil {
+			s.Log.Warn("could not store recordings, and tries again", "sessions", failed, "after", wait.String(), "err", err)
+			again = time.After(wait)
 		}
 		select {
 		case <-s.wake:
@@ -131,35 +140,36 @@ func (s *Spool) oweAll() {
 }
 
 // sweep stores what was spilled of the sessions that are due, and removes the folders of runs that are over. What fails for one
-// session doesn't keep the others; it is due again.
-func (s *Spool) sweep(ctx context.Context) error {
+// session doesn't keep the others; it is due again. It says for how many that was so, and why for the first.
+func (s *Spool) sweep(ctx context.Context) (failed int, first error) {
 	s.mu.Lock()
 	due := s.due
 	s.due = map[schemas.UID]bool{}
 	s.mu.Unlock()
-	var errs []error
 	for uid := range due {
 		if err := s.sweepSession(ctx, uid); err != nil {
-			errs = append(errs, err)
+			failed, first = failed+1, cmp.Or(first, err)
 			s.mu.Lock()
 			s.due[uid] = true
 			s.mu.Unlock()
 		}
 	}
-	return errors.Join(errs...)
+	return failed, first
 }
 
 func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
+	ctx, cancel := context.WithTimeout(ctx, storeWait)
+	defer cancel()
 	runs, err := s.runs(uid)
 	if err != nil || len(runs) == 0 {
 		return err
 	}
-	gone, err := s.deleted(ctx, uid, runs)
+	gone, err := s.deleted(ctx, runs)
 	switch {
 	case errors.Is(err, statekv.ErrNoSession):
-		return nil // its record may come back; till then its key stays away from the store
+		return s.unknown(ctx, uid, runs)
 	case err != nil:
-		return err
+		return fmt.Errorf("look whether session %s is still there: %w", uid, err)
 	case gone:
 		return s.Remove(ctx, uid)
 	}
@@ -177,22 +187,42 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	return err
 }
 
+// unknownKept is how long what waits of a session without a record is kept: the record may come back with a backup. It is
+// below the time for which the record of a deleted session is kept.
+const unknownKept = 7 * 24 * time.Hour
+
+// unknown removes what waits of a session that has no record, if it had none for long: it was deleted while this host was
+// away. Till then its key stays away from the store.
+func (s *Spool) unknown(ctx context.Context, uid schemas.UID, runs []string) error {
+	for _, dir := range runs {
+		info, err := os.Stat(filepath.Join(dir, driver.RunFile))
+		if live(dir) || err == nil && time.Since(info.ModTime()) < unknownKept {
+			return nil
+		}
+	}
+	s.Log.Warn("removes what was recorded of a session without a record", "uid", string(uid))
+	return s.Remove(ctx, uid)
+}
+
 // deleted reports whether a session of which something was spilled isn't there any more: its keys are gone, and must not
 // come back. A session is asked about only if there is something to store.
-func (s *Spool) deleted(ctx context.Context, uid schemas.UID, runs []string) (bool, error) {
+func (s *Spool) deleted(ctx context.Context, runs []string) (bool, error) {
 	for _, dir := range runs {
 		if left, err := spilled(dir); err != nil || len(left) == 0 {
 			continue
 		}
-		r, err := readRun(dir)
-		if err != nil {
-			return false, err
+		if r, err := readRun(dir); err == nil { // else Store puts it away
+			return s.gone(ctx, r)
 		}
-		rec, err := s.Records.Get(ctx, schemas.Name{Tenant: r.Tenant, Session: r.Session})
-		if err != nil {
-			return false, fmt.Errorf("look whether session %s is still there: %w", uid, err)
-		}
-		return rec.UID != uid || rec.State == schemas.Deleted, nil
 	}
 	return false, nil
+}
+
+// gone reports whether the session of a run is deleted.
+func (s *Spool) gone(ctx context.Context, r run) (bool, error) {
+	rec, err := s.Records.Get(ctx, schemas.Name{Tenant: r.Tenant, Session: r.Session})
+	if err != nil {
+		return false, err
+	}
+	return rec.UID != r.UID || rec.State == schemas.Deleted, nil
 }

@@ -392,6 +392,14 @@ func TestDeleted(t *testing.T) {
 		{"deleted", func(b *bench) { b.record.State = schemas.Deleted }, false},
 		{"another of that name", func(b *bench) { b.record.UID = "u9" }, false},
 		{"lost", func(b *bench) { b.err = statekv.ErrNoSession }, true},
+		{"lost for long", func(b *bench) {
+			b.ends()
+			long := time.Now().Add(-2 * unknownKept)
+			if err := os.Chtimes(filepath.Join(b.to.Dir, driver.RunFile), long, long); err != nil {
+				t.Fatal(err)
+			}
+			b.err = statekv.ErrNoSession
+		}, false},
 		{"not known", func(b *bench) { b.err = errAway }, true},
 	} {
 		b := newBench(t)
@@ -399,10 +407,28 @@ func TestDeleted(t *testing.T) {
 		b.spills("secret")
 		d.get(b)
 		b.spool.oweAll()
-		err := b.spool.sweep(t.Context())
+		_, err := b.spool.sweep(t.Context())
 		if b.store.puts > 0 || (err != nil) != (d.what == "not known") || len(b.left()) > 0 != d.left {
 			t.Errorf("%s: %d puts, %v wait, %v", d.what, b.store.puts, b.left(), err)
 		}
+	}
+}
+
+// A session that is deleted while its key is stored has none in the store then.
+func TestDeletedMeanwhile(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	b.spills("secret")
+	b.store.fails = func(name string) (bool, bool) {
+		b.record.State = schemas.Deleted
+		return false, false
+	}
+	if _, err := b.spool.Store(t.Context(), b.record.UID); !errors.Is(err, errDeleted) {
+		t.Errorf("the answer is %v", err)
+	}
+	err := b.store.List(t.Context(), "", func(i objectstore.Info) error { return errors.New(i.Name) })
+	if err != nil {
+		t.Errorf("the store has %v", err)
 	}
 }
 
@@ -432,7 +458,7 @@ func TestServe(t *testing.T) {
 	b.wants("one two")
 	b.ends()
 	b.spool.oweAll()
-	if err := b.spool.sweep(t.Context()); err != nil {
+	if _, err := b.spool.sweep(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(b.to.Dir); !errors.Is(err, os.ErrNotExist) {

@@ -59,6 +59,7 @@ func newRecorderBench(t testing.TB) *recorderBench {
 		t.Fatal(err)
 	}
 	b.recorder, b.of = c.recorder(), c
+	b.spill.few = func() bool { return false }
 	t.Cleanup(func() { b.close(); b.spill.lock.Close() })
 	return b
 }
@@ -289,6 +290,55 @@ func TestSpillIsBounded(t *testing.T) {
 	text, bodies := b.spilled()
 	if !strings.HasSuffix(text, "o18,;o19,;") || strings.Contains(text, "o3,") || len(bodies) < 2 {
 		t.Errorf("%d segments are left: %s", len(bodies), text)
+	}
+}
+
+// On a disk that is nearly full only the newest wait.
+func TestSpillLeavesDiskFree(t *testing.T) {
+	b := newRecorderBench(t)
+	b.spill.few = func() bool { return true }
+	for name, size := range map[string]int64{"000000000001": segmentSize, "000000000002": segmentSize / 2, "000000000003": segmentSize / 2} {
+		if err := os.Truncate(newFile(t, b.spill.dir, name+sealedPart), size); err != nil {
+			t.Fatal(err)
+		}
+		newFile(t, b.spill.dir, name+bodyPart)
+	}
+	b.spill.bound()
+	left, err := filepath.Glob(filepath.Join(b.dir, "*"+bodyPart))
+	if err != nil || len(left) != 2 {
+		t.Errorf("%v are left, %v", left, err)
+	}
+	b.spill.few = func() bool { return false }
+	if err := os.Truncate(b.spill.name(3, sealedPart), 2*spillSize); err != nil {
+		t.Fatal(err)
+	}
+	b.spill.bound()
+	if left, err = filepath.Glob(filepath.Join(b.dir, "*"+bodyPart)); err != nil || len(left) != 1 {
+		t.Errorf("%v are left of a large one, %v", left, err)
+	}
+}
+
+func newFile(t *testing.T, dir, name string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Another attempt in the same folder writes over nothing, and takes no number of a segment that is stored.
+func TestSpillAgain(t *testing.T) {
+	b := newRecorderBench(t)
+	newFile(t, b.dir, "000000000007"+sealedPart)
+	if n, err := lastNumber(b.dir); n != 7 || err != nil {
+		t.Errorf("the last one is %d, %v", n, err)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, driver.LastFile), []byte(`{"number":9}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := lastNumber(b.dir); n != 9 || err != nil {
+		t.Errorf("with those that are stored it is %d, %v", n, err)
 	}
 }
 

@@ -24,10 +24,11 @@ import (
 type spill struct {
 	dir    string
 	to     age.Recipient
-	lock   *os.File // held as long as the shim lives
-	number uint64   // of the last segment
-	most   int64    // bytes of segments that may wait
-	synced bool     // what the worker made is durable
+	lock   *os.File    // held as long as the shim lives
+	number uint64      // of the last segment
+	most   int64       // bytes of segments that may wait
+	few    func() bool // little of the disk is free
+	synced bool        // what the worker made is durable
 
 	open *openSegment
 }
@@ -54,7 +55,37 @@ func openSpill(to driver.Recording) (*spill, error) {
 	if err != nil {
 		return nil, fmt.Errorf("record the terminal: %w", err)
 	}
-	return &spill{dir: to.Dir, to: key, lock: lock, most: spillSize}, nil
+	s := &spill{dir: to.Dir, to: key, lock: lock, most: spillSize, few: func() bool { return littleFree(to.Dir) }}
+	if s.number, err = lastNumber(to.Dir); err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("record the terminal: %w", err)
+	}
+	return s, nil
+}
+
+// lastNumber gives the highest number of a segment that is or was begun: by an attempt that failed, of which the worker has some, too.
+func lastNumber(dir string) (last uint64, err error) {
+	var stored recording.Ref
+	if note, err := os.ReadFile(filepath.Join(dir, driver.LastFile)); err == nil && json.Unmarshal(note, &stored) == nil {
+		last = stored.Number
+	}
+	all, err := os.ReadDir(dir)
+	for _, e := range all {
+		digits, _, _ := strings.Cut(e.Name(), ".")
+		if n, err := strconv.ParseUint(digits, 10, 64); err == nil {
+			last = max(last, n)
+		}
+	}
+	return last, err
+}
+
+// keepFree is the part of a disk, in percent, that is left free but for a segment of each session.
+const keepFree = 5
+
+// littleFree reports whether less than that is free.
+func littleFree(dir string) bool {
+	var fs unix.Statfs_t
+	return unix.Statfs(dir, &fs) == nil && fs.Bavail < fs.Blocks/100*keepFree
 }
 
 // add puts events into the segment. What can't be written is lost, with all of its segment: the next one begins at a
@@ -178,7 +209,12 @@ func (s *spill) bound() {
 	if err != nil {
 		return
 	}
+	most := s.most
+	if s.few() {
+		most = min(most, segmentSize)
+	}
 	var sum int64
+	newest := true
 	slices.Reverse(waiting) // the newest first
 	for _, e := range waiting {
 		number, ok := strings.CutSuffix(e.Name(), sealedPart)
@@ -192,10 +228,11 @@ func (s *spill) bound() {
 		if err == nil {
 			sum += info.Size()
 		}
-		if sum > s.most {
+		if sum > most && !newest {
 			_ = os.Remove(filepath.Join(s.dir, number+bodyPart)) // first: without it the other is none
 			_ = os.Remove(filepath.Join(s.dir, e.Name()))
 		}
+		newest = false
 	}
 }
 

@@ -22,6 +22,11 @@ func (v *remover) shredded(ctx context.Context, rec statekv.Versioned) error {
 	if err != nil {
 		return err
 	}
+	if rec.Lineage != "" { // a host may have stored what it had recorded before it was told
+		if err := v.snapshots.DeleteAll(ctx, rec.SessionRecord); err != nil {
+			return err
+		}
+	}
 	text := "its keys and then its images are deleted, in every version that the store had; forgotten by " + strings.Join(did, ", ")
 	if len(silent) > 0 {
 		text += "; no answer from " + strings.Join(silent, ", ") + ", which forget when they start again"
