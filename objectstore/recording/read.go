@@ -58,11 +58,23 @@ type Chain struct {
 	After    error     // what is wrong with segments that seem to come after the last; nil if there are none
 }
 
-// Follow gives the segments that lead to the end of a recording. Without an end that is known to be
+// Part says how much of a recording is wanted, from its end: all of it if nothing is said.
+type Part struct {
+	Since time.Time // nothing before it
+	Most  int       // segments
+}
+
+// has reports whether a chain, the newest segment first, has enough.
+func (p Part) has(c Chain) bool {
+	n := len(c.Segments)
+	return p.Most > 0 && n >= p.Most || !c.Segments[n-1].After(p.Since)
+}
+
+// Follow gives the segments that lead to the end of a recording, or those of a part of it. Without an end that is known to be
 // genuine it is what Tip gives; the others are
 // vouched for by the digests that the next ones name. What was recorded of a run from which the
 // session was taken back isn't among them. The error is the store's.
-func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, trusted func(signer string) []ed25519.PublicKey) (Chain, error) {
+func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, part Part, trusted func(signer string) []ed25519.PublicKey) (Chain, error) {
 	var c Chain
 	if end == nil {
 		tip, wrong, err := Tip(ctx, store, p, trusted)
@@ -81,7 +93,9 @@ func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, tru
 			break
 		}
 		c.Segments = append(c.Segments, s)
-		at = s.Header.Previous
+		if at = s.Header.Previous; part.has(c) {
+			break
+		}
 	}
 	slices.Reverse(c.Segments)
 	return c, nil

@@ -113,7 +113,7 @@ func (b *bench) run(epoch uint64) string { return RunName(epoch, b.key.KID, "abc
 
 func (b *bench) follow(end *Ref) Chain {
 	b.t.Helper()
-	c, err := Follow(b.t.Context(), b.store, place, end, trusts)
+	c, err := Follow(b.t.Context(), b.store, place, end, Part{}, trusts)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -210,6 +210,24 @@ func TestRollback(t *testing.T) {
 	}
 	if c := b.follow(&two); text(b.events(c)) != "one two " {
 		t.Errorf("at the snapshot it is %q", text(b.events(c)))
+	}
+}
+
+// Of a part of a recording no more is read than it needs.
+func TestPart(t *testing.T) {
+	b := newBench(t)
+	one := b.put(b.run(1), 1, nil, 0, out(0, "one "))
+	two := b.put(b.run(1), 2, &one, 4, out(10, "two "))
+	three := b.put(b.run(1), 3, &two, 8, out(20, "three "))
+	b.put(b.run(1), 4, &three, 14, out(30, "four"))
+	for _, p := range []struct {
+		Part
+		want string
+	}{{Part{}, "one two three four"}, {Part{Since: at(25)}, "three four"}, {Part{Since: at(99)}, "four"}, {Part{Most: 2}, "three four"}} {
+		c, err := Follow(t.Context(), b.store, place, nil, p.Part, trusts)
+		if err != nil || c.Why != nil || text(b.events(c)) != p.want {
+			t.Errorf("%+v is %q, %v, %v", p.Part, text(b.events(c)), c.Why, err)
+		}
 	}
 }
 

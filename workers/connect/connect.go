@@ -33,8 +33,8 @@ type Options struct {
 	Drivers map[schemas.DriverName]driver.Driver
 	// Output gives what a session that isn't here printed last; entry is where its image has it.
 	Output func(ctx context.Context, r schemas.SessionRecord, entry string) ([]byte, error)
-	// Recorded gives what was recorded of a session's terminal, up to now if it runs here, without waking it.
-	Recorded func(ctx context.Context, r schemas.SessionRecord) (Recording, error)
+	// Recorded gives what was recorded of a session's terminal since a moment, up to now if it runs here, without waking it.
+	Recorded func(ctx context.Context, r schemas.SessionRecord, since time.Time) (Recording, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
 	// Capturing reports whether a capture of a session is under way.

@@ -146,7 +146,7 @@ func (s *Server) showHistory(ctx context.Context, out *shower, d driver.Dialer, 
 
 // events sends the events of a recording.
 func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRecord, since time.Time) error {
-	rec, err := s.Recorded(ctx, r)
+	rec, err := s.Recorded(ctx, r, since)
 	if err != nil {
 		return err
 	}
@@ -181,7 +181,7 @@ type span struct{ from, to int64 }
 // showRecorded sends what was recorded, and gives the position at which that ends. Without the recording what is kept
 // beside it is better than nothing: the client is told. What was printed before the recording began is shown if it is kept.
 func (s *Server) showRecorded(ctx context.Context, out *shower, d driver.Dialer, r schemas.SessionRecord, since time.Time) (int64, error) {
-	rec, err := s.Recorded(ctx, r)
+	rec, err := s.Recorded(ctx, r, since)
 	if err != nil {
 		if ctx.Err() != nil {
 			return 0, ctx.Err()

@@ -76,7 +76,7 @@ func (k kept) Dial(context.Context, schemas.UID) (net.Conn, error) {
 func shows(t *testing.T, rec recorded, recErr error, k kept, h attach.History) (out, errs string, err error) {
 	t.Helper()
 	s := &Server{Options{
-		Recorded: func(context.Context, schemas.SessionRecord) (Recording, error) { return rec, recErr },
+		Recorded: func(context.Context, schemas.SessionRecord, time.Time) (Recording, error) { return rec, recErr },
 		Output: func(context.Context, schemas.SessionRecord, string) ([]byte, error) {
 			if k.log == nil {
 				return nil, errors.New("its output is gone")

@@ -22,15 +22,15 @@ type Reader struct {
 }
 
 // Open finds the recording of a session, up to now if it runs here and was sealed, or else up to its suspend or its end. Of
-// one that isn't recorded it has nothing.
-func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord) (*Reader, error) {
+// one that isn't recorded it has nothing. Of one of which a part is wanted it may have no more than that.
+func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord, part recording.Part) (*Reader, error) {
 	out := &Reader{spool: s, place: placeOf(r), keys: map[string]age.Identity{}}
 	if r.Lineage == "" {
 		return out, nil
 	}
 	end, known, err := s.end(ctx, r)
 	if err == nil && (end != nil || !known) {
-		out.chain, err = recording.Follow(ctx, impatient{s.Objects, answerWait}, out.place, end, s.Snapshots.Signers(ctx, r.Tenant))
+		out.chain, err = recording.Follow(ctx, impatient{s.Objects, answerWait}, out.place, end, part, s.Snapshots.Signers(ctx, r.Tenant))
 	}
 	for _, seg := range out.chain.Segments { // one that can't be read to its end isn't shown
 		if err == nil {

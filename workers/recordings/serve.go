@@ -187,8 +187,7 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	return err
 }
 
-// unknownKept is how long what waits of a session without a record is kept: the record may come back with a backup. It is
-// below the time for which the record of a deleted session is kept.
+// unknownKept is how long what waits of a session without a record is kept: the record may come back with a backup.
 const unknownKept = 7 * 24 * time.Hour
 
 // unknown removes what waits of a session that has no record, if it had none for long: it was deleted while this host was

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/objectstore/image"
@@ -76,14 +77,13 @@ func readEntry(img *image.Reader, name string) ([]byte, error) {
 
 // shownAtEnd reads the last frame out of the last segments of a recording.
 func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
-	rec, err := s.Open(ctx, r)
+	rec, err := s.Open(ctx, r, recording.Part{Most: 2})
 	if err != nil || len(rec.chain.Segments) == 0 {
 		return head, nil, err
 	}
 	var frame []byte
 	within := false
-	from := rec.chain.Segments[max(len(rec.chain.Segments)-2, 0)].Header.From
-	err = rec.Each(ctx, from, func(e recording.Event) error {
+	err = rec.Each(ctx, time.Time{}, func(e recording.Event) error {
 		if e.Code == recording.Frame {
 			if !within {
 				frame = nil

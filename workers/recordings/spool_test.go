@@ -214,7 +214,7 @@ func (b *bench) stores() *End {
 // reads gives the output that was recorded, with gaps as [N].
 func (b *bench) reads() string {
 	b.t.Helper()
-	r, err := b.spool.Open(b.t.Context(), b.record)
+	r, err := b.spool.Open(b.t.Context(), b.record, recording.Part{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

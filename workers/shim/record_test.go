@@ -293,6 +293,21 @@ func TestSpillIsBounded(t *testing.T) {
 	}
 }
 
+// A segment isn't open for long, however little comes.
+func TestSpillEndsByAge(t *testing.T) {
+	b := newRecorderBench(t)
+	began := time.Now()
+	for i := range 4 {
+		after := time.Duration(i) * sealLate / 2
+		if err := b.spill.add([]recorded{{after, recording.Output, 1, 7 + int64(i)}}, []byte("x"), began); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text, _ := b.spilled(); text != "ox;ox;ox;" {
+		t.Errorf("it is %q", text)
+	}
+}
+
 // On a disk that is nearly full only the newest wait.
 func TestSpillLeavesDiskFree(t *testing.T) {
 	b := newRecorderBench(t)

@@ -37,9 +37,11 @@ type spill struct {
 type openSegment struct {
 	file *os.File
 	*recording.Writer
+	began time.Time // when its first event was
 }
 
-// A segment ends at segmentSize bytes, and so many bytes of them may wait for a worker: then the oldest go.
+// A segment ends at segmentSize bytes, or sealLate after it began: what compresses well isn't that large for long. So many bytes
+// of them may wait for a worker: then the oldest go.
 const (
 	segmentSize = 4 << 20
 	spillSize   = 64 << 20
@@ -98,11 +100,11 @@ func (s *spill) add(marks []recorded, data []byte, began time.Time) error {
 		} else {
 			e.Data, data = data[:m.n], data[m.n:]
 		}
-		err := s.begin(m.at)
+		err := s.begin(m.at, e.Time)
 		if err == nil {
 			err = s.open.Add(e)
 		}
-		if err == nil && s.open.Stored() >= segmentSize {
+		if err == nil && (s.open.Stored() >= segmentSize || e.Time.Sub(s.open.began) >= sealLate) {
 			err = s.commit()
 		}
 		if err != nil {
@@ -114,7 +116,7 @@ func (s *spill) add(marks []recorded, data []byte, began time.Time) error {
 }
 
 // begin begins a segment at a position in the output, if there is none.
-func (s *spill) begin(at int64) error {
+func (s *spill) begin(at int64, now time.Time) error {
 	if s.open != nil {
 		return nil
 	}
@@ -127,7 +129,7 @@ func (s *spill) begin(at int64) error {
 	if err != nil {
 		return errors.Join(err, f.Close())
 	}
-	s.open = &openSegment{f, w}
+	s.open = &openSegment{f, w, now}
 	return nil
 }
 

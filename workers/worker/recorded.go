@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/connect"
 	"github.com/diapause/diapause/workers/driver"
@@ -41,12 +42,12 @@ func addEnd(ctx context.Context, to *recordings.Spool, r schemas.SessionRecord, 
 	return img.Add(image.Entry{Name: recordings.EndEntry, Type: image.TypeFile, Mode: 0o600, MTime: at.UnixNano(), Size: int64(len(data))}, bytes.NewReader(data))
 }
 
-// recorded gives what was recorded of a session, up to now if it runs here.
-func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord) (connect.Recording, error) {
+// recorded gives what was recorded of a session since a moment, up to now if it runs here.
+func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord, since time.Time) (connect.Recording, error) {
 	if rec, ok := w.Drivers[r.Driver].(driver.Recorder); ok && r.State == schemas.Running {
 		if err := rec.SealRecorded(ctx, r.UID); err != nil { // what it holds of its output is read from it then
 			w.Log.Debug("could not have a recording sealed", r.Logged("err", err)...)
 		}
 	}
-	return w.recordings.Open(ctx, r)
+	return w.recordings.Open(ctx, r, recording.Part{Since: since})
 }
