@@ -65,7 +65,7 @@ func openSpill(to driver.Recording) (*spill, error) {
 	return s, nil
 }
 
-// lastNumber gives the highest number of a segment that is or was begun: by an attempt that failed, of which the worker has some, too.
+// lastNumber gives the highest number of a segment that is there, or was: by an attempt that failed, of which the worker has some, too.
 func lastNumber(dir string) (last uint64, err error) {
 	var stored recording.Ref
 	if note, err := os.ReadFile(filepath.Join(dir, driver.LastFile)); err == nil && json.Unmarshal(note, &stored) == nil {
