@@ -289,31 +289,41 @@ func (r *recorder) seal() error {
 	return err
 }
 
-// sealing begins to spill what came, and gives what waits for it. What a full disk doesn't take is no reason to keep a
+// sealing begins to spill what came, and gives what waits for it, but not for long. What a disk doesn't take is no reason to keep a
 // session from being suspended.
 func (r *recorder) sealing() (wait func()) {
+	return began(func() { _ = r.seal() })
+}
+
+// stuckWait bounds the wait for a disk that takes nothing. It is below stopWait: a session has ended even then.
+const stuckWait = 30 * time.Second
+
+// began runs f, and gives what waits for it, for stuckWait at most.
+func began(f func()) (wait func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = r.seal()
+		f()
 	}()
-	return func() { <-done }
+	return func() {
+		late := time.NewTimer(stuckWait)
+		defer late.Stop()
+		select {
+		case <-done:
+		case <-late.C:
+		}
+	}
 }
-
-// lastWait bounds the wait for the last segment: a session has ended even if a disk takes nothing. It is below stopWait.
-const lastWait = 30 * time.Second
 
 // ended records what the terminal showed last, and how the session ended.
 func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 	if r == nil {
 		return
 	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.mu.Lock()
-		quiet := r.quiet
-		r.mu.Unlock()
+	r.mu.Lock()
+	quiet := r.quiet
+	r.mu.Unlock()
+	began(func() {
 		if !quiet {
 			_ = r.seal() // so that there is room for what follows
 			head, paint := last.paint()
@@ -321,13 +331,7 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 			r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
 		}
 		r.close()
-	}()
-	late := time.NewTimer(lastWait)
-	defer late.Stop()
-	select {
-	case <-done:
-	case <-late.C:
-	}
+	})()
 }
 
 // stopped says that the session is stopped: what it still shows is recorded, but not how it ended.

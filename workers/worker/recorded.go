@@ -42,10 +42,15 @@ func addEnd(ctx context.Context, to *recordings.Spool, r schemas.SessionRecord, 
 	return img.Add(image.Entry{Name: recordings.EndEntry, Type: image.TypeFile, Mode: 0o600, MTime: at.UnixNano(), Size: int64(len(data))}, bytes.NewReader(data))
 }
 
+// sealWait is how long one who reads waits for what isn't on the disk yet.
+const sealWait = 5 * time.Second
+
 // recorded gives what was recorded of a session since a moment, up to now if it runs here.
 func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord, since time.Time) (connect.Recording, error) {
 	if rec, ok := w.Drivers[r.Driver].(driver.Recorder); ok && r.State == schemas.Running {
-		if err := rec.SealRecorded(ctx, r.UID); err != nil { // what it holds of its output is read from it then
+		soon, cancel := context.WithTimeout(ctx, sealWait)
+		defer cancel()
+		if err := rec.SealRecorded(soon, r.UID); err != nil { // what it holds of its output is read from it then
 			w.Log.Debug("could not have a recording sealed", r.Logged("err", err)...)
 		}
 	}
