@@ -38,7 +38,11 @@ func TestIdentities(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(b.to.Dir, driver.RunFile)); err != nil {
 		t.Error(err)
 	}
-	if err := b.spool.Remove(t.Context(), b.record.UID); err != nil {
+	if err := b.spool.Forget(t.Context(), b.record.UID); err == nil {
+		t.Error("a session that isn't deleted is forgotten")
+	}
+	b.record.State = schemas.Deleted
+	if err := b.spool.Forget(t.Context(), b.record.UID); err != nil {
 		t.Error(err)
 	}
 	if _, err := os.Stat(b.to.Dir); !errors.Is(err, fs.ErrNotExist) {
@@ -209,6 +213,7 @@ func TestReadsWithoutStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wants("one ")
+	b.record.State, b.spool.due = schemas.Deleted, map[schemas.UID]bool{}
 	if err := b.spool.Forget(t.Context(), b.record.UID); err == nil || !b.spool.due[b.record.UID] {
 		t.Errorf("it is forgotten later, the answer is %v", err)
 	}

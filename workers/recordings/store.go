@@ -1,6 +1,7 @@
 package recordings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,11 +141,26 @@ func (s *Spool) Remove(ctx context.Context, uid schemas.UID) error {
 	return nil
 }
 
-// Forget is Remove, but for one who can't wait while segments are stored: Serve does it then, as the session is deleted.
+// Forget is Remove for another host that says that a session is deleted: its record has to say so, too. It doesn't wait long
+// while segments are stored: Serve does it then.
 func (s *Spool) Forget(ctx context.Context, uid schemas.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
-	err := s.Remove(ctx, uid)
+	runs, err := s.runs(uid)
+	for _, dir := range runs {
+		r, readErr := readRun(dir)
+		if readErr != nil {
+			continue
+		}
+		gone, goneErr := s.gone(ctx, r)
+		if goneErr == nil && !gone {
+			goneErr = fmt.Errorf("forget the recording of session %s: it isn't deleted", uid)
+		}
+		err = cmp.Or(err, goneErr)
+	}
+	if err == nil {
+		err = s.Remove(ctx, uid)
+	}
 	if err != nil && schemas.ValidToken(string(uid)) {
 		s.owe(uid)
 	}
