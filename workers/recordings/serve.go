@@ -190,11 +190,11 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 // unknownKept is how long what waits of a session without a record is kept: the record may come back with a backup.
 const unknownKept = 7 * 24 * time.Hour
 
-// unknown removes what waits of a session that has no record, if it had none for long: it was deleted while this host was
+// unknown removes what waits of a session that has no record, if nothing came of it for long: it was deleted while this host was
 // away. Till then its key stays away from the store.
 func (s *Spool) unknown(ctx context.Context, uid schemas.UID, runs []string) error {
 	for _, dir := range runs {
-		info, err := os.Stat(filepath.Join(dir, driver.RunFile))
+		info, err := os.Stat(dir) // changes with each segment
 		if live(dir) || err == nil && time.Since(info.ModTime()) < unknownKept {
 			return nil
 		}

@@ -395,7 +395,7 @@ func TestDeleted(t *testing.T) {
 		{"lost for long", func(b *bench) {
 			b.ends()
 			long := time.Now().Add(-2 * unknownKept)
-			if err := os.Chtimes(filepath.Join(b.to.Dir, driver.RunFile), long, long); err != nil {
+			if err := os.Chtimes(b.to.Dir, long, long); err != nil {
 				t.Fatal(err)
 			}
 			b.err = statekv.ErrNoSession
