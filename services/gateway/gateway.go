@@ -34,6 +34,8 @@ type Options struct {
 	Hosts []string
 	// Origins are those of pages that may ask it besides its own, as https://app.example.
 	Origins []string
+	// Outside is how clients see it.
+	Outside Outside
 	// Ports leads to ports of sessions; it answers the API alone if nil.
 	Ports *Ports
 	User  string // the NATS user that NC is of
@@ -66,7 +68,7 @@ func New(o Options) (*Gateway, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	allowed, err := allow(o.Hosts, o.Origins)
+	allowed, err := allow(o.Outside, o.Hosts, o.Origins)
 	if err != nil {
 		return nil, err
 	}
@@ -91,9 +93,10 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))
 	if o.Ports == nil {
+		g.handler = o.Outside.through("", allowed, g.handler)
 		return g, nil
 	}
-	if g.doors, err = g.doorway(*o.Ports, allowed, o.User); err != nil {
+	if g.doors, err = g.doorway(*o.Ports, allowed, o.User, o.Outside.URL()); err != nil {
 		return nil, err
 	}
 	answers := g.handler
@@ -104,6 +107,7 @@ func New(o Options) (*Gateway, error) {
 		}
 		answers.ServeHTTP(w, r)
 	})
+	g.handler = o.Outside.through(g.doors.domain, allowed, g.handler)
 	return g, nil
 }
 

@@ -29,8 +29,11 @@ type allowed struct {
 }
 
 // allow reads the lists.
-func allow(hosts, origins []string) (*allowed, error) {
+func allow(o Outside, hosts, origins []string) (*allowed, error) {
 	a := &allowed{hosts: []string{"localhost"}, rates: newRates()}
+	if o.public != nil {
+		a.hosts = append(a.hosts, hostName(o.public.Host)) // the first: it is where browsers log in
+	}
 	for _, h := range hosts {
 		if h == "" || strings.ContainsAny(h, "/:@*") {
 			return nil, fmt.Errorf("host %q: want a name such as diapause.example.com", h)

@@ -36,6 +36,9 @@ func byLogin(r *http.Request) string {
 		}
 	}
 	c, err := r.Cookie(cookieName(r, loginCookie))
+	if err != nil { // a proxy has ended TLS, and names neither that nor its host
+		c, err = r.Cookie(hostPrefix + loginCookie)
+	}
 	if err != nil || page == "" {
 		return ""
 	}

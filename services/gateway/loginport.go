@@ -47,7 +47,11 @@ func (d *doorway) send(w http.ResponseWriter, a ingress.Ask, err error) bool {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	// What the page is to know is in the fragment, which no server gets.
-	h.Set("Location", schemeOf(r)+"://"+withPort(d.page, r)+loginPage+"#"+url.Values{"host": {r.Host}, "state": {state}}.Encode())
+	page := d.public
+	if page == "" {
+		page = schemeOf(r) + "://" + withPort(d.page, r)
+	}
+	h.Set("Location", page+loginPage+"#"+url.Values{"host": {r.Host}, "state": {state}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
 	return true
 }

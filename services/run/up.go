@@ -99,8 +99,12 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	var door *httpDoor
 	if h.HTTP != "" {
-		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names, natsconn.UserOf(at.system))
+		door, err = newHTTPDoor(h.Process, h.gauges, h.HTTP, h.Web, m.names, natsconn.UserOf(at.system))
+		if err != nil {
+			return err
+		}
 		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
 		if err != nil {
 			return err
@@ -110,13 +114,20 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 		p.ready = append(p.ready, door.tried)
 	}
 	return wentBack(p.serve(ctx, at.broken, func() error {
+		if door != nil {
+			data.Web(door.url)
+		}
 		if err := data.Serving(at.secure, at.url, at.clients); err != nil {
 			return err
 		}
 		g.through()
 		leaving <- p.worker
 		h.started()
-		return h.announce(data, keys, at)
+		err := h.announce(data, keys, at)
+		if err == nil && door != nil && h.Person {
+			door.greet(ctx)
+		}
+		return err
 	}))
 }
 

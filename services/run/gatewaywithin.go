@@ -1,0 +1,122 @@
+package run
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/events"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/certificate"
+	"github.com/diapause/diapause/services/gateway"
+)
+
+// httpDoor is the gateway of a process that does more: what keeps it from listening stops nothing else.
+type httpDoor struct {
+	Process
+	gauges  gauges
+	address string
+	web     WebConfig
+	cert    *certificate.Source // nil without TLS
+	names   stream.Names
+	user    string        // of NATS, as which it asks
+	tried   chan struct{} // closed when it has listened, or has said why not
+	url     string        // for browsers, once it has listened; set before tried is closed
+	nc      *nats.Conn    // its own; set before tried is closed
+}
+
+func newHTTPDoor(p Process, m gauges, address string, web WebConfig, names stream.Names, user string) (*httpDoor, error) {
+	cert, err := web.open(address, nil, p.Log)
+	if err != nil {
+		return nil, misuse(err)
+	}
+	return &httpDoor{Process: p, gauges: m, address: address, web: web, cert: cert, names: names, user: user, tried: make(chan struct{})}, nil
+}
+
+// listenAgain is how long an address is left alone that is taken.
+const listenAgain = time.Second
+
+func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
+	d.nc = nc
+	outside, err := gateway.ParseOutside(d.web.Public, d.web.Proxies)
+	if err != nil {
+		return misuse(err)
+	}
+	ports, end := portsOn(nc, d.user, d.web.Domain, false)
+	defer end()
+	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log, Outside: outside, Ports: ports, User: d.user})
+	if err != nil {
+		return err
+	}
+	d.gauges.gateway(gate)
+	l, err := d.listen(ctx)
+	if err != nil {
+		fmt.Fprintf(d.Out, "no HTTP API for now: %v; --http names another address, or off\n", err)
+	}
+	if err == nil {
+		d.url = cmp.Or(outside.URL(), d.local(l))
+		d.say(l)
+	}
+	close(d.tried)
+	for l == nil {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(listenAgain):
+		}
+		if l, err = d.listen(ctx); err == nil {
+			d.say(l)
+		}
+	}
+	if err := gate.Serve(ctx, l); err != nil {
+		d.Log.Error("the HTTP API has ended; the next start has it again", "err", err)
+	}
+	return nil
+}
+
+func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
+	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address, TLS: configOf(d.cert)})
+}
+
+func (d *httpDoor) say(l net.Listener) {
+	sayTrust(d.Out, d.cert)
+	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`; `diapause login-link` logs a browser in\n", at(l, d.cert != nil))
+}
+
+// local is the URL of a listener for browsers of this machine.
+func (d *httpDoor) local(l net.Listener) string {
+	scheme := "http"
+	if d.cert != nil {
+		scheme = "https"
+	}
+	_, port, _ := net.SplitHostPort(l.Addr().String()) // which it always has
+	return scheme + "://" + net.JoinHostPort("localhost", port)
+}
+
+// How long the login of a link lasts that is printed at the start, and how long the start waits for it.
+const (
+	loginFor  = 12 * time.Hour
+	loginWait = 10 * time.Second
+)
+
+// greet prints a link that logs a browser in, for the person who has started this: an operator's, for they run it as root.
+// The API answers by now.
+func (d *httpDoor) greet(ctx context.Context) {
+	if d.url == "" {
+		return // it has said why it doesn't listen
+	}
+	ctx, cancel := context.WithTimeout(ctx, loginWait)
+	defer cancel()
+	var v schemas.TokenView
+	request := schemas.Request{Token: &schemas.TokenRequest{Role: schemas.TokenOperator, For: schemas.Duration(loginFor), Link: true}}
+	if err := events.NewAPI(d.nc, events.Options{By: "up", User: d.user}).Ask(ctx, "token_create", request, &v); err != nil {
+		d.Log.Warn("no link to log in with", "err", err)
+		return
+	}
+	fmt.Fprintf(d.Out, "log a browser in, once and before %s:\n  %s\n", v.Expires.Local().Format(time.TimeOnly), gateway.LoginLink(d.url, v.Token))
+}
