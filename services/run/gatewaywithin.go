@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/diapause/diapause/events"
+	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/certificate"
@@ -25,31 +26,57 @@ type httpDoor struct {
 	cert    *certificate.Source // nil without TLS
 	names   stream.Names
 	user    string        // of NATS, as which it asks
+	person  bool          // one reads Out as it is written
 	tried   chan struct{} // closed when it has listened, or has said why not
 	url     string        // for browsers, once it has listened; set before tried is closed
-	nc      *nats.Conn    // its own; set before tried is closed
+	nc      *nats.Conn    // its own
 }
 
-func newHTTPDoor(p Process, m gauges, address string, web WebConfig, names stream.Names, user string) (*httpDoor, error) {
-	cert, err := web.open(address, nil, p.Log)
+// door adds a gateway to the parts of this process; nil if it is to have none.
+func (h hostProcess) door(ctx context.Context, m machine, at server, opt nats.Option, p *parts) (*httpDoor, error) {
+	if h.HTTP == "" {
+		return nil, nil
+	}
+	cert, err := h.Web.open(h.HTTP, nil, h.Log)
 	if err != nil {
 		return nil, misuse(err)
 	}
-	return &httpDoor{Process: p, gauges: m, address: address, web: web, cert: cert, names: names, user: user, tried: make(chan struct{})}, nil
+	d := &httpDoor{
+		Process: h.Process, gauges: h.gauges, address: h.HTTP, web: h.Web, cert: cert, names: m.names, user: natsconn.UserOf(at.system), person: h.Person, tried: make(chan struct{}),
+	}
+	if d.nc, err = at.connect(ctx, "diapause gateway", h.Log, opt); err != nil {
+		return nil, err
+	}
+	p.serving, p.ready = append(p.serving, d.serve), append(p.ready, d.tried)
+	return d, nil
+}
+
+// close ends what door has begun, also if there is none.
+func (d *httpDoor) close() {
+	if d != nil {
+		d.nc.Close()
+	}
+}
+
+// where is the URL for browsers, once it was tried to listen; "" if there is none.
+func (d *httpDoor) where() string {
+	if d == nil {
+		return ""
+	}
+	return d.url
 }
 
 // listenAgain is how long an address is left alone that is taken.
 const listenAgain = time.Second
 
-func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
-	d.nc = nc
+func (d *httpDoor) serve(ctx context.Context) error {
 	outside, err := gateway.ParseOutside(d.web.Public, d.web.Proxies)
 	if err != nil {
 		return misuse(err)
 	}
-	ports, end := portsOn(nc, d.user, d.web.Domain, false)
+	ports, end := portsOn(d.nc, d.user, d.web.Domain, false)
 	defer end()
-	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log, Outside: outside, Ports: ports, User: d.user})
+	gate, err := gateway.New(gateway.Options{NC: d.nc, Names: d.names, Version: d.Version, Log: d.Log, Outside: outside, Ports: ports, User: d.user})
 	if err != nil {
 		return err
 	}
@@ -107,8 +134,8 @@ const (
 // greet prints a link that logs a browser in, for the person who has started this: an operator's, for they run it as root.
 // The API answers by now.
 func (d *httpDoor) greet(ctx context.Context) {
-	if d.url == "" {
-		return // it has said why it doesn't listen
+	if d == nil || !d.person || d.url == "" { // it has said why it doesn't listen
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, loginWait)
 	defer cancel()
