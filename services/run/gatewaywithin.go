@@ -51,7 +51,7 @@ func (h hostProcess) door(ctx context.Context, m machine, at server, opt nats.Op
 	return d, nil
 }
 
-// close ends what door has begun, also if there is none.
+// close ends what door has started, also if there is none.
 func (d *httpDoor) close() {
 	if d != nil {
 		d.nc.Close()
