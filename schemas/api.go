@@ -170,6 +170,7 @@ type Request struct {
 	Token       *TokenRequest    `json:"token,omitempty"`    // of the verbs of tokens
 	Expose      *ExposeRequest   `json:"expose,omitempty"`   // of expose
 	Reach       *ReachRequest    `json:"reach,omitempty"`    // of reach
+	Listen      *ListenRequest   `json:"listen,omitempty"`   // of ingress_add and ingress_rm
 	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
 	// verb answers with the session that it has made, and makes none.
 	Once string `json:"once,omitempty"`

@@ -26,6 +26,7 @@ var bodies = map[string]string{
 	"policy_set":      `{"policy":{"grace":"1s"}}`,
 	"policy_test":     `{"policy":{"grace":"1s"}}`,
 	"policy_simulate": `{"policy":{"grace":"1s"}}`,
+	"ingress_add":     `{"session":"b/secret","port":22,"listen":":2222"}`,
 	"token_create":    `{"role":"owner","tenant":"b","for":"1h"}`,
 }
 

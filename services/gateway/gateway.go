@@ -83,6 +83,7 @@ func New(o Options) (*Gateway, error) {
 	g.policies()
 	g.fleet()
 	g.tokens()
+	g.listeners()
 	g.logins()
 	g.aliases()
 	g.live(mux)

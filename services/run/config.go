@@ -126,6 +126,7 @@ type APIConfig struct {
 type GatewayConfig struct {
 	Process
 	NATS    NATS
+	Name    string                // of the part, which listens where `ingress add --part` says so; GatewayPart if empty
 	Listen  gateway.ListenOptions // but for TLS, which Web has
 	Web     WebConfig
 	Hosts   []string // names under which clients reach it

@@ -1,11 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
@@ -14,12 +16,16 @@ import (
 	"github.com/diapause/diapause/services/ingress/client"
 )
 
+// GatewayPart is the name of a gateway that has none of its own.
+const GatewayPart = "gateway"
+
 // Gateway answers HTTP until ctx ends. It decides nothing: it asks the API, for the bearers of tokens.
 func Gateway(ctx context.Context, c GatewayConfig) error {
 	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error { return c.serve(ctx, m) })
 }
 
 func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
+	c.Name = cmp.Or(c.Name, GatewayPart)
 	outside, err := gateway.ParseOutside(c.Web.Public, c.Web.Proxies)
 	if err != nil {
 		return misuse(err)
@@ -56,7 +62,10 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	m.started()
 	sayTrust(c.Out, cert)
 	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, cert != nil), nc.ConnectedUrlRedacted())
-	return gate.Serve(ctx, l)
+	run, ctx := errgroup.WithContext(ctx)
+	run.Go(func() error { return gate.Serve(ctx, l) })
+	run.Go(func() error { return listeningOn(nc, stream.NamesWith(""), c.Name, ports.Ingress, c.Log).serve(ctx) })
+	return run.Wait()
 }
 
 // portsOn has a gateway lead to ports of sessions over its connection, as a user of NATS. The caller calls end.

@@ -47,7 +47,7 @@ func (h hostProcess) door(ctx context.Context, m machine, at server, opt nats.Op
 	if d.nc, err = at.connect(ctx, "diapause gateway", h.Log, opt); err != nil {
 		return nil, err
 	}
-	p.serving, p.ready = append(p.serving, d.serve), append(p.ready, d.tried)
+	p.serving, p.ready = append(p.serving, d.serve, d.listening), append(p.ready, d.tried)
 	return d, nil
 }
 
@@ -102,6 +102,16 @@ func (d *httpDoor) serve(ctx context.Context) error {
 	}
 	if err := gate.Serve(ctx, l); err != nil {
 		d.Log.Error("the HTTP API has ended; the next start has it again", "err", err)
+	}
+	return nil
+}
+
+// listening takes the TCP connections of `ingress add`.
+func (d *httpDoor) listening(ctx context.Context) error {
+	ports, end := portsOn(d.nc, d.user, d.web.Domain, false)
+	defer end()
+	if err := listeningOn(d.nc, d.names, schemas.DefaultPart, ports.Ingress, d.Log).serve(ctx); err != nil {
+		d.Log.Error("no listener takes connections any more; the next start has them again", "err", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/gateway"
 	"github.com/diapause/diapause/services/run"
 )
@@ -35,6 +36,9 @@ func gatewayCommand(c *client) *cobra.Command {
 			if nats == "" {
 				return usagef("gateway: name the NATS server with --nats, and its credentials with --creds")
 			}
+			if !schemas.ValidToken(conf.Name) {
+				return usagef("--name %q: want 1 to 64 of A-Z a-z 0-9 _ -", conf.Name)
+			}
 			conf.Listen.PlainAt = os.Getenv(gateway.PlainVariable)
 			var err error
 			if conf.Web, err = web.config(c.data); err != nil {
@@ -51,6 +55,7 @@ func gatewayCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
+	fl.StringVar(&conf.Name, "name", run.GatewayPart, "what ingress add --part calls it, which has it listen for TCP, too")
 	fl.StringVar(&conf.Listen.Address, "listen", gateway.Address, "host:port to listen at; port 0 takes a free one")
 	fl.BoolVar(&conf.Listen.Plain, "plain-beyond-loopback", false, "listen at an address of the network without TLS, if DIAPAUSE_PLAIN_BEYOND_LOOPBACK names the same address: who can read packets on the way gets the tokens")
 	fl.StringArrayVar(&conf.Hosts, "host", nil, "a `NAME` under which clients reach it; addresses and localhost are taken anyway, requests for other names refused")
