@@ -28,12 +28,12 @@ func (in *addListenerIn) request() (schemas.Request, error) {
 
 type removeListenerIn struct {
 	Waiting
-	Listen string `query:"listen" required:"true" doc:"Its address, as the list has it" example:":2222"`
-	Part   string `query:"part" doc:"Which part listens; up if none is named"`
+	Part   string `path:"part" doc:"Which part listens" example:"up"`
+	Listen string `path:"address" doc:"Its address, as the list has it" example:":2222"`
 }
 
 func (in *removeListenerIn) request() (schemas.Request, error) {
-	return schemas.Request{Listen: &schemas.ListenRequest{Part: cmp.Or(in.Part, schemas.DefaultPart), Address: in.Listen}}, nil
+	return schemas.Request{Listen: &schemas.ListenRequest{Part: in.Part, Address: in.Listen}}, nil
 }
 
 // listeners are the operations on TCP listeners.
@@ -42,5 +42,5 @@ func (g *Gateway) listeners() {
 	verb(g, route{verb: "ingress_ls", method: "GET", path: "/listeners", tag: tag, summary: "List TCP listeners, and whether they listen"}, (*auditIn).request, same[auditIn, []schemas.ListenerView])
 	verb(g, route{verb: "ingress_add", method: "POST", path: "/listeners", tag: tag, summary: "Have a part take TCP connections for a port of a session", status: http.StatusCreated},
 		(*addListenerIn).request, same[addListenerIn, schemas.ListenerView])
-	verb(g, route{verb: "ingress_rm", method: "DELETE", path: "/listeners", tag: tag, summary: "Remove a TCP listener; its connections end"}, (*removeListenerIn).request, same[removeListenerIn, schemas.Listener])
+	verb(g, route{verb: "ingress_rm", method: "DELETE", path: "/listeners/{part}/{address}", tag: tag, summary: "Remove a TCP listener; its connections end"}, (*removeListenerIn).request, same[removeListenerIn, schemas.Listener])
 }
