@@ -87,7 +87,7 @@ type ListenerState string
 // How a listener is.
 const (
 	ListenerOpen   ListenerState = "listening"
-	ListenerFailed ListenerState = "failed" // it can't listen there, and tries again
+	ListenerFailed ListenerState = "failed" // it can't listen there, and tries again; or its session was deleted
 	ListenerAway   ListenerState = "away"   // no such part answers
 )
 

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/ingresskv"
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -136,9 +137,26 @@ func (s *listeners) list(ctx context.Context, _ request) (any, error) {
 	_ = g.Wait() // it has none
 	out := []schemas.ListenerView{}
 	for _, l := range all {
-		out = append(out, merge(l, states[l.Part], there[l.Part]))
+		v := merge(l, states[l.Part], there[l.Part])
+		if s.leadsNowhere(ctx, l) {
+			v.State, v.Error = schemas.ListenerFailed, "its session was deleted"
+		}
+		out = append(out, v)
 	}
 	return out, nil
+}
+
+// leadsNowhere reports whether the session of a listener is known to be gone.
+func (s *listeners) leadsNowhere(ctx context.Context, l schemas.Listener) bool {
+	n, err := schemas.ParseName(l.Name)
+	if err != nil {
+		return true
+	}
+	v, err := s.sessions.get(ctx, n)
+	if err != nil {
+		return schemas.CodeOf(err) == schemas.CodeNoSession || errors.Is(err, statekv.ErrNoSession)
+	}
+	return v.UID != l.UID
 }
 
 func (s *listeners) remove(ctx context.Context, req request) (any, error) {

@@ -182,7 +182,7 @@ func usageFlag(cmd *cobra.Command, every *time.Duration) {
 }
 
 func hideFlag(cmd *cobra.Command, to *[]string) {
-	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
+	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, --tls-key, --tls-dir, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
 }
 
 // What becomes of sessions when systemd shuts the machine down.
