@@ -20,8 +20,8 @@ that and lets one try it. Each request has a token, of "diapause token create".
 It leads to ports of sessions, too, at PORT--NAME.TENANT.localhost or below --domain, and at
 /s/TENANT/NAME/PORT/ for bearers of tokens: see "expose".
 
-More than one may run, behind a load balancer: it keeps nothing. It needs no root, and of the
-data directory only where --tls self keeps its certificate. Beyond loopback it takes TLS.
+More than one may run, behind a load balancer: it keeps nothing. It needs no root and no
+data directory. Beyond loopback it takes TLS: --tls self, or --tls-cert and --tls-key.
 
 A "diapause up" has one of its own on 127.0.0.1, see up --http.`
 
@@ -41,7 +41,7 @@ func gatewayCommand(c *client) *cobra.Command {
 			}
 			conf.Listen.PlainAt = os.Getenv(gateway.PlainVariable)
 			var err error
-			if conf.Web, err = web.config(c.data); err != nil {
+			if conf.Web, err = web.config(""); err != nil {
 				return err
 			}
 			l, err := log.open()

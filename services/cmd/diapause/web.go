@@ -31,7 +31,7 @@ const (
 func (f *webFlags) flags(cmd *cobra.Command) {
 	fl := cmd.Flags()
 	fl.StringVar(&f.tls, "tls", "", "answer by HTTPS, with a certificate that is made here: self")
-	fl.StringVar(&f.dir, "tls-dir", "", "`DIR` that the certificate of --tls self is kept in (default https below --data)")
+	fl.StringVar(&f.dir, "tls-dir", "", "`DIR` that the certificate of --tls self is kept in; of up https below --data, if none is named")
 	fl.StringArrayVar(&f.names, "tls-name", nil, "make that certificate for this `NAME` or address, too, as *.acme.localhost for ports of the tenant acme")
 	fl.StringVar(&f.cert, "tls-cert", "", "`FILE` with the certificate for HTTPS, and those between it and its authority; it is read again when it has changed")
 	fl.StringVar(&f.key, "tls-key", "", "`FILE` with its key")
@@ -40,7 +40,7 @@ func (f *webFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.domain, "domain", ingress.DefaultDomain, "`NAME` below which ports of sessions have host names: one label each, for one wildcard certificate")
 }
 
-// config reads the flags, with a data directory.
+// config reads the flags. data is the data directory, "" for a part that has none.
 func (f webFlags) config(data string) (c run.WebConfig, err error) {
 	c = run.WebConfig{TLS: run.TLSConfig{CertFile: f.cert, KeyFile: f.key, Names: f.names}, Public: f.public, Proxies: f.proxies}
 	switch {
@@ -52,6 +52,8 @@ func (f webFlags) config(data string) (c run.WebConfig, err error) {
 		return c, usagef("TLS takes a certificate and its key").WithHint("name both --tls-cert and --tls-key")
 	case f.tls == "" && (f.dir != "" || len(f.names) > 0):
 		return c, usagef("--tls-dir and --tls-name are for --tls %s", tlsSelf)
+	case f.tls != "" && f.dir == "" && data == "":
+		return c, usagef("--tls %s: name a directory that the certificate is kept in with --tls-dir", tlsSelf)
 	case f.tls != "":
 		c.TLS.SelfDir = cmp.Or(f.dir, filepath.Join(data, selfDir))
 	}
