@@ -53,7 +53,7 @@ func (f webFlags) config(data string) (c run.WebConfig, err error) {
 	case f.tls == "" && (f.dir != "" || len(f.names) > 0):
 		return c, usagef("--tls-dir and --tls-name are for --tls %s", tlsSelf)
 	case f.tls != "" && f.dir == "" && data == "":
-		return c, usagef("--tls %s: name a directory that the certificate is kept in with --tls-dir", tlsSelf)
+		return c, usagef("--tls %s: no directory is named", tlsSelf).WithHint("say with --tls-dir where the certificate is kept")
 	case f.tls != "":
 		c.TLS.SelfDir = cmp.Or(f.dir, filepath.Join(data, selfDir))
 	}
