@@ -77,17 +77,49 @@ func (n *Network) Close() {
 	if n == nil {
 		return
 	}
+	n.end()
+	if n.number != 0 && n.mark() == nil {
+		_ = Tidy() // what stays is removed with the next one
+	}
+}
+
+// Leave gives the network up as Close does, but for what takes the kernel long: some 10 ms, 30 if it is
+// the host's last network. The caller passes the files to a process that stays, which calls Finish with them.
+func (n *Network) Leave() []*os.File {
+	if n == nil {
+		return nil
+	}
+	if n.guard == nil {
+		n.Close()
+		return nil
+	}
+	guard, err := n.guard.dup()
+	if err != nil || n.mark() != nil {
+		n.Close()
+		return nil
+	}
+	n.end()
+	return []*os.File{guard}
+}
+
+// end lets go of all that this process holds of the network.
+func (n *Network) end() {
 	n.guard.close()
 	n.keeper.close()
-	if n.number != 0 {
-		_ = n.leave() // what stays is removed with the next one, and by Tidy
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.space != nil {
 		n.space.Close()
 		n.space = nil
 	}
+}
+
+// Finish removes what is left of networks that another process gave up by Leave.
+func Finish(rest []*os.File) error {
+	for _, f := range rest {
+		f.Close()
+	}
+	return Tidy()
 }
 
 // File is the namespace; it stays the network's.
