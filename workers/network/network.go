@@ -37,7 +37,6 @@ type Network struct {
 	held   bool       // by Hold
 	number uint16     // of its veth pair, 0 if it is isolated
 	guard  *guard     // likewise nil
-	keeper *keeper    // likewise
 	six    bool       // IPv6 leads out
 }
 
@@ -105,7 +104,6 @@ func (n *Network) Leave() []*os.File {
 // end lets go of all that this process holds of the network.
 func (n *Network) end() {
 	n.guard.close()
-	n.keeper.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.space != nil {
@@ -240,10 +238,6 @@ func deviceName(number uint16) string { return fmt.Sprintf("%s%04x", prefix, num
 
 // connect gives the namespace its way out. The guard stands before anything can leave.
 func (n *Network) connect(o Options) error {
-	var err error
-	if n.keeper, err = keep(); err != nil { // before the table is there, or its removal could be missed
-		return err
-	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)

@@ -184,6 +184,24 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
+// A worker that is started after the rules were flushed makes the tables again.
+func TestFlushedBeforeKept(t *testing.T) {
+	n := made(t, Options{})
+	peer := echo(t, inOutside, peerAddress)
+	keeper.Close()
+	if err := removeTables(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ask(n, "tcp", peer, short); err == nil {
+		t.Errorf("without the tables the outside answered: %q", got)
+	}
+	var err error
+	if keeper, err = Keep(); err != nil {
+		t.Fatal(err)
+	}
+	reaches(t, n, peer)
+}
+
 // The guard is gone when the process ends that has it: nothing passes then.
 func TestNothingPassesWithoutTheGuard(t *testing.T) {
 	n := made(t, Options{})
