@@ -155,7 +155,7 @@ const (
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "reach", "login_port",
+	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "label", "reach", "login_port",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

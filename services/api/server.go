@@ -149,7 +149,7 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity, "dismiss": ss.dismiss,
-		"expose": exposer.expose, "reach": exposer.reach,
+		"label": (&labeller{sessions: ss}).label, "expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())

@@ -78,6 +78,7 @@ func New(o Options) (*Gateway, error) {
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()
 	g.ports()
+	g.labels()
 	g.policies()
 	g.fleet()
 	g.tokens()

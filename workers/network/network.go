@@ -101,7 +101,7 @@ func (n *Network) Leave() []*os.File {
 	return []*os.File{guard}
 }
 
-// end lets go of all that this process holds of the network.
+// end closes all that this process holds of the network.
 func (n *Network) end() {
 	n.guard.close()
 	n.mu.Lock()

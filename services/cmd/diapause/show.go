@@ -141,6 +141,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
+	if len(v.Labels) > 0 {
+		line("labels", "%s", schemas.LabelText(v.Labels))
+	}
 	if r := v.Root; r != nil {
 		line("root", "%s", strings.TrimSuffix(r.Ref+" "+r.Digest, " "))
 	}
