@@ -22,6 +22,7 @@ type View struct {
 	AllowOut       []string          `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish        []string          `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
 	Labels         map[string]string `json:"labels,omitempty"`
+	Origin         *Origin           `json:"origin,omitempty"`   // of a fork
 	Exposed        []ExposedPort     `json:"exposed,omitempty"`  // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
 	Listens        []uint16          `json:"listens,omitempty"`  // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
 	Loosened       []string          `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each

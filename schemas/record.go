@@ -60,6 +60,7 @@ type SessionRecord struct {
 	Exposed []ExposedPort `json:"exposed,omitempty"`
 	// Labels are words of its users, which decide nothing. A fork begins with those of its origin.
 	Labels map[string]string `json:"labels,omitempty"`
+	Origin *Origin           `json:"origin,omitempty"` // of a fork
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -358,6 +359,12 @@ type Set struct {
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
+// Origin is what a fork began from.
+type Origin struct {
+	Session  string `json:"session"`  // as it was called then
+	Snapshot string `json:"snapshot"` // of that session
+}
+
 // NewSession is what a session is made with.
 type NewSession struct {
 	UID       UID               `json:"uid"`
@@ -383,6 +390,7 @@ type NewSession struct {
 	Placement *Placement        `json:"placement,omitempty"` // what it asks of its hosts
 	Needs     []Feature         `json:"needs,omitempty"`     // what the version of its host has to know
 	Labels    map[string]string `json:"labels,omitempty"`
+	Origin    *Origin           `json:"origin,omitempty"`
 	Born      uint64            `json:"born_seq"`
 }
 

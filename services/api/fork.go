@@ -60,6 +60,7 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
 		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Needs: v.Needs, Labels: v.Labels,
+		Origin: &schemas.Origin{Session: n.String(), Snapshot: snapshotID(*v.Head)},
 	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),

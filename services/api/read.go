@@ -299,11 +299,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels and
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin and
 // Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
-	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels = nil, nil, "", nil, nil
+	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin = nil, nil, "", nil, nil, nil
 	if r.Network != schemas.NetworkPrivate {
 		r.Network = ""
 	}
