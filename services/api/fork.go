@@ -89,6 +89,9 @@ func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) err
 	if len(req.Publish) == 0 {
 		return nil
 	}
+	if err := list("publish", req.Publish, maxAddress); err != nil {
+		return err
+	}
 	v, err := s.sessions.get(ctx, n)
 	if err == nil && v.Network != schemas.NetworkPrivate {
 		err = schemas.UsageError("fork session %s: only a private network publishes ports", n)
