@@ -132,6 +132,11 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	end, err := s.costs.begin(c, verb)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	out, err := h(ctx, request{req, c})
 	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
 		v.MadeRoom = c.own(v.MadeRoom)

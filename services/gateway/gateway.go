@@ -50,6 +50,7 @@ type Gateway struct {
 	doc     huma.API
 	streams *streams
 	rates   *rates
+	allowed *allowed
 	doors   *doorway // nil if it leads to no ports
 	handler http.Handler
 
@@ -71,9 +72,10 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, answerWait: answerWait,
+		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, allowed: allowed, answerWait: answerWait,
 		api: events.NewAPI(o.NC, events.Options{By: "http"}), client: events.New(o.NC, events.Options{By: "http"}),
 	}
+	allowed.knows = g.whose
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()

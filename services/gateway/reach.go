@@ -285,6 +285,8 @@ func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = c.SetWriteDeadline(time.Time{})
 	if r.URL.Path == portLogin {
 		if t, err := d.proxy.Target(r); err == nil && t.Prefix == "" {
+			_, end := ingress.Unread(w, r)
+			defer end()
 			d.come(w, r, t)
 			return
 		}

@@ -118,14 +118,15 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP implements http.Handler, for servers that have more to serve: Parse says which requests are for a Proxy.
 // An upgraded connection ends with its request's context at the latest.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	admitted, end := Unread(w, r)
+	defer end()
 	v, done := p.admit(w, r)
 	if done {
 		return
 	}
+	admitted()
+	defer duplex(w, r)()
 	defer v.end()
-	if r.ProtoMajor == 1 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // a server may answer while it reads
-	}
 	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 }
 

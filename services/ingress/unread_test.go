@@ -1,0 +1,154 @@
+package ingress
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// connectTo opens a connection that gives up in the end.
+func connectTo(t *testing.T, address string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Who may not reach a port has an answer before the body was sent, and the connection ends.
+func TestStrangersBodiesArentRead(t *testing.T) {
+	f := newFleet(t, http.NotFoundHandler())
+	f.denied = schemas.FailedError(schemas.ReasonDenied, "no")
+	at := serve(t, f.options())
+	for _, head := range []string{
+		"POST / HTTP/1.1\r\nHost: " + webHost + "\r\n", "POST / HTTP/1.0\r\nHost: " + webHost + "\r\n", "POST / HTTP/1.1\r\nHost: evil.example\r\n",
+		"POST /s/acme/web/80/ HTTP/1.1\r\nHost: localhost\r\n",
+	} {
+		c := connectTo(t, at)
+		if _, err := io.WriteString(c, head+"Content-Length: 100000\r\n\r\npart"); err != nil {
+			t.Fatal(err)
+		}
+		in := bufio.NewReader(c)
+		r, err := http.ReadResponse(in, nil)
+		if err != nil || r.StatusCode != http.StatusForbidden && r.StatusCode != http.StatusMisdirectedRequest {
+			t.Fatalf("%q: %v, %v", head, r, err)
+		}
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			t.Errorf("%q: %v", head, err)
+		}
+		if rest, err := io.ReadAll(in); len(rest) != 0 || err != nil {
+			t.Errorf("%q: then %q, %v", head, rest, err)
+		}
+	}
+	if n := f.asked("ensure") + f.asked("hold") + f.asked("dial"); n != 0 {
+		t.Errorf("a stranger has %d things done", n)
+	}
+}
+
+// deadlines notes those of a connection.
+type deadlines struct {
+	net.Conn
+	last time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error {
+	d.last = t
+	return d.Conn.SetReadDeadline(t)
+}
+
+type noted struct {
+	net.Listener
+	all chan *deadlines
+}
+
+func (l noted) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	d := &deadlines{Conn: c}
+	l.all <- d
+	return d, nil
+}
+
+// An upload of who may takes as long as it takes.
+func TestSlowUploads(t *testing.T) {
+	came := make(chan time.Time)
+	var conn *deadlines
+	f := newFleet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first := make([]byte, 5)
+		_, err := io.ReadFull(r.Body, first)
+		came <- conn.last // of the proxy's, which waits for more just now
+		rest, err2 := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s%s %v %v", first, rest, err, err2)
+	}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make(chan *deadlines, 1)
+	p := New(f.options())
+	defer p.Close()
+	s := &http.Server{Handler: p}
+	go func() { _ = s.Serve(noted{l, all}) }() // until it is closed
+	defer s.Close()
+	c := connectTo(t, l.Addr().String())
+	conn = <-all
+	if _, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: "+webHost+"\r\nContent-Length: 10\r\n\r\nfirst"); err != nil {
+		t.Fatal(err)
+	}
+	if at := <-came; !at.IsZero() {
+		t.Errorf("it has to end at %s", at)
+	}
+	if _, err := io.WriteString(c, " rest"); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := io.ReadAll(r.Body); string(text) != "first rest <nil> <nil>" || err != nil || r.Close {
+		t.Errorf("it comes to %q, %v, closed %v", text, err, r.Close)
+	}
+}
+
+// A session that answers without reading leaves the connection to the next request.
+func TestUnwantedBodies(t *testing.T) {
+	f := newFleet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.URL.Path) }))
+	c := connectTo(t, serve(t, f.options()))
+	in := bufio.NewReader(c)
+	for i, head := range []string{"Content-Length: 60000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\nEA60\r\n"} {
+		text := fmt.Sprintf("POST /%d HTTP/1.1\r\nHost: %s\r\n%s%060000d", i, webHost, head, 0)
+		if strings.HasSuffix(head, "EA60\r\n") {
+			text += "\r\n0\r\n\r\n"
+		}
+		if _, err := io.WriteString(c, text); err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("request %d: %v", i, err)
+		}
+		if got, err := io.ReadAll(r.Body); string(got) != fmt.Sprintf("/%d", i) || err != nil || r.Close {
+			t.Errorf("request %d gives %q, %v, closed %v", i, got, err, r.Close)
+		}
+	}
+	if _, err := io.WriteString(c, "GET /last HTTP/1.1\r\nHost: "+webHost+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := http.ReadResponse(in, nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Errorf("after them: %v, %v", r, err)
+	}
+}
