@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -33,6 +34,7 @@ func TestStrangersBodiesArentRead(t *testing.T) {
 	f := newFleet(t, http.NotFoundHandler())
 	f.denied = schemas.FailedError(schemas.ReasonDenied, "no")
 	at := serve(t, f.options())
+	var all sync.WaitGroup
 	for _, head := range []string{
 		"POST / HTTP/1.1\r\nHost: " + webHost + "\r\n", "POST / HTTP/1.0\r\nHost: " + webHost + "\r\n", "POST / HTTP/1.1\r\nHost: evil.example\r\n",
 		"POST /s/acme/web/80/ HTTP/1.1\r\nHost: localhost\r\n",
@@ -41,18 +43,22 @@ func TestStrangersBodiesArentRead(t *testing.T) {
 		if _, err := io.WriteString(c, head+"Content-Length: 100000\r\n\r\npart"); err != nil {
 			t.Fatal(err)
 		}
-		in := bufio.NewReader(c)
-		r, err := http.ReadResponse(in, nil)
-		if err != nil || r.StatusCode != http.StatusForbidden && r.StatusCode != http.StatusMisdirectedRequest {
-			t.Fatalf("%q: %v, %v", head, r, err)
-		}
-		if _, err := io.Copy(io.Discard, r.Body); err != nil {
-			t.Errorf("%q: %v", head, err)
-		}
-		if rest, err := io.ReadAll(in); len(rest) != 0 || err != nil {
-			t.Errorf("%q: then %q, %v", head, rest, err)
-		}
+		all.Go(func() {
+			in := bufio.NewReader(c)
+			r, err := http.ReadResponse(in, nil)
+			if err != nil || r.StatusCode != http.StatusForbidden && r.StatusCode != http.StatusMisdirectedRequest {
+				t.Errorf("%q: %v, %v", head, r, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				t.Errorf("%q: %v", head, err)
+			}
+			if rest, err := io.ReadAll(in); len(rest) != 0 || err != nil {
+				t.Errorf("%q: then %q, %v", head, rest, err)
+			}
+		})
 	}
+	all.Wait()
 	if n := f.asked("ensure") + f.asked("hold") + f.asked("dial"); n != 0 {
 		t.Errorf("a stranger has %d things done", n)
 	}
