@@ -136,7 +136,7 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, refused(http.StatusMethodNotAllowed, schemas.CodeUsage, "CONNECT isn't for this proxy", ""))
 		return nil, true
 	}
-	if r.URL.Opaque != "" {
+	if r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's target isn't a path", ""))
 		return nil, true
 	}
