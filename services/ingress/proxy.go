@@ -118,6 +118,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP implements http.Handler, for servers that have more to serve: Parse says which requests are for a Proxy.
 // An upgraded connection ends with its request's context at the latest.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
 	admitted, end := Unread(w, r)
 	defer end()
 	v, done := p.admit(w, r)
@@ -125,6 +126,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	admitted()
+	v.times.began, v.times.admitted = began, time.Now()
 	defer duplex(w, r)()
 	defer v.end()
 	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
