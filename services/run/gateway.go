@@ -10,6 +10,7 @@ import (
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/gateway"
 	"github.com/diapause/diapause/services/ingress"
 	"github.com/diapause/diapause/services/ingress/client"
@@ -75,6 +76,8 @@ type httpDoor struct {
 	names   stream.Names
 	user    string        // of NATS, as which it asks
 	tried   chan struct{} // closed when it has listened, or has said why not
+	host    schemas.HostID
+	here    portDialer // of the sessions of host
 }
 
 func newHTTPDoor(p Process, m gauges, address string, names stream.Names, user string) *httpDoor {
@@ -87,6 +90,7 @@ const listenAgain = time.Second
 func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
 	ports, end := portsOn(nc, d.user, PortsConfig{})
 	defer end()
+	ports.Ingress.Dialer = near{ports.Ingress.Dialer, d.host, d.here}
 	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log, Ports: ports, User: d.user})
 	if err != nil {
 		return err

@@ -101,6 +101,7 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	}
 	if h.HTTP != "" {
 		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names, natsconn.UserOf(at.system))
+		door.host, door.here = data.Host(), p.worker
 		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
 		if err != nil {
 			return err
