@@ -172,7 +172,7 @@ Written by ` + "`go run ./e2e/bench/cmd -only wake`" + `; don't edit.
 Each session is suspended, and then asked for over HTTP through the gateway of ` + "`diapause up`" + `, by a client on this machine with
 a token: again and again, two sessions at a time. The answer comes from a server in python3, which has counted all requests.
 Cells are the p50 and the p99 in milliseconds. The stages are those of the answer's header ` + "`Server-Timing`" + `: until the caller
-is known to be allowed, until a host has begun to resume the session, until it runs, until there is a connection to its
+is known to be allowed, until a host is at work to resume the session, until it runs, until there is a connection to its
 port, and until the answer begins.
 
 | memory | sessions | requests | failed | authorise | ask | resume | connect | answer | first byte |

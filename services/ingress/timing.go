@@ -15,7 +15,7 @@ const TimingHeader = "Server-Timing"
 // The stages of a request that a session is resumed for, in their order.
 const (
 	StageAuthorise = "diapause-authorise" // until the caller was known to be allowed
-	StageAsk       = "diapause-ask"       // until a host had begun to resume the session
+	StageAsk       = "diapause-ask"       // until a host was at work to resume the session
 	StageResume    = "diapause-resume"    // until it ran
 	StageConnect   = "diapause-connect"   // until there was a connection to its port
 	StageAnswer    = "diapause-answer"    // until the answer began
