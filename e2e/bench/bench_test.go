@@ -116,7 +116,7 @@ func TestForward(t *testing.T) {
 
 // TestWakes has few requests resume a session, and many in the long tests. None fails.
 func TestWakes(t *testing.T) {
-	loads, warm := []WakeLoad{{Sessions: 2, Requests: 4}}, 2*warmTurn
+	loads, warm := []WakeLoad{{Sessions: 1, Requests: 2}}, warmTurn
 	if os.Getenv("DIAPAUSE_LONG") != "" {
 		loads = []WakeLoad{{Sessions: 20, Requests: 10_000}}
 	}

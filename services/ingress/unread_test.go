@@ -171,3 +171,48 @@ func TestUnwantedBodies(t *testing.T) {
 		}
 	}
 }
+
+// early is a session that says that it will answer, many times, before it does.
+type early struct{ *fleet }
+
+func (early) Dial(context.Context, schemas.View, uint16) (net.Conn, error) {
+	ours, theirs := net.Pipe()
+	go func() {
+		defer theirs.Close()
+		if _, err := http.ReadRequest(bufio.NewReader(theirs)); err != nil {
+			return
+		}
+		for range 2000 {
+			if _, err := io.WriteString(theirs, "HTTP/1.1 103 Early Hints\r\nLink: </a>; rel=preload\r\nDiapause-State: x\r\n\r\n"); err != nil {
+				return
+			}
+		}
+		_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nmine") // as the client's end tells
+	}()
+	return ours, nil
+}
+
+// Many answers before the answer are passed on one by one, and the answer is the session's.
+func TestManyEarlyAnswers(t *testing.T) {
+	f := newFleet(t, nil)
+	o := f.options()
+	o.Dialer = early{f}
+	c := connectTo(t, serve(t, o))
+	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: "+webHost+"\r\n\r\n"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(c)
+	for n := 0; ; n++ {
+		r, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatalf("after %d: %v", n, err)
+		}
+		if r.StatusCode == http.StatusEarlyHints && n < 2000 {
+			continue
+		}
+		if text, err := io.ReadAll(r.Body); r.StatusCode != http.StatusOK || string(text) != "mine" || err != nil {
+			t.Errorf("after %d it gives %d %q, %v", n, r.StatusCode, text, err)
+		}
+		return
+	}
+}
