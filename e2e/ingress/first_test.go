@@ -46,6 +46,10 @@ func (l *lane) first(v schemas.View) {
 		return
 	}
 	for asked, woke := 0, 0; woke < firstRounds; woke = l.woke(n) {
+		if asked > 4*firstRounds {
+			l.t.Errorf("of %d requests to session %s its history names %d as what resumed it", asked, n, woke)
+			return
+		}
 		for missing := firstRounds - woke; missing > 0; missing-- {
 			if !l.sleeps(n) {
 				l.t.Errorf("session %s isn't suspended", n)

@@ -42,9 +42,11 @@ func TestCosts(t *testing.T) {
 	take(of("acme", "b"), costlyOfTenant-costlyOfToken)
 	refused("tenant", of("acme", "c"))
 	for i := range costlyAtOnce - costlyOfTenant {
-		take(of("", fmt.Sprintf("operator%d", i)), 1)
+		take(of(schemas.Tenant(fmt.Sprintf("tenant%d", i)), fmt.Sprintf("e%d", i)), 1)
 	}
 	refused("server", of("other", "d"))
+	take(of("", "operator"), costlyOfToken)
+	refused("token", of("", "operator"))
 	if end, err := c.begin(Caller{Identity: "system"}, "usage"); err != nil {
 		t.Errorf("the operator's own: %v", err)
 	} else {

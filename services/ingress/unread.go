@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -46,7 +47,7 @@ func duplex(w http.ResponseWriter, r *http.Request) (end func()) {
 	}
 	b := &endless{ReadCloser: r.Body}
 	r.Body = b
-	return func() { b.drain(c) }
+	return func() { b.drain(w, c) }
 }
 
 // drained is what is read of a body that a session didn't want, so that its connection can be used again. net/http reads as
@@ -67,12 +68,18 @@ func (b *endless) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (b *endless) drain(c *http.ResponseController) {
+// drain reads what is left, and has the connection end if that isn't the end of the body: with full duplex net/http goes
+// on with it, and would take what is left for a request.
+func (b *endless) drain(w http.ResponseWriter, c *http.ResponseController) {
 	if b.ended.Load() {
 		return
 	}
-	_ = c.SetReadDeadline(time.Now().Add(lingering)) // the connection ends if that is too short
+	_ = c.Flush() // the answer waits for nothing
+	_ = c.SetReadDeadline(time.Now().Add(lingering))
 	if _, err := io.CopyN(io.Discard, b, drained); errors.Is(err, io.EOF) {
 		_ = c.SetReadDeadline(time.Time{})
+		return
 	}
+	// A body that is longer than its limit is all that net/http ends a connection for behind the headers.
+	_, _ = http.MaxBytesReader(w, io.NopCloser(strings.NewReader("more")), 0).Read(make([]byte, 1))
 }

@@ -221,3 +221,24 @@ func TestManyEarlyAnswers(t *testing.T) {
 		return
 	}
 }
+
+// A session that answers before it has all of a body ends the connection, if the rest doesn't come: what comes
+// later is no request.
+func TestStalledBodiesEndTheConnection(t *testing.T) {
+	f := newFleet(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "enough") }))
+	c := connectTo(t, serve(t, f.options()))
+	if _, err := io.WriteString(c, "POST /x HTTP/1.1\r\nHost: "+webHost+"\r\nContent-Length: 100\r\n\r\npart"); err != nil {
+		t.Fatal(err)
+	}
+	in := bufio.NewReader(c)
+	r, err := http.ReadResponse(in, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(r.Body); string(got) != "enough" || err != nil {
+		t.Errorf("the answer is %q, %v", got, err)
+	}
+	if rest, err := io.ReadAll(in); len(rest) > 0 || err != nil {
+		t.Errorf("then %q, %v", rest, err)
+	}
+}

@@ -77,6 +77,9 @@ var cases = []trial{
 	{"a chunk that is too long", post + "Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n0\r\n\r\n" + second, broken, ""},
 	{"a bare LF after a chunk's size", post + "Transfer-Encoding: chunked\r\n\r\n5\nhello\r\n0\r\n\r\n" + second, broken, ""},
 
+	{"a request after a chunk's size that is none", post + "Transfer-Encoding: chunked\r\n\r\n0x5\r\n" + second, broken, ""},
+	{"a request after a chunk that is too long", post + "Transfer-Encoding: chunked\r\n\r\n3\r\nhello\r\n" + second, broken, ""},
+
 	// Lines and names.
 	{"a folded header", get + "X: a\r\n b\r\n" + end, "200", got("GET /x", "X: a b\r\n", "")},
 	{"a header before the first", "GET /x HTTP/1.1\r\n X: y\r\n" + host + end, "400", ""},
