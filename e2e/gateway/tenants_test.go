@@ -20,6 +20,7 @@ var bodies = map[string]string{
 	"fork":            `{"to":"b/twin"}`,
 	"rollback":        `{"snapshot":"1-5"}`,
 	"expose":          `{"access":"public"}`,
+	"label":           `{"labels":{"a":"b"}}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,

@@ -35,6 +35,7 @@ var extents = map[string]extent{
 	"publish": reaches, // a port of the host
 	"key":     reaches,
 	"expose":  stays, // expose looks at what the session reaches
+	"label":   stays,
 	"reach":   stays,
 	"token":   reaches,
 	"listen":  reaches, // a port of a gateway's machine

@@ -52,6 +52,7 @@ type Gateway struct {
 	doc     huma.API
 	streams *streams
 	rates   *rates
+	allowed *allowed
 	doors   *doorway // nil if it leads to no ports
 	handler http.Handler
 
@@ -73,13 +74,15 @@ func New(o Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{
-		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, answerWait: answerWait,
+		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, allowed: allowed, answerWait: answerWait,
 		api: events.NewAPI(o.NC, events.Options{By: "http"}), client: events.New(o.NC, events.Options{By: "http"}),
 	}
+	allowed.knows = g.whose
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()
 	g.ports()
+	g.labels()
 	g.policies()
 	g.fleet()
 	g.tokens()

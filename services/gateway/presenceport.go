@@ -30,6 +30,8 @@ func (d *doorway) visible(w http.ResponseWriter, r *http.Request) bool {
 		return false
 	}
 	secure(w.Header())
+	_, end := ingress.Unread(w, r) // neither has a use for a body
+	defer end()
 	switch {
 	case r.URL.Path == portHeartbeat:
 		d.beat(w, r, t)
@@ -69,6 +71,12 @@ func (d *doorway) beat(w http.ResponseWriter, r *http.Request, t ingress.Target)
 		return
 	}
 	name, err := d.reaches.name(r.Context(), t)
+	if err == nil && grant.Anyone {
+		if t.Name, err = schemas.ParseName(name); err == nil && !d.proxy.Uses(r.Context(), t) {
+			refusal(http.StatusForbidden, "by its policy no request is use of the session", "").write(w)
+			return
+		}
+	}
 	if err == nil {
 		err = d.heartbeat(name, grant.Caller)
 	}

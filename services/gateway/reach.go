@@ -121,7 +121,7 @@ func (s *reaches) Authorize(ctx context.Context, a ingress.Ask) (ingress.Grant, 
 	case access != schemas.AccessPublic:
 		return grant, why
 	}
-	grant.Caller = "anyone at " + address
+	grant.Caller, grant.Anyone = "anyone at "+address, true
 	return grant, nil
 }
 
@@ -288,6 +288,8 @@ func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = c.SetWriteDeadline(time.Time{})
 	if r.URL.Path == portLogin {
 		if t, err := d.proxy.Target(r); err == nil && t.Prefix == "" {
+			_, end := ingress.Unread(w, r)
+			defer end()
 			d.come(w, r, t)
 			return
 		}

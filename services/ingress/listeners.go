@@ -24,6 +24,10 @@ type Listeners struct {
 	all map[string]*listening // by address
 }
 
+// mostConnections is how many a listener has at a time: each takes descriptors of the gateway, of NATS and of the worker,
+// which other sessions need as well.
+const mostConnections = 1000
+
 // NewListeners makes a part's listeners; Serve runs them.
 func NewListeners(o Options) *Listeners {
 	return &Listeners{Options: o.withDefaults(), again: 5 * time.Second, all: map[string]*listening{}}
@@ -112,6 +116,7 @@ func (l *Listeners) serve(ctx context.Context, one *listening) error {
 	o := l.Options
 	o.Authorizer = ofSession{l.Waker, r.UID}
 	server := NewTCPServer(o, Target{Name: name, Port: r.Port})
+	server.UID, server.Most = r.UID, mostConnections
 	server.Told, server.Tells = slices.Contains(r.Proxy, schemas.ProxyAccept), slices.Contains(r.Proxy, schemas.ProxySend)
 	one.set(nil)
 	l.Log.Info("a listener takes connections", "address", r.Address, "session", r.Name, "port", r.Port)
@@ -165,7 +170,11 @@ func (s ofSession) Authorize(ctx context.Context, a Ask) (Grant, error) {
 		return Grant{}, err
 	}
 	if v.UID != s.uid {
-		return Grant{}, schemas.FailedError(schemas.ReasonDenied, "session %s is another one than the listener is for", a.Target.Name)
+		return Grant{}, errAnother(a.Target.Name)
 	}
 	return Grant{Caller: a.From.Addr().String()}, nil
+}
+
+func errAnother(n schemas.Name) error {
+	return schemas.FailedError(schemas.ReasonDenied, "session %s is another one than the listener is for", n)
 }

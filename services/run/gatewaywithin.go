@@ -23,13 +23,15 @@ type httpDoor struct {
 	gauges  gauges
 	address string
 	web     WebConfig
-	cert    *certificate.Source // nil without TLS
+	cert    *certificate.Source // nil without TLS, and before it could be read or made
 	names   stream.Names
 	user    string        // of NATS, as which it asks
 	person  bool          // one reads Out as it is written
 	tried   chan struct{} // closed when it has listened, or has said why not
 	url     string        // for browsers, once it has listened; set before tried is closed
 	nc      *nats.Conn    // its own
+	host    schemas.HostID
+	here    portDialer // of the sessions of host
 }
 
 // door adds a gateway to the parts of this process; nil if it is to have none.
@@ -37,13 +39,11 @@ func (h hostProcess) door(ctx context.Context, m machine, at server, opt nats.Op
 	if h.HTTP == "" {
 		return nil, nil
 	}
-	cert, err := h.Web.open(h.HTTP, nil, h.Log)
-	if err != nil {
-		return nil, misuse(err)
-	}
 	d := &httpDoor{
-		Process: h.Process, gauges: h.gauges, address: h.HTTP, web: h.Web, cert: cert, names: m.names, user: natsconn.UserOf(at.system), person: h.Person, tried: make(chan struct{}),
+		Process: h.Process, gauges: h.gauges, address: h.HTTP, web: h.Web, names: m.names, user: natsconn.UserOf(at.system), person: h.Person, tried: make(chan struct{}),
+		host: m.data.Host(), here: p.worker,
 	}
+	var err error
 	if d.nc, err = at.connect(ctx, "diapause gateway", h.Log, opt); err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (d *httpDoor) serve(ctx context.Context) error {
 	if err != nil {
 		return misuse(err)
 	}
-	ports, end := portsOn(d.nc, d.user, d.web.Domain, false)
+	ports, end := d.ports()
 	defer end()
 	gate, err := gateway.New(gateway.Options{NC: d.nc, Names: d.names, Version: d.Version, Log: d.Log, Outside: outside, Ports: ports, User: d.user})
 	if err != nil {
@@ -106,9 +106,21 @@ func (d *httpDoor) serve(ctx context.Context) error {
 	return nil
 }
 
-// listening takes the TCP connections of `ingress add`.
-func (d *httpDoor) listening(ctx context.Context) error {
+// ports are how sessions are reached: those of this host within the process.
+func (d *httpDoor) ports() (*gateway.Ports, func()) {
 	ports, end := portsOn(d.nc, d.user, d.web.Domain, false)
+	ports.Ingress.Dialer = near{ports.Ingress.Dialer, d.host, d.here}
+	return ports, end
+}
+
+// listening takes the TCP connections of `ingress add`, when the gateway has its address: what is sent there holds tokens.
+func (d *httpDoor) listening(ctx context.Context) error {
+	select {
+	case <-d.tried:
+	case <-ctx.Done():
+		return nil
+	}
+	ports, end := d.ports()
 	defer end()
 	if err := listeningOn(d.nc, d.names, schemas.DefaultPart, ports.Ingress, d.Log).serve(ctx); err != nil {
 		d.Log.Error("no listener takes connections any more; the next start has them again", "err", err)
@@ -116,7 +128,12 @@ func (d *httpDoor) listening(ctx context.Context) error {
 	return nil
 }
 
-func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
+func (d *httpDoor) listen(ctx context.Context) (_ net.Listener, err error) {
+	if d.cert == nil {
+		if d.cert, err = d.web.open(d.address, nil, d.Log); err != nil {
+			return nil, err
+		}
+	}
 	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address, TLS: configOf(d.cert)})
 }
 

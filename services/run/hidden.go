@@ -25,7 +25,8 @@ func (h hostProcess) hidden() []string {
 	return all
 }
 
-// hidden lists where the key of HTTPS is. Renewals may have a link lead to the next file beside this one.
+// hidden lists where the key of HTTPS is. Renewals may have a link lead to the next file beside this one, or to one of
+// the next directory beside its directory, below the link's own, as in volumes of Kubernetes.
 func (c TLSConfig) hidden() (all []string) {
 	if c.SelfDir != "" {
 		all = append(all, c.SelfDir)
@@ -36,6 +37,9 @@ func (c TLSConfig) hidden() (all []string) {
 	all = append(all, c.KeyFile)
 	if file, err := filepath.EvalSymlinks(c.KeyFile); err == nil && file != filepath.Clean(c.KeyFile) {
 		all = append(all, filepath.Dir(file))
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(c.KeyFile)); err == nil && strings.HasPrefix(filepath.Dir(file), dir+"/") {
+			all = append(all, filepath.Dir(c.KeyFile))
+		}
 	}
 	return all
 }

@@ -48,7 +48,7 @@ type runFlags struct {
 	seccomp                     string
 	noNewPrivs                  bool
 	container                   containerFlags
-	hostLabels, apart           []string
+	labels, hostLabels, apart   []string
 	spread                      bool
 }
 
@@ -112,6 +112,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.noNewPrivs, "no-new-privs", false, "programs gain nothing by being setuid")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
+	fl.StringArrayVar(&f.labels, "label", nil, "a word of yours on it, `K=V`, by which ls --label finds it; a container has it, too")
 	fl.StringArrayVar(&f.hostLabels, "host-label", nil, "run it, now and after each suspend, on hosts with this label alone, `K=V`: see worker --label")
 	fl.BoolVar(&f.spread, "spread", false, "of the hosts that can take it, prefer those with the fewest running sessions of the tenant")
 	fl.StringArrayVar(&f.apart, "apart-from", nil, "never run it on a host where the session `NAME` runs, nor that one where it runs")
@@ -159,7 +160,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 		if f.onLoss == schemas.LossResume {
 			return usagef("run: a container can't freeze itself when its host is lost").WithHint("leave --on-host-loss %s out", f.onLoss)
 		}
-		f.container.CapAdd, f.container.CapDrop, f.container.Publish = f.capAdd, f.capDrop, f.publish
+		f.container.CapAdd, f.container.CapDrop, f.container.Publish, f.container.labels = f.capAdd, f.capDrop, f.publish, f.labels
 		spec.CapAdd, spec.CapDrop = nil, nil
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
@@ -270,6 +271,9 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		return s, err
 	}
 	if s.Root, err = rootPath(f.root); err != nil {
+		return s, err
+	}
+	if s.Labels, err = runLabels(f.labels, f.driver == docker.Name || f.container.Image != ""); err != nil {
 		return s, err
 	}
 	own := ofShells
