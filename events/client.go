@@ -57,6 +57,7 @@ type Client struct {
 	mu     sync.Mutex // guards what is below
 	box    *outbox
 	leases map[string]int // how many leases of this client are open on a subject
+	next   time.Time      // when run comes back by itself; zero if it may not, or not in time
 	told   uint64         // of the dropped words, those that OnError was told of
 	closed bool
 
@@ -247,7 +248,11 @@ func (c *Client) put(w word) {
 	if !c.closed {
 		c.box.put(w, time.Now())
 	}
+	soon := c.next.IsZero() || c.box.soonest().Before(c.next)
 	c.mu.Unlock()
+	if !soon {
+		return // the sender comes back for it by itself: it isn't woken for each of many words
+	}
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -284,10 +289,14 @@ func (c *Client) run() {
 // send sends what is due, and says in how long there is more.
 func (c *Client) send() time.Duration {
 	if !c.nc.IsConnected() {
+		c.mu.Lock()
+		c.next = time.Time{}
+		c.mu.Unlock()
 		return every // a change of the status comes first, mostly
 	}
 	c.mu.Lock()
 	batch, next := c.box.take(time.Now())
+	c.next = next
 	dropped := c.box.dropped - c.told
 	c.told = c.box.dropped
 	c.mu.Unlock()
@@ -297,6 +306,7 @@ func (c *Client) send() time.Duration {
 	if err := c.publish(batch); err != nil {
 		c.mu.Lock()
 		c.box.lost(batch, time.Now())
+		c.next = time.Time{}
 		c.mu.Unlock()
 		return every
 	}

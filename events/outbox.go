@@ -120,6 +120,14 @@ func (o *outbox) take(now time.Time) (batch []word, next time.Time) {
 	return batch, next
 }
 
+// soonest is when something is due next; zero if nothing is.
+func (o *outbox) soonest() time.Time {
+	if len(o.queue) == 0 {
+		return time.Time{}
+	}
+	return o.queue[0].due
+}
+
 // lost puts back what may not have arrived, where nothing newer was said since.
 func (o *outbox) lost(batch []word, now time.Time) {
 	for _, w := range batch {

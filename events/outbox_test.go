@@ -171,3 +171,24 @@ func TestLastWordArrives(t *testing.T) {
 		}
 	})
 }
+
+// What is put says whether it is due before the time at which the sender comes back anyway.
+func TestSoonest(t *testing.T) {
+	o, now := newOutbox(), time.Now()
+	if at := o.soonest(); !at.IsZero() {
+		t.Errorf("nothing is due at %s", at)
+	}
+	o.put(word{subject: "a"}, now)
+	if at := o.soonest(); at.After(now) {
+		t.Errorf("the first word is due at %s", at)
+	}
+	_, next := o.take(now)
+	o.put(word{subject: "a"}, now)
+	if at := o.soonest(); at.Before(next) || !next.Equal(now.Add(every)) {
+		t.Errorf("one more on its subject is due at %s, the sender comes back at %s", at, next)
+	}
+	o.put(word{subject: "b"}, now)
+	if at := o.soonest(); !at.Before(next) {
+		t.Errorf("one on another subject is due at %s", at)
+	}
+}

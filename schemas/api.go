@@ -5,53 +5,55 @@ import "time"
 // View is a session as clients see it: what `diapause ls` and `show` print with
 // --json. The names are stable.
 type View struct {
-	Name           string         `json:"name"` // tenant/id, or id for the default tenant
-	Tenant         Tenant         `json:"tenant"`
-	UID            UID            `json:"uid"`
-	State          State          `json:"state"`
-	Status         string         `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word
-	Since          time.Time      `json:"since"`
-	Class          string         `json:"class"`
-	Driver         DriverName     `json:"driver"`
-	Host           HostID         `json:"host"`
-	Program        string         `json:"program"`
-	Container      *Container     `json:"container,omitempty"` // what it is on its host, unless that is a process tree; none while it is suspended
-	MadeBy         MadeBy         `json:"made_by"`
-	TTY            bool           `json:"tty"`
-	Network        string         `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
-	AllowOut       []string       `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
-	Publish        []string       `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
-	Exposed        []ExposedPort  `json:"exposed,omitempty"`   // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
-	Listens        []uint16       `json:"listens,omitempty"`   // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
-	Loosened       []string       `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
-	Root           *RootImage     `json:"root,omitempty"`      // the container image below its own files, if it has one
-	OnLoss         OnHostLoss     `json:"on_host_loss,omitempty"`
-	HostGone       *time.Time     `json:"host_gone,omitempty"` // since when its host is known to be gone
-	PID            int            `json:"pid"`                 // of the leader on its host; 0 unless it runs
-	RSSBytes       int64          `json:"rss_bytes"`           // of all its processes; 0 unless it runs
-	Disk           int64          `json:"disk,omitempty"`      // what its own files may take, bytes, as run was told
-	Processes      int            `json:"processes"`           // 0 unless it runs
-	IdleSeconds    float64        `json:"idle_seconds"`        // since activity that counts; 0 unless it runs
-	Boot           Boot           `json:"boot"`
-	Generation     uint64         `json:"generation"`
-	Epoch          uint64         `json:"epoch"`
-	Version        uint64         `json:"version"`
-	Created        time.Time      `json:"created"`
-	LastTransition TransitionView `json:"last_transition"`
-	Snapshot       *SnapshotView  `json:"snapshot,omitempty"`  // the head
-	StoredBytes    int64          `json:"stored_bytes"`        // what all its snapshots take in the store
-	Op             string         `json:"op,omitempty"`        // the operation under way
-	Underway       string         `json:"underway,omitempty"`  // the same for a person, where there is more to say
-	Queue          *QueuePlace    `json:"queue,omitempty"`     // of an operation that waits for others of its host
-	MadeRoom       []string       `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
-	Placement      *Placement     `json:"placement,omitempty"` // what it asks of its hosts
-	Moved          *Moved         `json:"moved,omitempty"`     // of an answer to move
-	Failure        *Failure       `json:"failure,omitempty"`
-	Exit           *Exit          `json:"exit,omitempty"`
-	Pause          *Pause         `json:"pause,omitempty"`    // while it is suspended: why, and since when
-	Warnings       []Warning      `json:"warnings,omitempty"` // of its last operations
-	Wake           []WakeRule     `json:"wake,omitzero"`      // which requests from outside resume it, where its policy says that
-	Notice         *Notice        `json:"notice,omitempty"`   // it was restarted without its memory, and no person has dismissed that
+	Name           string            `json:"name"` // tenant/id, or id for the default tenant
+	Tenant         Tenant            `json:"tenant"`
+	UID            UID               `json:"uid"`
+	State          State             `json:"state"`
+	Status         string            `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word
+	Since          time.Time         `json:"since"`
+	Class          string            `json:"class"`
+	Driver         DriverName        `json:"driver"`
+	Host           HostID            `json:"host"`
+	Program        string            `json:"program"`
+	Container      *Container        `json:"container,omitempty"` // what it is on its host, unless that is a process tree; none while it is suspended
+	MadeBy         MadeBy            `json:"made_by"`
+	TTY            bool              `json:"tty"`
+	Network        string            `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
+	AllowOut       []string          `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Publish        []string          `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Labels         map[string]string `json:"labels,omitempty"`
+	Origin         *Origin           `json:"origin,omitempty"`   // of a fork
+	Exposed        []ExposedPort     `json:"exposed,omitempty"`  // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
+	Listens        []uint16          `json:"listens,omitempty"`  // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
+	Loosened       []string          `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
+	Root           *RootImage        `json:"root,omitempty"`     // the container image below its own files, if it has one
+	OnLoss         OnHostLoss        `json:"on_host_loss,omitempty"`
+	HostGone       *time.Time        `json:"host_gone,omitempty"` // since when its host is known to be gone
+	PID            int               `json:"pid"`                 // of the leader on its host; 0 unless it runs
+	RSSBytes       int64             `json:"rss_bytes"`           // of all its processes; 0 unless it runs
+	Disk           int64             `json:"disk,omitempty"`      // what its own files may take, bytes, as run was told
+	Processes      int               `json:"processes"`           // 0 unless it runs
+	IdleSeconds    float64           `json:"idle_seconds"`        // since activity that counts; 0 unless it runs
+	Boot           Boot              `json:"boot"`
+	Generation     uint64            `json:"generation"`
+	Epoch          uint64            `json:"epoch"`
+	Version        uint64            `json:"version"`
+	Created        time.Time         `json:"created"`
+	LastTransition TransitionView    `json:"last_transition"`
+	Snapshot       *SnapshotView     `json:"snapshot,omitempty"`  // the head
+	StoredBytes    int64             `json:"stored_bytes"`        // what all its snapshots take in the store
+	Op             string            `json:"op,omitempty"`        // the operation under way
+	Underway       string            `json:"underway,omitempty"`  // the same for a person, where there is more to say
+	Queue          *QueuePlace       `json:"queue,omitempty"`     // of an operation that waits for others of its host
+	MadeRoom       []string          `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
+	Placement      *Placement        `json:"placement,omitempty"` // what it asks of its hosts
+	Moved          *Moved            `json:"moved,omitempty"`     // of an answer to move
+	Failure        *Failure          `json:"failure,omitempty"`
+	Exit           *Exit             `json:"exit,omitempty"`
+	Pause          *Pause            `json:"pause,omitempty"`    // while it is suspended: why, and since when
+	Warnings       []Warning         `json:"warnings,omitempty"` // of its last operations
+	Wake           []WakeRule        `json:"wake,omitzero"`      // which requests from outside resume it, where its policy says that
+	Notice         *Notice           `json:"notice,omitempty"`   // it was restarted without its memory, and no person has dismissed that
 }
 
 // TransitionView is a transition as clients see it.
@@ -170,6 +172,8 @@ type Request struct {
 	Token       *TokenRequest    `json:"token,omitempty"`    // of the verbs of tokens
 	Expose      *ExposeRequest   `json:"expose,omitempty"`   // of expose
 	Reach       *ReachRequest    `json:"reach,omitempty"`    // of reach
+	Listen      *ListenRequest   `json:"listen,omitempty"`   // of ingress_add and ingress_rm
+	Label       *LabelRequest    `json:"label,omitempty"`    // of label
 	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
 	// verb answers with the session that it has made, and makes none.
 	Once string `json:"once,omitempty"`
@@ -180,7 +184,9 @@ type ListRequest struct {
 	States []State `json:"states,omitempty"`
 	Class  string  `json:"class,omitempty"`
 	Host   HostID  `json:"host,omitempty"`
-	Limit  int     `json:"limit,omitempty"` // how many at most; no limit if 0
+	// Labels are "K=V", or "K" with any value: of sessions that have all of them.
+	Labels []string `json:"labels,omitempty"`
+	Limit  int      `json:"limit,omitempty"` // how many at most; no limit if 0
 	// After is the name of the last session of the page before: those that come after it are listed, in the
 	// order of tenants and names.
 	After string `json:"after,omitempty"`

@@ -48,6 +48,7 @@ const (
 	ReasonNoServer    Reason = "no_server"      // failed: no Diapause answers
 	ReasonStopping    Reason = "stopping"       // failed: Diapause is being stopped; ask again when it is back
 	ReasonTooLarge    Reason = "too_large"      // failed: the answer is larger than NATS carries
+	ReasonTooMany     Reason = "too_many"       // failed: too many such requests are under way; ask again
 	ReasonUnread      Reason = "unread"         // failed: the session's record couldn't be read
 	ReasonUnreadable  Reason = "unreadable"     // failed: the snapshot can't be used
 	ReasonCommandGone Reason = "command_gone"   // state: the session was rolled back or started again, without the command

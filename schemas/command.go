@@ -63,6 +63,8 @@ const (
 	FeatureForgets   Feature = "forgets"   // a removed session isn't lost when its revisions have left the log
 	FeatureRedeploy  Feature = "redeploy"  // TRedeployed: a start may take over a container that runs already
 
+	FeatureRecording Feature = "recording" // Spec.Record
+
 	FeatureNetwork Feature = "private_network" // Spec.Network private, AllowOut and Publish
 	FeatureDisk    Feature = "disk_limit"      // Spec.Disk
 	FeatureRights  Feature = "kernel_rights"   // Spec.CapAdd, CapDrop, Seccomp and NoNewPrivs of process trees
@@ -74,7 +76,7 @@ var unnamed = []Feature{FeatureNetwork, FeatureDisk, FeatureRights, FeatureRoot}
 
 // Features lists what this version knows.
 func Features() []Feature {
-	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy}, unnamed...)
+	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording}, unnamed...)
 }
 
 // Understands reports whether a host's version knows a feature.

@@ -58,6 +58,9 @@ type SessionRecord struct {
 	Needs     []Feature  `json:"needs,omitempty"`              // what the version of its host has to know
 	// Exposed are its ports that aren't private. A fork has none, nor a session that is made under the name later.
 	Exposed []ExposedPort `json:"exposed,omitempty"`
+	// Labels are words of its users, which decide nothing. A fork begins with those of its origin.
+	Labels map[string]string `json:"labels,omitempty"`
+	Origin *Origin           `json:"origin,omitempty"` // of a fork
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -328,6 +331,7 @@ const (
 	TUnresumable      TransitionType = "unresumable"   // every host that fits has refused its image
 	TDismissed        TransitionType = "dismissed"     // a person has seen that it was restarted without its memory
 	TExposed          TransitionType = "exposed"       // who may reach its ports changed
+	TLabelled         TransitionType = "labelled"      // its labels changed
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
@@ -347,37 +351,47 @@ type Set struct {
 	Pause   *Pause      `json:"pause,omitempty"`
 	Root    *RootImage  `json:"root,omitempty"` // which one it is, once that is known
 	// Exposed, of exposed, are all ports that aren't private from then on.
-	Exposed  []ExposedPort `json:"exposed,omitempty"`
-	Warnings []Warning     `json:"warnings,omitempty"` // of the operation that this ends
+	Exposed []ExposedPort `json:"exposed,omitempty"`
+	// Labels, of labelled, are all that it has from then on.
+	Labels   map[string]string `json:"labels,omitempty"`
+	Warnings []Warning         `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
+// Origin is what a fork began from.
+type Origin struct {
+	Session  string `json:"session"`  // as it was called then
+	Snapshot string `json:"snapshot"` // of that session
+}
+
 // NewSession is what a session is made with.
 type NewSession struct {
-	UID       UID        `json:"uid"`
-	Tenant    Tenant     `json:"tenant"`
-	Session   SessionID  `json:"session"`
-	Class     string     `json:"class"`
-	Driver    DriverName `json:"driver"`
-	Keeps     Keeps      `json:"keeps,omitempty"`
-	MadeBy    MadeBy     `json:"made_by"`
-	Program   string     `json:"program"`
-	Spec      string     `json:"spec,omitempty"`
-	Lineage   string     `json:"lineage"`
-	TTY       bool       `json:"tty,omitempty"`
-	Disk      int64      `json:"disk,omitempty"`
-	Network   string     `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
-	AllowOut  []string   `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
-	Publish   []string   `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
-	Loosened  []string   `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
-	Root      *RootImage `json:"root,omitempty"`      // the container image below its own files, if it has one
-	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`
-	OnBreaker OnBreaker  `json:"on_suspend_failure,omitempty"`
-	OnResume  OnResume   `json:"on_resume_failure,omitempty"`
-	Placement *Placement `json:"placement,omitempty"` // what it asks of its hosts
-	Needs     []Feature  `json:"needs,omitempty"`     // what the version of its host has to know
-	Born      uint64     `json:"born_seq"`
+	UID       UID               `json:"uid"`
+	Tenant    Tenant            `json:"tenant"`
+	Session   SessionID         `json:"session"`
+	Class     string            `json:"class"`
+	Driver    DriverName        `json:"driver"`
+	Keeps     Keeps             `json:"keeps,omitempty"`
+	MadeBy    MadeBy            `json:"made_by"`
+	Program   string            `json:"program"`
+	Spec      string            `json:"spec,omitempty"`
+	Lineage   string            `json:"lineage"`
+	TTY       bool              `json:"tty,omitempty"`
+	Disk      int64             `json:"disk,omitempty"`
+	Network   string            `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
+	AllowOut  []string          `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
+	Publish   []string          `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Loosened  []string          `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
+	Root      *RootImage        `json:"root,omitempty"`      // the container image below its own files, if it has one
+	OnLoss    OnHostLoss        `json:"on_host_loss,omitempty"`
+	OnBreaker OnBreaker         `json:"on_suspend_failure,omitempty"`
+	OnResume  OnResume          `json:"on_resume_failure,omitempty"`
+	Placement *Placement        `json:"placement,omitempty"` // what it asks of its hosts
+	Needs     []Feature         `json:"needs,omitempty"`     // what the version of its host has to know
+	Labels    map[string]string `json:"labels,omitempty"`
+	Origin    *Origin           `json:"origin,omitempty"`
+	Born      uint64            `json:"born_seq"`
 }
 
 // Evidence is what a decision was made on.

@@ -34,7 +34,7 @@ type Spec struct {
 	// of the session's record count.
 	Publish []string `json:"publish,omitempty"`
 	Hooks   Hooks    `json:"hooks,omitzero"`
-	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOutput if empty
+	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOff if empty
 	// RecordKeep is how much of a recording is kept in the store, in bytes; all if 0.
 	RecordKeep int64 `json:"record_keep,omitempty"`
 
@@ -117,6 +117,9 @@ func (s Spec) Needs() (all []Feature) {
 	}
 	if _, ok := s.RootImage(); ok {
 		all = append(all, FeatureRoot)
+	}
+	if s.Record != "" && s.Record != RecordOff {
+		all = append(all, FeatureRecording)
 	}
 	return all
 }

@@ -102,11 +102,12 @@ func TestLoosened(t *testing.T) {
 
 func TestNeeds(t *testing.T) {
 	for want, s := range map[schemas.Feature]schemas.Spec{
-		"":                     {Network: schemas.NetworkHost, Memory: 1, Root: "/srv/root"},
-		schemas.FeatureNetwork: {Network: schemas.NetworkPrivate},
-		schemas.FeatureDisk:    {Disk: 1},
-		schemas.FeatureRights:  {CapDrop: []string{"KILL"}},
-		schemas.FeatureRoot:    {Root: "oci:alpine:3"},
+		"":                       {Network: schemas.NetworkHost, Memory: 1, Root: "/srv/root"},
+		schemas.FeatureNetwork:   {Network: schemas.NetworkPrivate},
+		schemas.FeatureDisk:      {Disk: 1},
+		schemas.FeatureRights:    {CapDrop: []string{"KILL"}},
+		schemas.FeatureRoot:      {Root: "oci:alpine:3"},
+		schemas.FeatureRecording: {TTY: true, Record: schemas.RecordOutput},
 	} {
 		got := s.Needs()
 		if len(got) > 1 || len(got) == 0 && want != "" || len(got) == 1 && got[0] != want {

@@ -15,7 +15,7 @@ func ViewTransition(r SessionRecord) TransitionView {
 func ViewOf(r SessionRecord) View {
 	v := View{
 		Name: r.Name().String(), Tenant: r.Tenant, UID: r.UID, State: r.State, Since: r.Since, Class: r.Class, Driver: r.Driver,
-		Host: r.Host, Program: r.Program, MadeBy: r.MadeBy, TTY: r.TTY, Network: r.Network, AllowOut: r.AllowOut, Publish: r.Publish, Exposed: r.Exposed, Loosened: r.Loosened, Root: r.Root, Disk: r.Disk,
+		Host: r.Host, Program: r.Program, MadeBy: r.MadeBy, TTY: r.TTY, Network: r.Network, AllowOut: r.AllowOut, Publish: r.Publish, Exposed: r.Exposed, Labels: r.Labels, Origin: r.Origin, Loosened: r.Loosened, Root: r.Root, Disk: r.Disk,
 		OnLoss: r.OnLoss, Placement: r.Placement, Boot: r.Boot, Generation: r.Generation,
 		Epoch: r.Epoch, Version: r.Version, Created: r.Created, LastTransition: ViewTransition(r), Failure: r.Failure, Exit: r.Exit,
 		Pause: r.Paused(), Warnings: r.Warnings, Notice: r.Notice,

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/e2e/million"
+	"github.com/diapause/diapause/services/ingress"
 )
 
 func TestMain(m *testing.M) {
@@ -110,6 +111,33 @@ func TestForward(t *testing.T) {
 		if f.Down <= 0 || f.Up <= 0 || f.First <= 0 {
 			t.Errorf("the figures can't be: %+v", f)
 		}
+	}
+}
+
+// TestWakes has few requests resume a session, and many in the long tests. None fails.
+func TestWakes(t *testing.T) {
+	loads, warm := []WakeLoad{{Sessions: 1, Requests: 2}}, warmTurn
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		loads = []WakeLoad{{Sessions: 20, Requests: 10_000}}
+	}
+	all, err := MeasureWakes(t.Context(), loads, warm)
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := string(all.Table(t.Context(), "0.00"))
+	t.Log(table)
+	for _, l := range all.Loads {
+		if l.Failed != 0 || len(l.All) != l.Requests {
+			t.Errorf("%d of %d first requests failed, %d were measured", l.Failed, l.Requests, len(l.All))
+		}
+		for _, stage := range ingress.Stages() {
+			if len(l.Stages[stage]) != l.Requests {
+				t.Errorf("the stage %s was told of %d times, want %d", stage, len(l.Stages[stage]), l.Requests)
+			}
+		}
+	}
+	if len(all.Warm.Ways) != 3 || strings.Contains(table, "%!") {
+		t.Errorf("measured %+v", all.Warm)
 	}
 }
 

@@ -22,6 +22,9 @@
 // MeasureForward carries bytes to a port of a session and back, directly and through NATS, beside socat
 // (forward.go, relay.go); it writes FORWARD.md.
 //
+// MeasureWakes has requests resume sessions through the gateway, by stage, and asks one that runs (wake.go, warm.go); it
+// writes WAKE.md.
+//
 // MeasureFleet measures what one host does in a minute, what it says to NATS meanwhile and when it is idle, and
 // what NATS holds for a session (fleet.go); it writes FLEET.md, worked out to a thousand hosts.
 //

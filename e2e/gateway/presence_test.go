@@ -32,6 +32,20 @@ globalThis.fetch = (url, o) => { const a = ask(url, o); asked.push(a); return a;
 })();
 `
 
+// ownPage runs the script as a page has it that a session serves, and prints what it asks.
+const ownPage = `
+const [base] = process.argv.slice(1);
+globalThis.document = {
+  currentScript: { src: 'http://8080--web.default.localhost:4280/.well-known/diapause/presence.js', dataset: {} }, visibilityState: 'visible',
+  addEventListener: () => {}, removeEventListener: () => {},
+};
+(async () => {
+  const script = await (await fetch(base + '/presence.js')).text();
+  globalThis.fetch = async (url, o) => { console.log(String(url), o.method, JSON.stringify(o.headers), o.credentials); process.exit(); };
+  (0, eval)(script);
+})();
+`
+
 // TestPresence has a page say that it is visible, with a token that may do nothing else.
 func TestPresence(t *testing.T) {
 	w := newWorld(t)
@@ -60,6 +74,11 @@ func TestPresence(t *testing.T) {
 	}
 	if got := show("acme.web", token+"x"); got != "0 1 401 true" {
 		t.Errorf("with another token it gets %q", got)
+	}
+	out, err := exec.CommandContext(t.Context(), "node", "-e", ownPage, "http://"+w.address).CombinedOutput()
+	w.must(err)
+	if got := strings.TrimSpace(string(out)); got != `http://8080--web.default.localhost:4280/.well-known/diapause/heartbeat POST {"Diapause-Presence":"visible"} same-origin` {
+		t.Errorf("on a page of a session it asks %s", got)
 	}
 	_, err = w.Must("suspend", "acme/web")
 	w.must(err)

@@ -20,12 +20,14 @@ var bodies = map[string]string{
 	"fork":            `{"to":"b/twin"}`,
 	"rollback":        `{"snapshot":"1-5"}`,
 	"expose":          `{"access":"public"}`,
+	"label":           `{"labels":{"a":"b"}}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,
 	"policy_set":      `{"policy":{"grace":"1s"}}`,
 	"policy_test":     `{"policy":{"grace":"1s"}}`,
 	"policy_simulate": `{"policy":{"grace":"1s"}}`,
+	"ingress_add":     `{"session":"b/secret","port":22,"listen":":2222"}`,
 	"token_create":    `{"role":"owner","tenant":"b","for":"1h"}`,
 }
 

@@ -60,6 +60,7 @@ func publishing() may {
 		"diapause.v1.as.worker-h1.rm":           nil,
 		"diapause.v1.bearer.list":               who("gateway"),
 		"diapause.v1.bearer.rm":                 who("gateway"),
+		"diapause.v1.ingress.up":                who("api"),
 		"$SRV.PING":                             who("client"),
 		"_INBOX.another.user":                   who("api", "worker-h1", "gateway", "client"),
 		"_R_.x.y":                               nil,
@@ -77,6 +78,7 @@ func publishing() may {
 		"$KV." + names.Leases() + ".scheduler":                 who("scheduler", "api"),
 		"$KV." + names.Policies() + ".class.web":               who("api"),
 		names.TokenSubject("digest"):                           who("api"),
+		names.IngressSubject("up", ":22"):                      who("api"),
 		"$KV.somebody_elses.key":                               nil,
 		"$O.bucket.C.x":                                        nil,
 		"$JS.ACK." + names.Commands() + ".worker-h1.1.1.1.1.0": who("worker-h1"),
@@ -110,6 +112,8 @@ func publishing() may {
 			readers, knows = who("api", "worker-h1"), who("api", "worker-h1")
 		case names.TokenStream():
 			readers, knows = who("api"), who("api")
+		case names.IngressStream():
+			readers, knows = who("api", "gateway"), who("api", "gateway")
 		case names.SessionStream():
 			readers = append(slices.Clone(parts), "gateway")
 			knows = readers
@@ -136,6 +140,8 @@ func subscribing() may {
 		"diapause.v1.api.>":             who("api"), "diapause.v1.api.run": who("api"),
 		"diapause.v1.as.>": who("api"), "diapause.v1.as.client.>": who("api"),
 		"diapause.v1.host.h1.dial": who("worker-h1"), "diapause.v1.host.h2.dial": nil, "diapause.v1.host.*.dial": nil, "diapause.v1.host.>": nil,
+		"diapause.v1.ingress.up": who("gateway"), "diapause.v1.ingress.>": who("gateway"), // which the server takes for a word that "*" allows
+
 		"diapause.v1.bearer.>": who("api"), "diapause.v1.bearer.list": who("api"),
 		"$SRV.PING": who("api"),
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -64,6 +65,16 @@ func TestGatewayHasWhatItNeeds(t *testing.T) {
 			}
 		}
 	}
+	// It reads where it is to listen, and says how that goes.
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	defer taken.Close()
+	var listener schemas.ListenerView
+	w.must(json.NewDecoder(send("POST", "/listeners", `{"session":"acme/web","port":80,"part":"gateway","listen":"`+taken.Addr().String()+`"}`).Body).Decode(&listener))
+	if listener.State != schemas.ListenerFailed || !strings.Contains(listener.Error, "in use") {
+		t.Errorf("where another one listens it is %+v", listener)
+	}
+	send("DELETE", "/listeners/gateway/"+taken.Addr().String(), "")
 	send("POST", "/sessions/acme.web/suspend", "")
 	send("POST", "/sessions/acme.web/activity", `{"kind":"heartbeat"}`)
 	send("DELETE", "/sessions/acme.web", "")

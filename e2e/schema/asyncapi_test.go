@@ -64,6 +64,8 @@ var channels = []channel{
 	{"observe", schemas.SubjectHost + ".{host}.observe",
 		"What a host sees of its sessions, by uid. Its other subjects, dial and forget, are for the parts themselves.", false,
 		[]string{"nothing"}, []string{"observed"}},
+	{"listening", schemas.SubjectIngress + ".{part}",
+		"How the listeners of a part are, as those ask who list them.", false, []string{"nothing"}, []string{"listener_view"}},
 	kept("records", names.SessionSubject(anySession), "session_record", "The record of each session, every revision of it: the log."),
 	kept("hosts", "$KV."+names.Hosts()+".{host}", "host", "What each host says of itself."),
 	kept("leases", names.LeaseSubject("{host}"), "host_lease", "Which host is there."),
@@ -72,13 +74,14 @@ var channels = []channel{
 	kept("recovery", "$KV."+names.Fleet()+".generation", "recovery", "Whether the hosts make the records of sessions again."),
 	kept("keys", names.KeySubject("{tenant}"), "tenant_keys", "Who may read and write a tenant's images, every revision of it. Every tenant's are under the key fleet."),
 	kept("tokens", names.TokenSubject("{digest}"), "token_record", "Who may ask over HTTP, by the SHA-256 digest of the token."),
+	kept("listeners", "$KV."+names.Ingress()+".{part}.{at}", "listener_record", "Where a part takes TCP connections for a port of a session, every revision of it."),
 	kept("policies", "$KV."+names.Policies()+".{scope}.{name}", "policy_document", "What a class or a session (its name being tenant.session) is held to, every revision of it. Everybody's is under the key all."),
 }
 
 // answers are what verbs are answered with.
 var answers = []string{
 	"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
-	"policy_simulation", "token_view", "who_am_i", "store_check", "store_stats", "store_prune", "verified", "error",
+	"policy_simulation", "token_view", "who_am_i", "listener_view", "store_check", "store_stats", "store_prune", "verified", "error",
 }
 
 var (
@@ -102,6 +105,8 @@ var parameters = object{
 	"place":   object{"description": "One that is asked for, by the requester."},
 	"office":  object{"description": "What only one of several does at a time."},
 	"digest":  object{"description": "SHA-256, in hexadecimal digits."},
+	"part":    object{"description": "What listens: up, or the name of a gateway."},
+	"at":      object{"description": "The address, its bytes in hexadecimal digits."},
 	"scope":   object{"description": "Whose policy: class or session."},
 	"name":    object{"description": "Of the class, or of the session."},
 	"user":    object{"description": "The NATS user that asks, as the server's configuration names it."},
@@ -321,7 +326,7 @@ func there(doc any, to string) string {
 
 // Every subject that the program speaks of is in the document.
 func TestAsyncAPIKnowsTheSubjects(t *testing.T) {
-	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectBearer, schemas.SubjectProgress, schemas.SubjectUses} {
+	for _, subject := range []string{schemas.SubjectActivity, schemas.SubjectSession, schemas.SubjectEvent, schemas.SubjectCommand, schemas.SubjectAPI, schemas.SubjectAs, schemas.SubjectBearer, schemas.SubjectProgress, schemas.SubjectUses, schemas.SubjectIngress} {
 		if !slices.ContainsFunc(channels, func(c channel) bool { return strings.HasPrefix(c.subject+".", subject+".") }) {
 			t.Errorf("no channel speaks of %s", subject)
 		}

@@ -59,6 +59,8 @@ var documents = map[string]any{
 	"usage_report":      schemas.UsageReport{},
 	"view":              schemas.View{},
 	"who_am_i":          schemas.WhoAmI{},
+	"listener_record":   schemas.ListenerRecord{},
+	"listener_view":     schemas.ListenerView{},
 }
 
 // tokens are the types that name something.

@@ -79,10 +79,11 @@ func (f *fleet) between() {
 func (f *fleet) refusesByName() {
 	f.t.Helper()
 	for feature, args := range map[schemas.Feature][]string{
-		schemas.FeatureNetwork: {},
-		schemas.FeatureDisk:    {"--network", "host", "--disk", "100M"},
-		schemas.FeatureRights:  {"--network", "host", "--cap-add", "SYS_TIME"},
-		schemas.FeatureRoot:    {"--network", "host", "--root", "oci:alpine:3"},
+		schemas.FeatureNetwork:   {},
+		schemas.FeatureDisk:      {"--network", "host", "--disk", "100M"},
+		schemas.FeatureRights:    {"--network", "host", "--cap-add", "SYS_TIME"},
+		schemas.FeatureRoot:      {"--network", "host", "--root", "oci:alpine:3"},
+		schemas.FeatureRecording: {"--network", "host", "--tty", "--record", "output"},
 	} {
 		args = append([]string{"run", "--json", "--name", "refused", "--host", string(f.b.host)}, args...)
 		r := f.do(append(args, "--", "sleep", "1000")...)

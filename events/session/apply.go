@@ -75,6 +75,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TUnresumable:      {from: []schemas.State{schemas.Suspended}, set: setUnresumable},
 	schemas.TDismissed:        {from: living, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Notice = nil }},
 	schemas.TExposed:          {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Exposed = t.Set.Exposed }},
+	schemas.TLabelled:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Labels = t.Set.Labels }},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -134,7 +135,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk,
-		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Born: n.Born,
+		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Labels: n.Labels, Origin: n.Origin, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }

@@ -17,7 +17,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {
@@ -198,6 +198,8 @@ func TestNewIsKept(t *testing.T) {
 		case reflect.Slice:
 			f.Set(reflect.MakeSlice(f.Type(), 1, 1))
 			f.Index(0).SetString("x")
+		case reflect.Map:
+			f.Set(reflect.ValueOf(map[string]string{"x": "x"}))
 		case reflect.Pointer:
 			f.Set(reflect.New(f.Type().Elem()))
 		default:

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -125,6 +126,24 @@ func (n Names) TokenStream() string { return "KV_" + n.Tokens() }
 // TokenSubject is where the record of a token is stored, by the digest of the token.
 func (n Names) TokenSubject(digest string) string { return "$KV." + n.Tokens() + "." + digest }
 
+// Ingress names the KV bucket of TCP listeners.
+func (n Names) Ingress() string { return n.prefix + "ingress" }
+
+// IngressStream names the stream behind the bucket of listeners.
+func (n Names) IngressStream() string { return "KV_" + n.Ingress() }
+
+// IngressSubject is where the listener of a part at an address is stored, whose characters no key could have as they are;
+// all of the part if address is empty, all of every part if both are.
+func (n Names) IngressSubject(part, address string) string {
+	switch {
+	case part == "":
+		return "$KV." + n.Ingress() + ".*.*"
+	case address == "":
+		return "$KV." + n.Ingress() + "." + part + ".*"
+	}
+	return "$KV." + n.Ingress() + "." + part + "." + hex.EncodeToString([]byte(address))
+}
+
 // UseHistory names the stream of the use history.
 func (n Names) UseHistory() string { return n.prefix + "DIARY" }
 
@@ -222,6 +241,8 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	policies.Description, policies.MaxMsgsPerSubject, policies.DenyDelete = "what sessions are held to; every revision is a change", 64, true
 	tokens := base(n.TokenStream(), "$KV."+n.Tokens()+".>")
 	tokens.Description, tokens.MaxMsgsPerSubject = "who may ask over HTTP: digests of tokens, no token", 8
+	ingress := base(n.IngressStream(), "$KV."+n.Ingress()+".>")
+	ingress.Description, ingress.MaxMsgsPerSubject, ingress.DenyDelete = "where parts take TCP connections for sessions", 8, true
 	hosts := base("KV_"+n.Hosts(), "$KV."+n.Hosts()+".>")
 	hosts.Description, hosts.MaxMsgsPerSubject = "what each host says of itself", 1
 	orders := base("KV_"+n.HostOrders(), "$KV."+n.HostOrders()+".>")
@@ -241,5 +262,5 @@ func (n Names) configs(replicas int) []jetstream.StreamConfig {
 	commands := base(n.Commands(), schemas.SubjectCommand+".>")
 	commands.Description = "wake-up calls for hosts; the newest of a session replaces the older"
 	commands.Retention, commands.MaxMsgsPerSubject, commands.MaxAge = jetstream.WorkQueuePolicy, 1, time.Hour
-	return []jetstream.StreamConfig{activity, sessions, keys, policies, tokens, hosts, orders, leases, all, places, events, uses, commands}
+	return []jetstream.StreamConfig{activity, sessions, keys, policies, tokens, ingress, hosts, orders, leases, all, places, events, uses, commands}
 }

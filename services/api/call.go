@@ -132,6 +132,11 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	end, err := s.costs.begin(c, verb)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	out, err := h(ctx, request{req, c})
 	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
 		v.MadeRoom = c.own(v.MadeRoom)
@@ -155,7 +160,7 @@ const (
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
-	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "reach", "login_port",
+	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "label", "reach", "login_port",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

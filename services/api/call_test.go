@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
+	"github.com/diapause/diapause/services/scheduler"
 )
 
 // What a caller may ask for is held for every verb there is.
@@ -117,5 +119,43 @@ func TestOwn(t *testing.T) {
 		if got := strings.Join(c.own(slices.Clone(made)), ","); got != want {
 			t.Errorf("%+v hears of %q, want %q", c, got, want)
 		}
+	}
+}
+
+// A host without room doesn't tell a tenant of the sessions of others.
+func TestNoRoomNamesOwnSessions(t *testing.T) {
+	full := &scheduler.NoRoom{Host: "h", Slots: 3, Because: []scheduler.Kept{
+		{Session: schemas.Name{Tenant: "acme", Session: "db"}, Why: "busy.k: tea"},
+		{Session: schemas.Name{Tenant: "other", Session: "secret"}, Why: "hold.k: plans"},
+		{Session: schemas.Name{Tenant: "other", Session: "web"}, Why: "hold.k: plans"},
+	}}
+	for _, c := range []struct {
+		by   Caller
+		want string
+	}{
+		{Caller{}, "(acme/db: busy.k: tea; other/secret: hold.k: plans; other/web: hold.k: plans)"},
+		{Caller{Tenant: "acme"}, "(acme/db: busy.k: tea; another tenant's: 2)"},
+		{Caller{Tenant: "acme", Session: "web"}, "(another tenant's: 3)"},
+	} {
+		if got := full.For(c.by.knows); !strings.Contains(got, c.want) {
+			t.Errorf("%+v hears %q, want %q", c.by, got, c.want)
+		}
+	}
+}
+
+// What a simulation says of the log's gaps names no session of another tenant.
+func TestSimulateNamesOwnSessions(t *testing.T) {
+	p := newMorning(120)
+	p.gaps = []archive.Gap{
+		{Name: schemas.Name{Tenant: "acme", Session: "db"}, Why: "lost"}, {Name: schemas.Name{Tenant: "other", Session: "web"}, Why: "lost"},
+		{Name: schemas.Name{Tenant: "other", Session: "db"}, Why: "lost"}, {Why: "a segment can't be read"},
+	}
+	if all := strings.Join(p.notes(0), "\n"); !strings.Contains(all, "other/web") || !strings.Contains(all, "acme/db") {
+		t.Errorf("an operator is told %q", all)
+	}
+	p.by = Caller{Tenant: "acme"}
+	notes := p.notes(0)
+	if all := strings.Join(notes, "\n"); len(notes) != 3 || strings.Contains(all, "other/") || !strings.Contains(all, "acme/db") || !strings.Contains(all, "another tenant's") {
+		t.Errorf("a tenant is told %q", all)
 	}
 }

@@ -48,8 +48,13 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 func (c Caller) own(names []string) []string {
 	return slices.DeleteFunc(names, func(text string) bool {
 		n, err := schemas.ParseName(text)
-		return c.Tenant != "" && (err != nil || n.Tenant != c.Tenant || c.Session != "" && n.Session != c.Session)
+		return c.Tenant != "" && err != nil || !c.knows(n)
 	})
+}
+
+// knows reports whether a caller may know of a session.
+func (c Caller) knows(n schemas.Name) bool {
+	return c.Tenant == "" || n.Tenant == c.Tenant && (c.Session == "" || n.Session == c.Session)
 }
 
 // reach says for a person what a caller is confined to.

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
@@ -57,12 +58,12 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.rooms.find(ctx, w)
+	at, err := s.rooms.find(ctx, w, req.by)
 	if err != nil {
 		return nil, err
 	}
 	defer at.release(statekv.Revision{})
-	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = uidFor(n, req), n.Tenant, n.Session, at.driver.Driver
+	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = uidFor(n, req, time.Now()), n.Tenant, n.Session, at.driver.Driver
 	fresh.Lineage, fresh.Born, fresh.Keeps = string(fresh.UID), t.Set.Op.Seq, at.driver.Keeps
 	t.Set.New, t.Set.Host = &fresh, at.host
 	ch, stop := s.board.follow(n)

@@ -59,7 +59,8 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
-		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Needs: v.Needs,
+		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Needs: v.Needs, Labels: v.Labels,
+		Origin: &schemas.Origin{Session: n.String(), Snapshot: snapshotID(*v.Head)},
 	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
@@ -87,6 +88,9 @@ func (s *maker) origin(ctx context.Context, n schemas.Name, req request) (statek
 func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) error {
 	if len(req.Publish) == 0 {
 		return nil
+	}
+	if err := list("publish", req.Publish, maxAddress); err != nil {
+		return err
 	}
 	v, err := s.sessions.get(ctx, n)
 	if err == nil && v.Network != schemas.NetworkPrivate {

@@ -32,6 +32,7 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	} {
 		b.put(statekv.Versioned{SessionRecord: schemas.SessionRecord{
 			Tenant: schemas.Tenant(s.tenant), Session: schemas.SessionID(s.id), UID: schemas.UID(s.id), Version: uint64(i + 1), State: s.state, Class: s.class, Host: "h",
+			Labels: map[string]string{"name": s.id},
 		}})
 	}
 	look := &views{board: b, scheduler: noIdle{}, fleet: noneGone{}}
@@ -45,6 +46,8 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 		{"one", schemas.Request{Name: "default/z"}, []string{"z"}},
 		{"in a state", schemas.Request{List: &schemas.ListRequest{States: []schemas.State{schemas.Exited, schemas.Failed}}}, []string{"acme/c"}},
 		{"of a class", schemas.Request{List: &schemas.ListRequest{Class: "web"}}, []string{"acme/a", "acme/b", "z"}},
+		{"with a label", schemas.Request{List: &schemas.ListRequest{Labels: []string{"name=a"}}}, []string{"acme/a"}},
+		{"with two", schemas.Request{List: &schemas.ListRequest{Labels: []string{"name=a", "team"}}}, nil},
 		{"of another host", schemas.Request{List: &schemas.ListRequest{Host: "g"}}, nil},
 		{"the first page", schemas.Request{List: &schemas.ListRequest{Limit: 2}}, []string{"acme/a", "acme/b"}},
 		{"the second", schemas.Request{List: &schemas.ListRequest{Limit: 2, After: "acme/b"}}, []string{"acme/c", "z"}},

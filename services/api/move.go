@@ -70,7 +70,7 @@ func (s *mover) begin(ctx context.Context, v statekv.Versioned, req request) (as
 	if err != nil {
 		return asked, nil, err
 	}
-	at, err := s.rooms.find(ctx, w)
+	at, err := s.rooms.find(ctx, w, req.by)
 	if err != nil {
 		return asked, nil, err
 	}

@@ -5,7 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
@@ -14,20 +16,30 @@ import (
 // maxOnce is what a caller's word for its request may have, in bytes.
 const maxOnce = 255
 
-// uidFor is the uid of the session that a request makes under a name. One with a word of its caller's
-// (schemas.Request.Once) makes the same each time: so the record itself says that the request was carried
-// out, after a restart and to another server as well.
-func uidFor(n schemas.Name, req request) schemas.UID {
+// onceUnit is the time within which a request with its caller's word makes the same uid each time.
+const onceUnit = time.Minute
+
+// uidFor is the uid of the session that a request makes under a name at a time. One with a word of its caller's
+// (schemas.Request.Once) makes the same each time for a while: so the record itself says that the request was carried
+// out, after a restart and to another server as well. Later it makes another, since a word may be used again of which
+// the log says nothing any more, and a uid may not.
+func uidFor(n schemas.Name, req request, at time.Time) schemas.UID {
 	if req.Once == "" {
 		return newUID()
 	}
 	h := sha256.New()
-	for _, part := range []string{"once", req.by.Actor(), n.Key(), req.Once, req.To, req.Name} {
+	for _, part := range []string{"once", req.by.Actor(), n.Key(), req.Once, req.To, req.Name, strconv.FormatInt(at.Unix()/int64(onceUnit.Seconds()), 10)} {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
 	text := base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(h.Sum(nil))
 	return schemas.UID(strings.ToLower(text[:22]))
+}
+
+// madeBy reports whether a session was made by a request, or by the same one sent before. Its uid was made just before
+// its record.
+func madeBy(n schemas.Name, req request, r schemas.SessionRecord) bool {
+	return r.UID == uidFor(n, req, r.Created) || r.UID == uidFor(n, req, r.Created.Add(-onceUnit))
 }
 
 // again answers a request that has made its session before; made is false if it hasn't.
@@ -47,9 +59,8 @@ func (s *maker) again(ctx context.Context, n schemas.Name, req request, program 
 	if err != nil {
 		return nil, true, err
 	}
-	uid := uidFor(n, req)
-	if v.UID != uid || v.State == schemas.Deleted {
-		return s.before(ctx, n, uid)
+	if v.State == schemas.Deleted || !madeBy(n, req, v.SessionRecord) {
+		return s.before(ctx, n, req)
 	}
 	if program != "" && v.Program != program {
 		return nil, true, schemas.UsageError("session %s was made by another request with this idempotency key", n).WithHint("use each key for one request")
@@ -63,15 +74,14 @@ func (s *maker) again(ctx context.Context, n schemas.Name, req request, program 
 	return schemas.ViewOf(v.SessionRecord), true, err
 }
 
-// before refuses a request whose session was made and deleted: its uid, which names one life, is never
-// given again.
-func (s *maker) before(ctx context.Context, n schemas.Name, uid schemas.UID) (out any, made bool, err error) {
+// before refuses a request whose session was made and deleted, as long as NATS has its log.
+func (s *maker) before(ctx context.Context, n schemas.Name, req request) (out any, made bool, err error) {
 	revs, err := s.records.History(ctx, n)
 	if err != nil {
 		return nil, true, err
 	}
 	for _, v := range revs {
-		if v.UID == uid {
+		if madeBy(n, req, v.SessionRecord) {
 			return nil, true, schemas.StateError(schemas.ReasonDeleted, "session %s was made by this request before, and deleted", n).
 				WithHint("a new request has a new idempotency key")
 		}

@@ -35,8 +35,10 @@ var extents = map[string]extent{
 	"publish": reaches, // a port of the host
 	"key":     reaches,
 	"expose":  stays, // expose looks at what the session reaches
+	"label":   stays,
 	"reach":   stays,
 	"token":   reaches,
+	"listen":  reaches, // a port of a gateway's machine
 
 	"run.class": stays, "run.driver": stays, "run.made_by": stays, "run.idle": stays, "run.tty": stays, "run.on_host_loss": stays,
 	"run.on_suspend_failure": stays, "run.on_resume_failure": stays, "run.host": stays, "run.placement": stays, "run.program": stays,

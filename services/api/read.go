@@ -85,7 +85,7 @@ func byName(a, b schemas.View) int {
 
 // listed reports whether a list has a session.
 func listed(l schemas.ListRequest, r schemas.SessionRecord) bool {
-	return (len(l.States) == 0 || slices.Contains(l.States, r.State)) && (l.Class == "" || l.Class == r.Class) && (l.Host == "" || l.Host == r.Host)
+	return (len(l.States) == 0 || slices.Contains(l.States, r.State)) && (l.Class == "" || l.Class == r.Class) && (l.Host == "" || l.Host == r.Host) && schemas.Labelled(r.Labels, l.Labels)
 }
 
 func (s *views) show(ctx context.Context, req request) (any, error) {
@@ -299,11 +299,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed and
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin and
 // Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
-	r.Pause, r.Warnings, r.Keeps, r.Exposed = nil, nil, "", nil
+	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin = nil, nil, "", nil, nil, nil
 	if r.Network != schemas.NetworkPrivate {
 		r.Network = ""
 	}

@@ -38,8 +38,8 @@ type room struct {
 }
 
 // find finds a place for a session: on a host that has room, or else where some
-// can be made.
-func (s *rooms) find(ctx context.Context, w fleet.Want) (room, error) {
+// can be made. An error names no session that the caller may not know of.
+func (s *rooms) find(ctx context.Context, w fleet.Want, by Caller) (room, error) {
 	maker, makes := s.scheduler.(RoomMaker)
 	var tried, full []schemas.HostID
 	var first error
@@ -68,7 +68,7 @@ func (s *rooms) find(ctx context.Context, w fleet.Want) (room, error) {
 		}
 		var none *scheduler.NoRoom
 		if errors.As(err, &none) {
-			first, tried = cmp.Or[error](first, schemas.StateError(schemas.ReasonNoRoom, "%v", err)), append(tried, host)
+			first, tried = cmp.Or[error](first, schemas.StateError(schemas.ReasonNoRoom, "%s", none.For(by.knows))), append(tried, host)
 			continue
 		}
 		var once sync.Once

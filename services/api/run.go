@@ -22,15 +22,22 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if err := complete(n, r); err != nil {
 		return nil, err
 	}
-	// What of the spec everyone may read, who may list the session.
-	var limits struct {
-		Disk int64 `json:"disk"`
+	if err := bounded(r); err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(r.Spec, &limits); err != nil {
+	// What of the spec everyone may read, who may list the session.
+	var open struct {
+		Disk   int64             `json:"disk"`
+		Labels map[string]string `json:"labels"`
+	}
+	if err := json.Unmarshal(r.Spec, &open); err != nil {
 		return nil, schemas.UsageError("run: the spec isn't JSON: %v", err)
 	}
-	if limits.Disk < 0 {
-		return nil, schemas.UsageError("run: a disk of %d bytes", limits.Disk)
+	if open.Disk < 0 {
+		return nil, schemas.UsageError("run: a disk of %d bytes", open.Disk)
+	}
+	if err := schemas.ValidateLabels(open.Labels); err != nil {
+		return nil, schemas.UsageError("run: %v", err)
 	}
 	if err := s.giveNetwork(req.by, r); err != nil {
 		return nil, err
@@ -45,9 +52,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	var spec schemas.Spec
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
-		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: limits.Disk,
+		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: open.Disk,
 		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Placement: r.Placement,
-		Needs: needs(spec),
+		Needs: needs(spec), Labels: open.Labels,
 	}
 	if ref, ok := spec.RootImage(); ok {
 		fresh.Root = &schemas.RootImage{Ref: ref}

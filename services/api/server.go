@@ -93,6 +93,7 @@ type Server struct {
 	look     *views
 	policies *policies
 	tokens   *tokens
+	costs    *costs
 }
 
 // New makes a server.
@@ -114,7 +115,7 @@ func New(o Options) *Server {
 		hosts: hosts, quotas: quota, failpoints: o.Failpoints, log: o.Log,
 	}
 	s := &Server{
-		nc: o.NC, version: o.Version, log: o.Log, records: o.Records, board: b, known: make(chan struct{}), ready: make(chan struct{}),
+		nc: o.NC, version: o.Version, log: o.Log, records: o.Records, board: b, known: make(chan struct{}), ready: make(chan struct{}), costs: newCosts(),
 		captures: &capturer{sessions: ss, hosts: hosts, board: b},
 		ends:     &ender{sessions: ss, hosts: hosts, board: b, host: o.Host},
 	}
@@ -149,11 +150,12 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity, "dismiss": ss.dismiss,
-		"expose": exposer.expose, "reach": exposer.reach,
+		"label": (&labeller{sessions: ss}).label, "expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())
 	maps.Copy(s.verbs, (&logins{tokens: s.tokens, sessions: ss}).verbs())
+	maps.Copy(s.verbs, (&listeners{nc: o.NC, js: o.JS, names: o.Names, sessions: ss, log: o.Log}).verbs())
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())
 	maps.Copy(s.verbs, (&hostVerbs{fleet: o.Fleet, orders: o.Orders, drainer: o.Drainer, board: b, js: o.JS, names: o.Names, sessions: ss}).verbs())

@@ -41,6 +41,7 @@ func (s *policies) policySimulate(ctx context.Context, req request) (any, error)
 		since = simulateSince
 	}
 	past := newPast(scope, time.Now().Add(-since))
+	past.by = req.by
 	past.byKind = p.Counts != nil || p.Wakes != nil || p.Ignore != nil
 	if err := past.read(ctx, s, quiet); err != nil {
 		return nil, err
@@ -88,6 +89,7 @@ type past struct {
 	lives       map[schemas.UID]*lived
 	took        map[schemas.TransitionType]*spent
 	gaps        []archive.Gap // in the log
+	by          Caller        // who asks
 	writer      string
 	writtenLast time.Time
 }
@@ -295,8 +297,16 @@ func (p *past) live(l *lived, from, to time.Time, policy session.Policy, costs r
 // notes says what the simulation couldn't know.
 func (p *past) notes(unsized int) (out []string) {
 	note := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	others := 0
 	for _, g := range p.gaps {
+		if g.Name != (schemas.Name{}) && !p.by.knows(g.Name) {
+			others++
+			continue
+		}
 		note("%s", g)
+	}
+	if others > 0 {
+		note("another tenant's sessions lack a part of their log, too")
 	}
 	if unsized > 0 {
 		note("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized)

@@ -40,6 +40,7 @@ type Dir struct {
 	lock    *os.File
 	host    schemas.HostID
 	started time.Time
+	web     string // of the gateway, for browsers
 
 	absent  bool // the directory was not there before Open
 	unknown bool // nothing was in it before Open, and nothing but this process knows of it
@@ -166,11 +167,14 @@ func (d *Dir) NewKeys() bool {
 // KeysShown records that the person was told to back up the keys.
 func (d *Dir) KeysShown() error { return removeIfThere(d.Join(keysDir, newKeysFile)) }
 
+// Web has the next notice for clients say at which URL browsers reach the gateway.
+func (d *Dir) Web(url string) { d.web = url }
+
 // Serving leaves the notice for clients that the server takes connections at
 // url, or without credentials at publicURL, and that clientCreds is the file with their
 // credentials ("" for none).
 func (d *Dir) Serving(url, publicURL, clientCreds string) error {
-	up := Up{URL: url, PublicURL: publicURL, PID: os.Getpid(), Host: d.host, Started: d.started, ClientCreds: clientCreds}
+	up := Up{URL: url, PublicURL: publicURL, PID: os.Getpid(), Host: d.host, Started: d.started, ClientCreds: clientCreds, Web: d.web}
 	if err := writeHolder(d.lock, up); err != nil {
 		return fmt.Errorf("say in %s where the server is: %w", d.Join(lockFile), err)
 	}

@@ -20,6 +20,7 @@ type Up struct {
 	Host        schemas.HostID `json:"host,omitempty"`
 	Started     time.Time      `json:"started"`
 	ClientCreds string         `json:"client_creds,omitempty"` // file with what clients need to connect
+	Web         string         `json:"web,omitempty"`          // URL of the gateway, for browsers
 }
 
 // Locate finds the server that runs on the data directory at path. It changes

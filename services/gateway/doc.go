@@ -26,9 +26,14 @@
 //     that were moved out of NATS are told as one event "gap".
 //   - The document lets answers have more members than it lists, as later versions will. Requests may not: a
 //     member that isn't known is refused.
+//   - A body is read when the API is known to know the token. A token that wasn't seen yet is asked about before.
 //   - A browser's login is two secrets, one in a cookie and one in the storage of the page's origin, which make a token
 //     together (login.go): cookies ignore ports. The API finds neither alone.
 //   - The host of a private port gets a cookie of its own, by a code for that port that is good for once (loginport.go).
+//   - What proxies say of a client is taken in before all else (outside.go), so that everything behind sees requests as
+//     their clients have sent them.
+//   - A page that a session serves may send heartbeats by the cookie of its port (presenceport.go): on its own origin, and
+//     with a header that no other origin gets leave to send.
 //   - GET changes something at the two paths alone that earlier designs promise, and
 //     a browser sends no bearer token by itself.
 //

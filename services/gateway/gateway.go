@@ -34,6 +34,8 @@ type Options struct {
 	Hosts []string
 	// Origins are those of pages that may ask it besides its own, as https://app.example.
 	Origins []string
+	// Outside is how clients see it.
+	Outside Outside
 	// Ports leads to ports of sessions; it answers the API alone if nil.
 	Ports *Ports
 	User  string // the NATS user that NC is of
@@ -50,6 +52,7 @@ type Gateway struct {
 	doc     huma.API
 	streams *streams
 	rates   *rates
+	allowed *allowed
 	doors   *doorway // nil if it leads to no ports
 	handler http.Handler
 
@@ -66,21 +69,24 @@ func New(o Options) (*Gateway, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	allowed, err := allow(o.Hosts, o.Origins)
+	allowed, err := allow(o.Outside, o.Hosts, o.Origins)
 	if err != nil {
 		return nil, err
 	}
 	g := &Gateway{
-		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, answerWait: answerWait,
+		nc: o.NC, js: js, names: o.Names, log: o.Log, streams: newStreams(), rates: allowed.rates, allowed: allowed, answerWait: answerWait,
 		api: events.NewAPI(o.NC, events.Options{By: "http"}), client: events.New(o.NC, events.Options{By: "http"}),
 	}
+	allowed.knows = g.whose
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
 	g.sessions()
 	g.ports()
+	g.labels()
 	g.policies()
 	g.fleet()
 	g.tokens()
+	g.listeners()
 	g.logins()
 	g.aliases()
 	g.live(mux)
@@ -91,9 +97,10 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))
 	if o.Ports == nil {
+		g.handler = o.Outside.through("", allowed, g.handler)
 		return g, nil
 	}
-	if g.doors, err = g.doorway(*o.Ports, allowed, o.User); err != nil {
+	if g.doors, err = g.doorway(*o.Ports, allowed, o.User, o.Outside.URL()); err != nil {
 		return nil, err
 	}
 	answers := g.handler
@@ -104,6 +111,7 @@ func New(o Options) (*Gateway, error) {
 		}
 		answers.ServeHTTP(w, r)
 	})
+	g.handler = o.Outside.through(g.doors.domain, allowed, g.handler)
 	return g, nil
 }
 

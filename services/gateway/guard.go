@@ -13,12 +13,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/ingress"
 )
 
 // The bounds of a request. Those of headers are the server's (serve.go).
 const (
 	maxBody  = 512 << 10        // less than a message of NATS has room for
 	bodyWait = 30 * time.Second // for all of it
+	// Those of a body whose sender hasn't shown a token: a login.
+	maxOpen  = 4 << 10
+	openWait = 5 * time.Second
 )
 
 // allowed are the names that the gateway answers to, and the pages that may ask it.
@@ -26,11 +32,18 @@ type allowed struct {
 	hosts   []string
 	origins []string
 	rates   *rates
+	// bodyWait is how long a body may take.
+	bodyWait time.Duration
+	// knows refuses a token that the API doesn't know, which it asks.
+	knows func(context.Context, from) *Problem
 }
 
 // allow reads the lists.
-func allow(hosts, origins []string) (*allowed, error) {
-	a := &allowed{hosts: []string{"localhost"}, rates: newRates()}
+func allow(o Outside, hosts, origins []string) (*allowed, error) {
+	a := &allowed{hosts: []string{"localhost"}, rates: newRates(), bodyWait: bodyWait}
+	if o.public != nil {
+		a.hosts = append(a.hosts, hostName(o.public.Host)) // the first: it is where browsers log in
+	}
 	for _, h := range hosts {
 		if h == "" || strings.ContainsAny(h, "/:@*") {
 			return nil, fmt.Errorf("host %q: want a name such as diapause.example.com", h)
@@ -47,13 +60,21 @@ func allow(hosts, origins []string) (*allowed, error) {
 	return a, nil
 }
 
+// whose asks the API whether it knows a token.
+func (g *Gateway) whose(ctx context.Context, f from) *Problem {
+	err := g.ask(context.WithValue(ctx, callerKey{}, f), "whoami", schemas.Request{}, new(schemas.WhoAmI))
+	if err == nil {
+		return nil
+	}
+	return problem(err)
+}
+
 // guard bounds and checks each request before it reaches next.
 func (a *allowed) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header())
-		if r.Body != nil && r.Body != http.NoBody { // also of one that is refused, and read to its end
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyWait)) // a test's recorder has none
-		}
+		admitted, end := ingress.Unread(w, r)
+		defer end()
 		if p := a.refuses(r); p != nil {
 			p.write(w)
 			return
@@ -63,8 +84,12 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 		}
 		from, p := a.identify(r)
 		defer a.rates.drop(from)
+		if p == nil && hasBody(r) {
+			p = a.proven(r, from)
+		}
 		if p == nil {
-			p = readBody(w, r)
+			admitted()
+			p = a.readBody(w, r)
 		}
 		if p != nil {
 			p.write(w)
@@ -72,6 +97,17 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(context.WithValue(r.Context(), callerKey{}, from), requestKey{}, r)))
 	})
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// proven refuses the sender of a body whom the API doesn't know, before it is read: a stranger makes the gateway hold nothing. A
+// login proves by its body who asks, also of a browser whose login has ended; so the bodies of open paths are small.
+func (a *allowed) proven(r *http.Request, f from) *Problem {
+	if open(r) || a.rates.knows(f.token) {
+		return nil
+	}
+	return a.knows(r.Context(), f)
 }
 
 // secure sets the headers of every answer.
@@ -201,15 +237,20 @@ func open(r *http.Request) bool {
 
 // readBody reads the body at once, so that a client that is slow to send it takes up nothing else, and
 // clears the deadline, which would end what is waited for later.
-func readBody(w http.ResponseWriter, r *http.Request) *Problem {
-	if r.Body == nil || r.Body == http.NoBody {
+func (a *allowed) readBody(w http.ResponseWriter, r *http.Request) *Problem {
+	if !hasBody(r) {
 		return nil
 	}
-	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	wait, most := a.bodyWait, int64(maxBody)
+	if open(r) { // of anyone
+		wait, most = openWait, maxOpen
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(wait)) // a test's recorder has none
+	data, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody), "")
+		return refusal(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", most), "")
 	case err != nil:
 		return refusal(http.StatusRequestTimeout, "the body didn't arrive", "")
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"net/http"
 	"strconv"
 	"strings"
@@ -89,7 +90,7 @@ func TestAllowedNames(t *testing.T) {
 		if bad[1] != "" {
 			origins = []string{bad[1]}
 		}
-		if _, err := allow(hosts, origins); err == nil {
+		if _, err := allow(Outside{}, hosts, origins); err == nil {
 			t.Errorf("host %q, origin %q are taken", bad[0], bad[1])
 		}
 	}
@@ -250,9 +251,12 @@ func TestWhereToListen(t *testing.T) {
 		{ListenOptions{Address: "10.0.0.7:0"}, false},
 		{ListenOptions{Address: "gate.example.com:0"}, false},
 		{ListenOptions{Address: "localhost.example.com:0"}, false},
-		{ListenOptions{Address: "0.0.0.0:0", Plain: true}, true},
-		{ListenOptions{Address: "0.0.0.0:0", CertFile: "c", KeyFile: "k"}, true},
-		{ListenOptions{Address: "0.0.0.0:0", CertFile: "c", Plain: true}, false},
+		{ListenOptions{Address: "0.0.0.0:0", TLS: &tls.Config{}}, true},
+		{ListenOptions{Address: "0.0.0.0:0", Plain: true}, false},
+		{ListenOptions{Address: "0.0.0.0:0", PlainAt: "0.0.0.0:0"}, false},
+		{ListenOptions{Address: "0.0.0.0:0", Plain: true, PlainAt: "yes"}, false},
+		{ListenOptions{Address: "0.0.0.0:0", Plain: true, PlainAt: "0.0.0.0:1"}, false},
+		{ListenOptions{Address: "0.0.0.0:0", Plain: true, PlainAt: "0.0.0.0:0"}, true},
 	} {
 		if err := c.o.Check(); (err == nil) != c.ok {
 			t.Errorf("%+v: %v", c.o, err)

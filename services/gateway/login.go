@@ -36,6 +36,9 @@ func byLogin(r *http.Request) string {
 		}
 	}
 	c, err := r.Cookie(cookieName(r, loginCookie))
+	if err != nil { // a proxy has ended TLS, and names neither that nor its host
+		c, err = r.Cookie(hostPrefix + loginCookie)
+	}
 	if err != nil || page == "" {
 		return ""
 	}
@@ -168,6 +171,10 @@ func (g *Gateway) loginPort(ctx context.Context, in *portLoginIn) (*answer[GoTo]
 	target, err := ingress.Parse(g.doors.domain, name, "")
 	if err != nil || target.Prefix != "" {
 		return nil, refusal(http.StatusBadRequest, "the host isn't that of a port", "")
+	}
+	if u, err := url.Parse(g.doors.public); g.doors.public != "" && err == nil && ofMachine(name) && hostName(requestOf(ctx).Host) == u.Hostname() {
+		// The code would go to the machine of who asks.
+		return nil, refusal(http.StatusBadRequest, "the host is of the gateway's own machine", "give the gateway a --domain")
 	}
 	session, err := g.doors.reaches.name(ctx, target)
 	if err != nil {

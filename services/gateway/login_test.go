@@ -11,9 +11,9 @@ import (
 )
 
 // loginBench is a gateway that leads to ports, before an API with one link, one login and the codes of acme/web's port 80.
-func loginBench(t *testing.T) (*bench, *inside) {
+func loginBench(t *testing.T, with func(*Options)) (*bench, *inside) {
 	t.Helper()
-	b, in := doorBench(t, nil)
+	b, in := doorBench(t, with)
 	b.answers("login", func(a asked) (any, *schemas.APIError) {
 		expires := time.Now().Add(time.Hour)
 		switch {
@@ -39,7 +39,7 @@ func both() string { return secret("f") + "." + strings.Repeat("g", 43) }
 const own = "Host: localhost:4280"
 
 func TestBrowserLogsIn(t *testing.T) {
-	b, _ := loginBench(t)
+	b, _ := loginBench(t, nil)
 	r := b.do("POST", "/api/v1/login", `{"code":"`+secret("l")+`"}`, own, "Authorization: ")
 	cookies := r.Cookies()
 	if r.StatusCode != http.StatusOK || len(cookies) != 1 || cookies[0].Name != loginCookie || cookies[0].Value != secret("f") ||
@@ -96,7 +96,7 @@ func (b *bench) away(path string) (cookie, state string) {
 }
 
 func TestBrowserGetsTheCookieOfAPort(t *testing.T) {
-	b, in := loginBench(t)
+	b, in := loginBench(t, nil)
 	cookie, state := b.away("/a?b=c")
 	login := []string{own, "Authorization: ", "Cookie: " + loginCookie + "=" + secret("f"), pageHeader + ": " + strings.Repeat("g", 43)}
 	for _, host := range []string{"evil.example", "80--web.acme.localhost.evil.example", "localhost", "127.0.0.1", "web.acme.localhost", "80--web.acme.localhost/", ""} {
@@ -137,7 +137,7 @@ func TestBrowserGetsTheCookieOfAPort(t *testing.T) {
 
 // Only a person who opens a page is sent to log in, and only where the browser stays.
 func TestWhoIsSentToLogIn(t *testing.T) {
-	b, _ := loginBench(t)
+	b, _ := loginBench(t, nil)
 	for name, headers := range map[string][]string{
 		"a program": {"Accept: application/json"}, "a frame": {"Accept: text/html", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"},
 		"a script": {"Accept: */*", "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}, "a token that isn't one": {"Accept: text/html", "Authorization: Bearer " + secret("x")},

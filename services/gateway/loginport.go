@@ -47,10 +47,20 @@ func (d *doorway) send(w http.ResponseWriter, a ingress.Ask, err error) bool {
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "no-referrer")
 	// What the page is to know is in the fragment, which no server gets.
-	h.Set("Location", schemeOf(r)+"://"+withPort(d.page, r)+loginPage+"#"+url.Values{"host": {r.Host}, "state": {state}}.Encode())
+	page := d.public
+	switch {
+	case page != "" && ofMachine(hostName(r.Host)):
+		page = schemeOf(r) + "://" + withPort("localhost", r) // the public URL is another way, which has no such names
+	case page == "":
+		page = schemeOf(r) + "://" + withPort(d.page, r)
+	}
+	h.Set("Location", page+loginPage+"#"+url.Values{"host": {r.Host}, "state": {state}}.Encode())
 	w.WriteHeader(http.StatusSeeOther)
 	return true
 }
+
+// ofMachine reports whether a browser takes a host name for its own machine's.
+func ofMachine(name string) bool { return strings.HasSuffix(name, ".localhost") }
 
 // navigates reports whether a person opens a page, in no frame: a page of others could have this done unseen there.
 func navigates(r *http.Request) bool {

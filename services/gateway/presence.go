@@ -19,13 +19,16 @@ var heartbeats = regexp.MustCompile(`^/api/sessions/[^/]+/heartbeat$`)
 
 // presence serves the script to pages of any origin: it says nothing that isn't in the program anyway.
 func (g *Gateway) presence(mux *http.ServeMux) {
-	mux.HandleFunc("GET "+presencePath, func(w http.ResponseWriter, _ *http.Request) {
-		h := w.Header()
-		h.Set("Content-Type", "text/javascript; charset=utf-8")
-		h.Set("Cross-Origin-Resource-Policy", "cross-origin")
-		h.Set("Cache-Control", "public, max-age=3600")
-		_, _ = w.Write(presenceScript) // the client is gone, then
-	})
+	mux.HandleFunc("GET "+presencePath, func(w http.ResponseWriter, _ *http.Request) { writePresence(w, "cross-origin") })
+}
+
+// writePresence answers with the script, for pages of an origin that may load it.
+func writePresence(w http.ResponseWriter, whose string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/javascript; charset=utf-8")
+	h.Set("Cross-Origin-Resource-Policy", whose)
+	h.Set("Cache-Control", "public, max-age=3600")
+	_, _ = w.Write(presenceScript) // the client is gone, then
 }
 
 // isPresence reports whether a request is a heartbeat that a page of any origin may send. What makes that safe is its token:

@@ -86,6 +86,7 @@ var ofReason = map[schemas.Reason]int{
 	schemas.ReasonNoServer:    http.StatusServiceUnavailable,
 	schemas.ReasonStopping:    http.StatusServiceUnavailable,
 	schemas.ReasonTooLarge:    http.StatusUnprocessableEntity,
+	schemas.ReasonTooMany:     http.StatusTooManyRequests,
 	schemas.ReasonUnread:      0,
 	schemas.ReasonUnreadable:  http.StatusConflict,
 	schemas.ReasonCommandGone: http.StatusGone,

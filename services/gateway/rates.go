@@ -126,6 +126,14 @@ func (r *rates) answered(f from, known bool) {
 	r.end(f)
 }
 
+// knows reports whether the API knew a token when it was asked last.
+func (r *rates) knows(token string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, found := r.found[sha256.Sum256([]byte(token))]
+	return found
+}
+
 // drop ends a try that the API was never asked about.
 func (r *rates) drop(f from) {
 	r.mu.Lock()

@@ -121,7 +121,7 @@ func (s *reaches) Authorize(ctx context.Context, a ingress.Ask) (ingress.Grant, 
 	case access != schemas.AccessPublic:
 		return grant, why
 	}
-	grant.Caller = "anyone at " + address
+	grant.Caller, grant.Anyone = "anyone at "+address, true
 	return grant, nil
 }
 
@@ -240,9 +240,12 @@ type doorway struct {
 	api     *allowed
 	domain  string
 	page    string // the gateway's own host name, where browsers log in; none if empty
+	public  string // the URL of that, if it isn't the one of requests
+	// heartbeat begins the grace of a session again.
+	heartbeat func(name, caller string) error
 }
 
-func (g *Gateway) doorway(p Ports, api *allowed, user string) (*doorway, error) {
+func (g *Gateway) doorway(p Ports, api *allowed, user, public string) (*doorway, error) {
 	o := p.Ingress
 	if o.Domain == "" {
 		o.Domain = ingress.DefaultDomain
@@ -256,7 +259,7 @@ func (g *Gateway) doorway(p Ports, api *allowed, user string) (*doorway, error) 
 		api: events.NewAPI(g.nc, events.Options{By: "ingress", User: user}), waker: o.Waker, domain: o.Domain, noPublic: p.NoPublic, rates: api.rates, every: recheck,
 		known: map[digest]belief{}, public: map[string]belief{},
 	}
-	d := &doorway{reaches: s, api: api, domain: o.Domain}
+	d := &doorway{reaches: s, api: api, domain: o.Domain, public: public, heartbeat: g.visibly}
 	switch { // the first that browsers reach it by
 	case len(api.hosts) > 1:
 		d.page = api.hosts[1]
@@ -285,9 +288,14 @@ func (d *doorway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = c.SetWriteDeadline(time.Time{})
 	if r.URL.Path == portLogin {
 		if t, err := d.proxy.Target(r); err == nil && t.Prefix == "" {
+			_, end := ingress.Unread(w, r)
+			defer end()
 			d.come(w, r, t)
 			return
 		}
+	}
+	if d.visible(w, r) {
+		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -29,12 +29,16 @@ const (
 
 // ListenOptions is where a gateway listens.
 type ListenOptions struct {
-	Address  string // host:port
-	CertFile string // of TLS; none if empty
-	KeyFile  string
-	// Plain allows to listen beyond loopback without TLS: tokens can be read on the way then.
-	Plain bool
+	Address string      // host:port
+	TLS     *tls.Config // none if nil
+	// Plain and PlainAt allow together to listen beyond loopback without TLS, where tokens can be read on the way: the one
+	// is what a command line says, the other what this machine's environment says: the same address.
+	Plain   bool
+	PlainAt string
 }
+
+// PlainVariable is the environment variable that has PlainAt.
+const PlainVariable = "DIAPAUSE_PLAIN_BEYOND_LOOPBACK"
 
 // Check says what can't be listened at.
 func (o ListenOptions) Check() error {
@@ -42,14 +46,14 @@ func (o ListenOptions) Check() error {
 	if err != nil {
 		return fmt.Errorf("listen at %q: want host:port", o.Address)
 	}
-	if (o.CertFile == "") != (o.KeyFile == "") {
-		return errors.New("TLS takes a certificate and its key")
+	if o.TLS != nil || loopback(host) || o.Plain && o.PlainAt == o.Address {
+		return nil
 	}
-	if o.CertFile == "" && !o.Plain && !loopback(host) {
-		return schemas.WithHint(fmt.Errorf("listen at %s without TLS: tokens could be read on the way", o.Address),
-			"name a certificate and its key with --tls-cert and --tls-key; --plain-beyond-loopback is for a network of your own")
+	hint := fmt.Sprintf("use `--tls self`, or --tls-cert and --tls-key; on a network of your own say it twice: --plain-beyond-loopback and %s=%s", PlainVariable, o.Address)
+	if o.Plain && o.PlainAt != "" {
+		return schemas.WithHint(fmt.Errorf("listen at %s without TLS: %s names %q", o.Address, PlainVariable, o.PlainAt), "%s", hint)
 	}
-	return nil
+	return schemas.WithHint(fmt.Errorf("listen at %s without TLS: tokens could be read on the way", o.Address), "%s", hint)
 }
 
 func loopback(host string) bool {
@@ -60,25 +64,17 @@ func loopback(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// Listen opens the listener. Certificates are read once.
+// Listen opens the listener.
 func Listen(ctx context.Context, o ListenOptions) (net.Listener, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
-	}
-	var config *tls.Config
-	if o.CertFile != "" {
-		cert, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the certificate: %w", err)
-		}
-		config = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", err)
 	}
-	if config != nil {
-		l = tls.NewListener(l, config)
+	if o.TLS != nil {
+		l = tls.NewListener(l, o.TLS)
 	}
 	return l, nil
 }

@@ -7,6 +7,7 @@
 // wakes.go has each session resumed once however many requests wait for it; page.go and problem.go write what
 // a person and what a program get meanwhile. TCP (tcp.go) carries the connections of one listener. What the
 // package needs of the rest of the system are the ports of ports.go; package ingress/client has them over NATS.
+// unread.go keeps strangers' bodies away, timing.go says how long a request waited.
 //
 // What was decided where several ways were open:
 //
@@ -26,6 +27,7 @@
 //   - The page asks at Reserved on its own origin. That one path never reaches a session.
 //   - A navigation to the path form is redirected to the session's own origin. Other answers of the path form are
 //     sandboxed, and no cookie passes there.
+//   - The body of a request is neither read nor waited for before its sender is known to be allowed.
 //   - A session's cookies are for its own host name alone: the Domain of Set-Cookie is dropped.
 //
 // The package keeps nothing that outlives a restart, buffers no body, and never decides who may.

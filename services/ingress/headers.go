@@ -106,6 +106,7 @@ var (
 func (p *Proxy) modify(answer *http.Response) error {
 	v := visitOf(answer.Request.Context())
 	dropOurs(answer.Header)
+	v.times.tell(answer.Header)
 	for _, key := range beyond {
 		answer.Header.Del(key)
 	}

@@ -74,3 +74,8 @@ func (c *policies) look(ctx context.Context, w Waker, t Target) Policy {
 	}
 	return c.saw(t.Name, v)
 }
+
+// Uses reports whether a request that a page makes is a use of the session, of which the target has the name.
+func (p *Proxy) Uses(ctx context.Context, t Target) bool {
+	return UseOf(Fetch, p.policies.look(ctx, p.Waker, t)).Lease
+}

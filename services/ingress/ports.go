@@ -25,6 +25,8 @@ type Grant struct {
 	// Strip removes from the headers of a request to the session the credentials that the grant was given for;
 	// nil if there are none.
 	Strip func(http.Header)
+	// Anyone says that no credentials were needed, nor given.
+	Anyone bool
 }
 
 // Authorizer says who may reach a port. It is asked before anything is resumed and before a lease begins, for each

@@ -118,14 +118,17 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 // ServeHTTP implements http.Handler, for servers that have more to serve: Parse says which requests are for a Proxy.
 // An upgraded connection ends with its request's context at the latest.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	admitted, end := Unread(w, r)
+	defer end()
 	v, done := p.admit(w, r)
 	if done {
 		return
 	}
+	admitted()
+	v.times.began, v.times.admitted = began, time.Now()
+	defer duplex(w, r)()
 	defer v.end()
-	if r.ProtoMajor == 1 {
-		_ = http.NewResponseController(w).EnableFullDuplex() // a server may answer while it reads
-	}
 	p.forward.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), visitKey{}, v)))
 }
 
@@ -135,7 +138,7 @@ func (p *Proxy) admit(w http.ResponseWriter, r *http.Request) (v *visit, done bo
 		p.refuse(w, r, refused(http.StatusMethodNotAllowed, schemas.CodeUsage, "CONNECT isn't for this proxy", ""))
 		return nil, true
 	}
-	if r.URL.Opaque != "" {
+	if r.URL.Opaque != "" || r.URL.Scheme != "" && r.URL.Scheme != "http" && r.URL.Scheme != "https" {
 		p.refuse(w, r, refused(http.StatusBadRequest, schemas.CodeUsage, "the request's target isn't a path", ""))
 		return nil, true
 	}

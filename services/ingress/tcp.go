@@ -2,10 +2,12 @@ package ingress
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -25,10 +27,17 @@ type TCPServer struct {
 	Target Target
 	Told   bool // each connection begins with a PROXY header, of a load balancer
 	Tells  bool // each connection to the session begins with one
+	// UID is that of the session, if no other one may be reached that has come to have its name.
+	UID schemas.UID
+	// Most is how many connections are taken at a time; further ones wait. No limit if 0.
+	Most int
 
 	wakes    *wakes
 	policies *policies
 	callers  *callers
+
+	mu     sync.Mutex // guards warned
+	warned time.Time
 }
 
 // NewTCPServer makes a server for one port.
@@ -42,8 +51,16 @@ func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
 	t.wakes = newWakes(ctx, t.Waker, t.Budgets.Wake)
 	defer t.wakes.group.Wait()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
+	room := make(chan struct{}, cmp.Or(t.Most, 1)) // not used without a limit
 	g.Go(func() error {
 		for {
+			if t.Most > 0 {
+				select {
+				case room <- struct{}{}:
+				case <-ctx.Done():
+					return nil
+				}
+			}
 			conn, err := l.Accept()
 			switch {
 			case errors.Is(err, net.ErrClosed):
@@ -53,12 +70,18 @@ func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
 				if pause(ctx, askAgain) != nil {
 					return nil
 				}
+				if t.Most > 0 {
+					<-room
+				}
 				continue
 			case err != nil:
 				return fmt.Errorf("take connections at %s: %w", l.Addr(), err)
 			}
 			g.Go(func() error {
 				t.serve(ctx, conn)
+				if t.Most > 0 {
+					<-room
+				}
 				return nil
 			})
 		}
@@ -82,12 +105,26 @@ func (t *TCPServer) serve(ctx context.Context, conn net.Conn) {
 		err = t.carry(ctx, c)
 	}
 	if err != nil && ctx.Err() == nil {
-		t.Log.Warn("a connection failed", "from", conn.RemoteAddr().String(), "to", t.Target.String(), "err", err)
+		t.Log.Log(ctx, t.level(), "a connection failed", "from", conn.RemoteAddr().String(), "to", t.Target.String(), "err", err)
 	}
 	if err != nil {
 		reset(conn)
 	}
 	conn.Close()
+}
+
+// warnEvery bounds the lines of the log that strangers cause.
+const warnEvery = time.Minute
+
+// level is that of a line about a failed connection: one a minute is a warning.
+func (t *TCPServer) level() slog.Level {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if time.Since(t.warned) < warnEvery {
+		return slog.LevelDebug
+	}
+	t.warned = time.Now()
+	return slog.LevelWarn
 }
 
 // open reads the PROXY header, if there is to be one.
@@ -160,6 +197,9 @@ func (t *TCPServer) reach(ctx context.Context, c *client, why *Why, then *past) 
 			if w, err = t.has(ctx, c, *why, policy); err != nil {
 				return nil, nil, err
 			}
+		}
+		if t.UID != "" && w.view.UID != t.UID {
+			return nil, nil, errAnother(n)
 		}
 		leave, unhold := w.enter(), t.hold(*why, UseOf(why.Class, policy))
 		up, err = connect(ctx, t.wakes, t.Dialer, n, t.Target.Port, t.Budgets.Connect)

@@ -180,3 +180,31 @@ func TestProxyProtocol(t *testing.T) {
 		t.Errorf("without a header it answers %q, %v, want a reset", got, err)
 	}
 }
+
+// Beyond its most connections a listener takes none until one ends, and it reaches the session that it is for alone.
+func TestBounds(t *testing.T) {
+	f := newFleet(t, nil)
+	f.server = shout(t)
+	b := relay(t, f, f.options(), func(s *TCPServer) { s.Most = 1 })
+	first := b.dial()
+	until(t, "the first connection is a lease", func() bool { return f.leases() == 1 })
+	second := make(chan string)
+	go func() {
+		got, err := b.say("hello")
+		second <- fmt.Sprint(got, err)
+	}()
+	select {
+	case got := <-second:
+		t.Errorf("beside the first one the second gets %s", got)
+	case <-time.After(50 * time.Millisecond): // it can't be told from one that is slow
+	}
+	first.Close()
+	if got := <-second; got != "HELLO<nil>" {
+		t.Errorf("the second one gets %s", got)
+	}
+	g := newFleet(t, nil)
+	g.server = shout(t)
+	if got, err := relay(t, g, g.options(), func(s *TCPServer) { s.UID = "another" }).say("hello"); got != "" || err == nil {
+		t.Errorf("another session answers %q, %v", got, err)
+	}
+}

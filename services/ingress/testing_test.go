@@ -169,7 +169,7 @@ func (f *fleet) Dial(ctx context.Context, v schemas.View, port uint16) (net.Conn
 }
 
 // newFleet gives one whose session is suspended and has a handler at its port 80.
-func newFleet(t *testing.T, h http.Handler) *fleet {
+func newFleet(t testing.TB, h http.Handler) *fleet {
 	t.Helper()
 	f := &fleet{state: schemas.Suspended, held: map[*Why]bool{}}
 	if h != nil {
@@ -189,7 +189,7 @@ func (f *fleet) options() Options {
 }
 
 // proxy serves a proxy and gives its address.
-func serve(t *testing.T, o Options) string {
+func serve(t testing.TB, o Options) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -213,12 +213,12 @@ const webHost = "80--web.acme.localhost"
 
 // browser sends requests for any host to one address.
 type browser struct {
-	t       *testing.T
+	t       testing.TB
 	address string
 	client  *http.Client
 }
 
-func newBrowser(t *testing.T, address string) browser {
+func newBrowser(t testing.TB, address string) browser {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", address)
 	}}

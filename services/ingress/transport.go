@@ -55,6 +55,7 @@ type visit struct {
 	use     Use
 	why     Why
 	strip   func(http.Header)
+	times   times
 
 	within  *wake  // that the request uses
 	leave   func() // ends that
@@ -124,6 +125,9 @@ func (t *transport) send(r *http.Request, v *visit) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
+		if !v.times.ran.IsZero() && v.times.connected.IsZero() {
+			r = v.times.traced(r)
+		}
 		answer, err := t.way(r).RoundTrip(r)
 		asleep := errors.Is(err, errAsleep)
 		switch {
@@ -176,6 +180,7 @@ func (t *transport) ready(ctx context.Context, v *visit) (*wake, error) {
 		if w, err = t.wakes.await(ctx, v.target.Name, v.why); err != nil {
 			return nil, err
 		}
+		v.times.waited(w)
 	}
 	if uid := v.target.UID; uid != "" && w.view.UID != uid { // it was made again under that name
 		t.wakes.forget(v.target.Name, w)

@@ -34,6 +34,7 @@ type wake struct {
 	err  error
 
 	mu     sync.Mutex
+	taken  time.Time // when the first step of a resume was heard of
 	stages []schemas.Progress
 }
 
@@ -168,6 +169,9 @@ const maxStages = 32
 func (w *wake) step(p schemas.Progress) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.taken.IsZero() && p.Kind != schemas.OpSuspend {
+		w.taken = time.Now()
+	}
 	if last := len(w.stages) - 1; last >= 0 && w.stages[last].Op == p.Op && w.stages[last].Stage == p.Stage {
 		w.stages[last] = p
 		return
@@ -175,6 +179,13 @@ func (w *wake) step(p schemas.Progress) {
 	if len(w.stages) < maxStages {
 		w.stages = append(w.stages, p)
 	}
+}
+
+// takenAt is when the first step of the resume was heard of; zero if none was.
+func (w *wake) takenAt() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.taken
 }
 
 // steps gives the steps so far.

@@ -2,6 +2,7 @@ package natsconfig
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
@@ -57,7 +58,7 @@ func (f Fleet) Users() []User {
 func (f Fleet) scheduler() User {
 	u := User{Name: "scheduler", Account: Main}
 	for _, s := range f.Names.Streams() {
-		if s != f.Names.Commands() && s != f.Names.KeyStream() && s != f.Names.TokenStream() {
+		if s != f.Names.Commands() && s != f.Names.KeyStream() && s != f.Names.TokenStream() && s != f.Names.IngressStream() {
 			u.Publish = append(u.Publish, reading(s)...)
 		}
 	}
@@ -83,7 +84,7 @@ func (f Fleet) api() User {
 	u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+f.Names.SessionStream(), // of what was moved to the store
 		"$JS.API.STREAM.PURGE."+f.Names.TokenStream(), // of what has expired
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
-		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", answers)
+		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", schemas.SubjectIngress+".*", answers)
 	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectBearer + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
 	return u
 }
@@ -95,7 +96,7 @@ func (f Fleet) worker(h schemas.HostID) User {
 	u := User{Name: "worker-" + string(h), Account: Main}
 	host := string(h)
 	for _, s := range f.Names.Streams() {
-		if s != f.Names.Commands() && s != "KV_"+f.Names.HostOrders() && s != f.Names.TokenStream() {
+		if s != f.Names.Commands() && s != "KV_"+f.Names.HostOrders() && s != f.Names.TokenStream() && s != f.Names.IngressStream() {
 			u.Publish = append(u.Publish, reading(s)...)
 		}
 	}
@@ -114,13 +115,13 @@ func (f Fleet) worker(h schemas.HostID) User {
 
 // gateway brings people to their sessions: it reports what they do, wakes, and opens
 // connections into sessions. For the bearers of tokens it asks all that these may ask for,
-// and it reads the log for them.
+// and it reads the log for them. It reads where it is to listen, and says whether it does.
 func (f Fleet) gateway() User {
 	return User{
 		Name: "gateway", Account: Main,
-		Publish: append(append(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...), reading(f.Names.SessionStream())...),
+		Publish: append(slices.Concat(asking("gateway", append([]string{"ensure"}, schemas.LookingVerbs()...)...), reading(f.Names.SessionStream()), reading(f.Names.IngressStream())),
 			schemas.SubjectBearer+below, schemas.SubjectActivity+below, schemas.SubjectHost+".*.dial", answers),
-		Subscribe: watching(),
+		Subscribe: append(watching(), schemas.SubjectIngress+".*"),
 	}
 }
 

@@ -71,6 +71,9 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 				return nil
 			}
 		}
+		if err := g.heard(nc); err != nil {
+			return err
+		}
 		g.through()
 		m.started()
 		fmt.Fprintf(c.Out, "ready: api %s, %s\n", name, nc.ConnectedUrlRedacted())

@@ -89,6 +89,9 @@ type UpConfig struct {
 	Recovery Recovery
 	Control  Control
 	HTTP     string // address of the gateway, on loopback; none if empty
+	Web      WebConfig
+	// Person is set if one reads Out as it is written, who gets a link to log in with.
+	Person bool
 }
 
 // WorkerConfig is all that Worker needs. Its NATS server is another process's.
@@ -123,16 +126,13 @@ type APIConfig struct {
 type GatewayConfig struct {
 	Process
 	NATS    NATS
-	Listen  gateway.ListenOptions
+	Name    string                // of the part, which listens where `ingress add --part` says so; GatewayPart if empty
+	Listen  gateway.ListenOptions // but for TLS, which Web has
+	Web     WebConfig
 	Hosts   []string // names under which clients reach it
 	Origins []string // of pages that may ask it, besides its own
-	Ports   PortsConfig
-}
-
-// PortsConfig is how a gateway leads to ports of sessions.
-type PortsConfig struct {
-	Domain   string // below which they have host names; ingress.DefaultDomain if empty
-	NoPublic bool   // ports that are public take a token all the same
+	// NoPublicPorts has ports that are public take a token all the same.
+	NoPublicPorts bool
 }
 
 // StreamsConfig is all that Streams needs.

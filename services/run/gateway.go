@@ -1,12 +1,13 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/nats-io/nats.go"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/stream"
@@ -15,15 +16,28 @@ import (
 	"github.com/diapause/diapause/services/ingress/client"
 )
 
+// GatewayPart is the name of a gateway that has none of its own.
+const GatewayPart = "gateway"
+
 // Gateway answers HTTP until ctx ends. It decides nothing: it asks the API, for the bearers of tokens.
 func Gateway(ctx context.Context, c GatewayConfig) error {
 	return watched(ctx, c.Process, func(ctx context.Context, m gauges) error { return c.serve(ctx, m) })
 }
 
 func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
+	c.Name = cmp.Or(c.Name, GatewayPart)
+	outside, err := gateway.ParseOutside(c.Web.Public, c.Web.Proxies)
+	if err != nil {
+		return misuse(err)
+	}
+	cert, err := c.Web.open(c.Listen.Address, c.Hosts, c.Log)
+	if err != nil {
+		return misuse(err)
+	}
+	c.Listen.TLS = configOf(cert)
 	l, err := gateway.Listen(ctx, c.Listen)
 	if err != nil {
-		return usagef("%v", err)
+		return misuse(err)
 	}
 	defer func() { _ = l.Close() }() // Serve has closed it, unless that was never reached
 	ctx, g := guarded(ctx, "a gateway", "gateway", c.NATS.Creds, c.Log)
@@ -35,26 +49,30 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	defer nc.Close()
 	m.nats(nc)
 	user := natsconn.UserOf(c.NATS.Creds)
-	ports, end := portsOn(nc, user, c.Ports)
+	ports, end := portsOn(nc, user, c.Web.Domain, c.NoPublicPorts)
 	defer end()
 	gate, err := gateway.New(gateway.Options{
-		NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins, Ports: ports, User: user,
+		NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins, Outside: outside, Ports: ports, User: user,
 	})
 	if err != nil {
-		return usagef("%v", err)
+		return misuse(err)
 	}
 	m.gateway(gate)
 	g.through()
 	m.started()
-	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, c.Listen.CertFile != ""), nc.ConnectedUrlRedacted())
-	return gate.Serve(ctx, l)
+	sayTrust(c.Out, cert)
+	fmt.Fprintf(c.Out, "ready: gateway %s, %s\n", at(l, cert != nil), nc.ConnectedUrlRedacted())
+	run, ctx := errgroup.WithContext(ctx)
+	run.Go(func() error { return gate.Serve(ctx, l) })
+	run.Go(func() error { return listeningOn(nc, stream.NamesWith(""), c.Name, ports.Ingress, c.Log).serve(ctx) })
+	return run.Wait()
 }
 
 // portsOn has a gateway lead to ports of sessions over its connection, as a user of NATS. The caller calls end.
-func portsOn(nc *nats.Conn, user string, c PortsConfig) (p *gateway.Ports, end func()) {
+func portsOn(nc *nats.Conn, user, domain string, noPublic bool) (p *gateway.Ports, end func()) {
 	sessions := client.On(nc, user)
 	return &gateway.Ports{
-		Ingress: ingress.Options{Domain: c.Domain, Waker: sessions, Leaser: sessions, Dialer: sessions}, NoPublic: c.NoPublic,
+		Ingress: ingress.Options{Domain: domain, Waker: sessions, Leaser: sessions, Dialer: sessions}, NoPublic: noPublic,
 	}, sessions.Close
 }
 
@@ -65,61 +83,4 @@ func at(l net.Listener, secure bool) string {
 		scheme = "https"
 	}
 	return scheme + "://" + l.Addr().String() + "/api/v1"
-}
-
-// httpDoor is the gateway of a process that does more: what keeps it from listening stops nothing else.
-type httpDoor struct {
-	Process
-	gauges  gauges
-	address string
-	names   stream.Names
-	user    string        // of NATS, as which it asks
-	tried   chan struct{} // closed when it has listened, or has said why not
-}
-
-func newHTTPDoor(p Process, m gauges, address string, names stream.Names, user string) *httpDoor {
-	return &httpDoor{Process: p, gauges: m, address: address, names: names, user: user, tried: make(chan struct{})}
-}
-
-// listenAgain is how long an address is left alone that is taken.
-const listenAgain = time.Second
-
-func (d *httpDoor) serve(ctx context.Context, nc *nats.Conn) error {
-	ports, end := portsOn(nc, d.user, PortsConfig{})
-	defer end()
-	gate, err := gateway.New(gateway.Options{NC: nc, Names: d.names, Version: d.Version, Log: d.Log, Ports: ports, User: d.user})
-	if err != nil {
-		return err
-	}
-	d.gauges.gateway(gate)
-	l, err := d.listen(ctx)
-	if err != nil {
-		fmt.Fprintf(d.Out, "no HTTP API for now: %v; --http names another address, or off\n", err)
-	}
-	if err == nil {
-		d.say(l)
-	}
-	close(d.tried)
-	for l == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(listenAgain):
-		}
-		if l, err = d.listen(ctx); err == nil {
-			d.say(l)
-		}
-	}
-	if err := gate.Serve(ctx, l); err != nil {
-		d.Log.Error("the HTTP API has ended; the next start has it again", "err", err)
-	}
-	return nil
-}
-
-func (d *httpDoor) listen(ctx context.Context) (net.Listener, error) {
-	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address})
-}
-
-func (d *httpDoor) say(l net.Listener) {
-	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`; `diapause login-link` logs a browser in\n", at(l, false))
 }

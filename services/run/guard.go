@@ -55,14 +55,12 @@ func guarded(ctx context.Context, part, user, creds string, log *slog.Logger) (c
 // option has the guard hear what the server refuses.
 func (g *guard) option() nats.Option {
 	return nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-		denied, _ := natsconn.DeniedSubject(err)
-		if strings.HasPrefix(denied, schemas.SubjectAs+".") || strings.HasPrefix(denied, schemas.SubjectBearer+".") {
+		if aboutCallers(err) {
 			g.log.Warn("the NATS server's configuration doesn't let callers prove who they are: write it again with `diapause nats-config`", "err", err)
 			return
 		}
 		if errors.Is(err, nats.ErrPermissionViolation) && !g.started.Load() {
-			g.cancel(schemas.WithHint(fmt.Errorf("%w: %s needs the NATS user %s, which %s isn't (%w)", errForbidden, g.part, g.user, orNone(g.creds), err),
-				"give its file with --creds"))
+			g.forbidden(err)
 			return
 		}
 		subject := ""
@@ -74,6 +72,34 @@ func (g *guard) option() nats.Option {
 		}
 		g.log.Error("the NATS server or the connection to it complains", "err", err, "subject", subject)
 	})
+}
+
+// aboutCallers reports whether a refusal is about who asks, without which a part works.
+func aboutCallers(err error) bool {
+	denied, _ := natsconn.DeniedSubject(err)
+	return strings.HasPrefix(denied, schemas.SubjectAs+".") || strings.HasPrefix(denied, schemas.SubjectBearer+".")
+}
+
+// forbidden ends the part.
+func (g *guard) forbidden(err error) {
+	g.cancel(schemas.WithHint(fmt.Errorf("%w: %s needs the NATS user %s, which %s isn't (%w)", errForbidden, g.part, g.user, orNone(g.creds), err),
+		"give its file with --creds"))
+}
+
+// hearWait is how long a server may take to have answered what it was sent.
+const hearWait = 10 * time.Second
+
+// heard ends the part if the server has refused something by now. The connection hears of a refusal before it calls the
+// handler above, which may be too late for a part that is ready at once.
+func (g *guard) heard(nc *nats.Conn) error {
+	if err := nc.FlushTimeout(hearWait); err != nil {
+		return nil // the connection is lost; it is made again
+	}
+	if err := nc.LastError(); errors.Is(err, nats.ErrPermissionViolation) && !aboutCallers(err) {
+		g.forbidden(err)
+		return errForbidden
+	}
+	return nil
 }
 
 func orNone(creds string) string {

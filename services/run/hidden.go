@@ -7,7 +7,7 @@ import (
 )
 
 // hidden lists the files and directories that this process was given and sessions must not read:
-// credentials, identities, the store, the engine's socket. The drivers hide the data
+// credentials, identities, the store, keys of HTTPS, the engine's socket. The drivers hide the data
 // directory themselves.
 func (h hostProcess) hidden() []string {
 	all := append([]string(nil), h.Host.Hidden...)
@@ -16,9 +16,29 @@ func (h hostProcess) hidden() []string {
 	}
 	all = append(all, h.Keys.IdentityFiles...)
 	all = append(all, h.Images.hidden()...)
+	all = append(all, h.Web.TLS.hidden()...)
 	for _, address := range []string{h.Host.Docker, os.Getenv("DOCKER_HOST"), os.Getenv("CONTAINER_HOST")} {
 		if socket, ok := strings.CutPrefix(address, "unix://"); ok && filepath.IsAbs(socket) {
 			all = append(all, socket)
+		}
+	}
+	return all
+}
+
+// hidden lists where the key of HTTPS is. Renewals may have a link lead to the next file beside this one, or to one of
+// the next directory beside its directory, below the link's own, as in volumes of Kubernetes.
+func (c TLSConfig) hidden() (all []string) {
+	if c.SelfDir != "" {
+		all = append(all, c.SelfDir)
+	}
+	if c.KeyFile == "" {
+		return all
+	}
+	all = append(all, c.KeyFile)
+	if file, err := filepath.EvalSymlinks(c.KeyFile); err == nil && file != filepath.Clean(c.KeyFile) {
+		all = append(all, filepath.Dir(file))
+		if dir, err := filepath.EvalSymlinks(filepath.Dir(c.KeyFile)); err == nil && strings.HasPrefix(filepath.Dir(file), dir+"/") {
+			all = append(all, filepath.Dir(c.KeyFile))
 		}
 	}
 	return all

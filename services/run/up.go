@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/workers/driver"
@@ -99,24 +98,24 @@ func (h hostProcess) serve(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.HTTP != "" {
-		door := newHTTPDoor(h.Process, h.gauges, h.HTTP, m.names, natsconn.UserOf(at.system))
-		nc, err := at.connect(ctx, "diapause gateway", h.Log, g.option())
-		if err != nil {
-			return err
-		}
-		defer nc.Close()
-		p.serving = append(p.serving, func(ctx context.Context) error { return door.serve(ctx, nc) })
-		p.ready = append(p.ready, door.tried)
+	door, err := h.door(ctx, m, at, g.option(), &p)
+	if err != nil {
+		return err
 	}
+	defer door.close()
 	return wentBack(p.serve(ctx, at.broken, func() error {
+		data.Web(door.where())
 		if err := data.Serving(at.secure, at.url, at.clients); err != nil {
 			return err
 		}
 		g.through()
 		leaving <- p.worker
 		h.started()
-		return h.announce(data, keys, at)
+		if err := h.announce(data, keys, at); err != nil {
+			return err
+		}
+		door.greet(ctx)
+		return nil
 	}))
 }
 

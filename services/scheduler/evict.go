@@ -53,15 +53,49 @@ const reportFor = 90 * time.Second
 type NoRoom struct {
 	Host    schemas.HostID
 	Slots   int
-	Because []string // by session
+	Because []Kept // by session, in the order of their names
 }
 
-func (e *NoRoom) Error() string {
+// Kept is a session that may not be suspended, and why.
+type Kept struct {
+	Session schemas.Name
+	Why     string
+}
+
+func (e *NoRoom) Error() string { return e.For(anyone) }
+
+// For is the text of the error for those who may know of some sessions alone: others are counted.
+func (e *NoRoom) For(known func(schemas.Name) bool) string {
 	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
-		e.Host, e.Slots, strings.Join(e.Because, "; "))
+		e.Host, e.Slots, reasons(e.Because, known))
 }
 
-// becauseAtMost is how many sessions a NoRoom names.
+func anyone(schemas.Name) bool { return true }
+
+// reasons is the text of why sessions may not be suspended: of those that are known. The others are counted.
+func reasons(all []Kept, known func(schemas.Name) bool) string {
+	var why []string
+	others, more := 0, 0
+	for _, k := range all {
+		switch {
+		case !known(k.Session):
+			others++
+		case len(why) == becauseAtMost:
+			more++
+		default:
+			why = append(why, k.Session.String()+": "+k.Why)
+		}
+	}
+	if more > 0 {
+		why = append(why, fmt.Sprintf("and %d more", more))
+	}
+	if others > 0 {
+		why = append(why, fmt.Sprintf("another tenant's: %d", others))
+	}
+	return strings.Join(why, "; ")
+}
+
+// becauseAtMost is how many sessions such a text names.
 const becauseAtMost = 10
 
 // evictor suspends sessions before their grace is over, where there is no room for all.
@@ -192,18 +226,15 @@ func (e *evictor) noRoom(at *host) (none *NoRoom, next time.Time) {
 
 // because says why each of some sessions may not be suspended, and when one may be that
 // can't be now.
-func (e *evictor) because(all []*tracked) (why []string, next time.Time) {
+func (e *evictor) because(all []*tracked) (why []Kept, next time.Time) {
 	for _, t := range all {
 		v := e.table.view(t)
 		d := session.Decide(&v, e.table.policy(&v).Pressed(yield), time.Now())
 		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
 			next = d.Next
 		}
-		why = append(why, t.name().String()+": "+d.Reason)
+		why = append(why, Kept{t.name(), d.Reason})
 	}
-	slices.Sort(why)
-	if more := len(why) - becauseAtMost; more > 0 {
-		why = append(why[:becauseAtMost], fmt.Sprintf("and %d more", more))
-	}
+	slices.SortFunc(why, func(a, b Kept) int { return strings.Compare(a.Session.String(), b.Session.String()) })
 	return why, next
 }

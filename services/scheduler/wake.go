@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -141,7 +140,7 @@ func (w *waker) sayWaiting(ctx context.Context, one *waiter, why func() string) 
 func (w *waker) inTheWay(tenant schemas.Tenant, h *tenancy, most int) string {
 	because, _ := w.evictor.because(h.running[:min(len(h.running), 10*becauseAtMost)])
 	return fmt.Sprintf("of tenant %s, %s (%s); it is resumed as soon as one is suspended (`diapause suspend`), or the quota is raised (`diapause policy set tenant:%s quota=running:%d`)",
-		tenant, h.full(most), strings.Join(because, "; "), tenant, most+1)
+		tenant, h.full(most), reasons(because, anyone), tenant, most+1)
 }
 
 // awaits says what a session that is to be woken waits for; ok is false if it waits for

@@ -26,8 +26,9 @@ import (
 // bench is a host with one session, "s", which answers each forwarded connection with its port and what
 // it was sent.
 type bench struct {
-	t  *testing.T
-	nc *nats.Conn
+	t      *testing.T
+	nc     *nats.Conn
+	server *Server
 
 	mu       sync.Mutex
 	record   schemas.SessionRecord
@@ -118,6 +119,7 @@ func newBench(t *testing.T) *bench {
 		Host: "h", NC: natstest.Connect(t, url).Conn(), Records: b, Bus: b, Log: log, Direct: listener,
 		Drivers: map[schemas.DriverName]driver.Driver{"fake": sessions{bench: b}}, Capturing: func(schemas.Name) bool { return false },
 	}}
+	b.server = s
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- s.Serve(ctx, func() { close(ready) }) }()

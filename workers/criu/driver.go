@@ -17,6 +17,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/rootfs"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/criu/mends"
@@ -71,6 +72,7 @@ type Driver struct {
 	watchers watchers
 	looks    looks
 	roots    *rootfs.Store
+	keeper   *network.Keeper // nil on a host that can't make private networks
 
 	mu          sync.Mutex
 	fingerprint schemas.Fingerprint // once it is known
@@ -91,7 +93,7 @@ type dirs struct{ run, sessions, fences string }
 
 func (d dirs) session(uid schemas.UID) string { return filepath.Join(d.sessions, string(uid)) }
 
-// New makes the driver's directories and cgroups. It starts nothing.
+// New makes the driver's directories and cgroups. It starts no session.
 func New(o Options) (*Driver, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the criu driver needs root: run it with sudo")
@@ -142,12 +144,14 @@ func New(o Options) (*Driver, error) {
 	if d.roots, err = rootfs.Open(filepath.Join(data, "roots"), o.Docker); err != nil {
 		return nil, errors.Join(err, program.close())
 	}
+	d.keeper, _ = network.Keep() // of a host where that fails, doctor says that it can't make private networks
 	return d, nil
 }
 
 // Close removes the driver's cgroups if no session is left in them. Sessions go
 // on without it.
 func (d *Driver) Close() error {
+	d.keeper.Close()
 	return errors.Join(d.shims.hierarchy.Remove(), d.shims.program.close())
 }
 

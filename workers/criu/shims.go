@@ -18,6 +18,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/cgroup"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
 )
@@ -30,7 +31,7 @@ type shims struct {
 	hierarchy *cgroup.Hierarchy
 	program   *program
 
-	children sync.WaitGroup // those that are this process's children
+	children sync.WaitGroup // those that are this process's children, and what they left to end
 }
 
 // dial connects to one of the sockets of a session's shim.
@@ -64,8 +65,12 @@ func (h *shims) order(ctx context.Context, uid schemas.UID, o shim.Order) (shim.
 	o.Failpoints = h.shimPoints()
 	var m shim.Message
 	err = conn.Send(o)
+	var rest []*os.File
 	if err == nil {
-		_, err = conn.Receive(&m)
+		rest, err = conn.Receive(&m)
+	}
+	if len(rest) > 0 { // of a private network; what stays is removed with the next one
+		h.children.Go(func() { _ = network.Finish(rest) })
 	}
 	if err != nil {
 		return m, orDone(ctx, fmt.Errorf("%w: its shim ended (%v)", driver.ErrNotHere, err))
@@ -91,9 +96,12 @@ func (h *shims) status(ctx context.Context, uid schemas.UID) (driver.Instance, e
 	return i, nil
 }
 
-// lockPoll is how often remove looks whether a shim that is about to end has
-// ended. There is no signal for that: it may be another process's child.
-const lockPoll = 5 * time.Millisecond
+// lockPoll is how often remove looks at first whether a shim that is about to end has
+// ended, and longestLockPoll how often at last. There is no signal for that: it may be another process's child.
+const (
+	lockPoll        = 250 * time.Microsecond
+	longestLockPoll = 5 * time.Millisecond
+)
 
 // remove waits for the session's shim to end, or for the end of ctx, and removes what it
 // had. It doesn't order the shim to end.
@@ -132,7 +140,7 @@ func (h *shims) remove(ctx context.Context, uid schemas.UID) error {
 }
 
 func (h *shims) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, error) {
-	for {
+	for poll := lockPoll; ; poll = min(2*poll, longestLockPoll) {
 		lock, err := shim.Lock(h.dir.run, shim.LockFile(uid))
 		if !errors.Is(err, shim.ErrLocked) {
 			return lock, err
@@ -140,7 +148,7 @@ func (h *shims) awaitLock(ctx context.Context, uid schemas.UID) (*os.File, error
 		select {
 		case <-ctx.Done():
 			return nil, fmt.Errorf("wait for the shim of session %s to end: %w", uid, ctx.Err())
-		case <-time.After(lockPoll):
+		case <-time.After(poll):
 		}
 	}
 }

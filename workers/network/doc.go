@@ -22,8 +22,8 @@
 // packets acceptable to the host, for they carry a hardware address that isn't the veth's: when the
 // process that has the guard is killed, nothing leaves.
 //
-// The host's tables (host.go, bridges.go) are shared by all sessions of the host. Each network makes them
-// again when one was removed (keeper.go); until then nothing leaves. The second drops what is for
+// The host's tables (host.go, bridges.go) are shared by all sessions of the host. A Keeper (keeper.go) of each worker
+// makes them again when one was removed; until then nothing leaves. The second drops what is for
 // containers and virtual machines of the host: what would leave by a bridge by which no default route leads.
 //
 // Nothing is left of a network when its process and those in the namespace have ended: the kernel

@@ -2,8 +2,10 @@ package network
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/google/nftables"
@@ -14,7 +16,8 @@ import (
 // guard is the table at the host's end of a veth pair. It is gone when its connection is closed,
 // and then nothing leaves the session.
 type guard struct {
-	conn *nftables.Conn
+	conn   *nftables.Conn
+	socket *netlink.Conn // of conn
 }
 
 // linkLocal and such are addresses that a session never reaches: some of a cloud's give out its
@@ -40,7 +43,7 @@ func newGuard(number uint16, out []netip.Prefix) (*guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
-	g := &guard{conn: conn}
+	g := &guard{conn, socket}
 	table := &nftables.Table{Name: device, Family: nftables.TableFamilyNetdev}
 	if err := ownTable(socket, table); err != nil {
 		g.close()
@@ -93,6 +96,20 @@ func (g *guard) close() {
 	if g != nil {
 		_ = g.conn.CloseLasting() // the kernel removes the table in any case
 	}
+}
+
+// dup is the guard's connection once more: the table stays until that is closed, too.
+func (g *guard) dup() (*os.File, error) {
+	raw, err := g.socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	fd := 0
+	controlErr := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+	if err := errors.Join(controlErr, err); err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(fd), "guard"), nil
 }
 
 // tableOwned has the kernel keep a table for the socket that makes it, and for as long as that is

@@ -13,10 +13,10 @@ import (
 // left is the alias of a veth pair's host end whose network is closed, until the kernel removes it.
 const left = "diapause: closed"
 
-// leave marks the network as closed, and removes what the host has for sessions if it was the last.
-// Each of two that close at a time marks itself before it looks, so one of them sees none. One that is
+// mark marks the network as closed. Tidy comes after it, and removes what the host has for sessions if it was
+// the last: each of two that close at a time marks itself before it looks, so one of them sees none. One that is
 // made has its veth pair before it looks for the host's tables, so it is seen, or makes them again.
-func (n *Network) leave() error {
+func (n *Network) mark() error {
 	link, err := netlink.LinkByName(deviceName(n.number))
 	if err == nil {
 		err = netlink.LinkSetAlias(link, left)
@@ -24,7 +24,7 @@ func (n *Network) leave() error {
 	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !gone {
 		return fmt.Errorf("mark %s as closed: %w", deviceName(n.number), err)
 	}
-	return Tidy()
+	return nil
 }
 
 // Tidy removes what the host has for sessions, if no session of any Diapause on it has a network.

@@ -31,12 +31,19 @@ const (
 	localLinkIP = "169.254.169.254"
 )
 
-var outside *os.File // the namespace
+var (
+	outside *os.File // the namespace
+	keeper  *Keeper  // as a worker has one
+)
 
 func TestMain(m *testing.M) {
 	if os.Getenv(inHost) != "" {
 		legacyEvery = 50 * time.Millisecond
-		if err := makeHost(); err != nil {
+		err := makeHost()
+		if err == nil {
+			keeper, err = Keep()
+		}
+		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}

@@ -37,7 +37,6 @@ type Network struct {
 	held   bool       // by Hold
 	number uint16     // of its veth pair, 0 if it is isolated
 	guard  *guard     // likewise nil
-	keeper *keeper    // likewise
 	six    bool       // IPv6 leads out
 }
 
@@ -77,17 +76,48 @@ func (n *Network) Close() {
 	if n == nil {
 		return
 	}
-	n.guard.close()
-	n.keeper.close()
-	if n.number != 0 {
-		_ = n.leave() // what stays is removed with the next one, and by Tidy
+	n.end()
+	if n.number != 0 && n.mark() == nil {
+		_ = Tidy() // what stays is removed with the next one
 	}
+}
+
+// Leave gives the network up as Close does, but for what takes the kernel long: some 10 ms, 30 if it is
+// the host's last network. The caller passes the files to a process that stays, which calls Finish with them.
+func (n *Network) Leave() []*os.File {
+	if n == nil {
+		return nil
+	}
+	if n.guard == nil {
+		n.Close()
+		return nil
+	}
+	guard, err := n.guard.dup()
+	if err != nil || n.mark() != nil {
+		n.Close()
+		return nil
+	}
+	n.end()
+	return []*os.File{guard}
+}
+
+// end closes all that this process holds of the network.
+func (n *Network) end() {
+	n.guard.close()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.space != nil {
 		n.space.Close()
 		n.space = nil
 	}
+}
+
+// Finish removes what is left of networks that another process gave up by Leave.
+func Finish(rest []*os.File) error {
+	for _, f := range rest {
+		f.Close()
+	}
+	return Tidy()
 }
 
 // File is the namespace; it stays the network's.
@@ -208,10 +238,6 @@ func deviceName(number uint16) string { return fmt.Sprintf("%s%04x", prefix, num
 
 // connect gives the namespace its way out. The guard stands before anything can leave.
 func (n *Network) connect(o Options) error {
-	var err error
-	if n.keeper, err = keep(); err != nil { // before the table is there, or its removal could be missed
-		return err
-	}
 	h, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
 		return fmt.Errorf("open netlink: %w", err)

@@ -6,7 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +184,24 @@ func TestFlushed(t *testing.T) {
 	}
 }
 
+// A worker that is started after the rules were flushed makes the tables again.
+func TestFlushedBeforeKept(t *testing.T) {
+	n := made(t, Options{})
+	peer := echo(t, inOutside, peerAddress)
+	keeper.Close()
+	if err := removeTables(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := ask(n, "tcp", peer, short); err == nil {
+		t.Errorf("without the tables the outside answered: %q", got)
+	}
+	var err error
+	if keeper, err = Keep(); err != nil {
+		t.Fatal(err)
+	}
+	reaches(t, n, peer)
+}
+
 // The guard is gone when the process ends that has it: nothing passes then.
 func TestNothingPassesWithoutTheGuard(t *testing.T) {
 	n := made(t, Options{})
@@ -233,11 +251,36 @@ func TestClosedLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := deviceName(n.number)
-	if _, err := os.Stat("/sys/class/net/" + name); err != nil && !errors.Is(err, os.ErrNotExist) {
+	n.Close()
+	gone(t, n)
+}
+
+func TestLeftIsFinishedByAnother(t *testing.T) {
+	n, err := Make(Options{})
+	if err != nil {
 		t.Fatal(err)
 	}
-	n.Close()
+	rest := n.Leave()
+	if !slices.Contains(tables(t), deviceName(n.number)) {
+		t.Error("the guard ended before Finish")
+	}
+	if err := Finish(rest); err != nil {
+		t.Error(err)
+	}
+	gone(t, n)
+	isolated, err := Make(Options{Isolated: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rest := isolated.Leave(); rest != nil {
+		t.Errorf("a network without a way out left %v", rest)
+	}
+}
+
+// gone waits until nothing is left of a network that is closed.
+func gone(t *testing.T, n *Network) {
+	t.Helper()
+	name := deviceName(n.number)
 	for deadline := time.Now().Add(long); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := net.InterfaceByName(name); err != nil {
 			break
@@ -246,18 +289,8 @@ func TestClosedLeavesNothing(t *testing.T) {
 			t.Fatalf("%s is still there", name)
 		}
 	}
-	c, err := nftables.New()
-	if err != nil {
-		t.Fatal(err)
-	}
-	tables, err := c.ListTables()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, table := range tables {
-		if table.Name == name {
-			t.Errorf("the table %s is still there", name)
-		}
+	if left := tables(t); slices.Contains(left, name) {
+		t.Errorf("the table %s is still there", name)
 	}
 }
 

@@ -31,7 +31,7 @@ func TestIdentities(t *testing.T) {
 		}
 		r := b.record
 		r.UID = uid
-		if to, _ := b.spool.Begin(t.Context(), r, schemas.Spec{TTY: true}, nil); to != nil {
+		if to, _ := b.spool.Begin(t.Context(), r, schemas.Spec{TTY: true, Record: schemas.RecordOutput}, nil); to != nil {
 			t.Errorf("%q is recorded in %s", uid, to.Dir)
 		}
 	}
@@ -193,7 +193,7 @@ func TestBeginsWithoutDisk(t *testing.T) {
 	if err := os.WriteFile(b.dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	to, release := b.spool.Begin(t.Context(), b.record, schemas.Spec{TTY: true}, nil)
+	to, release := b.spool.Begin(t.Context(), b.record, schemas.Spec{TTY: true, Record: schemas.RecordOutput}, nil)
 	if to != nil {
 		t.Errorf("it is recorded in %s", to.Dir)
 	}

@@ -88,7 +88,7 @@ const EndEntry = "record/recording.json"
 
 // Recorded reports whether a session's terminal is recorded, and whether what is typed is, too.
 func Recorded(s schemas.Spec) (output, input bool) {
-	if !s.TTY || s.Record == schemas.RecordOff {
+	if !s.TTY || s.Record == "" || s.Record == schemas.RecordOff {
 		return false, false
 	}
 	return true, s.Record == schemas.RecordInput

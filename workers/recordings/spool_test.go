@@ -142,7 +142,7 @@ func (b *bench) begins(from *End) {
 // resumes has the session come to run from an image.
 func (b *bench) resumes(source driver.Source) {
 	b.t.Helper()
-	to, release := b.spool.Begin(b.t.Context(), b.record, schemas.Spec{TTY: true}, source)
+	to, release := b.spool.Begin(b.t.Context(), b.record, schemas.Spec{TTY: true, Record: schemas.RecordOutput}, source)
 	if to == nil {
 		b.t.Fatal("it isn't recorded")
 	}

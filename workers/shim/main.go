@@ -56,7 +56,6 @@ func serve() error {
 		worker.Close()
 	}
 	<-s.stopped
-	s.online.close()
 	return nil
 }
 

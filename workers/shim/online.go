@@ -41,6 +41,14 @@ func (w *online) close() {
 	}
 }
 
+// leave gives up the network of a session that is dead, and what the worker has to end of it.
+func (w *online) leave() []*os.File {
+	if w == nil {
+		return nil
+	}
+	return w.network.Leave()
+}
+
 // extnet is criu's name of a private network.
 const extnet = "extnet"
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/diapause/diapause/events/accept"
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/workers/network"
 	"github.com/diapause/diapause/workers/shim/control"
 )
 
@@ -135,9 +136,18 @@ func (s *session) obey(c *control.Conn) (op string) {
 	if err != nil {
 		m = Message{Failure: failure(err)}
 	}
-	// A worker that is gone needs no answer.
-	_ = c.Send(m)
-	if o.Op == OrderStop && err == nil {
+	stopped := o.Op == OrderStop && err == nil
+	var rest []*os.File
+	if stopped {
+		rest = s.online.leave()
+	}
+	if err := c.Send(m, rest...); err != nil && stopped {
+		_ = network.Finish(rest) // a worker that is gone needs no answer
+	}
+	for _, f := range rest {
+		f.Close()
+	}
+	if stopped {
 		close(s.stopped)
 	}
 	return o.Op

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/direct"
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/lease"
@@ -262,6 +263,11 @@ func (w *Worker) Regain(ctx context.Context, force bool, without []schemas.HostI
 func (w *Worker) rebuilt(ctx context.Context, r schemas.SessionRecord) {
 	w.recorder.remember(r)
 	w.recorder.event(ctx, r, "recovered", "%s", r.Transition.Reason)
+}
+
+// DialPort connects this process to a port of a session that runs here: see connect.Server.
+func (w *Worker) DialPort(ctx context.Context, v schemas.View, port uint16) (*attach.PortConn, error) {
+	return w.connections.DialPort(ctx, v, port)
 }
 
 // Ready is closed when the worker has found what was on its host and takes work.

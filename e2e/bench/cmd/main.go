@@ -29,11 +29,12 @@ func main() {
 	sizes := flag.String("mb", "64,512,2048", "megabytes of memory to measure with")
 	rounds := flag.Int("rounds", 3, "rounds for each size")
 	out := flag.String("out", "", "directory for the tables (default e2e/bench)")
-	only := flag.String("only", "", "stages, sessions, comparison, losses, forward or fleet: measure nothing else")
+	only := flag.String("only", "", "stages, sessions, comparison, losses, forward, wake or fleet: measure nothing else")
+	wakes := flag.Int("wakes", 10_000, "first requests to small sessions that sleep, and a hundredth of that to each larger one")
 	loads := flag.String("compare", "400,2048", "megabytes of memory to compare with")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, settings{sizes: *sizes, loads: *loads, rounds: *rounds, out: *out, only: *only})
+	err := run(ctx, settings{sizes: *sizes, loads: *loads, rounds: *rounds, wakes: *wakes, out: *out, only: *only})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -45,6 +46,7 @@ func main() {
 type settings struct {
 	sizes, loads string
 	rounds       int
+	wakes        int
 	out, only    string
 }
 
@@ -63,7 +65,7 @@ func run(ctx context.Context, s settings) error {
 	for _, part := range []struct {
 		name string
 		run  func(context.Context, settings) error
-	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}, {"forward", forward}, {"fleet", fleet}} {
+	}{{"stages", stages}, {"sessions", sessions}, {"comparison", compare}, {"losses", losses}, {"forward", forward}, {"wake", wake}, {"fleet", fleet}} {
 		if s.only != "" && s.only != part.name {
 			continue
 		}
@@ -99,6 +101,29 @@ func forward(ctx context.Context, s settings) error {
 		return err
 	}
 	return write(filepath.Join(s.out, "FORWARD.md"), all.Table(ctx, load))
+}
+
+// The first requests of wake: so many sessions of a small program, and requests to one that runs.
+const (
+	wakeSessions = 20
+	wakeWarm     = 2000
+)
+
+func wake(ctx context.Context, s settings) error {
+	sizes, err := megabytes("-mb", s.sizes)
+	if err != nil {
+		return err
+	}
+	loads := []bench.WakeLoad{{Sessions: min(wakeSessions, s.wakes), Requests: s.wakes}}
+	for _, mb := range sizes {
+		loads = append(loads, bench.WakeLoad{MB: mb, Sessions: 1, Requests: max(1, s.wakes/100)})
+	}
+	load := local.Load()
+	all, err := bench.MeasureWakes(ctx, loads, wakeWarm)
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(s.out, "WAKE.md"), all.Table(ctx, load))
 }
 
 // quiet is how long nothing is said to a NATS server before its memory is looked at again.

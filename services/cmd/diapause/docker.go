@@ -48,7 +48,6 @@ func (f *containerFlags) define(fl *pflag.FlagSet) {
 	fl.StringArrayVar(&f.Networks, "join", nil, "a network of the engine's; may be given several times")
 	fl.StringArrayVar(&f.Aliases, "network-alias", nil, "a name in these networks")
 	fl.StringVar(&f.Restart, "restart", "", "no, always, unless-stopped, on-failure[:n]")
-	fl.StringArrayVar(&f.labels, "label", nil, "K=V")
 	fl.StringArrayVar(&f.Ulimits, "ulimit", nil, "name=soft[:hard]")
 	fl.StringArrayVar(&f.Devices, "device", nil, "/dev/x[:/dev/y[:rwm]]")
 	fl.StringArrayVar(&f.ExtraHosts, "add-host", nil, "name:ip")

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/gateway"
-	"github.com/diapause/diapause/services/ingress"
 	"github.com/diapause/diapause/services/run"
 )
 
@@ -21,12 +21,13 @@ It leads to ports of sessions, too, at PORT--NAME.TENANT.localhost or below --do
 /s/TENANT/NAME/PORT/ for bearers of tokens: see "expose".
 
 More than one may run, behind a load balancer: it keeps nothing. It needs no root and no
-data directory. Beyond loopback it takes TLS (--tls-cert, --tls-key).
+data directory. Beyond loopback it takes TLS: --tls self, or --tls-cert and --tls-key.
 
 A "diapause up" has one of its own on 127.0.0.1, see up --http.`
 
 func gatewayCommand(c *client) *cobra.Command {
 	var conf run.GatewayConfig
+	var web webFlags
 	var nats, metrics string
 	var log logging
 	cmd := &cobra.Command{
@@ -35,11 +36,12 @@ func gatewayCommand(c *client) *cobra.Command {
 			if nats == "" {
 				return usagef("gateway: name the NATS server with --nats, and its credentials with --creds")
 			}
-			if err := conf.Listen.Check(); err != nil {
-				return usage(err)
+			if !schemas.ValidToken(conf.Name) {
+				return usagef("--name %q: want 1 to 64 of A-Z a-z 0-9 _ -", conf.Name)
 			}
+			conf.Listen.PlainAt = os.Getenv(gateway.PlainVariable)
 			var err error
-			if conf.Ports.Domain, err = domainOf(conf.Ports.Domain); err != nil {
+			if conf.Web, err = web.config(""); err != nil {
 				return err
 			}
 			l, err := log.open()
@@ -53,14 +55,13 @@ func gatewayCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&nats, "nats", os.Getenv("DIAPAUSE_URL"), "the NATS server that the fleet uses, with --creds (DIAPAUSE_URL)")
+	fl.StringVar(&conf.Name, "name", run.GatewayPart, "what ingress add --part calls it, which has it listen for TCP, too")
 	fl.StringVar(&conf.Listen.Address, "listen", gateway.Address, "host:port to listen at; port 0 takes a free one")
-	fl.StringVar(&conf.Listen.CertFile, "tls-cert", "", "`FILE` with the certificate for HTTPS, and those between it and its authority")
-	fl.StringVar(&conf.Listen.KeyFile, "tls-key", "", "`FILE` with its key")
-	fl.BoolVar(&conf.Listen.Plain, "plain-beyond-loopback", false, "listen at an address of the network without TLS: who can read packets on the way gets the tokens")
+	fl.BoolVar(&conf.Listen.Plain, "plain-beyond-loopback", false, "listen at an address of the network without TLS, if DIAPAUSE_PLAIN_BEYOND_LOOPBACK names the same address: who can read packets on the way gets the tokens")
 	fl.StringArrayVar(&conf.Hosts, "host", nil, "a `NAME` under which clients reach it; addresses and localhost are taken anyway, requests for other names refused")
 	fl.StringArrayVar(&conf.Origins, "origin", nil, "let pages of this `ORIGIN` ask it, as https://app.example.com")
-	fl.StringVar(&conf.Ports.Domain, "domain", ingress.DefaultDomain, "`NAME` below which ports of sessions have host names: one label each, for one wildcard certificate")
-	fl.BoolVar(&conf.Ports.NoPublic, "no-public-ports", false, "have ports that were exposed as public take a token all the same")
+	web.flags(cmd)
+	fl.BoolVar(&conf.NoPublicPorts, "no-public-ports", false, "have ports that were exposed as public take a token all the same")
 	metricsFlag(cmd, &metrics)
 	log.flags(cmd)
 	return cmd

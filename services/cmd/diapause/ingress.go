@@ -29,7 +29,9 @@ stead (--wake). A request, a WebSocket or a connection that is open keeps its se
 With NAME and PORT, connections of any protocol are taken at --listen and led to that one port.
 
 Who can reach the address can reach all ports of the sessions that the credentials of this command may
-reach. So it has to be a loopback address, and pages of other sites are refused. It ends with Ctrl-C.`
+reach. So it has to be a loopback address, and pages of other sites are refused. It ends with Ctrl-C.
+
+"ingress add" has "up --http" or a gateway listen for good, also beyond loopback.`
 
 // ingressFlags are the flags of ingress.
 type ingressFlags struct {
@@ -67,6 +69,7 @@ func ingressCommand(c *client) *cobra.Command {
 	durationVar(fl, &f.budgets.FirstByte, "answer-timeout", 0, "and then until the answer begins (default 5m)")
 	fl.BoolVar(&f.asJSON, "json", false, "print the address as JSON")
 	f.log.flags(cmd)
+	cmd.AddCommand(ingressAddCommand(c), ingressListCommand(c), ingressRemoveCommand(c))
 	return cmd
 }
 

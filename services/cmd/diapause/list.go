@@ -18,7 +18,7 @@ import (
 type lsFlags struct {
 	quiet, asJSON, watch bool
 	tenant               string
-	states               []string
+	states, labels       []string
 }
 
 func lsCommand(c *client) *cobra.Command {
@@ -48,6 +48,7 @@ func lsCommand(c *client) *cobra.Command {
 	fl.BoolP("all", "a", true, "those that don't run as well, which are listed in any case")
 	fl.StringSliceVar(&f.states, "state", nil, "only those that are running, suspended, … ; several with commas")
 	fl.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
+	fl.StringArrayVar(&f.labels, "label", nil, "only those with this label: K=V, or `K` with any value; several times for all of them")
 	fl.BoolVarP(&f.watch, "watch", "w", false, "go on: show the table as it changes on a terminal, else print each session that changes; with --json on a line of its own")
 	fl.BoolVar(&f.asJSON, "json", false, "print JSON")
 	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states(), cobra.ShellCompDirectiveNoFileComp)) // the flag is there
@@ -63,8 +64,13 @@ func (f lsFlags) list(ctx context.Context, c *client, api *events.API) (all []sc
 		err = c.callOn(ctx, api, "list", req, &all)
 	}
 	return slices.DeleteFunc(all, func(v schemas.View) bool {
-		return len(f.states) > 0 && !slices.Contains(f.states, string(v.State))
+		return !f.has(v)
 	}), err
+}
+
+// has reports whether a session is among those that are listed.
+func (f lsFlags) has(v schemas.View) bool {
+	return (len(f.states) == 0 || slices.Contains(f.states, string(v.State))) && schemas.Labelled(v.Labels, f.labels)
 }
 
 // states are the words that a session's state may be.

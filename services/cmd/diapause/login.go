@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/gateway"
 )
 
@@ -34,7 +35,7 @@ func loginLinkCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printLink(v, at, asJSON)
+			return printLink(c, v, at, asJSON)
 		},
 	}
 	fl := cmd.Flags()
@@ -49,7 +50,7 @@ func loginLinkCommand(c *client) *cobra.Command {
 
 // atFlag names the gateway that a link leads to.
 func atFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "at", "", "the `URL` of the gateway that a link leads to, e.g. https://gate.example.com (default: that of `diapause up` on this machine, as DIAPAUSE_HTTP says)")
+	cmd.Flags().StringVar(to, "at", "", "the `URL` of the gateway that a link leads to, e.g. https://gate.example.com (default: that of `diapause up` on this machine)")
 }
 
 // link is what is printed of a link.
@@ -58,8 +59,8 @@ type link struct {
 	schemas.TokenView
 }
 
-func printLink(v schemas.TokenView, at string, asJSON bool) error {
-	base, err := gatewayAt(at)
+func printLink(c *client, v schemas.TokenView, at string, asJSON bool) error {
+	base, err := c.gatewayAt(at)
 	if err != nil {
 		return err
 	}
@@ -73,8 +74,12 @@ func printLink(v schemas.TokenView, at string, asJSON bool) error {
 	return nil
 }
 
-// gatewayAt reads --at.
-func gatewayAt(at string) (string, error) {
+// gatewayAt reads --at. Without it the gateway is that of the local `diapause up`, which says where it is, unless it didn't
+// get its address or is of an older version.
+func (c *client) gatewayAt(at string) (string, error) {
+	if up, err := datadir.Locate(c.data); at == "" && err == nil && up.Web != "" && (c.url == "" || c.url == up.URL || c.url == up.PublicURL) {
+		return up.Web, nil
+	}
 	if at == "" {
 		_, port, err := net.SplitHostPort(cmp.Or(os.Getenv("DIAPAUSE_HTTP"), gateway.Address))
 		if err != nil {

@@ -22,7 +22,7 @@ func logsCommand(c *client) *cobra.Command {
 	var shown attach.History
 	var since time.Duration
 	cmd := &cobra.Command{
-		Use: "logs NAME", Short: "Print what a session's command has printed: of a terminal all of it, else the last 1 MiB", Args: cobra.ExactArgs(1),
+		Use: "logs NAME", Short: "Print what a session's command has printed: the last 1 MiB, or all that was recorded", Args: cobra.ExactArgs(1),
 		Example: "  diapause logs --tail 20 work\n  diapause logs -f -n 0 work\n  diapause logs --since 2h --timestamps work",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if lines < allLines {

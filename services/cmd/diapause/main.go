@@ -91,13 +91,16 @@ func newRoot() *cobra.Command {
 	f.StringVar(&c.creds, "creds", os.Getenv("DIAPAUSE_CREDS"), "file of credentials for it (DIAPAUSE_CREDS)")
 	f.StringVar(&c.data, "data", envOr("DIAPAUSE_DATA", "/var/lib/diapause"), "data directory `DIR` of the local diapause up (DIAPAUSE_DATA)")
 	durationVar(f, &c.timeout, "timeout", 0, "how long the answer may take (default 2m; with --healthy-within that much more)")
-	root.AddCommand(upCommand(c), workerCommand(c), schedulerCommand(c), apiCommand(c), gatewayCommand(c), natsStreamsCommand(c), readyCommand(c), downCommand(c), doctorCommand(c))
+	for _, part := range []*cobra.Command{upCommand(c), workerCommand(c), schedulerCommand(c), apiCommand(c), gatewayCommand(c)} {
+		root.AddCommand(fromEnvironment(part))
+	}
+	root.AddCommand(natsStreamsCommand(c), readyCommand(c), downCommand(c), doctorCommand(c))
 	root.AddCommand(lifecycleCommands(c)...)
 	root.AddCommand(readCommands(c)...)
 	root.AddCommand(storeCommands(c)...)
 	root.AddCommand(activityCommands(c)...)
 	root.AddCommand(terminalCommands(c)...)
-	root.AddCommand(keyCommand(c), tokenCommand(c), loginLinkCommand(c), policyCommand(c), hostCommand(c), moveCommand(c), exposeCommand(c))
+	root.AddCommand(keyCommand(c), tokenCommand(c), loginLinkCommand(c), policyCommand(c), hostCommand(c), moveCommand(c), exposeCommand(c), labelCommand(c))
 	root.AddCommand(usageCommand(c), triggerCommand(c))
 	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand(), versionCommand())
 	root.InitDefaultCompletionCmd()

@@ -141,6 +141,12 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
+	if o := v.Origin; o != nil {
+		line("origin", "%s at %s", o.Session, o.Snapshot)
+	}
+	if len(v.Labels) > 0 {
+		line("labels", "%s", schemas.LabelText(v.Labels))
+	}
 	if r := v.Root; r != nil {
 		line("root", "%s", strings.TrimSuffix(r.Ref+" "+r.Digest, " "))
 	}

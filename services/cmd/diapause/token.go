@@ -47,7 +47,7 @@ func tokenCreateCommand(c *client) *cobra.Command {
 				return err
 			}
 			if link {
-				return printLink(v, at, asJSON)
+				return printLink(c, v, at, asJSON)
 			}
 			if asJSON {
 				return printJSON(v)

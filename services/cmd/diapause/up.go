@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -48,6 +49,7 @@ type upFlags struct {
 	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
 	http       string        // where the gateway listens
+	web        webFlags      // and how it is seen from outside
 	log        logging
 }
 
@@ -75,6 +77,9 @@ func upCommand(c *client) *cobra.Command {
 				return err
 			}
 			if conf.HTTP, err = checkHTTP(f.http); err != nil {
+				return err
+			}
+			if conf.Web, err = f.web.config(c.data); err != nil {
 				return err
 			}
 			defer tidyNetwork()()
@@ -107,6 +112,7 @@ func upCommand(c *client) *cobra.Command {
 	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
 	httpFlag(cmd, &f.http)
+	f.web.flags(cmd)
 	f.log.flags(cmd)
 	return cmd
 }
@@ -126,6 +132,7 @@ func (f upFlags) config(c *client) (conf run.UpConfig, err error) {
 		Host:     run.Host{Dense: f.dense, Lease: f.lease, Slots: f.slots, Docker: f.docker, Hidden: f.hidden, EndWithMachine: f.shutdown == shutdownEnd, Direct: f.direct},
 		Recovery: run.Recovery{Force: f.recover},
 		Control:  run.Control{Usage: f.usage, Network: f.network},
+		Person:   term.IsTerminal(int(os.Stdout.Fd())),
 	}
 	for _, h := range f.without {
 		conf.Recovery.Without = append(conf.Recovery.Without, schemas.HostID(h))
@@ -175,7 +182,7 @@ func usageFlag(cmd *cobra.Command, every *time.Duration) {
 }
 
 func hideFlag(cmd *cobra.Command, to *[]string) {
-	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
+	cmd.Flags().StringArrayVar(to, "hide", nil, "a further file or directory of the host that process trees don't see; the data directory, --creds, --identity-file, --tls-key, --tls-dir, a dir:// store, files with an S3 store's credentials and the engine's socket are hidden anyway")
 }
 
 // What becomes of sessions when systemd shuts the machine down.

@@ -50,7 +50,7 @@ type runFlags struct {
 	seccomp                     string
 	noNewPrivs                  bool
 	container                   containerFlags
-	hostLabels, apart           []string
+	labels, hostLabels, apart   []string
 	spread                      bool
 }
 
@@ -60,7 +60,7 @@ own process ids, and a life that suspends and resumes can't be seen in.
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
-shows at once: Ctrl-] leaves it. All that a terminal shows is recorded (--record).
+shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded.
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits
@@ -93,7 +93,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
-	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default output)")
+	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default off)")
 	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
@@ -116,6 +116,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.BoolVar(&f.noNewPrivs, "no-new-privs", false, "programs gain nothing by being setuid")
 	fl.StringVar((*string)(&f.driver), "driver", "", "how it runs and is captured (default: what the host has)")
 	fl.StringVar(&f.host, "host", "", "where it begins (default: this one, or any that can)")
+	fl.StringArrayVar(&f.labels, "label", nil, "a word of yours on it, `K=V`, by which ls --label finds it; a container has it, too")
 	fl.StringArrayVar(&f.hostLabels, "host-label", nil, "run it, now and after each suspend, on hosts with this label alone, `K=V`: see worker --label")
 	fl.BoolVar(&f.spread, "spread", false, "of the hosts that can take it, prefer those with the fewest running sessions of the tenant")
 	fl.StringArrayVar(&f.apart, "apart-from", nil, "never run it on a host where the session `NAME` runs, nor that one where it runs")
@@ -163,7 +164,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 		if f.onLoss == schemas.LossResume {
 			return usagef("run: a container can't freeze itself when its host is lost").WithHint("leave --on-host-loss %s out", f.onLoss)
 		}
-		f.container.CapAdd, f.container.CapDrop, f.container.Publish = f.capAdd, f.capDrop, f.publish
+		f.container.CapAdd, f.container.CapDrop, f.container.Publish, f.container.labels = f.capAdd, f.capDrop, f.publish, f.labels
 		spec.CapAdd, spec.CapDrop = nil, nil
 		if err := f.container.fill(&spec, changed, f.env); err != nil {
 			return err
@@ -252,11 +253,8 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
 		s.Network = schemas.NetworkPrivate // no other has them
 	}
-	if f.recordKeep != 0 && (f.recordKeep < schemas.MinRecordKeep || !f.tty || f.container.Image != "") {
-		return s, usagef("--record-keep: want at least %s, of a process tree with --tty", schemas.Bytes(schemas.MinRecordKeep))
-	}
-	if f.record != "" && (!slices.Contains(schemas.Records, f.record) || !f.tty || f.container.Image != "") {
-		return s, usagef("--record %q: want %s, of a process tree with --tty", f.record, strings.Join(schemas.Records, ", "))
+	if err := f.checkRecord(); err != nil {
+		return s, err
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
@@ -280,6 +278,9 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 		return s, err
 	}
 	if s.Root, err = rootPath(f.root); err != nil {
+		return s, err
+	}
+	if s.Labels, err = runLabels(f.labels, f.driver == docker.Name || f.container.Image != ""); err != nil {
 		return s, err
 	}
 	own := ofShells

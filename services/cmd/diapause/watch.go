@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"golang.org/x/term"
@@ -66,7 +65,7 @@ func (f lsFlags) changes(ctx context.Context, api *events.API) (err error) {
 	defer stop()
 	var failed error
 	err = client.WatchSessions(ctx, cmp.Or(f.tenant, "*")+"/*", func(v schemas.View) {
-		if failed != nil || len(f.states) > 0 && !slices.Contains(f.states, string(v.State)) {
+		if failed != nil || !f.has(v) {
 			return
 		}
 		if failed = f.printChange(v); failed != nil {

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// fromEnvironment has each flag of a command that runs for long, which has no variable yet, take its value from
+// one: --lease from DIAPAUSE_LEASE. What is on the command line wins. One that may be given several times takes
+// several values, separated by commas.
+func fromEnvironment(cmd *cobra.Command) *cobra.Command {
+	variables := map[*pflag.Flag]string{}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if strings.Contains(f.Usage, "DIAPAUSE_") {
+			return
+		}
+		variables[f] = "DIAPAUSE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		f.Usage += " (" + variables[f] + ")"
+	})
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		var err error
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			name, has := variables[f]
+			value := os.Getenv(name)
+			if !has || f.Changed || value == "" || err != nil {
+				return
+			}
+			values := []string{value}
+			if _, several := f.Value.(pflag.SliceValue); several {
+				values = strings.Split(value, ",")
+			}
+			for _, v := range values {
+				if setErr := cmd.Flags().Set(f.Name, v); setErr != nil && err == nil {
+					err = usagef("%s=%q: not a value of --%s", name, value, f.Name).WithHint("%v", setErr)
+				}
+			}
+		})
+		if err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}
