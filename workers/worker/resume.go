@@ -102,15 +102,11 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 		return rec, err
 	}
 	stop := s.recorder.progresses(rec.SessionRecord, began, "restore", img.Given, header.LogicalBytes)
-	boot := rec.Op.Boot
-	if boot == "" {
-		boot = schemas.BootResume
-	}
 	fence, release := s.recordedFence(ctx, d, rec.SessionRecord, spec, img)
 	defer release()
 	op, arrived := cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), func(int) {}
 	out := rec
-	restored, err := d.Restore(driver.WithLaps(ctx, laps), fence, spec, img, boot, func(ctx context.Context) error {
+	restored, err := d.Restore(driver.WithLaps(ctx, laps), fence, spec, img, cmp.Or(rec.Op.Boot, schemas.BootResume), func(ctx context.Context) error {
 		ctx, done := beginning(ctx)
 		defer done()
 		if err := s.failpoints.At(ctx, failpoint.ResumeRestored); err != nil {
