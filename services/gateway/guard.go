@@ -101,7 +101,7 @@ func (a *allowed) guard(next http.Handler) http.Handler {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// proven refuses the sender of a body whom the API doesn't know, before it is read: a stranger makes the gateway hold nothing. A
+// proven refuses the sender of a body before it is read, if the API doesn't know that sender: a stranger makes the gateway hold nothing. A
 // login proves by its body who asks, also of a browser whose login has ended; so the bodies of open paths are small.
 func (a *allowed) proven(r *http.Request, f from) *Problem {
 	if open(r) || a.rates.knows(f.token) {

@@ -104,7 +104,7 @@ func (o Outside) believed(a netip.Addr) bool {
 	return slices.ContainsFunc(o.proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// client gives the address of the client whom proxies speak for, and the scheme that it used, "" if they don't say. A proxy
+// client gives the address of the client that proxies speak for, and the scheme that it used, "" if they don't say. A proxy
 // that is believed may hand on a header of the client's that it doesn't know: where the two that name addresses disagree,
 // neither is believed.
 func (o Outside) client(peer netip.Addr, h http.Header) (netip.Addr, string) {
