@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
@@ -30,7 +32,7 @@ type TCPServer struct {
 	// UID is that of the session, if no other one may be reached that has come to have its name.
 	UID schemas.UID
 	// Most is how many connections are taken at a time; further ones wait. No limit if 0.
-	Most int
+	Most int64
 
 	wakes    *wakes
 	policies *policies
@@ -51,15 +53,11 @@ func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
 	t.wakes = newWakes(ctx, t.Waker, t.Budgets.Wake)
 	defer t.wakes.group.Wait()
 	defer context.AfterFunc(ctx, func() { l.Close() })()
-	room := make(chan struct{}, cmp.Or(t.Most, 1)) // not used without a limit
+	room := semaphore.NewWeighted(cmp.Or(t.Most, math.MaxInt64))
 	g.Go(func() error {
 		for {
-			if t.Most > 0 {
-				select {
-				case room <- struct{}{}:
-				case <-ctx.Done():
-					return nil
-				}
+			if room.Acquire(ctx, 1) != nil {
+				return nil
 			}
 			conn, err := l.Accept()
 			switch {
@@ -70,18 +68,14 @@ func (t *TCPServer) Serve(ctx context.Context, l net.Listener) error {
 				if pause(ctx, askAgain) != nil {
 					return nil
 				}
-				if t.Most > 0 {
-					<-room
-				}
+				room.Release(1)
 				continue
 			case err != nil:
 				return fmt.Errorf("take connections at %s: %w", l.Addr(), err)
 			}
 			g.Go(func() error {
+				defer room.Release(1)
 				t.serve(ctx, conn)
-				if t.Most > 0 {
-					<-room
-				}
 				return nil
 			})
 		}
