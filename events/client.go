@@ -326,6 +326,7 @@ func (c *Client) publish(batch []word) error {
 	if err != nil {
 		return fmt.Errorf("listen for acknowledgements: %w", err)
 	}
+	connection := c.nc.Stats().Reconnects
 	for _, w := range batch {
 		m := nats.NewMsg(w.subject)
 		m.Data = w.data
@@ -344,6 +345,9 @@ func (c *Client) publish(batch []word) error {
 	}
 	if err := c.nc.FlushTimeout(flushLimit); err != nil {
 		return fmt.Errorf("publish %d messages: %w", len(batch), err)
+	}
+	if c.nc.Stats().Reconnects != connection { // the server of another one has read what was left
+		return fmt.Errorf("publish %d messages: %w", len(batch), nats.ErrStaleConnection)
 	}
 	return c.silence(acks.wait(flushLimit))
 }

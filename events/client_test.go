@@ -307,6 +307,32 @@ func TestUnconfirmedIsSentAgain(t *testing.T) {
 	}
 }
 
+// A connection that dies between what was sent and the question whether it was read: the answer
+// comes from the next one, and says nothing of it.
+func TestConfirmedByAnotherConnection(t *testing.T) {
+	srv := startServer(t, -1)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go swallowFirst(l, srv.Addr().String(), make(chan struct{}))
+	var back chan nats.Status
+	c := connect(t, Options{
+		URL: "nats://" + l.Addr().String(), NATS: []nats.Option{nats.ReconnectWait(20 * time.Millisecond)},
+		OnError: func(err error) {
+			if errors.Is(err, nats.ErrBadSubject) {
+				<-back
+			}
+		},
+	})
+	back = c.nc.StatusChanged(nats.CONNECTED)
+	gone := word{subject: schemas.ActivitySubject(sessionOf(t, c, "web").name, schemas.KindInput, "")}
+	if err := c.publish([]word{gone, {subject: "no subject"}}); !errors.Is(err, nats.ErrStaleConnection) {
+		t.Errorf("a message that went with its connection: %v", err)
+	}
+}
+
 // swallowFirst is a way to the server that loses the first message and then the
 // connection.
 func swallowFirst(l net.Listener, server string, swallowed chan struct{}) {
