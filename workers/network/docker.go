@@ -2,10 +2,8 @@ package network
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -67,6 +65,8 @@ func ownersChains(c *nftables.Conn) ([]ownersChain, error) {
 	return all, nil
 }
 
+// admitByNft adds the rules where there are none. Two at a time may both do so: they do no harm twice, and
+// only Tidy removes them, since it looks afterwards whether a session needs them.
 func admitByNft() error {
 	c, err := nftables.New()
 	if err != nil {
@@ -87,7 +87,7 @@ func admitByNft() error {
 			return fmt.Errorf("add rules to %s: %w", dockerUser, err)
 		}
 	}
-	return removeRules(c, len(legacyRules())) // others may have added theirs at the same time
+	return nil
 }
 
 func retractByNft() error {
@@ -95,20 +95,13 @@ func retractByNft() error {
 	if err != nil {
 		return fmt.Errorf("open nftables: %w", err)
 	}
-	return removeRules(c, 0)
-}
-
-// removeRules removes our rules but the oldest that are kept: all who do so keep the same, for two are
-// added as one.
-func removeRules(c *nftables.Conn, kept int) error {
 	chains, err := ownersChains(c)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, o := range chains {
-		slices.SortFunc(o.ours, func(a, b *nftables.Rule) int { return cmp.Compare(a.Handle, b.Handle) })
-		for _, r := range o.ours[min(kept, len(o.ours)):] {
+		for _, r := range o.ours {
 			err := c.DelRule(&nftables.Rule{Table: o.Table, Chain: o.Chain, Handle: r.Handle})
 			if err == nil {
 				err = c.Flush()

@@ -90,6 +90,7 @@ func (k *Keeper) look() {
 		}
 		if now != seen && inUse() {
 			_ = admitByLegacy() // a start or resume tells what stands in the way
+			_ = Tidy()          // the last session may have ended meanwhile
 		}
 		seen = now
 	}
@@ -107,6 +108,7 @@ func (k *Keeper) watch() {
 		if lost && inUse() {
 			// Without it nothing leaves, and the next session says why.
 			_ = prepareHost()
+			_ = Tidy() // the last session may have ended meanwhile
 		}
 		all, err := k.events.Receive()
 		lost = errors.Is(err, unix.ENOBUFS) // it may be among the lost events

@@ -21,7 +21,8 @@ func (n *Network) mark() error {
 	if err == nil {
 		err = netlink.LinkSetAlias(link, left)
 	}
-	if _, gone := errors.AsType[netlink.LinkNotFoundError](err); err != nil && !gone {
+	_, gone := errors.AsType[netlink.LinkNotFoundError](err)
+	if err != nil && !gone && !errors.Is(err, unix.ENODEV) { // ENODEV: the kernel removed it since it was found
 		return fmt.Errorf("mark %s as closed: %w", deviceName(n.number), err)
 	}
 	return nil
@@ -30,18 +31,22 @@ func (n *Network) mark() error {
 // Tidy removes what the host has for sessions, if no session of any Diapause on it has a network.
 // One that was killed may have left that.
 func Tidy() error {
-	if used, err := anySession(); err != nil || used {
-		return err
+	for {
+		if used, err := anySession(); err != nil || used {
+			return err
+		}
+		err := errors.Join(retract(), removeTables())
+		used, usedErr := anySession()
+		if used { // it was made since, and may end while it gets its tables again
+			err = errors.Join(err, prepareHost())
+		}
+		if !used || err != nil {
+			return errors.Join(err, usedErr)
+		}
 	}
-	err := errors.Join(retract(), removeTables())
-	used, usedErr := anySession()
-	if used { // it was made since
-		return errors.Join(err, prepareHost())
-	}
-	return errors.Join(err, usedErr)
 }
 
-// lookAgain is how often the interfaces are listed again because they changed meanwhile.
+// lookAgain is how often the interfaces or tables are listed again because they changed meanwhile.
 const lookAgain = 20
 
 func anySession() (bool, error) {
