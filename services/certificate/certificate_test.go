@@ -299,3 +299,21 @@ func TestConnectionsOutliveARenewal(t *testing.T) {
 		t.Error("the next client gets the certificate of before")
 	}
 }
+
+// Parts that share a directory have one certificate, which is good for each.
+func TestSelfIsShared(t *testing.T) {
+	b := newBench(t)
+	one := b.self("one.example.com", "10.0.0.1")
+	leaf := b.self("two.example.com", "10.0.0.1", "10.0.0.2").Leaf()
+	for _, name := range []string{"one.example.com", "two.example.com", "10.0.0.1", "10.0.0.2"} {
+		if err := leaf.VerifyHostname(name); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(leaf.DNSNames) != 2 || len(leaf.IPAddresses) != 2 {
+		t.Errorf("it is for %v and %v", leaf.DNSNames, leaf.IPAddresses)
+	}
+	if again := b.self(one.Names...).Leaf(); !again.Equal(leaf) {
+		t.Error("the first part has another one made")
+	}
+}

@@ -74,7 +74,7 @@ func (s *Source) make(again bool) error {
 			return err
 		}
 	}
-	leaf, text, err := s.sign(key)
+	leaf, text, err := s.sign(key, pair.Leaf)
 	if err != nil {
 		return err
 	}
@@ -122,8 +122,9 @@ func split(all []string) (names []string, addresses [][]byte) {
 	return names, addresses
 }
 
-// sign makes the certificate, and the text of selfFile.
-func (s *Source) sign(key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) {
+// sign makes the certificate, and the text of selfFile. It is for the names of the one before, too: two parts that share a
+// directory would else take each other's.
+func (s *Source) sign(key *ecdsa.PrivateKey, before *x509.Certificate) (*x509.Certificate, []byte, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
 		return nil, nil, err
@@ -139,6 +140,10 @@ func (s *Source) sign(key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) 
 	for _, a := range addresses {
 		t.IPAddresses = append(t.IPAddresses, a)
 	}
+	if before != nil {
+		t.DNSNames = union(t.DNSNames, before.DNSNames, func(a, b string) bool { return a == b })
+		t.IPAddresses = union(t.IPAddresses, before.IPAddresses, net.IP.Equal)
+	}
 	der, err := x509.CreateCertificate(rand.Reader, t, t, &key.PublicKey, key)
 	if err != nil {
 		return nil, nil, err
@@ -152,6 +157,16 @@ func (s *Source) sign(key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) 
 		return nil, nil, err
 	}
 	return leaf, append(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret}), encoded(leaf)...), nil
+}
+
+// union gives a, and what of b isn't in it.
+func union[T any](a, b []T, same func(T, T) bool) []T {
+	for _, x := range b {
+		if !slices.ContainsFunc(a, func(has T) bool { return same(has, x) }) {
+			a = append(a, x)
+		}
+	}
+	return a
 }
 
 // trusted has the file for clients be that of a certificate.
