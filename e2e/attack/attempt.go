@@ -27,8 +27,12 @@ type Attempt struct {
 	Only string
 	// Control has root of the host try it, too, where it must succeed.
 	Control bool
+	I386    bool // it is a call of 32-bit programs
 	Try     func(Facts) error
 }
+
+// noSuchCalls is what a call of 32-bit programs comes to on a machine that has none.
+const noSuchCalls = Refusal("no such calls")
 
 // Facts are what a session can't know, and what a good guess may give it.
 type Facts struct {
