@@ -27,7 +27,7 @@ func i386(number uint32, args ...uint32) func(Facts) error {
 	}
 }
 
-// i386Here reports whether this machine has such calls: some virtual machines have none, whatever the kernel can do.
+// i386Here reports whether this machine has such calls: some virtual machines have none, though their kernel can make them.
 func i386Here() bool {
 	const getpid = 20
 	return i386(getpid)(Facts{}) == nil
