@@ -34,7 +34,7 @@ demo: setup build ## the main job, from a running program to its image and back 
 # than they compute. The two longest packages are among the first, which leaves no slot idle
 # at the end.
 test: setup-test verify ## every test, real components included
-	@e2e/setup/root.sh $(GO) test -race -trimpath -ldflags=-w -vet=off -p 2 -parallel 4 -count=1 -timeout 18m $(patsubst %,./%/...,workers services objectstore events schemas e2e)
+	@e2e/setup/root.sh $(GO) test -race -trimpath -ldflags=-w -vet=off -p 2 -parallel 4 -count=1 -timeout 40m $(patsubst %,./%/...,workers services objectstore events schemas e2e)
 
 test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
