@@ -19,6 +19,8 @@ type Driver struct {
 	late     bool
 	mu       sync.Mutex
 	sessions map[schemas.UID]*tree
+	coming   map[schemas.UID]bool // about to be among sessions
+	came     *sync.Cond           // of mu
 	epochs   map[schemas.UID]uint64
 	exits    chan driver.Instance
 	script   map[string][]Step
@@ -66,10 +68,12 @@ type Call struct {
 
 // New makes an empty host.
 func New() *Driver {
-	return &Driver{
-		sessions: map[schemas.UID]*tree{}, epochs: map[schemas.UID]uint64{},
+	d := &Driver{
+		sessions: map[schemas.UID]*tree{}, coming: map[schemas.UID]bool{}, epochs: map[schemas.UID]uint64{},
 		exits: make(chan driver.Instance, 64), script: map[string][]Step{}, nextPID: 1000,
 	}
+	d.came = sync.NewCond(&d.mu)
+	return d
 }
 
 // Late makes it a driver.Late, before any other call.
@@ -179,15 +183,18 @@ func (d *Driver) launch(ctx context.Context, f driver.Fence, m memory, begin fun
 	if _, there := d.sessions[f.UID]; err == nil && there {
 		err = &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is on this host already", f.Name)}
 	}
+	d.coming[f.UID] = err == nil
 	d.mu.Unlock()
-	if err != nil {
-		return driver.Instance{}, err
-	}
-	if err := begin(ctx); err != nil {
-		return driver.Instance{}, err
+	if err == nil {
+		err = begin(ctx)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	delete(d.coming, f.UID)
+	defer d.came.Broadcast()
+	if err != nil {
+		return driver.Instance{}, err
+	}
 	if s.Undone != nil {
 		return driver.Instance{}, s.Undone
 	}
@@ -388,10 +395,13 @@ func (d *Driver) Use(uid schemas.UID, cpu time.Duration) {
 	}
 }
 
-// Exit ends a session as if by itself.
+// Exit ends a session as if by itself. Its record may say that it runs a moment before it does: Exit waits for it.
 func (d *Driver) Exit(uid schemas.UID, code int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	for d.coming[uid] {
+		d.came.Wait()
+	}
 	t, ok := d.sessions[uid]
 	if !ok || t.state == driver.Exited {
 		return
