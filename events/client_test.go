@@ -322,7 +322,10 @@ func TestConfirmedByAnotherConnection(t *testing.T) {
 		URL: "nats://" + l.Addr().String(), NATS: []nats.Option{nats.ReconnectWait(20 * time.Millisecond)},
 		OnError: func(err error) {
 			if errors.Is(err, nats.ErrBadSubject) {
-				<-back
+				select {
+				case <-back:
+				case <-time.After(patience):
+				}
 			}
 		},
 	})

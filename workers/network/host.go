@@ -34,16 +34,18 @@ func prepareHost() error {
 	if err := forward(); err != nil {
 		return err
 	}
-	_ = admit() // if that fails, FindBlock tells what stands in the way
+	var err error
 	for try := 0; ; try++ {
-		if err := ensureTables(); err != nil {
+		if err = ensureTables(); err != nil {
 			return err
 		}
 		// A Tidy that has seen no session yet may remove them again.
-		if err := refreshUplinks(); !errors.Is(err, unix.ENOENT) || try == lookAgain {
-			return err
+		if err = refreshUplinks(); !errors.Is(err, unix.ENOENT) || try == lookAgain {
+			break
 		}
 	}
+	_ = admit() // if that fails, FindBlock tells what stands in the way
+	return err
 }
 
 const forwarding = "/proc/sys/net/ipv4/ip_forward"
