@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,22 +21,33 @@ import (
 const (
 	pingTime = 10 * time.Second // bounds the wait for an engine that takes connections and doesn't answer
 	stopTime = time.Minute      // bounds how long an engine may take to stop
-	nearby   = time.Second      // bounds how far apart the containers end that an engine stops
+	nearby   = 5 * time.Second  // bounds how long a container ends before it is noticed that its engine stops
+	absences = 8                // how many are remembered
 )
 
-// absence is when the engine last stopped answering, as far as the driver has seen.
+// absence is when the engine last didn't answer, as far as the driver has seen. Several ask it
+// at once, so that what one learnt is noted after what another learnt later.
 type absence struct {
-	mu          sync.Mutex
-	from, until time.Time // until is zero as long as it lasts
+	mu    sync.Mutex
+	spans []span // oldest first
 }
 
-// begin records that the engine was stopping, or stopped, at that time.
-func (a *absence) begin(at time.Time) {
+type span struct{ from, until time.Time } // until is zero as long as it lasts
+
+// begin records that the engine, which was asked or watched at a time, was stopping, or stopped,
+// since another.
+func (a *absence) begin(asked, from time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.from.IsZero() || !a.until.IsZero() || at.Before(a.from) {
-		a.from, a.until = at, time.Time{}
+	last := len(a.spans) - 1
+	if last >= 0 && (a.spans[last].until.IsZero() || asked.Before(a.spans[last].until)) {
+		if from.Before(a.spans[last].from) {
+			a.spans[last].from = from
+		}
+		return
 	}
+	a.spans = append(a.spans, span{from: from})
+	a.spans = a.spans[max(0, len(a.spans)-absences):]
 }
 
 // end records that the engine answers. asked is when it was asked, and ended when a container
@@ -43,11 +55,15 @@ func (a *absence) begin(at time.Time) {
 func (a *absence) end(asked, ended time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.from.After(asked) && ended.Before(a.from) {
-		a.from = ended
+	if len(a.spans) == 0 {
+		return
 	}
-	if a.until.IsZero() {
-		a.until = time.Now()
+	last := &a.spans[len(a.spans)-1]
+	if last.from.After(asked) && ended.Before(last.from) {
+		last.from = ended
+	}
+	if last.until.IsZero() {
+		last.until = time.Now()
 	}
 }
 
@@ -55,7 +71,9 @@ func (a *absence) end(asked, ended time.Time) {
 func (a *absence) covers(at time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return !a.from.IsZero() && at.After(a.from.Add(-nearby)) && at.Before(a.until)
+	return slices.ContainsFunc(a.spans, func(s span) bool {
+		return at.After(s.from.Add(-nearby)) && (s.until.IsZero() || at.Before(s.until))
+	})
 }
 
 // endedWithEngine reports whether a container ended because its engine was stopped. A stopping
@@ -75,7 +93,7 @@ func (s *states) endedWithEngine(ctx context.Context, c *container.InspectRespon
 		if ctx.Err() != nil {
 			return false, ctx.Err()
 		}
-		s.absence.begin(recent)
+		s.absence.begin(asked, recent)
 		return false, &driver.Error{Kind: driver.Transient, Text: fmt.Sprintf("learn why container %s ended: the Docker engine at %s doesn't answer", c.Name[1:], s.engine.address), Hint: hintEngineAway, Err: err}
 	}
 	s.absence.end(asked, recent)

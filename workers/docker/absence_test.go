@@ -79,6 +79,36 @@ func TestEngineStoppedUnwatched(t *testing.T) {
 	}
 }
 
+// Several ask the engine at once, and what one learnt is noted after what another learnt later.
+// An engine that comes back and goes again is away twice.
+func TestAbsenceIsNotedLate(t *testing.T) {
+	start := time.Now().Add(-time.Hour)
+	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
+	var a absence
+	if a.covers(at(0)) {
+		t.Error("it was away before anything was seen")
+	}
+	a.begin(at(100), at(100))
+	if !a.covers(at(100.5)) {
+		t.Error("it isn't away while it doesn't answer")
+	}
+	a.end(at(110), at(110))  // until now, an hour later
+	a.begin(at(109), at(99)) // was asked before, and is noted after
+	if !a.covers(at(99.5)) || a.covers(at(0)) {
+		t.Errorf("noted late, it is %v", a.spans)
+	}
+	back := time.Now()
+	a.begin(back, back)
+	if n := len(a.spans); n != 2 {
+		t.Errorf("away again, it has %d absences", n)
+	}
+	for _, x := range []time.Time{at(99.5), at(200), back.Add(time.Millisecond)} {
+		if !a.covers(x) {
+			t.Errorf("away again, it wasn't away at %s: %v", x, a.spans)
+		}
+	}
+}
+
 // A machine's clock goes forward at once: it had none when it was started, or stood still as a
 // whole. What ends then by itself didn't end with an engine, though the times that were noted
 // before seem to be from long before the engine's process began.

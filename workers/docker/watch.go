@@ -42,14 +42,14 @@ func (w *watcher) exits(ctx context.Context) <-chan driver.Instance {
 func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	asked := time.Now()
 	if err := w.engine.ping(ctx); err != nil {
 		if ctx.Err() == nil {
-			w.absence.begin(time.Now())
+			w.absence.begin(asked, asked)
 		}
 		return
 	}
-	now := time.Now()
-	w.absence.end(now, now)
+	w.absence.end(asked, asked)
 	seen := w.engine.Events(ctx, client.EventsListOptions{
 		Filters: client.Filters{}.Add("type", string(events.ContainerEventType)).Add("event", string(events.ActionDie), string(events.ActionDestroy)),
 	})
@@ -59,9 +59,10 @@ func (w *watcher) watchOnce(ctx context.Context, out chan<- driver.Instance) {
 		return
 	}
 	for c := range containers {
+		asked := time.Now()
 		if err := w.tellEnded(ctx, c.container, out); err != nil {
 			if driver.KindOf(err) == driver.Transient && ctx.Err() == nil { // the engine was stopping by then
-				w.absence.begin(c.at)
+				w.absence.begin(asked, c.at)
 			}
 			return
 		}
@@ -92,7 +93,8 @@ func (w *watcher) hear(ctx context.Context, seen client.EventsResult, containers
 			}
 		case err := <-seen.Err:
 			if !errors.Is(err, context.Canceled) {
-				w.absence.begin(time.Now())
+				now := time.Now()
+				w.absence.begin(now, now)
 			}
 			return
 		}
