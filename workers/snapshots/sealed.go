@@ -10,6 +10,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/seal"
 	"github.com/diapause/diapause/schemas"
@@ -35,13 +36,14 @@ func (s *Store) Spec(r schemas.SessionRecord) (schemas.Spec, error) {
 	return spec, nil
 }
 
-// SaveOutput stores what an ended session printed last, sealed to its tenant's readers.
+// SaveOutput stores what an ended session printed last, sealed to its tenant's readers: as much
+// as can be sealed.
 func (s *Store) SaveOutput(ctx context.Context, r schemas.SessionRecord, out []byte) error {
 	to, err := s.sealers(ctx, r.Tenant)
 	if err != nil {
 		return err
 	}
-	sealed, err := seal.Seal(out, to...)
+	sealed, err := seal.Seal(backlog.Last(out, seal.MaxSize), to...)
 	if err != nil {
 		return err
 	}

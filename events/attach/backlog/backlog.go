@@ -202,3 +202,23 @@ func Decode(b []byte, size int) (*Log, error) {
 	}
 	return l, nil
 }
+
+// Last gives the end of an encoded log, in at most that many bytes, without the oldest pieces:
+// of one that is damaged nothing.
+func Last(b []byte, most int) []byte {
+	if len(b) <= most || len(b) < 8 {
+		return b
+	}
+	start, rest := binary.BigEndian.Uint64(b), b[8:]
+	for 8+len(rest) > most {
+		if len(rest) < 5 {
+			return nil
+		}
+		n := binary.BigEndian.Uint32(rest[1:])
+		if rest = rest[5:]; uint64(n) > uint64(len(rest)) {
+			return nil
+		}
+		start, rest = start+uint64(n), rest[n:]
+	}
+	return append(binary.BigEndian.AppendUint64(nil, start), rest...)
+}

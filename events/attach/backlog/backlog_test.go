@@ -147,3 +147,27 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
+
+// Of what is too long to be sealed the end is kept, with its position; what is damaged gives nothing.
+func TestLast(t *testing.T) {
+	l := New(100)
+	for _, s := range []string{"one", "two", "three"} {
+		l.Append(Out, []byte(s))
+		l.Append(Err, []byte("-"))
+	}
+	b := l.Encode()
+	if got := Last(b, len(b)); string(got) != string(b) {
+		t.Errorf("one that fits became %q", got)
+	}
+	got, err := Decode(Last(b, len(b)-1), 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.End()
+	if out, errs, at := all(t, got, 0); out != "twothree" || errs != "---" || at != 14 {
+		t.Errorf("it holds %q and %q, to %d", out, errs, at)
+	}
+	if got := Last(append(b[:8:8], 1, 0xff, 0xff, 0xff, 0xff, 'x', 'y'), 12); got != nil {
+		t.Errorf("of a damaged one %q is left", got)
+	}
+}
