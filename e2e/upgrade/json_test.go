@@ -44,6 +44,14 @@ func (i *installation) ask(args ...string) (v any) {
 	if err := json.Unmarshal([]byte(out), &v); err != nil {
 		i.t.Fatalf("%v prints %q: %v", args, out, err)
 	}
+	if answer, ok := v.(map[string]any); ok && args[0] == "explain" {
+		all, _ := answer["blockers"].([]any)
+		answer["blockers"] = slices.DeleteFunc(all, func(b any) bool { // how busy it is at the moment depends on the machine
+			reason, _ := b.(map[string]any)
+			lease, _ := reason["subject"].(string)
+			return strings.HasPrefix(lease, "busy.")
+		})
+	}
 	return v
 }
 

@@ -89,7 +89,7 @@ func TestSessionsAreTakenOver(t *testing.T) {
 // volatile are the fields that change from one moment to the next.
 var volatile = []string{
 	"for", "idle_seconds", "rss_bytes", "processes", "running_seconds", "suspended_seconds", "other_seconds", "stored_byte_seconds",
-	"text", "until", "next", "score", "from", "to", "heard_seq", "intake",
+	"text", "until", "next", "score", "from", "to", "heard_seq", "intake", "last_use", "last_use_seq",
 }
 
 // compare holds what the newer client says to what the older one said.
