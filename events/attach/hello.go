@@ -1,13 +1,16 @@
 package attach
 
+import "github.com/diapause/diapause/schemas"
+
 // Hello is what a client says when it dials a session through its host: which session, and
 // what the connection counts as. A Request follows.
 type Hello struct {
-	Name     string `json:"name"`
-	Presence bool   `json:"presence"`          // the connection counts as someone being there
-	Input    bool   `json:"input"`             // what the client sends counts as input
-	Forward  bool   `json:"forward,omitempty"` // it forwards a connection of someone else
-	Direct   bool   `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
+	Name     string      `json:"name"`
+	UID      schemas.UID `json:"uid,omitempty"`     // of the session that is meant: another one that has its name now refuses
+	Presence bool        `json:"presence"`          // the connection counts as someone being there
+	Input    bool        `json:"input"`             // what the client sends counts as input
+	Forward  bool        `json:"forward,omitempty"` // it forwards a connection of someone else
+	Direct   bool        `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
 }
 
 // Offer lets a client make the connection that it asked for with the host itself, once and soon.

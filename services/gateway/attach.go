@@ -157,7 +157,7 @@ func (s *bearers) Wake(ctx context.Context) (v schemas.View, err error) {
 
 // Dial implements terminal.Session.
 func (s *bearers) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
-	hello, err := json.Marshal(attach.Hello{Name: v.Name, Presence: true, Input: true})
+	hello, err := json.Marshal(attach.Hello{Name: v.Name, UID: v.UID, Presence: true, Input: true})
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}

@@ -131,7 +131,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	if err != nil {
 		return err
 	}
-	rec, err := s.granted(ctx, n, grant)
+	rec, err := s.granted(ctx, n, hello, grant)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	}
 	up, err := d.Dial(ctx, rec.UID)
 	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
-		if rec, err = s.granted(ctx, n, grant); err != nil {
+		if rec, err = s.granted(ctx, n, hello, grant); err != nil {
 			return err
 		}
 		coming := rec.State == schemas.Running || rec.State == schemas.Starting

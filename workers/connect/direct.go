@@ -75,15 +75,24 @@ func (s *Server) grant(ctx context.Context, hello attach.Hello, r attach.Request
 		return nil
 	}
 	rec, err := s.Records.Get(ctx, n)
-	if err != nil || rec.Host != s.Host || rec.State != schemas.Running {
+	if err != nil || other(hello, rec) || rec.Host != s.Host || rec.State != schemas.Running {
 		return nil
 	}
 	return &direct.Grant{Hello: hello, UID: rec.UID, Epoch: rec.Epoch, Port: r.Port}
 }
 
-// granted reads a session's record. It fails if the session isn't any more what the grant, if any, was for.
-func (s *Server) granted(ctx context.Context, n schemas.Name, g *direct.Grant) (statekv.Versioned, error) {
+// other reports whether the session isn't the one that a client means, but another of its name.
+func other(hello attach.Hello, rec statekv.Versioned) bool {
+	return hello.UID != "" && rec.UID != hello.UID
+}
+
+// granted reads a session's record. It fails if the session isn't the one that the client means, or not
+// any more what the grant, if any, was for.
+func (s *Server) granted(ctx context.Context, n schemas.Name, hello attach.Hello, g *direct.Grant) (statekv.Versioned, error) {
 	rec, err := s.Records.Get(ctx, n)
+	if err == nil && other(hello, rec) {
+		err = fmt.Errorf("session %s was removed: another one has its name now", n)
+	}
 	if err == nil && g != nil && (rec.UID != g.UID || rec.Epoch != g.Epoch || rec.Host != s.Host) {
 		err = fmt.Errorf("session %s was suspended or moved since: ask again", n)
 	}

@@ -216,6 +216,27 @@ func TestForwardedWithoutDirect(t *testing.T) {
 	}
 }
 
+// A client that means a session which was removed doesn't reach another one that has its name
+// now, by either way.
+func TestAnotherOfItsName(t *testing.T) {
+	b := newBench(t)
+	never := func(attach.Offer) (net.Conn, error) {
+		t.Error("it has an offer")
+		return nil, errors.New("it has none")
+	}
+	for _, direct := range []bool{false, true} {
+		if text, err := b.ask(attach.Hello{UID: "before", Direct: direct}, never); err == nil || !strings.Contains(err.Error(), "another one has its name now") {
+			t.Errorf("direct %t: it answers %q: %v", direct, text, err)
+		}
+		if text, err := b.ask(attach.Hello{UID: "u"}, never); err != nil || text != answer {
+			t.Errorf("the session that is meant answers %q: %v", text, err)
+		}
+	}
+	if n := len(b.reached()); n != 2 {
+		t.Errorf("%d requests have come to the session, want 2", n)
+	}
+}
+
 // A grant leads to its port alone though more is asked for over the connection, and to its session
 // as it was.
 func TestGrantOfTheHost(t *testing.T) {

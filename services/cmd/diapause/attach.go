@@ -123,9 +123,10 @@ const (
 // converseTyped attaches, and attaches again as long as there is something typed that
 // the session doesn't have: that wakes it.
 func (c *client) converseTyped(ctx context.Context, name string, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (schemas.ExitStatus, error) {
+	hello := attach.Hello{Name: name, Presence: true, Input: true}
 	var since time.Time // when what is owed couldn't be delivered first
 	for {
-		exit, attached, err := c.typeOnce(ctx, name, typing, r, s, connected)
+		exit, attached, err := c.typeOnce(ctx, &hello, typing, r, s, connected)
 		if attached {
 			since = time.Time{}
 		}
@@ -153,13 +154,13 @@ func definite(err error) bool {
 }
 
 // typeOnce attaches once. attached says that it came to that.
-func (c *client) typeOnce(ctx context.Context, name string, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
+func (c *client) typeOnce(ctx context.Context, hello *attach.Hello, typing *attach.Typing, r attach.Request, s attach.Streams, connected func()) (exit schemas.ExitStatus, attached bool, err error) {
 	api, err := c.connect(ctx)
 	if err != nil {
 		return exit, false, err
 	}
 	defer api.Close()
-	conn, err := c.dial(ctx, api, attach.Hello{Name: name, Presence: true, Input: true}, true)
+	conn, err := c.dial(ctx, api, hello, true)
 	if err != nil {
 		return exit, false, err
 	}

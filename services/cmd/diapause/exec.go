@@ -145,7 +145,7 @@ func (x *execution) once(ctx context.Context, ensure bool) (exit schemas.ExitSta
 	if err != nil {
 		return exit, x.lost(err, ensure)
 	}
-	conn, err := x.client.dial(ctx, api, attach.Hello{Name: x.name, Presence: x.tty, Input: x.tty}, false)
+	conn, err := x.client.dial(ctx, api, &attach.Hello{Name: x.name, UID: x.was.UID, Presence: x.tty, Input: x.tty}, false)
 	if err != nil {
 		return exit, x.lost(err, ensure)
 	}

@@ -47,7 +47,7 @@ func (c *client) screen(ctx context.Context, name string) (*emulator.Screen, err
 		return nil, err
 	}
 	defer api.Close()
-	conn, err := c.dial(ctx, api, attach.Hello{Name: name}, false)
+	conn, err := c.dial(ctx, api, &attach.Hello{Name: name}, false)
 	if err != nil {
 		return nil, err
 	}

@@ -27,8 +27,9 @@ func terminalCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), exportCommand(c), copyCommand(c), forwardCommand(c), ingressCommand(c)}
 }
 
-// dial connects to a session through its host; ensure first brings it back.
-func (c *client) dial(ctx context.Context, api *events.API, hello attach.Hello, ensure bool) (*tunnel.Conn, error) {
+// dial connects to a session through its host; ensure first brings it back. Which session it is is
+// noted in hello: it connects to no other the next time.
+func (c *client) dial(ctx context.Context, api *events.API, hello *attach.Hello, ensure bool) (*tunnel.Conn, error) {
 	verb := "show"
 	if ensure {
 		verb = "ensure"
@@ -37,11 +38,16 @@ func (c *client) dial(ctx context.Context, api *events.API, hello attach.Hello, 
 	if err := c.callOn(ctx, api, verb, schemas.Request{Name: hello.Name}, &v); err != nil {
 		return nil, err
 	}
-	return dialHost(ctx, api, v, hello)
+	if hello.UID != "" && v.UID != hello.UID {
+		return nil, &schemas.APIError{Code: schemas.CodeNoSession, Text: fmt.Sprintf("session %s was removed: another one has its name now", v.Name)}
+	}
+	hello.UID = v.UID
+	return dialHost(ctx, api, v, *hello)
 }
 
 // dialHost connects to a session through the host that it is on.
 func dialHost(ctx context.Context, api *events.API, v schemas.View, hello attach.Hello) (*tunnel.Conn, error) {
+	hello.UID = v.UID
 	data, err := json.Marshal(hello)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
@@ -60,7 +66,7 @@ func (c *client) converse(ctx context.Context, hello attach.Hello, ensure bool, 
 		return schemas.ExitStatus{}, err
 	}
 	defer api.Close()
-	conn, err := c.dial(ctx, api, hello, ensure)
+	conn, err := c.dial(ctx, api, &hello, ensure)
 	if err != nil {
 		return schemas.ExitStatus{}, err
 	}

@@ -238,7 +238,7 @@ func (s *Sessions) Dial(ctx context.Context, v schemas.View, port uint16) (net.C
 		return nil, err
 	}
 	try, _ := s.ways.Before(v.Host, time.Now())
-	hello, err := json.Marshal(attach.Hello{Name: v.Name, Forward: true, Direct: try})
+	hello, err := json.Marshal(attach.Hello{Name: v.Name, UID: v.UID, Forward: true, Direct: try})
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
