@@ -37,8 +37,10 @@ type Options struct {
 	Identities []age.Identity
 	// Orders, if given, say which hosts are cordoned.
 	Orders *hostkv.Cache
-	Actor  string // in the transitions that it makes: "fleet@host"
-	Log    *slog.Logger
+	// Slots, if given, says how many sessions a host has room for that announced own.
+	Slots func(own int) int
+	Actor string // in the transitions that it makes: "fleet@host"
+	Log   *slog.Logger
 }
 
 // Fleet watches the hosts; Serve runs it.
@@ -164,6 +166,9 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 		}
 		_, h.Gone = f.Gone(h.Host.Host)
 		h.Cordoned = f.Orders.Order(h.Host.Host).Cordoned
+		if f.Options.Slots != nil {
+			h.Slots = f.Options.Slots(h.Slots)
+		}
 		out = append(out, h)
 	}
 	return out, nil

@@ -67,10 +67,11 @@ type hosts struct {
 	crowded map[*host]time.Time // the hosts that may be too full, and since when
 	moving  map[*tracked]*host  // the sessions that move, and where to
 	read    uint64              // the revision of the last record that was read
+	slotsOf func(own int) int   // how many slots a host has that announced own
 }
 
-func newHosts(c clock) *hosts {
-	return &hosts{clock: c, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}, moving: map[*tracked]*host{}}
+func newHosts(c clock, slotsOf func(own int) int) *hosts {
+	return &hosts{clock: c, slotsOf: slotsOf, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}, moving: map[*tracked]*host{}}
 }
 
 func (hs *hosts) of(name schemas.HostID) *host {
@@ -122,7 +123,7 @@ func (hs *hosts) enter(t *tracked) {
 		hs.moving[t].coming++
 	}
 	t.host = hs.of(t.view.host())
-	if t.host.report.Slots > 0 {
+	if hs.slots(t.host) > 0 {
 		hs.suspect(t.host)
 	}
 	t.slot = int32(len(t.host.slots))
@@ -156,6 +157,9 @@ func (hs *hosts) announced(r schemas.Host) {
 	h.report, h.reported = r, hs.now()
 	hs.suspect(h)
 }
+
+// slots gives how many sessions a host has room for; no limit if 0.
+func (hs *hosts) slots(h *host) int { return hs.slotsOf(h.report.Slots) }
 
 // suspect has it looked whether a host is too full.
 func (hs *hosts) suspect(h *host) {

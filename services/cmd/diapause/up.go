@@ -48,6 +48,7 @@ type upFlags struct {
 	shutdown   string        // what becomes of sessions when the machine shuts down
 	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
+	preset     string        // of defaults
 	http       string        // where the gateway listens
 	web        webFlags      // and how it is seen from outside
 	log        logging
@@ -69,10 +70,15 @@ func upCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "up", Short: "Run everything in this process", Long: upHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defaults, err := f.defaults(cmd)
+			if err != nil {
+				return err
+			}
 			conf, err := f.config(c)
 			if err != nil {
 				return err
 			}
+			conf.Control.Defaults = defaults
 			if err := checkDefaultNetwork(f.network, cmd.Flags().Changed("network")); err != nil {
 				return err
 			}
@@ -111,6 +117,7 @@ func upCommand(c *client) *cobra.Command {
 	shutdownFlag(cmd, &f.shutdown)
 	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
+	presetFlag(cmd, &f.preset)
 	httpFlag(cmd, &f.http)
 	f.web.flags(cmd)
 	f.log.flags(cmd)
