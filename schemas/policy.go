@@ -273,8 +273,9 @@ func (w *Watermarks) validate(scope PolicyScope) error {
 const maxSlots = 1_000_000
 
 func (p Policy) validateSlots(scope PolicyScope) error {
+	err := inRange("slots", p.Slots, 0, maxSlots)
 	if p.Slots != nil && scope != ScopeAll {
-		return fmt.Errorf("slots of %s: set them in the policy of all", scope)
+		return together(err, fmt.Errorf("slots of %s: set them in the policy of all", scope))
 	}
-	return inRange("slots", p.Slots, 0, maxSlots)
+	return err
 }

@@ -32,6 +32,7 @@ type layers struct {
 	all        schemas.Policy
 	defaults   schemas.PolicyDocument // below all
 	slots      *int                   // of hosts that weren't started with any
+	slotsBy    string                 // what says so
 	watermarks schemas.Watermarks
 }
 
@@ -107,7 +108,11 @@ func (c *Cache) take(v Versioned) {
 
 func layer(docs map[schemas.PolicyScope]Versioned) *layers {
 	l := &layers{classes: map[string]session.Policy{}, all: docs[schemas.ScopeAll].Policy, defaults: docs[schemas.ScopeDefaults].PolicyDocument}
-	l.slots = defaultsOf(l.defaults, "").Slots
+	for _, d := range l.defaults.Defaults {
+		if d.Policy.Slots != nil {
+			l.slots, l.slotsBy = d.Policy.Slots, d.From
+		}
+	}
 	for _, class := range session.Classes() {
 		l.classes[class] = l.of(class).With(docs[schemas.ClassScope(class)].Policy)
 	}

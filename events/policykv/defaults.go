@@ -94,15 +94,15 @@ func (c *Cache) DefaultsIn(class string) (out []Default) {
 	return out
 }
 
-// Slots gives how many sessions a host has room for, of which own is what it was started with; no limit if
-// both are 0.
-func (c *Cache) Slots(own int) int {
+// Slots gives how many sessions a host has room for that was started with own, no limit if 0, and what says
+// so if it isn't the host itself: the policy of all, or what a default is from.
+func (c *Cache) Slots(own int) (slots int, by string) {
 	l := c.layers.Load()
-	if l.all.Slots != nil {
-		return *l.all.Slots
+	switch {
+	case l.all.Slots != nil:
+		return *l.all.Slots, "policy of all"
+	case own == 0 && l.slots != nil:
+		return *l.slots, l.slotsBy
 	}
-	if own == 0 && l.slots != nil {
-		return *l.slots
-	}
-	return own
+	return own, ""
 }

@@ -37,8 +37,9 @@ type Options struct {
 	Identities []age.Identity
 	// Orders, if given, say which hosts are cordoned.
 	Orders *hostkv.Cache
-	// Slots, if given, says how many sessions a host has room for that announced own.
-	Slots func(own int) int
+	// Slots, if given, says how many sessions a host has room for that announced own, and what says so
+	// if it isn't the host.
+	Slots func(own int) (slots int, by string)
 	Actor string // in the transitions that it makes: "fleet@host"
 	Log   *slog.Logger
 }
@@ -167,7 +168,7 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 		_, h.Gone = f.Gone(h.Host.Host)
 		h.Cordoned = f.Orders.Order(h.Host.Host).Cordoned
 		if f.Options.Slots != nil {
-			h.Slots = f.Options.Slots(h.Slots)
+			h.Slots, h.SlotsBy = f.Options.Slots(h.Slots)
 		}
 		out = append(out, h)
 	}

@@ -43,16 +43,17 @@ func marksOf(p Policies) Watermarks {
 
 // roomy is what gives the slots of hosts where they were set; *policykv.Cache does.
 type roomy interface {
-	// Slots gives how many sessions a host has room for that announced own; no limit if 0.
-	Slots(own int) int
+	// Slots gives how many sessions a host has room for that announced own, no limit if 0, and what
+	// says so if it isn't the host.
+	Slots(own int) (slots int, by string)
 }
 
 // slotsBy gives the slots of hosts as they are set now.
-func slotsBy(p Policies) func(own int) int {
+func slotsBy(p Policies) func(own int) (int, string) {
 	if by, ok := p.(roomy); ok {
 		return by.Slots
 	}
-	return func(own int) int { return own }
+	return func(own int) (int, string) { return own, "" }
 }
 
 // yield is how long a session has to be without activity before it may be evicted, if its
@@ -80,7 +81,7 @@ func (e *NoRoom) Error() string { return e.For(anyone) }
 
 // For is the text of the error for those who may know of some sessions alone: others are counted.
 func (e *NoRoom) For(known func(schemas.Name) bool) string {
-	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
+	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more slots",
 		e.Host, e.Slots, reasons(e.Because, known))
 }
 
@@ -153,7 +154,7 @@ func (e *evictor) excess(at *host) (n int, why string) {
 	if slots := e.hosts.slots(at); slots > 0 && m.Sessions > 0 {
 		most := int(math.Ceil(float64(slots)*m.Sessions - 1e-9))
 		if n := len(at.slots) - leaving - most; n > 0 {
-			return n, fmt.Sprintf("host %s has %s, %d of its %d slots are to be taken", r.Host, schemas.CountSessions(len(at.slots)), most, slots)
+			return n, fmt.Sprintf("host %s has %s, %d of its %s are to be taken", r.Host, schemas.CountSessions(len(at.slots)), most, e.hosts.namedSlots(at))
 		}
 	}
 	if r.Load == nil || leaving > 0 || e.hosts.now()-at.reported > reportFor || at.eased > at.reported {
@@ -223,7 +224,7 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 		return false, nil, nil, true // what is in use now isn't known
 	}
 	if t, d, ok := e.least(at.slots, deadline); ok {
-		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
+		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %s are taken", mine.Host, e.hosts.namedSlots(at)))
 		n := t.name()
 		return false, &n, nil, true
 	}

@@ -66,15 +66,18 @@ func presetFlag(cmd *cobra.Command, to *string) {
 // wins over the environment, and what says one thing over a preset: --slots, --preset, DIAPAUSE_SLOTS, the
 // variables, DIAPAUSE_PRESET.
 func (f *upFlags) defaults(cmd *cobra.Command) ([]schemas.PolicyDefault, error) {
-	preset, err := presetDefaults(f.preset)
-	if err != nil {
-		return nil, err
+	given := givenBy(cmd, "preset")
+	preset, ok := presetDefaults(f.preset)
+	if want := strings.Join(slices.Sorted(maps.Keys(presets)), ", "); !ok && given == byVariable {
+		return nil, usagef("DIAPAUSE_PRESET=%q: want one of %s", f.preset, want)
+	} else if !ok {
+		return nil, usagef("--preset %q: want one of %s", f.preset, want)
 	}
 	all, err := variableDefaults()
 	if err != nil {
 		return nil, err
 	}
-	told := givenBy(cmd, "preset") == byCommandLine
+	told := given == byCommandLine
 	if told {
 		all = over(preset, all)
 	} else {
@@ -89,18 +92,13 @@ func (f *upFlags) defaults(cmd *cobra.Command) ([]schemas.PolicyDefault, error) 
 	return all, nil
 }
 
-func presetDefaults(name string) (all []schemas.PolicyDefault, err error) {
-	if name == "" {
-		return nil, nil
-	}
+// presetDefaults gives those of a preset, none if it has no name; ok is false if there is no such preset.
+func presetDefaults(name string) (all []schemas.PolicyDefault, ok bool) {
 	settings, ok := presets[name]
-	if !ok {
-		return nil, usagef("--preset %q: want one of %s", name, strings.Join(slices.Sorted(maps.Keys(presets)), ", "))
-	}
 	for _, s := range settings {
 		all = append(all, schemas.PolicyDefault{Scope: s.scope, Policy: s.policy, From: "preset " + name})
 	}
-	return all, nil
+	return all, ok || name == ""
 }
 
 func variableDefaults() (all []schemas.PolicyDefault, err error) {
