@@ -44,8 +44,7 @@ func fromEnvironment(cmd *cobra.Command) *cobra.Command {
 		variables[f] = "DIAPAUSE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		f.Usage += " (" + variables[f] + ")"
 	})
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			name, has := variables[f]
@@ -64,10 +63,7 @@ func fromEnvironment(cmd *cobra.Command) *cobra.Command {
 				}
 			}
 		})
-		if err != nil {
-			return err
-		}
-		return run(cmd, args)
+		return err
 	}
 	return cmd
 }
