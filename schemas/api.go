@@ -112,7 +112,7 @@ type Explanation struct {
 	Heard      uint64          `json:"heard_seq,omitempty"` // the last message of the activity stream that was heard for it
 	LastUse    string          `json:"last_use,omitempty"`  // the kind of the last activity that counted
 	LastUseSeq uint64          `json:"last_use_seq,omitempty"`
-	Policies   []string        `json:"policies,omitempty"` // that hold, the uppermost last: "class:web version 3"
+	Policies   []string        `json:"policies,omitempty"` // that hold, the uppermost last: "class:web version 3"; the first may be "defaults version 2: grace by preset terminals"
 	// SnapshotAt is when its last snapshot was taken, and Every how old the policy lets that get while it
 	// runs: what is lost at most if its host is.
 	SnapshotAt time.Time `json:"snapshot_at,omitzero"`

@@ -24,11 +24,12 @@ type HostView struct {
 	Host
 	Alive     bool       `json:"alive"` // its lease runs
 	GoneSince *time.Time `json:"gone_since,omitempty"`
-	Order     *HostOrder `json:"order,omitempty"` // nil if nothing is ordered about it
-	Empty     bool       `json:"empty"`           // nothing runs there, or is on its way there
-	Left      []HostLeft `json:"left,omitempty"`  // of host_show: its sessions, but for those that are suspended
-	Suspended int        `json:"suspended"`       // sessions that were there last and are suspended
-	Running   int        `json:"running"`         // sessions that take a slot there, those on their way there included
+	Order     *HostOrder `json:"order,omitempty"`    // nil if nothing is ordered about it
+	SlotsBy   string     `json:"slots_by,omitempty"` // what says how many slots it has, if that isn't its own --slots: "policy of all", "preset terminals"
+	Empty     bool       `json:"empty"`              // nothing runs there, or is on its way there
+	Left      []HostLeft `json:"left,omitempty"`     // of host_show: its sessions, but for those that are suspended
+	Suspended int        `json:"suspended"`          // sessions that were there last and are suspended
+	Running   int        `json:"running"`            // sessions that take a slot there, those on their way there included
 }
 
 // HostLeft is a session of a host.

@@ -12,7 +12,7 @@ import (
 
 // Policy is what sessions are held to. What it leaves out is as the layer below says:
 // that of a session lies above the rule that it was run with (--idle), above that of
-// its class, above that of all, above what is built in.
+// its class, above that of all, above the defaults, above what is built in.
 type Policy struct {
 	// Grace is how long nothing that counts has to happen before a suspend.
 	Grace *Duration `json:"grace,omitempty"`
@@ -58,6 +58,9 @@ type Policy struct {
 	Checkpoints Triggers `json:"checkpoints,omitzero"`
 	// Watermarks are how full a host may get; they are the same for all.
 	Watermarks *Watermarks `json:"watermarks,omitempty"`
+	// Slots is how many sessions each host has room for, in place of what it was started with; 0 is no
+	// limit. It is the same for all.
+	Slots *int `json:"slots,omitempty"`
 	// Quota is how much a tenant may have.
 	Quota *Quota `json:"quota,omitempty"`
 }
@@ -107,99 +110,6 @@ type Watermarks struct {
 	Pressure *float64 `json:"pressure,omitempty"` // time for which some task waited for memory (PSI)
 }
 
-// PolicyDocument is the policy of one scope as it is stored.
-type PolicyDocument struct {
-	Scope   PolicyScope  `json:"scope"`
-	UID     UID          `json:"uid,omitempty"` // of the session: a later one of that name isn't meant
-	Version uint64       `json:"version"`       // 1 for the first
-	Policy  Policy       `json:"policy"`
-	Change  PolicyChange `json:"change"`
-}
-
-// PolicyChange is what made a version of a policy.
-type PolicyChange struct {
-	ID     string    `json:"id"`
-	By     string    `json:"by"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-}
-
-// PolicyScope says who is held to a policy: "all", "class:web", "tenant:acme", which has a
-// quota and nothing else, or "session:acme/web-42".
-type PolicyScope string
-
-// ScopeAll is everyone.
-const ScopeAll PolicyScope = "all"
-
-// ClassScope gives the scope of a class.
-func ClassScope(class string) PolicyScope { return PolicyScope("class:" + class) }
-
-// SessionScope gives the scope of one session.
-func SessionScope(n Name) PolicyScope { return PolicyScope("session:" + n.String()) }
-
-// Class gives the class that the scope is about, "" if it is about none.
-func (s PolicyScope) Class() string {
-	class, _ := strings.CutPrefix(string(s), "class:")
-	if class == string(s) {
-		return ""
-	}
-	return class
-}
-
-// TenantScope gives the scope of a tenant.
-func TenantScope(t Tenant) PolicyScope { return PolicyScope("tenant:" + string(t)) }
-
-// Tenant gives the tenant that the scope is about, "" if it is about none.
-func (s PolicyScope) Tenant() Tenant {
-	tenant, ok := strings.CutPrefix(string(s), "tenant:")
-	if !ok {
-		return ""
-	}
-	return Tenant(tenant)
-}
-
-// Session gives the session that the scope is about; ok is false if it is about none.
-func (s PolicyScope) Session() (n Name, ok bool) {
-	text, ok := strings.CutPrefix(string(s), "session:")
-	if !ok {
-		return Name{}, false
-	}
-	n, err := ParseName(text)
-	return n, err == nil
-}
-
-// Key is the key of the scope's document.
-func (s PolicyScope) Key() string {
-	if n, ok := s.Session(); ok {
-		return "session." + n.Key()
-	}
-	return strings.ReplaceAll(string(s), ":", ".")
-}
-
-// ParsePolicyScope reads a scope as people write it: class:NAME, tenant:NAME,
-// session:NAME, all, or the name of a session alone.
-func ParsePolicyScope(text string, classes []string) (PolicyScope, error) {
-	class, isClass := strings.CutPrefix(text, "class:")
-	tenant, isTenant := strings.CutPrefix(text, "tenant:")
-	switch {
-	case isTenant && !ValidToken(tenant):
-		return "", fmt.Errorf("tenant %q: want 1 to 64 of A-Z a-z 0-9 _ -", tenant)
-	case isTenant:
-		return TenantScope(Tenant(tenant)), nil
-	case text == string(ScopeAll):
-		return ScopeAll, nil
-	case isClass && slices.Contains(classes, class):
-		return ClassScope(class), nil
-	case isClass:
-		return "", fmt.Errorf("class %q: want one of %s", class, strings.Join(classes, ", "))
-	}
-	n, err := ParseName(strings.TrimPrefix(text, "session:"))
-	if err != nil {
-		return "", fmt.Errorf("policy of %q: want all, class:NAME, tenant:NAME or session:NAME: %w", text, err)
-	}
-	return SessionScope(n), nil
-}
-
 // Over gives the policy with another below it: what p leaves out is as below says.
 func (p Policy) Over(below Policy) Policy {
 	overlay(reflect.ValueOf(&below).Elem(), reflect.ValueOf(p))
@@ -235,7 +145,7 @@ func (p Policy) Validate(scope PolicyScope) error {
 		between("grace", p.Grace, 100*time.Millisecond, MaxLease), between("awake", p.Awake, 0, 24*time.Hour),
 		between("warn", p.Warn, 0, 24*time.Hour), atLeast("life", p.Life, time.Minute), between("backoff", p.Backoff, 0, 24*time.Hour),
 		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Rehearse.validate(), p.Score.validate(), p.Keep.validate(),
-		p.Checkpoints.Validate(), validateWake(p.Wake), p.Watermarks.validate(scope), p.Quota.validate(scope),
+		p.Checkpoints.Validate(), validateWake(p.Wake), p.Watermarks.validate(scope), p.validateSlots(scope), p.Quota.validate(scope),
 	)
 }
 
@@ -357,4 +267,15 @@ func (w *Watermarks) validate(scope PolicyScope) error {
 		return fmt.Errorf("watermarks of %s: set them in the policy of all", scope)
 	}
 	return together(inRange("watermarks sessions", w.Sessions, 0, 1), inRange("watermarks memory", w.Memory, 0, 1), inRange("watermarks pressure", w.Pressure, 0, 1))
+}
+
+// maxSlots bounds a number that was mistyped.
+const maxSlots = 1_000_000
+
+func (p Policy) validateSlots(scope PolicyScope) error {
+	err := inRange("slots", p.Slots, 0, maxSlots)
+	if p.Slots != nil && scope != ScopeAll {
+		return together(err, fmt.Errorf("slots of %s: set them in the policy of all", scope))
+	}
+	return err
 }

@@ -17,7 +17,7 @@ func TestPolicyText(t *testing.T) {
 	lines := []string{
 		"ask=for:30s,defer:5m0s,times:3", "awake=1m0s", "backoff=10s", "breaker=5", "checkpoints=run_end,before:deploy", "counts=input,exec,hold",
 		"grace=10m0s", "ignore=busy.cpu,presence.tcp", "keep=age:168h0m0s,count:10,expire:720h0m0s", "life=12h0m0s", "never=false", "on_suspend_failure=stop",
-		"quiet=mon,tue,wed,thu,fri 08:00-18:00 Europe/Berlin; 22:00-06:00", "rehearse=changed", "score=base:120,commands_count:50", "wakes=none", "warn=30s",
+		"quiet=mon,tue,wed,thu,fri 08:00-18:00 Europe/Berlin; 22:00-06:00", "rehearse=changed", "score=base:120,commands_count:50", "slots=10", "wakes=none", "warn=30s",
 		"watermarks=sessions:0.8,memory:0.9",
 	}
 	var p schemas.Policy
@@ -78,6 +78,8 @@ func TestPolicyErrors(t *testing.T) {
 		"counts=input":                  "hold has to be among",
 		"counts=hold,smell":             `kind "smell": want one of input`,
 		"wakes=presence":                "wakes nothing",
+		"slots=10":                      "set them in the policy of all",
+		"slots=-1":                      "want from 0",
 		"ignore=busy":                   "want busy.KEY",
 		"ignore=hold.cli":               "want busy.KEY",
 		"ask=for:30s,defer:0s":          "ask defer",
@@ -172,6 +174,28 @@ func TestPolicyOver(t *testing.T) {
 }
 
 // Hours hold by the clock of their place, over midnight and over changes of the clock.
+// A document of defaults says nothing itself, and no other has any.
+func TestPolicyDocument(t *testing.T) {
+	grace, slots := schemas.Duration(time.Minute), 3
+	ofWeb := []schemas.PolicyDefault{{Scope: schemas.ClassScope("web"), Policy: schemas.Policy{Grace: &grace}, From: "preset x"}}
+	for name, c := range map[string]struct {
+		doc  schemas.PolicyDocument
+		want string
+	}{
+		"defaults":              {schemas.PolicyDocument{Scope: schemas.ScopeDefaults, Defaults: ofWeb}, ""},
+		"none":                  {schemas.PolicyDocument{Scope: schemas.ScopeDefaults}, ""},
+		"of a class":            {schemas.PolicyDocument{Scope: schemas.ClassScope("web"), Defaults: ofWeb}, "policy of class:web: it has defaults"},
+		"with a policy":         {schemas.PolicyDocument{Scope: schemas.ScopeDefaults, Policy: schemas.Policy{Grace: &grace}}, "parts of its own"},
+		"of a session":          {schemas.PolicyDocument{Scope: schemas.ScopeDefaults, Defaults: []schemas.PolicyDefault{{Scope: "session:a/b"}}}, "want all or a class"},
+		"that a class can't be": {schemas.PolicyDocument{Scope: schemas.ScopeDefaults, Defaults: []schemas.PolicyDefault{{Scope: schemas.ClassScope("web"), Policy: schemas.Policy{Slots: &slots}}}}, "slots of class:web"},
+	} {
+		err := c.doc.Validate()
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v; want %q", name, err, c.want)
+		}
+	}
+}
+
 func TestHours(t *testing.T) {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {

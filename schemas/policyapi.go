@@ -22,9 +22,11 @@ type PolicyView struct {
 	Policy    Policy      `json:"policy"`  // what is set
 	Effective Policy      `json:"effective"`
 	// Origins says of each part of Effective which policy it is from: a scope, or "built in",
-	// "run --idle" or "up --retention".
+	// "run --idle", "up --retention", or of a default "preset terminals", "variable SANDBOX_TIMEOUT_SECONDS".
 	Origins map[string]string `json:"origins,omitempty"`
-	Change  *PolicyChange     `json:"change,omitempty"`
+	// Defaults is of the scope "defaults" alone: what `up` was started with, and Policy and Effective say nothing.
+	Defaults []PolicyDefault `json:"defaults,omitempty"`
+	Change   *PolicyChange   `json:"change,omitempty"`
 }
 
 // PolicyTest is what a policy would do to sessions now.

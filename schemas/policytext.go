@@ -197,6 +197,18 @@ func (p Policy) Lines() []string {
 	return out
 }
 
+// Keys gives the names of the parts that are set.
+func (p Policy) Keys() (keys []string) {
+	for _, line := range p.Lines() {
+		key, _, _ := strings.Cut(line, "=")
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Says reports whether a part is set, by its name.
+func (p Policy) Says(key string) bool { return slices.Contains(p.Keys(), key) }
+
 func written(key string, f reflect.Value) string {
 	switch {
 	case f.Kind() == reflect.Slice && f.Len() == 0:

@@ -75,7 +75,7 @@ var channels = []channel{
 	kept("keys", names.KeySubject("{tenant}"), "tenant_keys", "Who may read and write a tenant's images, every revision of it. Every tenant's are under the key fleet."),
 	kept("tokens", names.TokenSubject("{digest}"), "token_record", "Who may ask over HTTP, by the SHA-256 digest of the token."),
 	kept("listeners", "$KV."+names.Ingress()+".{part}.{at}", "listener_record", "Where a part takes TCP connections for a port of a session, every revision of it."),
-	kept("policies", "$KV."+names.Policies()+".{scope}.{name}", "policy_document", "What a class or a session (its name being tenant.session) is held to, every revision of it. Everybody's is under the key all."),
+	kept("policies", "$KV."+names.Policies()+".{scope}.{name}", "policy_document", "What a class or a session (its name being tenant.session) is held to, every revision of it. Everybody's is under the key all, what they are held to by default under defaults."),
 }
 
 // answers are what verbs are answered with.

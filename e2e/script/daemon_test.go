@@ -12,6 +12,11 @@ import (
 	"github.com/diapause/diapause/events/failpoint"
 )
 
+// defaultVariables are those that the daemon has defaults from, as they are set in the script when it is started.
+var defaultVariables = []string{
+	"TERMINAL_MAX_ACTIVE_SESSIONS", "TERMINAL_HIBERNATE_AFTER_MINS", "IDLE_SNAPSHOT_DELAY_SECONDS", "SANDBOX_TIMEOUT_SECONDS", "DIAPAUSE_PRESET", "DIAPAUSE_SLOTS",
+}
+
 func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 	s := stackOf(ts)
 	s.Env = append(slices.Clone(s.Env), "PATH="+ts.Getenv("PATH"))
@@ -19,6 +24,9 @@ func cmdUp(ts *testscript.TestScript, neg bool, args []string) {
 		if value := ts.Getenv(name); value != "" {
 			s.Env = append(slices.Clone(s.Env), name+"="+value)
 		}
+	}
+	for _, name := range defaultVariables {
+		s.Env = append(s.Env, name+"="+ts.Getenv(name))
 	}
 	err := s.Up(args...)
 	if neg {

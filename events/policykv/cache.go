@@ -22,7 +22,7 @@ type Cache struct {
 
 	mu      sync.Mutex
 	own     map[schemas.Name]*own
-	docs    map[schemas.PolicyScope]Versioned // of all and of the classes
+	docs    map[schemas.PolicyScope]Versioned // of all and of the classes, and the defaults
 	changed chan struct{}
 }
 
@@ -30,6 +30,9 @@ type Cache struct {
 type layers struct {
 	classes    map[string]session.Policy // with what holds for all below
 	all        schemas.Policy
+	defaults   schemas.PolicyDocument // below all
+	slots      *int                   // of hosts that weren't started with any
+	slotsBy    string                 // what says so
 	watermarks schemas.Watermarks
 }
 
@@ -104,7 +107,12 @@ func (c *Cache) take(v Versioned) {
 }
 
 func layer(docs map[schemas.PolicyScope]Versioned) *layers {
-	l := &layers{classes: map[string]session.Policy{}, all: docs[schemas.ScopeAll].Policy}
+	l := &layers{classes: map[string]session.Policy{}, all: docs[schemas.ScopeAll].Policy, defaults: docs[schemas.ScopeDefaults].PolicyDocument}
+	for _, d := range l.defaults.Defaults {
+		if d.Policy.Slots != nil {
+			l.slots, l.slotsBy = d.Policy.Slots, d.From
+		}
+	}
 	for _, class := range session.Classes() {
 		l.classes[class] = l.of(class).With(docs[schemas.ClassScope(class)].Policy)
 	}
@@ -117,7 +125,7 @@ func layer(docs map[schemas.PolicyScope]Versioned) *layers {
 // of gives the policy of a class without its own document.
 func (l *layers) of(class string) session.Policy {
 	p, _ := session.PolicyFor(class, nil)
-	return p.With(l.all)
+	return p.With(defaultsOf(l.defaults, class)).With(l.all)
 }
 
 // Class gives what sessions of a class are held to that have no rule of their own.

@@ -17,13 +17,14 @@ func FuzzDocument(f *testing.F) {
 		`{"scope":"class:web","policy":{"never":true,"ask":{"for":"30s","defer":"5m","times":3},"score":{"base":1}}}`,
 		`{"scope":"session:acme/web-42","uid":"u","policy":{"grace":60,"counts":["hold"],"keep":{"age":"24h"},"checkpoints":["before:x"]}}`,
 		`{"scope":"tenant:acme","policy":{"quota":{"running":2,"stored":"10G"}}}`,
+		`{"scope":"defaults","policy":{},"defaults":[{"scope":"class:web","policy":{"grace":"1s"},"from":"x"},{"scope":"all","policy":{"life":"1h","slots":3},"from":"y"}]}`,
 		`{"scope":"all","policy":{"watermarks":{"sessions":0.5},"quota":{}}}`, `{"scope":"session:","policy":{}}`, `{"scope":"class:","policy":null}`, `[]`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		v, err := decode(data, 7)
-		if err != nil || v.Policy.Validate(v.Scope) != nil {
+		if err != nil || v.Validate() != nil {
 			return
 		}
 		if again, err := json.Marshal(v.PolicyDocument); err != nil {
@@ -45,6 +46,9 @@ func FuzzDocument(f *testing.F) {
 			}
 			if _, err := json.Marshal(c.Effective(v.Scope, r)); err != nil {
 				t.Fatalf("%s: %v", data, err)
+			}
+			if v.Scope == schemas.ScopeDefaults {
+				continue // they are never on trial
 			}
 			if tried := c.Trial(v.Scope, v.Policy)(r); !reflect.DeepEqual(tried, p) {
 				t.Fatalf("%s: on trial it is %+v, and in earnest %+v", data, tried, p)

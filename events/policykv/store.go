@@ -61,11 +61,11 @@ func decode(data []byte, seq uint64) (Versioned, error) {
 	return v, nil
 }
 
-// Set replaces prev, which Get gave, with doc: of it the scope, the uid, the policy, and who
-// changes it and why. The errors are those of Policy.Validate, ErrVersion if prev is no
+// Set replaces prev, which Get gave, with doc: of it the scope, the uid, the policy or the defaults,
+// and who changes it and why. The errors are those of its Validate, ErrVersion if prev is no
 // longer the last, and cas.ErrUnknown.
 func (s *Store) Set(ctx context.Context, prev Versioned, doc schemas.PolicyDocument) (Versioned, error) {
-	if err := doc.Policy.Validate(doc.Scope); err != nil {
+	if err := doc.Validate(); err != nil {
 		return Versioned{}, fmt.Errorf("policy of %s: %w", doc.Scope, err)
 	}
 	doc.Version, doc.Change.ID, doc.Change.At = prev.Version+1, nuid.Next(), time.Now().UTC().Truncate(time.Millisecond)
@@ -104,7 +104,7 @@ func (s *Store) Watch(ctx context.Context, fn func(Versioned), bad func(error), 
 	return stream.Consume(ctx, s.writer.JS, s.writer.Stream, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, _ bool) error {
 		v, err := decode(msg.Data, meta.Sequence.Stream)
 		if err == nil {
-			err = v.Policy.Validate(v.Scope)
+			err = v.Validate()
 		}
 		if want := s.names.PolicySubject(v.Scope); err == nil && msg.Subject != want {
 			err = fmt.Errorf("it says that it is that of %q", v.Scope)

@@ -58,7 +58,11 @@ func (c *Cache) Effective(scope schemas.PolicyScope, r schemas.SessionRecord) sc
 	if t := scope.Tenant(); t != "" {
 		return c.quota(t)
 	}
-	out := c.docs[schemas.ScopeAll].Policy.Over(session.Builtin(class))
+	out := defaultsOf(c.docs[schemas.ScopeDefaults].PolicyDocument, class).Over(session.Builtin(class))
+	out = c.docs[schemas.ScopeAll].Policy.Over(out)
+	if scope != schemas.ScopeAll {
+		out.Slots = nil // they are of hosts
+	}
 	if class != "" {
 		out = c.docs[schemas.ClassScope(class)].Policy.Over(out)
 	}

@@ -1,8 +1,6 @@
 package api
 
 import (
-	"strings"
-
 	"github.com/diapause/diapause/events/policykv"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/schemas"
@@ -19,6 +17,9 @@ func (s *policies) policyView(v policykv.Versioned, r schemas.SessionRecord) sch
 	out := schemas.PolicyView{Scope: v.Scope, Version: v.Version, Policy: v.Policy, Effective: s.policies.Effective(v.Scope, r)}
 	if v.Version > 0 {
 		out.Change = &v.Change
+	}
+	if v.Scope == schemas.ScopeDefaults {
+		return schemas.PolicyView{Scope: v.Scope, Version: v.Version, Defaults: v.Defaults, Change: out.Change}
 	}
 	class := v.Scope.Class()
 	if _, ok := v.Scope.Session(); ok {
@@ -44,7 +45,7 @@ func (s *policies) origins(v policykv.Versioned, r schemas.SessionRecord, class 
 	}
 	out := map[string]string{}
 	set := func(p schemas.Policy, from string) {
-		for _, key := range keysOf(p) {
+		for _, key := range p.Keys() {
 			if out[key] == "" {
 				out[key] = from
 			}
@@ -58,9 +59,15 @@ func (s *policies) origins(v policykv.Versioned, r schemas.SessionRecord, class 
 		set(docs[schemas.ClassScope(class)], string(schemas.ClassScope(class)))
 	}
 	set(docs[schemas.ScopeAll], string(schemas.ScopeAll))
-	for _, key := range keysOf(effective) {
+	defaults := map[string]string{}
+	for _, d := range s.policies.DefaultsIn(class) {
+		defaults[d.Key] = d.From
+	}
+	for _, key := range effective.Keys() {
 		switch {
 		case out[key] != "":
+		case defaults[key] != "":
+			out[key] = defaults[key]
 		case key == "keep":
 			out[key] = fromRetention
 		default:
@@ -68,13 +75,4 @@ func (s *policies) origins(v policykv.Versioned, r schemas.SessionRecord, class 
 		}
 	}
 	return out
-}
-
-// keysOf are the parts of a policy that are set.
-func keysOf(p schemas.Policy) (keys []string) {
-	for _, line := range p.Lines() {
-		key, _, _ := strings.Cut(line, "=")
-		keys = append(keys, key)
-	}
-	return keys
 }

@@ -116,7 +116,7 @@ func (s *hostVerbs) list(ctx context.Context, _ request) (any, error) {
 // view shows a host, without its sessions one by one.
 func (s *hostVerbs) view(h fleet.Host, asleep map[schemas.HostID]int) schemas.HostView {
 	id := h.Host.Host
-	v := schemas.HostView{Host: h.Host, Alive: !h.Gone, Suspended: asleep[id], Empty: true}
+	v := schemas.HostView{Host: h.Host, Alive: !h.Gone, SlotsBy: h.SlotsBy, Suspended: asleep[id], Empty: true}
 	if since, gone := s.fleet.Gone(id); gone {
 		v.GoneSince = &since
 	}

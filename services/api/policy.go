@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/policykv"
@@ -81,6 +82,9 @@ func (s *policies) policyGet(ctx context.Context, req request) (any, error) {
 				continue // of a session that is gone
 			}
 			r = current
+		}
+		if v.Scope == schemas.ScopeDefaults && len(v.Defaults) == 0 {
+			continue // they were taken back
 		}
 		have[v.Scope] = true
 		out = append(out, s.policyView(v, r))
@@ -255,10 +259,17 @@ func (s *policies) sweepPolicy(ctx context.Context, v policykv.Versioned) error 
 	return s.policies.Drop(ctx, v, "api@"+string(s.host), "its session is gone")
 }
 
-// policiesOf names the documents that a session is held to.
+// policiesOf names the documents that a session is held to, and of the defaults the parts that hold.
 func (s *views) policiesOf(r schemas.SessionRecord) (out []string) {
 	if s.policies == nil {
 		return nil
+	}
+	var defaults []string
+	for _, d := range s.policies.Decisive(r) {
+		defaults = append(defaults, fmt.Sprintf("%s by %s", d.Key, d.From))
+	}
+	if len(defaults) > 0 {
+		out = append(out, fmt.Sprintf("%s version %d: %s", schemas.ScopeDefaults, s.policies.Defaults().Version, strings.Join(defaults, ", ")))
 	}
 	for _, v := range s.policies.Versions(r) {
 		out = append(out, fmt.Sprintf("%s version %d", v.Scope, v.Version))

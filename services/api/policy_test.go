@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -92,5 +93,49 @@ func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
 	}
 	if n := len(s.policies.policies.Documents(true)); n != 2 {
 		t.Errorf("%d are remembered", n)
+	}
+}
+
+// What a default says is shown with what it is from, in every scope below which it lies.
+func TestPolicyGetNamesDefaults(t *testing.T) {
+	s := desk(t)
+	var life, grace schemas.Policy
+	if err := errors.Join(life.Assign("life=1h"), life.Assign("slots=3"), grace.Assign("grace=7m")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.policies.policies.SetDefaults(t.Context(), "up@h", []schemas.PolicyDefault{
+		{Scope: schemas.ScopeAll, Policy: life, From: "variable LIFE"}, {Scope: schemas.ClassScope("web"), Policy: grace, From: "preset x"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := set(t, s, "class:slack", "life=2h"); err != nil { // which loads them, too
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ scope, key, from string }{
+		{"class:web", "grace", "preset x"}, {"class:web", "life", "variable LIFE"}, {"class:web", "slots", ""}, {"class:web", "breaker", "built in"},
+		{"class:slack", "life", "class:slack"}, {"class:slack", "grace", "built in"}, {"all", "slots", "variable LIFE"}, {"all", "grace", ""},
+		{"tenant:acme", "life", ""}, {"tenant:acme", "slots", ""},
+	} {
+		out, err := s.policies.policyGet(t.Context(), request{Request: schemas.Request{Policy: &schemas.PolicyRequest{Scope: c.scope}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := out.([]schemas.PolicyView)[0]; v.Origins[c.key] != c.from || v.Effective.Says(c.key) != (c.from != "") {
+			t.Errorf("%s of %s is from %q, want %q; in effect: %q", c.key, c.scope, v.Origins[c.key], c.from, v.Effective.Lines())
+		}
+	}
+	out, err := s.policies.policyGet(t.Context(), request{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := 0
+	for _, v := range out.([]schemas.PolicyView) {
+		if v.Scope == schemas.ScopeDefaults {
+			listed += len(v.Defaults)
+		}
+	}
+	if listed != 2 {
+		t.Errorf("%d defaults are listed", listed)
 	}
 }

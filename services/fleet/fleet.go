@@ -37,8 +37,11 @@ type Options struct {
 	Identities []age.Identity
 	// Orders, if given, say which hosts are cordoned.
 	Orders *hostkv.Cache
-	Actor  string // in the transitions that it makes: "fleet@host"
-	Log    *slog.Logger
+	// Slots, if given, says how many sessions a host has room for that announced own, and what says so
+	// if it isn't the host.
+	Slots func(own int) (slots int, by string)
+	Actor string // in the transitions that it makes: "fleet@host"
+	Log   *slog.Logger
 }
 
 // Fleet watches the hosts; Serve runs it.
@@ -164,6 +167,9 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 		}
 		_, h.Gone = f.Gone(h.Host.Host)
 		h.Cordoned = f.Orders.Order(h.Host.Host).Cordoned
+		if f.Options.Slots != nil {
+			h.Slots, h.SlotsBy = f.Options.Slots(h.Slots)
+		}
 		out = append(out, h)
 	}
 	return out, nil

@@ -84,9 +84,10 @@ func number(parts []string, i int) int {
 // Host is one that a session may be placed on.
 type Host struct {
 	schemas.Host
-	Gone     bool // its lease has run out
-	Cordoned bool // an operator ordered that it takes no sessions
-	Coming   int  // sessions that move there, which it doesn't count yet
+	Gone     bool   // its lease has run out
+	Cordoned bool   // an operator ordered that it takes no sessions
+	SlotsBy  string // what says how many slots it has; "" if it does itself
+	Coming   int    // sessions that move there, which it doesn't count yet
 	// OfTenant counts the sessions of the tenant that asks which run there, or move there.
 	OfTenant int
 	// Beside is a session there that shares no host with the one that asks; "" if there is none.

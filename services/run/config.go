@@ -76,6 +76,8 @@ type Control struct {
 	Retention janitor.Policy
 	Usage     time.Duration // between two events of what sessions used; never if 0
 	Network   string        // of process trees that don't say which they want; schemas.DefaultNetwork if empty
+	// Defaults are what all parts hold sessions to where no policy says otherwise. An API doesn't set any.
+	Defaults []schemas.PolicyDefault
 }
 
 // UpConfig is all that Up needs.

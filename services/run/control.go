@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"crypto/ed25519"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
@@ -63,6 +64,9 @@ type ruling struct {
 func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) (control, error) {
 	host := m.data.Host()
 	m.orders.Load(ctx)
+	if err := h.setDefaults(ctx, m.link, host); err != nil {
+		return control{}, err
+	}
 	term := lease.OfficeTerm
 	if h.NATS.URL == "" {
 		term = lease.OfficeTermAlone
@@ -87,7 +91,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 	c.scheduler, c.orders = r.scheduler, r.orders
 	c.fleet = fleet.New(fleet.Options{
 		JS: r.js, Names: r.names, Records: r.records, Leases: r.leases, Images: r.images, Trusted: r.keeper.Trusted,
-		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log, Orders: r.orders,
+		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log, Orders: r.orders, Slots: r.policies.Slots,
 	})
 	c.drainer = drain.New(drain.Options{
 		JS: r.js, Names: r.names, Records: r.records, Orders: r.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + r.name, Log: r.log,
@@ -126,6 +130,20 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		},
 	}
 	return c, nil
+}
+
+// setDefaults has this process's defaults be those that all parts read, before anything is decided.
+func (h hostProcess) setDefaults(ctx context.Context, l link, host schemas.HostID) error {
+	set, err := l.policies.SetDefaults(ctx, "up@"+string(host), h.Control.Defaults)
+	if err != nil {
+		return err
+	}
+	for _, d := range set.Defaults {
+		for _, line := range d.Policy.Lines() {
+			fmt.Fprintf(h.Out, "default of %s: %s (%s of %s)\n", d.Scope, line, d.From, set.Change.By)
+		}
+	}
+	return l.policies.Load(ctx)
 }
 
 // serving lists what is to run.

@@ -41,6 +41,21 @@ func marksOf(p Policies) Watermarks {
 	return m
 }
 
+// roomy is what gives the slots of hosts where they were set; *policykv.Cache does.
+type roomy interface {
+	// Slots gives how many sessions a host has room for that announced own, no limit if 0, and what
+	// says so if it isn't the host.
+	Slots(own int) (slots int, by string)
+}
+
+// slotsBy gives the slots of hosts as they are set now.
+func slotsBy(p Policies) func(own int) (int, string) {
+	if by, ok := p.(roomy); ok {
+		return by.Slots
+	}
+	return func(own int) (int, string) { return own, "" }
+}
+
 // yield is how long a session has to be without activity before it may be evicted, if its
 // own grace isn't shorter.
 const yield = 10 * time.Second
@@ -66,7 +81,7 @@ func (e *NoRoom) Error() string { return e.For(anyone) }
 
 // For is the text of the error for those who may know of some sessions alone: others are counted.
 func (e *NoRoom) For(known func(schemas.Name) bool) string {
-	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more --slots",
+	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more slots",
 		e.Host, e.Slots, reasons(e.Because, known))
 }
 
@@ -136,10 +151,10 @@ func (e *evictor) relieve(ctx context.Context) {
 func (e *evictor) excess(at *host) (n int, why string) {
 	m, r := marksOf(e.table.policies), at.report
 	leaving := leaving(at.slots)
-	if r.Slots > 0 && m.Sessions > 0 {
-		most := int(math.Ceil(float64(r.Slots)*m.Sessions - 1e-9))
+	if slots := e.hosts.slots(at); slots > 0 && m.Sessions > 0 {
+		most := int(math.Ceil(float64(slots)*m.Sessions - 1e-9))
 		if n := len(at.slots) - leaving - most; n > 0 {
-			return n, fmt.Sprintf("host %s has %s, %d of its %d slots are to be taken", r.Host, schemas.CountSessions(len(at.slots)), most, r.Slots)
+			return n, fmt.Sprintf("host %s has %s, %d of its %s are to be taken", r.Host, schemas.CountSessions(len(at.slots)), most, e.hosts.namedSlots(at))
 		}
 	}
 	if r.Load == nil || leaving > 0 || e.hosts.now()-at.reported > reportFor || at.eased > at.reported {
@@ -195,7 +210,7 @@ func (e *evictor) evict(ctx context.Context, t *tracked, d session.Decision, pau
 func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Time) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
 	at := e.hosts.of(mine.Host)
 	e.hosts.settle(at)
-	slots, before := at.report.Slots, e.hosts.before(mine)
+	slots, before := e.hosts.slots(at), e.hosts.before(mine)
 	switch {
 	case slots == 0:
 		return true, nil, nil, false
@@ -209,7 +224,7 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 		return false, nil, nil, true // what is in use now isn't known
 	}
 	if t, d, ok := e.least(at.slots, deadline); ok {
-		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %d slots are taken", mine.Host, slots))
+		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %s are taken", mine.Host, e.hosts.namedSlots(at)))
 		n := t.name()
 		return false, &n, nil, true
 	}
@@ -219,7 +234,7 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 
 // noRoom says what keeps a host from making room, and when that may be over.
 func (e *evictor) noRoom(at *host) (none *NoRoom, next time.Time) {
-	none = &NoRoom{Host: at.report.Host, Slots: at.report.Slots}
+	none = &NoRoom{Host: at.report.Host, Slots: e.hosts.slots(at)}
 	none.Because, next = e.because(at.slots)
 	return none, next
 }

@@ -184,6 +184,46 @@ func TestPressureOfSlots(t *testing.T) {
 	})
 }
 
+// spacious has hosts have slots that they didn't announce.
+type spacious struct {
+	builtin
+	most    int
+	changed chan struct{}
+}
+
+func (s *spacious) Slots(int) (int, string)  { return s.most, "preset terminals" }
+func (s *spacious) Changed() <-chan struct{} { return s.changed }
+
+// Slots that are set hold for a host that announced none, at once when they change, and the log has what set them.
+func TestSlotsThatAreSet(t *testing.T) {
+	s := &spacious{most: 10, changed: make(chan struct{})}
+	inCrowdOf(t, func(c *crowd) Options {
+		s.changed = make(chan struct{})
+		return Options{Bus: c.talk, Policies: s}
+	}, func(t *testing.T, c *crowd) {
+		c.host(schemas.Host{Host: "h"})
+		for _, id := range []string{"s1", "s2", "s3"} {
+			c.run(id, "agent")
+		}
+		time.Sleep(time.Minute)
+		if got := c.gone(); len(got) != 0 {
+			t.Fatalf("3 of 10, and suspended: %v", got)
+		}
+		s.most = 2
+		s.changed <- struct{}{}
+		time.Sleep(3 * time.Second)
+		if got := c.gone(); len(got) != 1 || !strings.Contains(got[0], "host h has 3 sessions, 2 of its 2 slots (preset terminals) are to be taken") {
+			t.Errorf("3 of 2: %v", got)
+		}
+		if limited, err := c.limited(t.Context(), "h"); err != nil || !limited {
+			t.Errorf("it has no limit: %v", err)
+		}
+		if has, err := c.HasRoom(t.Context(), "h"); err != nil || has {
+			t.Errorf("it has room: %v", err)
+		}
+	})
+}
+
 // Memory goes one by one, with a new word of the host in between.
 func TestPressureOfMemory(t *testing.T) {
 	inCrowd(t, func(t *testing.T, c *crowd) {

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"container/heap"
+	"fmt"
 	"slices"
 	"time"
 
@@ -67,10 +68,12 @@ type hosts struct {
 	crowded map[*host]time.Time // the hosts that may be too full, and since when
 	moving  map[*tracked]*host  // the sessions that move, and where to
 	read    uint64              // the revision of the last record that was read
+	// slotsOf gives how many slots a host has that announced own, and what says so if it isn't the host.
+	slotsOf func(own int) (slots int, by string)
 }
 
-func newHosts(c clock) *hosts {
-	return &hosts{clock: c, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}, moving: map[*tracked]*host{}}
+func newHosts(c clock, slotsOf func(own int) (int, string)) *hosts {
+	return &hosts{clock: c, slotsOf: slotsOf, byName: map[schemas.HostID]*host{}, pace: newPace(), crowded: map[*host]time.Time{}, moving: map[*tracked]*host{}}
 }
 
 func (hs *hosts) of(name schemas.HostID) *host {
@@ -122,7 +125,7 @@ func (hs *hosts) enter(t *tracked) {
 		hs.moving[t].coming++
 	}
 	t.host = hs.of(t.view.host())
-	if t.host.report.Slots > 0 {
+	if hs.slots(t.host) > 0 {
 		hs.suspect(t.host)
 	}
 	t.slot = int32(len(t.host.slots))
@@ -155,6 +158,21 @@ func (hs *hosts) announced(r schemas.Host) {
 	h := hs.of(r.Host)
 	h.report, h.reported = r, hs.now()
 	hs.suspect(h)
+}
+
+// slots gives how many sessions a host has room for; no limit if 0.
+func (hs *hosts) slots(h *host) int {
+	n, _ := hs.slotsOf(h.report.Slots)
+	return n
+}
+
+// namedSlots is the number for a reason, with what says so: the log has it then.
+func (hs *hosts) namedSlots(h *host) string {
+	n, by := hs.slotsOf(h.report.Slots)
+	if by == "" {
+		return fmt.Sprintf("%d slots", n)
+	}
+	return fmt.Sprintf("%d slots (%s)", n, by)
 }
 
 // suspect has it looked whether a host is too full.

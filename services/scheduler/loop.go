@@ -46,7 +46,7 @@ func newLoop(s *Scheduler) *loop {
 	if a, ok := s.Bus.(asker); ok {
 		l.lag.ask = a.Ask
 	}
-	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock)
+	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock, slotsBy(s.Policies))
 	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor}
 	l.waker = &waker{table: l.table, agenda: l.agenda, quotas: l.quotas, hosts: l.hosts, lag: l.lag, evictor: l.evictor, actor: l.actor}
 	l.notifier = &notifier{table: l.table, agenda: l.agenda, actor: l.actor}
@@ -123,6 +123,9 @@ func (l *loop) reconsider() {
 	}
 	for _, t := range l.table.sessions {
 		l.agenda.touch(t)
+	}
+	for _, h := range l.hosts.byName {
+		l.hosts.suspect(h) // it may have fewer slots now
 	}
 	l.quotas.stir()
 }

@@ -49,9 +49,10 @@ func (hs *hosts) before(mine schemas.Place) int {
 	return slices.IndexFunc(hs.of(mine.Host).reserved, func(r reservation) bool { return r.ID == mine.ID })
 }
 
-// free reports whether a host has a free slot. One that announced no slots has.
+// free reports whether a host has a free slot. One without a limit has.
 func (hs *hosts) free(name schemas.HostID) bool {
 	h := hs.of(name)
 	hs.settle(h)
-	return h.report.Slots == 0 || len(h.slots)+h.coming+len(h.reserved) < h.report.Slots
+	most := hs.slots(h)
+	return most == 0 || len(h.slots)+h.coming+len(h.reserved) < most
 }

@@ -54,8 +54,8 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 	return suspended, release, nil
 }
 
-// HasRoom reports whether a host has a free slot, as far as is known here. A host that
-// announced no slots has room.
+// HasRoom reports whether a host has a free slot, as far as is known here. One without a
+// limit has.
 func (s *Scheduler) HasRoom(ctx context.Context, h schemas.HostID) (has bool, err error) {
 	err = s.ask(ctx, func(l *loop) { has = l.hosts.free(h) })
 	return has, err
@@ -70,8 +70,8 @@ func (s *Scheduler) limited(ctx context.Context, h schemas.HostID) (limited bool
 	deadline := time.Now().Add(reportWait)
 	for known := false; err == nil && !known; {
 		err = s.ask(ctx, func(l *loop) {
-			r := l.hosts.of(h).report
-			limited, known = r.Slots > 0, r.Host != "" || s.Hosts == nil || time.Now().After(deadline)
+			at := l.hosts.of(h)
+			limited, known = l.hosts.slots(at) > 0, at.report.Host != "" || s.Hosts == nil || time.Now().After(deadline)
 		})
 		if err == nil && !known {
 			err = pause(ctx, roomEvery)

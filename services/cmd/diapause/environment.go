@@ -8,6 +8,30 @@ import (
 	"github.com/spf13/pflag"
 )
 
+// fromVariable annotates a flag that has its value from a variable of the environment.
+const fromVariable = "from-variable"
+
+// giver is what gave a flag its value.
+type giver int
+
+const (
+	byNothing giver = iota
+	byVariable
+	byCommandLine
+)
+
+// givenBy says what gave a flag of a command that reads fromEnvironment its value.
+func givenBy(cmd *cobra.Command, name string) giver {
+	f := cmd.Flag(name)
+	switch {
+	case f == nil || !f.Changed:
+		return byNothing
+	case f.Annotations[fromVariable] != nil:
+		return byVariable
+	}
+	return byCommandLine
+}
+
 // fromEnvironment has each flag of a command that runs for long, which has no variable yet, take its value from
 // one: --lease from DIAPAUSE_LEASE. What is on the command line wins. One that may be given several times takes
 // several values, separated by commas.
@@ -20,8 +44,7 @@ func fromEnvironment(cmd *cobra.Command) *cobra.Command {
 		variables[f] = "DIAPAUSE_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		f.Usage += " (" + variables[f] + ")"
 	})
-	run := cmd.RunE
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
 		var err error
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
 			name, has := variables[f]
@@ -34,15 +57,13 @@ func fromEnvironment(cmd *cobra.Command) *cobra.Command {
 				values = strings.Split(value, ",")
 			}
 			for _, v := range values {
+				_ = cmd.Flags().SetAnnotation(f.Name, fromVariable, []string{name}) // there is such a flag
 				if setErr := cmd.Flags().Set(f.Name, v); setErr != nil && err == nil {
 					err = usagef("%s=%q: not a value of --%s", name, value, f.Name).WithHint("%v", setErr)
 				}
 			}
 		})
-		if err != nil {
-			return err
-		}
-		return run(cmd, args)
+		return err
 	}
 	return cmd
 }

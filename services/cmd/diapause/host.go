@@ -168,7 +168,11 @@ func printHost(v schemas.HostView) {
 	}
 	line("version", "%s", orDash(v.Version))
 	line("labels", "%s", orDash(labelsOf(v.Labels)))
-	line("sessions", "%d running, %d suspended, slots: %s", v.Running, v.Suspended, slotsOf(v))
+	slots := slotsOf(v)
+	if v.SlotsBy != "" {
+		slots += " (" + v.SlotsBy + ")"
+	}
+	line("sessions", "%d running, %d suspended, slots: %s", v.Running, v.Suspended, slots)
 	if v.Load != nil {
 		line("memory", "%s in use, pressure %.0f%%", loadOf(v), 100*v.Load.Pressure)
 	}

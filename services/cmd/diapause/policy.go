@@ -16,8 +16,9 @@ import (
 )
 
 const policyHelp = `Say when sessions are suspended: a policy for all, for a class, or for one session,
-each above the one before; what it leaves out is as the one below says. A change holds
-at once, for sessions that there are as well.
+each above the one before; what it leaves out is as the one below says. Below all are the
+defaults that up was started with (up --preset, and the variables of "diapause up --help"),
+below them what is built in. A change holds at once, for sessions that there are as well.
 
 SCOPE is all, class:web (terminal, automation, slack, desktop), session:NAME, or for a
 quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" for an empty list:
@@ -58,6 +59,8 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              which snapshots stay, in place of up --retention
   watermarks=sessions:0.8,memory:0.9,pressure:0.2
                              of all only: how full a host may get
+  slots=10                   of all only: how many sessions each host has room for, in place
+                             of its --slots; 0 is no limit
   quota=sessions:100,running:10,stored:50G
                              of tenant:NAME, or of all for every tenant: how much it may
                              have; 0 is no limit. What is above that is refused`
@@ -110,6 +113,10 @@ func printPolicy(v schemas.PolicyView, all bool) {
 		}
 		fmt.Fprintln(printed)
 	}
+	if v.Scope == schemas.ScopeDefaults {
+		printDefaults(v.Defaults)
+		return
+	}
 	if !all {
 		for _, line := range v.Policy.Lines() {
 			fmt.Fprintln(printed, "  "+line)
@@ -120,6 +127,17 @@ func printPolicy(v schemas.PolicyView, all bool) {
 	for _, line := range v.Effective.Lines() {
 		key, _, _ := strings.Cut(line, "=")
 		fmt.Fprintf(w, "  %s\t%s\n", line, originOf(v, key))
+	}
+	_ = w.Flush() // standard output is closed, then
+}
+
+// printDefaults shows what holds below all policies, and what says so.
+func printDefaults(all []schemas.PolicyDefault) {
+	w := tabwriter.NewWriter(printed, 0, 0, 3, ' ', 0)
+	for _, d := range all {
+		for _, line := range d.Policy.Lines() {
+			fmt.Fprintf(w, "  %s: %s\t(%s)\n", d.Scope, line, d.From)
+		}
 	}
 	_ = w.Flush() // standard output is closed, then
 }

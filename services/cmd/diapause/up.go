@@ -48,6 +48,7 @@ type upFlags struct {
 	shutdown   string        // what becomes of sessions when the machine shuts down
 	direct     run.Direct    // where clients connect without NATS
 	network    string        // of process trees that don't say which they want
+	preset     string        // of defaults
 	http       string        // where the gateway listens
 	web        webFlags      // and how it is seen from outside
 	log        logging
@@ -62,17 +63,27 @@ Any program on this machine may publish activity, without credentials:
 
   nats pub diapause.v1.activity.default.work.input ''
 
-Everything else takes the credentials in the data directory, which only root reads.`
+Everything else takes the credentials in the data directory, which only root reads.
+
+Variables say what sessions are held to where no policy says otherwise ("diapause policy get" names
+them): TERMINAL_MAX_ACTIVE_SESSIONS (slots of each host without --slots), TERMINAL_HIBERNATE_AFTER_MINS
+(grace of the class terminal), IDLE_SNAPSHOT_DELAY_SECONDS (grace of web and desktop) and
+SANDBOX_TIMEOUT_SECONDS (life of all sessions, a day at most). A flag wins over them, a policy over both.`
 
 func upCommand(c *client) *cobra.Command {
 	var f upFlags
 	cmd := &cobra.Command{
 		Use: "up", Short: "Run everything in this process", Long: upHelp, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			defaults, err := f.defaults(cmd)
+			if err != nil {
+				return err
+			}
 			conf, err := f.config(c)
 			if err != nil {
 				return err
 			}
+			conf.Control.Defaults = defaults
 			if err := checkDefaultNetwork(f.network, cmd.Flags().Changed("network")); err != nil {
 				return err
 			}
@@ -111,6 +122,7 @@ func upCommand(c *client) *cobra.Command {
 	shutdownFlag(cmd, &f.shutdown)
 	advertiseFlags(cmd, &f.direct)
 	defaultNetworkFlag(cmd, &f.network)
+	presetFlag(cmd, &f.preset)
 	httpFlag(cmd, &f.http)
 	f.web.flags(cmd)
 	f.log.flags(cmd)

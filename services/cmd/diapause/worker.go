@@ -82,7 +82,7 @@ func leaseFlag(cmd *cobra.Command, f *upFlags) {
 }
 
 func slotsFlag(cmd *cobra.Command, slots *int) {
-	cmd.Flags().IntVar(slots, "slots", 0, "how many sessions this host has room for; above 8 of 10 of them the ones that matter least are suspended. No limit if 0")
+	cmd.Flags().IntVar(slots, "slots", 0, "how many sessions this host has room for; above 8 of 10 of them the ones that matter least are suspended. No limit if 0, unless a default says otherwise")
 }
 
 func labelFlag(cmd *cobra.Command, to *[]string) {
