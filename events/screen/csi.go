@@ -204,14 +204,17 @@ func (s *Screen) eraseDisplay(how int) {
 	}
 	for y := from; y < to; y++ {
 		s.shown().lines[y].clear(0, s.area.cols, s.back)
+		s.shown().begins(y)
 	}
-	s.area.cursor.wrap = false
 }
 
 func (s *Screen) eraseLine(how int) {
 	from, to := 0, s.area.cols
 	switch how {
 	case 0:
+		if s.area.cursor.wrap { // the cursor is past the last column
+			return
+		}
 		from = s.area.cursor.x
 	case 1:
 		to = s.area.cursor.x + 1
@@ -220,7 +223,9 @@ func (s *Screen) eraseLine(how int) {
 		return
 	}
 	s.line().clear(from, to, s.back)
-	s.area.cursor.wrap = false
+	if from == 0 && to == s.area.cols {
+		s.shown().begins(s.area.cursor.y)
+	}
 }
 
 // sets carries out a sequence that sets something.

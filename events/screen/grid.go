@@ -69,6 +69,13 @@ func (l *line) blank(from, to int, pen uint16) {
 	}
 }
 
+// begins has a line be the first one of its text.
+func (g *grid) begins(y int) {
+	if y > 0 {
+		g.lines[y-1].wraps = false
+	}
+}
+
 // part blanks a character of two cells whose halves are on the two sides of a column.
 func (l *line) part(x int) {
 	if x > 0 && x < len(l.cells) && l.cells[x].half == right {
@@ -105,9 +112,10 @@ func (g *grid) scroll(top, bottom, n int, pen uint16) {
 	up := n > 0
 	n = min(max(n, -n), size)
 	region := g.lines[top : bottom+1]
-	if up && top > 0 {
-		g.lines[top-1].wraps = false
+	if up {
+		g.begins(top)
 	}
+	region[size-1].wraps = false // what follows stays, or the line goes
 	for range n {
 		if up {
 			first := region[0]

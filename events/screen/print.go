@@ -40,9 +40,10 @@ func (s *Screen) advance(n int) {
 // wrap begins a line if the one before is full.
 func (s *Screen) wrap() {
 	if s.area.cursor.wrap {
-		s.line().wraps = s.area.cursor.y < s.area.rows-1 || s.area.cursor.y == s.area.bottom
+		full := s.line()
 		s.area.cursor.x = 0
 		s.index()
+		full.wraps = s.line() != full
 	}
 }
 
