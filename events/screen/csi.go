@@ -180,13 +180,25 @@ func (s *Screen) edits(q *sequence) bool {
 			s.shown().scroll(s.area.top, s.area.bottom, -n, s.back)
 		}
 	case 'b':
-		for n = min(n, s.area.rows*s.area.cols); n > 0 && s.last != 0; n-- {
-			s.print(s.last, s.lastWidth)
-		}
+		s.repeat(n)
 	default:
 		return false
 	}
 	return true
+}
+
+// repeat prints the last character again. Once the screen is full of it, each line more shows the same.
+func (s *Screen) repeat(n int) {
+	if s.last == 0 {
+		return
+	}
+	perLine := max(1, s.area.cols/s.lastWidth)
+	if most := 2 * (s.area.rows + 1) * perLine; n > most {
+		n = most + (n-most)%perLine
+	}
+	for ; n > 0; n-- {
+		s.print(s.last, s.lastWidth)
+	}
 }
 
 func (s *Screen) eraseDisplay(how int) {

@@ -112,9 +112,7 @@ func (g *grid) scroll(top, bottom, n int, pen uint16) {
 	up := n > 0
 	n = min(max(n, -n), size)
 	region := g.lines[top : bottom+1]
-	if up {
-		g.begins(top)
-	}
+	g.begins(top)
 	region[size-1].wraps = false // what follows stays, or the line goes
 	for range n {
 		if up {

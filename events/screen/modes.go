@@ -107,8 +107,10 @@ func (s *Screen) alternate(on bool) {
 		for i := range s.alt.lines {
 			s.alt.lines[i].clear(0, s.area.cols, s.back)
 		}
-	case !on:
+	case !on && s.alt != nil:
 		s.alt = nil
+	default:
+		return
 	}
 	s.area.cursor.wrap = false
 }

@@ -8,7 +8,8 @@ import { createRequire } from 'node:module';
 const require = createRequire(process.argv[2] + '/');
 const { Terminal } = require('@xterm/headless');
 
-let term, core, title, answers, cut;
+let term, core, title, answers, cut, resizing;
+const links = new Map(); // uris of all links: xterm.js forgets one with the lines where it was used
 
 // widths are those that the test says, [first, width] from each first character on: xterm.js has those of an old
 // Unicode, and the C library's are what programs go by.
@@ -47,6 +48,24 @@ function start(rows, cols) {
 // below is the line below the cursor.
 const below = (b) => (b.y + 1 < term.rows ? b.lines.get(b.ybase + b.y + 1) : undefined);
 
+// stay has the cursor be in the last column, and not wait behind it.
+const stay = (b) => { b.x = Math.min(b.x, term.cols - 1); };
+
+// correctBuffers has both screens have the same tab stops and scroll region, and no text wrapped again.
+function correctBuffers({ normal, alt }) {
+  Object.defineProperty(normal, '_isReflowEnabled', { value: false });
+  for (const name of ['tabs', 'scrollTop', 'scrollBottom']) {
+    Object.defineProperty(alt, name, { get: () => normal[name], set: (to) => { normal[name] = to; } });
+  }
+  const clear = alt.clear.bind(alt);
+  alt.setupTabStops = () => {};
+  alt.clear = () => {
+    const { scrollTop, scrollBottom } = normal;
+    clear();
+    Object.assign(normal, { scrollTop, scrollBottom });
+  };
+}
+
 // correct has xterm.js do what the standard or most terminals do where it alone does something else.
 function correct(handler) {
   const buffers = core._bufferService.buffers;
@@ -54,8 +73,80 @@ function correct(handler) {
     const first = handler[name].bind(handler);
     handler[name] = (...args) => then(first, ...args);
   };
-  // Both screens have the same tab stops.
-  Object.defineProperty(buffers.alt, 'tabs', { get: () => buffers.normal.tabs, set: (to) => { buffers.normal.tabs = to; } });
+  const register = core._oscLinkService.registerLink.bind(core._oscLinkService);
+  core._oscLinkService.registerLink = (link) => {
+    const id = register(link);
+    links.set(id, link.uri);
+    return id;
+  };
+  correctBuffers(buffers);
+  instead('fullReset', (first) => {
+    first();
+    correctBuffers(buffers);
+    saved.clear();
+    core.coreService.isCursorHidden = false;
+    term.options.convertEol = false;
+    return true;
+  });
+  instead('screenAlignmentPattern', (first) => {
+    const pen = handler._curAttrData, b = buffers.active;
+    handler._curAttrData = new pen.constructor();
+    [b.scrollTop, b.scrollBottom, core.coreService.decPrivateModes.origin] = [0, term.rows - 1, false];
+    first();
+    handler._curAttrData = pen;
+    return true;
+  });
+  // Without DECAWM the cursor doesn't wait behind the last column, nor after it has been switched. A tab stop is set
+  // in the last column, not behind it, and so it is when it is asked where the cursor is.
+  for (const name of ['setModePrivate', 'resetModePrivate']) {
+    instead(name, (first, params) => {
+      if (params.params.slice(0, params.length).includes(7)) stay(buffers.active);
+      return first(params);
+    });
+  }
+  // A character may be repeated after a sequence that moves and draws nothing, too.
+  const { _parser: parser } = handler;
+  let before = parser.precedingJoinState, keep = false;
+  Object.defineProperty(parser, 'precedingJoinState', {
+    get: () => before,
+    set: (to) => {
+      if (to || !keep) before = to;
+      keep &&= to !== 0;
+    },
+  });
+  for (const name of ['charAttributes', 'deviceStatus', 'deviceStatusPrivate', 'sendDeviceAttributesPrimary', 'sendDeviceAttributesSecondary', 'repeatPrecedingCharacter']) {
+    instead(name, (first, params) => {
+      first(params);
+      keep = true;
+      return true;
+    });
+  }
+  // In origin mode a relative move adds no margin again.
+  const moveTo = (x, y) => {
+    [buffers.active.x, buffers.active.y] = [x, y];
+    handler._restrictCursor();
+    return true;
+  };
+  handler._moveCursor = (x, y) => {
+    handler._restrictCursor();
+    return moveTo(buffers.active.x + x, buffers.active.y + y);
+  };
+  for (const name of ['cursorCharAbsolute', 'charPosAbsolute']) {
+    instead(name, (_, params) => moveTo((params.params[0] || 1) - 1, buffers.active.y));
+  }
+  instead('cursorBackwardTab', (first, params) => {
+    stay(buffers.active);
+    return first(params);
+  });
+  for (const name of ['tabSet', 'tabClear', 'deviceStatus', 'deviceStatusPrivate']) {
+    instead(name, (first, params) => {
+      const b = buffers.active, { x } = b;
+      stay(b);
+      first(params);
+      b.x = x;
+      return true;
+    });
+  }
   // U+008D is a reverse index, as U+0084 is an index.
   handler._parser.setExecuteHandler('\x8d', () => handler.reverseIndex());
   // A mark joins the character before the cursor, also after a control; without one it is lost, and takes no cell.
@@ -65,7 +156,13 @@ function correct(handler) {
     else if (!handler._parser.precedingJoinState) {
       handler._parser.precedingJoinState = line.getWidth(b.x - 1 - (line.getWidth(b.x - 1) === 0)) << 1;
     }
+    // A wide character without room, and without DECAWM, does nothing.
+    while (start < end && !modes().wraparound && b.x + widths.wcwidth(data[start]) > term.cols && widths.wcwidth(data[start]) === 2) start++;
     if (start < end) first(data, start, end);
+    if (!modes().wraparound) stay(b);
+    // What is inserted moves the end of a line out of it, so that the text doesn't go on in the next.
+    const next = below(b);
+    if (next && core.coreService.modes.insertMode && data.subarray(start, end).some((char) => widths.wcwidth(char))) next.isWrapped = false;
   });
   // A line feed has nothing to do with whether the next line goes on from this one.
   instead('lineFeed', (first) => {
@@ -85,30 +182,39 @@ function correct(handler) {
     });
   }
   // What is scrolled doesn't go on from the line above the region, nor in the one below it.
-  const edges = (then) => (first, ...args) => {
+  const edges = (then, from = (b) => b.scrollTop, down = 0) => (...args) => {
     const b = buffers.active;
-    first(...args);
-    for (const y of [then === 'cursor' ? b.y : b.scrollTop, b.scrollBottom + 1]) {
-      if (y < term.rows) b.lines.get(b.ybase + y).isWrapped = false;
+    then(...args);
+    for (const y of [from(b), from(b) + down, b.scrollBottom + 1]) {
+      if (y < term.rows && y <= b.scrollBottom + 1) b.lines.get(b.ybase + y).isWrapped = false;
     }
     return true;
   };
-  for (const name of ['scrollUp', 'scrollDown']) instead(name, edges());
+  const inRegion = ({ y, scrollTop, scrollBottom }) => y >= scrollTop && y <= scrollBottom;
   for (const name of ['insertLines', 'deleteLines']) {
-    instead(name, (first, ...args) => {
-      const { y, scrollTop, scrollBottom } = buffers.active;
-      return y < scrollTop || y > scrollBottom ? first(...args) : edges('cursor')(first, ...args);
-    });
+    instead(name, (first, params) => !inRegion(buffers.active)
+      || edges(first, (b) => b.y, name === 'insertLines' ? params.params[0] || 1 : 0)(params));
   }
-  instead('reverseIndex', (first) => (buffers.active.y === buffers.active.scrollTop ? edges()(first) : first()));
+  instead('scrollUp', (first, params) => edges(first)(params));
+  // Lines that come at the top have the background that is set, as those at the bottom do.
+  instead('scrollDown', (first, params) => edges(() => {
+    const b = buffers.active;
+    for (let n = Math.min(params.params[0] || 1, term.rows); n > 0; n--) {
+      b.lines.splice(b.ybase + b.scrollBottom, 1);
+      b.lines.splice(b.ybase + b.scrollTop, 0, b.getBlankLine(handler._eraseAttrData()));
+    }
+  }, undefined, params.params[0] || 1)());
+  instead('reverseIndex', (first) => (buffers.active.y === buffers.active.scrollTop ? edges(first, undefined, 1)() : first()));
   const service = core._bufferService, scroll = service.scroll.bind(service);
-  service.scroll = (...args) => edges()(scroll, ...args);
+  service.scroll = edges(scroll);
   // A cursor is saved with the whole pen, the character sets and the origin mode.
-  const saved = new Map(), sets = core._charsetService, modes = core.coreService.decPrivateModes;
+  const saved = new Map(), sets = core._charsetService, modes = () => core.coreService.decPrivateModes;
   instead('saveCursor', (first, ...args) => {
     first(...args);
     const pen = handler._curAttrData.extended.clone();
-    saved.set(buffers.active, { pen, charsets: [...sets._charsets], level: sets.glevel, origin: modes.origin });
+    buffers.active.savedCurAttrData.extended = pen;
+    buffers.active.savedX = Math.min(buffers.active.savedX, term.cols - 1);
+    saved.set(buffers.active, { pen, charsets: [...sets._charsets], level: sets.glevel, origin: modes().origin });
     return true;
   });
   const forget = () => saved.delete(buffers.active);
@@ -116,15 +222,27 @@ function correct(handler) {
     const was = saved.get(buffers.active) ?? { charsets: [], level: 0, origin: false };
     handler._curAttrData.extended = was.pen?.clone() ?? new handler._curAttrData.extended.constructor();
     sets._charsets = [...was.charsets];
-    modes.origin = was.origin;
+    modes().origin = was.origin;
     first(...args);
     sets.setgLevel(was.level);
     return true;
   });
-  instead('softReset', (first, ...args) => { forget(); return first(...args); });
-  instead('fullReset', (first, ...args) => { saved.clear(); return first(...args); });
+  instead('softReset', (first, params) => {
+    forget();
+    stay(buffers.active);
+    return first(params);
+  });
+  // What remains of a wide character that is cut stays as it looked.
+  const lines = Object.getPrototypeOf(buffers.normal.lines.get(0)), cell = term.buffer.active.getNullCell();
+  lines.firstSet ??= lines.setCellFromCodepoint;
+  lines.setCellFromCodepoint = function (x, code, width, look) {
+    const filled = x === term.cols - 1 && buffers.active.x === 0 && !resizing; // of a line in which a wide character has no room
+    if (code === 0 && width === 1 && this.getWidth(x) !== 1 && !filled) look = this.loadCell(x, cell);
+    lines.firstSet.call(this, x, code, width, look);
+  };
   // Without anything saved in the alternate screen since it came, the cursor is restored to the first cell.
   buffers.onBufferActivate(({ activeBuffer: b }) => {
+    stay(b);
     if (b !== buffers.alt) return;
     [b.savedX, b.savedY] = [0, 0];
     b.savedCurAttrData.fg = b.savedCurAttrData.bg = 0;
@@ -137,6 +255,7 @@ const color = (mode, n) => MODE[mode >>> 24](n);
 
 // look is how a cell looks.
 function look(cell) {
+  const extended = cell.hasExtendedAttrs() ? cell.extended : undefined;
   let s = '';
   if (cell.isBold()) s += 'b';
   if (cell.isDim()) s += 'f';
@@ -146,11 +265,10 @@ function look(cell) {
   if (cell.isInvisible()) s += 'h';
   if (cell.isStrikethrough()) s += 's';
   if (cell.isOverline()) s += 'o';
-  if (cell.isUnderline()) s += 'u' + cell.getUnderlineStyle();
+  if (cell.fg & 0x10000000) s += 'u' + (extended?._ext >>> 26 & 7 || 1); // without what xterm.js gives a link
   s += '/' + color(cell.getFgColorMode(), cell.getFgColor()) + '/' + color(cell.getBgColorMode(), cell.getBgColor()) + '/';
-  if (cell.hasExtendedAttrs() && ~cell.extended.underlineColor) s += color(cell.getUnderlineColorMode(), cell.getUnderlineColor());
-  const link = cell.extended.urlId && core._oscLinkService.getLinkData(cell.extended.urlId);
-  return link ? s + '/' + link.uri : s;
+  if (extended && ~extended.underlineColor) s += color(cell.getUnderlineColorMode(), cell.getUnderlineColor());
+  return extended?.urlId ? s + '/' + links.get(extended.urlId) : s;
 }
 
 // charsetOf is the character set in use; the test knows no others.
@@ -194,7 +312,7 @@ function pictureOf() {
     ...rowsOf(normal).map((row, y) => `main ${y}: ${row}`),
     ...(active === alt ? rowsOf(alt).map((row, y) => `alt ${y}: ${row}`) : []),
     `cursor ${active.y} ${Math.min(active.x, term.cols - 1)} wrap ${on(active.x >= term.cols)} ${look(core._inputHandler._curAttrData)} ${charsetOf(core._charsetService)}`,
-    `saved ${active.savedY} ${Math.min(active.savedX, term.cols - 1)} ${look(active.savedCurAttrData)}`,
+    `saved ${Math.max(active.savedY - active.ybase, 0)} ${Math.min(active.savedX, term.cols - 1)} ${look(active.savedCurAttrData)}`,
     `region ${active.scrollTop} ${active.scrollBottom}`,
     `tabs ${[...Array(term.cols).keys()].filter((x) => x && active.tabs[x]).join(' ')}`,
     `modes visible ${on(!core.coreService.isCursorHidden)} insert ${on(m.insertMode)} newline ${on(term.options.convertEol)}`
@@ -208,20 +326,21 @@ function pictureOf() {
 // resize wraps nothing again, and forgets what is cut off, as xterm does.
 function resize(rows, cols) {
   const { normal, alt } = core._bufferService.buffers, same = cols === term.cols;
-  Object.defineProperty(normal, '_isReflowEnabled', { value: false, configurable: true });
-  const tabs = normal.tabs, were = term.cols;
+  const tabs = { ...normal.tabs }, were = term.cols;
   term.resize(cols, rows);
   normal.tabs = tabs; // it makes one at the edge
   for (let x = were; x < cols; x++) normal.tabs[x] = x % 8 === 0;
   for (const x of Object.keys(tabs)) if (x >= cols) delete tabs[x];
+  resizing = true;
   for (const b of [normal, alt]) {
     for (let y = 0; y < b.lines.length; y++) {
       const line = b.lines.get(y);
       line.resize(cols, b.getNullCell());
-      if (line.getWidth(cols - 1) === 2) line.setCell(cols - 1, b.getNullCell());
+      if (line.getWidth(cols - 1) === 2) line.setCellFromCodepoint(cols - 1, 0, 1, b.getNullCell());
       line.isWrapped &&= same;
     }
   }
+  resizing = false;
 }
 
 // write keeps a character whole: xterm.js loses one that is cut behind a byte 0x80 (its decoder stops there).
