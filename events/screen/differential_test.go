@@ -167,17 +167,18 @@ func TestXtermRandom(t *testing.T) {
 		seeds = 1500
 	}
 	x, painted := newXterm(t), newXterm(t)
+	// Not in one row: there xterm.js blanks the wrong line where a wide character has no room.
 	for seed := range seeds {
 		if v := os.Getenv("SEED"); v != "" && v != fmt.Sprint(seed) { continue }
 		r := rand.New(rand.NewPCG(seed, 0))
-		p := newPair(t, x, painted, fmt.Sprintf("seed %d", seed), 1+r.IntN(8), 2+r.IntN(16))
+		p := newPair(t, x, painted, fmt.Sprintf("seed %d", seed), 2+r.IntN(8), 2+r.IntN(16))
 		for range 30 {
 			if p.failed {
 				break
 			}
 			switch r.IntN(12) {
 			case 0:
-				p.resize(1+r.IntN(8), 2+r.IntN(16))
+				p.resize(2+r.IntN(8), 2+r.IntN(16))
 			case 1:
 				p.paint()
 			default:

@@ -27,6 +27,7 @@ type line struct {
 type grid struct {
 	lines []*line
 	saved cursor
+	left  int // the row of the cursor when the other screen came
 }
 
 func newGrid(rows, cols int) *grid {
@@ -146,6 +147,7 @@ func (g *grid) resize(rows, cols, y int) (off int) {
 		g.lines = append(g.lines, newLine(cols))
 	}
 	g.lines[rows-1].wraps = false
+	g.left = min(max(0, g.left-off), rows-1)
 	g.saved.y, g.saved.x = min(max(0, g.saved.y-off), rows-1), min(g.saved.x, cols-1)
 	return off
 }

@@ -21,7 +21,7 @@ func (s *Screen) Paint() []byte {
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
-		p.text("\x1b[?1047h\x1b[m")
+		p.textf("\x1b[%dH\x1b[?1047h\x1b[m", s.main.left+1)
 		p.grid(s.alt)
 		p.save(s.alt.saved)
 	}

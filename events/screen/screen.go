@@ -126,7 +126,7 @@ func (s *Screen) Resize(rows, cols int) {
 	if s.alt == nil {
 		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
-		s.main.resize(rows, cols, s.main.saved.y)
+		s.main.resize(rows, cols, s.main.left)
 		s.area.cursor.y -= s.alt.resize(rows, cols, s.area.cursor.y)
 	}
 	if s.area.cursor.wrap && cols > s.area.cols {

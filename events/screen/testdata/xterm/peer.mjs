@@ -149,20 +149,37 @@ function correct(handler) {
   }
   // U+008D is a reverse index, as U+0084 is an index.
   handler._parser.setExecuteHandler('\x8d', () => handler.reverseIndex());
+  let lastEnd = 0; // behind what was printed
+  instead('repeatPrecedingCharacter', (first, params) => {
+    if (parser.precedingJoinState && !modes().wraparound) buffers.active.x = lastEnd;
+    return first(params);
+  });
   // A mark joins the character before the cursor, also after a control; without one it is lost, and takes no cell.
   instead('print', (first, data, start, end) => {
     const b = buffers.active, line = b.lines.get(b.ybase + b.y);
+    const from = start;
+    let printed = parser.precedingJoinState !== 0;
     if (!b.x) while (start < end && widths.wcwidth(data[start]) === 0) start++;
     else if (!handler._parser.precedingJoinState) {
       handler._parser.precedingJoinState = line.getWidth(b.x - 1 - (line.getWidth(b.x - 1) === 0)) << 1;
     }
-    // A wide character without room, and without DECAWM, does nothing.
-    while (start < end && !modes().wraparound && b.x + widths.wcwidth(data[start]) > term.cols && widths.wcwidth(data[start]) === 2) start++;
-    if (start < end) first(data, start, end);
-    if (!modes().wraparound) stay(b);
+    if (modes().wraparound) {
+      if (start < end) first(data, start, end);
+    } else {
+      // The cursor stays in the last column, where a mark joins the character that is in it, and a wide character
+      // without room does nothing.
+      for (; start < end; start++) {
+        const width = widths.wcwidth(data[start]);
+        if (!width && printed) b.x = lastEnd;
+        printed ||= width > 0;
+        if (width < 2 || b.x + 1 < term.cols) first(data, start, start + 1);
+        lastEnd = b.x;
+        stay(b);
+      }
+    }
     // What is inserted moves the end of a line out of it, so that the text doesn't go on in the next.
     const next = below(b);
-    if (next && core.coreService.modes.insertMode && data.subarray(start, end).some((char) => widths.wcwidth(char))) next.isWrapped = false;
+    if (next && core.coreService.modes.insertMode && data.subarray(from, end).some((char) => widths.wcwidth(char))) next.isWrapped = false;
   });
   // A line feed has nothing to do with whether the next line goes on from this one.
   instead('lineFeed', (first) => {
@@ -333,6 +350,8 @@ function resize(rows, cols) {
   for (const x of Object.keys(tabs)) if (x >= cols) delete tabs[x];
   resizing = true;
   for (const b of [normal, alt]) {
+    b.lines.maxLength = rows; // also of a screen that isn't shown
+    b.savedY = Math.min(b.savedY, rows - 1);
     for (let y = 0; y < b.lines.length; y++) {
       const line = b.lines.get(y);
       line.resize(cols, b.getNullCell());
