@@ -8,7 +8,7 @@ import { createRequire } from 'node:module';
 const require = createRequire(process.argv[2] + '/');
 const { Terminal } = require('@xterm/headless');
 
-let term, core, title, answers, cut, resizing;
+let term, core, title, answers, cut;
 const links = new Map(); // uris of all links: xterm.js forgets one with the lines where it was used
 
 // widths are those that the test says, [first, width] from each first character on: xterm.js has those of an old
@@ -98,6 +98,7 @@ function correct(handler) {
   });
   // Without DECAWM the cursor doesn't wait behind the last column, nor after it has been switched. A tab stop is set
   // in the last column, not behind it, and so it is when it is asked where the cursor is.
+  // In origin mode it is asked where in the region.
   for (const name of ['setModePrivate', 'resetModePrivate']) {
     instead(name, (first, params) => {
       if (params.params.slice(0, params.length).includes(7)) stay(buffers.active);
@@ -140,16 +141,17 @@ function correct(handler) {
   });
   for (const name of ['tabSet', 'tabClear', 'deviceStatus', 'deviceStatusPrivate']) {
     instead(name, (first, params) => {
-      const b = buffers.active, { x } = b;
+      const b = buffers.active, { x, y } = b;
       stay(b);
+      if (modes().origin) b.y -= b.scrollTop;
       first(params);
-      b.x = x;
+      [b.x, b.y] = [x, y];
       return true;
     });
   }
   // U+008D is a reverse index, as U+0084 is an index.
   handler._parser.setExecuteHandler('\x8d', () => handler.reverseIndex());
-  let lastEnd = 0; // behind what was printed
+  let printing = false, lastEnd = 0; // behind what was printed
   instead('repeatPrecedingCharacter', (first, params) => {
     if (parser.precedingJoinState && !modes().wraparound) buffers.active.x = lastEnd;
     return first(params);
@@ -159,12 +161,16 @@ function correct(handler) {
     const b = buffers.active, line = b.lines.get(b.ybase + b.y);
     const from = start;
     let printed = parser.precedingJoinState !== 0;
+    const last = b.lines.get(b.ybase + term.rows - 1), was = last.isWrapped;
+    printing = true;
+    while (b.x && line.getWidth(b.x - 1) === 2 && start < end && !widths.wcwidth(data[start])) line.addCodepointToCell(b.x - 1, data[start++], 2);
     if (!b.x) while (start < end && widths.wcwidth(data[start]) === 0) start++;
     else if (!handler._parser.precedingJoinState) {
       handler._parser.precedingJoinState = line.getWidth(b.x - 1 - (line.getWidth(b.x - 1) === 0)) << 1;
     }
     if (modes().wraparound) {
       if (start < end) first(data, start, end);
+      lastEnd = b.x;
     } else {
       // The cursor stays in the last column, where a mark joins the character that is in it, and a wide character
       // without room does nothing.
@@ -172,11 +178,16 @@ function correct(handler) {
         const width = widths.wcwidth(data[start]);
         if (!width && printed) b.x = lastEnd;
         printed ||= width > 0;
-        if (width < 2 || b.x + 1 < term.cols) first(data, start, start + 1);
+        if (width > 1 && b.x + 1 >= term.cols) continue;
+        first(data, start, start + 1);
         lastEnd = b.x;
         stay(b);
       }
     }
+    printing = false;
+    // Below the region, a last line that is full begins again, and no line goes on in it.
+    if (line === last && b.scrollBottom < term.rows - 1) last.isWrapped = was;
+    if (!printed && !data.subarray(from, end).some((char) => widths.wcwidth(char))) parser.precedingJoinState = 0;
     // What is inserted moves the end of a line out of it, so that the text doesn't go on in the next.
     const next = below(b);
     if (next && core.coreService.modes.insertMode && data.subarray(from, end).some((char) => widths.wcwidth(char))) next.isWrapped = false;
@@ -253,7 +264,7 @@ function correct(handler) {
   const lines = Object.getPrototypeOf(buffers.normal.lines.get(0)), cell = term.buffer.active.getNullCell();
   lines.firstSet ??= lines.setCellFromCodepoint;
   lines.setCellFromCodepoint = function (x, code, width, look) {
-    const filled = x === term.cols - 1 && buffers.active.x === 0 && !resizing; // of a line in which a wide character has no room
+    const b = buffers.active, filled = printing && this !== b.lines.get(b.ybase + b.y); // no room for a wide character
     if (code === 0 && width === 1 && this.getWidth(x) !== 1 && !filled) look = this.loadCell(x, cell);
     lines.firstSet.call(this, x, code, width, look);
   };
@@ -284,7 +295,7 @@ function look(cell) {
   if (cell.isOverline()) s += 'o';
   if (cell.fg & 0x10000000) s += 'u' + (extended?._ext >>> 26 & 7 || 1); // without what xterm.js gives a link
   s += '/' + color(cell.getFgColorMode(), cell.getFgColor()) + '/' + color(cell.getBgColorMode(), cell.getBgColor()) + '/';
-  if (extended && ~extended.underlineColor) s += color(cell.getUnderlineColorMode(), cell.getUnderlineColor());
+  if (extended && (extended.underlineColor & 0x3ffffff) !== 0x3ffffff) s += color(cell.getUnderlineColorMode(), cell.getUnderlineColor());
   return extended?.urlId ? s + '/' + links.get(extended.urlId) : s;
 }
 
@@ -343,12 +354,13 @@ function pictureOf() {
 // resize wraps nothing again, and forgets what is cut off, as xterm does.
 function resize(rows, cols) {
   const { normal, alt } = core._bufferService.buffers, same = cols === term.cols;
-  const tabs = { ...normal.tabs }, were = term.cols;
+  const tabs = { ...normal.tabs }, were = term.cols, { active } = core._bufferService.buffers, { x } = active;
   term.resize(cols, rows);
+  if (same) active.x = x;
+  core._inputHandler._parser.precedingJoinState = 0;
   normal.tabs = tabs; // it makes one at the edge
   for (let x = were; x < cols; x++) normal.tabs[x] = x % 8 === 0;
   for (const x of Object.keys(tabs)) if (x >= cols) delete tabs[x];
-  resizing = true;
   for (const b of [normal, alt]) {
     b.lines.maxLength = rows; // also of a screen that isn't shown
     b.savedY = Math.min(b.savedY, rows - 1);
@@ -359,7 +371,6 @@ function resize(rows, cols) {
       line.isWrapped &&= same;
     }
   }
-  resizing = false;
 }
 
 // write keeps a character whole: xterm.js loses one that is cut behind a byte 0x80 (its decoder stops there).
