@@ -180,25 +180,25 @@ func (s *Screen) edits(q *sequence) bool {
 			s.shown().scroll(s.area.top, s.area.bottom, -n, s.back)
 		}
 	case 'b':
-		s.repeat(n)
+		if s.last == 0 {
+			return true
+		}
+		for n = repeats(n, s.area.rows, max(1, s.area.cols/s.lastWidth)); n > 0; n-- {
+			s.print(s.last, s.lastWidth)
+		}
 	default:
 		return false
 	}
 	return true
 }
 
-// repeat prints the last character again. Once the screen is full of it, each line more shows the same.
-func (s *Screen) repeat(n int) {
-	if s.last == 0 {
-		return
+// repeats is how often a character is printed for n times, of which perLine fill a line: once a screen is full of it,
+// each line more shows the same.
+func repeats(n, rows, perLine int) int {
+	if most := 2 * (rows + 1) * perLine; n > most {
+		return most + (n-most)%perLine
 	}
-	perLine := max(1, s.area.cols/s.lastWidth)
-	if most := 2 * (s.area.rows + 1) * perLine; n > most {
-		n = most + (n-most)%perLine
-	}
-	for ; n > 0; n-- {
-		s.print(s.last, s.lastWidth)
-	}
+	return n
 }
 
 func (s *Screen) eraseDisplay(how int) {

@@ -1,6 +1,6 @@
 // Command cmd records what real programs print to a terminal, for the tests of package events/screen: it starts each
 // program of the list (list.go) in a terminal of a fixed size, types what the list says, each time after the program
-// has printed nothing for a while, and answers what the program asks of its terminal. So it needs nobody at it.
+// has printed nothing for a while, and answers what the program asks of its terminal. So no person is needed.
 //
 //	apt-get install -y --no-install-recommends $(go run ./e2e/programs/cmd -packages)
 //	go run ./e2e/programs/cmd [-out events/screen/testdata/programs] [NAME...]
