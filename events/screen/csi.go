@@ -22,7 +22,7 @@ func (s *Screen) sequence(q *sequence) {
 
 // keepsLast reports whether the character before may be repeated after the sequence.
 func (q *sequence) keepsLast() bool {
-	return q.opened == '[' && (q.final == 'b' || q.final == 'm') || q.asks()
+	return q.opened == '[' && q.private == 0 && (q.final == 'b' || q.final == 'm') || q.asks()
 }
 
 // escape carries out an escape sequence.

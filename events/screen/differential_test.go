@@ -36,14 +36,16 @@ var broken = regexp.MustCompile(`(\x1b[\x00-\x17\x19\x1c-/]*(?:\[[\x00-\x17\x19\
 // inString are control strings up to a control sequence of U+009B, which is text in there.
 var inString = regexp.MustCompile(`(\x1b[\]PX^_][^\x07\x18\x1a\x1b\x{9b}]*)\x{9b}`)
 
-// tell gives what has xterm.js take b as it should be taken: it goes on with what is broken, and ends strings.
-func (p *pair) tell(b []byte) []byte {
+// within is the rest of a sequence, up to what isn't ASCII.
+var within = regexp.MustCompile(`^([\x00-\x17\x19\x1c-?]*)([^\x00-\x7f])`)
+
+// tell gives what has xterm.js take b in a state as it should be taken: it goes on with what is broken, and ends strings.
+func tell(in state, b []byte) []byte {
 	b = broken.ReplaceAll(b, []byte("$1\x18$2"))
-	switch state := p.screen.parser.state; {
-	case len(b) == 0:
-	case b[0] >= 0x80 && (state == escape || state == control || state == escaped):
-		b = append([]byte{can}, b...)
-	case state == text || state == dropping:
+	switch in {
+	case escape, control, escaped:
+		b = within.ReplaceAll(b, []byte("$1\x18$2"))
+	case text, dropping:
 		end := bytes.IndexAny(b, "\x07\x18\x1a\x1b")
 		if end < 0 {
 			end = len(b)
@@ -58,7 +60,7 @@ func (p *pair) tell(b []byte) []byte {
 
 func (p *pair) write(b []byte) {
 	p.t.Helper()
-	told := p.tell(b)
+	told := tell(p.screen.parser.state, b)
 	when := fmt.Sprintf("after %q", b)
 	p.all = append(p.all, b...)
 	answers := p.screen.Write(b)
@@ -83,7 +85,7 @@ func (p *pair) paint() {
 	// What isn't printed again can't be repeated, and what fills a line is.
 	_, again := printedLast(p.screen, p.screen.area.cursor.sets[p.screen.area.cursor.shift] == 'B')
 	if p.follows = p.screen.Dropped() == 0 && again == (p.screen.last != 0); p.follows {
-		p.painted.ask(request{Write: p.all[p.screen.Offset():]}) // what isn't complete
+		p.painted.ask(request{Write: tell(ground, p.all[p.screen.Offset():])}) // what isn't complete
 	}
 }
 
@@ -210,5 +212,6 @@ func randomOutput(r *rand.Rand) (b []byte) {
 	return b
 }
 
-// unlike are sequences that xterm.js knows, or we do: from VT52, and a second kind of blinking.
-var unlike = regexp.MustCompile(`\x1b\[(\?2h|([0-9;]*;)?6m|[0-9;]*;6;[0-9;]*m)`)
+// unlike are sequences that xterm.js knows, or we do: from VT52, and a second kind of blinking. After a question that
+// is a string, it doesn't repeat a character.
+var unlike = regexp.MustCompile(`\x1b\[(\?2h|([0-9;]*;)?6m|[0-9;]*;6;[0-9;]*m)|\x1bP`)

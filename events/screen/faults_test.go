@@ -55,6 +55,8 @@ func TestWrapsEnd(t *testing.T) {
 		{long + "\x1b[G\x1b[K", 0, false},
 		{long + "\x1b[2;2H\x1b[J", 0, true},
 		{long + "\x1b[2;1H\x1b[J", 0, false},
+		{long + "\x1b[2;1H\x1b[L", 0, false},
+		{long + "\x1b[2;4r\x1b[2;1H\x1bM", 0, false},
 	} {
 		if got := written(c.output).main.lines[c.row].wraps; got != c.wraps {
 			t.Errorf("%q: row %d wraps %v", c.output, c.row, got)
@@ -80,5 +82,69 @@ func TestTitlesPutAside(t *testing.T) {
 	}
 	if s.Write([]byte("\x1b]2;last\a\x1b[23;2t")); s.Title() != string(rune('a'+maxTitles)) {
 		t.Errorf("the title is %q again", s.Title())
+	}
+}
+
+// TestResetKeepsTitle: a reset of the terminal, of which a program may not know, leaves the window its title.
+func TestResetKeepsTitle(t *testing.T) {
+	if s := written("\x1b]2;kept\a\x1b[31mtext\x1bc"); s.Title() != "kept" || show(s) != "" {
+		t.Errorf("title %q over %q", s.Title(), show(s))
+	}
+}
+
+// TestRepeat: what was printed just before is repeated, with its marks and as often as it was said.
+func TestRepeat(t *testing.T) {
+	for _, c := range []struct{ output, shows string }{
+		{"a\x1b[2b", "aaa"},
+		{"e\u0301\x1b[2b", "e\u0301e\u0301e\u0301"},
+		{"a\x1b[1m\x1b[2b", "aaa"},
+		{"a\b\x1b[2b", "a"},
+		{"a\x1b[>4;1m\x1b[2b", "a"},
+		{"漢\x1b[1004b", "漢漢漢漢漢\n漢漢漢漢漢\n漢漢漢漢漢\n漢漢漢漢漢"},
+		{"漢\x1b[1001b", "漢漢漢漢漢\n漢漢漢漢漢\n漢漢漢漢漢\n漢漢"},
+	} {
+		if got := show(written(c.output)); got != c.shows {
+			t.Errorf("%q shows %q, want %q", c.output, got, c.shows)
+		}
+	}
+}
+
+// TestMarkInLastColumn: a mark joins the character that was printed last, also in the last column without autowrap.
+func TestMarkInLastColumn(t *testing.T) {
+	for _, output := range []string{"\x1b[?7l\x1b[9Gabe\u0301", "\x1b[?7l\x1b[9Gae\u0301", "\x1b[9Gae\u0301"} {
+		s := written(output)
+		if got := s.Text(0); got != "        ae\u0301" {
+			t.Errorf("%q shows %q", output, got)
+		}
+		same(t, "painted", s, repainted(s))
+	}
+}
+
+// TestStaysOnMain: leaving the alternate screen does nothing on the main one.
+func TestStaysOnMain(t *testing.T) {
+	for _, mode := range []string{"47", "1047"} {
+		if got := show(written("0123456789\x1b[?" + mode + "lx")); got != "0123456789\nx" {
+			t.Errorf("with mode %s it shows %q", mode, got)
+		}
+	}
+}
+
+// TestResizeBehindAlternate: the main screen keeps the lines around its cursor while the other one is shown.
+func TestResizeBehindAlternate(t *testing.T) {
+	for _, output := range []string{"1\r\n2\r\n3\r\n4\x1b[?47h", "1\r\n2\r\n3\r\n4\x1b[?1049h\x1b[Hx"} {
+		s := written(output)
+		s.Resize(2, 10)
+		s.Write([]byte("\x1b[?47l"))
+		if got := show(s); got != "3\n4" {
+			t.Errorf("%q shows %q", output, got)
+		}
+	}
+}
+
+// TestNoRoomForWide: the cell in which half a wide character would have room looks like the text.
+func TestNoRoomForWide(t *testing.T) {
+	s := written("\x1b[9Ga\x1b[7m漢")
+	if last := s.main.lines[0].cells[9]; s.glyphs.pens[last.pen].flags != inverse || last.char != ' ' {
+		t.Errorf("the last cell is %v", last)
 	}
 }

@@ -353,6 +353,7 @@ function pictureOf() {
 
 // resize wraps nothing again, and forgets what is cut off, as xterm does.
 function resize(rows, cols) {
+  if (rows === term.rows && cols === term.cols) return;
   const { normal, alt } = core._bufferService.buffers, same = cols === term.cols;
   const tabs = { ...normal.tabs }, were = term.cols, { active } = core._bufferService.buffers, { x } = active;
   term.resize(cols, rows);
