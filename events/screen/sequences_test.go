@@ -56,12 +56,12 @@ func TestXtermSequences(t *testing.T) {
 			x.t, painted.t = t, t
 			p := newPair(t, x, painted, 8, 20)
 			for row := range 8 {
-				p.write(fmt.Appendf(nil, "\x1b[%dH%s", row+1, strings.Repeat(string(rune('a'+row)), 20)))
+				p.write(fmt.Appendf(nil, "\x1b[%dH%s", row+1, strings.Repeat(string(rune('a'+row)), 20)), true)
 			}
-			p.write([]byte("\x1b[H"))
+			p.write([]byte("\x1b[H"), false)
 			for _, piece := range s.pieces {
 				p.paint()
-				p.write([]byte(piece))
+				p.write([]byte(piece), false)
 			}
 			p.paint()
 		})

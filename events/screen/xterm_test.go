@@ -28,6 +28,7 @@ type request struct {
 	New    bool     `json:"new,omitempty"`
 	Size   []int    `json:"size,omitempty"`
 	Write  []byte   `json:"write,omitempty"`
+	Quiet  bool     `json:"quiet,omitempty"` // the answers are enough
 }
 
 func newXterm(t *testing.T) *xterm {

@@ -1,7 +1,7 @@
 // Has xterm.js take what a test writes, and says what it shows. Each line of the input is a request
-// {"widths": [[first, width]...], "new": true, "size": [rows, cols], "write": "base64"}: the widths of characters, a
-// new terminal, or another size, and bytes for it. Each line of the output is what the terminal has then, as lines of
-// text: see pictureOf. The argument is the directory of the packages.
+// {"widths": [[first, width]...], "new": true, "size": [rows, cols], "write": "base64", "quiet": true}: the widths of
+// characters, a new terminal, or another size, and bytes for it. Each line of the output is what the terminal has then,
+// as lines of text (see pictureOf); only what it answered with "quiet". The argument is the directory of the packages.
 import { createInterface } from 'node:readline';
 import { createRequire } from 'node:module';
 
@@ -154,7 +154,9 @@ function correct(handler) {
   let printing = false, lastEnd = 0; // behind what was printed
   instead('repeatPrecedingCharacter', (first, params) => {
     if (parser.precedingJoinState && !modes().wraparound) buffers.active.x = lastEnd;
-    return first(params);
+    first(params);
+    if (!modes().wraparound) stay(buffers.active);
+    return true;
   });
   // A mark joins the character before the cursor, also after a control; without one it is lost, and takes no cell.
   instead('print', (first, data, start, end) => {
@@ -394,5 +396,5 @@ for await (const line of createInterface({ input: process.stdin })) {
   else if (request.size) resize(...request.size);
   answers = '';
   if (request.write) write(Buffer.from(request.write, 'base64'));
-  process.stdout.write(JSON.stringify(pictureOf()) + '\n');
+  process.stdout.write(JSON.stringify(request.quiet ? [answers] : pictureOf()) + '\n');
 }
