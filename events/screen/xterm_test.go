@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
@@ -62,7 +63,7 @@ func newXterm(t *testing.T) *xterm {
 }
 
 // widths are the characters from which on another width holds.
-func widths() (all [][2]int) {
+var widths = sync.OnceValue(func() (all [][2]int) {
 	last := -1
 	for r := range rune(utf8.MaxRune + 1) {
 		if w := width(r); w != last {
@@ -71,7 +72,7 @@ func widths() (all [][2]int) {
 		}
 	}
 	return all
-}
+})
 
 // ask carries out a request, and gives what the terminal has then.
 func (x *xterm) ask(r request) (picture []string) {
