@@ -139,7 +139,11 @@ func picture(s *Screen, answers []byte) []string {
 		fmt.Sprintf("modes visible %d insert %d newline %d autowrap %d origin %d keys %d keypad %d paste %d backwrap %d mouse %s %s",
 			on(visible), on(insert), on(newline), on(autowrap), flag(c.origin), on(appCursor), on(appKeypad), on(bracketed), on(backwrap), mouse, format),
 		"title "+s.names.title,
-		fmt.Sprintf("answers %q", named.ReplaceAll(answers, nil)))
+		answered(answers))
+}
+
+func answered(answers []byte) string {
+	return fmt.Sprintf("answers %q", named.ReplaceAll(answers, nil))
 }
 
 // named are answers that xterm.js doesn't have, or has always the same: its name, and settings.
@@ -153,9 +157,12 @@ func rows(s *Screen, name string, g *grid) []string {
 	for y, l := range g.lines {
 		var b strings.Builder
 		now, blanks := "///", 0
+		pen, is := uint16(0), "///"
 		for _, c := range l.cells {
-			is, ok := looks[c.pen]
-			if !ok {
+			if c.pen != pen {
+				pen, is = c.pen, looks[c.pen]
+			}
+			if is == "" {
 				is = look(s, s.glyphs.pens[c.pen])
 				looks[c.pen] = is
 			}
