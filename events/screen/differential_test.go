@@ -94,7 +94,7 @@ func (p *pair) paint() {
 func (p *pair) compare(when string, answers []byte, theirs []string) {
 	p.t.Helper()
 	p.t.Log(when)
-	if in := &p.screen.parser; in.state != ground && in.state != partial && bytes.ContainsFunc(in.raw[1:], unicode.IsControl) {
+	if in := &p.screen.parser; in.state != ground && in.state != partial && len(in.raw) > 0 && bytes.ContainsFunc(in.raw[1:], unicode.IsControl) {
 		return
 	}
 	ours := []string{answered(answers)}

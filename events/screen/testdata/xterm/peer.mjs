@@ -73,6 +73,7 @@ function correct(handler) {
     const first = handler[name].bind(handler);
     handler[name] = (...args) => then(first, ...args);
   };
+  // The uri of a link stays known, see links.
   const register = core._oscLinkService.registerLink.bind(core._oscLinkService);
   core._oscLinkService.registerLink = (link) => {
     const id = register(link);
@@ -80,6 +81,7 @@ function correct(handler) {
     return id;
   };
   correctBuffers(buffers);
+  // A reset shows the cursor and ends LNM, as that of xterm.js in a browser does.
   instead('fullReset', (first) => {
     first();
     correctBuffers(buffers);
@@ -88,6 +90,7 @@ function correct(handler) {
     term.options.convertEol = false;
     return true;
   });
+  // DECALN fills with letters that have no colours, and ends the region and the origin mode.
   instead('screenAlignmentPattern', (first) => {
     const pen = handler._curAttrData, b = buffers.active;
     handler._curAttrData = new pen.constructor();
@@ -257,6 +260,7 @@ function correct(handler) {
     sets.setgLevel(was.level);
     return true;
   });
+  // A soft reset forgets what was saved, and the cursor doesn't wait behind the last column after it.
   instead('softReset', (first, params) => {
     forget();
     stay(buffers.active);
