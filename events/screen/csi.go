@@ -22,7 +22,7 @@ func (s *Screen) sequence(q *sequence) {
 
 // keepsLast reports whether the character before may be repeated after the sequence.
 func (q *sequence) keepsLast() bool {
-	return q.opened == '[' && (q.final == 'b' || q.final == 'm') || q.asks()
+	return q.opened == '[' && q.private == 0 && (q.final == 'b' || q.final == 'm') || q.asks()
 }
 
 // escape carries out an escape sequence.
@@ -180,13 +180,25 @@ func (s *Screen) edits(q *sequence) bool {
 			s.shown().scroll(s.area.top, s.area.bottom, -n, s.back)
 		}
 	case 'b':
-		for n = min(n, s.area.rows*s.area.cols); n > 0 && s.last != 0; n-- {
+		if s.last == 0 {
+			return true
+		}
+		for n = repeats(n, s.area.rows, max(1, s.area.cols/s.lastWidth)); n > 0; n-- {
 			s.print(s.last, s.lastWidth)
 		}
 	default:
 		return false
 	}
 	return true
+}
+
+// repeats is how often a character is printed for n times, of which perLine fill a line: once a screen is full of it,
+// each line more shows the same.
+func repeats(n, rows, perLine int) int {
+	if most := 2 * (rows + 1) * perLine; n > most {
+		return most + (n-most)%perLine
+	}
+	return n
 }
 
 func (s *Screen) eraseDisplay(how int) {
@@ -204,14 +216,17 @@ func (s *Screen) eraseDisplay(how int) {
 	}
 	for y := from; y < to; y++ {
 		s.shown().lines[y].clear(0, s.area.cols, s.back)
+		s.shown().begins(y)
 	}
-	s.area.cursor.wrap = false
 }
 
 func (s *Screen) eraseLine(how int) {
 	from, to := 0, s.area.cols
 	switch how {
 	case 0:
+		if s.area.cursor.wrap { // the cursor is past the last column
+			return
+		}
 		from = s.area.cursor.x
 	case 1:
 		to = s.area.cursor.x + 1
@@ -220,7 +235,9 @@ func (s *Screen) eraseLine(how int) {
 		return
 	}
 	s.line().clear(from, to, s.back)
-	s.area.cursor.wrap = false
+	if from == 0 && to == s.area.cols {
+		s.shown().begins(s.area.cursor.y)
+	}
 }
 
 // sets carries out a sequence that sets something.

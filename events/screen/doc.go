@@ -13,5 +13,8 @@
 // them. There is no scrollback. What isn't kept: double-width lines, left and right margins, protected cells,
 // images, and modes that a terminal reports something for as soon as they are set (focus, size, colour scheme).
 //
+// Its tests compare it with xterm.js (testdata/xterm), on what programs printed (testdata/programs, which
+// e2e/programs/cmd records), on single sequences and on random output.
+//
 // The package never asks a terminal anything, reads no clock and starts nothing.
 package screen

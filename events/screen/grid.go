@@ -27,6 +27,7 @@ type line struct {
 type grid struct {
 	lines []*line
 	saved cursor
+	left  int // the row of the cursor when the other screen came
 }
 
 func newGrid(rows, cols int) *grid {
@@ -69,6 +70,13 @@ func (l *line) blank(from, to int, pen uint16) {
 	}
 }
 
+// begins has a line be the first one of its text.
+func (g *grid) begins(y int) {
+	if y > 0 {
+		g.lines[y-1].wraps = false
+	}
+}
+
 // part blanks a character of two cells whose halves are on the two sides of a column.
 func (l *line) part(x int) {
 	if x > 0 && x < len(l.cells) && l.cells[x].half == right {
@@ -105,9 +113,8 @@ func (g *grid) scroll(top, bottom, n int, pen uint16) {
 	up := n > 0
 	n = min(max(n, -n), size)
 	region := g.lines[top : bottom+1]
-	if up && top > 0 {
-		g.lines[top-1].wraps = false
-	}
+	g.begins(top)
+	region[size-1].wraps = false // what follows stays, or the line goes
 	for range n {
 		if up {
 			first := region[0]
@@ -140,6 +147,7 @@ func (g *grid) resize(rows, cols, y int) (off int) {
 		g.lines = append(g.lines, newLine(cols))
 	}
 	g.lines[rows-1].wraps = false
+	g.left = min(max(0, g.left-off), rows-1)
 	g.saved.y, g.saved.x = min(max(0, g.saved.y-off), rows-1), min(g.saved.x, cols-1)
 	return off
 }

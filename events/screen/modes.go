@@ -103,12 +103,15 @@ func (s *Screen) switchPrivate(n int, on bool) {
 func (s *Screen) alternate(on bool) {
 	switch {
 	case on && s.alt == nil:
+		s.main.left = s.area.cursor.y
 		s.alt = newGrid(s.area.rows, s.area.cols)
 		for i := range s.alt.lines {
 			s.alt.lines[i].clear(0, s.area.cols, s.back)
 		}
-	case !on:
+	case !on && s.alt != nil:
 		s.alt = nil
+	default:
+		return
 	}
 	s.area.cursor.wrap = false
 }

@@ -21,7 +21,7 @@ func (s *Screen) Paint() []byte {
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
-		p.text("\x1b[?1047h\x1b[m")
+		p.textf("\x1b[%dH\x1b[?1047h\x1b[m", s.main.left+1)
 		p.grid(s.alt)
 		p.save(s.alt.saved)
 	}
@@ -259,18 +259,15 @@ func (p *painter) place(s *Screen) {
 
 // printedLast gives the column of the last character if it is to be printed again, else that of the cursor.
 func printedLast(s *Screen, ascii bool) (x int, again bool) {
-	x = s.area.cursor.x
-	if !s.area.cursor.wrap {
-		x--
-	}
 	cells := s.line().cells
-	if x > 0 && cells[x].half == right {
-		x--
-	}
 	if s.area.cursor.wrap {
+		if x = s.area.cursor.x; x > 0 && cells[x].half == right {
+			x--
+		}
 		return x, true
 	}
-	if x < 0 || !ascii || s.last == 0 || cells[x].char != s.last || cells[x].pen != s.ink || s.modes.has(insert) || x+s.lastWidth != s.area.cursor.x {
+	x = s.lastX
+	if !ascii || s.last == 0 || cells[x].char != s.last || cells[x].pen != s.ink || s.modes.has(insert) {
 		return s.area.cursor.x, false
 	}
 	return x, true

@@ -20,7 +20,7 @@ func (s *Screen) plain(p []byte) {
 			row[i] = cell{int32(b), s.ink, single}
 		}
 		l.used = max(l.used, x+n)
-		s.last, s.lastWidth = int32(p[n-1]), 1
+		s.last, s.lastWidth, s.lastX = int32(p[n-1]), 1, x+n-1
 		p = p[n:]
 		s.advance(n)
 		if s.area.cursor.x == s.area.cols-1 && !s.modes.has(autowrap) && len(p) > 0 {
@@ -40,9 +40,10 @@ func (s *Screen) advance(n int) {
 // wrap begins a line if the one before is full.
 func (s *Screen) wrap() {
 	if s.area.cursor.wrap {
-		s.line().wraps = s.area.cursor.y < s.area.rows-1 || s.area.cursor.y == s.area.bottom
+		full := s.line()
 		s.area.cursor.x = 0
 		s.index()
+		full.wraps = s.line() != full
 	}
 }
 
@@ -68,7 +69,7 @@ func (s *Screen) print(char rune, w int) {
 		if !s.modes.has(autowrap) {
 			return
 		}
-		s.line().clear(s.area.cursor.x, s.area.cols, s.back)
+		s.line().clear(s.area.cursor.x, s.area.cols, s.ink)
 		s.area.cursor.wrap = true
 		s.wrap()
 	}
@@ -84,14 +85,17 @@ func (s *Screen) print(char rune, w int) {
 		l.cells[x].half = left
 		l.cells[x+1] = cell{char, s.ink, right}
 	}
-	s.last, s.lastWidth = char, w
+	s.last, s.lastWidth, s.lastX = char, w, x
 	s.advance(w)
 }
 
 // combine adds a mark to the character before the cursor.
 func (s *Screen) combine(r rune) {
 	l, x := s.line(), s.area.cursor.x
-	if !s.area.cursor.wrap {
+	switch {
+	case s.last != 0:
+		x = s.lastX
+	case !s.area.cursor.wrap:
 		x--
 	}
 	if x < 0 {
@@ -114,6 +118,9 @@ func (s *Screen) combine(r rune) {
 	}
 	l.used = max(l.used, x+1)
 	l.cells[x].char = char
+	if s.last != 0 {
+		s.last = char
+	}
 	if l.cells[x].half == left {
 		l.cells[x+1].char = char
 	}
@@ -135,6 +142,7 @@ func (c *cursor) mapped(b byte) rune {
 
 // control implements parts.
 func (s *Screen) control(b byte) {
+	s.last = 0
 	switch b {
 	case '\b':
 		if s.area.cursor.x > 0 {

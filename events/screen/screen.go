@@ -31,6 +31,7 @@ type Screen struct {
 	style     int   // of the cursor
 	last      int32 // the character that was printed last; 0 after anything else
 	lastWidth int
+	lastX     int // its column
 	other     int // what modifyOtherKeys is set to
 	names     names
 
@@ -55,7 +56,7 @@ func (s *Screen) reset() {
 	s.main, s.alt = newGrid(s.area.rows, s.area.cols), nil
 	s.modes, s.style, s.other = firstModes, 0, 0
 	s.area.tabs = firstTabs(s.area.cols)
-	s.names = names{}
+	s.names.colors = nil
 	s.soft()
 	s.area.cursor.x, s.area.cursor.y = 0, 0
 }
@@ -121,10 +122,11 @@ func (s *Screen) Resize(rows, cols int) {
 	if rows == s.area.rows && cols == s.area.cols {
 		return
 	}
+	s.last = 0
 	if s.alt == nil {
 		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
-		s.main.resize(rows, cols, s.main.saved.y)
+		s.main.resize(rows, cols, s.main.left)
 		s.area.cursor.y -= s.alt.resize(rows, cols, s.area.cursor.y)
 	}
 	if s.area.cursor.wrap && cols > s.area.cols {

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -119,11 +120,15 @@ func (s *Screen) linkTo(rest []byte) {
 
 // window puts titles aside, and brings them back.
 func (w *names) window(q *sequence) {
+	if q.at(1, 0) == 1 { // the icon's alone
+		return
+	}
 	switch q.at(0, 0) {
 	case 22:
-		if len(w.titles) < maxTitles {
-			w.titles = append(w.titles, w.title)
+		if len(w.titles) == maxTitles {
+			w.titles = slices.Delete(w.titles, 0, 1)
 		}
+		w.titles = append(w.titles, w.title)
 	case 23:
 		if n := len(w.titles); n > 0 {
 			w.title, w.titles = w.titles[n-1], w.titles[:n-1]
