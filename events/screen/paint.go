@@ -3,6 +3,7 @@ package screen
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,9 +16,22 @@ var clean = strings.Repeat("\x1b[23;2t", maxTitles) + "\x18\x1b[!p\x1b[?1049l\x1
 
 // Paint gives what makes a terminal of the same size show the same, and go on as this one would with what comes
 // from Offset on. What scrolled out of the terminal's own screen before stays. It has nothing that is answered.
-func (s *Screen) Paint() []byte {
+func (s *Screen) Paint() []byte { return s.paint(math.MaxInt) }
+
+// Frame is Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. It
+// is nil if it would be more than so many bytes: a program can have each cell be a link of its own.
+func (s *Screen) Frame(most int) []byte {
+	b := append(s.paint(most), s.parser.pending()...)
+	if len(b) > most {
+		return nil
+	}
+	return b
+}
+
+// paint is Paint, but stops when it has more than so many bytes.
+func (s *Screen) paint(most int) []byte {
 	b := append([]byte(nil), clean...)
-	p := painter{s.glyphs, s.area.cols, b}
+	p := painter{s.glyphs, s.area.cols, most, b}
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
@@ -34,6 +48,7 @@ func (s *Screen) Paint() []byte {
 type painter struct {
 	*glyphs
 	cols int
+	most int // it needs no more bytes
 	b    []byte
 }
 
@@ -71,7 +86,7 @@ func (p *painter) grid(g *grid) {
 // row paints cells from the first column on, and gives the last pen.
 func (p *painter) row(cells []cell, now uint16) uint16 {
 	sure := true // where the terminal's cursor is: others have other widths
-	for x := 0; x < len(cells); x++ {
+	for x := 0; x < len(cells) && len(p.b) <= p.most; x++ {
 		c := cells[x]
 		if c.half == right {
 			continue
