@@ -31,7 +31,7 @@ func (s *Screen) Frame(most int) []byte {
 // paint is Paint, but stops when it has more than so many bytes.
 func (s *Screen) paint(most int) []byte {
 	b := append([]byte(nil), clean...)
-	p := painter{s.glyphs, s.area.cols, most, b}
+	p := painter{glyphs: s.glyphs, cols: s.area.cols, most: most, b: b}
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
@@ -47,9 +47,10 @@ func (s *Screen) paint(most int) []byte {
 // painter writes what makes a terminal show something.
 type painter struct {
 	*glyphs
-	cols int
-	most int // it needs no more bytes
-	b    []byte
+	cols  int
+	most  int // it needs no more bytes
+	b     []byte
+	plain bool // without links
 }
 
 func (p *painter) text(text string) { p.b = append(p.b, text...) }
@@ -113,7 +114,7 @@ func (p *painter) use(from, to uint16) {
 // pen sets a pen; link is what is set.
 func (p *painter) pen(link uint16, to pen) {
 	p.b = append(p.sgr(append(p.b, "\x1b[0"...), to), 'm')
-	if to.link != link {
+	if to.link != link && !p.plain {
 		text := p.links[to.link]
 		if text == "" {
 			text = ";"
