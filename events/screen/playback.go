@@ -35,6 +35,9 @@ func NewPlayback() *Playback { return &Playback{screen: New(24, 80)} }
 // Screen is what was shown last. It is another one after a frame.
 func (p *Playback) Screen() *Screen { return p.screen }
 
+// Known reports whether the screen shows what was shown, as no output before it is missing.
+func (p *Playback) Known() bool { return !p.lost }
+
 // Lines has line called from now on with each line that leaves the screen at its top or is cleared, and gap where
 // output is missing. Programs that fill the second screen have no lines.
 func (p *Playback) Lines(line func(Line), gap func(bytes int64)) {

@@ -116,7 +116,7 @@ func TestFrameIsBounded(t *testing.T) {
 	for i := range 2000 {
 		s.Write([]byte(links[i%2]))
 	}
-	if b := s.paint(100 << 10); len(b) > 110<<10 {
+	if b := s.paint(100<<10, false); len(b) > 110<<10 {
 		t.Errorf("it painted %d bytes", len(b))
 	}
 	if b := s.Frame(100 << 10); b != nil {
@@ -124,6 +124,12 @@ func TestFrameIsBounded(t *testing.T) {
 	}
 	if s.Frame(16<<20) == nil {
 		t.Error("it has none for one that takes more")
+	}
+	for i := range 10000 {
+		s.Write([]byte(links[i%2]))
+	}
+	if b := s.Paint(); len(b) > maxPaint {
+		t.Errorf("a screen is %d bytes", len(b))
 	}
 }
 
