@@ -15,15 +15,70 @@ const (
 	eventGap    = "g"
 )
 
+// Tracker follows the events of a recording, and knows where a frame is needed: where output before it is missing.
+// Elsewhere a frame is what is shown already.
+type Tracker struct {
+	at     int64 // position in the output
+	lost   bool  // output is missing
+	within bool  // the last event was a part of a frame
+	needed bool  // that frame is needed
+}
+
+// Event takes the next event: its position in the output, its kind and its data. begins says that a frame begins that is needed,
+// frame that the event is a part of one.
+func (t *Tracker) Event(at int64, code string, data []byte) (begins, frame bool) {
+	first := code == eventFrame && !t.within
+	if t.within = code == eventFrame; !t.within {
+		t.needed = false
+	}
+	switch code {
+	case eventOutput, eventErrors:
+		t.reach(at)
+		t.at += int64(len(data))
+	case eventGap:
+		t.reach(at)
+		t.at, t.lost = t.at+gapOf(data), true
+	case eventFrame:
+		t.reach(at)
+		if first && t.lost {
+			_, _, _, t.needed = CutFrame(data)
+		}
+		begins = first && t.needed
+		t.lost = t.lost && !begins
+	}
+	return begins, t.within && t.needed
+}
+
+// reach notices that output is missing before an event.
+func (t *Tracker) reach(at int64) {
+	if t.at != at {
+		t.at, t.lost = at, true
+	}
+}
+
+// gapOf is how many bytes of output are missing.
+func gapOf(data []byte) int64 {
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return max(n, 0)
+}
+
+// CutFrame gives the size and what paints it of the first event of a frame.
+func CutFrame(data []byte) (rows, cols int, paint []byte, ok bool) {
+	head, paint, found := bytes.Cut(data, []byte("\n"))
+	rows, cols, ok = size(head)
+	return rows, cols, paint, found && ok
+}
+
 // Playback shows the events of a recording on a screen, from any of them on. Where output is missing it goes on with the next
-// frame; the others it passes over, since they say what is known.
+// frame; the others it passes over.
 type Playback struct {
 	screen  *Screen
-	at      int64 // position in the output
-	lost    bool  // what is shown isn't known to be what was
+	track   Tracker
 	missing int64 // bytes of output that weren't recorded, since the last line
-	within  bool  // the last event was a part of a frame
-	shows   bool  // that frame is shown
+	paints  bool  // a frame comes, which isn't new to those who take lines
 
 	line func(Line)
 	gap  func(bytes int64)
@@ -36,13 +91,13 @@ func NewPlayback() *Playback { return &Playback{screen: New(24, 80)} }
 func (p *Playback) Screen() *Screen { return p.screen }
 
 // Known reports whether the screen shows what was shown, as no output before it is missing.
-func (p *Playback) Known() bool { return !p.lost }
+func (p *Playback) Known() bool { return !p.track.lost }
 
 // Lines has line called from now on with each line that leaves the screen at its top or is cleared, and gap where
 // output is missing. Programs that fill the second screen have no lines.
 func (p *Playback) Lines(line func(Line), gap func(bytes int64)) {
 	p.line, p.gap = line, gap
-	p.screen.gone = p.leaves
+	p.listen()
 }
 
 // End has line called with what is shown.
@@ -53,64 +108,43 @@ func (p *Playback) End() {
 	}
 }
 
-// leaves takes a line of the screen.
-func (p *Playback) leaves(l *line) { p.line(Line{p.screen.glyphs, l}) }
-
 // Event takes the next event: its position in the output, its kind and its data.
 func (p *Playback) Event(at int64, code string, data []byte) {
-	first := code == eventFrame && !p.within
-	p.within = code == eventFrame
-	if !p.within && p.shows { // the frame is complete
-		p.shows = false
-		if p.line != nil {
-			p.screen.gone = p.leaves
-		}
+	begins, frame := p.track.Event(at, code, data)
+	if p.paints && !frame {
+		p.paints = false
+		p.listen()
 	}
-	switch code {
-	case eventOutput, eventErrors:
-		p.reach(at)
-		p.at += int64(len(data))
+	switch {
+	case begins:
+		p.frame(data)
+	case frame, code == eventOutput, code == eventErrors:
 		p.screen.Write(data)
-	case eventResize:
+	case code == eventResize:
 		if rows, cols, ok := size(data); ok {
 			p.screen.Resize(rows, cols)
 		}
-	case eventGap:
-		p.reach(at)
-		n, err := strconv.ParseInt(string(data), 10, 64)
-		if err == nil && n > 0 {
-			p.at, p.missing, p.lost = p.at+n, p.missing+n, true
-		}
-	case eventFrame:
-		if first {
-			p.frame(at, data)
-		} else if p.shows {
-			p.screen.Write(data)
-		}
-	}
-}
-
-// reach notices that output is missing before an event.
-func (p *Playback) reach(at int64) {
-	if p.at != at {
-		p.at, p.lost = at, true
+	case code == eventGap:
+		p.missing += gapOf(data)
 	}
 }
 
 // frame begins a frame.
-func (p *Playback) frame(at int64, data []byte) {
-	p.reach(at)
-	head, paint, _ := bytes.Cut(data, []byte("\n"))
-	rows, cols, ok := size(head)
-	if !p.lost || !ok {
-		return
-	}
+func (p *Playback) frame(data []byte) {
 	if p.line != nil {
 		p.screen.flush()
 		p.tellGap()
 	}
-	p.screen, p.lost, p.shows = New(rows, cols), false, true
+	rows, cols, paint, _ := CutFrame(data)
+	p.screen, p.paints = New(rows, cols), true
 	p.screen.Write(paint)
+}
+
+// listen has the lines that leave the screen told.
+func (p *Playback) listen() {
+	if p.line != nil && !p.paints {
+		p.screen.gone = func(l *line) { p.line(Line{p.screen.glyphs, l}) }
+	}
 }
 
 func (p *Playback) tellGap() {
