@@ -174,7 +174,7 @@ func (s *Screen) edits(q *sequence) bool {
 			s.area.column(0)
 		}
 	case 'S':
-		s.leave(s.area.top, min(n, s.area.bottom+1))
+		s.gone.leave(s, s.area.top, min(n, s.area.bottom+1))
 		s.shown().scroll(s.area.top, s.area.bottom, n, s.back)
 	case 'T':
 		if len(q.params) <= 1 { // with more it is about the mouse
@@ -193,7 +193,7 @@ func (s *Screen) edits(q *sequence) bool {
 func (s *Screen) eraseDisplay(how int) {
 	from, to := 0, s.area.rows
 	if s.alt == nil && (how == 2 || how == 0 && s.area.cursor.x == 0 && s.area.cursor.y == 0) {
-		s.flush()
+		s.gone.flush(s.main)
 	}
 	switch how {
 	case 0:

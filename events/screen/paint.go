@@ -17,9 +17,9 @@ var clean = strings.Repeat("\x1b[23;2t", maxTitles) + "\x18\x1b[!p\x1b[?1049l\x1
 // Paint gives what makes a terminal of the same size show the same, and go on as this one would with what comes
 // from Offset on. What scrolled out of the terminal's own screen before stays. It has nothing that is answered.
 func (s *Screen) Paint() []byte {
-	b := s.paint(maxPaint, false)
+	b := paint(s, maxPaint, false)
 	if len(b) > maxPaint {
-		b = s.paint(math.MaxInt, true)
+		b = paint(s, math.MaxInt, true)
 	}
 	return b
 }
@@ -27,18 +27,18 @@ func (s *Screen) Paint() []byte {
 // maxPaint bounds what Paint gives, in bytes, beyond what it takes without links: a program can have each cell be one of its own.
 const maxPaint = 4 << 20
 
-// Frame is Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. It
+// Frame is a screen's Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. It
 // is nil if it would be more than so many bytes.
-func (s *Screen) Frame(most int) []byte {
-	b := append(s.paint(most, false), s.parser.pending()...)
+func Frame(s *Screen, most int) []byte {
+	b := append(paint(s, most, false), s.parser.pending()...)
 	if len(b) > most {
 		return nil
 	}
 	return b
 }
 
-// paint is Paint, but stops when it has more than so many bytes.
-func (s *Screen) paint(most int, plain bool) []byte {
+// paint is Paint of a screen, but stops when it has more than so many bytes.
+func paint(s *Screen, most int, plain bool) []byte {
 	b := append([]byte(nil), clean...)
 	p := painter{glyphs: s.glyphs, cols: s.area.cols, most: most, b: b, plain: plain}
 	p.grid(s.main)

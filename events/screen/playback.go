@@ -103,7 +103,7 @@ func (p *Playback) Lines(line func(Line), gap func(bytes int64)) {
 // End has line called with what is shown.
 func (p *Playback) End() {
 	if p.line != nil {
-		p.screen.flush()
+		p.screen.gone.flush(p.screen.main)
 		p.tellGap()
 	}
 }
@@ -132,7 +132,7 @@ func (p *Playback) Event(at int64, code string, data []byte) {
 // frame begins a frame.
 func (p *Playback) frame(data []byte) {
 	if p.line != nil {
-		p.screen.flush()
+		p.screen.gone.flush(p.screen.main)
 		p.tellGap()
 	}
 	rows, cols, paint, _ := CutFrame(data)
@@ -181,30 +181,33 @@ func (l Line) Text() string {
 	return text
 }
 
-// flush lets all lines that are shown on the main screen leave it, without the blank ones at its end.
-func (s *Screen) flush() {
-	if s.gone == nil {
+// outlet takes lines that leave the main screen; it may be nil.
+type outlet func(*line)
+
+// flush takes all lines that are shown there, without the blank ones at its end.
+func (o outlet) flush(main *grid) {
+	if o == nil {
 		return
 	}
-	end := len(s.main.lines)
-	for end > 0 && s.main.lines[end-1].isBlank() {
+	end := len(main.lines)
+	for end > 0 && main.lines[end-1].isBlank() {
 		end--
 	}
 	if end > 0 {
-		s.main.lines[end-1].wraps = false
+		main.lines[end-1].wraps = false
 	}
-	for _, l := range s.main.lines[:end] {
-		s.gone(l)
+	for _, l := range main.lines[:end] {
+		o(l)
 	}
 }
 
-// leave lets the first lines leave the main screen, if they are at its top.
-func (s *Screen) leave(top, n int) {
-	if s.gone == nil || s.alt != nil || top > 0 {
+// leave takes the first lines, from top on, if they leave a screen at its top.
+func (o outlet) leave(s *Screen, top, n int) {
+	if o == nil || s.alt != nil || top > 0 {
 		return
 	}
 	for _, l := range s.main.lines[:min(max(n, 0), len(s.main.lines))] {
-		s.gone(l)
+		o(l)
 	}
 }
 

@@ -29,7 +29,7 @@ func transcript(events ...event) string {
 func TestTranscript(t *testing.T) {
 	painted := New(3, 10)
 	painted.Write([]byte("later\r\n\x1b[31mre"))
-	frame := "10x3\n" + string(painted.Frame(1<<20))
+	frame := "10x3\n" + string(Frame(painted, 1<<20))
 	for name, c := range map[string]struct {
 		events []event
 		want   string
@@ -65,7 +65,7 @@ func TestFrame(t *testing.T) {
 		all := output(t)
 		cut := rapid.IntRange(0, len(all)).Draw(t, "cut")
 		s.Write(all[:cut])
-		frame := s.Frame(1 << 20)
+		frame := Frame(s, 1<<20)
 		other := New(s.area.rows, s.area.cols)
 		other.Write(frame)
 		if other.last == 0 || s.last == 0 { // what was printed before anything else can't be repeated
@@ -75,7 +75,7 @@ func TestFrame(t *testing.T) {
 		other.Write(all[cut:])
 		s.last, other.last = 0, 0
 		same(t, "gone on", s, other)
-		if n := len(frame); s.Frame(1) != nil || n > 1<<20 {
+		if n := len(frame); Frame(s, 1) != nil || n > 1<<20 {
 			t.Errorf("a frame has %d bytes", n)
 		}
 	})
@@ -90,7 +90,7 @@ func TestFrameWithinLongString(t *testing.T) {
 			if s.Dropped() == 0 {
 				t.Error("it isn't too long")
 			}
-			other.Write(s.Frame(1 << 20))
+			other.Write(Frame(s, 1<<20))
 			rest := strings.TrimPrefix(c.end, cut)
 			if cut != "" && c.end == "\a" {
 				continue
@@ -116,13 +116,13 @@ func TestFrameIsBounded(t *testing.T) {
 	for i := range 2000 {
 		s.Write([]byte(links[i%2]))
 	}
-	if b := s.paint(100<<10, false); len(b) > 110<<10 {
+	if b := paint(s, 100<<10, false); len(b) > 110<<10 {
 		t.Errorf("it painted %d bytes", len(b))
 	}
-	if b := s.Frame(100 << 10); b != nil {
+	if b := Frame(s, 100<<10); b != nil {
 		t.Errorf("a frame has %d bytes", len(b))
 	}
-	if s.Frame(16<<20) == nil {
+	if Frame(s, 16<<20) == nil {
 		t.Error("it has none for one that takes more")
 	}
 	for i := range 10000 {

@@ -37,7 +37,7 @@ type Screen struct {
 	names     names
 
 	answers []byte
-	gone    func(*line) // takes lines that leave the main screen; may be nil
+	gone    outlet
 }
 
 // New makes a blank screen.
@@ -55,7 +55,7 @@ func bounded(rows, cols int) (int, int) {
 // reset makes everything as it is at first.
 func (s *Screen) reset() {
 	if s.main != nil {
-		s.flush()
+		s.gone.flush(s.main)
 	}
 	s.glyphs = newGlyphs()
 	s.main, s.alt = newGrid(s.area.rows, s.area.cols), nil
@@ -128,7 +128,7 @@ func (s *Screen) Resize(rows, cols int) {
 		return
 	}
 	if s.alt == nil {
-		s.leave(0, s.area.cursor.y-rows+1)
+		s.gone.leave(s, 0, s.area.cursor.y-rows+1)
 		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
 		s.main.resize(rows, cols, s.main.saved.y)

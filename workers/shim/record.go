@@ -133,7 +133,7 @@ func (r *recorder) frame(of *screen.Screen) {
 // painted records what the terminal shows, if that isn't too much.
 func (r *recorder) painted(of *screen.Screen) {
 	rows, cols := of.Size()
-	if paint := of.Frame(frameMost); paint != nil {
+	if paint := screen.Frame(of, frameMost); paint != nil {
 		r.add(recording.Frame, append([]byte(sizeText(attach.Size{Rows: uint16(rows), Cols: uint16(cols)})+"\n"), paint...), false)
 	}
 }

@@ -87,7 +87,7 @@ func fromOf(text string, zone *time.Location) (attach.History, error) {
 		}
 	}
 	if err != nil {
-		return attach.History{}, usagef("--from %q: want a duration such as 90s, or a time such as '2026-05-04 15:30'", text)
+		return attach.History{}, usagef("--from %q: want e.g. 90s, or '2026-05-04 15:30'", text)
 	}
 	return attach.History{Framed: true, Since: at}, nil
 }
