@@ -33,3 +33,4 @@ install example events/examples/node
 install asyncapi e2e/schema/asyncapi
 install clients e2e/gateway/testdata/typescript
 install ingress e2e/ingress/node
+install player e2e/gateway/testdata/player
