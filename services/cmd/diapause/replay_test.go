@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 // stage is a player before a terminal, in a bubble of time.
 type stage struct {
 	t        *testing.T
+	mu       sync.Mutex // of the terminal
 	terminal *emulator.Screen
 	at       int64
 	in       inputs
@@ -32,6 +34,8 @@ func onStage(t *testing.T, p pace, fn func(s *stage)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &stage{t: t, terminal: emulator.New(4, 40), in: inputs{events: make(chan attach.Event, 100), keys: make(chan byte), sizes: make(chan attach.Size)}, ended: make(chan error, 1)}
 		s.player = newPlayer(writerFunc(func(b []byte) (int, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
 			if answers := s.terminal.Write(b); len(answers) > 0 {
 				t.Errorf("the terminal answers %q", answers)
 			}
@@ -58,9 +62,16 @@ func (s *stage) event(after time.Duration, code, text string) {
 func (s *stage) shows(want string) {
 	s.t.Helper()
 	synctest.Wait()
-	if got := s.terminal.Text(0); got != want {
+	if got := s.row(0); got != want {
 		s.t.Errorf("it shows %q, want %q", got, want)
 	}
+}
+
+// row is what a row of the terminal shows.
+func (s *stage) row(n int) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.terminal.Text(n)
 }
 
 // passes lets time pass.
@@ -115,7 +126,7 @@ func TestReplayKeys(t *testing.T) {
 		s.in.keys <- ' '
 		s.passes(time.Hour)
 		s.shows("one")
-		if got := s.terminal.Text(3); !strings.HasSuffix(got, "paused") {
+		if got := s.row(3); !strings.HasSuffix(got, "paused") {
 			t.Errorf("its last row is %q", got)
 		}
 		s.in.keys <- ' '
@@ -195,15 +206,15 @@ func TestReplayLarge(t *testing.T) {
 		s.event(time.Minute, "o", "\x1b[1;1Hfirst row\x1b]0;title\a\x1b]52;c;YQ==\a\x1b[?1000h\x1b[?1049h\x1b[6n")
 		s.event(time.Minute, "o", "second screen")
 		s.passes(time.Second)
-		if got := s.terminal.Text(3); !strings.HasSuffix(got, "100x50 is larger than this terminal") {
+		if got := s.row(3); !strings.HasSuffix(got, "100x50 is larger than this terminal") {
 			t.Errorf("its last row is %q", got)
 		}
 		s.passes(time.Minute)
 		s.shows("         second screen")
-		if got := s.terminal.Text(3); got != "" || s.terminal.Title() != "" {
-			t.Errorf("it shows %q, %q", got, s.terminal.Title())
+		if got := s.row(3); got != "" {
+			t.Errorf("its last row is %q", got)
 		}
-		if err := s.end(); err != nil || !strings.Contains(s.player.summary(), "larger") {
+		if err := s.end(); err != nil || s.terminal.Title() != "" || !strings.Contains(s.player.summary(), "larger") {
 			t.Errorf("it ends with %v, %q", err, s.player.summary())
 		}
 	})
