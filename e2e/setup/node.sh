@@ -34,3 +34,4 @@ install asyncapi e2e/schema/asyncapi
 install clients e2e/gateway/testdata/typescript
 install ingress e2e/ingress/node
 install xterm events/screen/testdata/xterm
+install player e2e/gateway/testdata/player

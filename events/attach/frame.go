@@ -93,7 +93,15 @@ type History struct {
 	Times bool      `json:"times,omitempty"` // each line begins with its time
 	// Events has the events of the recording alone come, each as a line of JSON.
 	Events bool `json:"events,omitempty"`
+	// Framed has the events begin where it can be told what the terminal showed at Since: with a frame, or at the beginning.
+	// An event CodeFrom says the moment, first.
+	Framed bool `json:"framed,omitempty"`
+	// After is in place of Since, of events that are framed: so long after the first one.
+	After time.Duration `json:"after,omitempty"`
 }
+
+// CodeFrom is the code of an event that no recording has: from its time on what was recorded is wanted.
+const CodeFrom = "from"
 
 // Event is an entry of a recording, of a kind as recordings have it.
 type Event struct {

@@ -174,6 +174,7 @@ func (s *Screen) edits(q *sequence) bool {
 			s.area.column(0)
 		}
 	case 'S':
+		s.gone.leave(s, s.area.top, min(n, s.area.bottom+1))
 		s.shown().scroll(s.area.top, s.area.bottom, n, s.back)
 	case 'T':
 		if len(q.params) <= 1 { // with more it is about the mouse
@@ -203,6 +204,9 @@ func repeats(n, rows, perLine int) int {
 
 func (s *Screen) eraseDisplay(how int) {
 	from, to := 0, s.area.rows
+	if s.alt == nil && (how == 2 || how == 0 && s.area.cursor.x == 0 && s.area.cursor.y == 0) {
+		s.gone.flush(s.main)
+	}
 	switch how {
 	case 0:
 		s.eraseLine(0)

@@ -6,6 +6,9 @@
 // and colours; grid.go is the cells. paint.go is the way back. answer.go answers what a program asks of its
 // terminal. Filter (filter.go) takes such questions out of a stream of bytes, so that those who watch don't answer.
 //
+// Playback (playback.go) shows a recording on a Screen, and gives the lines that leave it. View (view.go) shows a Screen on a
+// terminal that need not trust it.
+//
 // A sequence that isn't complete is no part of a screen: Offset is the position of its first byte, and what
 // follows from there on completes it. So a Paint and the bytes from its Offset are all that a client needs.
 //

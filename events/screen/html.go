@@ -19,6 +19,14 @@ func HTML(s *Screen) string {
 	return b.String()
 }
 
+// HTML is the line as a part of a pre element, with colours and styles, and a line feed.
+func (l Line) HTML() string {
+	var b strings.Builder
+	rowHTML(&b, l.glyphs, l.line.cells)
+	b.WriteByte('\n')
+	return b.String()
+}
+
 // rowHTML writes cells, those that look alike in one element, without blanks at the end that look like nothing.
 func rowHTML(b *strings.Builder, g *glyphs, cells []cell) {
 	for end := len(cells) - 1; end >= 0 && cells[end].char == ' ' && g.pens[cells[end].pen].style() == ""; end-- {

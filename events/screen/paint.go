@@ -3,6 +3,7 @@ package screen
 import (
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,8 +17,30 @@ var clean = strings.Repeat("\x1b[23;2t", maxTitles) + "\x18\x1b[!p\x1b[?1049l\x1
 // Paint gives what makes a terminal of the same size show the same, and go on as this one would with what comes
 // from Offset on. What scrolled out of the terminal's own screen before stays. It has nothing that is answered.
 func (s *Screen) Paint() []byte {
+	b := paint(s, maxPaint, false)
+	if len(b) > maxPaint {
+		b = paint(s, math.MaxInt, true)
+	}
+	return b
+}
+
+// maxPaint bounds what Paint gives, in bytes, beyond what it takes without links: a program can have each cell be one of its own.
+const maxPaint = 4 << 20
+
+// Frame is a screen's Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. It
+// is nil if it would be more than so many bytes.
+func Frame(s *Screen, most int) []byte {
+	b := append(paint(s, most, false), s.parser.pending()...)
+	if len(b) > most {
+		return nil
+	}
+	return b
+}
+
+// paint is Paint of a screen, but stops when it has more than so many bytes.
+func paint(s *Screen, most int, plain bool) []byte {
 	b := append([]byte(nil), clean...)
-	p := painter{s.glyphs, s.area.cols, b}
+	p := painter{glyphs: s.glyphs, cols: s.area.cols, most: most, b: b, plain: plain}
 	p.grid(s.main)
 	p.save(s.main.saved)
 	if s.alt != nil {
@@ -33,8 +56,10 @@ func (s *Screen) Paint() []byte {
 // painter writes what makes a terminal show something.
 type painter struct {
 	*glyphs
-	cols int
-	b    []byte
+	cols  int
+	most  int // it needs no more bytes
+	b     []byte
+	plain bool // without links
 }
 
 func (p *painter) text(text string) { p.b = append(p.b, text...) }
@@ -71,7 +96,7 @@ func (p *painter) grid(g *grid) {
 // row paints cells from the first column on, and gives the last pen.
 func (p *painter) row(cells []cell, now uint16) uint16 {
 	sure := true // where the terminal's cursor is: others have other widths
-	for x := 0; x < len(cells); x++ {
+	for x := 0; x < len(cells) && len(p.b) <= p.most; x++ {
 		c := cells[x]
 		if c.half == right {
 			continue
@@ -98,7 +123,7 @@ func (p *painter) use(from, to uint16) {
 // pen sets a pen; link is what is set.
 func (p *painter) pen(link uint16, to pen) {
 	p.b = append(p.sgr(append(p.b, "\x1b[0"...), to), 'm')
-	if to.link != link {
+	if to.link != link && !p.plain {
 		text := p.links[to.link]
 		if text == "" {
 			text = ";"

@@ -276,6 +276,26 @@ func (p *parser) dropped() byte {
 	return 0
 }
 
+// pending gives the beginning of what isn't complete. Of a control string that is dropped it begins one that is passed over.
+func (p *parser) pending() []byte {
+	switch p.state {
+	case ground:
+		return nil
+	case textEnd:
+		return append(bytes.Clone(p.raw), esc)
+	case dropping, dropEnd:
+		b := []byte{esc, 'X'} // ends as the others do
+		if p.opened == ']' {
+			b = []byte{esc, ']', 'x', ';'}
+		}
+		if p.state == dropEnd {
+			b = append(b, esc)
+		}
+		return b
+	}
+	return bytes.Clone(p.raw)
+}
+
 // resume begins at a position, in a control string that is dropped if dropped isn't 0.
 func (p *parser) resume(at int64, dropped byte) {
 	p.state, p.read, p.start = ground, at, at

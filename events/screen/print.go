@@ -169,6 +169,7 @@ func (s *Screen) control(b byte) {
 func (s *Screen) index() {
 	s.area.cursor.wrap = false
 	if s.area.cursor.y == s.area.bottom {
+		s.gone.leave(s, s.area.top, 1)
 		s.shown().scroll(s.area.top, s.area.bottom, 1, s.back)
 	} else if s.area.cursor.y < s.area.rows-1 {
 		s.area.cursor.y++

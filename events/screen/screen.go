@@ -1,5 +1,7 @@
 package screen
 
+import "strings"
+
 // The bounds of a screen. One that is set larger shows a part.
 const (
 	maxRows = 500
@@ -36,6 +38,7 @@ type Screen struct {
 	names     names
 
 	answers []byte
+	gone    outlet
 }
 
 // New makes a blank screen.
@@ -52,6 +55,9 @@ func bounded(rows, cols int) (int, int) {
 
 // reset makes everything as it is at first.
 func (s *Screen) reset() {
+	if s.main != nil {
+		s.gone.flush(s.main)
+	}
 	s.glyphs = newGlyphs()
 	s.main, s.alt = newGrid(s.area.rows, s.area.cols), nil
 	s.modes, s.style, s.other = firstModes, 0, 0
@@ -102,18 +108,18 @@ func (s *Screen) Text(row int) string {
 	if row < 0 || row >= s.area.rows {
 		return ""
 	}
+	return strings.TrimRight(cellsText(s.glyphs, s.shown().lines[row].cells), " ")
+}
+
+// cellsText is what cells have in them.
+func cellsText(g *glyphs, cells []cell) string {
 	var b []byte
-	end := 0
-	for _, c := range s.shown().lines[row].cells {
-		if c.half == right {
-			continue
-		}
-		b = append(b, s.glyphs.text(c.char)...)
-		if c.char != ' ' {
-			end = len(b)
+	for _, c := range cells {
+		if c.half != right {
+			b = append(b, g.text(c.char)...)
 		}
 	}
-	return string(b[:end])
+	return string(b)
 }
 
 // Resize gives the screen another size.
@@ -124,6 +130,7 @@ func (s *Screen) Resize(rows, cols int) {
 	}
 	s.last = 0
 	if s.alt == nil {
+		s.gone.leave(s, 0, s.area.cursor.y-rows+1)
 		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
 		s.main.resize(rows, cols, s.main.left)

@@ -28,6 +28,10 @@ type Recording interface {
 	Span() (start, end int64)
 	// Each calls fn with the events of and after a moment.
 	Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error
+	// From calls fn with the events from the last frame before a moment on; found is false if that is before what was opened.
+	From(ctx context.Context, at time.Time, fn func(recording.Event) error) (found bool, err error)
+	// Began gives when the first event was.
+	Began() time.Time
 	// Why says why the beginning is missing; nil if nothing is.
 	Why() error
 	// After says what is wrong with what comes after the end; nil if nothing does.
@@ -120,7 +124,7 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		cancel()
 	}()
 	if req.History.Events {
-		return s.events(ctx, conn, r, req.History.Since)
+		return s.events(ctx, conn, r, *req.History)
 	}
 	out := &shower{to: conn, times: req.History.Times, clock: unknown}
 	exit, err := s.showHistory(ctx, out, d, r, req)
@@ -145,7 +149,11 @@ func (s *Server) showHistory(ctx context.Context, out *shower, d driver.Dialer, 
 }
 
 // events sends the events of a recording.
-func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRecord, since time.Time) error {
+func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRecord, h attach.History) error {
+	since := h.Since
+	if h.After > 0 {
+		since = time.Time{}
+	}
 	rec, err := s.Recorded(ctx, r, since)
 	if err != nil {
 		return err
@@ -153,26 +161,53 @@ func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRec
 	if _, end := rec.Span(); end == 0 {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("nothing was recorded of session %s", r.Name())}
 	}
-	err = rec.Each(ctx, since, func(e recording.Event) error {
-		line := attach.Event{Time: e.Time, At: e.At, Code: string(e.Code), Text: string(e.Data)}
-		if !utf8.Valid(e.Data) {
-			line.Text, line.Base64 = "", e.Data
-		}
-		b, err := json.Marshal(line)
-		if err != nil {
-			return err
-		}
-		for part := range slices.Chunk(append(b, '\n'), attach.MaxFrame) {
-			if err := attach.WriteFrame(conn, attach.FrameStdout, part); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	send := func(e recording.Event) error { return sendEvent(conn, e) }
+	if h.After > 0 {
+		since = rec.Began().Add(h.After)
+	}
+	if h.Framed && !since.IsZero() {
+		err = s.eventsFrom(ctx, r, rec, since, send)
+	} else {
+		err = rec.Each(ctx, since, send)
+	}
 	if err != nil {
 		return err
 	}
 	return attach.WriteJSON(conn, attach.FrameExit, schemas.ExitStatus{})
+}
+
+// eventsFrom sends events from the last frame before a moment on, and the moment first.
+func (s *Server) eventsFrom(ctx context.Context, r schemas.SessionRecord, rec Recording, at time.Time, send func(recording.Event) error) error {
+	if err := send(recording.Event{Time: at, Code: attach.CodeFrom}); err != nil {
+		return err
+	}
+	found, err := rec.From(ctx, at, send)
+	if err != nil || found {
+		return err
+	}
+	if rec, err = s.Recorded(ctx, r, time.Time{}); err != nil {
+		return err
+	}
+	_, err = rec.From(ctx, at, send)
+	return err
+}
+
+// sendEvent sends an event as a line of JSON.
+func sendEvent(conn net.Conn, e recording.Event) error {
+	line := attach.Event{Time: e.Time, At: e.At, Code: string(e.Code), Text: string(e.Data)}
+	if !utf8.Valid(e.Data) {
+		line.Text, line.Base64 = "", e.Data
+	}
+	b, err := json.Marshal(line)
+	if err != nil {
+		return err
+	}
+	for part := range slices.Chunk(append(b, '\n'), attach.MaxFrame) {
+		if err := attach.WriteFrame(conn, attach.FrameStdout, part); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // span is a part of the output, by its positions.

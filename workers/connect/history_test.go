@@ -37,6 +37,12 @@ func (r recorded) Each(_ context.Context, since time.Time, fn func(recording.Eve
 	return fn(recording.Event{Time: r.at, Code: recording.Output, Data: []byte(r.text)})
 }
 
+func (r recorded) Began() time.Time { return r.at }
+
+func (r recorded) From(ctx context.Context, _ time.Time, fn func(recording.Event) error) (bool, error) {
+	return true, r.Each(ctx, time.Time{}, fn)
+}
+
 // kept is what a session has of its output, and whether it runs.
 type kept struct {
 	driver.Driver

@@ -2,7 +2,9 @@ package recordings
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -84,27 +86,11 @@ func (r *Reader) Span() (start, end int64) {
 // Each calls fn with the events of and after a moment, in their order; where something is missing, with a gap. fn's error
 // is returned as it is.
 func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Event) error) error {
-	var at int64
 	for i, seg := range r.chain.Segments {
-		missing := seg.Header.Start - at
-		if i == 0 {
-			missing = 0 // Why says it; and a fork's begins where that of its origin was
-		}
-		at = seg.Header.End
 		if !seg.After(since) {
 			continue
 		}
-		if missing > 0 {
-			gap := recording.Event{Time: seg.Header.From, Code: recording.Gap, Data: strconv.AppendInt(nil, missing, 10), At: seg.Header.Start - missing}
-			if err := fn(gap); err != nil {
-				return err
-			}
-		}
-		key, err := r.key(ctx, seg)
-		if err != nil {
-			return err
-		}
-		err = recording.Read(ctx, r.spool.Objects, r.place, seg, key, func(e recording.Event) error {
+		err := r.read(ctx, i, func(e recording.Event) error {
 			if e.Time.Before(since) {
 				return nil
 			}
@@ -115,6 +101,82 @@ func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Ev
 		}
 	}
 	return nil
+}
+
+// From calls fn as Each does, but begins where it can be told what the terminal showed at a moment: with the last segment before
+// that begins with a frame, or with the first one. found is false, and fn isn't called, if that is before the part that was opened.
+func (r *Reader) From(ctx context.Context, at time.Time, fn func(recording.Event) error) (found bool, err error) {
+	i := slices.IndexFunc(r.chain.Segments, func(s recording.Segment) bool { return s.After(at) })
+	if i < 0 {
+		i = len(r.chain.Segments) - 1 // the recording ended before
+	}
+	partial := len(r.chain.Segments) > 0 && r.chain.Why == nil && r.chain.Segments[0].Header.Previous != nil
+	for ; i > 0 || i == 0 && partial; i-- {
+		framed, err := r.framed(ctx, i)
+		if err != nil {
+			return false, err
+		}
+		if framed {
+			break
+		}
+	}
+	if i < 0 && partial {
+		return false, nil
+	}
+	for ; i >= 0 && i < len(r.chain.Segments); i++ {
+		if err := r.read(ctx, i, fn); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// errKnown ends the reading of a segment of which enough is known.
+var errKnown = errors.New("enough is known of a segment")
+
+// framed reports whether a segment has a frame before its first output.
+func (r *Reader) framed(ctx context.Context, i int) (framed bool, err error) {
+	err = r.readSegment(ctx, r.chain.Segments[i], func(e recording.Event) error {
+		if framed = e.Code == recording.Frame; framed || e.Length() > 0 {
+			return errKnown
+		}
+		return nil
+	})
+	if errors.Is(err, errKnown) {
+		err = nil
+	}
+	return framed, err
+}
+
+// read calls fn with the events of a segment, after a gap if output before it is missing.
+func (r *Reader) read(ctx context.Context, i int, fn func(recording.Event) error) error {
+	seg := r.chain.Segments[i]
+	if i > 0 { // of the first one Why says it; and a fork's begins where that of its origin was
+		at := r.chain.Segments[i-1].Header.End
+		if missing := seg.Header.Start - at; missing > 0 {
+			gap := recording.Event{Time: seg.Header.From, Code: recording.Gap, Data: strconv.AppendInt(nil, missing, 10), At: at}
+			if err := fn(gap); err != nil {
+				return err
+			}
+		}
+	}
+	return r.readSegment(ctx, seg, fn)
+}
+
+func (r *Reader) readSegment(ctx context.Context, seg recording.Segment, fn func(recording.Event) error) error {
+	key, err := r.key(ctx, seg)
+	if err != nil {
+		return err
+	}
+	return recording.Read(ctx, r.spool.Objects, r.place, seg, key, fn)
+}
+
+// Began gives when the first event was that is there.
+func (r *Reader) Began() time.Time {
+	if len(r.chain.Segments) == 0 {
+		return time.Time{}
+	}
+	return r.chain.Segments[0].Header.From
 }
 
 // Why says why the beginning is missing; nil if nothing is.

@@ -1,7 +1,6 @@
 package recordings
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -75,31 +75,34 @@ func readEntry(img *image.Reader, name string) ([]byte, error) {
 	return io.ReadAll(in)
 }
 
-// shownAtEnd reads the last frame out of the last segments of a recording.
+// farOff is after all events of a recording.
+var farOff = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// shownAtEnd plays the end of a recording: what follows on its last frame, which most have in the last two segments.
 func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
-	rec, err := s.Open(ctx, r, recording.Part{Most: 2})
-	if err != nil || len(rec.chain.Segments) == 0 {
-		return head, nil, err
-	}
-	var frame []byte
-	within := false
-	err = rec.Each(ctx, time.Time{}, func(e recording.Event) error {
-		if e.Code == recording.Frame {
-			if !within {
-				frame = nil
-			}
-			frame = append(frame, e.Data...)
-		}
-		within = e.Code == recording.Frame
+	p := screen.NewPlayback()
+	play := func(e recording.Event) error {
+		p.Event(e.At, string(e.Code), e.Data)
 		return nil
-	})
-	if err != nil {
-		return head, nil, err
 	}
-	size, paint, _ := bytes.Cut(frame, []byte("\n"))
-	if n, _ := fmt.Sscanf(string(size), "%dx%d", &head.Cols, &head.Rows); n != 2 {
-		return attach.Screen{}, nil, nil
+	var rec *Reader
+	for _, part := range []recording.Part{{Most: 2}, {}} {
+		if rec, err = s.Open(ctx, r, part); err != nil || len(rec.chain.Segments) == 0 {
+			return head, nil, err
+		}
+		found, err := rec.From(ctx, farOff, play)
+		if err != nil {
+			return head, nil, err
+		}
+		if found {
+			break
+		}
 	}
+	if !p.Known() {
+		return head, nil, nil
+	}
+	rows, cols := p.Screen().Size()
 	_, head.At = rec.Span()
-	return head, paint, nil
+	head.Size = attach.Size{Rows: uint16(rows), Cols: uint16(cols)}
+	return head, p.Screen().Paint(), nil
 }

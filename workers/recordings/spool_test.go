@@ -30,13 +30,17 @@ import (
 // faulty is a store in which a Put goes wrong, before or after it has stored.
 type faulty struct {
 	objectstore.Store
-	fails func(name string) (stored, failed bool)
-	lost  error // of all Puts
-	mute  bool  // it answers no question
-	puts  int
+	fails  func(name string) (stored, failed bool)
+	lost   error // of all Puts
+	mute   bool  // it answers no question
+	puts   int
+	bodies int // segments of which more than the head was read
 }
 
 func (f *faulty) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	if offset > 0 {
+		f.bodies++
+	}
 	if f.mute {
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -171,6 +175,12 @@ func (e imageWith) Open(string) (io.ReadCloser, error) {
 // spills spills a segment, as a shim does.
 func (b *bench) spills(text string) {
 	b.t.Helper()
+	b.spillsAll(recording.Event{Time: time.Now(), Code: recording.Output, Data: []byte(text)})
+}
+
+// spillsAll spills a segment with events.
+func (b *bench) spillsAll(events ...recording.Event) {
+	b.t.Helper()
 	to, err := b.to.Key.Public()
 	if err != nil {
 		b.t.Fatal(err)
@@ -182,8 +192,10 @@ func (b *bench) spills(text string) {
 	}
 	defer f.Close()
 	w, err := recording.NewWriter(f, to, b.at)
-	if err == nil {
-		err = w.Add(recording.Event{Time: time.Now(), Code: recording.Output, Data: []byte(text)})
+	for _, e := range events {
+		if err == nil {
+			err = w.Add(e)
+		}
 	}
 	if err != nil {
 		b.t.Fatal(err)

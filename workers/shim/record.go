@@ -10,6 +10,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )
@@ -33,6 +34,7 @@ type recorder struct {
 	last   time.Time     // when the timer ran out last
 	busy   bool          // it is being sealed
 	worth  bool          // what came is worth a segment
+	fresh  bool          // the next output begins a segment, or follows on a gap: what the terminal shows comes first
 	quiet  bool          // it was told to stop: how it ended isn't recorded
 	closed bool
 	late   bool          // the disk took nothing for so long that nothing waits for it
@@ -56,6 +58,8 @@ const (
 	recordFull = 192 << 10
 	recordMost = 512 << 10
 	roomWait   = time.Second
+	// What the terminal shows is recorded in at most frameMost bytes. Below recordFull there is room for it.
+	frameMost = 256 << 10
 )
 
 // Pieces of output that come so close together are one event.
@@ -77,7 +81,7 @@ func (c *command) record(setup Setup) error {
 		return err
 	}
 	_, end := c.log.Span()
-	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}}
+	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0}
 	r.timer = time.AfterFunc(time.Hour, r.due)
 	r.timer.Stop()
 	c.shown.recorder = r
@@ -109,6 +113,29 @@ func (r *recorder) output(s backlog.Stream, b []byte) {
 		code = recording.Errors
 	}
 	r.add(code, b, true)
+}
+
+// frame records what the terminal shows, if the output that comes next begins a segment, or something is missing before it: so
+// a reader can begin there. A terminal that shows too much has none; one for which there is no room now has it later.
+func (r *recorder) frame(of *screen.Screen) {
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	wanted := r.fresh && !r.closed && r.held() < recordFull
+	r.fresh = r.fresh && !wanted
+	r.mu.Unlock()
+	if wanted {
+		r.painted(of)
+	}
+}
+
+// painted records what the terminal shows, if that isn't too much.
+func (r *recorder) painted(of *screen.Screen) {
+	rows, cols := of.Size()
+	if paint := screen.Frame(of, frameMost); paint != nil {
+		r.add(recording.Frame, append([]byte(sizeText(attach.Size{Rows: uint16(rows), Cols: uint16(cols)})+"\n"), paint...), false)
+	}
 }
 
 // typed records input that the session has taken.
@@ -150,7 +177,7 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 	case full && !moves:
 		return
 	case full:
-		code = recording.Gap
+		code, r.fresh = recording.Gap, true
 	default:
 		r.data = append(r.data, b...)
 	}
@@ -237,10 +264,11 @@ func (r *recorder) roomFor() {
 	}
 }
 
-// take gives what came since the last call.
-func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
+// take gives what came since the last call. ends says that the segment ends with it.
+func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.fresh = r.fresh || ends
 	marks, data, began = r.marks, r.data, r.began
 	r.marks, r.data, r.worth, r.late = nil, nil, false, false
 	if r.room != nil {
@@ -250,13 +278,18 @@ func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
 	return marks, data, began
 }
 
-// pack compresses and encrypts what came, until it isn't much any more. The segment goes on.
+// pack compresses and encrypts what came, until it isn't much any more. The segment goes on, if it isn't full.
 func (r *recorder) pack() {
 	for more := true; more; {
 		r.work.Lock()
-		_ = r.spill.add(r.take()) // what can't be spilled is a gap
+		ends := r.spill.full(time.Now())
+		err := r.spill.add(r.take(ends))
+		if err == nil && ends {
+			err = r.spill.commit()
+		}
 		r.work.Unlock()
 		r.mu.Lock()
+		r.fresh = r.fresh || err != nil // what can't be spilled is a gap
 		if more = r.held() >= recordSoft; !more {
 			r.busy = false
 			r.arm(time.Now()) // the timer ends the segment
@@ -278,7 +311,7 @@ func (r *recorder) seal() error {
 	if !worth {
 		return nil
 	}
-	err := r.spill.add(r.take())
+	err := r.spill.add(r.take(true))
 	if err == nil {
 		err = r.spill.commit()
 	}
@@ -326,8 +359,9 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 	began(func() {
 		if !quiet {
 			_ = r.seal() // so that there is room for what follows
-			head, paint := last.paint()
-			r.add(recording.Frame, append([]byte(sizeText(head.Size)+"\n"), paint...), true)
+			last.mu.Lock()
+			r.painted(last.screen)
+			last.mu.Unlock()
 			r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
 		}
 		r.close()

@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -187,7 +188,7 @@ func TestRecordsWhileStuck(t *testing.T) {
 	if err := b.seal(); err != nil {
 		t.Fatal(err)
 	}
-	if b.take(); b.late {
+	if b.take(false); b.late {
 		t.Error("it never waits again")
 	}
 }
@@ -277,6 +278,64 @@ func TestRecordsWithoutDisk(t *testing.T) {
 	}
 }
 
+// shows has the terminal show output, which is recorded.
+func (b *recorderBench) shows(text string) { b.of.took(backlog.Out, []byte(text)) }
+
+// segment has what comes next begin one.
+func (b *recorderBench) segment() {
+	b.t.Helper()
+	if err := b.seal(); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A segment of which output comes begins with what the terminal shows, also within a sequence; one that shows too much has none.
+func TestRecordsFrames(t *testing.T) {
+	b := newRecorderBench(t)
+	b.fresh = false // as at the beginning
+	b.shows("one\x1b[3")
+	b.segment()
+	b.resized(attach.Size{Rows: 24, Cols: 80})
+	b.segment() // of an idle session there is no frame
+	b.shows("1mred")
+	b.shows("\r\nmore")
+	b.segment()
+	link := func(n int) string { return fmt.Sprintf("\x1b]8;;x:%s%d\x1b\\x", strings.Repeat("y", 1000), n%2) }
+	for i := range 24 * 80 {
+		b.of.shown.screen.Write([]byte(link(i)))
+	}
+	b.shows("large")
+	b.segment()
+	b.shows("still large")
+	b.ended(schemas.ExitStatus{}, b.of.shown)
+	text, _ := b.spilled()
+	frame := regexp.MustCompile(`k80x24\n(?s:.*?);o1mred`).FindString(text)
+	if want := "r80x24;oone\x1b[3;r80x24;F\r\nmore;olarge;ostill large;x0;"; strings.Replace(text, frame, "F", 1) != want {
+		t.Errorf("it is %.4000q, want %q", text, want)
+	}
+	_, paint, _ := strings.Cut(frame, "\n")
+	s := screen.New(24, 80)
+	s.Write([]byte(strings.Replace(paint, ";o1mred", "1mred", 1)))
+	if got := screen.HTML(s); !strings.Contains(got, `one<span style="color:#cd0000">red</span>`) {
+		t.Errorf("it shows %s", got)
+	}
+}
+
+// Where output is missing a frame follows as soon as there is room.
+func TestRecordsFrameAfterGap(t *testing.T) {
+	b := newRecorderBench(t)
+	b.fresh = false
+	b.work.Lock() // nothing is sealed
+	b.shows("one")
+	b.shows(strings.Repeat("x", recordMost))
+	b.work.Unlock()
+	b.shows("two")
+	b.segment()
+	if text, _ := b.spilled(); !regexp.MustCompile(`^r80x24;oone;g524288;k80x24\n(?s:.*);otwo;$`).MatchString(text) {
+		t.Errorf("it is %.100q", text)
+	}
+}
+
 // Of segments that wait for too long the oldest go.
 func TestSpillIsBounded(t *testing.T) {
 	b := newRecorderBench(t)
@@ -297,14 +356,11 @@ func TestSpillIsBounded(t *testing.T) {
 func TestSpillEndsByAge(t *testing.T) {
 	b := newRecorderBench(t)
 	began := time.Now()
-	for i := range 4 {
-		after := time.Duration(i) * sealLate / 2
-		if err := b.spill.add([]recorded{{after, recording.Output, 1, 7 + int64(i)}}, []byte("x"), began); err != nil {
-			t.Fatal(err)
-		}
+	if err := b.spill.add([]recorded{{0, recording.Output, 1, 7}}, []byte("x"), began); err != nil {
+		t.Fatal(err)
 	}
-	if text, _ := b.spilled(); text != "ox;ox;ox;" {
-		t.Errorf("it is %q", text)
+	if b.spill.full(began.Add(sealLate/2)) || !b.spill.full(began.Add(sealLate)) {
+		t.Error("a segment doesn't end when it is old")
 	}
 }
 

@@ -50,6 +50,7 @@ func (w *shown) take(s backlog.Stream, b []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.of.log.Append(s, b)
+	w.recorder.frame(w.screen)
 	w.recorder.output(s, b)
 	answers := w.screen.Write(b)
 	if w.watchers > 0 && w.others == 0 && len(w.owed)+len(answers) <= maxOwed {

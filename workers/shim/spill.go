@@ -104,15 +104,17 @@ func (s *spill) add(marks []recorded, data []byte, began time.Time) error {
 		if err == nil {
 			err = s.open.Add(e)
 		}
-		if err == nil && (s.open.Stored() >= segmentSize || e.Time.Sub(s.open.began) >= sealLate) {
-			err = s.commit()
-		}
 		if err != nil {
 			s.discard()
 			return fmt.Errorf("record the terminal: %w", err)
 		}
 	}
 	return nil
+}
+
+// full reports whether the segment ends with what is added next.
+func (s *spill) full(now time.Time) bool {
+	return s.open != nil && (s.open.Stored() >= segmentSize || now.Sub(s.open.began) >= sealLate)
 }
 
 // begin begins a segment at a position in the output, if there is none.

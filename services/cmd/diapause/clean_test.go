@@ -62,7 +62,7 @@ func TestHostileTextInJSON(t *testing.T) {
 var raw = map[string]bool{
 	"attach.go": true, "exec.go": true, "logs.go": true, "busy.go": true, // streams
 	"log.go": true, "up.go": true, "worker.go": true, "scheduler.go": true, "api.go": true, "gateway.go": true, "doctor.go": true, // of this process
-	"progress.go": true, "watch.go": true, // draw over what they drew
+	"progress.go": true, "watch.go": true, "replay.go": true, // draw over what they drew
 	"clean.go": true, "man.go": true, // which is another program
 }
 

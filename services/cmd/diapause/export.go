@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"slices"
 	"strings"
@@ -15,25 +14,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/events/attach"
+	emulator "github.com/diapause/diapause/events/screen"
 )
 
 // The forms of an exported recording.
 const (
 	asciicast = "asciicast"
+	plainText = "text"
+	asHTML    = "html"
 	jsonLines = "jsonl"
 )
 
-var exportForms = []string{asciicast, jsonLines}
+var exportForms = []string{asciicast, plainText, asHTML, jsonLines}
 
 func exportCommand(c *client) *cobra.Command {
 	form := asciicast
 	var since time.Duration
 	cmd := &cobra.Command{
 		Use: "export NAME", Short: "Print the recording of a session's terminal, for a player or other programs", Args: cobra.ExactArgs(1),
-		Example: "  diapause export work > work.cast    # asciinema play work.cast",
+		Example: "  diapause export work > work.cast    # asciinema play work.cast\n  diapause export --format text work",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(exportForms, form) {
-				return usagef("--format %q: want %s", form, strings.Join(exportForms, " or "))
+				return usagef("--format %q: want %s", form, strings.Join(exportForms, ", "))
 			}
 			shown := attach.History{Events: true}
 			if since < 0 {
@@ -45,7 +47,7 @@ func exportCommand(c *client) *cobra.Command {
 			return c.export(cmd.Context(), args[0], form, shown)
 		},
 	}
-	cmd.Flags().StringVar(&form, "format", form, "asciicast (version 3), or jsonl for all events with their times")
+	cmd.Flags().StringVar(&form, "format", form, "asciicast (version 3), text or html for all lines as they read on a terminal, or jsonl for all events with their times")
 	durationVar(cmd.Flags(), &since, "since", 0, "what was recorded in the last `DURATION`, e.g. 2h")
 	return cmd
 }
@@ -53,30 +55,61 @@ func exportCommand(c *client) *cobra.Command {
 // export prints a recording.
 func (c *client) export(ctx context.Context, name, form string, shown attach.History) error {
 	if form == jsonLines {
-		return c.output(ctx, name, false, &shown, printed, io.Discard)
+		return c.output(ctx, name, false, &shown, &wholeLines{to: printed}, io.Discard)
 	}
-	events, to := io.Pipe()
-	done := make(chan error, 1)
-	out := bufio.NewWriter(printed)
-	go func() {
-		err := writeCast(out, events)
-		events.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // else what comes would wait for ever
-		done <- err
-	}()
-	err := c.output(ctx, name, false, &shown, to, io.Discard)
-	to.Close()
-	castErr := <-done
+	out := &gathered{to: printed}
+	var err error
+	switch form {
+	case plainText:
+		err = c.text(ctx, name, shown, out)
+	case asHTML:
+		err = c.exportHTML(ctx, name, shown, out)
+	default:
+		cast := newCastWriter(out)
+		err = c.eachEvent(ctx, name, shown, cast.event)
+	}
+	return errors.Join(err, out.flush())
+}
+
+// The page of a recording. It has no script, and asks for nothing.
+const (
+	pageHead = `<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>%s</title>
+<style>body{margin:0;background:#000;color:#ddd}pre{margin:1em;font-family:monospace}</style>
+</head>
+<body>
+<pre class="terminal">
+`
+	pageEnd = `</pre>
+</body>
+</html>
+`
+)
+
+// exportHTML prints a recording as a page of HTML.
+func (c *client) exportHTML(ctx context.Context, name string, shown attach.History, to io.Writer) error {
+	started := false
+	write := func(text string) error {
+		if !started { // nothing is printed of what isn't there
+			started = true
+			text = fmt.Sprintf(pageHead, html.EscapeString(name)) + text
+		}
+		_, err := io.WriteString(to, text)
+		return err
+	}
+	err := c.transcribe(ctx, name, shown, func(l emulator.Line) error { return write(l.HTML()) }, func(n int64) error { return write(gapText(n)) })
 	if err != nil {
-		return errors.Join(err, out.Flush())
+		return err
 	}
-	return errors.Join(castErr, out.Flush())
+	return write(pageEnd)
 }
 
 // idleLimit is how long a player waits at most where nothing happens, in seconds: a session may sleep for weeks.
 const idleLimit = 2
-
-// maxEventLine bounds a line of an event, in bytes.
-const maxEventLine = 1 << 20
 
 // castHeader is the first line of an asciicast.
 type castHeader struct {
@@ -91,39 +124,58 @@ type castTTY struct {
 	Rows int `json:"rows"`
 }
 
-// writeCast writes events as an asciicast, version 3.
-func writeCast(w io.Writer, events io.Reader) error {
-	lines := bufio.NewScanner(events)
-	lines.Buffer(make([]byte, 64<<10), maxEventLine)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	var last time.Time
-	for lines.Scan() {
-		var e attach.Event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			return fmt.Errorf("read an event: %w", err)
+// castWriter writes events as an asciicast, version 3.
+type castWriter struct {
+	enc   *json.Encoder
+	last  time.Time
+	track emulator.Tracker
+}
+
+func newCastWriter(w io.Writer) *castWriter {
+	out := &castWriter{enc: json.NewEncoder(w)}
+	out.enc.SetEscapeHTML(false)
+	return out
+}
+
+// event writes an event. Frames are output where a player couldn't know else what was shown.
+func (w *castWriter) event(e attach.Event) error {
+	begins, frame := w.track.Event(e.At, e.Code, dataOf(e))
+	var size string
+	if begins {
+		rows, cols, paint, _ := emulator.CutFrame(dataOf(e))
+		size = fmt.Sprintf("%dx%d", cols, rows)
+		e.Text, e.Base64 = "", paint
+	}
+	if w.last.IsZero() {
+		head := castHeader{Version: 3, Term: castTTY{Cols: 80, Rows: 24}, Timestamp: e.Time.Unix(), IdleLimit: idleLimit}
+		if e.Code == "r" {
+			size = e.Text
 		}
-		if last.IsZero() {
-			head := castHeader{Version: 3, Term: castTTY{Cols: 80, Rows: 24}, Timestamp: e.Time.Unix(), IdleLimit: idleLimit}
-			if e.Code == "r" {
-				_, _ = fmt.Sscanf(e.Text, "%dx%d", &head.Term.Cols, &head.Term.Rows) // or what is usual
-			}
-			if err := enc.Encode(head); err != nil {
-				return err
-			}
-			last = e.Time
+		_, _ = fmt.Sscanf(size, "%dx%d", &head.Term.Cols, &head.Term.Rows) // or what is usual
+		if err := w.enc.Encode(head); err != nil {
+			return err
 		}
-		code, text := castEvent(e)
-		if code == "" {
-			continue
-		}
-		after := max(e.Time.Sub(last), 0).Truncate(time.Microsecond)
-		last = last.Add(after)
-		if err := enc.Encode([]any{json.Number(fmt.Sprintf("%.6f", after.Seconds())), code, text}); err != nil {
+		w.last = e.Time
+	}
+	if begins {
+		if err := w.write(e.Time, "r", size); err != nil {
 			return err
 		}
 	}
-	return lines.Err()
+	if frame {
+		e.Code = "o"
+	}
+	code, text := castEvent(e)
+	if code == "" {
+		return nil
+	}
+	return w.write(e.Time, code, text)
+}
+
+func (w *castWriter) write(at time.Time, code, text string) error {
+	after := max(at.Sub(w.last), 0).Truncate(time.Microsecond)
+	w.last = w.last.Add(after)
+	return w.enc.Encode([]any{json.Number(fmt.Sprintf("%.6f", after.Seconds())), code, text})
 }
 
 // castEvent gives an event as an asciicast has it; no code if it has no such event.
