@@ -336,3 +336,6 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 	*d = Duration(v)
 	return nil
 }
+
+// ReasonEnsure is the reason of the activity that `ensure` publishes.
+const ReasonEnsure = "ensure"

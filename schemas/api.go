@@ -44,7 +44,7 @@ type View struct {
 	StoredBytes    int64             `json:"stored_bytes"`        // what all its snapshots take in the store
 	Op             string            `json:"op,omitempty"`        // the operation under way
 	Underway       string            `json:"underway,omitempty"`  // the same for a person, where there is more to say
-	Queue          *QueuePlace       `json:"queue,omitempty"`     // of an operation that waits for others of its host
+	Queue          *QueuePlace       `json:"queue,omitempty"`     // of an operation that waits for others of its host, or a session that waits for a host
 	MadeRoom       []string          `json:"made_room,omitempty"` // of an answer to run and fork: the sessions that were suspended to make room for it
 	Placement      *Placement        `json:"placement,omitempty"` // what it asks of its hosts
 	Moved          *Moved            `json:"moved,omitempty"`     // of an answer to move
@@ -216,6 +216,9 @@ type RunRequest struct {
 	Placement *Placement `json:"placement,omitempty"`          // what it asks of its hosts, each time
 	Program   string     `json:"program"`
 	Spec      []byte     `json:"spec"` // of the driver, JSON
+	// NoWait has a session with a terminal refused if no host has room for it; else it is made and
+	// waits for a host.
+	NoWait bool `json:"no_wait,omitempty"`
 	// Existing says that it is on Host already. A session of that name that doesn't run may go
 	// on with it then.
 	Existing Existing `json:"existing,omitempty"`

@@ -34,6 +34,16 @@ func (r SessionRecord) MovingTo() HostID {
 	return r.Op.Move.To
 }
 
+// Queued reports whether a session was made while no host had room for it: it has no host yet, and
+// waits until one is chosen.
+func (r SessionRecord) Queued() bool {
+	return r.State == Starting && r.Host == "" && r.Op != nil && r.Op.Unplaced
+}
+
+// NeverPlaced reports whether something is still to be done about a session that never came to a
+// host: it is queued, or was removed while it was. No host does it.
+func (r SessionRecord) NeverPlaced() bool { return r.Host == "" && r.Op != nil }
+
 // Placement is what a session asks of its hosts, each time that it comes to one.
 type Placement struct {
 	Labels map[string]string `json:"labels,omitempty"` // that the host has
@@ -54,6 +64,6 @@ func ValidTrace(text string) bool { return traceparent.MatchString(text) }
 func (o Op) Reissue(now time.Time) *Op {
 	fresh := NewOp(o.Kind, o.Seq, now)
 	o.ID, o.Deadline, o.Claim, o.Attempts = fresh.ID, fresh.Deadline, "", 0
-	o.Move, o.Unplaced = nil, false
+	o.Move, o.Unplaced, o.Only = nil, false, ""
 	return &o
 }

@@ -166,8 +166,11 @@ type Op struct {
 	Spec string `json:"spec,omitempty"`
 	// Back says of a start in the place of what was suspended: if it fails, the session is suspended again.
 	Back bool `json:"back,omitempty"`
-	// Unplaced says of a resume that its host isn't chosen yet: no host does it.
+	// Unplaced says of a resume, or of the first start of a session, that its host isn't chosen
+	// yet: no host does it.
 	Unplaced bool `json:"unplaced,omitempty"`
+	// Only, of a start that is unplaced, is the host that was asked for; any that can if empty.
+	Only HostID `json:"only,omitempty"`
 	// Trace is the trace of whose part the client asked for it: the value of a header traceparent
 	// (https://www.w3.org/TR/trace-context/#traceparent-header).
 	Trace string `json:"trace,omitempty"`

@@ -19,4 +19,5 @@ const (
 	WaitingQuestion  WaitingKind = "question"    // its users are asked first
 	WaitingQuota     WaitingKind = "quota"       // of one that is to be resumed: its tenant's quota is full
 	WaitingQueue     WaitingKind = "queue"       // its operation waits for others of its host: the limit, "memory=1G"
+	WaitingRoom      WaitingKind = "room"        // it was run, and no host has room for it yet
 )

@@ -17,12 +17,13 @@ import (
 // those who wait for it. It may be behind the log, so nothing is decided on it
 // alone: a swap on a stale revision is refused.
 type board struct {
-	mu      sync.Mutex
-	records map[schemas.Name]sight
-	waiting map[schemas.Name]map[*waiter]struct{}
-	census  Census
-	held    map[schemas.Tenant]*schemas.Held // but for what is stored
-	claims  map[schemas.Tenant][]*claim      // that the records don't show yet
+	mu       sync.Mutex
+	records  map[schemas.Name]sight
+	waiting  map[schemas.Name]map[*waiter]struct{}
+	census   Census
+	held     map[schemas.Tenant]*schemas.Held // but for what is stored
+	claims   map[schemas.Tenant][]*claim      // that the records don't show yet
+	hostless hostless
 }
 
 // Census is how many sessions there are.
@@ -77,6 +78,7 @@ func newBoard() *board {
 	return &board{
 		records: map[schemas.Name]sight{}, waiting: map[schemas.Name]map[*waiter]struct{}{},
 		census: Census{States: map[schemas.State]int{}}, held: map[schemas.Tenant]*schemas.Held{}, claims: map[schemas.Tenant][]*claim{},
+		hostless: hostless{names: map[schemas.Name]struct{}{}, news: make(chan struct{}, 1)},
 	}
 }
 
@@ -91,6 +93,7 @@ func (b *board) skim(seen statekv.Seen) error {
 	}
 	b.count(n.Tenant, s, 1)
 	b.records[n] = s
+	b.hostless.see(n, &seen.Record)
 	b.drop(n.Tenant, func(c *claim) bool { return c.name == n && c.shownBy(s) })
 	if len(b.waiting[n]) == 0 {
 		return nil

@@ -137,6 +137,9 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 		return nil, err
 	}
 	defer end()
+	if err := s.hosted(ctx, verb, req); err != nil {
+		return nil, err
+	}
 	out, err := h(ctx, request{req, c})
 	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
 		v.MadeRoom = c.own(v.MadeRoom)
@@ -145,6 +148,7 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 	if v, ok := out.(schemas.View); ok && err == nil && v.PID == 0 {
 		views := []schemas.View{v}
 		s.look.complete(ctx, views)
+		s.look.queued(ctx, c, views)
 		out = views[0]
 	}
 	return out, err

@@ -58,14 +58,17 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 	if err != nil {
 		return nil, err
 	}
-	at, err := s.rooms.find(ctx, w, req.by)
+	at, err := s.seat(ctx, w, req, fresh)
 	if err != nil {
 		return nil, err
 	}
 	defer at.release(statekv.Revision{})
 	fresh.UID, fresh.Tenant, fresh.Session, fresh.Driver = uidFor(n, req, time.Now()), n.Tenant, n.Session, at.driver.Driver
 	fresh.Lineage, fresh.Born, fresh.Keeps = string(fresh.UID), t.Set.Op.Seq, at.driver.Keeps
-	t.Set.New, t.Set.Host = &fresh, at.host
+	if t.Set.New, t.Set.Host = &fresh, at.host; at.host == "" {
+		t.Set.Op.Unplaced, t.Set.Op.Only = true, w.Only
+		t.Reason += "; it waits for room on a host"
+	}
 	ch, stop := s.board.follow(n)
 	defer stop()
 	v, err := s.sessions.ask(ctx, prev, req, t)
@@ -85,6 +88,9 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 		if err := check(v); err != nil {
 			return nil, err
 		}
+	}
+	if v.Queued() {
+		return s.seen(ctx, v, ch, at.made)
 	}
 	got, err := await(ctx, ch, s.sessions.untilRunning(v))
 	if from := v.Op.Source; from != nil {

@@ -6,7 +6,8 @@
 // maker (create.go, run.go, fork.go), resumer, capturer (suspend.go, trigger.go), ender,
 // trials, snapshots, views (read.go, usage.go, stats.go), policies (also simulate.go),
 // keyVerbs and storeVerbs. All of them change records through sessions (sessions.go), which
-// holds tenants to their quotas. board.go follows the log, so that a request can wait for
+// holds tenants to their quotas. A session with a terminal is made even if no host has room (seat);
+// placer (queue.go) brings it to one later, and hostless.go has what such a session needs besides. board.go follows the log, so that a request can wait for
 // the outcome of its own operation.
 //
 // Who asks: core NATS doesn't tell a service who sent a request, but it holds users to the

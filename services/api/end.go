@@ -47,6 +47,13 @@ func (s *ender) end(ctx context.Context, req request, kind string, t schemas.Tra
 		if err != nil {
 			return nil, err
 		}
+		if v.Queued() {
+			gone, err := s.dropQueued(ctx, v, req, reason)
+			if errors.Is(err, statekv.ErrConflict) {
+				continue
+			}
+			return schemas.ViewOf(gone.SessionRecord), err
+		}
 		op, err := s.sessions.newOp(ctx, kind)
 		if err != nil {
 			return nil, err

@@ -65,7 +65,7 @@ func (s *maker) again(ctx context.Context, n schemas.Name, req request, program 
 	if program != "" && v.Program != program {
 		return nil, true, schemas.UsageError("session %s was made by another request with this idempotency key", n).WithHint("use each key for one request")
 	}
-	if v.State != schemas.Starting && v.State != schemas.Failed && !begins(v) && (v.State != schemas.Resuming || v.Generation > 0) {
+	if v.Queued() || v.State != schemas.Starting && v.State != schemas.Failed && !begins(v) && (v.State != schemas.Resuming || v.Generation > 0) {
 		return schemas.ViewOf(v.SessionRecord), true, nil
 	}
 	asked := v

@@ -24,6 +24,7 @@ type placement struct {
 // Fleet knows the hosts. *fleet.Fleet is one.
 type Fleet interface {
 	Place(ctx context.Context, w fleet.Want) (schemas.HostID, schemas.Fingerprint, error)
+	PlaceAmong(ctx context.Context, hosts []fleet.Host, w fleet.Want) (schemas.HostID, schemas.Fingerprint, error)
 	Gone(h schemas.HostID) (since time.Time, gone bool)
 	// Stays reports whether a session goes on on its own host, if that is there.
 	Stays(r schemas.SessionRecord) bool
@@ -55,6 +56,25 @@ func (s *placement) place(ctx context.Context, w fleet.Want, tried []schemas.Hos
 	return host, with, nil
 }
 
+// among is place among hosts that were listed a moment ago.
+func (s *placement) among(ctx context.Context, hosts []fleet.Host, w fleet.Want, not []schemas.HostID) (schemas.HostID, schemas.Fingerprint, error) {
+	w.Not = slices.Concat(w.Not, not)
+	host, with, err := s.fleet.PlaceAmong(ctx, hosts, w)
+	if err != nil {
+		return "", with, noHost(w.Session, err)
+	}
+	return host, with, nil
+}
+
+// wantQueued says what a session that waits for a host needs of it.
+func (s *placement) wantQueued(r schemas.SessionRecord) fleet.Want {
+	w := fleet.Want{Session: r.Name(), Placement: r.Placement, Need: schemas.Fingerprint{Driver: r.Driver}, Knows: r.Needs, Prefer: s.host}
+	if r.Op != nil {
+		w.Only = r.Op.Only
+	}
+	return w
+}
+
 // noHost is the refusal of a session that no host can take, with what each of them lacks.
 func noHost(n schemas.Name, err error) error {
 	return schemas.FailedError(schemas.ReasonNoHost, "place session %s: %v", n, err).WithHint("%s", schemas.HintOf(err))
@@ -65,7 +85,7 @@ func noHost(n schemas.Name, err error) error {
 // has its driver if its command starts again (from nil).
 func (s *placement) next(ctx context.Context, v statekv.Versioned, from *schemas.Head, tried []schemas.HostID) (schemas.HostID, error) {
 	since, gone := s.fleet.Gone(v.Host)
-	if !gone && len(tried) == 0 && s.fleet.Stays(v.SessionRecord) {
+	if v.Host != "" && !gone && len(tried) == 0 && s.fleet.Stays(v.SessionRecord) {
 		return v.Host, nil
 	}
 	need := schemas.Fingerprint{Driver: v.Driver}

@@ -40,7 +40,7 @@ var extents = map[string]extent{
 	"token":   reaches,
 	"listen":  reaches, // a port of a gateway's machine
 
-	"run.class": stays, "run.driver": stays, "run.made_by": stays, "run.idle": stays, "run.tty": stays, "run.on_host_loss": stays,
+	"run.class": stays, "run.driver": stays, "run.made_by": stays, "run.idle": stays, "run.tty": stays, "run.no_wait": stays, "run.on_host_loss": stays,
 	"run.on_suspend_failure": stays, "run.on_resume_failure": stays, "run.host": stays, "run.placement": stays, "run.program": stays,
 	"run.existing": reaches, // what is on the host already
 	"run.of":       reaches,

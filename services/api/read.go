@@ -33,6 +33,7 @@ type views struct {
 	nc        *nats.Conn
 	policies  *policykv.Cache
 	records   *statekv.Store
+	rooms     *rooms
 	past      *archive.Reader
 	scheduler Explainer
 	stored    func(schemas.Name, schemas.UID) (bytes int64, known bool) // nil if nothing sums it up
@@ -75,6 +76,7 @@ func (s *views) list(ctx context.Context, req request) (any, error) {
 		out = out[:min(only.Limit, len(out))]
 	}
 	s.fill(ctx, out)
+	s.queued(ctx, req.by, out)
 	return out, nil
 }
 
@@ -251,7 +253,9 @@ func (s *views) explain(ctx context.Context, req request) (any, error) {
 	if gone && v.State != schemas.Suspended && v.State != schemas.Exited {
 		e.Text = fmt.Sprintf("its host %s is gone since %s; %s", v.Host, since.Format(time.RFC3339), e.Text)
 	}
-	if v.Op != nil && !gone {
+	if v.Queued() {
+		s.explainQueued(ctx, req.by, v.SessionRecord, &e)
+	} else if v.Op != nil && !gone {
 		if q := s.observed(ctx, v.Host, v.UID)[v.UID].Queue; q != nil {
 			e.Blockers = append(e.Blockers, schemas.WaitingFor{Kind: schemas.WaitingQueue, Subject: q.Limit, What: fmt.Sprintf("%s waits in the queue of host %s: %s", v.Op.Kind, v.Host, q)})
 		}
@@ -299,8 +303,8 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin and
-// Network: of several hosts one may be of that version for a while. It gets no session that needs
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin,
+// Op.Only and Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
 	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin = nil, nil, "", nil, nil, nil
@@ -309,7 +313,7 @@ func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
 	}
 	if r.Op != nil {
 		op := *r.Op
-		op.Trace, r.Op = "", &op
+		op.Trace, op.Only, r.Op = "", "", &op
 	}
 	return r
 }

@@ -56,7 +56,7 @@ func (s *resumer) wanted(ctx context.Context, n schemas.Name, req request) error
 	defer done()
 	publish := s.sessions.publish
 	publish.Trace = req.by.trace()
-	_, err := publish.Activity(ctx, n, schemas.KindHTTP, "", schemas.Activity{Reason: "ensure", By: req.by.String()})
+	_, err := publish.Activity(ctx, n, schemas.KindHTTP, "", schemas.Activity{Reason: schemas.ReasonEnsure, By: req.by.String()})
 	return err
 }
 

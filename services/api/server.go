@@ -70,9 +70,13 @@ type Options struct {
 	Network string
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.
 	Failpoints *failpoint.Set
-	Host       schemas.HostID // where new sessions go if it can run them; any host if empty
-	Version    string         // of the program: semantic
-	Log        *slog.Logger
+	// QueueLead, if given, says when this server is the one of several that brings sessions to hosts which
+	// wait for one. It is served only while some do. Without it this one always does.
+	QueueLead Lead
+	Name      string         // of the process, in what it writes by itself: "HOST"
+	Host      schemas.HostID // where new sessions go if it can run them; any host if empty
+	Version   string         // of the program: semantic
+	Log       *slog.Logger
 }
 
 var _ triggers.Checkpointer = (*Server)(nil)
@@ -94,6 +98,7 @@ type Server struct {
 	policies *policies
 	tokens   *tokens
 	costs    *costs
+	placer   *placer
 }
 
 // New makes a server.
@@ -131,9 +136,10 @@ func New(o Options) *Server {
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}
 	look := &views{
 		sessions: ss, quotas: quota, board: b, fleet: o.Fleet, js: o.JS, log: o.Log, names: o.Names, nc: o.NC,
-		policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler, stored: o.Stored,
+		policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler, stored: o.Stored, rooms: makes.rooms,
 	}
 	s.look = look
+	s.placer = newPlacer(o, ss, makes.rooms)
 	s.policies = &policies{
 		sessions: ss, board: b, js: o.JS, names: o.Names, defaults: o.Defaults, host: o.Host, log: o.Log, policies: o.Policies, records: o.Records, past: o.Past, scheduler: o.Scheduler,
 	}
@@ -180,6 +186,14 @@ func (s *Server) Serve(ctx context.Context) error {
 			return nil
 		}
 		return s.answer(ctx)
+	})
+	g.Go(func() error {
+		select {
+		case <-s.known:
+			s.placer.serve(ctx)
+		case <-ctx.Done():
+		}
+		return nil
 	})
 	if s.policies.policies != nil {
 		g.Go(func() error {

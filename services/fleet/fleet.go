@@ -178,6 +178,11 @@ func (f *Fleet) Hosts(ctx context.Context) ([]Host, error) {
 // Place chooses a host. For a session with a placement it waits until all records have been read:
 // what it asks for depends on where others run.
 func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fingerprint, error) {
+	return f.PlaceAmong(ctx, nil, w)
+}
+
+// PlaceAmong is Place among hosts that were listed a moment ago, which it leaves as they are; nil has them listed.
+func (f *Fleet) PlaceAmong(ctx context.Context, among []Host, w Want) (schemas.HostID, schemas.Fingerprint, error) {
 	if w.Placement != nil && f.Records != nil {
 		select {
 		case <-f.ready:
@@ -185,9 +190,12 @@ func (f *Fleet) Place(ctx context.Context, w Want) (schemas.HostID, schemas.Fing
 			return "", schemas.Fingerprint{}, ctx.Err()
 		}
 	}
-	hosts, err := f.Hosts(ctx)
-	if err != nil {
-		return "", schemas.Fingerprint{}, err
+	hosts := slices.Clone(among)
+	if among == nil {
+		var err error
+		if hosts, err = f.Hosts(ctx); err != nil {
+			return "", schemas.Fingerprint{}, err
+		}
 	}
 	occupy(hosts, f.Busy, w)
 	return Choose(hosts, w)

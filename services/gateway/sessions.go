@@ -69,6 +69,7 @@ type RunBody struct {
 	Placement *schemas.Placement `json:"placement,omitempty"`
 	Program   string             `json:"program,omitempty" doc:"What lists call its command; the first word of it if empty"`
 	Existing  schemas.Existing   `json:"existing,omitempty" enum:"chosen" doc:"The container that spec.docker.container names becomes the session"`
+	NoWait    bool               `json:"no_wait,omitempty" doc:"A session with a terminal is refused if no host has room for it; else it is starting, with its place in queue"`
 	Reason    string             `json:"reason,omitempty"`
 }
 
@@ -78,7 +79,7 @@ const usualPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 func (b RunBody) request() (*schemas.RunRequest, error) {
 	r := &schemas.RunRequest{
 		Class: b.Class, Driver: b.Driver, MadeBy: b.MadeBy, TTY: b.Spec.TTY, OnLoss: b.OnLoss, OnBreaker: b.OnBreaker, OnResume: b.OnResume,
-		Host: b.Host, Placement: b.Placement, Program: b.Program, Existing: b.Existing,
+		Host: b.Host, Placement: b.Placement, Program: b.Program, Existing: b.Existing, NoWait: b.NoWait,
 	}
 	container, isContainer, err := dockerspec.Of(b.Spec)
 	if err != nil {

@@ -56,6 +56,7 @@ type ruling struct {
 	identities []age.Identity // open images, to look at one before it is adopted; may be none
 	reader     api.Reader     // reads the images of suspended sessions for the API
 	scheduler  *scheduler.Scheduler
+	term       time.Duration       // of the offices that it holds; lease.OfficeTerm if zero
 	logKey     *age.X25519Identity // old revisions of the log are encrypted to it; none are moved if nil
 	signer     ed25519.PrivateKey  // of host, for these; not nil with logKey
 }
@@ -81,7 +82,7 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 	}
 	return ruling{
 		link: m.link, gauges: h.gauges, log: h.Log, version: h.Version, of: h.Control, name: string(host), host: host,
-		images: m.images, keeper: m.keeper, identities: m.keys.reading(), reader: reader, scheduler: s,
+		images: m.images, keeper: m.keeper, identities: m.keys.reading(), reader: reader, scheduler: s, term: term,
 		logKey: key, signer: m.keys.Signer,
 	}.control(ctx)
 }
@@ -89,6 +90,10 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 // control makes the parts.
 func (r ruling) control(ctx context.Context) (c control, err error) {
 	c.scheduler, c.orders = r.scheduler, r.orders
+	queues, err := lease.OpenOffice(ctx, r.js, r.names, "queue")
+	if err != nil {
+		return c, err
+	}
 	c.fleet = fleet.New(fleet.Options{
 		JS: r.js, Names: r.names, Records: r.records, Leases: r.leases, Images: r.images, Trusted: r.keeper.Trusted,
 		Identities: r.identities, Actor: "fleet@" + r.name, Log: r.log, Orders: r.orders, Slots: r.policies.Slots,
@@ -115,6 +120,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		NC: r.nc, JS: r.js, Names: r.names, Records: r.records, Images: r.images, Scheduler: c.scheduler, Keys: r.keeper,
 		Trusted: r.keeper.Trusted, Host: r.host, Version: r.version, Log: r.log, Failpoints: r.points,
 		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
+		Name: r.name, QueueLead: &lease.Office{Store: queues, Holder: schemas.HostID(r.name), Term: r.term, Log: r.log},
 	})
 	expire = c.api.Expire
 	c.traces = &traces.Exporter{Log: r.records, TraceOf: func(ctx context.Context, seq uint64) (string, error) { return stream.Trace(ctx, r.js, r.names, seq) }, Version: r.version, Notes: r.log}

@@ -13,7 +13,8 @@
 //   - hosts (hosts.go, reservation.go) counts what hosts have, and lists suspends that are
 //     due until their host and the store may begin one more, what matters least first.
 //   - evictor (evict.go) suspends what matters least on hosts that are too full, and where
-//     a slot is asked for (room.go).
+//     a slot is asked for (room.go, prospect.go). What machines use (pulses.go) is evicted for no slot
+//     that is wanted at once.
 //   - quotas (quota.go) counts what tenants have running, and waker (wake.go) wakes within
 //     that: a wake that the quota has no room for has another session of the tenant evicted,
 //     or waits.

@@ -69,6 +69,8 @@ type NoRoom struct {
 	Host    schemas.HostID
 	Slots   int
 	Because []Kept // by session, in the order of their names
+	Unheard bool   // the host hasn't said yet how much room it has
+	Making  bool   // a session leaves it, for one that came before
 }
 
 // Kept is a session that may not be suspended, and why.
@@ -81,6 +83,12 @@ func (e *NoRoom) Error() string { return e.For(anyone) }
 
 // For is the text of the error for those who may know of some sessions alone: others are counted.
 func (e *NoRoom) For(known func(schemas.Name) bool) string {
+	if e.Unheard {
+		return fmt.Sprintf("host %s hasn't said yet how much room it has", e.Host)
+	}
+	if e.Making {
+		return fmt.Sprintf("host %s makes room: all its %d slots are taken, and a session is leaving it", e.Host, e.Slots)
+	}
 	return fmt.Sprintf("host %s has no room: all its %d slots are taken, and no session on it may be suspended (%s); suspend or remove one, or give it more slots",
 		e.Host, e.Slots, reasons(e.Because, known))
 }
@@ -119,6 +127,8 @@ type evictor struct {
 	hosts *hosts
 	lag   *lag
 	actor *actor
+	// pulses say which sessions a machine uses.
+	pulses pulses
 }
 
 // relieve goes through the hosts that may be too full, and evicts from those that are.
@@ -173,6 +183,11 @@ func (e *evictor) excess(at *host) (n int, why string) {
 // least finds the session that matters least of those that may be evicted. One that may be
 // soon, until a time, is waited for if it matters less: ok is false.
 func (e *evictor) least(all []*tracked, until time.Time) (best *tracked, d session.Decision, ok bool) {
+	return e.lowest(all, until, false)
+}
+
+// lowest is least; with now, also those may be evicted that were used a moment ago.
+func (e *evictor) lowest(all []*tracked, until time.Time, now bool) (best *tracked, d session.Decision, ok bool) {
 	var score float64
 	var since time.Time
 	for _, t := range all {
@@ -181,7 +196,7 @@ func (e *evictor) least(all []*tracked, until time.Time) (best *tracked, d sessi
 		}
 		v := e.table.view(t)
 		p := e.table.policy(&v)
-		one := session.Decide(&v, p.Pressed(yield), time.Now())
+		one := session.Decide(&v, p.Pressed(e.yields(t, &v, now)), time.Now())
 		if one.Verdict != session.Suspend && (one.Next.IsZero() || one.Next.After(until)) {
 			continue
 		}
@@ -192,6 +207,19 @@ func (e *evictor) least(all []*tracked, until time.Time) (best *tracked, d sessi
 	}
 	d.Reason = fmt.Sprintf("it matters least, its score is %.0f; %s", score, d.Reason)
 	return best, d, best != nil && d.Verdict == session.Suspend
+}
+
+// yields is how long a session has to be without activity before it is evicted. With now, its last use
+// being over is enough, if it was no machine's: that goes on. What machines use is only known if it could
+// be heard for long enough.
+func (e *evictor) yields(t *tracked, v *session.View, now bool) time.Duration {
+	switch {
+	case !now, time.Since(v.HeardSince) < pulseFor:
+		return yield
+	case e.pulses.beats(t, e.hosts.now()):
+		return pulseFor
+	}
+	return 0
 }
 
 // evict suspends a session to make room.
@@ -207,7 +235,7 @@ func (e *evictor) evict(ctx context.Context, t *tracked, d session.Decision, pau
 
 // room looks whether a slot that was asked for is free, and evicts a session if that needs
 // one more. none says why nothing can be done now; hope that it may be soon.
-func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Time) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
+func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Time, now bool) (free bool, suspended *schemas.Name, none *NoRoom, hope bool) {
 	at := e.hosts.of(mine.Host)
 	e.hosts.settle(at)
 	slots, before := e.hosts.slots(at), e.hosts.before(mine)
@@ -223,28 +251,28 @@ func (e *evictor) room(ctx context.Context, mine schemas.Place, deadline time.Ti
 	case !e.lag.inTime():
 		return false, nil, nil, true // what is in use now isn't known
 	}
-	if t, d, ok := e.least(at.slots, deadline); ok {
+	if t, d, ok := e.lowest(at.slots, deadline, now); ok {
 		e.evict(ctx, t, d, schemas.PausePressure, fmt.Sprintf("host %s makes room for a session, its %s are taken", mine.Host, e.hosts.namedSlots(at)))
 		n := t.name()
 		return false, &n, nil, true
 	}
-	none, next := e.noRoom(at)
+	none, next := e.noRoom(at, now)
 	return false, nil, none, !next.IsZero() && next.Before(deadline)
 }
 
 // noRoom says what keeps a host from making room, and when that may be over.
-func (e *evictor) noRoom(at *host) (none *NoRoom, next time.Time) {
+func (e *evictor) noRoom(at *host, now bool) (none *NoRoom, next time.Time) {
 	none = &NoRoom{Host: at.report.Host, Slots: e.hosts.slots(at)}
-	none.Because, next = e.because(at.slots)
+	none.Because, next = e.because(at.slots, now)
 	return none, next
 }
 
 // because says why each of some sessions may not be suspended, and when one may be that
 // can't be now.
-func (e *evictor) because(all []*tracked) (why []Kept, next time.Time) {
+func (e *evictor) because(all []*tracked, now bool) (why []Kept, next time.Time) {
 	for _, t := range all {
 		v := e.table.view(t)
-		d := session.Decide(&v, e.table.policy(&v).Pressed(yield), time.Now())
+		d := session.Decide(&v, e.table.policy(&v).Pressed(e.yields(t, &v, now)), time.Now())
 		if !d.Next.IsZero() && (next.IsZero() || d.Next.Before(next)) {
 			next = d.Next
 		}

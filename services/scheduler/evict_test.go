@@ -215,7 +215,7 @@ func TestSlotsThatAreSet(t *testing.T) {
 		if got := c.gone(); len(got) != 1 || !strings.Contains(got[0], "host h has 3 sessions, 2 of its 2 slots (preset terminals) are to be taken") {
 			t.Errorf("3 of 2: %v", got)
 		}
-		if limited, err := c.limited(t.Context(), "h"); err != nil || !limited {
+		if limited, err := c.limited(t.Context(), "h", false); err != nil || !limited {
 			t.Errorf("it has no limit: %v", err)
 		}
 		if has, err := c.HasRoom(t.Context(), "h"); err != nil || has {

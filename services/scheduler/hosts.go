@@ -124,6 +124,9 @@ func (hs *hosts) enter(t *tracked) {
 		hs.moving[t] = hs.of(to)
 		hs.moving[t].coming++
 	}
+	if t.view.host() == "" {
+		return // it waits for one
+	}
 	t.host = hs.of(t.view.host())
 	if hs.slots(t.host) > 0 {
 		hs.suspect(t.host)

@@ -24,6 +24,7 @@ type loop struct {
 	waker    *waker
 	notifier *notifier
 	history  *history // nil if none is kept
+	pulses   pulses
 
 	leading bool      // deciding is ours, once all was heard
 	bad     int       // messages that were no activity
@@ -41,13 +42,13 @@ const actAgain = time.Second
 func newLoop(s *Scheduler) *loop {
 	l := &loop{
 		s: s, table: newTable(s.Policies), lag: &lag{log: s.Log}, quotas: newQuotas(s.Policies), actor: newActor(s),
-		history: newHistory(s.Bus), leading: s.Lead == nil,
+		history: newHistory(s.Bus), leading: s.Lead == nil, pulses: pulses{},
 	}
 	if a, ok := s.Bus.(asker); ok {
 		l.lag.ask = a.Ask
 	}
 	l.agenda, l.hosts = newAgenda(l.table.clock), newHosts(l.table.clock, slotsBy(s.Policies))
-	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor}
+	l.evictor = &evictor{table: l.table, hosts: l.hosts, lag: l.lag, actor: l.actor, pulses: l.pulses}
 	l.waker = &waker{table: l.table, agenda: l.agenda, quotas: l.quotas, hosts: l.hosts, lag: l.lag, evictor: l.evictor, actor: l.actor}
 	l.notifier = &notifier{table: l.table, agenda: l.agenda, actor: l.actor}
 	return l
@@ -86,11 +87,13 @@ func (s *Scheduler) run(ctx context.Context) error {
 			l.taken(taken)
 		case h := <-s.hosts:
 			l.hosts.announced(h)
+			token(s.stirred)
 		case <-s.Policies.Changed():
 			l.reconsider()
 		case <-busy:
 		case <-pages.C:
 			l.history.sweep(l.agenda.open) // and turn writes what was gathered
+			l.pulses.sweep(l.table.now())
 		case <-timer.C: // act takes what is due
 		}
 		l.turn(ctx)
@@ -143,6 +146,7 @@ func (l *loop) forget(t *tracked) {
 	l.hosts.leave(t)
 	l.quotas.withdraw(t)
 	l.quotas.uncount(t)
+	delete(l.pulses, t)
 	l.table.drop(t)
 }
 
@@ -162,6 +166,9 @@ func (l *loop) see(g *statekv.Glance) {
 	l.hosts.read = max(l.hosts.read, g.Rev.Seq())
 	was := t.host
 	l.hosts.leave(t)
+	if was != nil && g.Record.State != schemas.Running { // a slot may be free, or will be
+		token(l.s.stirred)
+	}
 	if g.Record.State == schemas.Deleted && g.Record.Op == nil {
 		l.forget(t)
 		return
@@ -311,8 +318,15 @@ func (l *loop) listen(m *session.Message) {
 	}
 	woken := t.view.woken()
 	v := l.table.view(t)
-	l.take(&v, m, l.table.policy(&v))
+	p := l.table.policy(&v)
+	l.take(&v, m, p)
+	if p.EffectOf(m.Source, m.Activity).Counts {
+		l.pulses.heard(t, m, m.At.Sub(l.table.base), l.table.now())
+	}
 	l.table.repack(t, &v)
+	if m.Activity.Released {
+		token(l.s.stirred)
+	}
 	switch at, scheduled := l.agenda.queue.at(t); {
 	case !l.agenda.open:
 	case !woken && t.view.woken() && v.Record.State == schemas.Suspended:

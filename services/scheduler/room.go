@@ -30,8 +30,13 @@ const releaseWait = time.Second
 // gives the sessions that it evicted. The error is a *NoRoom if none may be, or that of ctx.
 // A host that announced no slots has room.
 func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.Name) (suspended []schemas.Name, release func(taken statekv.Revision), err error) {
+	return s.makeRoom(ctx, h, who, false)
+}
+
+// makeRoom is MakeRoom; with now, it is MakeRoomNow.
+func (s *Scheduler) makeRoom(ctx context.Context, h schemas.HostID, who schemas.Name, now bool) (suspended []schemas.Name, release func(taken statekv.Revision), err error) {
 	nothing := func(statekv.Revision) {}
-	if limited, err := s.limited(ctx, h); err != nil || !limited {
+	if limited, err := s.limited(ctx, h, now); err != nil || !limited {
 		return nil, nothing, err
 	}
 	mine := schemas.Place{ID: nuid.Next(), Host: h, Session: who.String(), By: s.Actor, At: time.Now().UTC()}
@@ -47,7 +52,7 @@ func (s *Scheduler) MakeRoom(ctx context.Context, h schemas.HostID, who schemas.
 		release(statekv.Revision{}) // it may have been stored
 		return nil, nothing, fmt.Errorf("ask for a place on host %s: %w", h, err)
 	}
-	if suspended, err = s.awaitRoom(ctx, mine); err != nil {
+	if suspended, err = s.awaitRoom(ctx, mine, now); err != nil {
 		release(statekv.Revision{})
 		return suspended, nothing, err
 	}
@@ -65,14 +70,20 @@ func (s *Scheduler) HasRoom(ctx context.Context, h schemas.HostID) (has bool, er
 // and may not have been read yet.
 const reportWait = 2 * time.Second
 
-// limited reports whether a host has a limited number of slots.
-func (s *Scheduler) limited(ctx context.Context, h schemas.HostID) (limited bool, err error) {
+// limited reports whether a host has a limited number of slots. One of which that isn't known has none, or
+// with must, a *NoRoom.
+func (s *Scheduler) limited(ctx context.Context, h schemas.HostID, must bool) (limited bool, err error) {
 	deadline := time.Now().Add(reportWait)
 	for known := false; err == nil && !known; {
 		err = s.ask(ctx, func(l *loop) {
 			at := l.hosts.of(h)
-			limited, known = l.hosts.slots(at) > 0, at.report.Host != "" || s.Hosts == nil || time.Now().After(deadline)
+			limited, known = l.hosts.slots(at) > 0, at.report.Host != "" || s.Hosts == nil
 		})
+		if over := time.Now().After(deadline); over && !known && must {
+			return false, &NoRoom{Host: h, Unheard: true}
+		} else if over {
+			known = true
+		}
 		if err == nil && !known {
 			err = pause(ctx, roomEvery)
 		}
@@ -90,14 +101,17 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // awaitRoom waits until the reserved slot is free.
-func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place) (suspended []schemas.Name, err error) {
-	deadline := time.Now().Add(patience)
+func (s *Scheduler) awaitRoom(ctx context.Context, mine schemas.Place, now bool) (suspended []schemas.Name, err error) {
+	deadline := time.Now()
+	if !now {
+		deadline = deadline.Add(patience)
+	}
 	for listed := false; ; {
 		var free, hope, there bool
 		var none *NoRoom
 		err := s.ask(ctx, func(l *loop) {
 			var name *schemas.Name
-			if free, name, none, hope = l.evictor.room(ctx, mine, deadline); name != nil {
+			if free, name, none, hope = l.evictor.room(ctx, mine, deadline, now); name != nil {
 				suspended = append(suspended, *name)
 			}
 			there = l.hosts.before(mine) >= 0

@@ -74,6 +74,7 @@ type Scheduler struct {
 	placing chan struct{}
 	ready   chan struct{}
 	roster  *roster // nil without Options.Roster
+	stirred chan struct{}
 }
 
 // New makes a scheduler.
@@ -97,7 +98,7 @@ func New(o Options) *Scheduler {
 	s := &Scheduler{
 		Options: o, placing: placing, places: sync.OnceFunc(func() { close(placing) }),
 		heard: newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
-		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}),
+		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}), stirred: make(chan struct{}, 1),
 	}
 	if o.Roster {
 		s.roster = newRoster()

@@ -23,7 +23,7 @@ func TestNoRoomIsMadeUnheard(t *testing.T) {
 		time.Sleep(time.Hour) // NATS is slow
 		place := schemas.Place{ID: "1", Host: "a"}
 		l.hosts.reserve(place)
-		if free, name, none, hope := l.evictor.room(t.Context(), place, time.Now().Add(patience)); free || name != nil || none != nil || !hope || s.acting {
+		if free, name, none, hope := l.evictor.room(t.Context(), place, time.Now().Add(patience), false); free || name != nil || none != nil || !hope || s.acting {
 			t.Errorf("free %v, suspended %v, %v, hope %v", free, name, none, hope)
 		}
 	})
@@ -44,7 +44,7 @@ func TestLookingForRoomForgetsNothing(t *testing.T) {
 		before := l.table.view(s)
 		before.Known().Leases = slices.Clone(before.Known().Leases)
 		l.evictor.least(s.host.slots, time.Now())
-		l.evictor.noRoom(s.host)
+		l.evictor.noRoom(s.host, false)
 		now := l.table.view(s)
 		p := l.table.policy(&now)
 		short := session.Message{Source: schemas.Source{Name: s.name(), Kind: schemas.KindBusy, Key: "k1"}, Seq: 9, At: time.Now(), Activity: schemas.Activity{Released: true}}
@@ -64,7 +64,7 @@ func TestAMadePlaceIsGivenOnce(t *testing.T) {
 		l.hear(&stream.Heard{CaughtUp: true})
 		l.hosts.announced(schemas.Host{Host: "a", Slots: 1})
 		free := func(p schemas.Place) bool {
-			free, _, _, _ := l.evictor.room(t.Context(), p, time.Now().Add(patience))
+			free, _, _, _ := l.evictor.room(t.Context(), p, time.Now().Add(patience), false)
 			return free
 		}
 		places := func(promises, seats int) {

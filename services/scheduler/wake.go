@@ -138,7 +138,7 @@ func (w *waker) sayWaiting(ctx context.Context, one *waiter, why func() string) 
 
 // inTheWay says why a tenant's sessions can't make room.
 func (w *waker) inTheWay(tenant schemas.Tenant, h *tenancy, most int) string {
-	because, _ := w.evictor.because(h.running[:min(len(h.running), 10*becauseAtMost)])
+	because, _ := w.evictor.because(h.running[:min(len(h.running), 10*becauseAtMost)], false)
 	return fmt.Sprintf("of tenant %s, %s (%s); it is resumed as soon as one is suspended (`diapause suspend`), or the quota is raised (`diapause policy set tenant:%s quota=running:%d`)",
 		tenant, h.full(most), reasons(because, anyone), tenant, most+1)
 }

@@ -23,7 +23,8 @@ const detachKey = 0x1d
 
 const attachHelp = `Use the terminal of a session that was run with --tty, or of a container that was
 started with one (docker run -it) and adopted. A suspended session is resumed. Ctrl-]
-detaches, and the session runs on; attach again at any time. While a client is
+detaches, and the session runs on; attach again at any time. For a session that waits
+for room on a host it waits, and says what its place is. While a client is
 attached a session isn't suspended for idleness. What is typed while it is being
 suspended all the same arrives: that is undone, or it is resumed.
 
@@ -46,6 +47,11 @@ func (c *client) attach(ctx context.Context, name string) error {
 	}
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
 		return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was run without --tty", v.Name), "`diapause logs -f %s` shows what it prints", v.Name)
+	}
+	if v.Queue != nil && v.Host == "" {
+		if err := c.awaitRoom(ctx, name); err != nil {
+			return err
+		}
 	}
 	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096}
 	ctx, detach := context.WithCancelCause(ctx)
@@ -73,6 +79,28 @@ func (c *client) attach(ctx context.Context, name string) error {
 	exit, err := c.converseTyped(ctx, name, typing, r, s, out.attached)
 	restore()
 	return attachEnded(ctx, name, typing, exit, c.orGone(ctx, name, err))
+}
+
+// awaitRoom waits until a session has come to a host, and says so, and what its place is when that changes.
+func (c *client) awaitRoom(ctx context.Context, name string) error {
+	limit, said := c.timeout, ""
+	defer func() { c.timeout = limit }()
+	c.timeout = 0
+	_, err := c.untilTold(ctx, name, leftQueue(), limit, func(v schemas.View) {
+		if v.Queue == nil || v.Host != "" {
+			return
+		}
+		if now := roomLine(*v.Queue); now != said {
+			said = now
+			fmt.Fprintf(os.Stderr, "session %s waits for room, %s\n", v.Name, now)
+		}
+	})
+	return err
+}
+
+// leftQueue are the states of a session that has come to a host.
+func leftQueue() []string {
+	return slices.DeleteFunc(states(), func(s string) bool { return s == string(schemas.Starting) })
 }
 
 // orGone says of a session whose terminal was lost that there is no such session any more.

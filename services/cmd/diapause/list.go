@@ -126,6 +126,9 @@ func writeSessions(out io.Writer, all []schemas.View) {
 
 // stateOf is a session's state, and what its container is where that isn't simply running.
 func stateOf(v schemas.View) string {
+	if v.Queue != nil && v.Host == "" {
+		return string(v.State) + " (" + v.Queue.Standing() + ")"
+	}
 	if v.Status == "" {
 		return string(v.State)
 	}

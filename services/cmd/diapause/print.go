@@ -30,6 +30,14 @@ func printOutcome(v schemas.View) {
 	printMoved(v)
 }
 
+// roomLine says where a session stands that waits for a host, and why none takes it.
+func roomLine(q schemas.QueuePlace) string {
+	if q.Reason == "" {
+		return q.Standing()
+	}
+	return q.Standing() + ": " + q.Reason
+}
+
 func outcomeLine(v schemas.View) string {
 	line := "session " + v.Name + " is " + string(v.State)
 	switch v.State {
@@ -45,6 +53,10 @@ func outcomeLine(v schemas.View) string {
 	case schemas.Suspended:
 		if v.Snapshot != nil {
 			line += ": snapshot " + v.Snapshot.ID + ", " + size(v.Snapshot.LogicalBytes) + " in " + size(v.Snapshot.StoredBytes)
+		}
+	case schemas.Starting:
+		if v.Queue != nil && v.Host == "" {
+			line += ": it waits for room, " + roomLine(*v.Queue)
 		}
 	case schemas.Exited:
 		if v.Exit != nil {

@@ -78,7 +78,7 @@ func printSession(v schemas.View) {
 	line("state", "%s for %s", stateOf(v), ago(v.Since))
 	line("program", "%s (%s, driver %s, made by %s)", v.Program, v.Class, v.Driver, v.MadeBy)
 	printMade(line, v)
-	line("host", "%s", v.Host)
+	line("host", "%s", cmp.Or(v.Host, "-"))
 	if v.State == schemas.Running {
 		line("memory", "%s", memoryLine(v))
 		line("idle", "%s", span(idleFor(v)))

@@ -41,7 +41,7 @@ type runFlags struct {
 	hookTimeout                 time.Duration
 	cpus                        float64
 	pids                        int64
-	tty, attach, asJSON         bool
+	tty, attach, asJSON, noWait bool
 	record                      string
 	recordKeep                  int64
 	interactive, detach         bool
@@ -61,6 +61,7 @@ The command starts in the current directory with PATH, HOME, USER, SHELL, LANG a
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
 shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded.
+If no host has room, a session with a terminal waits for some ("diapause explain").
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits
@@ -96,6 +97,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default off)")
 	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
+	fl.BoolVar(&f.noWait, "no-wait", false, "with --tty: fail if no host has room; else it is made and waits for room")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
 	fl.StringArrayVarP(&f.env, "env", "e", nil, "K=V, or K to copy the caller's")
@@ -186,7 +188,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	}
 	var v schemas.View
 	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
-		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, OnResume: f.unresumable, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data,
+		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, OnResume: f.unresumable, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data, NoWait: f.noWait,
 	}}, &v)
 	if err != nil {
 		return err

@@ -66,6 +66,11 @@ type watch struct {
 // until waits for a session to be in one of the states. Once it was seen, a server that goes
 // away is waited for, too, wherever it comes back.
 func (c *client) until(ctx context.Context, name string, wanted []string, limit time.Duration) (schemas.View, error) {
+	return c.untilTold(ctx, name, wanted, limit, func(schemas.View) {})
+}
+
+// untilTold is until, and tells how the session is each time that it is looked at.
+func (c *client) untilTold(ctx context.Context, name string, wanted []string, limit time.Duration, tell func(schemas.View)) (schemas.View, error) {
 	n, err := schemas.ParseName(name)
 	if err != nil {
 		return schemas.View{}, usage(err)
@@ -79,6 +84,7 @@ func (c *client) until(ctx context.Context, name string, wanted []string, limit 
 			time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
 		}
 		known = true
+		tell(w.v)
 	}
 	for {
 		away, err := w.follow(ctx)
