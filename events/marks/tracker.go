@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // Bounds of what is kept of a command, in bytes.
@@ -17,19 +19,7 @@ const (
 )
 
 // Command is one that a shell ran, or runs.
-type Command struct {
-	Number int64     `json:"number"` // in its terminal, from 1
-	Text   string    `json:"text"`
-	Cut    bool      `json:"cut,omitempty"` // the text was longer
-	Dir    string    `json:"dir,omitempty"`
-	By     string    `json:"by,omitempty"` // person or agent; "" if that isn't known
-	Began  time.Time `json:"began"`
-	// Ended is zero of one that runs, or of which the shell never said that it ended.
-	Ended time.Time `json:"ended,omitzero"`
-	Exit  *int      `json:"exit,omitempty"` // null if it isn't known
-	From  int64     `json:"from"`           // its output, by positions in that of the terminal, in bytes
-	To    int64     `json:"to,omitempty"`   // 0 of one that runs
-}
+type Command = schemas.TypedCommand
 
 // State is what a Tracker knows between two marks.
 type State struct {
@@ -69,7 +59,7 @@ func (t *Tracker) Resume(s State) { t.is = s }
 
 // Write takes what the terminal shows from a position on, at a moment, and what is known of who typed. It calls fn with each
 // command that begins, whose Ended is zero, and once more with each that ends.
-func (t *Tracker) Write(b []byte, at int64, now time.Time, by string, fn func(Command)) {
+func (t *Tracker) Write(b []byte, at int64, now time.Time, by schemas.MadeBy, fn func(Command)) {
 	t.parser.feed(b, at, func(f found) { t.take(f, now, by, fn) }, t.between)
 }
 
@@ -79,7 +69,7 @@ func (t *Tracker) between(b []byte) {
 	}
 }
 
-func (t *Tracker) take(f found, now time.Time, by string, fn func(Command)) {
+func (t *Tracker) take(f found, now time.Time, by schemas.MadeBy, fn func(Command)) {
 	kind, rest, _ := bytes.Cut(f.text, []byte(";"))
 	if string(kind) == "7" {
 		t.cd(dirOfURL(string(rest)))
@@ -129,7 +119,7 @@ func (t *Tracker) say(text string, cut bool) {
 }
 
 // run begins a command. One without a text, or with a space before it, isn't recorded.
-func (t *Tracker) run(f found, options string, now time.Time, by string, fn func(Command)) {
+func (t *Tracker) run(f found, options string, now time.Time, by schemas.MadeBy, fn func(Command)) {
 	for option := range strings.SplitSeq(options, ";") {
 		if text, ok := strings.CutPrefix(option, "cmdline_url="); ok {
 			if text, err := url.PathUnescape(text); err == nil {
