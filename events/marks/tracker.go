@@ -146,6 +146,9 @@ func (t *Tracker) run(f found, options string, now time.Time, by schemas.MadeBy,
 	fn(*t.is.Running)
 }
 
+// End ends the command that runs, if one does: the terminal ends.
+func (t *Tracker) End(at int64, now time.Time, fn func(Command)) { t.end(at, now, nil, fn) }
+
 // end ends the command that runs, if one does.
 func (t *Tracker) end(at int64, now time.Time, exit *int, fn func(Command)) {
 	c := t.is.Running

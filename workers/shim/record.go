@@ -25,6 +25,7 @@ type recorder struct {
 	mu     sync.Mutex
 	data   []byte
 	marks  []recorded
+	list   typedList // commands that aren't spilled yet
 	began  time.Time // when the first of them came
 	at     int64     // position in the output
 	timer  *time.Timer
@@ -254,6 +255,7 @@ func (r *recorder) take() (marks []recorded, data []byte, began time.Time) {
 func (r *recorder) pack() {
 	for more := true; more; {
 		r.work.Lock()
+		r.spill.list.join(r.takeList())
 		_ = r.spill.add(r.take()) // what can't be spilled is a gap
 		r.work.Unlock()
 		r.mu.Lock()
@@ -278,6 +280,7 @@ func (r *recorder) seal() error {
 	if !worth {
 		return nil
 	}
+	r.spill.list.join(r.takeList())
 	err := r.spill.add(r.take())
 	if err == nil {
 		err = r.spill.commit()
@@ -324,6 +327,7 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 	quiet := r.quiet
 	r.mu.Unlock()
 	began(func() {
+		last.ends()
 		if !quiet {
 			_ = r.seal() // so that there is room for what follows
 			head, paint := last.paint()

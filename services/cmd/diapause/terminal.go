@@ -24,7 +24,7 @@ import (
 )
 
 func terminalCommands(c *client) []*cobra.Command {
-	return []*cobra.Command{attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), exportCommand(c), copyCommand(c), forwardCommand(c), ingressCommand(c)}
+	return []*cobra.Command{attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), commandsCommand(c), outputCommand(c), exportCommand(c), copyCommand(c), forwardCommand(c), ingressCommand(c)}
 }
 
 // dial connects to a session through its host; ensure first brings it back.

@@ -193,7 +193,11 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	}
 	if f.attach {
 		printWarnings(v)
-		return c.attach(ctx, f.name)
+		by := f.by
+		if by == schemas.MadeByPerson {
+			by = "" // unless its input says otherwise
+		}
+		return c.attach(ctx, f.name, by)
 	}
 	return answers{asJSON: f.asJSON}.print(v, func() {
 		printOutcome(v)
