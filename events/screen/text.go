@@ -29,7 +29,11 @@ func (t *Text) End() []byte {
 	return t.out
 }
 
+// flush gives the line, without blanks at its end.
 func (t *Text) flush() {
+	for len(t.line) > 0 && t.line[len(t.line)-1] == ' ' {
+		t.line = t.line[:len(t.line)-1]
+	}
 	for _, r := range t.line {
 		t.out = utf8.AppendRune(t.out, r)
 	}
@@ -51,7 +55,7 @@ func (t *Text) char(r rune, _ []byte) {
 	} else {
 		t.line = append(t.line, r)
 	}
-	if t.at++; t.at >= maxLine {
+	if t.at++; t.at >= maxLine && r != ' ' {
 		t.flush()
 	}
 }

@@ -81,7 +81,7 @@ func TestRecordsCommands(t *testing.T) {
 	var got []string
 	for _, list := range all {
 		for _, c := range list {
-			got = append(got, fmt.Sprint(c.Number, c.Text, c.Dir, c.By, c.Running(), c.Exit != nil))
+			got = append(got, fmt.Sprintf("%d %s %s %s %t %t", c.Number, c.Text, c.Dir, c.By, c.Running(), c.Exit != nil))
 		}
 		got = append(got, "|")
 	}

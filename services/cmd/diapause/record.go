@@ -18,5 +18,8 @@ func (f runFlags) checkRecord() error {
 	if f.record != "" && (!slices.Contains(schemas.Records, f.record) || !f.tty || f.container.Image != "") {
 		return usagef("--record %q: want %s, of a process tree with --tty", f.record, strings.Join(schemas.Records, ", "))
 	}
+	if f.shells != schemas.On && f.shells != schemas.Off {
+		return usagef("--shell-integration %q: want on or off", f.shells)
+	}
 	return nil
 }

@@ -42,7 +42,7 @@ type runFlags struct {
 	cpus                        float64
 	pids                        int64
 	tty, attach, asJSON         bool
-	record                      string
+	record, shells              string
 	recordKeep                  int64
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
@@ -60,7 +60,8 @@ own process ids, and a life that suspends and resumes can't be seen in.
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
-shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded.
+shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded,
+and so are the commands that are typed in a shell ("diapause commands").
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits
@@ -95,6 +96,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
 	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default off)")
 	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
+	fl.StringVar(&f.shells, "shell-integration", schemas.On, "with --record: have bash, zsh and fish say where commands begin and end, for `diapause commands`: on, or off to leave them alone")
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
@@ -137,7 +139,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"allow-out", "disk", "record", "record-keep", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
+var treeFlags = []string{"allow-out", "disk", "record", "record-keep", "shell-integration", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -259,6 +261,9 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	}
 	if err := f.checkRecord(); err != nil {
 		return s, err
+	}
+	if f.shells == schemas.Off {
+		s.ShellIntegration = schemas.Off
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")

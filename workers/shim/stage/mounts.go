@@ -228,6 +228,14 @@ func furnish(c Config) error {
 	if err := os.WriteFile(GenerationPath, c.Generation, 0o444); err != nil {
 		return fmt.Errorf("write the generation file: %w", err)
 	}
+	for path, content := range c.Files {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make %s: %w", filepath.Dir(path), err)
+		}
+		if err := os.WriteFile(path, content, 0o444); err != nil {
+			return fmt.Errorf("place %s: %w", path, err)
+		}
+	}
 	if c.Image {
 		if err := completeImage(); err != nil {
 			return err
