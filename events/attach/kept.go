@@ -44,13 +44,13 @@ func FetchKept(conn net.Conn, h History, s Streams, began func(schemas.TypedComm
 			err = write(s.Stderr, payload)
 		case FrameError:
 			return RemoteError(payload)
-		case FrameExit:
-			return nil
 		}
-		if kind != FrameError && kind != FrameStderr && !known {
+		switch {
+		case kind != FrameStderr && !known:
 			return ErrOlder
-		}
-		if err != nil {
+		case kind == FrameExit:
+			return nil
+		case err != nil:
 			return fmt.Errorf("pass on output: %w", err)
 		}
 	}
