@@ -50,7 +50,7 @@ var shells = map[string]struct {
 	"in others": {"\x1b]0;\x1b\\title\x07\x1bPq]633;C\x07\x1b\\\x1b]633;E;\xff\xc3\x07\x1b]633;C\x07\x1b]633;D;-1\x07", []string{"1 \ufffd in  = -1: "}},
 }
 
-// The marks of each shell make the same commands in whatever pieces they come.
+// The marks of each shell make the same commands, however they are cut.
 func TestShells(t *testing.T) {
 	for name, s := range shells {
 		if got, _ := follow(s.text); !reflect.DeepEqual(got, s.want) {

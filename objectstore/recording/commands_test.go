@@ -84,7 +84,7 @@ func (b *bench) lists(end *Ref) (text string, dropped int, wrong error) {
 	}
 }
 
-// Commands stay when segments are deleted for room, whatever is between them, and a list that is damaged hides no other.
+// Commands stay when segments are deleted for room, with others between them, and a list that is damaged hides no other.
 func TestLists(t *testing.T) {
 	b := newBench(t)
 	one := b.putListed(1, nil, 0, entry(t, 1), entry(t, 2))

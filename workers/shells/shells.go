@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Home is where the files are inside a session.
-const Home = "/run/diapause/shells"
+// Folder is where the files are inside a session.
+const Folder = "/run/diapause/shells"
 
 //go:embed marks/bash
 var bash []byte
@@ -43,18 +43,18 @@ func Integrate(argv, env []string) (Shell, bool) {
 		if !only(args, "-i") {
 			return Shell{}, false
 		}
-		file := Home + "/bash"
+		file := Folder + "/bash"
 		return Shell{slices.Concat(argv[:1], []string{"--rcfile", file}, args), env, map[string][]byte{file: bash}}, true
 	case "zsh":
 		if !only(args, "-i", "-l", "-il", "-li", "--login", "--interactive") {
 			return Shell{}, false
 		}
-		return Shell{argv, zshEnv(env), map[string][]byte{Home + "/zsh/.zshenv": zsh}}, true
+		return Shell{argv, zshEnv(env), map[string][]byte{Folder + "/zsh/.zshenv": zsh}}, true
 	case "fish":
 		if !only(args, "-i", "-l", "-il", "-li", "--login", "--interactive") {
 			return Shell{}, false
 		}
-		file := Home + "/fish"
+		file := Folder + "/fish"
 		return Shell{slices.Concat(argv[:1], []string{"--init-command", "source " + file}, args), env, map[string][]byte{file: fish}}, true
 	}
 	return Shell{}, false
@@ -65,7 +65,7 @@ func only(args []string, known ...string) bool {
 	return !slices.ContainsFunc(args, func(a string) bool { return !slices.Contains(known, a) })
 }
 
-// zshEnv has zsh look for its first file in Home.
+// zshEnv has zsh look for its first file in Folder.
 func zshEnv(env []string) []string {
 	var out []string
 	for _, v := range env {
@@ -74,5 +74,5 @@ func zshEnv(env []string) []string {
 		}
 		out = append(out, v)
 	}
-	return append(out, zdotdir+"="+Home+"/zsh")
+	return append(out, zdotdir+"="+Folder+"/zsh")
 }

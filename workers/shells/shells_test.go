@@ -28,7 +28,7 @@ const ready = "ready:"
 type dialogue struct {
 	t      *testing.T
 	master *os.File
-	home   string
+	dir    string
 	done   chan error
 
 	mu   sync.Mutex
@@ -60,10 +60,10 @@ func openTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// start starts a shell as Integrate says, whose files are in home.
+// start starts a shell as Integrate says, whose files are in dir.
 func start(t *testing.T, argv []string, files map[string]string, env ...string) *dialogue {
 	t.Helper()
-	home, err := filepath.EvalSymlinks(t.TempDir())
+	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,14 +78,14 @@ func start(t *testing.T, argv []string, files map[string]string, env ...string) 
 		}
 	}
 	for name, content := range files {
-		place(filepath.Join(home, name), content)
+		place(filepath.Join(dir, name), content)
 	}
-	env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)
+	env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TERM=xterm", "LC_ALL=C.UTF-8"}, env...)
 	s, ok := Integrate(argv, env)
 	if !ok {
 		s = Shell{Argv: argv, Env: env}
 	}
-	inside := func(text string) string { return strings.ReplaceAll(text, Home, filepath.Join(home, "shells")) }
+	inside := func(text string) string { return strings.ReplaceAll(text, Folder, filepath.Join(dir, "shells")) }
 	for path, content := range s.Files {
 		place(inside(path), string(content))
 	}
@@ -94,12 +94,12 @@ func start(t *testing.T, argv []string, files map[string]string, env ...string) 
 			(*list)[i] = inside(v)
 		}
 	}
-	d := &dialogue{t: t, home: home, done: make(chan error, 1)}
+	d := &dialogue{t: t, dir: dir, done: make(chan error, 1)}
 	d.more = sync.NewCond(&d.mu)
 	var slave *os.File
 	d.master, slave = openTerminal(t)
 	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
-	cmd.Env, cmd.Dir = s.Env, home
+	cmd.Env, cmd.Dir = s.Env, dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -178,8 +178,8 @@ func (d *dialogue) ends() (commands []string, shown string) {
 		if c.Running() || c.Exit == nil {
 			return
 		}
-		out := strings.NewReplacer("\r\n", "|", d.home, "~").Replace(string(d.all[c.From:c.To]))
-		commands = append(commands, fmt.Sprintf("%s in %s: %d, %s", c.Text, strings.Replace(c.Dir, d.home, "~", 1), *c.Exit, out))
+		out := strings.NewReplacer("\r\n", "|", d.dir, "~").Replace(string(d.all[c.From:c.To]))
+		commands = append(commands, fmt.Sprintf("%s in %s: %d, %s", c.Text, strings.Replace(c.Dir, d.dir, "~", 1), *c.Exit, out))
 	})
 	return commands, string(d.all)
 }
@@ -200,7 +200,7 @@ func TestLeftAlone(t *testing.T) {
 		}
 	}
 	env := []string{"ZDOTDIR=/a", "B=c"}
-	if s, ok := Integrate([]string{"/bin/zsh", "-l"}, env); !ok || env[0] != "ZDOTDIR=/a" || !reflect.DeepEqual(s.Env, []string{"DIAPAUSE_ZDOTDIR=/a", "B=c", "ZDOTDIR=" + Home + "/zsh"}) {
+	if s, ok := Integrate([]string{"/bin/zsh", "-l"}, env); !ok || env[0] != "ZDOTDIR=/a" || !reflect.DeepEqual(s.Env, []string{"DIAPAUSE_ZDOTDIR=/a", "B=c", "ZDOTDIR=" + Folder + "/zsh"}) {
 		t.Errorf("zsh has %q", s.Env)
 	}
 }

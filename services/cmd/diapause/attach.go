@@ -41,6 +41,9 @@ func attachCommand(c *client) *cobra.Command {
 			if by != "" && by != schemas.MadeByPerson && by != schemas.MadeByAgent {
 				return usagef("--by %q: want person or agent", by)
 			}
+			if by == "" {
+				by = typist(by)
+			}
 			return c.attach(cmd.Context(), args[0], by)
 		},
 	}
@@ -48,10 +51,10 @@ func attachCommand(c *client) *cobra.Command {
 	return cmd
 }
 
-// typist is who types: a person, if it isn't said, where the input is a terminal.
+// typist is who types, for an agent or who isn't one: a person where the input is a terminal.
 func typist(by schemas.MadeBy) schemas.MadeBy {
 	switch {
-	case by != "":
+	case by == schemas.MadeByAgent:
 		return by
 	case term.IsTerminal(int(os.Stdin.Fd())):
 		return schemas.MadeByPerson
@@ -67,7 +70,7 @@ func (c *client) attach(ctx context.Context, name string, by schemas.MadeBy) err
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
 		return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was run without --tty", v.Name), "`diapause logs -f %s` shows what it prints", v.Name)
 	}
-	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096, By: typist(by)}
+	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096, By: by}
 	ctx, detach := context.WithCancelCause(ctx)
 	defer detach(nil)
 	s := attach.Streams{Stdout: os.Stdout, Stderr: os.Stderr}

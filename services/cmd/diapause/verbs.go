@@ -94,9 +94,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
-	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default off)")
-	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
-	fl.StringVar(&f.shells, "shell-integration", schemas.On, "with --record: have bash, zsh and fish say where commands begin and end, for `diapause commands`: on, or off to leave them alone")
+	f.addRecord(fl)
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
 	fl.BoolVarP(&f.detach, "detach", "d", false, "return when it runs, as is done without --attach")
@@ -195,11 +193,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	}
 	if f.attach {
 		printWarnings(v)
-		by := f.by
-		if by == schemas.MadeByPerson {
-			by = "" // unless its input says otherwise
-		}
-		return c.attach(ctx, f.name, by)
+		return c.attach(ctx, f.name, typist(f.by))
 	}
 	return answers{asJSON: f.asJSON}.print(v, func() {
 		printOutcome(v)
@@ -259,11 +253,8 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
 		s.Network = schemas.NetworkPrivate // no other has them
 	}
-	if err := f.checkRecord(); err != nil {
+	if err := f.checkRecord(&s); err != nil {
 		return s, err
-	}
-	if f.shells == schemas.Off {
-		s.ShellIntegration = schemas.Off
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {
 		return s, usagef("--network %q: want private, host or none", f.network).WithHint("with --image also a network of the engine's")
