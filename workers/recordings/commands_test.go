@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -161,6 +162,14 @@ func TestLostCommands(t *testing.T) {
 	if got, _ := b.commands(); got != "5 4 1 " {
 		t.Errorf("after an answer got lost they are %q", got)
 	}
+	taken := placeOf(b.record).ListName(filepath.Base(b.to.Dir), b.last+1)
+	if err := b.store.Put(t.Context(), taken, strings.NewReader("junk"), 4); err != nil {
+		t.Fatal(err)
+	}
+	b.spills(" six")
+	b.lists(ran(6))
+	b.stores()
+	b.wants("one two three four five six")
 	var dir string
 	err := b.store.List(t.Context(), "", func(i objectstore.Info) error {
 		if strings.HasSuffix(i.Name, "4.commands") {

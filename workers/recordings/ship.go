@@ -137,6 +137,11 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 	clear, ref, err := h.Seal(s.Signer)
 	if err == nil && h.List != nil {
 		err = recording.PutList(ctx, s.Objects, r.Place, ref, append(slices.Clone(clear), list...))
+		if errors.Is(err, recording.ErrCorrupt) || errors.Is(err, recording.ErrForged) { // something else has its name
+			s.Log.Warn("commands of a recording are lost", "uid", string(r.UID), "err", err)
+			h.List = nil
+			clear, ref, err = h.Seal(s.Signer)
+		}
 	}
 	if err == nil {
 		err = recording.Put(ctx, s.Objects, r.Place, ref, append(clear, sealed...))

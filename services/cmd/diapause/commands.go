@@ -51,7 +51,12 @@ space, or that bash doesn't put into its history, isn't recorded.`,
 			if err != nil {
 				return err
 			}
-			return answers{asJSON: asJSON}.print(all, func() { printCommands(all, v.State) })
+			return answers{asJSON: asJSON}.print(all, func() {
+				printCommands(all, v.State)
+				if len(all) == 0 && exit == "" && lines != 0 {
+					fmt.Fprintln(complained, "no commands were recorded: `run --tty --record output` has those of a shell recorded")
+				}
+			})
 		},
 	}
 	cmd.Flags().IntVarP(&lines, "tail", "n", allLines, "the last `COMMANDS` alone")
