@@ -107,7 +107,11 @@ func (c *client) kept(ctx context.Context, name string, h attach.History, s atta
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	err = attach.FetchKept(conn, h, s, func(schemas.TypedCommand) {})
+	err = attach.FetchKept(conn, h, s, func(c schemas.TypedCommand) {
+		if goesOn(c, v.State) {
+			fmt.Fprintf(complained, "command %d goes on: this is what it printed so far\n", c.Number)
+		}
+	})
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted
@@ -170,7 +174,7 @@ func printCommands(all []schemas.TypedCommand, state schemas.State) {
 			switch {
 			case !c.Running():
 				took = c.Ended.Sub(c.Began).Round(time.Millisecond).String()
-			case state == schemas.Running || state == schemas.Suspended:
+			case goesOn(c, state):
 				exit = "runs"
 			}
 			if c.Exit != nil {
@@ -179,6 +183,11 @@ func printCommands(all []schemas.TypedCommand, state schemas.State) {
 			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Number, c.Began.Local().Format(time.DateTime), took, exit, orDash(string(c.By)), orDash(inRow(c.Dir)), rowOf(c))
 		}
 	})
+}
+
+// goesOn reports whether a command of a session in a state hasn't ended.
+func goesOn(c schemas.TypedCommand, state schemas.State) bool {
+	return c.Running() && state != schemas.Exited && state != schemas.Failed && state != schemas.Deleted
 }
 
 // rowOf is a command's text in one row.
