@@ -37,6 +37,9 @@ type Spec struct {
 	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOff if empty
 	// RecordKeep is how much of a recording is kept in the store, in bytes; all if 0.
 	RecordKeep int64 `json:"record_keep,omitempty"`
+	// ShellIntegration is Off if a shell of which the terminal is recorded isn't to print where commands begin and end. It does if this is
+	// empty.
+	ShellIntegration string `json:"shell_integration,omitempty"`
 
 	// What the session may do on the host's kernel, beside the default. CapAdd counts after CapDrop.
 	CapAdd     []string `json:"cap_add,omitempty"`  // names of capabilities, or ALL
@@ -63,6 +66,12 @@ const (
 	RecordOff    = "off"
 	RecordOutput = "output"
 	RecordInput  = "output+input"
+)
+
+// On and Off are what can be switched; as ShellIntegration the first is the same as none.
+const (
+	On  = "on"
+	Off = "off"
 )
 
 // MinRecordKeep is the least that RecordKeep may be: less than one segment can't be kept.

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // The kinds of frames. A frame is one byte for its kind, four for the length of its
@@ -74,6 +76,8 @@ type Request struct {
 	// with the output. It is told of other sizes of the terminal by FrameResize. Its terminal must not answer what
 	// the program asks for: the session's end does while no client without Screen is attached.
 	Screen bool `json:"screen,omitempty"`
+	// Attach: who types, for the list of commands. The session's end takes no other values than schemas has.
+	By schemas.MadeBy `json:"by,omitempty"`
 	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
 	// and Seen alone and its window.
 
@@ -98,6 +102,17 @@ type History struct {
 	Framed bool `json:"framed,omitempty"`
 	// After is in place of Since, of events that are framed: so long after the first one.
 	After time.Duration `json:"after,omitempty"`
+	// Commands has the commands come that were typed, the last one first, each as a line of JSON: so many of them, or all if
+	// it is negative. FrameStarted has a Kept.
+	Commands int `json:"commands,omitempty"`
+	// Command has the output of that command come, by its number. FrameStarted has a Kept with it.
+	Command int64 `json:"command,omitempty"`
+}
+
+// Kept is what a host says in FrameStarted that knows what History.Commands and History.Command are.
+type Kept struct {
+	Commands bool                  `json:"commands"`
+	Command  *schemas.TypedCommand `json:"command,omitempty"`
 }
 
 // CodeFrom is the code of an event that no recording has: from its time on what was recorded is wanted.

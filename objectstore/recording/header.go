@@ -37,6 +37,8 @@ type Ref struct {
 	Run    string `json:"run"`
 	Number uint64 `json:"number"`
 	Digest string `json:"digest"` // of its first two lines, which hold the digest of the rest
+	// Listed is the last segment up to this one that has a list of commands: they are found from one to the other. Nil if none has.
+	Listed *Ref `json:"listed,omitempty"`
 }
 
 // Header is what a segment says of itself in clear: nothing of what was printed.
@@ -107,7 +109,18 @@ func (h Header) Seal(key ed25519.PrivateKey) (clear []byte, ref Ref, err error) 
 	if len(clear) > maxHead {
 		return nil, ref, fmt.Errorf("encode a recording's header: %d bytes are more than %d", len(clear), maxHead)
 	}
-	return clear, Ref{h.Run, h.Number, digest(signed)}, nil
+	return clear, h.ref(digest(signed)), nil
+}
+
+// ref names the segment.
+func (h Header) ref(digest string) Ref {
+	is := Ref{Run: h.Run, Number: h.Number, Digest: digest}
+	if h.List != nil {
+		is.Listed = &Ref{Run: h.Run, Number: h.Number, Digest: digest}
+	} else if h.Previous != nil {
+		is.Listed = h.Previous.Listed
+	}
+	return is
 }
 
 func digest(signed []byte) string {
@@ -124,11 +137,16 @@ func (h Header) check() error {
 		return fmt.Errorf("%w: its end is before its beginning", ErrCorrupt)
 	case h.Size <= 0 || h.Size > MaxBody:
 		return fmt.Errorf("%w: it has %d bytes", ErrCorrupt, h.Size)
-	case h.Previous != nil && h.Previous.Run == h.Run && h.Previous.Number >= h.Number:
+	case h.Previous != nil && (h.Previous.from(h) || h.Previous.Listed != nil && h.Previous.Listed.from(h)):
 		return fmt.Errorf("%w: it follows on itself", ErrCorrupt)
+	case h.List != nil && (h.List.Size <= 0 || h.List.Size > MaxList):
+		return fmt.Errorf("%w: its list has %d bytes", ErrCorrupt, h.List.Size)
 	}
 	return nil
 }
+
+// from reports whether a segment is one of a run, but not before another of it.
+func (r Ref) from(h Header) bool { return r.Run == h.Run && r.Number >= h.Number }
 
 // Segment is one that was found in the store and is genuine.
 type Segment struct {
@@ -145,7 +163,7 @@ func parseHead(data []byte, want Ref, trusted func(signer string) []ed25519.Publ
 		return Segment{}, fmt.Errorf("%w: it does not begin as one", ErrCorrupt)
 	}
 	signed := data[:len(lines[0])+len(lines[1])]
-	s := Segment{Ref: Ref{want.Run, want.Number, digest(signed)}, at: int64(len(signed) + len(lines[2]))}
+	s := Segment{Ref: Ref{Run: want.Run, Number: want.Number, Digest: digest(signed)}, at: int64(len(signed) + len(lines[2]))}
 	if want.Digest != "" && want.Digest != s.Digest {
 		return s, fmt.Errorf("%w: segment %d of run %s isn't the one named", ErrForged, want.Number, want.Run)
 	}
@@ -155,6 +173,7 @@ func parseHead(data []byte, want Ref, trusted func(signer string) []ed25519.Publ
 	if err := s.Header.check(); err != nil {
 		return s, err
 	}
+	s.Ref = s.Header.ref(s.Digest)
 	if s.Header.Run != want.Run || s.Header.Number != want.Number {
 		return s, fmt.Errorf("%w: it is segment %d of run %s", ErrForged, s.Header.Number, s.Header.Run)
 	}

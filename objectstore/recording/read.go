@@ -61,13 +61,15 @@ type Chain struct {
 // Part says how much of a recording is wanted, from its end: all of it if nothing is said.
 type Part struct {
 	Since time.Time // nothing before it
+	From  int64     // nothing before this position in the output
 	Most  int       // segments
 }
 
 // has reports whether a chain, the newest segment first, has enough.
 func (p Part) has(c Chain) bool {
 	n := len(c.Segments)
-	return p.Most > 0 && n >= p.Most || !c.Segments[n-1].After(p.Since)
+	last := c.Segments[n-1]
+	return p.Most > 0 && n >= p.Most || p.From > 0 && last.Header.Start <= p.From || !last.After(p.Since)
 }
 
 // Follow gives the segments that lead to the end of a recording, or those of a part of it. Without an end that is known to be

@@ -36,6 +36,8 @@ type Body struct {
 	Events int       `json:"events"`
 	Size   int64     `json:"size"`   // of what is encrypted, in bytes
 	SHA256 string    `json:"sha256"` // of what is encrypted
+
+	List *List `json:"commands,omitempty"` // of the commands that are kept beside the segment
 }
 
 // window is how far back compression looks, in bytes: it takes memory of the process that records.

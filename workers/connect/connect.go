@@ -35,6 +35,10 @@ type Options struct {
 	Output func(ctx context.Context, r schemas.SessionRecord, entry string) ([]byte, error)
 	// Recorded gives what was recorded of a session's terminal since a moment, up to now if it runs here, without waking it.
 	Recorded func(ctx context.Context, r schemas.SessionRecord, since time.Time) (Recording, error)
+	// RecordedFrom gives what was recorded from a position in the output on.
+	RecordedFrom func(ctx context.Context, r schemas.SessionRecord, from int64) (Recording, error)
+	// Commands gives the commands of a session's terminal, up to now if it runs here, without waking it.
+	Commands func(ctx context.Context, r schemas.SessionRecord) (Commands, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
 	// Capturing reports whether a capture of a session is under way.

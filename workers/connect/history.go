@@ -114,8 +114,10 @@ func (s *Server) screen(ctx context.Context, conn net.Conn, d driver.Dialer, r s
 
 // history sends a client what was recorded of a session, what is kept beyond that, and what follows if it asks for that.
 func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
-	if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
-		return err
+	if h := req.History; h.Commands == 0 && h.Command == 0 { // else it is said later
+		if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -123,6 +125,9 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		_, _, _ = attach.ReadFrame(conn)
 		cancel()
 	}()
+	if req.History.Commands != 0 || req.History.Command != 0 {
+		return s.typed(ctx, conn, r, *req.History)
+	}
 	if req.History.Events {
 		return s.events(ctx, conn, r, *req.History)
 	}

@@ -34,7 +34,7 @@ func (r recorded) Each(_ context.Context, since time.Time, fn func(recording.Eve
 	if r.at.Before(since) {
 		return nil
 	}
-	return fn(recording.Event{Time: r.at, Code: recording.Output, Data: []byte(r.text)})
+	return fn(recording.Event{Time: r.at, Code: recording.Output, Data: []byte(r.text), At: r.from})
 }
 
 func (r recorded) Began() time.Time { return r.at }

@@ -82,6 +82,9 @@ func checkSpec(s schemas.Spec) error {
 	if s.Record != "" && !slices.Contains(schemas.Records, s.Record) {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("%.40q is nothing that is recorded", s.Record)}
 	}
+	if !slices.Contains([]string{"", schemas.On, schemas.Off}, s.ShellIntegration) {
+		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("the shell integration %.40q is none of on, off", s.ShellIntegration)}
+	}
 	if _, err := network.ParseAllow(s.AllowOut); err != nil {
 		return refuse(err)
 	}

@@ -81,6 +81,22 @@ func (r run) end(last *recording.Ref) *End {
 // errTaken: a segment isn't there any more.
 var errTaken = errors.New("the segment was taken out")
 
+// readList reads the commands of a segment. Without them it is stored as one that has none.
+func (s *Spool) readList(dir string, n uint64, h *recording.Header) []byte {
+	if h.List == nil {
+		return nil
+	}
+	list, err := readSpilled(dir, n, ".commands")
+	if err == nil {
+		err = h.List.Holds(list)
+	}
+	if err != nil {
+		s.Log.Warn("commands of a recording are lost", "uid", string(h.UID), "err", err)
+		h.List = nil
+	}
+	return list
+}
+
 // readSpilled reads a part of a segment.
 func readSpilled(dir string, n uint64, part string) ([]byte, error) {
 	data, err := os.ReadFile(segmentFile(dir, n, part))
@@ -111,6 +127,7 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 	if err := h.Holds(sealed); err != nil {
 		return none, fmt.Errorf("read a spilled segment: %w", err)
 	}
+	list := s.readList(dir, n, &h)
 	if last == nil {
 		h.Previous = r.Previous
 		if err := s.storeKeys(ctx, r); err != nil {
@@ -118,6 +135,14 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 		}
 	}
 	clear, ref, err := h.Seal(s.Signer)
+	if err == nil && h.List != nil {
+		err = recording.PutList(ctx, s.Objects, r.Place, ref, append(slices.Clone(clear), list...))
+		if errors.Is(err, recording.ErrCorrupt) || errors.Is(err, recording.ErrForged) { // something else has its name
+			s.Log.Warn("commands of a recording are lost", "uid", string(r.UID), "err", err)
+			h.List = nil
+			clear, ref, err = h.Seal(s.Signer)
+		}
+	}
 	if err == nil {
 		err = recording.Put(ctx, s.Objects, r.Place, ref, append(clear, sealed...))
 	}
@@ -175,7 +200,7 @@ func segmentFile(dir string, n uint64, part string) string {
 
 // takeOut removes a segment that is stored.
 func takeOut(dir string, n uint64) error {
-	for _, part := range []string{".json", ".age"} { // without the first the second is none
+	for _, part := range []string{".json", ".age", ".commands"} { // without the first the others are none
 		if err := os.Remove(segmentFile(dir, n, part)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -26,6 +26,7 @@ type recorder struct {
 	mu     sync.Mutex
 	data   []byte
 	marks  []recorded
+	list   typedList // commands that aren't spilled yet
 	began  time.Time // when the first of them came
 	at     int64     // position in the output
 	timer  *time.Timer
@@ -282,6 +283,7 @@ func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Ti
 func (r *recorder) pack() {
 	for more := true; more; {
 		r.work.Lock()
+		r.spill.list.join(r.takeList())
 		ends := r.spill.full(time.Now())
 		err := r.spill.add(r.take(ends))
 		if err == nil && ends {
@@ -311,6 +313,7 @@ func (r *recorder) seal() error {
 	if !worth {
 		return nil
 	}
+	r.spill.list.join(r.takeList())
 	err := r.spill.add(r.take(true))
 	if err == nil {
 		err = r.spill.commit()
@@ -357,6 +360,7 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 	quiet := r.quiet
 	r.mu.Unlock()
 	began(func() {
+		last.ends()
 		if !quiet {
 			_ = r.seal() // so that there is room for what follows
 			last.mu.Lock()

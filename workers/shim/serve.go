@@ -92,7 +92,7 @@ func (v *clients) attach(ctx context.Context, c net.Conn, r attach.Request) erro
 		leave := v.tree.main.shown.join(v.gate, false)
 		defer leave()
 	}
-	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveInput(ctx, c, v.tree.main, v.tree.main.tty != nil) })
+	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveInput(ctx, c, v.tree.main, v.tree.main.tty != nil, r.By) })
 }
 
 // execWait is how long a new command waits for the end of a capture. Its client
@@ -120,7 +120,7 @@ func (v *clients) serveExec(ctx context.Context, c net.Conn, r attach.Request) e
 	}
 	cmd.log.Hold(0)
 	defer cmd.log.Release()
-	return v.converse(ctx, c, cmd, 0, func(ctx context.Context) { v.receiveInput(ctx, c, cmd, r.TTY || r.Stdin) })
+	return v.converse(ctx, c, cmd, 0, func(ctx context.Context) { v.receiveInput(ctx, c, cmd, r.TTY || r.Stdin, "") })
 }
 
 // converse carries a command's output to a client until the command or the
@@ -163,7 +163,7 @@ func sendOutput(ctx context.Context, c net.Conn, log *backlog.Log, from int64, h
 }
 
 // receiveInput returns when the client is gone.
-func (v *clients) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool) {
+func (v *clients) receiveInput(ctx context.Context, c net.Conn, cmd *command, input bool, by schemas.MadeBy) {
 	for {
 		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
@@ -171,6 +171,7 @@ func (v *clients) receiveInput(ctx context.Context, c net.Conn, cmd *command, in
 		}
 		switch {
 		case kind == attach.FrameStdin && input:
+			cmd.shown.typedBy(by)
 			err = cmd.write(ctx, v.gate, payload)
 		case kind == attach.FrameStdinEOF && input && cmd.exec:
 			err = cmd.closeInput(ctx, v.gate)

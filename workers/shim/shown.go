@@ -7,12 +7,16 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/marks"
 	"github.com/diapause/diapause/events/screen"
+	"github.com/diapause/diapause/schemas"
 )
 
 // shown is what the terminal of the main command shows, in step with the command's backlog. It answers what the
@@ -28,13 +32,15 @@ type shown struct {
 	gate     *gate
 	owed     []byte // answers
 	sending  bool
+	tracker  marks.Tracker // follows the shell while the terminal is recorded
+	by       atomic.Value  // schemas.MadeBy: who typed last
 }
 
 // maxOwed bounds the answers that the program hasn't taken, in bytes: more are dropped.
 const maxOwed = 4 << 10
 
 func newShown(of *command, size attach.Size) *shown {
-	return &shown{of: of, screen: screen.New(int(size.Rows), int(size.Cols))}
+	return &shown{of: of, screen: screen.New(int(size.Rows), int(size.Cols)), tracker: marks.Tracker{Line: lineOf}}
 }
 
 // took takes output of the command.
@@ -51,6 +57,7 @@ func (w *shown) take(s backlog.Stream, b []byte) {
 	defer w.mu.Unlock()
 	w.of.log.Append(s, b)
 	w.recorder.frame(w.screen)
+	w.follow(s, b) // before the output: what is sealed with that has all commands in it
 	w.recorder.output(s, b)
 	answers := w.screen.Write(b)
 	if w.watchers > 0 && w.others == 0 && len(w.owed)+len(answers) <= maxOwed {
@@ -143,6 +150,7 @@ type savedShown struct {
 	Paint   string `json:"paint"` // file
 	Answers []byte `json:"answers,omitempty"`
 	attach.Screen
+	Marks marks.State `json:"marks,omitzero"` // of its shell
 }
 
 func (saved *savedCommand) keepShown(dir string, n int, w *shown) error {
@@ -152,7 +160,7 @@ func (saved *savedCommand) keepShown(dir string, n int, w *shown) error {
 	head, paint := w.paint()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	saved.Shown = &savedShown{Paint: fmt.Sprintf("screen.%d", n), Answers: w.owed, Screen: head}
+	saved.Shown = &savedShown{Paint: fmt.Sprintf("screen.%d", n), Answers: w.owed, Screen: head, Marks: w.tracker.State()}
 	if err := os.WriteFile(filepath.Join(dir, saved.Shown.Paint), paint, 0o600); err != nil {
 		return fmt.Errorf("save what a terminal shows: %w", err)
 	}
@@ -176,6 +184,7 @@ func (saved savedCommand) keptShown(dir string, c *command) (*shown, error) {
 		}
 		at = was.At
 		w.screen.Resume(at, was.Dropped)
+		w.tracker.Resume(was.Marks)
 	} else {
 		w.screen.Resume(at, 0)
 	}
@@ -185,6 +194,9 @@ func (saved savedCommand) keptShown(dir string, c *command) (*shown, error) {
 			return nil, err
 		}
 		w.screen.Write(b) // what it asks for was answered, or not, before
+		if saved.Shown != nil {
+			w.tracker.Write(b, at, time.Time{}, "", func(schemas.TypedCommand) {}) // a mark of which a part was printed
+		}
 		at = next
 	}
 	return w, nil

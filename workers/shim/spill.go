@@ -31,6 +31,7 @@ type spill struct {
 	synced bool        // what the worker made is durable
 
 	open *openSegment
+	list typedList
 }
 
 // openSegment is a segment that isn't complete.
@@ -139,6 +140,7 @@ func (s *spill) begin(at int64, now time.Time) error {
 const (
 	sealedPart = ".age"
 	bodyPart   = ".json"
+	listPart   = ".commands" // with a body that names it
 )
 
 func (s *spill) name(number uint64, part string) string {
@@ -157,6 +159,9 @@ func (s *spill) commit() error {
 	if err == nil {
 		err = s.syncRun()
 	}
+	if err == nil {
+		body.List = s.writeList()
+	}
 	var b []byte
 	if err == nil {
 		b, err = json.Marshal(body)
@@ -170,6 +175,9 @@ func (s *spill) commit() error {
 	}
 	s.open.file.Close()
 	s.open = nil
+	if body.List != nil {
+		s.list = typedList{}
+	}
 	s.bound()
 	s.notify()
 	return nil
@@ -202,7 +210,7 @@ func (s *spill) discard() {
 		s.open.file.Close()
 		s.open = nil
 	}
-	for _, part := range []string{bodyPart, bodyPart + ".new", sealedPart} {
+	for _, part := range []string{bodyPart, bodyPart + ".new", sealedPart, listPart} {
 		_ = os.Remove(s.name(s.number, part)) // without its body it is none
 	}
 }
@@ -232,8 +240,12 @@ func (s *spill) bound() {
 		if err == nil {
 			sum += info.Size()
 		}
+		if list, err := os.Stat(filepath.Join(s.dir, number+listPart)); err == nil {
+			sum += list.Size()
+		}
 		if sum > most && !newest {
-			_ = os.Remove(filepath.Join(s.dir, number+bodyPart)) // first: without it the other is none
+			_ = os.Remove(filepath.Join(s.dir, number+bodyPart)) // first: without it the others are none
+			_ = os.Remove(filepath.Join(s.dir, number+listPart))
 			_ = os.Remove(filepath.Join(s.dir, e.Name()))
 		}
 		newest = false

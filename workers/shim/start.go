@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/nameserver"
 	"github.com/diapause/diapause/workers/network"
+	"github.com/diapause/diapause/workers/shells"
 	"github.com/diapause/diapause/workers/shim/control"
 	"github.com/diapause/diapause/workers/shim/stage"
 )
@@ -189,6 +190,9 @@ func (s *starter) prepare(first *control.Conn) error {
 		},
 		Root: b.place.root(), Terminals: b.place.terminals(),
 		Loopback: b.setup.emptyNetwork(), Generation: generation, Resolver: s.resolver, Limits: b.setup.Limits,
+	}
+	if shell, ok := shells.Integrate(config.Command.Argv, config.Command.Env); ok && b.setup.Record != nil && spec.ShellIntegration != schemas.Off {
+		config.Command.Argv, config.Command.Env, config.Files = shell.Argv, shell.Env, shell.Files
 	}
 	if b.setup.ImageRoot {
 		config.Image = true

@@ -23,10 +23,10 @@ func (v *clients) welcome(c net.Conn, r attach.Request, taken int64) (from int64
 
 // receiveTyped is receiveInput for a typist, which is told what was taken. That doesn't wait for a client that reads
 // nothing: what it types may end what it doesn't read.
-func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
+func (v *clients) receiveTyped(ctx context.Context, c net.Conn, r attach.Request) {
 	more := make(chan struct{}, 1)
 	defer close(more)
-	go v.tellTaken(c, id, more)
+	go v.tellTaken(c, r.Typist, more)
 	for {
 		kind, payload, err := attach.ReadFrame(c)
 		if err != nil {
@@ -34,7 +34,8 @@ func (v *clients) receiveTyped(ctx context.Context, c net.Conn, id string) {
 		}
 		switch {
 		case kind == attach.FrameStdin:
-			err = v.passTyped(ctx, c, id, payload, more)
+			v.tree.main.shown.typedBy(r.By)
+			err = v.passTyped(ctx, c, r.Typist, payload, more)
 		case kind == attach.FrameResize:
 			var size attach.Size
 			if err = json.Unmarshal(payload, &size); err == nil {
@@ -99,5 +100,5 @@ func (v *clients) converseTyped(ctx context.Context, c net.Conn, r attach.Reques
 	if err := v.tree.main.resize(attach.Size{Rows: r.Rows, Cols: r.Cols}); err != nil {
 		return err
 	}
-	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveTyped(ctx, c, r.Typist) })
+	return v.converse(ctx, c, v.tree.main, from, func(ctx context.Context) { v.receiveTyped(ctx, c, r) })
 }

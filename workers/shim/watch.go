@@ -27,7 +27,7 @@ func (v *clients) watch(ctx context.Context, c net.Conn, r attach.Request, taken
 	if err := s.begin(r, taken); err != nil {
 		return nil // the client is gone
 	}
-	return v.converseBy(ctx, c, v.tree.main, s.send, func(ctx context.Context) { v.receiveTyped(ctx, c, r.Typist) })
+	return v.converseBy(ctx, c, v.tree.main, s.send, func(ctx context.Context) { v.receiveTyped(ctx, c, r) })
 }
 
 // watcher is a client that gets the screen, and the output that follows.

@@ -47,6 +47,12 @@ const sealWait = 5 * time.Second
 
 // recorded gives what was recorded of a session since a moment, up to now if it runs here.
 func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord, since time.Time) (connect.Recording, error) {
+	w.sealRecorded(ctx, r)
+	return w.recordings.Open(ctx, r, recording.Part{Since: since})
+}
+
+// sealRecorded has what is recorded of a session sealed up to now, if it runs here.
+func (w *Worker) sealRecorded(ctx context.Context, r schemas.SessionRecord) {
 	if rec, ok := w.Drivers[r.Driver].(driver.Recorder); ok && r.State == schemas.Running {
 		soon, cancel := context.WithTimeout(ctx, sealWait)
 		defer cancel()
@@ -54,5 +60,15 @@ func (w *Worker) recorded(ctx context.Context, r schemas.SessionRecord, since ti
 			w.Log.Debug("could not have a recording sealed", r.Logged("err", err)...)
 		}
 	}
-	return w.recordings.Open(ctx, r, recording.Part{Since: since})
+}
+
+// typed gives the commands of a session's terminal, the last one first, up to now if it runs here.
+func (w *Worker) typed(ctx context.Context, r schemas.SessionRecord) (connect.Commands, error) {
+	w.sealRecorded(ctx, r)
+	return w.recordings.Commands(ctx, r)
+}
+
+// recordedFrom gives what was recorded of a session from a position in its output on.
+func (w *Worker) recordedFrom(ctx context.Context, r schemas.SessionRecord, from int64) (connect.Recording, error) {
+	return w.recordings.Open(ctx, r, recording.Part{From: from})
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
@@ -33,14 +34,36 @@ for a second, or after ten: "echo make | diapause attach work" types a line and 
 how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.`
 
 func attachCommand(c *client) *cobra.Command {
-	return &cobra.Command{
+	var by schemas.MadeBy
+	cmd := &cobra.Command{
 		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
 		Long: attachHelp,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if by != "" && by != schemas.MadeByPerson && by != schemas.MadeByAgent {
+				return usagef("--by %q: want person or agent", by)
+			}
+			if by == "" {
+				by = typist(by)
+			}
+			return c.attach(cmd.Context(), args[0], by)
+		},
 	}
+	cmd.Flags().StringVar((*string)(&by), "by", "", "who types, for `diapause commands`: person or agent (default person if the input is a terminal, else agent)")
+	return cmd
 }
 
-func (c *client) attach(ctx context.Context, name string) error {
+// typist is who types, for an agent or who isn't one: a person where the input is a terminal.
+func typist(by schemas.MadeBy) schemas.MadeBy {
+	switch {
+	case by == schemas.MadeByAgent:
+		return by
+	case term.IsTerminal(int(os.Stdin.Fd())):
+		return schemas.MadeByPerson
+	}
+	return schemas.MadeByAgent
+}
+
+func (c *client) attach(ctx context.Context, name string, by schemas.MadeBy) error {
 	var v schemas.View
 	if err := c.call(ctx, "show", schemas.Request{Name: name}, &v); err != nil {
 		return err
@@ -53,7 +76,7 @@ func (c *client) attach(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096}
+	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096, By: by}
 	ctx, detach := context.WithCancelCause(ctx)
 	defer detach(nil)
 	s := attach.Streams{Stdout: os.Stdout, Stderr: os.Stderr}

@@ -10,7 +10,7 @@ import (
 
 // screen prints what may hold texts of sessions and strangers: names of processes,
 // arguments, reasons. What a terminal would obey, or show in another order, is written as an
-// escape. Streams of sessions (attach, exec, logs, cp) don't go through it.
+// escape. Streams of sessions (attach, exec, logs, output --raw, cp) don't go through it.
 // The escapes are those of JSON, so that JSON stays JSON.
 type screen struct {
 	to func() *os.File

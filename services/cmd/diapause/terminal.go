@@ -24,7 +24,10 @@ import (
 )
 
 func terminalCommands(c *client) []*cobra.Command {
-	return []*cobra.Command{attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), replayCommand(c), exportCommand(c), diffCommand(c), copyCommand(c), forwardCommand(c), ingressCommand(c)}
+	return []*cobra.Command{
+		attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), commandsCommand(c), outputCommand(c), replayCommand(c), exportCommand(c), diffCommand(c),
+		copyCommand(c), forwardCommand(c), ingressCommand(c),
+	}
 }
 
 // dial connects to a session through its host; ensure first brings it back. Which session it is is

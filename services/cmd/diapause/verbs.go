@@ -42,7 +42,7 @@ type runFlags struct {
 	cpus                        float64
 	pids                        int64
 	tty, attach, asJSON, noWait bool
-	record                      string
+	record, shells              string
 	recordKeep                  int64
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
@@ -60,8 +60,9 @@ own process ids, and a life that suspends and resumes can't be seen in.
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
-shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded.
-If no host has room, a session with a terminal waits for some ("diapause explain").
+shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded,
+and so are the commands that are typed in a shell ("diapause commands"). If no host
+has room, a session with a terminal waits for some ("diapause explain").
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits
@@ -94,8 +95,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
 	fl.BoolVarP(&f.tty, "tty", "t", false, "give it a terminal")
-	fl.StringVar(&f.record, "record", "", "with --tty: keep what its terminal shows: off, output, or output+input for what is typed as well, passwords among it (default off)")
-	sizeVar(fl, &f.recordKeep, "record-keep", "of what is recorded, keep the last so much in the store, e.g. 1G (default: all)")
+	f.addRecord(fl)
 	fl.BoolVarP(&f.attach, "attach", "a", false, "give it a terminal and use it at once, as attach does")
 	fl.BoolVar(&f.noWait, "no-wait", false, "with --tty: fail if no host has room; else it is made and waits for room")
 	fl.BoolVarP(&f.interactive, "interactive", "i", false, "with --tty (-it): the same as --attach")
@@ -139,7 +139,7 @@ func runCommand(c *client) *cobra.Command {
 }
 
 // treeFlags are the flags of run that only process trees have.
-var treeFlags = []string{"allow-out", "disk", "record", "record-keep", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
+var treeFlags = []string{"allow-out", "disk", "record", "record-keep", "shell-integration", "root", "on-suspend", "on-resume", "on-fork", "hook-timeout", "seccomp", "no-new-privs"}
 
 func runSession(ctx context.Context, c *client, f runFlags, command []string, changed func(flag string) bool) error {
 	if f.name == "" {
@@ -195,7 +195,7 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	}
 	if f.attach {
 		printWarnings(v)
-		return c.attach(ctx, f.name)
+		return c.attach(ctx, f.name, typist(f.by))
 	}
 	return answers{asJSON: f.asJSON}.print(v, func() {
 		printOutcome(v)
@@ -255,7 +255,7 @@ func (f runFlags) spec(command []string) (schemas.Spec, error) {
 	if s.Network == "" && len(f.allowOut)+len(f.publish) > 0 && f.container.Image == "" {
 		s.Network = schemas.NetworkPrivate // no other has them
 	}
-	if err := f.checkRecord(); err != nil {
+	if err := f.checkRecord(&s); err != nil {
 		return s, err
 	}
 	if s.Network != "" && !slices.Contains(networks, s.Network) {

@@ -71,7 +71,7 @@ func (s *socket) converse(ctx context.Context, v schemas.View) (began bool, exit
 // asks makes the request: the client goes on where it was, if the session's output goes on from there.
 func (s *socket) asks(v schemas.View) attach.Request {
 	taken, _, _ := s.keys.state()
-	r := attach.Request{Op: attach.OpAttach, Stdin: true, Screen: true, Tail: tail, Typist: s.typist(), From: taken, Again: s.run != 0}
+	r := attach.Request{Op: attach.OpAttach, Stdin: true, Screen: true, Tail: tail, By: schemas.MadeByPerson, Typist: s.typist(), From: taken, Again: s.run != 0}
 	switch {
 	case s.run == 0 && s.hint.Session == v.UID:
 		r.From, r.Again = s.hint.Taken, s.hint.Taken > 0

@@ -228,12 +228,35 @@ func furnish(c Config) error {
 	if err := os.WriteFile(GenerationPath, c.Generation, 0o444); err != nil {
 		return fmt.Errorf("write the generation file: %w", err)
 	}
+	if err := placeFiles(c.Files); err != nil {
+		return err
+	}
 	if c.Image {
 		if err := completeImage(); err != nil {
 			return err
 		}
 	}
 	return placeResolver(c.Resolver, c.OwnResolver)
+}
+
+// placeFiles writes files below Home that everyone in the session may read.
+func placeFiles(files map[string][]byte) error {
+	for path, content := range files {
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		for dir := filepath.Dir(path); err == nil && len(dir) > len(Home); dir = filepath.Dir(dir) {
+			err = os.Chmod(dir, 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(path, content, 0o444)
+		}
+		if err == nil {
+			err = os.Chmod(path, 0o444)
+		}
+		if err != nil {
+			return fmt.Errorf("place %s: %w", path, err)
+		}
+	}
+	return nil
 }
 
 const resolverPath = "/etc/resolv.conf"

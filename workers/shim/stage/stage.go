@@ -38,6 +38,8 @@ type Config struct {
 	// Image says that the root is that of a container image, which may lack what programs expect.
 	Image bool `json:"image,omitempty"`
 
+	Files map[string][]byte `json:"files,omitempty"` // below Home, by their paths
+
 	Limits limits.Limits `json:"limits"`
 }
 

@@ -1,0 +1,197 @@
+package recording
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"filippo.io/age"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/schemas"
+)
+
+// List says what commands are kept beside a segment, in an object of its own: it stays when the segment is deleted for
+// room.
+type List struct {
+	Entries int    `json:"entries"`
+	Dropped int    `json:"dropped,omitempty"` // commands for which there was no room
+	Size    int64  `json:"size"`              // of what is encrypted, in bytes
+	SHA256  string `json:"sha256"`            // of what is encrypted
+}
+
+// MaxEntries bounds the entries of one list, in bytes of JSON. MaxList bounds what is encrypted.
+const (
+	MaxEntries = 256 << 10
+	MaxList    = 2 * MaxEntries
+)
+
+// listSuffix is added to the name of a segment's object.
+const listSuffix = ".commands"
+
+// ListName is the name of the object with a segment's commands.
+func (p Place) ListName(run string, number uint64) string { return p.Name(run, number) + listSuffix }
+
+// Entry is a command as a list has it: a line of JSON. Its size is what counts for MaxEntries.
+func Entry(c schemas.TypedCommand) ([]byte, error) {
+	b, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("encode a command: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// SealList encrypts entries, and says what they are.
+func SealList(entries [][]byte, dropped int, to age.Recipient) (sealed []byte, l List, err error) {
+	fail := func(err error) ([]byte, List, error) { return nil, l, fmt.Errorf("seal a list of commands: %w", err) }
+	var out bytes.Buffer
+	enc, err := age.Encrypt(&out, to)
+	if err != nil {
+		return fail(err)
+	}
+	packed, err := zstd.NewWriter(enc, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		return fail(err)
+	}
+	for _, e := range entries {
+		if _, err := packed.Write(e); err != nil {
+			return fail(err)
+		}
+	}
+	if err := packed.Close(); err != nil {
+		return fail(err)
+	}
+	if err := enc.Close(); err != nil {
+		return fail(err)
+	}
+	sum := sha256.Sum256(out.Bytes())
+	return out.Bytes(), List{len(entries), dropped, int64(out.Len()), hex.EncodeToString(sum[:])}, nil
+}
+
+// Holds fails if something else is encrypted than what l says.
+func (l List) Holds(sealed []byte) error { return Body{Size: l.Size, SHA256: l.SHA256}.Holds(sealed) }
+
+// PutList stores the commands of a segment: what Seal gave for it, followed by what SealList did. It is called before Put, and
+// can be repeated as that can.
+func PutList(ctx context.Context, store objectstore.Store, p Place, ref Ref, list []byte) error {
+	err := store.Put(ctx, p.ListName(ref.Run, ref.Number), bytes.NewReader(list), int64(len(list)))
+	if errors.Is(err, objectstore.ErrExists) {
+		_, _, err = readList(ctx, store, p, ref, true)
+	}
+	if err != nil {
+		return fmt.Errorf("store a list of commands: %w", err)
+	}
+	return nil
+}
+
+// readList reads the object of a list: whose header it has, and, but for headOnly, what is encrypted.
+func readList(ctx context.Context, store objectstore.Store, p Place, want Ref, headOnly bool) (s Segment, sealed []byte, err error) {
+	most := int64(maxHead + MaxList)
+	if headOnly {
+		most = maxHead
+	}
+	r, err := store.Get(ctx, p.ListName(want.Run, want.Number), 0, most)
+	if err != nil {
+		return s, nil, err
+	}
+	defer r.Close()
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return s, nil, err
+	}
+	if s, err = parseHead(data, want, nil); err == nil && s.Header.UID != p.UID {
+		err = fmt.Errorf("%w: it is of another session", ErrForged)
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	return s, data[s.at:], nil
+}
+
+// Lists are the lists of commands of a recording, the newest first.
+type Lists struct {
+	store objectstore.Store
+	place Place
+	next  *Ref
+}
+
+// FollowLists gives the lists up to a segment, which is known to be genuine: each is vouched for by the digest that the one after it
+// names. They are there also of segments that were deleted for room.
+func FollowLists(store objectstore.Store, p Place, end *Ref) *Lists {
+	l := &Lists{store: store, place: p}
+	if end != nil {
+		l.next = end.Listed
+	}
+	return l
+}
+
+// Next gives the next list, io.EOF after the last. key gives what the segments of a run are encrypted to. After ErrCorrupt or
+// ErrForged the list can't be read; the ones before it may be.
+func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run string) (age.Identity, error)) (all []schemas.TypedCommand, dropped int, err error) {
+	if l.next == nil {
+		return nil, 0, io.EOF
+	}
+	at := *l.next
+	l.next = nil
+	s, sealed, err := readList(ctx, l.store, l.place, at, false)
+	if err != nil {
+		// The segment itself may still say where the one before is.
+		was, headErr := head(ctx, l.store, l.place, at, nil)
+		if headErr != nil {
+			return nil, 0, fmt.Errorf("read a list of commands: %w", err)
+		}
+		s = was
+	}
+	if s.Header.Previous != nil {
+		l.next = s.Header.Previous.Listed
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w", err)
+	}
+	if s.Header.List == nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w: it isn't named", ErrCorrupt)
+	}
+	if err := s.Header.List.Holds(sealed); err != nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w", err)
+	}
+	id, err := key(ctx, at.Run)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w", err)
+	}
+	all, bad, err := openList(sealed, id)
+	return all, s.Header.List.Dropped + bad, err
+}
+
+// openList decrypts a list. A line that can't be read is counted, and passed over.
+func openList(sealed []byte, key age.Identity) (all []schemas.TypedCommand, bad int, err error) {
+	opened, err := age.Decrypt(bytes.NewReader(sealed), key)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w: %w", ErrCorrupt, err)
+	}
+	z, err := zstd.NewReader(opened, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxMemory))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read a list of commands: %w: %w", ErrCorrupt, err)
+	}
+	defer z.Close()
+	lines := bufio.NewScanner(io.LimitReader(z, 2*MaxEntries))
+	lines.Buffer(nil, MaxEntries)
+	for lines.Scan() {
+		var c schemas.TypedCommand
+		if json.Unmarshal(lines.Bytes(), &c) != nil || c.Number <= 0 {
+			bad++
+			continue
+		}
+		all = append(all, c)
+	}
+	if err := lines.Err(); err != nil {
+		return all, bad, fmt.Errorf("read a list of commands: %w: %w", ErrCorrupt, err)
+	}
+	return all, bad, nil
+}

@@ -1,0 +1,133 @@
+package recording
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
+)
+
+// putListed stores a segment with commands.
+func (b *bench) putListed(number uint64, previous *Ref, start int64, entries ...[]byte) Ref {
+	b.t.Helper()
+	to, err := b.key.Public()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var sealed bytes.Buffer
+	w, err := NewWriter(&sealed, to, start)
+	if err == nil {
+		err = w.Add(out(int(start), "output"))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	body, err := w.Close()
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	var list []byte
+	if len(entries) > 0 {
+		var l List
+		if list, l, err = SealList(entries, 1, to); err != nil {
+			b.t.Fatal(err)
+		}
+		body.List = &l
+	}
+	clear, ref, err := Header{UID: place.UID, Run: b.run(1), Number: number, Previous: previous, Signer: "h", Body: body}.Seal(signer())
+	if err == nil && list != nil {
+		err = PutList(b.t.Context(), b.store, place, ref, append(bytes.Clone(clear), list...))
+	}
+	if err == nil {
+		err = Put(b.t.Context(), b.store, place, ref, append(clear, sealed.Bytes()...))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return ref
+}
+
+func entry(t *testing.T, n int64) []byte {
+	t.Helper()
+	b, err := Entry(schemas.TypedCommand{Number: n, Text: fmt.Sprintf("command-%d", n), Began: time.Unix(n, 0).UTC()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *bench) lists(end *Ref) (text string, dropped int, wrong error) {
+	b.t.Helper()
+	all := FollowLists(b.store, place, end)
+	for {
+		commands, n, err := all.Next(b.t.Context(), func(ctx context.Context, run string) (age.Identity, error) {
+			_, kid, _ := SplitRun(run)
+			return image.UnwrapKey(ctx, b.store, place.Tenant, place.Lineage, kid, []age.Identity{b.reader})
+		})
+		if errors.Is(err, io.EOF) {
+			return text, dropped, wrong
+		}
+		wrong, dropped = errors.Join(wrong, err), dropped+n
+		for _, c := range commands {
+			text += c.Text + " "
+		}
+	}
+}
+
+// Commands stay when segments are deleted for room, with others between them, and a list that is damaged hides no other.
+func TestLists(t *testing.T) {
+	b := newBench(t)
+	one := b.putListed(1, nil, 0, entry(t, 1), entry(t, 2))
+	two := b.putListed(2, &one, 6)
+	three := b.putListed(3, &two, 12, []byte("no entry\n"), entry(t, 3))
+	four := b.putListed(4, &three, 18)
+	five := b.putListed(5, &four, 24, entry(t, 4))
+	if err := Trim(t.Context(), b.store, place, 1); err != nil {
+		t.Fatal(err)
+	}
+	const all = "command-4 command-3 command-1 command-2 "
+	if got, dropped, err := b.lists(&five); got != all || dropped != 4 || err != nil {
+		t.Errorf("they are %q, %d dropped, %v", got, dropped, err)
+	}
+	if got, _, _ := b.lists(&four); got != "command-3 command-1 command-2 " {
+		t.Errorf("from the fourth they are %q", got)
+	}
+	tip, _, err := Tip(t.Context(), b.store, place, trusts)
+	if err != nil || tip == nil || tip.Number != 5 {
+		t.Fatalf("the end is %+v, %v", tip, err)
+	}
+	if got, _, _ := b.lists(&tip.Ref); got != all {
+		t.Errorf("from the end that is found they are %q", got)
+	}
+	file := filepath.Join(b.root, filepath.FromSlash(place.ListName(b.run(1), 3)))
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(data); i += 7 {
+		if err := os.WriteFile(file, append(append(bytes.Clone(data[:i]), data[i]^1), data[i+1:]...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, _, err := b.lists(&five)
+		inHead := bytes.IndexByte(data, '{') <= i && bytes.Count(data[:i], []byte("\n")) < 2
+		if !errors.Is(err, ErrCorrupt) && !errors.Is(err, ErrForged) && bytes.Count(data[:i], []byte("\n")) != 2 {
+			t.Fatalf("with byte %d changed: %q, %v", i, got, err)
+		}
+		if want := "command-4 command-1 command-2 "; err != nil && !inHead && bytes.Count(data[:i], []byte("\n")) > 2 && got != want {
+			t.Fatalf("with byte %d changed they are %q", i, got)
+		}
+	}
+	if err := PutList(t.Context(), b.store, place, five, []byte("another")); !errors.Is(err, ErrCorrupt) && err != nil {
+		t.Errorf("stored again: %v", err)
+	}
+}
