@@ -44,6 +44,7 @@ const (
 	OpPut     = "put"     // unpack a tar stream, sent as stdin, below Path
 	OpGet     = "get"     // send Path as a tar stream on stdout
 	OpScreen  = "screen"  // send what the main command's terminal shows: FrameScreen, FramePaint, FrameExit
+	OpWatch   = "watch"   // follow the main command's terminal, and nothing else: nothing that the client sends counts
 	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
 )
 
@@ -74,6 +75,8 @@ type Request struct {
 	// with the output. It is told of other sizes of the terminal by FrameResize. Its terminal must not answer what
 	// the program asks for: the session's end does while no client without Screen is attached.
 	Screen bool `json:"screen,omitempty"`
+	// Watch: by which share, as schemas.Share has its id. Seen is as of an attach.
+	Share string `json:"share,omitempty"`
 	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
 	// and Seen alone and its window.
 

@@ -21,7 +21,7 @@ import (
 
 // The subprotocols of a terminal's WebSocket. A browser can't set a header: it offers its token as one more.
 const (
-	attachProtocol = "diapause.terminal.v1"
+	attachProtocol = terminal.Protocol
 	offersToken    = "diapause.token."
 )
 
@@ -53,7 +53,7 @@ func (g *Gateway) terminals(mux *http.ServeMux) {
 
 // isAttach reports whether a request is for a terminal.
 func isAttach(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, prefix+"/sessions/") && strings.HasSuffix(r.URL.Path, "/attach")
+	return r.URL.Path == SharePath || strings.HasPrefix(r.URL.Path, prefix+"/sessions/") && strings.HasSuffix(r.URL.Path, "/attach")
 }
 
 // offeredToken takes the token out of the subprotocols that a client offers.
@@ -157,11 +157,15 @@ func (s *bearers) Wake(ctx context.Context) (v schemas.View, err error) {
 
 // Dial implements terminal.Session.
 func (s *bearers) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
-	hello, err := json.Marshal(attach.Hello{Name: v.Name, UID: v.UID, Presence: true, Input: true})
+	return s.dial(ctx, v, attach.Hello{Name: v.Name, UID: v.UID, Presence: true, Input: true})
+}
+
+func (g *Gateway) dial(ctx context.Context, v schemas.View, as attach.Hello) (net.Conn, error) {
+	hello, err := json.Marshal(as)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
-	conn, err := tunnel.Dial(ctx, s.nc, schemas.SubjectHost+"."+string(v.Host)+".dial", hello)
+	conn, err := tunnel.Dial(ctx, g.nc, schemas.SubjectHost+"."+string(v.Host)+".dial", hello)
 	if errors.Is(err, tunnel.ErrNoListener) {
 		return nil, attach.ErrLost // the host is coming, or going
 	}

@@ -92,6 +92,7 @@ func New(o Options) (*Gateway, error) {
 	g.live(mux)
 	g.presence(mux)
 	g.terminals(mux)
+	g.shares(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}

@@ -24,6 +24,7 @@ type clients struct {
 	tree    *processes
 	runner  *runner
 	typists *typists // to the main command
+	lookers lookers  // at the main command's terminal
 
 	count  atomic.Int64 // being served
 	silent atomic.Bool  // the session is killed: clients aren't told how it ended
@@ -47,6 +48,8 @@ func (v *clients) attend(c *net.UnixConn) {
 			err = v.rejoin(ctx, c, r)
 		case attach.OpOutput:
 			err = v.output(ctx, c, r)
+		case attach.OpWatch:
+			err = v.lookOn(ctx, c, r)
 		case attach.OpScreen:
 			err = v.screen(c)
 		case attach.OpPut:

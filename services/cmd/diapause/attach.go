@@ -29,14 +29,35 @@ suspended all the same arrives: that is undone, or it is resumed.
 
 The end of the input detaches too, when all of it has arrived and nothing was printed
 for a second, or after ten: "echo make | diapause attach work" types a line and shows
-how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.`
+how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.
+
+With --shared it watches the terminal of a link that "diapause share" printed, and takes no
+name: it asks for the link, or reads it from its standard input. Ctrl-] or Ctrl-C leaves.
+What is watched isn't used by it, and nothing is typed.`
 
 func attachCommand(c *client) *cobra.Command {
-	return &cobra.Command{
-		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
-		Long: attachHelp,
-		RunE: func(cmd *cobra.Command, args []string) error { return c.attach(cmd.Context(), args[0]) },
+	var shared bool
+	var authority string
+	cmd := &cobra.Command{
+		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.MaximumNArgs(1),
+		Long: attachHelp, Example: "  diapause attach work\n  diapause attach --shared",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case shared && len(args) > 0:
+				return usagef("attach --shared takes no name, and no link: it asks for the link")
+			case shared:
+				return watchShared(cmd.Context(), authority)
+			case authority != "":
+				return usagef("--cacert is for attach --shared")
+			case len(args) == 0:
+				return usagef("attach: name a session")
+			}
+			return c.attach(cmd.Context(), args[0])
+		},
 	}
+	cmd.Flags().BoolVar(&shared, "shared", false, "watch the terminal of a link that share printed, which is asked for")
+	cmd.Flags().StringVar(&authority, "cacert", "", "with --shared: a `FILE` of certificates that the gateway's is trusted by, such as its trust.pem")
+	return cmd
 }
 
 func (c *client) attach(ctx context.Context, name string) error {
@@ -46,6 +67,9 @@ func (c *client) attach(ctx context.Context, name string) error {
 	}
 	if !v.TTY && v.Driver != docker.Name { // a container that was adopted may have one
 		return schemas.WithHint(fmt.Errorf("session %s has no terminal: it was run without --tty", v.Name), "`diapause logs -f %s` shows what it prints", v.Name)
+	}
+	for _, s := range v.Shares {
+		fmt.Fprintf(complained, "shared by %s until %s, %d watching; `diapause unshare %s %s` ends that\n", s.By, s.Until.Format(time.RFC3339), s.Watching, v.Name, s.ID)
 	}
 	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096}
 	ctx, detach := context.WithCancelCause(ctx)
