@@ -176,43 +176,53 @@ func (s *watchers) last(ctx context.Context, v schemas.View) (attach.Screen, []b
 func (s *watchers) guarded(ctx context.Context, until time.Time) (context.Context, context.CancelFunc) {
 	ctx, stop := context.WithDeadlineCause(ctx, until, problem(errNoToken))
 	ctx, cut := context.WithCancelCause(ctx)
-	go func() {
-		news, err := s.News(ctx)
-		if err != nil {
-			cut(err)
-			return
-		}
-		tick := time.NewTicker(shareEvery)
-		defer tick.Stop()
-		for known := time.Now(); ; {
-			select {
-			case <-ctx.Done():
-				return
-			case p := <-news:
-				if p != nil {
-					continue // a step of an operation
-				}
-			case <-tick.C:
-			}
-			within, cancel := context.WithTimeout(ctx, shareLost)
-			_, err := s.look(within)
-			cancel()
-			switch {
-			case err == nil:
-				known = time.Now()
-			case problem(err).Status == http.StatusUnauthorized, problem(err).Status == http.StatusForbidden:
-				cut(problem(errNoToken))
-				return
-			case time.Since(known) > shareLost:
-				cut(fmt.Errorf("look whether the share holds: %w", err))
-				return
-			}
-		}
-	}()
+	go func() { cut(s.guard(ctx)) }()
 	return ctx, func() {
 		cut(context.Canceled)
 		stop()
 	}
+}
+
+// guard returns why the share holds no longer, or the context's error.
+func (s *watchers) guard(ctx context.Context) error {
+	news, err := s.News(ctx)
+	if err != nil {
+		return err
+	}
+	tick := time.NewTicker(shareEvery)
+	defer tick.Stop()
+	for known := time.Now(); ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case p := <-news:
+			if p != nil {
+				continue // a step of an operation
+			}
+		case <-tick.C:
+		}
+		within, cancel := context.WithTimeout(ctx, shareEvery)
+		_, err := s.look(within)
+		cancel()
+		if err == nil {
+			known = time.Now()
+			continue
+		}
+		if err := confirmed(known, err, time.Now()); err != nil {
+			return err
+		}
+	}
+}
+
+// confirmed gives why a watch is cut, if the API has refused the share, or hasn't said for too long that it holds.
+func confirmed(known time.Time, err error, now time.Time) error {
+	switch status := problem(err).Status; {
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return problem(errNoToken)
+	case now.Sub(known) > shareLost:
+		return fmt.Errorf("look whether the share holds: %w", err)
+	}
+	return nil
 }
 
 // ShareLink is what those get who may watch: where, and the token, which no browser sends to a server.

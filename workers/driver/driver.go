@@ -349,7 +349,6 @@ type Observation struct {
 	Execs      int                // commands started by exec that still run
 	Inbound    int                // established TCP connections from outside the session
 	Listens    []uint16           // the TCP ports at which its processes take connections, in order
-	Watching   map[string]int     // how many watch its terminal by each share, by its id
 	Status     string             // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
 	Container  *schemas.Container // what it is here, unless that is a process tree
 }

@@ -65,7 +65,7 @@ func (s *Sensor) Observed(ctx context.Context, of ...schemas.UID) map[schemas.UI
 		if _, newer := out[uid]; newer || !asked(uid) {
 			continue
 		}
-		out[uid] = schemas.Observed{PID: look.pid, RSSBytes: look.seen.RSS, Processes: look.seen.Processes, Status: look.seen.Status, Container: look.seen.Container, Listens: look.seen.Listens, Watching: look.seen.Watching, Unchanged: look.unchanged}
+		out[uid] = schemas.Observed{PID: look.pid, RSSBytes: look.seen.RSS, Processes: look.seen.Processes, Status: look.seen.Status, Container: look.seen.Container, Listens: look.seen.Listens, Unchanged: look.unchanged}
 	}
 	return out
 }

@@ -173,7 +173,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		return s.dumper.blockers(ctx)
 	case OrderObserve:
 		seen, err := s.tree.observe()
-		seen.PID, seen.Watching = s.state.read().PID, s.clients.lookers.watching()
+		seen.PID = s.state.read().PID
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	case OrderRecord:
 		return Message{Phase: PhaseDone}, s.recorder.seal()

@@ -24,10 +24,10 @@ type clients struct {
 	tree    *processes
 	runner  *runner
 	typists *typists // to the main command
-	lookers lookers  // at the main command's terminal
 
-	count  atomic.Int64 // being served
-	silent atomic.Bool  // the session is killed: clients aren't told how it ended
+	count   atomic.Int64 // being served
+	lookers atomic.Int64 // of them, those that watch by a share
+	silent  atomic.Bool  // the session is killed: clients aren't told how it ended
 }
 
 // attend serves one client.
