@@ -199,8 +199,8 @@ func decideUnshare(r schemas.SessionRecord, want schemas.ShareRequest, reason st
 	return schemas.Transition{Type: schemas.TUnshared, Reason: because(text+" has ended", reason), Set: schemas.Set{Shares: rest}}, ended, nil
 }
 
-// shared says to who has the token of a share where its session is. It is never use of the session. Whatever is wrong with
-// a token, the answer is the same.
+// shared says to who has the token of a share where its session is. It is never use of the session. The answer is the same to each
+// token that isn't good.
 func (s *sharer) shared(ctx context.Context, req request) (any, error) {
 	by := req.by.Token
 	if by == nil || by.Role != schemas.TokenWatcher {

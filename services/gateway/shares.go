@@ -79,12 +79,15 @@ func (g *Gateway) shares(mux *http.ServeMux) {
 		}},
 	}
 	g.doc.OpenAPI().AddOperation(&op)
-	mux.HandleFunc("GET "+SharePath, g.shared)
+	mux.HandleFunc("GET "+SharePath, watched{g}.ServeHTTP)
 }
 
-// shared answers with a terminal that is watched by a share.
-func (g *Gateway) shared(w http.ResponseWriter, r *http.Request) {
-	s := &watchers{bearers: bearers{Gateway: g}}
+// watched answers with a terminal that is watched by a share.
+type watched struct{ gate *Gateway }
+
+// ServeHTTP implements http.Handler.
+func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s, streams := &watchers{gate: h.gate}, h.gate.streams
 	first, err := s.look(r.Context())
 	if err != nil {
 		problem(err).write(w)
@@ -100,7 +103,7 @@ func (g *Gateway) shared(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	actor := "share:" + first.Share
-	ctx, end, p := g.streams.begin(r.Context(), actor)
+	ctx, end, p := streams.begin(r.Context(), actor)
 	if p != nil {
 		p.write(w)
 		return
@@ -117,7 +120,7 @@ func (g *Gateway) shared(w http.ResponseWriter, r *http.Request) {
 	ctx, cut := s.guarded(ctx, first.Until)
 	defer cut()
 	terminal.Serve(ctx, ws, terminal.Options{
-		Session: s, Caller: actor, Tick: g.streams.keepAlive, WriteWait: g.streams.writeWait,
+		Session: s, Caller: actor, Tick: streams.keepAlive, WriteWait: streams.writeWait,
 		Problem: func(err error) (any, bool) {
 			p := problem(err)
 			return p, p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
@@ -128,11 +131,14 @@ func (g *Gateway) shared(w http.ResponseWriter, r *http.Request) {
 }
 
 // watchers is a session as those who have the token of a share reach it: it is seen, and neither woken nor used.
-type watchers struct{ bearers }
+type watchers struct {
+	gate *Gateway
+	name string
+}
 
 // look asks the API for the session of the share, which says so as long as the share holds.
 func (s *watchers) look(ctx context.Context) (v schemas.Shared, err error) {
-	err = s.ask(ctx, "shared", schemas.Request{}, &v)
+	err = s.gate.ask(ctx, "shared", schemas.Request{}, &v)
 	return v, err
 }
 
@@ -156,7 +162,12 @@ func (s *watchers) Wake(context.Context) (schemas.View, error) {
 
 // Dial implements terminal.Session. The connection counts as nothing, and nothing is typed over it.
 func (s *watchers) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
-	return s.dial(ctx, v, attach.Hello{Name: v.Name, UID: v.UID})
+	return dialSession(ctx, s.gate.nc, v, attach.Hello{Name: v.Name, UID: v.UID})
+}
+
+// News implements terminal.Session.
+func (s *watchers) News(ctx context.Context) (<-chan *schemas.Progress, error) {
+	return newsOf(ctx, s.gate.nc, s.name)
 }
 
 // last asks the host of a session that sleeps what its terminal showed last.

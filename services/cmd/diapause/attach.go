@@ -44,7 +44,7 @@ func attachCommand(c *client) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case shared && len(args) > 0:
-				return usagef("attach --shared takes no name, and no link: it asks for the link")
+				return usagef("attach --shared takes no argument: it asks for the link")
 			case shared:
 				return watchShared(cmd.Context(), authority)
 			case authority != "":

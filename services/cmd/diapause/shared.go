@@ -196,11 +196,14 @@ func heard(b []byte) error {
 	}
 	switch {
 	case m.Type == terminal.TypeState && m.State != schemas.Running:
-		fmt.Fprintf(complained, "\r\nthe session is %.20q\r\n", m.State)
+		notice("the session is " + schemas.Shown(string(m.State)))
 	case m.Type == terminal.TypeEnded:
-		fmt.Fprint(complained, "\r\nthe session has ended\r\n")
+		notice("the session has ended")
 	case m.Problem != nil && m.Problem.Status == http.StatusUnauthorized:
 		return problemOf(*m.Problem)
 	}
 	return nil
 }
+
+// notice says something below what the terminal shows, which may be raw.
+func notice(text string) { fmt.Fprintf(os.Stderr, "\r\n%s\r\n", clean(text)) }
