@@ -19,6 +19,9 @@ import (
 // SharePath is where those who have the token of a share watch its terminal. It names no session: the token does.
 const SharePath = prefix + "/shared"
 
+// verbShared is what the API is asked for those who watch.
+const verbShared = "shared"
+
 // How often a share is looked at again while someone watches, besides each change of its session, and how long the API may
 // say nothing of it before the watch is cut.
 const (
@@ -64,7 +67,7 @@ func (g *Gateway) shares(mux *http.ServeMux) {
 	verb(g, route{verb: "unshare", method: "DELETE", path: all + "/{share}", tag: tag, summary: "End a share"}, (*unshareIn).request, session)
 	verb(g, route{verb: "unshare", id: "unshare_all", method: "DELETE", path: all, tag: tag, summary: "End all its shares"}, unshareAll, session)
 
-	op := route{verb: "shared", method: "GET", path: strings.TrimPrefix(SharePath, prefix), tag: "live", summary: "Watch a shared terminal over a WebSocket; this is never activity", status: http.StatusSwitchingProtocols}.operation()
+	op := route{verb: verbShared, method: "GET", path: strings.TrimPrefix(SharePath, prefix), tag: "live", summary: "Watch a shared terminal over a WebSocket; this is never activity", status: http.StatusSwitchingProtocols}.operation()
 	registry := g.doc.OpenAPI().Components.Schemas
 	message := registry.Schema(typeOf[terminal.Message](), true, "")
 	op.Description = "As a session's terminal (" + attachPath + "), with the token of a share, which is good for nothing else. The first message is " +
@@ -138,7 +141,7 @@ type watchers struct {
 
 // look asks the API for the session of the share, which says so as long as the share holds.
 func (s *watchers) look(ctx context.Context) (v schemas.Shared, err error) {
-	err = s.gate.ask(ctx, "shared", schemas.Request{}, &v)
+	err = s.gate.ask(ctx, verbShared, schemas.Request{}, &v)
 	return v, err
 }
 
