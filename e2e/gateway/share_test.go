@@ -55,7 +55,7 @@ func TestShare(t *testing.T) {
 	a := asks{w, w.address, w.token("--role", "owner", "--tenant", "default")}
 	op := asks{w, w.address, w.token("--role", "operator")}
 	op.call("POST", "/api/v1/sessions", 201, shell("work"), nil)
-	owner := w.dial(w.address, a.token, "work", object{"rows": 30, "cols": 90}).reads()
+	owner := w.dial(w.address, a.token, "work", object{"rows": 30, "cols": 90, "asleep": true}).reads()
 	owner.sees("$")
 	owner.types(0, "echo se''cret; printf '\\033[2J\\033[H'; echo before''hand\r")
 	owner.sees("beforehand")
