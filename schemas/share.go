@@ -17,8 +17,13 @@ type Share struct {
 // ShareView is a share as clients see it.
 type ShareView struct {
 	Share
-	Watching int    `json:"watching"`        // how many watch by it now; 0 unless the session runs
-	Token    string `json:"token,omitempty"` // of an answer to share alone
+	Watching int `json:"watching"` // how many watch by it now; 0 unless the session runs
+}
+
+// ShareMade is the answer to share, which alone has the token.
+type ShareMade struct {
+	Share
+	Token string `json:"token"`
 }
 
 // The bounds of shares.

@@ -64,7 +64,7 @@ func (s *sharer) share(ctx context.Context, req request) (any, error) {
 		s.revoke(ctx, store, share.ID)
 		return nil, err
 	}
-	return schemas.ShareView{Share: share, Token: token}, nil
+	return schemas.ShareMade{Share: share, Token: token}, nil
 }
 
 // note writes a share into the record of the session that v is.

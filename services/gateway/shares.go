@@ -63,7 +63,7 @@ func unshareAll(in *lookIn) (schemas.Request, error) {
 func (g *Gateway) shares(mux *http.ServeMux) {
 	const tag, all = "sessions", "/sessions/{session}/shares"
 	verb(g, route{verb: "share", method: "POST", path: all, tag: tag, summary: "Make a token with which others watch its terminal, shown this once", status: http.StatusCreated},
-		(*shareIn).request, same[shareIn, schemas.ShareView])
+		(*shareIn).request, same[shareIn, schemas.ShareMade])
 	verb(g, route{verb: "unshare", method: "DELETE", path: all + "/{share}", tag: tag, summary: "End a share"}, (*unshareIn).request, session)
 	verb(g, route{verb: "unshare", id: "unshare_all", method: "DELETE", path: all, tag: tag, summary: "End all its shares"}, unshareAll, session)
 

@@ -37,12 +37,11 @@ func shareCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var v schemas.ShareView
+			var v schemas.ShareMade
 			if err := c.call(cmd.Context(), "share", schemas.Request{Name: args[0], Reason: reason, Share: &r}, &v); err != nil {
 				return err
 			}
-			l := sharedLink{Link: gateway.ShareLink(base, v.Token), ShareView: v}
-			l.Token = ""
+			l := sharedLink{Link: gateway.ShareLink(base, v.Token), Share: v.Share}
 			if asJSON {
 				return printJSON(l)
 			}
@@ -62,7 +61,7 @@ func shareCommand(c *client) *cobra.Command {
 // sharedLink is what is printed of a share.
 type sharedLink struct {
 	Link string `json:"link"`
-	schemas.ShareView
+	schemas.Share
 }
 
 // shareAt is where those who watch reach the gateway: that of the local `diapause up`, unless --at names one.
