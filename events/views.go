@@ -271,6 +271,6 @@ func (w *viewWatch) gone(name string) {
 	if r, ok := w.changed[name]; ok && r.State == schemas.Deleted {
 		v = schemas.ViewOf(r)
 	}
-	v.State, v.PID, v.RSSBytes, v.Processes, v.IdleSeconds, v.Listens = schemas.Deleted, 0, 0, 0, 0, nil
+	v.State, v.PID, v.RSSBytes, v.Processes, v.IdleSeconds, v.Listens, v.Shares = schemas.Deleted, 0, 0, 0, 0, nil, nil
 	w.fn(v)
 }

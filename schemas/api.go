@@ -24,6 +24,7 @@ type View struct {
 	Labels         map[string]string `json:"labels,omitempty"`
 	Origin         *Origin           `json:"origin,omitempty"`   // of a fork
 	Exposed        []ExposedPort     `json:"exposed,omitempty"`  // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
+	Shares         []ShareView       `json:"shares,omitempty"`   // with which its terminal may be watched
 	Listens        []uint16          `json:"listens,omitempty"`  // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
 	Loosened       []string          `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
 	Root           *RootImage        `json:"root,omitempty"`     // the container image below its own files, if it has one
@@ -134,6 +135,8 @@ type Observed struct {
 	Processes int   `json:"processes"`
 	// Listens are the TCP ports at which it takes connections, unless it is a container.
 	Listens []uint16 `json:"listens,omitempty"`
+	// Watching is how many watch its terminal by each share, by its id.
+	Watching map[string]int `json:"watching,omitempty"`
 	// Status is what it is, in a word, where it isn't simply running.
 	Status string `json:"status,omitempty"`
 	// Container is what it is on its host, unless that is a process tree.
@@ -174,6 +177,7 @@ type Request struct {
 	Reach       *ReachRequest    `json:"reach,omitempty"`    // of reach
 	Listen      *ListenRequest   `json:"listen,omitempty"`   // of ingress_add and ingress_rm
 	Label       *LabelRequest    `json:"label,omitempty"`    // of label
+	Share       *ShareRequest    `json:"share,omitempty"`    // of share and unshare
 	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
 	// verb answers with the session that it has made, and makes none.
 	Once string `json:"once,omitempty"`

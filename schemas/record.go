@@ -61,6 +61,8 @@ type SessionRecord struct {
 	// Labels are words of its users, which decide nothing. A fork begins with those of its origin.
 	Labels map[string]string `json:"labels,omitempty"`
 	Origin *Origin           `json:"origin,omitempty"` // of a fork
+	// Shares are who may watch its terminal. A fork has none, nor a session that is made under the name later.
+	Shares []Share `json:"shares,omitempty"`
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -335,6 +337,8 @@ const (
 	TDismissed        TransitionType = "dismissed"     // a person has seen that it was restarted without its memory
 	TExposed          TransitionType = "exposed"       // who may reach its ports changed
 	TLabelled         TransitionType = "labelled"      // its labels changed
+	TShared           TransitionType = "shared"        // its terminal may be watched with a token
+	TUnshared         TransitionType = "unshared"      // it may not any more, with one or with all
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
@@ -356,8 +360,10 @@ type Set struct {
 	// Exposed, of exposed, are all ports that aren't private from then on.
 	Exposed []ExposedPort `json:"exposed,omitempty"`
 	// Labels, of labelled, are all that it has from then on.
-	Labels   map[string]string `json:"labels,omitempty"`
-	Warnings []Warning         `json:"warnings,omitempty"` // of the operation that this ends
+	Labels map[string]string `json:"labels,omitempty"`
+	// Shares, of shared and unshared, are all that it has from then on.
+	Shares   []Share   `json:"shares,omitempty"`
+	Warnings []Warning `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }

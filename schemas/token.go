@@ -33,6 +33,10 @@ const (
 	TokenPort  TokenRole = "port"  // the cookie of a port's host
 )
 
+// TokenWatcher is the role of a token of `diapause share`: it watches the terminal of its session, and is no token for
+// anything else.
+const TokenWatcher TokenRole = "watcher"
+
 // How long what isn't a token of a program is valid: of a login its link says it.
 const (
 	LinkFor = 10 * time.Minute
@@ -99,7 +103,7 @@ type TokenRecord struct {
 	// Of what no program has:
 	As   TokenRole `json:"as,omitempty"`   // the role of the browser
 	Port uint16    `json:"port,omitempty"` // of a code and a port: that of Session
-	Of   string    `json:"of,omitempty"`   // of a code and a port: the digest of the login that they end with
+	Of   string    `json:"of,omitempty"`   // of a code and a port: the digest of the login that they end with; of a watcher: of the token that made it, if one did
 	Long Duration  `json:"long,omitempty"` // of a link: how long the login is valid
 }
 
@@ -129,7 +133,7 @@ type TokenView struct {
 	Used    time.Time `json:"used,omitzero"`
 	As      TokenRole `json:"as,omitempty"`   // of a link, a login, a code and a port: the role of the browser
 	Port    uint16    `json:"port,omitempty"` // of a code and a port
-	Of      string    `json:"of,omitempty"`   // of a code and a port: the id of the login that they end with
+	Of      string    `json:"of,omitempty"`   // of a code and a port: the id of the login that they end with; of a watcher: of the token that made it, if one did
 }
 
 // WhoAmI is a caller as the API knows it.

@@ -43,6 +43,10 @@ func testMade() []madeHere {
 	for _, v := range tenantVerbs {
 		tenants.rows = append(tenants.rows, [2]string{"the verb " + v, "denied"})
 	}
+	shares := madeHere{title: "With the token of a shared terminal"}
+	for _, c := range append(peeks(), endedShares()...) {
+		shares.rows = append(shares.rows, [2]string{c.what, c.want})
+	}
 	doors := madeHere{title: "By another door", rows: [][2]string{
 		{"a port besides the two of NATS, which are on loopback, and the advertised one", "none listens"},
 		{"a unix socket outside of the data directory, or an abstract one", "none listens"},
@@ -51,7 +55,7 @@ func testMade() []madeHere {
 	for _, e := range endings() {
 		leases.rows = append(leases.rows, [2]string{e.what, e.want})
 	}
-	return []madeHere{verbs, tenants, leases, doors}
+	return []madeHere{verbs, tenants, shares, leases, doors}
 }
 
 // The document lists what the tests try.

@@ -21,6 +21,7 @@ var bodies = map[string]string{
 	"rollback":        `{"snapshot":"1-5"}`,
 	"expose":          `{"access":"public"}`,
 	"label":           `{"labels":{"a":"b"}}`,
+	"share":           `{"for":"1h"}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,

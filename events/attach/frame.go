@@ -46,6 +46,7 @@ const (
 	OpPut     = "put"     // unpack a tar stream, sent as stdin, below Path
 	OpGet     = "get"     // send Path as a tar stream on stdout
 	OpScreen  = "screen"  // send what the main command's terminal shows: FrameScreen, FramePaint, FrameExit
+	OpWatch   = "watch"   // follow the main command's terminal, and nothing else: nothing that the client sends counts
 	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
 )
 
@@ -78,6 +79,8 @@ type Request struct {
 	Screen bool `json:"screen,omitempty"`
 	// Attach: who types, for the list of commands. The session's end takes no other values than schemas has.
 	By schemas.MadeBy `json:"by,omitempty"`
+	// Watch: by which share, as schemas.Share has its id. Seen is as of an attach.
+	Share string `json:"share,omitempty"`
 	// The client of an exec that has such a name may connect again by a rejoin, with Typist, From
 	// and Seen alone and its window.
 

@@ -76,6 +76,8 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TDismissed:        {from: living, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Notice = nil }},
 	schemas.TExposed:          {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Exposed = t.Set.Exposed }},
 	schemas.TLabelled:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Labels = t.Set.Labels }},
+	schemas.TShared:           {from: living, set: setShares},
+	schemas.TUnshared:         {from: living, set: setShares},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 
@@ -309,8 +311,10 @@ func setRecovered(r *schemas.SessionRecord, t schemas.Transition) {
 	version := r.Version
 	*r = *t.Set.Recovered
 	r.Version, r.Since = version, t.At
-	r.Exposed = nil // what was known may be older than the change that made a port private
+	r.Exposed, r.Shares = nil, nil // what was known may be older than the change that made a port private, or ended a share
 }
+
+func setShares(r *schemas.SessionRecord, t schemas.Transition) { r.Shares = t.Set.Shares }
 
 // BootOf says what going on from the record's head will be: a fork, until the
 // session has a snapshot in its own lineage; else a resume, or a restart where its

@@ -24,6 +24,7 @@ const (
 	RoleOwner  Role = "owner"  // all that is about sessions
 	RoleLogin  Role = "login"  // take the place of what is good for once
 	RolePort   Role = "port"   // reach one port
+	RoleWatch  Role = "watch"  // watch one terminal
 )
 
 func (r Role) may(verb string) bool {
@@ -39,6 +40,8 @@ func (r Role) may(verb string) bool {
 		return verb == login
 	case RolePort:
 		return verb == "reach"
+	case RoleWatch:
+		return verb == ofShare
 	case RoleReport:
 		return verb == "activity" || verb == logout
 	case RoleClient:
@@ -161,10 +164,14 @@ const (
 	logout = "logout"
 )
 
+// ofShare is what the bearer of a share asks, and may ask alone.
+const ofShare = "shared"
+
 // ofSessions are the verbs that are about the sessions that a request names and no others.
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
 	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "label", "reach", "login_port",
+	"share", "unshare",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

@@ -33,6 +33,8 @@ func bearerOf(rec schemas.TokenRecord) (c Caller, ok bool) {
 	switch rec.Role {
 	case schemas.TokenLink:
 		c.Role, ok = RoleLogin, whole && rec.As != ""
+	case schemas.TokenWatcher:
+		c.Role, ok = RoleWatch, rec.Tenant != "" && rec.Session != "" && rec.Port == 0 && rec.As == ""
 	case schemas.TokenCode:
 		c.Role, ok = RoleLogin, ofOne && rec.As != ""
 	case schemas.TokenPort:

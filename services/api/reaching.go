@@ -36,6 +36,7 @@ var extents = map[string]extent{
 	"key":     reaches,
 	"expose":  stays, // expose looks at what the session reaches
 	"label":   stays,
+	"share":   stays,
 	"reach":   stays,
 	"token":   reaches,
 	"listen":  reaches, // a port of a gateway's machine

@@ -118,10 +118,11 @@ func (s *views) fill(ctx context.Context, views []schemas.View) {
 // complete adds what hosts see of sessions, and what their snapshots take. A host that
 // doesn't answer leaves zeros.
 func (s *views) complete(ctx context.Context, views []schemas.View) {
-	hosts := map[schemas.HostID]map[schemas.UID]schemas.Observed{}
+	hosts, now := map[schemas.HostID]map[schemas.UID]schemas.Observed{}, time.Now()
 	for i := range views {
 		v := &views[i]
 		v.StoredBytes, v.Wake = s.storedBy(v), s.wakeOf(v)
+		v.Shares = slices.DeleteFunc(v.Shares, func(s schemas.ShareView) bool { return !now.Before(s.Until) })
 		since, gone := s.fleet.Gone(v.Host)
 		if gone {
 			v.HostGone = &since
@@ -142,6 +143,9 @@ func (s *views) complete(ctx context.Context, views []schemas.View) {
 		}
 		if onHost(v.State) {
 			v.PID, v.RSSBytes, v.Processes, v.Status, v.Container, v.Listens = o.PID, o.RSSBytes, o.Processes, o.Status, o.Container, o.Listens
+			for i := range v.Shares {
+				v.Shares[i].Watching = o.Watching[v.Shares[i].ID]
+			}
 		}
 	}
 }
@@ -303,11 +307,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin,
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin, Shares,
 // Op.Only and Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
-	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin = nil, nil, "", nil, nil, nil
+	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin, r.Shares = nil, nil, "", nil, nil, nil, nil
 	if r.Network != schemas.NetworkPrivate {
 		r.Network = ""
 	}

@@ -19,6 +19,8 @@ type tokens struct {
 	js    jetstream.JetStream
 	names stream.Names
 	log   *slog.Logger
+	// unshare ends what a share's token is good for, which was revoked.
+	unshare func(context.Context, request, schemas.TokenRecord)
 
 	mu    sync.Mutex
 	store *tokenkv.Store // nil before it is needed: the streams may be those of a version that knows no tokens
@@ -31,6 +33,7 @@ func (s *tokens) verbs() map[string]handler {
 // roles are what the roles of tokens come to.
 var roles = map[schemas.TokenRole]Role{
 	schemas.TokenPublisher: RoleReport, schemas.TokenReader: RoleLook, schemas.TokenClient: RoleClient, schemas.TokenOwner: RoleOwner, schemas.TokenOperator: RoleAny,
+	schemas.TokenWatcher: RoleWatch,
 }
 
 var errNoToken = schemas.FailedError(schemas.ReasonNoToken, "no such token, or it has expired or was revoked").
@@ -141,5 +144,8 @@ func (s *tokens) revoke(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	s.log.Info("token revoked", "id", rec.ID, "by", req.by.String())
+	if rec.Role == schemas.TokenWatcher {
+		s.unshare(ctx, req, rec)
+	}
 	return rec.View(), nil
 }

@@ -21,7 +21,7 @@ import (
 
 // The subprotocols of a terminal's WebSocket. A browser can't set a header: it offers its token as one more.
 const (
-	attachProtocol = "diapause.terminal.v1"
+	attachProtocol = terminal.Protocol
 	offersToken    = "diapause.token."
 )
 
@@ -53,7 +53,7 @@ func (g *Gateway) terminals(mux *http.ServeMux) {
 
 // isAttach reports whether a request is for a terminal.
 func isAttach(r *http.Request) bool {
-	return strings.HasPrefix(r.URL.Path, prefix+"/sessions/") && strings.HasSuffix(r.URL.Path, "/attach")
+	return r.URL.Path == SharePath || strings.HasPrefix(r.URL.Path, prefix+"/sessions/") && strings.HasSuffix(r.URL.Path, "/attach")
 }
 
 // offeredToken takes the token out of the subprotocols that a client offers.
@@ -157,11 +157,16 @@ func (s *bearers) Wake(ctx context.Context) (v schemas.View, err error) {
 
 // Dial implements terminal.Session.
 func (s *bearers) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
-	hello, err := json.Marshal(attach.Hello{Name: v.Name, UID: v.UID, Presence: true, Input: true})
+	return dialSession(ctx, s.nc, v, attach.Hello{Name: v.Name, UID: v.UID, Presence: true, Input: true})
+}
+
+// dialSession connects to a session where a view says that it is.
+func dialSession(ctx context.Context, nc *nats.Conn, v schemas.View, as attach.Hello) (net.Conn, error) {
+	hello, err := json.Marshal(as)
 	if err != nil {
 		return nil, fmt.Errorf("encode the request: %w", err)
 	}
-	conn, err := tunnel.Dial(ctx, s.nc, schemas.SubjectHost+"."+string(v.Host)+".dial", hello)
+	conn, err := tunnel.Dial(ctx, nc, schemas.SubjectHost+"."+string(v.Host)+".dial", hello)
 	if errors.Is(err, tunnel.ErrNoListener) {
 		return nil, attach.ErrLost // the host is coming, or going
 	}
@@ -176,7 +181,12 @@ const newsKept = 16
 
 // News implements terminal.Session.
 func (s *bearers) News(ctx context.Context) (<-chan *schemas.Progress, error) {
-	n, err := schemas.ParseName(s.name)
+	return newsOf(ctx, s.nc, s.name)
+}
+
+// newsOf is News of the session of a name.
+func newsOf(ctx context.Context, nc *nats.Conn, name string) (<-chan *schemas.Progress, error) {
+	n, err := schemas.ParseName(name)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -196,7 +206,7 @@ func (s *bearers) News(ctx context.Context) (<-chan *schemas.Progress, error) {
 			}
 		},
 	} {
-		sub, err := s.nc.Subscribe(subject+"."+n.Key(), take)
+		sub, err := nc.Subscribe(subject+"."+n.Key(), take)
 		if err != nil {
 			return nil, fmt.Errorf("follow session %s: %w", n, err)
 		}

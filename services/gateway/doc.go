@@ -5,7 +5,7 @@
 // it on a listener that Listen has opened. guard.go bounds and checks every request before anything looks at it.
 // operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
 // lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
-// streams of events, attach.go is terminals (package terminal carries them), page.go serves the document and a page to try it.
+// streams of events, attach.go is terminals (package terminal carries them), shares.go those that are watched, page.go serves the document and a page to try it.
 // reach.go leads requests for ports of sessions
 // to package ingress, which carries them, and finds out who may reach them.
 //
@@ -34,6 +34,8 @@
 //     their clients have sent them.
 //   - A page that a session serves may send heartbeats by the cookie of its port (presenceport.go): on its own origin, and
 //     with a header that no other origin gets leave to send.
+//   - Who watches by a share has a path of its own, that asks the API for that share alone: nothing on it types, wakes or counts as
+//     use. Everywhere else the API answers the token of a share as one that there isn't.
 //   - GET changes something at the two paths alone that earlier designs promise, and
 //     a browser sends no bearer token by itself.
 //

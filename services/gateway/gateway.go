@@ -92,6 +92,7 @@ func New(o Options) (*Gateway, error) {
 	g.live(mux)
 	g.presence(mux)
 	g.terminals(mux)
+	g.shares(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
@@ -178,6 +179,10 @@ func (g *Gateway) ask(ctx context.Context, verb string, req schemas.Request, out
 	ctx, cancel := context.WithTimeout(events.WithTrace(events.WithToken(ctx, from.token), from.trace), wait+slack)
 	defer cancel()
 	err := g.api.Ask(ctx, verb, req, out)
+	if err == nil && verb == verbShared {
+		g.rates.drop(from) // what watches is no token anywhere else
+		return nil
+	}
 	if err == nil {
 		g.rates.answered(from, true)
 		return nil

@@ -35,7 +35,7 @@ func (c typedOf) Missing() (dropped, lists int, why error) { return c.dropped, 0
 // fetches asks for commands, or the output of one.
 func fetches(t *testing.T, all typedOf, rec recorded, h attach.History) (out, errs string, err error) {
 	t.Helper()
-	s := &Server{Options{
+	s := &Server{Options: Options{
 		Commands:     func(context.Context, schemas.SessionRecord) (Commands, error) { return all, nil },
 		RecordedFrom: func(context.Context, schemas.SessionRecord, int64) (Recording, error) { return rec, nil },
 	}}

@@ -51,7 +51,10 @@ type Options struct {
 }
 
 // Server connects clients to the sessions of one host.
-type Server struct{ Options }
+type Server struct {
+	Options
+	watching watching
+}
 
 // comingWait is how long a session may take to be there that is recorded to run.
 const comingWait = 10 * time.Second
@@ -143,10 +146,11 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	if !ok {
 		return fmt.Errorf("sessions of driver %q can't be connected to", rec.Driver)
 	}
-	conn, kept, err := s.asksForKept(ctx, conn, hello, grant)
+	conn, asked, err := s.asksFirst(ctx, conn, hello, grant)
 	if err != nil {
 		return err
 	}
+	kept := ofKept(asked)
 	up, err := d.Dial(ctx, rec.UID)
 	for wait := time.Now().Add(comingWait); errors.Is(err, driver.ErrNotHere); up, err = d.Dial(ctx, rec.UID) {
 		if rec, err = s.granted(ctx, n, hello, grant); err != nil {
@@ -175,6 +179,10 @@ func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello,
 	}
 	if hello.Presence {
 		leave := s.present(ctx, n, hello.Forward)
+		defer leave()
+	}
+	if asked != nil && asked.Op == attach.OpWatch {
+		leave := s.watching.come(rec.UID, asked.Share)
 		defer leave()
 	}
 	return s.splice(ctx, n, conn, up, hello.Input)

@@ -71,6 +71,10 @@ func (b sessions) Dial(context.Context, schemas.UID) (net.Conn, error) {
 		b.mu.Lock()
 		b.requests = append(b.requests, r)
 		b.mu.Unlock()
+		if r.Op == attach.OpWatch {
+			_, _ = io.Copy(io.Discard, theirs) // until the client is gone
+			return
+		}
 		if r.Op != attach.OpForward {
 			_ = attach.WriteError(theirs, "no such request")
 			return
@@ -308,5 +312,47 @@ func TestGrantOfTheHost(t *testing.T) {
 		}
 		b.record = was
 		b.mu.Unlock()
+	}
+}
+
+// Who watches by a share is counted, and is no use of the session.
+func TestWatchersAreCounted(t *testing.T) {
+	b := newBench(t)
+	hello, err := json.Marshal(attach.Hello{Name: "s", UID: "u"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch := func() net.Conn {
+		t.Helper()
+		conn, err := tunnel.Dial(t.Context(), b.nc, schemas.SubjectHost+".h.dial", hello)
+		if err == nil {
+			err = attach.WriteJSON(conn, attach.FrameRequest, attach.Request{Op: attach.OpWatch, Share: "one"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	counts := func(want int) {
+		t.Helper()
+		for end := time.Now().Add(time.Minute); b.server.Watching("u")["one"] != want; time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("%v watch, want %d", b.server.Watching("u"), want)
+			}
+		}
+	}
+	one, two := watch(), watch()
+	counts(2)
+	one.Close()
+	counts(1)
+	two.Close()
+	counts(0)
+	if got := b.server.Watching("u"); got != nil {
+		t.Errorf("%v are left", got)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.said) > 0 || len(b.requests) != 2 || b.requests[0].Op != attach.OpWatch {
+		t.Errorf("it counts as %v, and is asked for %+v", b.said, b.requests)
 	}
 }

@@ -38,9 +38,9 @@ type Recording interface {
 	After() error
 }
 
-// asksForKept reads the request of a client that only listens. It gives it if the client wants what was recorded, or shown; else
+// asksFirst reads the request of a client that only listens; nil of others. Unless the client wants what was recorded, or shown,
 // the session can read it from the connection once more.
-func (s *Server) asksForKept(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
+func (s *Server) asksFirst(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) (net.Conn, *attach.Request, error) {
 	if grant != nil || hello.Presence || hello.Input || hello.Forward {
 		return conn, nil, nil
 	}
@@ -50,14 +50,22 @@ func (s *Server) asksForKept(ctx context.Context, conn net.Conn, hello attach.He
 	if err != nil {
 		return conn, nil, err
 	}
-	if req.Op == attach.OpOutput && req.History != nil || req.Op == attach.OpScreen {
+	if ofKept(&req) != nil {
 		return conn, &req, nil
 	}
 	var b bytes.Buffer
 	if err := attach.WriteJSON(&b, attach.FrameRequest, req); err != nil {
 		return conn, nil, err
 	}
-	return again{conn, &b}, nil, nil
+	return again{conn, &b}, &req, nil
+}
+
+// ofKept gives a request for what was recorded, or is shown; nil of another.
+func ofKept(req *attach.Request) *attach.Request {
+	if req != nil && (req.Op == attach.OpOutput && req.History != nil || req.Op == attach.OpScreen) {
+		return req
+	}
+	return nil
 }
 
 // again is a connection of which the request was read.

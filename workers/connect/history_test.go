@@ -81,7 +81,7 @@ func (k kept) Dial(context.Context, schemas.UID) (net.Conn, error) {
 // shows asks for the history of a session that was recorded so far, and has kept the rest.
 func shows(t *testing.T, rec recorded, recErr error, k kept, h attach.History) (out, errs string, err error) {
 	t.Helper()
-	s := &Server{Options{
+	s := &Server{Options: Options{
 		Recorded: func(context.Context, schemas.SessionRecord, time.Time) (Recording, error) { return rec, recErr },
 		Output: func(context.Context, schemas.SessionRecord, string) ([]byte, error) {
 			if k.log == nil {

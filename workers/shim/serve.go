@@ -25,8 +25,9 @@ type clients struct {
 	runner  *runner
 	typists *typists // to the main command
 
-	count  atomic.Int64 // being served
-	silent atomic.Bool  // the session is killed: clients aren't told how it ended
+	count   atomic.Int64 // being served
+	lookers atomic.Int64 // of them, those that watch by a share
+	silent  atomic.Bool  // the session is killed: clients aren't told how it ended
 }
 
 // attend serves one client.
@@ -47,6 +48,8 @@ func (v *clients) attend(c *net.UnixConn) {
 			err = v.rejoin(ctx, c, r)
 		case attach.OpOutput:
 			err = v.output(ctx, c, r)
+		case attach.OpWatch:
+			err = v.lookOn(ctx, c, r)
 		case attach.OpScreen:
 			err = v.screen(c)
 		case attach.OpPut:

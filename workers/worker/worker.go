@@ -243,6 +243,11 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 // run, and of those with an operation that waits for others.
 func (w *Worker) observed(ctx context.Context, of []schemas.UID) map[schemas.UID]schemas.Observed {
 	out := w.sensor.Observed(ctx, of...)
+	for uid, o := range out {
+		if o.Watching = w.connections.Watching(uid); o.Watching != nil {
+			out[uid] = o
+		}
+	}
 	for uid, place := range w.turns.Places() {
 		if len(of) == 0 || slices.Contains(of, uid) {
 			o := out[uid]

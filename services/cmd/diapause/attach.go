@@ -31,24 +31,40 @@ suspended all the same arrives: that is undone, or it is resumed.
 
 The end of the input detaches too, when all of it has arrived and nothing was printed
 for a second, or after ten: "echo make | diapause attach work" types a line and shows
-how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.`
+how it begins. "diapause logs -f" shows what a session prints and keeps nothing awake.
+
+With --shared it watches the terminal of a link that "diapause share" printed, and takes no
+name: it asks for the link, or reads it from its standard input. Ctrl-] or Ctrl-C leaves.
+What is watched isn't used by it, and nothing is typed.`
 
 func attachCommand(c *client) *cobra.Command {
 	var by schemas.MadeBy
+	var shared bool
+	var authority string
 	cmd := &cobra.Command{
-		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.ExactArgs(1),
-		Long: attachHelp,
+		Use: "attach NAME", Short: "Use a session's terminal; Ctrl-] detaches", Args: cobra.MaximumNArgs(1),
+		Long: attachHelp, Example: "  diapause attach work\n  diapause attach --shared",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if by != "" && by != schemas.MadeByPerson && by != schemas.MadeByAgent {
+			switch {
+			case by != "" && by != schemas.MadeByPerson && by != schemas.MadeByAgent:
 				return usagef("--by %q: want person or agent", by)
-			}
-			if by == "" {
+			case shared && (len(args) > 0 || by != ""):
+				return usagef("attach --shared takes no name and no --by: it asks for the link")
+			case shared:
+				return watchShared(cmd.Context(), authority)
+			case authority != "":
+				return usagef("--cacert is for attach --shared")
+			case len(args) == 0:
+				return usagef("attach: name a session")
+			case by == "":
 				by = typist(by)
 			}
 			return c.attach(cmd.Context(), args[0], by)
 		},
 	}
 	cmd.Flags().StringVar((*string)(&by), "by", "", "who types, for `diapause commands`: person or agent (default person if the input is a terminal, else agent)")
+	cmd.Flags().BoolVar(&shared, "shared", false, "watch the terminal of a link that share printed, which is asked for")
+	cmd.Flags().StringVar(&authority, "cacert", "", "with --shared: a `FILE` of certificates that the gateway's is trusted by, such as its trust.pem")
 	return cmd
 }
 
@@ -75,6 +91,9 @@ func (c *client) attach(ctx context.Context, name string, by schemas.MadeBy) err
 		if err := c.awaitRoom(ctx, name); err != nil {
 			return err
 		}
+	}
+	for _, s := range v.Shares {
+		fmt.Fprintf(complained, "shared by %s until %s, %d watching; `diapause unshare %s %s` ends that\n", s.By, s.Until.Format(time.RFC3339), s.Watching, v.Name, s.ID)
 	}
 	r := attach.Request{Op: attach.OpAttach, Stdin: true, Tail: 4096, By: by}
 	ctx, detach := context.WithCancelCause(ctx)

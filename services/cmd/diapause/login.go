@@ -77,8 +77,8 @@ func printLink(c *client, v schemas.TokenView, at string, asJSON bool) error {
 // gatewayAt reads --at. Without it the gateway is that of the local `diapause up`, which says where it is, unless it didn't
 // get its address or is of an older version.
 func (c *client) gatewayAt(at string) (string, error) {
-	if up, err := datadir.Locate(c.data); at == "" && err == nil && up.Web != "" && (c.url == "" || c.url == up.URL || c.url == up.PublicURL) {
-		return up.Web, nil
+	if web, ok := c.web(); ok && at == "" {
+		return web, nil
 	}
 	if at == "" {
 		_, port, err := net.SplitHostPort(cmp.Or(os.Getenv("DIAPAUSE_HTTP"), gateway.Address))
@@ -92,4 +92,10 @@ func (c *client) gatewayAt(at string) (string, error) {
 		return "", usagef("--at %q: want a URL such as https://gate.example.com", at)
 	}
 	return u.String(), nil
+}
+
+// web is the gateway of the local `diapause up`; false if it has none, or the server that is asked is another.
+func (c *client) web() (string, bool) {
+	up, err := datadir.Locate(c.data)
+	return up.Web, err == nil && up.Web != "" && (c.url == "" || c.url == up.URL || c.url == up.PublicURL)
 }

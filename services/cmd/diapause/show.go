@@ -163,6 +163,13 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 		}
 		line(title, "port %d, %s", e.Port, accessOf(e.Access))
 	}
+	for i, s := range v.Shares {
+		title := "shared"
+		if i > 0 {
+			title = ""
+		}
+		line(title, "%s until %s by %s, %d watching", s.ID, s.Until.Format(time.RFC3339), s.By, s.Watching)
+	}
 	if len(v.Listens) > 0 {
 		line("listens", "%s", listensLine(v))
 	}

@@ -10,5 +10,8 @@
 // The screen is the session's own (events/screen, in its shim): this package keeps none. It takes out of the output
 // what a terminal would answer, as the session's end answers that.
 //
+// Who may only watch (Options.Watch) has the same with less: serve.go refuses what such a client says, stream.go sends
+// nothing of it to the session.
+//
 // It never authorizes, and never has more than a piece of the output in memory.
 package terminal

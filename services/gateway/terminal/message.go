@@ -7,6 +7,9 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
+// Protocol is the subprotocol of the WebSocket.
+const Protocol = "diapause.terminal.v1"
+
 // The types of messages of a client.
 const (
 	typeAttach = "attach" // the first
@@ -34,13 +37,13 @@ type asked struct {
 
 // The types of messages for a client.
 const (
-	typeState    = "state"
+	TypeState    = "state"
 	typeStage    = "stage"
 	typeMoved    = "moved"
 	typeAttached = "attached"
 	typeSize     = "size"
 	typeTaken    = "taken"
-	typeEnded    = "ended"
+	TypeEnded    = "ended"
 	typeError    = "error"
 )
 

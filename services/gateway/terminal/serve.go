@@ -44,6 +44,16 @@ type Options struct {
 	Tick  time.Duration
 	// WriteWait is how long a client may take for a message; a slower one is cut.
 	WriteWait time.Duration
+	// Watch is set of one who may only watch, by a share.
+	Watch *Watch
+}
+
+// Watch is a terminal of which the client sees what it shows, and no more: it types nothing, changes no size, wakes nothing,
+// counts as no use, and is told neither the host nor how much was typed.
+type Watch struct {
+	Share string // its id
+	// Last gives what the terminal of a session that sleeps showed last.
+	Last func(ctx context.Context, v schemas.View) (attach.Screen, []byte, error)
 }
 
 // The bounds of what a client sends.
@@ -72,11 +82,12 @@ type socket struct {
 	resized chan struct{} // closed at the next change
 
 	// Of the goroutine that writes output.
-	uid   schemas.UID
-	run   uint64
-	host  schemas.HostID
-	at    int64 // the client has the output up to here
-	state schemas.State
+	uid     schemas.UID
+	run     uint64
+	host    schemas.HostID
+	at      int64 // the client has the output up to here
+	painted bool  // it was shown what a session that sleeps showed last
+	state   schemas.State
 }
 
 // Serve carries a terminal until the session or the client ends, or ctx.
@@ -88,13 +99,16 @@ func Serve(ctx context.Context, ws *websocket.Conn, o Options) {
 	err := s.first(ctx)
 	if err == nil {
 		var parts sync.WaitGroup
-		parts.Go(func() { cancel(s.listen(ctx)) })
+		// Reading ends with the socket alone: a context that ends would close it before the client is told why.
+		listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+		parts.Go(func() { cancel(s.listen(listening)) })
 		parts.Go(func() { cancel(s.check(ctx)) })
 		err = s.stay(ctx)
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
 		defer parts.Wait()
+		defer stop()
 		defer func() { _ = ws.CloseNow() }() // ends what listens
 		defer cancel(nil)
 	}
@@ -103,6 +117,9 @@ func Serve(ctx context.Context, ws *websocket.Conn, o Options) {
 
 // errOver says that all was told to the client.
 var errOver = errors.New("the session has ended")
+
+// errWatch answers a client with a share that does more than watch.
+var errWatch = errors.New("a share is for watching alone")
 
 // misuse is an error of the client.
 type misuse struct{ error }
@@ -148,6 +165,11 @@ func (s *socket) first(ctx context.Context) error {
 		return misuse{errors.New("attach: at and taken aren't negative")}
 	}
 	s.keys, s.flow, s.size = newKeyboard(a.Taken), newFlow(a.Flow), a.Size
+	if s.Watch != nil {
+		// Positions are a client's own word. With one from before the share it would get what was printed then.
+		s.hint, s.keys, s.size = asked{}, newKeyboard(0), attach.Size{}
+		return nil
+	}
 	if !a.Asleep {
 		s.wake <- struct{}{}
 	}
@@ -184,6 +206,9 @@ func (s *socket) listen(ctx context.Context) error {
 
 // typed takes input: its position, and the bytes.
 func (s *socket) typed(b []byte) error {
+	if s.Watch != nil {
+		return errWatch
+	}
 	if len(b) < positionSize {
 		return errors.New("a binary message begins with a position of 8 bytes")
 	}
@@ -195,6 +220,9 @@ func (s *socket) told(b []byte) error {
 	var a asked
 	if err := json.Unmarshal(b, &a); err != nil {
 		return errors.New("a text message is JSON")
+	}
+	if s.Watch != nil && a.Type != typeShown {
+		return errWatch
 	}
 	switch a.Type {
 	case typeResize:

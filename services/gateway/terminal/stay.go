@@ -45,7 +45,7 @@ func lost(err error) bool {
 
 // ended says that the session has ended by itself.
 func (s *socket) ended(ctx context.Context, exit *schemas.ExitStatus) error {
-	if err := s.say(ctx, Message{Type: typeEnded, Exit: exit}); err != nil {
+	if err := s.say(ctx, Message{Type: TypeEnded, Exit: exit}); err != nil {
 		return err
 	}
 	return errOver
@@ -66,9 +66,12 @@ func (s *socket) running(ctx context.Context, news <-chan *schemas.Progress) (sc
 		}
 		if v.State != s.state {
 			s.state = v.State
-			if err := s.say(ctx, Message{Type: typeState, State: v.State, Reason: v.LastTransition.Reason}); err != nil {
+			if err := s.say(ctx, Message{Type: TypeState, State: v.State, Reason: v.LastTransition.Reason}); err != nil {
 				return v, err
 			}
+		}
+		if err := s.last(ctx, v); err != nil {
+			return v, err
 		}
 		switch v.State {
 		case schemas.Running:
@@ -92,10 +95,27 @@ func (s *socket) running(ctx context.Context, news <-chan *schemas.Progress) (sc
 func (s *socket) meet(ctx context.Context, v schemas.View) error {
 	was := s.host
 	s.uid, s.host = v.UID, v.Host
-	if was == "" || was == v.Host {
+	if was == "" || was == v.Host || s.Watch != nil {
 		return nil
 	}
 	return s.say(ctx, Message{Type: typeMoved, Host: v.Host})
+}
+
+// last shows a client that watches, and has seen nothing yet, what the terminal of a session that sleeps showed last. Where that can't be read,
+// the state says enough.
+func (s *socket) last(ctx context.Context, v schemas.View) error {
+	if s.Watch == nil || s.Watch.Last == nil || s.painted || s.run != 0 || v.State != schemas.Suspended {
+		return nil
+	}
+	head, paint, err := s.Watch.Last(ctx, v)
+	if err != nil {
+		return ctx.Err()
+	}
+	s.painted = true
+	if err := s.say(ctx, Message{Type: typeSize, Rows: head.Rows, Cols: head.Cols}); err != nil {
+		return err
+	}
+	return s.output(ctx, kindScreen, head.At, paint)
 }
 
 // hold tells an error that may pass, and waits for a moment; one that won't pass it returns.

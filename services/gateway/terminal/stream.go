@@ -71,6 +71,13 @@ func (s *socket) converse(ctx context.Context, v schemas.View) (began bool, exit
 // asks makes the request: the client goes on where it was, if the session's output goes on from there.
 func (s *socket) asks(v schemas.View) attach.Request {
 	taken, _, _ := s.keys.state()
+	if s.Watch != nil {
+		r := attach.Request{Op: attach.OpWatch, Share: s.Watch.Share}
+		if s.run == v.Generation {
+			r.Seen = s.at
+		}
+		return r
+	}
 	r := attach.Request{Op: attach.OpAttach, Stdin: true, Screen: true, Tail: tail, By: schemas.MadeByPerson, Typist: s.typist(), From: taken, Again: s.run != 0}
 	switch {
 	case s.run == 0 && s.hint.Session == v.UID:
@@ -145,13 +152,20 @@ func (c *stream) started(ctx context.Context, payload []byte) error {
 	}
 	c.run = c.view.Generation
 	c.filter = screen.NewFilter(t.At, 0)
-	err := c.say(ctx, Message{Type: typeAttached, Host: c.view.Host, Session: c.view.UID, Run: c.run, Exact: &t.Screen, Taken: &t.Taken})
+	said := Message{Type: typeAttached, Host: c.view.Host, Session: c.view.UID, Run: c.run, Exact: &t.Screen, Taken: &t.Taken}
+	if c.Watch != nil {
+		said.Host, said.Taken = "", nil
+	}
+	err := c.say(ctx, said)
 	if err == nil && !t.Screen {
 		blank := screen.New(int(c.request.Rows), int(c.request.Cols))
 		err = c.output(ctx, kindScreen, t.At, blank.Paint())
 	}
 	if err != nil {
 		return err
+	}
+	if c.Watch != nil {
+		return nil
 	}
 	c.parts.Go(func() { c.carryInput(ctx, t.Taken) })
 	c.parts.Go(func() { c.carrySizes(ctx) })

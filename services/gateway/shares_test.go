@@ -1,0 +1,265 @@
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/tunnel"
+	"github.com/diapause/diapause/schemas"
+)
+
+// shareBench is a gateway before an API that knows one share, and a host with its session.
+type shareBench struct {
+	*bench
+	mu    sync.Mutex
+	now   schemas.Shared
+	gone  bool
+	heard []byte // the frames of clients, but for requests
+	hello attach.Hello
+	asked []attach.Request
+}
+
+func newShareBench(t *testing.T) *shareBench {
+	t.Helper()
+	b := &shareBench{bench: newBench(t, nil)}
+	b.now = schemas.Shared{Share: "one", Name: "acme/web", UID: "u", State: schemas.Running, Host: "h", Generation: 1, Until: time.Now().Add(time.Hour)}
+	b.isOf(map[string]schemas.WhoAmI{"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
+	b.answers("shared", func(a asked) (any, *schemas.APIError) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch {
+		case a.token == "dpt_a":
+			return nil, schemas.FailedError(schemas.ReasonDenied, "it has no share")
+		case b.gone || a.token != "dpt_share":
+			return nil, schemas.FailedError(schemas.ReasonNoToken, "no such token, or it has expired or was revoked").WithHint("`diapause token create` makes one")
+		}
+		return b.now, nil
+	})
+	for _, verb := range []string{"ensure", "show", "activity"} {
+		b.answers(verb, func(asked) (any, *schemas.APIError) {
+			t.Errorf("the API is asked for %s", verb)
+			return nil, schemas.FailedError(schemas.ReasonDenied, "never")
+		})
+	}
+	l, err := tunnel.Listen(b.nc, schemas.SubjectHost+".h.dial")
+	b.must(err)
+	t.Cleanup(func() { l.Close() })
+	b.must(b.nc.Flush())
+	go func() {
+		for {
+			conn, err := l.Accept(t.Context())
+			if err != nil {
+				return
+			}
+			go b.host(conn)
+		}
+	}()
+	return b
+}
+
+// host answers one who watches, and keeps what comes of that client.
+func (b *shareBench) host(conn *tunnel.Conn) {
+	defer conn.Close()
+	r, err := attach.ReadRequest(conn)
+	b.mu.Lock()
+	_ = json.Unmarshal(conn.Hello(), &b.hello)
+	b.asked = append(b.asked, r)
+	b.mu.Unlock()
+	const paint = "\x1b[Hsecret screen"
+	if err == nil && r.Op == attach.OpScreen {
+		_ = attach.SendScreen(conn, attach.Screen{Size: attach.Size{Rows: 24, Cols: 80}, At: 100}, []byte(paint))
+		return
+	}
+	if err != nil || r.Op != attach.OpWatch {
+		_ = attach.WriteError(conn, "no such request")
+		return
+	}
+	_ = attach.WriteJSON(conn, attach.FrameStarted, attach.Taken{At: 100, Screen: true})
+	_ = attach.WriteJSON(conn, attach.FrameScreen, attach.Screen{Size: attach.Size{Rows: 24, Cols: 80}, At: 100, Paint: len(paint)})
+	_ = attach.WriteFrame(conn, attach.FramePaint, []byte(paint))
+	_ = attach.WriteFrame(conn, attach.FrameStdout, []byte("asks \x1b[c\x1b]52;c;?\x07and prints"))
+	for {
+		kind, payload, err := attach.ReadFrame(conn)
+		if err != nil {
+			return
+		}
+		b.mu.Lock()
+		b.heard = append(append(b.heard, kind), payload...)
+		b.mu.Unlock()
+	}
+}
+
+// watch opens a socket with a share, and says the first message.
+func (b *shareBench) watch(token, first string) *websocket.Conn {
+	b.Helper()
+	ws, _, err := websocket.Dial(b.Context(), "ws"+strings.TrimPrefix(b.url, "http")+SharePath, &websocket.DialOptions{Subprotocols: []string{attachProtocol, offersToken + token}})
+	b.must(err)
+	b.Cleanup(func() { _ = ws.CloseNow() })
+	b.must(ws.Write(b.Context(), websocket.MessageText, []byte(first)))
+	return ws
+}
+
+// reads reads until text was said, or the socket has ended.
+func reads(b *bench, ws *websocket.Conn, text string) (said string, err error) {
+	b.Helper()
+	for text == "" || !strings.Contains(said, text) {
+		_, m, err := ws.Read(b.Context())
+		if err != nil {
+			return said, err
+		}
+		said += string(m) + "\n"
+	}
+	return said, nil
+}
+
+const firstWatch = `{"type":"attach","client":"x","rows":5,"cols":7,"at":3,"session":"u","run":1,"taken":4}`
+
+// TestShareIsRefused: what isn't the token of a share gets the same answer, all that isn't a WebSocket another.
+func TestShareIsRefused(t *testing.T) {
+	b := newShareBench(t)
+	const upgrade = "Upgrade: websocket"
+	for _, c := range []struct {
+		what, path string
+		headers    []string
+		status     int
+	}{
+		{"no token", SharePath, []string{upgrade, "Authorization: "}, http.StatusUnauthorized},
+		{"a token that there isn't", SharePath, []string{upgrade, "Authorization: Bearer dpt_none"}, http.StatusUnauthorized},
+		{"one that was changed", SharePath, []string{upgrade, "Authorization: Bearer dpt_sharf"}, http.StatusUnauthorized},
+		{"one in the URL", SharePath + "?token=dpt_share", []string{upgrade, "Authorization: "}, http.StatusUnauthorized},
+		{"an owner's", SharePath, []string{upgrade}, http.StatusForbidden},
+		{"no WebSocket", SharePath, []string{"Authorization: Bearer dpt_share"}, http.StatusUpgradeRequired},
+		{"a parameter", SharePath + "?at=0", []string{upgrade, "Authorization: Bearer dpt_share"}, http.StatusBadRequest},
+		{"from another page", SharePath, []string{upgrade, "Authorization: Bearer dpt_share", "Origin: https://evil.example"}, http.StatusForbidden},
+	} {
+		b.refused(c.what, b.do("GET", c.path, "", c.headers...), c.status)
+	}
+	// At the path of a terminal the API is asked who has it, and knows no such token.
+	b.refused("at the terminal of its session", b.do("GET", prefix+"/sessions/acme.web/attach", "", upgrade, "Authorization: Bearer dpt_share"), http.StatusUnauthorized)
+}
+
+// TestShareIsWatched: a client with a share sees, filtered as others do, and nothing of it reaches the session.
+func TestShareIsWatched(t *testing.T) {
+	b := newShareBench(t)
+	ws := b.watch("dpt_share", firstWatch)
+	said, err := reads(b.bench, ws, "prints")
+	b.must(err)
+	if !strings.Contains(said, "secret screen") || !strings.Contains(said, "asks and prints") {
+		t.Errorf("it sees %q", said)
+	}
+	for _, word := range []string{`"host"`, `"taken"`, "acme"} {
+		if strings.Contains(said, word) {
+			t.Errorf("it is told %s in %q", word, said)
+		}
+	}
+	b.mu.Lock()
+	if b.hello.Presence || b.hello.Input || b.hello.UID != "u" || len(b.asked) != 1 {
+		t.Errorf("the host is asked by %+v for %+v", b.hello, b.asked)
+	}
+	if r := b.asked[0]; r.Op != attach.OpWatch || r.Share != "one" || r.Seen != 0 || r.Rows != 0 || r.Typist != "" || r.Stdin {
+		t.Errorf("the session is asked for %+v", r)
+	}
+	b.mu.Unlock()
+	b.must(ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"shown","bytes":10}`)))
+	for what, say := range map[string]func(*websocket.Conn) error{
+		"types": func(ws *websocket.Conn) error {
+			return ws.Write(t.Context(), websocket.MessageBinary, []byte("\x00\x00\x00\x00\x00\x00\x00\x00rm\r"))
+		},
+		"types little": func(ws *websocket.Conn) error { return ws.Write(t.Context(), websocket.MessageBinary, nil) },
+		"resizes": func(ws *websocket.Conn) error {
+			return ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"resize","rows":1,"cols":1}`))
+		},
+		"wakes": func(ws *websocket.Conn) error {
+			return ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"wake"}`))
+		},
+		"attaches more": func(ws *websocket.Conn) error {
+			return ws.Write(t.Context(), websocket.MessageText, []byte(firstWatch))
+		},
+	} {
+		ws := b.watch("dpt_share", firstWatch)
+		b.must(say(ws))
+		if _, err := reads(b.bench, ws, ""); websocket.CloseStatus(err) != websocket.StatusPolicyViolation {
+			t.Errorf("it %s: %v", what, err)
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.heard) > 0 {
+		t.Errorf("the session has got %q", b.heard)
+	}
+}
+
+// TestShareOfOneThatSleeps: it is told so, sees the last screen, and wakes nothing.
+func TestShareOfOneThatSleeps(t *testing.T) {
+	b := newShareBench(t)
+	b.now.State = schemas.Suspended
+	said, err := reads(b.bench, b.watch("dpt_share", firstWatch), "secret screen")
+	if err != nil || !strings.Contains(said, `"state":"suspended"`) {
+		t.Errorf("it sees %q: %v", said, err)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.asked) != 1 || b.asked[0].Op != attach.OpScreen || b.hello.Presence || b.hello.Input {
+		t.Errorf("the host is asked by %+v for %+v", b.hello, b.asked)
+	}
+}
+
+// TestShareEnds: who watches is cut off when the share ends, and told as one who comes later.
+func TestShareEnds(t *testing.T) {
+	for what, end := range map[string]func(b *shareBench){
+		"it is taken back": func(b *shareBench) {
+			b.mu.Lock()
+			b.gone = true
+			b.mu.Unlock()
+			b.must(b.nc.Publish(schemas.SubjectSession+".acme.web", nil)) // the session has changed
+		},
+		"by its time": func(b *shareBench) {},
+	} {
+		t.Run(what, func(t *testing.T) {
+			b := newShareBench(t)
+			if what == "by its time" {
+				b.now.Until = time.Now().Add(time.Second)
+			}
+			ws := b.watch("dpt_share", firstWatch)
+			if what != "by its time" {
+				_, err := reads(b.bench, ws, "prints")
+				b.must(err)
+			}
+			end(b)
+			said, err := reads(b.bench, ws, "")
+			if websocket.CloseStatus(err) != websocket.StatusInternalError || !strings.Contains(said, `"status":401`) || !strings.Contains(said, "no such token") {
+				t.Errorf("it is told %q and ends with %v", said, err)
+			}
+			if what == "by its time" {
+				return
+			}
+			_, answer, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.url, "http")+SharePath, &websocket.DialOptions{Subprotocols: []string{attachProtocol, offersToken + "dpt_share"}})
+			if err == nil || answer.StatusCode != http.StatusUnauthorized {
+				t.Errorf("one who comes later: %v", err)
+			}
+		})
+	}
+}
+
+// TestShareCutWithoutAnswer: what the API no longer says holds is cut, too.
+func TestShareCutWithoutAnswer(t *testing.T) {
+	if err := confirmed(time.Now().Add(-shareLost-time.Second), errors.New("no answer"), time.Now()); err == nil {
+		t.Error("it goes on")
+	}
+	if err := confirmed(time.Now(), errors.New("no answer"), time.Now()); err != nil {
+		t.Errorf("it is cut at once: %v", err)
+	}
+	for _, reason := range []schemas.Reason{schemas.ReasonNoToken, schemas.ReasonDenied} {
+		if err := confirmed(time.Now(), schemas.FailedError(reason, "no"), time.Now()); problem(err).Status != http.StatusUnauthorized {
+			t.Errorf("%s: %v", reason, err)
+		}
+	}
+}
