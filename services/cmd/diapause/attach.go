@@ -49,7 +49,7 @@ func attachCommand(c *client) *cobra.Command {
 			case by != "" && by != schemas.MadeByPerson && by != schemas.MadeByAgent:
 				return usagef("--by %q: want person or agent", by)
 			case shared && (len(args) > 0 || by != ""):
-				return usagef("attach --shared takes no name and no --by: it asks for the link")
+				return usagef("attach --shared takes no name and no --by")
 			case shared:
 				return watchShared(cmd.Context(), authority)
 			case authority != "":
