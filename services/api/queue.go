@@ -51,7 +51,7 @@ func (s *maker) seat(ctx context.Context, w fleet.Want, req request, fresh schem
 	case behind > 0 && waits:
 		return at, nil
 	case behind > 0:
-		return room{}, schemas.StateError(schemas.ReasonNoRoom, "no host has room: %s wait for the same before it", schemas.CountSessions(behind)).
+		return room{}, schemas.StateError(schemas.ReasonNoRoom, "no host has room, and %s waited for the same first", schemas.CountSessions(behind)).
 			WithHint("%s", s.rooms.why(ctx, w, hosts, req.by))
 	case !waits:
 		return s.rooms.find(ctx, w, req.by)
@@ -139,7 +139,7 @@ func (s *views) explainQueued(ctx context.Context, by Caller, r schemas.SessionR
 	w := schemas.WaitingFor{Kind: schemas.WaitingRoom, What: "its place in the queue isn't known yet"}
 	if q := all[0].Queue; q != nil {
 		w.What = q.String()
-		e.Text += ": it is " + q.String()
+		e.Text += ": it is " + q.Standing()
 	}
 	if r.Op.Only != "" {
 		w.Subject = string(r.Op.Only)

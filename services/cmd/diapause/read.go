@@ -80,11 +80,14 @@ func explainCommand(c *client) *cobra.Command {
 	return reading(c, "explain", "explain NAME", "Say why a session is, or isn't, suspended", cobra.ExactArgs(1), func(e schemas.Explanation) {
 		fmt.Fprintf(printed, "session %s is %s: %s\n", e.Name, e.State, e.Text)
 		for _, b := range e.Blockers {
-			until := "until it ends"
-			if !b.Until.IsZero() {
-				until = "for " + time.Until(b.Until).Round(100*time.Millisecond).String()
+			until := " (until it ends)"
+			switch {
+			case !b.Until.IsZero():
+				until = " (for " + time.Until(b.Until).Round(100*time.Millisecond).String() + ")"
+			case b.Kind == schemas.WaitingRoom, b.Kind == schemas.WaitingQueue:
+				until = "" // it says what it waits for
 			}
-			fmt.Fprintf(printed, "  - %s (%s)\n", b.What, until)
+			fmt.Fprintf(printed, "  - %s%s\n", b.What, until)
 		}
 		fmt.Fprintf(printed, "last: %s by %s, %s ago: %s\n", e.Last.Type, schemas.Who(e.Last.Actor, e.Last.Note), ago(e.Last.At), e.Last.Reason)
 		printGrounds(e)
