@@ -97,6 +97,11 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.name = first.Name
+	name, err := schemas.ParseName(first.Name)
+	if err != nil {
+		problem(err).write(w)
+		return
+	}
 	switch {
 	case r.URL.RawQuery != "":
 		refusal(http.StatusBadRequest, "a terminal takes no parameters in the URL", "its first message says what is wanted").write(w)
@@ -106,7 +111,7 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	actor := "share:" + first.Share
-	ctx, end, p := streams.begin(r.Context(), actor)
+	ctx, end, p := streams.watch(r.Context(), actor, name.Tenant)
 	if p != nil {
 		p.write(w)
 		return

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -210,6 +211,46 @@ func TestShareOfOneThatSleeps(t *testing.T) {
 	if len(b.asked) != 1 || b.asked[0].Op != attach.OpScreen || b.hello.Presence || b.hello.Input {
 		t.Errorf("the host is asked by %+v for %+v", b.hello, b.asked)
 	}
+}
+
+// TestWatchersLeaveStreams: one tenant's shares take no more than its part, all no more than half, so terminals still open.
+func TestWatchersLeaveStreams(t *testing.T) {
+	b := newShareBench(t)
+	s := b.gate.streams
+	fill := func(of schemas.Tenant) (n int, last *Problem, ends []func()) {
+		for ; last == nil && n <= maxStreams; n++ {
+			var end func()
+			if _, end, last = s.watch(t.Context(), fmt.Sprintf("share:%s%d", of, n), of); last == nil {
+				ends = append(ends, end)
+			}
+		}
+		return n - 1, last, ends
+	}
+	n, p, ends := fill("acme")
+	if n != maxWatchedOf || p == nil || p.Status != http.StatusTooManyRequests {
+		t.Fatalf("%d watch one tenant's, then %v", n, p)
+	}
+	_, answer, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.url, "http")+SharePath, &websocket.DialOptions{Subprotocols: []string{attachProtocol, offersToken + "dpt_share"}})
+	if err == nil || answer == nil || answer.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("one more: %v", err)
+	}
+	for i := range maxWatched/maxWatchedOf - 1 {
+		fill(schemas.Tenant(fmt.Sprint("t", i)))
+	}
+	if n, p, _ := fill("other"); n != 0 || p == nil || p.Status != http.StatusServiceUnavailable {
+		t.Errorf("%d more watch, then %v", n, p)
+	}
+	_, end, p := s.begin(t.Context(), "token:a")
+	if p != nil {
+		t.Fatalf("a terminal besides: %v", p)
+	}
+	end()
+	for _, end := range ends {
+		end()
+	}
+	ws := b.watch("dpt_share", firstWatch)
+	_, err = reads(b.bench, ws, "prints")
+	b.must(err)
 }
 
 // TestShareEnds: who watches is cut off when the share ends, and told as one who comes later.

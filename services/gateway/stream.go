@@ -21,20 +21,25 @@ const (
 	retryMillis = 2000             // milliseconds after which a browser comes back
 	maxStreams  = 1024
 	maxPerOne   = 32 // of one token
+	// Of those who watch by a share: a tenant makes shares as it likes, and is to leave others their streams.
+	maxWatched   = maxStreams / 2
+	maxWatchedOf = 128 // of one tenant's sessions
 )
 
 // streams counts what is open, and ends it.
 type streams struct {
 	keepAlive, writeWait time.Duration
 
-	mu    sync.Mutex
-	all   int
-	of    map[string]int // by actor
-	ended []context.Context
+	mu        sync.Mutex
+	all       int
+	of        map[string]int // by actor
+	watched   int
+	watchedOf map[schemas.Tenant]int
+	ended     []context.Context
 }
 
 func newStreams() *streams {
-	return &streams{keepAlive: keepAlive, writeWait: writeWait, of: map[string]int{}}
+	return &streams{keepAlive: keepAlive, writeWait: writeWait, of: map[string]int{}, watchedOf: map[schemas.Tenant]int{}}
 }
 
 // until has streams end with ctx, too.
@@ -73,6 +78,47 @@ func (s *streams) begin(ctx context.Context, actor string) (streaming context.Co
 			delete(s.of, actor)
 		}
 	}, nil
+}
+
+// watch is begin for one who watches a session of a tenant by a share.
+func (s *streams) watch(ctx context.Context, actor string, of schemas.Tenant) (streaming context.Context, end func(), p *Problem) {
+	if p := s.admit(of); p != nil {
+		return nil, nil, p
+	}
+	streaming, ended, p := s.begin(ctx, actor)
+	if p != nil {
+		s.leave(of)
+		return nil, nil, p
+	}
+	return streaming, func() {
+		ended()
+		s.leave(of)
+	}, nil
+}
+
+// admit takes a place among those who watch.
+func (s *streams) admit(of schemas.Tenant) *Problem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.watched >= maxWatched {
+		return refusal(http.StatusServiceUnavailable, "too many watch shared terminals", "ask again later")
+	}
+	if s.watchedOf[of] >= maxWatchedOf {
+		return refusal(http.StatusTooManyRequests, fmt.Sprintf("%d watch the shares of this tenant", maxWatchedOf), "ask again later")
+	}
+	s.watched++
+	s.watchedOf[of]++
+	return nil
+}
+
+// leave gives the place back.
+func (s *streams) leave(of schemas.Tenant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched--
+	if s.watchedOf[of]--; s.watchedOf[of] == 0 {
+		delete(s.watchedOf, of)
+	}
 }
 
 // event is one of a stream of server-sent events.
