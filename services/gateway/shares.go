@@ -91,15 +91,16 @@ type watched struct{ gate *Gateway }
 // ServeHTTP implements http.Handler.
 func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s, streams := &watchers{gate: h.gate}, h.gate.streams
+	tells := h.tells()
 	first, err := s.look(r.Context())
 	if err != nil {
-		problem(err).write(w)
+		tells(err).write(w)
 		return
 	}
 	s.name = first.Name
 	name, err := schemas.ParseName(first.Name)
 	if err != nil {
-		problem(err).write(w)
+		tells(err).write(w)
 		return
 	}
 	switch {
@@ -130,12 +131,35 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	terminal.Serve(ctx, ws, terminal.Options{
 		Session: s, Caller: actor, Tick: streams.keepAlive, WriteWait: streams.writeWait,
 		Problem: func(err error) (any, bool) {
-			p := problem(err)
+			p := tells(err)
 			return p, p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
 		},
 		Still: func(context.Context) error { return nil }, // guarded looks
 		Watch: &terminal.Watch{Share: first.Share, Last: s.last},
 	})
+}
+
+// tells gives what makes of an error what one who watches is told: that one knows no names of sessions, tenants and hosts, which
+// errors have. The log has the error, once while it is the same.
+func (h watched) tells() func(error) *Problem {
+	logged := ""
+	return func(err error) *Problem {
+		switch p := problem(err); p.Status {
+		case http.StatusUnauthorized:
+			return problem(errNoToken)
+		case http.StatusForbidden:
+			return refusal(p.Status, "this doesn't watch a terminal", "a share's token does")
+		case http.StatusTooManyRequests:
+			return refusal(p.Status, "too many watch", "ask again later")
+		case http.StatusServiceUnavailable:
+			return refusal(p.Status, "the terminal can't be reached", "ask again later")
+		}
+		if text := err.Error(); text != logged {
+			logged = text
+			h.gate.log.Info("a shared terminal can't be shown", "err", err)
+		}
+		return refusal(http.StatusInternalServerError, "the terminal can't be shown now", "")
+	}
 }
 
 // watchers is a session as those who have the token of a share reach it: it is seen, and neither woken nor used.

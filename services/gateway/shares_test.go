@@ -23,6 +23,7 @@ type shareBench struct {
 	mu    sync.Mutex
 	now   schemas.Shared
 	gone  bool
+	fails bool   // the host answers with an error
 	heard []byte // the frames of clients, but for requests
 	hello attach.Hello
 	asked []attach.Request
@@ -30,7 +31,12 @@ type shareBench struct {
 
 func newShareBench(t *testing.T) *shareBench {
 	t.Helper()
-	b := &shareBench{bench: newBench(t, nil)}
+	return newShareBenchWith(t, nil)
+}
+
+func newShareBenchWith(t *testing.T, with func(*Options)) *shareBench {
+	t.Helper()
+	b := &shareBench{bench: newBench(t, with)}
 	b.now = schemas.Shared{Share: "one", Name: "acme/web", UID: "u", State: schemas.Running, Host: "h", Generation: 1, Until: time.Now().Add(time.Hour)}
 	b.isOf(map[string]schemas.WhoAmI{"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
 	b.answers("shared", func(a asked) (any, *schemas.APIError) {
@@ -39,6 +45,8 @@ func newShareBench(t *testing.T) *shareBench {
 		switch {
 		case a.token == "dpt_a":
 			return nil, schemas.FailedError(schemas.ReasonDenied, "it has no share")
+		case a.token == "dpt_fails":
+			return nil, schemas.FailedError(schemas.ReasonFailed, "session acme/web is broken")
 		case b.gone || a.token != "dpt_share":
 			return nil, schemas.FailedError(schemas.ReasonNoToken, "no such token, or it has expired or was revoked").WithHint("`diapause token create` makes one")
 		}
@@ -73,7 +81,13 @@ func (b *shareBench) host(conn *tunnel.Conn) {
 	b.mu.Lock()
 	_ = json.Unmarshal(conn.Hello(), &b.hello)
 	b.asked = append(b.asked, r)
+	fails := b.fails
 	b.mu.Unlock()
+	if fails {
+		_ = attach.WriteError(conn, "session acme/web is broken")
+		_ = b.nc.Publish(schemas.SubjectSession+".acme.web", nil) // the next try needs no wait
+		return
+	}
 	const paint = "\x1b[Hsecret screen"
 	if err == nil && r.Op == attach.OpScreen {
 		_ = attach.SendScreen(conn, attach.Screen{Size: attach.Size{Rows: 24, Cols: 80}, At: 100}, []byte(paint))
@@ -251,6 +265,24 @@ func TestWatchersLeaveStreams(t *testing.T) {
 	ws := b.watch("dpt_share", firstWatch)
 	_, err = reads(b.bench, ws, "prints")
 	b.must(err)
+}
+
+// TestShareTellsNoNames: what goes wrong is for the log; who watches is told no name of a session.
+func TestShareTellsNoNames(t *testing.T) {
+	var log lockedText
+	b := newShareBenchWith(t, func(o *Options) { o.Log = logTo(&log) })
+	p := b.refused("an error of the API", b.do("GET", SharePath, "", "Upgrade: websocket", "Authorization: Bearer dpt_fails"), http.StatusInternalServerError)
+	if p.Detail != "the terminal can't be shown now" || strings.Contains(fmt.Sprint(p), "acme") {
+		t.Errorf("it is told %+v", p)
+	}
+	b.fails = true
+	said, err := reads(b.bench, b.watch("dpt_share", firstWatch), "")
+	if websocket.CloseStatus(err) != websocket.StatusInternalError || !strings.Contains(said, "the terminal can't be shown now") || strings.Contains(said, "acme") {
+		t.Errorf("it is told %s and ends with %v", said, err)
+	}
+	if strings.Count(log.String(), "session acme/web is broken") != 2 {
+		t.Errorf("the log has %s", log.String())
+	}
 }
 
 // TestShareEnds: who watches is cut off when the share ends, and told as one who comes later.
