@@ -86,7 +86,7 @@ type socket struct {
 	run     uint64
 	host    schemas.HostID
 	at      int64 // the client has the output up to here
-	painted bool  // it was shown what a session that sleeps showed last
+	painted bool  // it was shown what a session that sleeps showed last, or that can't be read, in this state
 	state   schemas.State
 }
 
@@ -96,21 +96,32 @@ func Serve(ctx context.Context, ws *websocket.Conn, o Options) {
 	s := &socket{Options: o, ws: ws, wake: make(chan struct{}, 1), resized: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := s.first(ctx)
+	var parts sync.WaitGroup
+	// Reading ends with the socket alone: a context that ends would close it before the client is told why.
+	listening, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer parts.Wait()
+	defer stop()
+	defer func() { _ = ws.CloseNow() }() // ends what listens
+	defer cancel(nil)
+	began := make(chan error, 1)
+	parts.Go(func() {
+		err := s.first(listening)
+		if began <- err; err == nil {
+			cancel(s.listen(listening))
+		}
+	})
+	var err error
+	select {
+	case err = <-began:
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
 	if err == nil {
-		var parts sync.WaitGroup
-		// Reading ends with the socket alone: a context that ends would close it before the client is told why.
-		listening, stop := context.WithCancel(context.WithoutCancel(ctx))
-		parts.Go(func() { cancel(s.listen(listening)) })
 		parts.Go(func() { cancel(s.check(ctx)) })
 		err = s.stay(ctx)
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
-		defer parts.Wait()
-		defer stop()
-		defer func() { _ = ws.CloseNow() }() // ends what listens
-		defer cancel(nil)
 	}
 	s.close(err)
 }

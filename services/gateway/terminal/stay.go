@@ -65,7 +65,7 @@ func (s *socket) running(ctx context.Context, news <-chan *schemas.Progress) (sc
 			return v, s.ended(ctx, nil)
 		}
 		if v.State != s.state {
-			s.state = v.State
+			s.state, s.painted = v.State, false
 			if err := s.say(ctx, Message{Type: TypeState, State: v.State, Reason: v.LastTransition.Reason}); err != nil {
 				return v, err
 			}
@@ -102,16 +102,16 @@ func (s *socket) meet(ctx context.Context, v schemas.View) error {
 }
 
 // last shows a client that watches, and has seen nothing yet, what the terminal of a session that sleeps showed last. Where that can't be read,
-// the state says enough.
+// the state says enough, and it isn't asked for again before that changes: the host reads an image for it.
 func (s *socket) last(ctx context.Context, v schemas.View) error {
 	if s.Watch == nil || s.Watch.Last == nil || s.painted || s.run != 0 || v.State != schemas.Suspended {
 		return nil
 	}
+	s.painted = true
 	head, paint, err := s.Watch.Last(ctx, v)
 	if err != nil {
 		return ctx.Err()
 	}
-	s.painted = true
 	if err := s.say(ctx, Message{Type: typeSize, Rows: head.Rows, Cols: head.Cols}); err != nil {
 		return err
 	}
