@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
@@ -161,6 +164,53 @@ func TestShareIsRefused(t *testing.T) {
 	b.refused("at the terminal of its session", b.do("GET", prefix+"/sessions/acme.web/attach", "", upgrade, "Authorization: Bearer dpt_share"), http.StatusUnauthorized)
 }
 
+// TestShareIsForOnePath: each other operation refuses the token of a share as one that there isn't, with one question to the
+// API, which knows it for that one verb. Each operation gets another token: the guard remembers those that are none.
+func TestShareIsForOnePath(t *testing.T) {
+	b := newBench(t, nil)
+	var mu sync.Mutex
+	asks := map[string][]string{} // verbs, by token
+	_, err := b.nc.Subscribe(schemas.SubjectBearer+".>", func(m *nats.Msg) {
+		verb, token := strings.TrimPrefix(m.Subject, schemas.SubjectBearer+"."), m.Header.Get(schemas.HeaderToken)
+		mu.Lock()
+		asks[token] = append(asks[token], verb)
+		mu.Unlock()
+		e := schemas.FailedError(schemas.ReasonNoToken, "no such token")
+		answer := &nats.Msg{Subject: m.Reply, Header: nats.Header{micro.ErrorCodeHeader: {e.Code}}}
+		answer.Data, _ = json.Marshal(e)
+		_ = b.nc.PublishMsg(answer)
+	})
+	b.must(err)
+	b.must(b.nc.Flush())
+	tried := 0
+	for path, item := range b.gate.doc.OpenAPI().Paths {
+		at := strings.NewReplacer("{session}", "acme.web", "{scope}", "session:acme.web", "{port}", "8080").Replace(path)
+		at = regexp.MustCompile(`{[a-z]+}`).ReplaceAllString(at, "one")
+		for method, op := range operations(item) {
+			if op.OperationID == verbShared || op.OperationID == "login" {
+				continue // they take others: the second a code
+			}
+			tried++
+			token, body := fmt.Sprintf("dpt_share%d", tried), ""
+			if method == "POST" || method == "PUT" {
+				body = "{}"
+			}
+			b.gate.rates.mu.Lock()
+			clear(b.gate.rates.wrong) // of one address
+			b.gate.rates.mu.Unlock()
+			b.refused(op.OperationID, b.do(method, at, body, "Authorization: Bearer "+token, "Upgrade: websocket"), http.StatusUnauthorized)
+			mu.Lock()
+			if got := asks[token]; len(got) != 1 || got[0] == verbShared {
+				t.Errorf("%s asks the API for %v", op.OperationID, got)
+			}
+			mu.Unlock()
+		}
+	}
+	if tried < 40 {
+		t.Errorf("only %d operations were tried", tried)
+	}
+}
+
 // TestShareIsWatched: a client with a share sees, filtered as others do, and nothing of it reaches the session.
 func TestShareIsWatched(t *testing.T) {
 	b := newShareBench(t)
@@ -294,15 +344,19 @@ func TestShareEnds(t *testing.T) {
 			b.mu.Unlock()
 			b.must(b.nc.Publish(schemas.SubjectSession+".acme.web", nil)) // the session has changed
 		},
-		"by its time": func(b *shareBench) {},
+		"by its time":                   func(b *shareBench) {},
+		"by its time, before it begins": func(b *shareBench) {},
 	} {
 		t.Run(what, func(t *testing.T) {
-			b := newShareBench(t)
-			if what == "by its time" {
+			b, byTime := newShareBench(t), what != "it is taken back"
+			switch what {
+			case "by its time":
 				b.now.Until = time.Now().Add(time.Second)
+			case "by its time, before it begins": // as on a slow machine
+				b.now.Until = time.Now()
 			}
 			ws := b.watch("dpt_share", firstWatch)
-			if what != "by its time" {
+			if !byTime {
 				_, err := reads(b.bench, ws, "prints")
 				b.must(err)
 			}
@@ -311,7 +365,7 @@ func TestShareEnds(t *testing.T) {
 			if websocket.CloseStatus(err) != websocket.StatusInternalError || !strings.Contains(said, `"status":401`) || !strings.Contains(said, "no such token") {
 				t.Errorf("it is told %q and ends with %v", said, err)
 			}
-			if what == "by its time" {
+			if byTime {
 				return
 			}
 			_, answer, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(b.url, "http")+SharePath, &websocket.DialOptions{Subprotocols: []string{attachProtocol, offersToken + "dpt_share"}})
