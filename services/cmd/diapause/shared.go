@@ -48,6 +48,9 @@ func watchShared(ctx context.Context, authority string) error {
 	ws, answer, err := websocket.Dial(ctx, "ws"+strings.TrimPrefix(base, "http")+gateway.SharePath, &websocket.DialOptions{
 		HTTPClient: client, Subprotocols: []string{terminal.Protocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
 	})
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
 	if err != nil {
 		return notWatched(answer, err)
 	}
@@ -59,7 +62,7 @@ func watchShared(ctx context.Context, authority string) error {
 	if err != nil {
 		return err
 	}
-	err = showShared(ctx, ws)
+	err = showShared(ctx, ws, os.Stdout)
 	restore()
 	if errors.Is(context.Cause(ctx), errDetached) {
 		fmt.Fprintln(complained, "left the shared terminal, which runs on")
@@ -157,8 +160,16 @@ func untilLeft(leave context.CancelCauseFunc) (restore func(), err error) {
 // interruptKey is Ctrl-C.
 const interruptKey = 0x03
 
+// sharedScreen is a terminal as a gateway has it shown. That may be anyone's who gave a link: what it sends is filtered as a gateway
+// filters what sessions print, so that this terminal answers nothing.
+type sharedScreen struct {
+	to      io.Writer
+	filter  *emulator.Filter
+	problem *gateway.Problem // of the last message, if it was an error
+}
+
 // showShared shows what the gateway sends until that ends.
-func showShared(ctx context.Context, ws *websocket.Conn) error {
+func showShared(ctx context.Context, ws *websocket.Conn, to io.Writer) error {
 	first, err := json.Marshal(map[string]string{"type": "attach", "client": rand.Text()})
 	if err != nil {
 		return fmt.Errorf("encode the request: %w", err)
@@ -166,27 +177,46 @@ func showShared(ctx context.Context, ws *websocket.Conn) error {
 	if err := ws.Write(ctx, websocket.MessageText, first); err != nil {
 		return fmt.Errorf("watch the shared terminal: %w", err)
 	}
+	s := &sharedScreen{to: to, filter: emulator.NewFilter(0, 0)}
 	for {
 		kind, b, err := ws.Read(ctx)
 		switch {
 		case websocket.CloseStatus(err) == websocket.StatusNormalClosure:
 			return nil
+		case err != nil && ctx.Err() != nil:
+			return errInterrupted
+		case err != nil && s.problem != nil:
+			return problemOf(*s.problem)
 		case err != nil:
 			return fmt.Errorf("watch the shared terminal: %w", err)
-		case kind == websocket.MessageBinary && len(b) >= headShown:
-			if _, err := os.Stdout.Write(b[headShown:]); err != nil {
-				return fmt.Errorf("show the terminal: %w", err)
-			}
-		case kind == websocket.MessageText:
-			if err := heard(b); err != nil {
-				return err
-			}
+		case kind == websocket.MessageBinary:
+			err = s.shows(b)
+		default:
+			err = s.heard(b)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
+// shows shows output, or a screen, with which filtering begins again.
+func (s *sharedScreen) shows(b []byte) error {
+	s.problem = nil
+	if len(b) < headShown {
+		return nil // of a later version
+	}
+	if b[0] == terminal.KindScreen {
+		s.filter = emulator.NewFilter(0, 0)
+	}
+	if _, err := s.to.Write(s.filter.Write(b[headShown:])); err != nil {
+		return fmt.Errorf("show the terminal: %w", err)
+	}
+	return nil
+}
+
 // heard says what the gateway says beside the terminal, and gives what ends the watch.
-func heard(b []byte) error {
+func (s *sharedScreen) heard(b []byte) error {
 	var m struct {
 		terminal.Message
 		Problem *gateway.Problem `json:"problem"`
@@ -194,6 +224,7 @@ func heard(b []byte) error {
 	if json.Unmarshal(b, &m) != nil {
 		return nil // of a later version
 	}
+	s.problem = m.Problem
 	switch {
 	case m.Type == terminal.TypeState && m.State != schemas.Running:
 		notice("the session is " + schemas.Shown(string(m.State)))

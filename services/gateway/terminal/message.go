@@ -76,7 +76,8 @@ type Message struct {
 // the client has it with this message.
 const (
 	kindOutput = 'o'
-	kindScreen = 's'
+	// KindScreen is a whole screen, in place of what was shown before.
+	KindScreen = 's'
 )
 
 // headSize is that of what precedes the bytes of a binary message for a client; positionSize for what is typed.

@@ -115,7 +115,7 @@ func (s *socket) last(ctx context.Context, v schemas.View) error {
 	if err := s.say(ctx, Message{Type: typeSize, Rows: head.Rows, Cols: head.Cols}); err != nil {
 		return err
 	}
-	return s.output(ctx, kindScreen, head.At, paint)
+	return s.output(ctx, KindScreen, head.At, paint)
 }
 
 // hold tells an error that may pass, and waits for a moment; one that won't pass it returns.

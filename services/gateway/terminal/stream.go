@@ -159,7 +159,7 @@ func (c *stream) started(ctx context.Context, payload []byte) error {
 	err := c.say(ctx, said)
 	if err == nil && !t.Screen {
 		blank := screen.New(int(c.request.Rows), int(c.request.Cols))
-		err = c.output(ctx, kindScreen, t.At, blank.Paint())
+		err = c.output(ctx, KindScreen, t.At, blank.Paint())
 	}
 	if err != nil {
 		return err
@@ -194,7 +194,7 @@ func (c *stream) painted(ctx context.Context, b []byte) error {
 	}
 	paint := c.paint
 	c.paint, c.filter = nil, screen.NewFilter(c.head.At, c.head.Dropped)
-	return c.output(ctx, kindScreen, c.head.At, paint)
+	return c.output(ctx, KindScreen, c.head.At, paint)
 }
 
 // printed sends output on, without what a terminal would answer.
