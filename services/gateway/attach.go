@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
@@ -93,16 +95,13 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{attachProtocol},
-		InsecureSkipVerify: true, // of the origin: the guard has looked at it
-	})
+	ws, deadline, err := upgrade(w, r)
 	if err != nil {
 		return // it has answered
 	}
 	defer func() { _ = ws.CloseNow() }()
 	terminal.Serve(ctx, ws, terminal.Options{
-		Session: s, Caller: me.Actor, Tick: g.streams.keepAlive, WriteWait: g.streams.writeWait,
+		Session: s, Caller: me.Actor, Tick: g.streams.keepAlive, WriteWait: g.streams.writeWait, Deadline: deadline,
 		Problem: func(err error) (any, bool) {
 			p := problem(err)
 			return p, p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests
@@ -114,6 +113,31 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 			return nil
 		},
 	})
+}
+
+// upgrade makes a request a terminal's WebSocket, or answers it. deadline is that of its connection, which the WebSocket hides.
+func upgrade(w http.ResponseWriter, r *http.Request) (ws *websocket.Conn, deadline func(time.Time) error, err error) {
+	h := &hijacked{ResponseWriter: w}
+	ws, err = websocket.Accept(h, r, &websocket.AcceptOptions{
+		Subprotocols:       []string{attachProtocol},
+		InsecureSkipVerify: true, // of the origin: the guard has looked at it
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return ws, h.conn.SetDeadline, nil
+}
+
+// hijacked keeps the connection that is taken from it.
+type hijacked struct {
+	http.ResponseWriter
+	conn net.Conn
+}
+
+// Hijack implements http.Hijacker.
+func (h *hijacked) Hijack() (conn net.Conn, rw *bufio.ReadWriter, err error) {
+	h.conn, rw, err = http.NewResponseController(h.ResponseWriter).Hijack()
+	return h.conn, rw, err
 }
 
 // bearers is a session as the bearer of a token reaches it.

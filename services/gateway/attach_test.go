@@ -1,13 +1,18 @@
 package gateway
 
 import (
+	"context"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway/terminal"
 )
 
 // TestAttachIsRefused: a terminal is for owners and operators, from where others may ask too, and by no parameters.
@@ -72,5 +77,49 @@ func TestTokenAsSubprotocol(t *testing.T) {
 	}
 	if strings.Contains(log.String()+said, "secret") {
 		t.Errorf("the token is in %s", log.String()+said)
+	}
+}
+
+// TestCloseIsBounded: a client that answers a close with a message without an end doesn't hold the socket.
+func TestCloseIsBounded(t *testing.T) {
+	var until time.Time
+	closed := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ws, deadline, err := upgrade(w, r)
+		if err != nil {
+			return
+		}
+		defer close(closed)
+		defer func() { _ = ws.CloseNow() }()
+		terminal.Serve(r.Context(), ws, terminal.Options{Deadline: func(at time.Time) error {
+			until = at
+			return deadline(time.Now().Add(100 * time.Millisecond)) // no need to wait for all of it
+		}})
+	}))
+	defer srv.Close()
+	var conn net.Conn
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		var err error
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		return conn, err
+	}}}
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http"), &websocket.DialOptions{HTTPClient: client})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.CloseNow() }()
+	if err := ws.Write(t.Context(), websocket.MessageText, []byte("no first message")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte("\x82\xff\x00\x00\x01\x00\x00\x00\x00\x00mask")); err != nil { // the head of one with 2^40 bytes
+		t.Fatal(err)
+	}
+	select {
+	case <-closed:
+	case <-time.After(limit):
+		t.Fatal("the socket is held")
+	}
+	if until.IsZero() || time.Until(until) > limit {
+		t.Errorf("it may take until %v", until)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/coder/websocket"
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/diapause/diapause/events/attach"
@@ -118,10 +117,7 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{attachProtocol},
-		InsecureSkipVerify: true, // of the origin: the guard has looked at it
-	})
+	ws, deadline, err := upgrade(w, r)
 	if err != nil {
 		return // it has answered
 	}
@@ -129,7 +125,7 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cut := s.guarded(ctx, first.Until)
 	defer cut()
 	terminal.Serve(ctx, ws, terminal.Options{
-		Session: s, Caller: actor, Tick: streams.keepAlive, WriteWait: streams.writeWait,
+		Session: s, Caller: actor, Tick: streams.keepAlive, WriteWait: streams.writeWait, Deadline: deadline,
 		Problem: func(err error) (any, bool) {
 			p := tells(err)
 			return p, p.Status < http.StatusInternalServerError && p.Status != http.StatusTooManyRequests

@@ -44,6 +44,8 @@ type Options struct {
 	Tick  time.Duration
 	// WriteWait is how long a client may take for a message; a slower one is cut.
 	WriteWait time.Duration
+	// Deadline sets that of the connection below the socket.
+	Deadline func(time.Time) error
 	// Watch is set of one who may only watch, by a share.
 	Watch *Watch
 }
@@ -59,6 +61,7 @@ type Watch struct {
 // The bounds of what a client sends.
 const (
 	firstWait   = 10 * time.Second
+	closeWait   = 10 * time.Second // for the client's part of the end
 	maxMessage  = 64 << 10
 	perSecond   = 500 // messages
 	atOnce      = 2000
@@ -154,6 +157,8 @@ func (s *socket) close(err error) {
 		problem, _ := s.Problem(err)
 		_ = s.say(context.Background(), Message{Type: typeError, Problem: problem}) // the client may be gone
 	}
+	// Closing takes what the client still sends, which may be a message without an end.
+	_ = s.Deadline(time.Now().Add(closeWait)) // closed, then
 	_ = s.ws.Close(code, why)
 }
 

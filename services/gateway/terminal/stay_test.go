@@ -48,6 +48,9 @@ func serves(t *testing.T, ctx context.Context, o Options) *websocket.Conn {
 	o.Problem = func(err error) (any, bool) { return err.Error(), false }
 	o.Still = func(context.Context) error { return nil }
 	o.Tick, o.WriteWait = time.Hour, time.Minute
+	if o.Deadline == nil {
+		o.Deadline = func(time.Time) error { return nil }
+	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := websocket.Accept(w, r, nil); err == nil {
 			Serve(ctx, ws, o)
