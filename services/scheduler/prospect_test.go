@@ -111,6 +111,27 @@ func TestPulseEnds(t *testing.T) {
 	})
 }
 
+// A session that came to run a moment ago isn't taken before its users could attach: else each of those that wait
+// for room would take it from the one before.
+func TestFreshIsNotTakenAtOnce(t *testing.T) {
+	inCrowd(t, func(t *testing.T, c *crowd) {
+		c.host(schemas.Host{Host: "h", Slots: 1})
+		time.Sleep(2 * pulseFor)
+		c.run("a", schemas.MadeByPerson)
+		if got := c.prospect(); got != Full {
+			t.Errorf("as it came to run the prospect is %d", got)
+		}
+		time.Sleep(freshFor - time.Second)
+		if got := c.prospect(); got != Full {
+			t.Errorf("soon after the prospect is %d", got)
+		}
+		time.Sleep(time.Second)
+		if got := c.prospect(); got != Makes {
+			t.Errorf("later the prospect is %d", got)
+		}
+	})
+}
+
 // Soon after activity couldn't be heard, a session has to be idle for as long as ever.
 func TestUnheardIsNotTakenAtOnce(t *testing.T) {
 	inCrowd(t, func(t *testing.T, c *crowd) {
