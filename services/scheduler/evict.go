@@ -218,9 +218,9 @@ func (e *evictor) lowest(all []*tracked, until time.Time, now bool) (best *track
 // left for those who had it run.
 func (e *evictor) yields(t *tracked, v *session.View, now bool) time.Duration {
 	switch {
-	case !now, time.Since(v.HeardSince) < pulseFor:
+	case !now:
 		return yield
-	case e.pulses.beats(t, e.hosts.now()):
+	case e.pulses.beats(t, e.hosts.now()), time.Since(v.HeardSince) < pulseFor: // or it may, unheard
 		return pulseFor
 	case time.Since(v.Known().Since) < freshFor:
 		return freshFor
