@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/scheduler"
 )
 
@@ -280,6 +282,32 @@ func TestSlowHostHoldsUpNothing(t *testing.T) {
 	y.work(y.ctx, v)
 	y.becomes(s, "waits", "running", isRunning)
 	y.sound(4)
+}
+
+// Within a round the hosts are listed again when the list is old: one may have been cordoned, or be gone.
+func TestHostsAreListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &growing{}
+		l := listing{fleet: f}
+		for i, want := range []int{1, 1, 2, 3} {
+			hosts, err := l.recent(t.Context())
+			if err != nil || f.times != want || len(hosts) != want {
+				t.Errorf("%d: listed %d times, want %d: %v, %v", i, f.times, want, hosts, err)
+			}
+			time.Sleep([]time.Duration{listedFor, 1, listedFor + 1, 0}[i])
+		}
+	})
+}
+
+// growing is a fleet that has one more host each time that it is asked.
+type growing struct {
+	Fleet
+	times int
+}
+
+func (g *growing) Hosts(context.Context) ([]fleet.Host, error) {
+	g.times++
+	return make([]fleet.Host, g.times), nil
 }
 
 // A reason names no session of another tenant.

@@ -35,6 +35,9 @@ const (
 	slowFor      = 5 * time.Minute
 )
 
+// listedFor is how long a placer goes by one list of the hosts: one that is cordoned or gone gets nothing more.
+const listedFor = 2 * time.Second
+
 // seat finds a host for a new session. One with a terminal may get none, where none has room: it is made all the same,
 // and waits. Nothing new gets a host while others wait for one that need the same.
 func (s *maker) seat(ctx context.Context, w fleet.Want, req request, fresh schemas.NewSession) (room, error) {
@@ -260,8 +263,9 @@ func (p *placer) round(ctx context.Context) (least, most time.Duration) {
 		return !slices.ContainsFunc(all, func(w queue.Waiting) bool { return w.UID == uid })
 	})
 	maps.DeleteFunc(p.slow, func(_ schemas.HostID, since time.Time) bool { return time.Since(since) > slowFor })
+	from := &listing{fleet: p.rooms.hosts.fleet}
 	for _, tier := range []scheduler.Prospect{scheduler.Free, scheduler.Makes} {
-		r, placed := p.pass(ctx, all, tier)
+		r, placed := p.pass(ctx, all, from, tier)
 		if least, most = r.Rest(); placed { // the next round begins soon
 			break
 		}
@@ -270,19 +274,16 @@ func (p *placer) round(ctx context.Context) (least, most time.Duration) {
 }
 
 // pass tries those that wait on hosts of one prospect.
-func (p *placer) pass(ctx context.Context, all []queue.Waiting, tier scheduler.Prospect) (r queue.Round, some bool) {
-	var hosts []fleet.Host
+func (p *placer) pass(ctx context.Context, all []queue.Waiting, from *listing, tier scheduler.Prospect) (r queue.Round, some bool) {
 	for {
 		w, ok := r.Decide(all, p.tried, time.Now())
 		if !ok || ctx.Err() != nil {
 			return r, some
 		}
-		if hosts == nil {
-			var err error
-			if hosts, err = p.list(ctx); err != nil {
-				p.log.Warn("sessions wait for a host, and the hosts can't be listed; trying again", "err", err)
-				return r, some
-			}
+		hosts, err := from.recent(ctx)
+		if err != nil {
+			p.log.Warn("sessions wait for a host, and the hosts can't be listed; trying again", "err", err)
+			return r, some
 		}
 		placed, err := p.place(ctx, w, hosts, tier)
 		if some = some || placed; placed || tier == scheduler.Makes { // else it is to be tried once more in this round
@@ -295,12 +296,22 @@ func (p *placer) pass(ctx context.Context, all []queue.Waiting, tier scheduler.P
 	}
 }
 
-func (p *placer) list(ctx context.Context) ([]fleet.Host, error) {
+// listing is a list of the hosts that is made again when it is old.
+type listing struct {
+	fleet Fleet
+	hosts []fleet.Host
+	at    time.Time
+}
+
+func (l *listing) recent(ctx context.Context) ([]fleet.Host, error) {
+	if time.Since(l.at) <= listedFor {
+		return l.hosts, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
-	hosts, err := p.rooms.hosts.fleet.Hosts(ctx)
-	if hosts == nil {
-		hosts = []fleet.Host{}
+	hosts, err := l.fleet.Hosts(ctx)
+	if err == nil {
+		l.hosts, l.at = hosts, time.Now()
 	}
 	return hosts, err
 }
