@@ -247,3 +247,20 @@ func TestStirred(t *testing.T) {
 		}
 	})
 }
+
+// Policies may give hosts more slots.
+func TestPoliciesStir(t *testing.T) {
+	s := &spacious{most: 1}
+	inCrowdOf(t, func(c *crowd) Options {
+		s.changed = make(chan struct{})
+		return Options{Bus: c.talk, Policies: s}
+	}, func(t *testing.T, c *crowd) {
+		s.changed <- struct{}{}
+		synctest.Wait()
+		select {
+		case <-c.Stirred():
+		default:
+			t.Error("policies that change stir nothing")
+		}
+	})
+}
