@@ -200,7 +200,11 @@ func (e *evictor) lowest(all []*tracked, until time.Time, now bool) (best *track
 		}
 		v := e.table.view(t)
 		p := e.table.policy(&v)
-		one := session.Decide(&v, p.Pressed(e.yields(t, &v, now)), time.Now())
+		idle := e.yields(t, &v, now)
+		one := session.Decide(&v, p.Pressed(idle), time.Now())
+		if idle == 0 {
+			one.Reason += fmt.Sprintf("; at once: nothing holds it, and no machine used it for %.0f s", pulseFor.Seconds())
+		}
 		if one.Verdict != session.Suspend && (one.Next.IsZero() || one.Next.After(until)) {
 			continue
 		}

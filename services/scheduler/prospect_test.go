@@ -84,6 +84,9 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 				case !x.taken && (!errors.As(err, &none) || len(taken) > 0):
 					t.Errorf("taken though it is in use: %v, %v", taken, err)
 				}
+				if all := c.swapped(); x.taken && !strings.HasSuffix(all[len(all)-1].Reason, "; at once: nothing holds it, and no machine used it for 75 s") {
+					t.Errorf("the log says %q", all[len(all)-1].Reason)
+				}
 				if took := time.Since(at); took > time.Second {
 					t.Errorf("that took %s", took)
 				}
