@@ -14,14 +14,16 @@ const swaps = 10
 
 // SetDefaults has what is given be the lowest layer, for all that read the bucket: below the policies,
 // above what is built in. They are one document, so that of two processes with defaults one holds
-// entirely. A process without any takes back what it set itself, and leaves alone what another did.
+// entirely: that of the last one started, which is theirs also if another had set the same before. A process
+// without any takes back what it set itself, and leaves alone what another did.
 // The version that holds comes back; 0 if there never was one.
 func (s *Store) SetDefaults(ctx context.Context, by string, all []schemas.PolicyDefault) (v Versioned, err error) {
 	for range swaps {
 		if v, err = s.Get(ctx, schemas.ScopeDefaults); err != nil {
 			return v, err
 		}
-		if len(all) == 0 && (len(v.Defaults) == 0 || v.Change.By != by) || len(all) > 0 && reflect.DeepEqual(v.Defaults, all) {
+		own := v.Change.By == by
+		if len(all) == 0 && (len(v.Defaults) == 0 || !own) || len(all) > 0 && own && reflect.DeepEqual(v.Defaults, all) {
 			return v, nil
 		}
 		reason := "it was started with them"

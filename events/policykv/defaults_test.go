@@ -24,7 +24,8 @@ func setDefaults(t *testing.T, s *policykv.Store, by string, all ...schemas.Poli
 	return v
 }
 
-// Who has defaults sets them, who has none takes back its own, and nothing is written that is so already.
+// Who has defaults sets them, also if another has set the same; who has none takes back its own; and what it has set
+// isn't written again.
 func TestSetDefaults(t *testing.T) {
 	s, _ := open(t)
 	web := byDefault(t, schemas.ClassScope("web"), "variable A", "grace=1m")
@@ -37,12 +38,12 @@ func TestSetDefaults(t *testing.T) {
 		{"up@a", nil, 0, 0},
 		{"up@a", []schemas.PolicyDefault{web}, 1, 1},
 		{"up@a", []schemas.PolicyDefault{web}, 1, 1},
-		{"up@b", []schemas.PolicyDefault{web}, 1, 1},
-		{"up@b", nil, 1, 1}, // they are a's
-		{"up@b", []schemas.PolicyDefault{web, byDefault(t, schemas.ScopeAll, "variable B", "life=1h")}, 2, 2},
-		{"up@a", nil, 2, 2},
-		{"up@b", nil, 3, 0},
-		{"up@b", nil, 3, 0},
+		{"up@b", []schemas.PolicyDefault{web}, 2, 1},
+		{"up@a", nil, 2, 1}, // they are b's
+		{"up@b", []schemas.PolicyDefault{web, byDefault(t, schemas.ScopeAll, "variable B", "life=1h")}, 3, 2},
+		{"up@a", nil, 3, 2},
+		{"up@b", nil, 4, 0},
+		{"up@b", nil, 4, 0},
 	} {
 		if v := setDefaults(t, s, c.by, c.all...); v.Version != c.version || len(v.Defaults) != c.from {
 			t.Errorf("%d: version %d with %d defaults, by %s", i, v.Version, len(v.Defaults), v.Change.By)

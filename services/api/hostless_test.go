@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/scheduler"
 )
 
@@ -245,23 +247,33 @@ func TestSlowHostHoldsUpNothing(t *testing.T) {
 	y := newYard(t)
 	y.host("h", 1)
 	s, _ := y.api("a")
-	short := func(r *schemas.RunRequest) { r.Idle = &schemas.Idle{Grace: 1} }
 	y.mu.Lock()
 	y.stuck["h"] = true
 	y.mu.Unlock()
-	y.mustRun(s, "first", schemas.Running, short)
-	done := make(chan error, 1)
-	go func() {
-		out, err := s.Call(y.ctx, operator, "run", schemas.Request{Name: "waits", Wait: schemas.Duration(3 * time.Second), Run: &schemas.RunRequest{
-			Driver: "criu", Program: "bash", TTY: true, Idle: never, Spec: []byte(`{"command":["bash"],"tty":true}`),
-		}})
-		if v, ok := out.(schemas.View); err == nil && (!ok || v.State != schemas.Starting || v.Queue == nil) {
-			err = fmt.Errorf("it is %+v", out)
-		}
-		done <- err
-	}()
-	y.must(<-done)
-	y.becomes(s, "first", "on its way out", func(v schemas.View) bool { return v.State == schemas.Suspending })
+	y.mustRun(s, "first", schemas.Running, func(r *schemas.RunRequest) { r.Idle = &schemas.Idle{Grace: 1} })
+	out, err := s.Call(y.ctx, operator, "run", schemas.Request{Name: "waits", Wait: schemas.Duration(30 * time.Second), Run: &schemas.RunRequest{
+		Driver: "criu", Program: "bash", TTY: true, Idle: never, Host: "h", Spec: []byte(`{"command":["bash"],"tty":true}`),
+	}})
+	y.must(err)
+	if v := out.(schemas.View); v.State != schemas.Starting || v.Queue == nil {
+		t.Errorf("it is %+v", v)
+	}
+	leaves := func(v schemas.View) bool { return v.State == schemas.Suspending }
+	y.becomes(s, "first", "on its way out", leaves)
+
+	y.host("b", 1)
+	on := func(r *schemas.RunRequest) { r.Host = "b" }
+	y.mustRun(s, "second", schemas.Running, on)
+	y.mustRun(s, "third", schemas.Starting, on)
+	at := time.Now()
+	_, err = s.Call(y.ctx, operator, "kill", schemas.Request{Name: "second"})
+	y.must(err)
+	y.becomes(s, "third", "running", isRunning)
+	if took := time.Since(at); took > 45*time.Second { // a try may take as long as placeWithin
+		t.Errorf("it came to host b after %s", took)
+	}
+	y.becomes(s, "first", "on its way out", leaves)
+
 	v, err := y.records.Get(y.ctx, schemas.Name{Tenant: "default", Session: "first"})
 	y.must(err)
 	y.mu.Lock()
@@ -269,7 +281,33 @@ func TestSlowHostHoldsUpNothing(t *testing.T) {
 	y.mu.Unlock()
 	y.work(y.ctx, v)
 	y.becomes(s, "waits", "running", isRunning)
-	y.sound(2)
+	y.sound(4)
+}
+
+// Within a round the hosts are listed again when the list is old: one may have been cordoned, or be gone.
+func TestHostsAreListedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &growing{}
+		l := listing{fleet: f}
+		for i, want := range []int{1, 1, 2, 3} {
+			hosts, err := l.recent(t.Context())
+			if err != nil || f.times != want || len(hosts) != want {
+				t.Errorf("%d: listed %d times, want %d: %v, %v", i, f.times, want, hosts, err)
+			}
+			time.Sleep([]time.Duration{listedFor, 1, listedFor + 1, 0}[i])
+		}
+	})
+}
+
+// growing is a fleet that has one more host each time that it is asked.
+type growing struct {
+	Fleet
+	times int
+}
+
+func (g *growing) Hosts(context.Context) ([]fleet.Host, error) {
+	g.times++
+	return make([]fleet.Host, g.times), nil
 }
 
 // A reason names no session of another tenant.

@@ -28,6 +28,16 @@ type Lead interface {
 // the others for longer.
 const placeWithin = time.Minute
 
+// leavesWithin is how long a placer waits for a session to leave a host, and slowFor how long it has no other evicted
+// there if that wasn't enough. Once the session is gone the host has room all the same.
+const (
+	leavesWithin = 5 * time.Second
+	slowFor      = 5 * time.Minute
+)
+
+// listedFor is how long a placer goes by one list of the hosts: one that is cordoned or gone gets nothing more.
+const listedFor = 2 * time.Second
+
 // seat finds a host for a new session. One with a terminal may get none, where none has room: it is made all the same,
 // and waits. Nothing new gets a host while others wait for one that need the same.
 func (s *maker) seat(ctx context.Context, w fleet.Want, req request, fresh schemas.NewSession) (room, error) {
@@ -245,30 +255,40 @@ func (p *placer) rest(ctx context.Context, acts bool, leads <-chan bool, stirred
 	return acts
 }
 
-// round tries those that wait, in their order.
+// round tries those that wait, in their order: first all on hosts with room, since the rest may take a while.
 func (p *placer) round(ctx context.Context) (least, most time.Duration) {
-	var r queue.Round
 	p.tidy(ctx)
 	all := p.sessions.board.inLine()
 	maps.DeleteFunc(p.tried, func(uid schemas.UID, _ time.Time) bool {
 		return !slices.ContainsFunc(all, func(w queue.Waiting) bool { return w.UID == uid })
 	})
-	maps.DeleteFunc(p.slow, func(_ schemas.HostID, since time.Time) bool { return time.Since(since) > placeWithin })
-	var hosts []fleet.Host
+	maps.DeleteFunc(p.slow, func(_ schemas.HostID, since time.Time) bool { return time.Since(since) > slowFor })
+	from := &listing{fleet: p.rooms.hosts.fleet}
+	for _, tier := range []scheduler.Prospect{scheduler.Free, scheduler.Makes} {
+		r, placed := p.pass(ctx, all, from, tier)
+		if least, most = r.Rest(); placed { // the next round begins soon
+			break
+		}
+	}
+	return least, most
+}
+
+// pass tries those that wait on hosts of one prospect.
+func (p *placer) pass(ctx context.Context, all []queue.Waiting, from *listing, tier scheduler.Prospect) (r queue.Round, some bool) {
 	for {
 		w, ok := r.Decide(all, p.tried, time.Now())
 		if !ok || ctx.Err() != nil {
-			return r.Rest()
+			return r, some
 		}
-		if hosts == nil {
-			var err error
-			if hosts, err = p.list(ctx); err != nil {
-				p.log.Warn("sessions wait for a host, and the hosts can't be listed; trying again", "err", err)
-				return r.Rest()
-			}
+		hosts, err := from.recent(ctx)
+		if err != nil {
+			p.log.Warn("sessions wait for a host, and the hosts can't be listed; trying again", "err", err)
+			return r, some
 		}
-		placed, err := p.place(ctx, w, hosts)
-		p.tried[w.UID] = time.Now()
+		placed, err := p.place(ctx, w, hosts, tier)
+		if some = some || placed; placed || tier == scheduler.Makes { // else it is to be tried once more in this round
+			p.tried[w.UID] = time.Now()
+		}
 		r.Tell(w, placed)
 		if err != nil && ctx.Err() == nil {
 			p.log.Debug("a session goes on waiting for a host", "session", w.Name.String(), "err", err)
@@ -276,18 +296,28 @@ func (p *placer) round(ctx context.Context) (least, most time.Duration) {
 	}
 }
 
-func (p *placer) list(ctx context.Context) ([]fleet.Host, error) {
+// listing is a list of the hosts that is made again when it is old.
+type listing struct {
+	fleet Fleet
+	hosts []fleet.Host
+	at    time.Time
+}
+
+func (l *listing) recent(ctx context.Context) ([]fleet.Host, error) {
+	if time.Since(l.at) <= listedFor {
+		return l.hosts, nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
-	hosts, err := p.rooms.hosts.fleet.Hosts(ctx)
-	if hosts == nil {
-		hosts = []fleet.Host{}
+	hosts, err := l.fleet.Hosts(ctx)
+	if err == nil {
+		l.hosts, l.at = hosts, time.Now()
 	}
 	return hosts, err
 }
 
 // place brings one session to a host. One that doesn't wait any more counts as placed.
-func (p *placer) place(ctx context.Context, w queue.Waiting, hosts []fleet.Host) (placed bool, err error) {
+func (p *placer) place(ctx context.Context, w queue.Waiting, hosts []fleet.Host, tier scheduler.Prospect) (placed bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWithin)
 	defer cancel()
 	v, err := p.sessions.records.Get(ctx, w.Name)
@@ -297,11 +327,8 @@ func (p *placer) place(ctx context.Context, w queue.Waiting, hosts []fleet.Host)
 	if v.UID != w.UID || !v.Queued() {
 		return true, nil
 	}
-	at, err := p.rooms.now(ctx, p.rooms.hosts.wantQueued(v.SessionRecord), hosts, slices.Collect(maps.Keys(p.slow)), scheduler.Free, scheduler.Makes)
+	at, err := p.find(ctx, v, hosts, tier)
 	if err != nil {
-		if at.host != "" {
-			p.slow[at.host] = time.Now()
-		}
 		return false, err
 	}
 	defer at.release(statekv.Revision{})
@@ -314,8 +341,23 @@ func (p *placer) place(ctx context.Context, w queue.Waiting, hosts []fleet.Host)
 	}
 	if next.Host == at.host {
 		at.release(next.Rev)
+		delete(p.slow, at.host)
 	}
 	return err == nil, err
+}
+
+// find finds a host of a prospect. One that takes too long to make room is asked for that again only after a while.
+func (p *placer) find(ctx context.Context, v statekv.Versioned, hosts []fleet.Host, tier scheduler.Prospect) (room, error) {
+	if tier == scheduler.Makes {
+		limited, cancel := context.WithTimeout(ctx, leavesWithin)
+		defer cancel()
+		ctx = limited
+	}
+	at, err := p.rooms.now(ctx, p.rooms.hosts.wantQueued(v.SessionRecord), hosts, slices.Collect(maps.Keys(p.slow)), tier)
+	if err != nil && at.host != "" && ctx.Err() != nil {
+		p.slow[at.host] = time.Now()
+	}
+	return at, err
 }
 
 // tidy ends removals that were left half done.

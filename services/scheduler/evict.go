@@ -60,6 +60,10 @@ func slotsBy(p Policies) func(own int) (int, string) {
 // own grace isn't shorter.
 const yield = 10 * time.Second
 
+// freshFor is how long a session that came to run is left alone by those that wait for room: who made it, or
+// resumed it, may not have attached yet.
+const freshFor = 30 * time.Second
+
 // reportFor is how long what a host says of its memory counts. It says so again before
 // that, or it is gone.
 const reportFor = 90 * time.Second
@@ -196,7 +200,11 @@ func (e *evictor) lowest(all []*tracked, until time.Time, now bool) (best *track
 		}
 		v := e.table.view(t)
 		p := e.table.policy(&v)
-		one := session.Decide(&v, p.Pressed(e.yields(t, &v, now)), time.Now())
+		idle := e.yields(t, &v, now)
+		one := session.Decide(&v, p.Pressed(idle), time.Now())
+		if idle == 0 {
+			one.Reason += fmt.Sprintf("; at once: nothing holds it, and no machine used it for %.0f s", pulseFor.Seconds())
+		}
 		if one.Verdict != session.Suspend && (one.Next.IsZero() || one.Next.After(until)) {
 			continue
 		}
@@ -210,14 +218,16 @@ func (e *evictor) lowest(all []*tracked, until time.Time, now bool) (best *track
 }
 
 // yields is how long a session has to be without activity before it is evicted. With now, its last use
-// being over is enough, if it was no machine's: that goes on. What machines use is only known if it could
-// be heard for long enough.
+// being over is enough, if it was no machine's: that goes on. A session that came to run a moment ago is
+// left for those who had it run.
 func (e *evictor) yields(t *tracked, v *session.View, now bool) time.Duration {
 	switch {
-	case !now, time.Since(v.HeardSince) < pulseFor:
+	case !now:
 		return yield
-	case e.pulses.beats(t, e.hosts.now()):
+	case e.pulses.beats(t, e.hosts.now()), time.Since(v.HeardSince) < pulseFor: // or it may, unheard
 		return pulseFor
+	case time.Since(v.Known().Since) < freshFor:
+		return freshFor
 	}
 	return 0
 }

@@ -224,6 +224,29 @@ func TestSlotsThatAreSet(t *testing.T) {
 	})
 }
 
+// A default goes after what a host says of itself: until that is read it has no limit.
+func TestDefaultSlotsWaitForTheReport(t *testing.T) {
+	s := &spacious{most: 2}
+	inCrowdOf(t, func(c *crowd) Options {
+		s.changed = make(chan struct{})
+		return Options{Bus: c.talk, Policies: s}
+	}, func(t *testing.T, c *crowd) {
+		for _, id := range []string{"s1", "s2", "s3", "s4", "s5"} {
+			c.run(id, "agent")
+		}
+		s.changed <- struct{}{} // each host is looked at
+		time.Sleep(time.Minute)
+		if got := c.gone(); len(got) != 0 {
+			t.Fatalf("before the host has said anything these are suspended: %v", got)
+		}
+		c.host(schemas.Host{Host: "h"})
+		time.Sleep(time.Minute)
+		if got := c.gone(); len(got) != 3 {
+			t.Errorf("5 of 2: %v", got)
+		}
+	})
+}
+
 // Memory goes one by one, with a new word of the host in between.
 func TestPressureOfMemory(t *testing.T) {
 	inCrowd(t, func(t *testing.T, c *crowd) {

@@ -163,8 +163,12 @@ func (hs *hosts) announced(r schemas.Host) {
 	hs.suspect(h)
 }
 
-// slots gives how many sessions a host has room for; no limit if 0.
+// slots gives how many sessions a host has room for; no limit if 0. Of one whose report wasn't read yet none is
+// known: its own goes before a default.
 func (hs *hosts) slots(h *host) int {
+	if h.report.Host == "" {
+		return 0
+	}
 	n, _ := hs.slotsOf(h.report.Slots)
 	return n
 }

@@ -90,6 +90,7 @@ func (s *Scheduler) run(ctx context.Context) error {
 			token(s.stirred)
 		case <-s.Policies.Changed():
 			l.reconsider()
+			token(s.stirred) // hosts may have more slots now
 		case <-busy:
 		case <-pages.C:
 			l.history.sweep(l.agenda.open) // and turn writes what was gathered

@@ -73,6 +73,6 @@ func (s *Scheduler) NoRoomNow(ctx context.Context, h schemas.HostID) (none *NoRo
 	return none, err
 }
 
-// Stirred delivers after a host has said something of itself, or a session has left one or is about to: there may
-// be room. It has one reader at a time.
+// Stirred delivers after a host has said something of itself, policies have changed, or a session has left a host or
+// is about to: there may be room. It has one reader at a time.
 func (s *Scheduler) Stirred() <-chan struct{} { return s.stirred }

@@ -84,6 +84,9 @@ func TestRoomIsMadeAtOnce(t *testing.T) {
 				case !x.taken && (!errors.As(err, &none) || len(taken) > 0):
 					t.Errorf("taken though it is in use: %v, %v", taken, err)
 				}
+				if all := c.swapped(); x.taken && !strings.HasSuffix(all[len(all)-1].Reason, "; at once: nothing holds it, and no machine used it for 75 s") {
+					t.Errorf("the log says %q", all[len(all)-1].Reason)
+				}
 				if took := time.Since(at); took > time.Second {
 					t.Errorf("that took %s", took)
 				}
@@ -111,7 +114,28 @@ func TestPulseEnds(t *testing.T) {
 	})
 }
 
-// Soon after activity couldn't be heard, a session has to be idle for as long as ever.
+// A session that came to run a moment ago isn't taken before its users could attach: else each of those that wait
+// for room would take it from the one before.
+func TestFreshIsNotTakenAtOnce(t *testing.T) {
+	inCrowd(t, func(t *testing.T, c *crowd) {
+		c.host(schemas.Host{Host: "h", Slots: 1})
+		time.Sleep(2 * pulseFor)
+		c.run("a", schemas.MadeByPerson)
+		if got := c.prospect(); got != Full {
+			t.Errorf("as it came to run the prospect is %d", got)
+		}
+		time.Sleep(freshFor - time.Second)
+		if got := c.prospect(); got != Full {
+			t.Errorf("soon after the prospect is %d", got)
+		}
+		time.Sleep(time.Second)
+		if got := c.prospect(); got != Makes {
+			t.Errorf("later the prospect is %d", got)
+		}
+	})
+}
+
+// Soon after activity couldn't be heard, a machine may use a session without that being known.
 func TestUnheardIsNotTakenAtOnce(t *testing.T) {
 	inCrowd(t, func(t *testing.T, c *crowd) {
 		c.host(schemas.Host{Host: "h", Slots: 1})
@@ -122,7 +146,11 @@ func TestUnheardIsNotTakenAtOnce(t *testing.T) {
 		if got := c.prospect(); got != Full {
 			t.Errorf("after a gap the prospect is %d", got)
 		}
-		time.Sleep(yield)
+		time.Sleep(pulseFor - time.Second)
+		if got := c.prospect(); got != Full {
+			t.Errorf("within the interval the prospect is %d", got)
+		}
+		time.Sleep(time.Second)
 		if got := c.prospect(); got != Makes {
 			t.Errorf("later the prospect is %d", got)
 		}
@@ -219,6 +247,23 @@ func TestStirred(t *testing.T) {
 		c.fake.Put(schemas.SessionRecord{UID: "uida", Tenant: "acme", Session: "a", State: schemas.Exited, Class: "web", Host: "h"})
 		if !stirred() {
 			t.Error("a session that ends stirs nothing")
+		}
+	})
+}
+
+// Policies may give hosts more slots.
+func TestPoliciesStir(t *testing.T) {
+	s := &spacious{most: 1}
+	inCrowdOf(t, func(c *crowd) Options {
+		s.changed = make(chan struct{})
+		return Options{Bus: c.talk, Policies: s}
+	}, func(t *testing.T, c *crowd) {
+		s.changed <- struct{}{}
+		synctest.Wait()
+		select {
+		case <-c.Stirred():
+		default:
+			t.Error("policies that change stir nothing")
 		}
 	})
 }
