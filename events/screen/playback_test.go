@@ -119,11 +119,15 @@ func TestFrameIsBounded(t *testing.T) {
 	if b := paint(s, 100<<10, false); len(b) > 110<<10 {
 		t.Errorf("it painted %d bytes", len(b))
 	}
-	if b := Frame(s, 100<<10); b != nil {
+	if b := Frame(s, 10<<10); b != nil {
 		t.Errorf("a frame has %d bytes", len(b))
 	}
-	if Frame(s, 16<<20) == nil {
-		t.Error("it has none for one that takes more")
+	plain := New(maxRows, maxCols)
+	if plain.Write(Frame(s, 100<<10)); plain.Text(1) != s.Text(1) || len(plain.glyphs.links) > 1 {
+		t.Errorf("without links a frame shows %q, %d links", plain.Text(1), len(plain.glyphs.links)-1)
+	}
+	if b := Frame(s, 16<<20); len(b) < 100<<10 {
+		t.Errorf("for one that takes more it has %d bytes", len(b))
 	}
 	for i := range 10000 {
 		s.Write([]byte(links[i%2]))
