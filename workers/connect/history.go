@@ -93,6 +93,12 @@ func (c again) CloseWrite() error {
 func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // of a client that reads nothing
 	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // the client sends nothing: what ends this read is its going
+		_, _, _ = attach.ReadFrame(conn)
+		cancel()
+	}()
 	if req.Op == attach.OpScreen {
 		return s.screen(ctx, conn, d, r)
 	}
@@ -127,12 +133,6 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { // the client sends nothing: what ends this read is its going
-		_, _, _ = attach.ReadFrame(conn)
-		cancel()
-	}()
 	if req.History.Commands != 0 || req.History.Command != 0 {
 		return s.typed(ctx, conn, r, *req.History)
 	}
