@@ -34,17 +34,18 @@ func TestTranscript(t *testing.T) {
 		events []event
 		want   string
 	}{
-		"nothing":       {nil, ""},
-		"lines":         {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n\r\n5"}}, "1\n2\n3\n4\n\n5\n"},
-		"progress":      {[]event{{0, "r", "10x3"}, {0, "o", "10%\r"}, {4, "o", "100%\r\ndone\r\n"}}, "100%\ndone\n"},
-		"a long line":   {[]event{{0, "r", "10x3"}, {0, "o", strings.Repeat("0123456789", 5) + "x\r\nnext"}}, strings.Repeat("0123456789", 5) + "x\nnext\n"},
-		"cleared":       {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[H\x1b[2J\x1b[3Jtwo\x1bcthree\x1b[H\x1b[Jfour"}}, "one\ntwo\nthree\nfour\n"},
-		"second screen": {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim\r\n\r\n\r\n\r\n\x1b[2J\x1b[?1049ltwo"}}, "one\ntwo\n"},
-		"left in it":    {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim"}}, "one\n"},
-		"smaller":       {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3"}, {7, "r", "10x1"}, {7, "o", "!"}}, "1\n2\n3!\n"},
-		"scrolled":      {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\x1b[2S"}}, "1\n2\n3\n"},
-		"a region":      {[]event{{0, "r", "10x3"}, {0, "o", "\x1b[2;3r\x1b[3;1H1\n2\n3\n4"}}, "\n  3\n   4\n"},
-		"known frames":  {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "k", frame}, {5, "o", "two"}}, "one\ntwo\n"},
+		"nothing":               {nil, ""},
+		"lines":                 {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n\r\n5"}}, "1\n2\n3\n4\n\n5\n"},
+		"progress":              {[]event{{0, "r", "10x3"}, {0, "o", "10%\r"}, {4, "o", "100%\r\ndone\r\n"}}, "100%\ndone\n"},
+		"a long line":           {[]event{{0, "r", "10x3"}, {0, "o", strings.Repeat("0123456789", 5) + "x\r\nnext"}}, strings.Repeat("0123456789", 5) + "x\nnext\n"},
+		"cleared":               {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[H\x1b[2J\x1b[3Jtwo\x1bcthree\x1b[H\x1b[Jfour"}}, "one\ntwo\nthree\nfour\n"},
+		"second screen":         {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim\r\n\r\n\r\n\r\n\x1b[2J\x1b[?1049ltwo"}}, "one\ntwo\n"},
+		"left in it":            {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim"}}, "one\n"},
+		"smaller":               {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3"}, {7, "r", "10x1"}, {7, "o", "!"}}, "1\n2\n3!\n"},
+		"smaller in the second": {[]event{{0, "r", "10x6"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n5\r\n6\x1b[?1049h"}, {24, "r", "10x3"}, {24, "o", "\x1b[?1049l!"}}, "1\n2\n3\n4\n5\n6!\n"},
+		"scrolled":              {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\x1b[2S"}}, "1\n2\n3\n"},
+		"a region":              {[]event{{0, "r", "10x3"}, {0, "o", "\x1b[2;3r\x1b[3;1H1\n2\n3\n4"}}, "\n  3\n   4\n"},
+		"known frames":          {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "k", frame}, {5, "o", "two"}}, "one\ntwo\n"},
 		"a gap": {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "g", "100"}, {105, "o", "lost"}, {109, "k", frame[:50]}, {109, "k", frame[50:]}, {109, "o", "d\r\nx\r\ny"}},
 			"one\nlost\n[100]\nlater\nred\nx\ny\n"},
 		"missing, unsaid": {[]event{{0, "o", "one"}, {50, "k", frame}, {50, "o", "d"}}, "one\nlater\nred\n"},
@@ -56,6 +57,16 @@ func TestTranscript(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// What is missing before a frame isn't told to those who take lines after it.
+func TestGapBeforeLines(t *testing.T) {
+	p := NewPlayback()
+	p.Event(0, "g", []byte("7"))
+	p.Event(7, "k", []byte("10x3\none"))
+	p.Lines(func(Line) {}, func(n int64) { t.Errorf("%d bytes are missing", n) })
+	p.Event(7, "o", []byte("two"))
+	p.End()
 }
 
 // TestFrame: a screen that gets a frame, and what was printed after it, is the same, wherever the frame was taken.
