@@ -263,7 +263,7 @@ func (p *player) play(ctx context.Context, in inputs) error {
 		if err := p.await(ctx, in, e); err != nil {
 			return err
 		}
-		if e.Code == "g" {
+		if e.Code == "g" && p.from.IsZero() {
 			p.missing++
 		}
 		p.Event(e.At, e.Code, dataOf(e))

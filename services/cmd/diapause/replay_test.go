@@ -171,6 +171,7 @@ func TestReplayFrom(t *testing.T) {
 	onStage(t, pace{speed: 1, idle: 2 * time.Second}, func(s *stage) {
 		s.at = 100
 		s.event(30*time.Second, attach.CodeFrom, "")
+		s.event(0, "g", "0") // what was missing before isn't told
 		s.event(0, "k", "40x4\n\x1b[H\x1b[2Jframe ")
 		s.event(0, "o", "one ")
 		s.shows("")
