@@ -90,6 +90,7 @@ func (s *stage) end() error {
 
 func TestReplay(t *testing.T) {
 	onStage(t, pace{speed: 2, idle: 10 * time.Second}, func(s *stage) {
+		s.event(0, codeNote, "diapause: its beginning isn't kept\n")
 		s.event(0, "r", "20x3")
 		s.event(0, "o", "one ")
 		s.event(4*time.Second, "o", "two ")
@@ -112,6 +113,9 @@ func TestReplay(t *testing.T) {
 		s.shows("one two three back") // below what the terminal had
 		if s.terminal.Alternate() || s.player.summary() == "" {
 			t.Error("the terminal isn't as it was, or nothing is said of what is missing")
+		}
+		if got := s.player.notes; len(got) != 1 || got[0] != "diapause: its beginning isn't kept" {
+			t.Errorf("what was said is %q", got)
 		}
 	})
 }
