@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 )
@@ -209,5 +210,23 @@ func TestViewPaintsWhatChanged(t *testing.T) {
 	v.Resize(2, 10)
 	if b := string(v.Update(s, "")); !strings.Contains(b, "one") || v.Fits(s) {
 		t.Errorf("after a resize it paints %q", b)
+	}
+}
+
+// What would have a row be read in another order isn't shown.
+func TestViewWithoutBidi(t *testing.T) {
+	s, v := New(2, 40), NewView(2, 40)
+	for r := range unicode.MaxRune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			s.Write([]byte("a" + string(r)))
+		}
+	}
+	if strings.Count(s.Text(0), "a") != 12 || s.Text(0) == strings.Repeat("a", 12) {
+		t.Errorf("the screen has %q", s.Text(0))
+	}
+	for _, text := range []string{string(v.Update(s, "")), v.Rows(s)} {
+		if !strings.Contains(text, strings.Repeat("a", 12)) {
+			t.Errorf("it paints %q", text)
+		}
 	}
 }
