@@ -123,7 +123,7 @@ func (c *client) replay(ctx context.Context, name string, shown attach.History, 
 			}
 		}
 		notes := writerFunc(func(b []byte) (int, error) { return len(b), give(attach.Event{Code: codeNote, Text: string(b)}) })
-		source <- c.eachEvent(ctx, name, shown, notes, give)
+		source <- c.eachEvent(ctx, name, shown, notes, withMoment(shown, give))
 		close(in.events)
 	}()
 	player := newPlayer(os.Stdout, sizeOf(), p)
@@ -142,6 +142,18 @@ func (c *client) replay(ctx context.Context, name string, shown attach.History, 
 		return err
 	}
 	return <-source
+}
+
+// withMoment fails before the first event of a recording that should begin at a moment, if the host doesn't know of that.
+func withMoment(shown attach.History, give func(attach.Event) error) func(attach.Event) error {
+	asked := shown.Framed && (shown.After > 0 || !shown.Since.IsZero())
+	return func(e attach.Event) error {
+		if asked && e.Code != attach.CodeFrom {
+			return errors.New("--from: the session's host is of an earlier version")
+		}
+		asked = false
+		return give(e)
+	}
 }
 
 // keysOf hands on what is typed, if standard input is a terminal. restore may be called more than once.

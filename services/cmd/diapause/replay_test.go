@@ -256,3 +256,26 @@ func TestFrom(t *testing.T) {
 		}
 	}
 }
+
+// A host of an earlier version sends the events of another moment than was asked for.
+func TestFromOfEarlierHost(t *testing.T) {
+	for _, c := range []struct {
+		shown attach.History
+		first string
+		ok    bool
+	}{
+		{attach.History{}, "r", true}, {attach.History{Framed: true}, "r", true},
+		{attach.History{Framed: true, After: time.Second}, attach.CodeFrom, true}, {attach.History{Framed: true, After: time.Second}, "r", false},
+		{attach.History{Framed: true, Since: noon}, attach.CodeFrom, true}, {attach.History{Framed: true, Since: noon}, "o", false},
+	} {
+		n := 0
+		give := withMoment(c.shown, func(attach.Event) error { n++; return nil })
+		err := give(attach.Event{Code: c.first})
+		if err == nil {
+			err = give(attach.Event{Code: "o"})
+		}
+		if ok := err == nil && n == 2; ok != c.ok || !c.ok && (n > 0 || !strings.Contains(err.Error(), "earlier version")) {
+			t.Errorf("%+v: %d events come, %v", c, n, err)
+		}
+	}
+}
