@@ -58,6 +58,7 @@ type glyphs struct {
 	of       map[string]int32
 	links    []string // "params;uri"
 	ofLink   map[string]uint16
+	hold     int // so many cells are written before the next sweep
 }
 
 func newGlyphs() *glyphs {
@@ -112,8 +113,13 @@ func (g *glyphs) link(text string) (i uint16, ok bool) {
 	return uint16(len(g.links) - 1), true
 }
 
-// sweep keeps what the cells and pens of a screen still refer to. What they refer to afterwards is the same.
+// sweep keeps what the cells and pens of a screen still refer to. What they refer to afterwards is the same. If that
+// made little room there is no other sweep until as many cells were written as the screen has: else a program could have
+// one for each of its sequences.
 func (s *Screen) sweep() {
+	if s.glyphs.hold > 0 {
+		return
+	}
 	was, now := s.glyphs, newGlyphs()
 	move := func(i uint16) uint16 {
 		p := was.pens[i]
@@ -137,8 +143,15 @@ func (s *Screen) sweep() {
 		g.saved.pen.link, _ = now.link(was.links[g.saved.pen.link])
 	}
 	s.area.cursor.pen.link, _ = now.link(was.links[s.area.cursor.pen.link])
+	if tight(len(was.pens), len(now.pens), maxPens) || tight(len(was.clusters), len(now.clusters), maxClusters) ||
+		tight(len(was.links), len(now.links), maxLinks) {
+		now.hold = s.area.rows * s.area.cols
+	}
 	s.glyphs = now
 	if s.last >= firstCluster {
 		s.last = ' '
 	}
 }
+
+// tight reports whether a table was full, and less than an eighth of it is free now.
+func tight(was, now, most int) bool { return was >= most && most-now < most/8 }

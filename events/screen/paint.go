@@ -27,14 +27,15 @@ func (s *Screen) Paint() []byte {
 // maxPaint bounds what Paint gives, in bytes, beyond what it takes without links: a program can have each cell be one of its own.
 const maxPaint = 4 << 20
 
-// Frame is a screen's Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. It
-// is nil if it would be more than so many bytes.
+// Frame is a screen's Paint for a terminal to which all comes that this one has yet to get: it has the beginning of what isn't complete, too. If
+// it would be more than so many bytes it is without links, and nil if that is more, too.
 func Frame(s *Screen, most int) []byte {
-	b := append(paint(s, most, false), s.parser.pending()...)
-	if len(b) > most {
-		return nil
+	for _, plain := range []bool{false, true} {
+		if b := append(paint(s, most, plain), s.parser.pending()...); len(b) <= most {
+			return b
+		}
 	}
-	return b
+	return nil
 }
 
 // paint is Paint of a screen, but stops when it has more than so many bytes.

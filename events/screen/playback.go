@@ -135,6 +135,7 @@ func (p *Playback) frame(data []byte) {
 		p.screen.gone.flush(p.screen.main)
 		p.tellGap()
 	}
+	p.missing = 0 // it is before what is told
 	rows, cols, paint, _ := CutFrame(data)
 	p.screen, p.paints = New(rows, cols), true
 	p.screen.Write(paint)
@@ -206,7 +207,15 @@ func (o outlet) leave(s *Screen, top, n int) {
 	if o == nil || s.alt != nil || top > 0 {
 		return
 	}
-	for _, l := range s.main.lines[:min(max(n, 0), len(s.main.lines))] {
+	o.first(s.main, n)
+}
+
+// first takes the first lines of the main screen, if there are any to take.
+func (o outlet) first(main *grid, n int) {
+	if o == nil {
+		return
+	}
+	for _, l := range main.lines[:min(max(n, 0), len(main.lines))] {
 		o(l)
 	}
 }

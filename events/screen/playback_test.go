@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 
 	"pgregory.net/rapid"
 )
@@ -34,17 +35,18 @@ func TestTranscript(t *testing.T) {
 		events []event
 		want   string
 	}{
-		"nothing":       {nil, ""},
-		"lines":         {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n\r\n5"}}, "1\n2\n3\n4\n\n5\n"},
-		"progress":      {[]event{{0, "r", "10x3"}, {0, "o", "10%\r"}, {4, "o", "100%\r\ndone\r\n"}}, "100%\ndone\n"},
-		"a long line":   {[]event{{0, "r", "10x3"}, {0, "o", strings.Repeat("0123456789", 5) + "x\r\nnext"}}, strings.Repeat("0123456789", 5) + "x\nnext\n"},
-		"cleared":       {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[H\x1b[2J\x1b[3Jtwo\x1bcthree\x1b[H\x1b[Jfour"}}, "one\ntwo\nthree\nfour\n"},
-		"second screen": {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim\r\n\r\n\r\n\r\n\x1b[2J\x1b[?1049ltwo"}}, "one\ntwo\n"},
-		"left in it":    {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim"}}, "one\n"},
-		"smaller":       {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3"}, {7, "r", "10x1"}, {7, "o", "!"}}, "1\n2\n3!\n"},
-		"scrolled":      {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\x1b[2S"}}, "1\n2\n3\n"},
-		"a region":      {[]event{{0, "r", "10x3"}, {0, "o", "\x1b[2;3r\x1b[3;1H1\n2\n3\n4"}}, "\n  3\n   4\n"},
-		"known frames":  {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "k", frame}, {5, "o", "two"}}, "one\ntwo\n"},
+		"nothing":               {nil, ""},
+		"lines":                 {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n\r\n5"}}, "1\n2\n3\n4\n\n5\n"},
+		"progress":              {[]event{{0, "r", "10x3"}, {0, "o", "10%\r"}, {4, "o", "100%\r\ndone\r\n"}}, "100%\ndone\n"},
+		"a long line":           {[]event{{0, "r", "10x3"}, {0, "o", strings.Repeat("0123456789", 5) + "x\r\nnext"}}, strings.Repeat("0123456789", 5) + "x\nnext\n"},
+		"cleared":               {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[H\x1b[2J\x1b[3Jtwo\x1bcthree\x1b[H\x1b[Jfour"}}, "one\ntwo\nthree\nfour\n"},
+		"second screen":         {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim\r\n\r\n\r\n\r\n\x1b[2J\x1b[?1049ltwo"}}, "one\ntwo\n"},
+		"left in it":            {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n\x1b[?1049hvim"}}, "one\n"},
+		"smaller":               {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3"}, {7, "r", "10x1"}, {7, "o", "!"}}, "1\n2\n3!\n"},
+		"smaller in the second": {[]event{{0, "r", "10x6"}, {0, "o", "1\r\n2\r\n3\r\n4\r\n5\r\n6\x1b[?1049h"}, {24, "r", "10x3"}, {24, "o", "\x1b[?1049l!"}}, "1\n2\n3\n4\n5\n6!\n"},
+		"scrolled":              {[]event{{0, "r", "10x3"}, {0, "o", "1\r\n2\r\n3\x1b[2S"}}, "1\n2\n3\n"},
+		"a region":              {[]event{{0, "r", "10x3"}, {0, "o", "\x1b[2;3r\x1b[3;1H1\n2\n3\n4"}}, "\n  3\n   4\n"},
+		"known frames":          {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "k", frame}, {5, "o", "two"}}, "one\ntwo\n"},
 		"a gap": {[]event{{0, "r", "10x3"}, {0, "o", "one\r\n"}, {5, "g", "100"}, {105, "o", "lost"}, {109, "k", frame[:50]}, {109, "k", frame[50:]}, {109, "o", "d\r\nx\r\ny"}},
 			"one\nlost\n[100]\nlater\nred\nx\ny\n"},
 		"missing, unsaid": {[]event{{0, "o", "one"}, {50, "k", frame}, {50, "o", "d"}}, "one\nlater\nred\n"},
@@ -56,6 +58,16 @@ func TestTranscript(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
+}
+
+// What is missing before a frame isn't told to those who take lines after it.
+func TestGapBeforeLines(t *testing.T) {
+	p := NewPlayback()
+	p.Event(0, "g", []byte("7"))
+	p.Event(7, "k", []byte("10x3\none"))
+	p.Lines(func(Line) {}, func(n int64) { t.Errorf("%d bytes are missing", n) })
+	p.Event(7, "o", []byte("two"))
+	p.End()
 }
 
 // TestFrame: a screen that gets a frame, and what was printed after it, is the same, wherever the frame was taken.
@@ -119,11 +131,15 @@ func TestFrameIsBounded(t *testing.T) {
 	if b := paint(s, 100<<10, false); len(b) > 110<<10 {
 		t.Errorf("it painted %d bytes", len(b))
 	}
-	if b := Frame(s, 100<<10); b != nil {
+	if b := Frame(s, 10<<10); b != nil {
 		t.Errorf("a frame has %d bytes", len(b))
 	}
-	if Frame(s, 16<<20) == nil {
-		t.Error("it has none for one that takes more")
+	plain := New(maxRows, maxCols)
+	if plain.Write(Frame(s, 100<<10)); plain.Text(1) != s.Text(1) || len(plain.glyphs.links) > 1 {
+		t.Errorf("without links a frame shows %q, %d links", plain.Text(1), len(plain.glyphs.links)-1)
+	}
+	if b := Frame(s, 16<<20); len(b) < 100<<10 {
+		t.Errorf("for one that takes more it has %d bytes", len(b))
 	}
 	for i := range 10000 {
 		s.Write([]byte(links[i%2]))
@@ -194,5 +210,23 @@ func TestViewPaintsWhatChanged(t *testing.T) {
 	v.Resize(2, 10)
 	if b := string(v.Update(s, "")); !strings.Contains(b, "one") || v.Fits(s) {
 		t.Errorf("after a resize it paints %q", b)
+	}
+}
+
+// What would have a row be read in another order isn't shown.
+func TestViewWithoutBidi(t *testing.T) {
+	s, v := New(2, 40), NewView(2, 40)
+	for r := range unicode.MaxRune {
+		if unicode.Is(unicode.Bidi_Control, r) {
+			s.Write([]byte("a" + string(r)))
+		}
+	}
+	if strings.Count(s.Text(0), "a") != 12 || s.Text(0) == strings.Repeat("a", 12) {
+		t.Errorf("the screen has %q", s.Text(0))
+	}
+	for _, text := range []string{string(v.Update(s, "")), v.Rows(s)} {
+		if !strings.Contains(text, strings.Repeat("a", 12)) {
+			t.Errorf("it paints %q", text)
+		}
 	}
 }

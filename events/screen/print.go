@@ -21,6 +21,7 @@ func (s *Screen) plain(p []byte) {
 		}
 		l.used = max(l.used, x+n)
 		s.last, s.lastWidth, s.lastX = int32(p[n-1]), 1, x+n-1
+		s.glyphs.hold -= n
 		p = p[n:]
 		s.advance(n)
 		if s.area.cursor.x == s.area.cols-1 && !s.modes.has(autowrap) && len(p) > 0 {
@@ -86,6 +87,7 @@ func (s *Screen) print(char rune, w int) {
 		l.cells[x+1] = cell{char, s.ink, right}
 	}
 	s.last, s.lastWidth, s.lastX = char, w, x
+	s.glyphs.hold -= w
 	s.advance(w)
 }
 

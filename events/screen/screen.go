@@ -133,6 +133,7 @@ func (s *Screen) Resize(rows, cols int) {
 		s.gone.leave(s, 0, s.area.cursor.y-rows+1)
 		s.area.cursor.y -= s.main.resize(rows, cols, s.area.cursor.y)
 	} else {
+		s.gone.first(s.main, s.main.left-rows+1)
 		s.main.resize(rows, cols, s.main.left)
 		s.area.cursor.y -= s.alt.resize(rows, cols, s.area.cursor.y)
 	}

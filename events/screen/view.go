@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"unicode"
 )
 
 // View shows a screen on a terminal, again and again, each time painting the rows that changed. Of a screen that is larger it
@@ -72,7 +73,12 @@ func (v *View) row(g *glyphs, cells []cell) string {
 	}
 	p := painter{glyphs: g, most: math.MaxInt, plain: true}
 	p.use(p.row(cells, 0), 0)
-	return string(p.b)
+	return strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Bidi_Control, r) { // it would have the row be read in another order
+			return -1
+		}
+		return r
+	}, string(p.b))
 }
 
 // Rows gives what prints the rows of a screen, with their colours, one below the other.

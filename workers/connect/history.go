@@ -16,7 +16,6 @@ import (
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/events/direct"
-	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -93,6 +92,12 @@ func (c again) CloseWrite() error {
 func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // of a client that reads nothing
 	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // the client sends nothing: what ends this read is its going
+		_, _, _ = attach.ReadFrame(conn)
+		cancel()
+	}()
 	if req.Op == attach.OpScreen {
 		return s.screen(ctx, conn, d, r)
 	}
@@ -127,12 +132,6 @@ func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 			return err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() { // the client sends nothing: what ends this read is its going
-		_, _, _ = attach.ReadFrame(conn)
-		cancel()
-	}()
 	if req.History.Commands != 0 || req.History.Command != 0 {
 		return s.typed(ctx, conn, r, *req.History)
 	}
@@ -173,6 +172,9 @@ func (s *Server) events(ctx context.Context, conn net.Conn, r schemas.SessionRec
 	}
 	if _, end := rec.Span(); end == 0 {
 		return &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("nothing was recorded of session %s", r.Name())}
+	}
+	if err := (&shower{to: conn}).whatIsMissing(rec); err != nil {
+		return err
 	}
 	send := func(e recording.Event) error { return sendEvent(conn, e) }
 	if h.After > 0 {
@@ -236,19 +238,8 @@ func (s *Server) showRecorded(ctx context.Context, out *shower, d driver.Dialer,
 		}
 		return 0, out.note(fmt.Sprintf("the recording can't be read: %v", err))
 	}
-	if why := rec.Why(); why != nil {
-		text := "the beginning of the recording isn't kept"
-		if !errors.Is(why, objectstore.ErrNotFound) {
-			text = fmt.Sprintf("the recording can't be read from its beginning: %v", why)
-		}
-		if err := out.note(text); err != nil {
-			return 0, err
-		}
-	}
-	if wrong := rec.After(); wrong != nil {
-		if err := out.note(fmt.Sprintf("the end of the recording can't be read: %v", wrong)); err != nil {
-			return 0, err
-		}
+	if err := out.whatIsMissing(rec); err != nil {
+		return 0, err
 	}
 	start, end := rec.Span()
 	if start > 0 && since.IsZero() {

@@ -152,6 +152,15 @@ func TestHistory(t *testing.T) {
 	if out, errs, err := shows(t, recorded{text: text, at: at, why: objectstore.ErrNotFound}, nil, kept{t: t}, attach.History{}); out != text || !strings.Contains(errs, "isn't kept") || err != nil {
 		t.Errorf("%q, %q, %v", out, errs, err)
 	}
+	// The events come with what is said of them.
+	for why, want := range map[error]string{objectstore.ErrNotFound: "isn't kept", errors.New("no key"): "from its beginning: no key"} {
+		for _, h := range []attach.History{{Events: true}, {Events: true, Framed: true, Since: at}} {
+			out, errs, err := shows(t, recorded{text: text, at: at, why: why}, nil, kept{t: t}, h)
+			if !strings.Contains(out, "three") || !strings.Contains(errs, want) || err != nil {
+				t.Errorf("events: %q, %q, %v", out, errs, err)
+			}
+		}
+	}
 	// A part is in neither.
 	missing, err := backlog.Decode(append([]byte{0, 0, 0, 0, 0, 0, 0, 8, 1, 0, 0, 0, 6}, "three\n"...), 100)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )
@@ -40,6 +41,23 @@ func (w *shower) event(e recording.Event) error {
 
 func (w *shower) missing(n int64) error {
 	return w.note(fmt.Sprintf("%d bytes of output were not recorded", n))
+}
+
+// whatIsMissing tells the client what can't be read of a recording.
+func (w *shower) whatIsMissing(of Recording) error {
+	if why := of.Why(); why != nil {
+		text := "the beginning of the recording isn't kept"
+		if !errors.Is(why, objectstore.ErrNotFound) {
+			text = fmt.Sprintf("the recording can't be read from its beginning: %v", why)
+		}
+		if err := w.note(text); err != nil {
+			return err
+		}
+	}
+	if wrong := of.After(); wrong != nil {
+		return w.note(fmt.Sprintf("the end of the recording can't be read: %v", wrong))
+	}
+	return nil
 }
 
 // note tells the client something that the session didn't print.

@@ -168,7 +168,12 @@ func (r *Reader) readSegment(ctx context.Context, seg recording.Segment, fn func
 	if err != nil {
 		return err
 	}
-	return recording.Read(ctx, r.spool.Objects, r.place, seg, key, fn)
+	return recording.Read(ctx, r.spool.Objects, r.place, seg, key, func(e recording.Event) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return fn(e)
+	})
 }
 
 // Began gives when the first event was that is there.

@@ -1,6 +1,8 @@
 package recordings
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -175,6 +177,47 @@ func TestShownAtEnd(t *testing.T) {
 	}
 	if text, _ := b.shown(); !strings.Contains(text, "wasn't kept") {
 		t.Errorf("without any frame it shows %q", text)
+	}
+}
+
+// Of a recording whose last frame is far off it isn't told what its terminal showed; one of that many segments is played.
+func TestShownAtEndIsBounded(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	b.minute(0, "ro")
+	for n := range framesWithin - 1 {
+		b.minute(n+1, "r")
+	}
+	b.stores()
+	if text, _ := b.shown(); text != "0.1" {
+		t.Errorf("it shows %q", text)
+	}
+	b.minute(framesWithin, "r")
+	b.stores()
+	if text, bodies := b.shown(); !strings.Contains(text, "wasn't kept") || bodies > 2+framesWithin {
+		t.Errorf("it shows %q, of %d segments", text, bodies)
+	}
+}
+
+// A reading that was given up ends before the next event.
+func TestReadGivenUp(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	b.minute(0, "ooo")
+	b.stores()
+	r, err := b.spool.Open(t.Context(), b.record, recording.Part{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithCancel(t.Context())
+	n := 0
+	err = r.Each(ctx, time.Time{}, func(recording.Event) error {
+		n++
+		giveUp()
+		return nil
+	})
+	if !errors.Is(err, context.Canceled) || n != 1 {
+		t.Errorf("%d events come, %v", n, err)
 	}
 }
 

@@ -78,7 +78,11 @@ func readEntry(img *image.Reader, name string) ([]byte, error) {
 // farOff is after all events of a recording.
 var farOff = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// shownAtEnd plays the end of a recording: what follows on its last frame, which most have in the last two segments.
+// framesWithin is in how many segments, from the end, a frame is looked for.
+const framesWithin = 16
+
+// shownAtEnd plays the end of a recording: what follows on its last frame, which most have in the last two segments. One that has
+// none in the last framesWithin isn't played: it may be large, and others wait.
 func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
 	p := screen.NewPlayback()
 	play := func(e recording.Event) error {
@@ -86,19 +90,19 @@ func (s *Spool) shownAtEnd(ctx context.Context, r schemas.SessionRecord) (head a
 		return nil
 	}
 	var rec *Reader
-	for _, part := range []recording.Part{{Most: 2}, {}} {
-		if rec, err = s.Open(ctx, r, part); err != nil || len(rec.chain.Segments) == 0 {
+	found := false
+	for _, most := range []int{2, framesWithin} {
+		if rec, err = s.Open(ctx, r, recording.Part{Most: most}); err != nil || len(rec.chain.Segments) == 0 {
 			return head, nil, err
 		}
-		found, err := rec.From(ctx, farOff, play)
-		if err != nil {
+		if found, err = rec.From(ctx, farOff, play); err != nil {
 			return head, nil, err
 		}
 		if found {
 			break
 		}
 	}
-	if !p.Known() {
+	if !found || !p.Known() {
 		return head, nil, nil
 	}
 	rows, cols := p.Screen().Size()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,10 @@ resumes nothing.`,
 func (c *client) diff(ctx context.Context, a, b string) error {
 	var texts [2][]string
 	for i, name := range []string{a, b} {
-		text := bounded{most: diffMost}
+		text := bounded{most: diffMost, lines: diffLines}
 		err := c.text(ctx, name, attach.History{}, &text)
 		if errors.Is(err, errTooMuch) {
-			return fmt.Errorf("compare %s: it has more than %s of text", name, size(diffMost))
+			return fmt.Errorf("compare %s: it has more than %s of text, or %d lines", name, size(diffMost), diffLines)
 		}
 		if err != nil {
 			return err
@@ -44,22 +45,25 @@ func (c *client) diff(ctx context.Context, a, b string) error {
 	return out.flush()
 }
 
-// diffMost bounds the texts that are compared, in bytes each: they are in memory.
-const diffMost = 64 << 20
+// diffMost and diffLines bound the texts that are compared, in bytes and in lines each: they are in memory.
+const (
+	diffMost  = 64 << 20
+	diffLines = 1 << 20
+)
 
 var errTooMuch = errors.New("it is too much")
 
-// bounded is text up to a size.
+// bounded is text up to a size, and so many lines.
 type bounded struct {
 	strings.Builder
-	most int
+	most, lines int
 }
 
 // WriteString is Write.
 func (b *bounded) WriteString(text string) (int, error) { return b.Write([]byte(text)) }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > b.most {
+	if b.lines -= bytes.Count(p, []byte{'\n'}); b.Len()+len(p) > b.most || b.lines < 0 {
 		return 0, errTooMuch
 	}
 	return b.Builder.Write(p)

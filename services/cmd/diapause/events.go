@@ -17,8 +17,8 @@ import (
 // maxEventLine bounds a line of an event, in bytes.
 const maxEventLine = 1 << 20
 
-// eachEvent calls fn with the events of a recording, in their order. fn's error ends it.
-func (c *client) eachEvent(ctx context.Context, name string, shown attach.History, fn func(attach.Event) error) error {
+// eachEvent calls fn with the events of a recording, in their order. fn's error ends it. notes gets what is said of them.
+func (c *client) eachEvent(ctx context.Context, name string, shown attach.History, notes io.Writer, fn func(attach.Event) error) error {
 	shown.Events = true
 	events, to := io.Pipe()
 	done := make(chan error, 1)
@@ -27,7 +27,7 @@ func (c *client) eachEvent(ctx context.Context, name string, shown attach.Histor
 		events.CloseWithError(cmp.Or(err, io.ErrClosedPipe)) // else what comes would wait for ever
 		done <- err
 	}()
-	err := c.output(ctx, name, false, &shown, to, io.Discard)
+	err := c.output(ctx, name, false, &shown, to, notes)
 	to.CloseWithError(cmp.Or(err, io.EOF))
 	if fnErr := <-done; fnErr != nil {
 		return fnErr
@@ -140,7 +140,7 @@ func (t *transcriber) end() error {
 func (c *client) transcribe(ctx context.Context, name string, shown attach.History, line func(emulator.Line) error, gap func(bytes int64) error) error {
 	t := newTranscriber(line, gap)
 	shown.Framed = true
-	if err := c.eachEvent(ctx, name, shown, t.event); err != nil {
+	if err := c.eachEvent(ctx, name, shown, complained, t.event); err != nil {
 		return err
 	}
 	return t.end()

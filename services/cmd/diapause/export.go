@@ -55,7 +55,7 @@ func exportCommand(c *client) *cobra.Command {
 // export prints a recording.
 func (c *client) export(ctx context.Context, name, form string, shown attach.History) error {
 	if form == jsonLines {
-		return c.output(ctx, name, false, &shown, &wholeLines{to: printed}, io.Discard)
+		return c.output(ctx, name, false, &shown, &wholeLines{to: printed}, complained)
 	}
 	out := &gathered{to: printed}
 	var err error
@@ -66,7 +66,7 @@ func (c *client) export(ctx context.Context, name, form string, shown attach.His
 		err = c.exportHTML(ctx, name, shown, out)
 	default:
 		cast := newCastWriter(out)
-		err = c.eachEvent(ctx, name, shown, cast.event)
+		err = c.eachEvent(ctx, name, shown, complained, cast.event)
 	}
 	return errors.Join(err, out.flush())
 }

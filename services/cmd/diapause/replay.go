@@ -8,6 +8,7 @@ import (
 	"math"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -113,22 +114,26 @@ func (c *client) replay(ctx context.Context, name string, shown attach.History, 
 	go sizesOf(ctx, sizeOf, in.sizes)
 	source := make(chan error, 1)
 	go func() {
-		source <- c.eachEvent(ctx, name, shown, func(e attach.Event) error {
+		give := func(e attach.Event) error {
 			select {
 			case in.events <- e:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		})
+		}
+		notes := writerFunc(func(b []byte) (int, error) { return len(b), give(attach.Event{Code: codeNote, Text: string(b)}) })
+		source <- c.eachEvent(ctx, name, shown, notes, withMoment(shown, give))
 		close(in.events)
 	}()
 	player := newPlayer(os.Stdout, sizeOf(), p)
 	err = player.play(ctx, in)
 	player.leave()
 	restore()
-	if note := player.summary(); note != "" {
-		fmt.Fprintln(complained, note)
+	for _, note := range append(player.notes, player.summary()) {
+		if note != "" {
+			fmt.Fprintln(complained, note)
+		}
 	}
 	switch {
 	case errors.Is(err, errQuit):
@@ -137,6 +142,18 @@ func (c *client) replay(ctx context.Context, name string, shown attach.History, 
 		return err
 	}
 	return <-source
+}
+
+// withMoment fails before the first event of a recording that should begin at a moment, if the host doesn't know of that.
+func withMoment(shown attach.History, give func(attach.Event) error) func(attach.Event) error {
+	asked := shown.Framed && (shown.After > 0 || !shown.Since.IsZero())
+	return func(e attach.Event) error {
+		if asked && e.Code != attach.CodeFrom {
+			return errors.New("--from: the session's host is of an earlier version")
+		}
+		asked = false
+		return give(e)
+	}
 }
 
 // keysOf hands on what is typed, if standard input is a terminal. restore may be called more than once.
@@ -226,6 +243,7 @@ type player struct {
 	seen    time.Time // of the last event, shown or not
 	painted time.Time // when something was painted
 	missing int       // gaps
+	notes   []string  // what the host said of the recording
 
 	large      string    // the largest size that the terminal doesn't show
 	largeSince time.Time // when that came
@@ -245,6 +263,12 @@ const (
 	behind = 500 * time.Millisecond
 )
 
+// codeNote is the code of what the host said of the recording: that is shown at the end, when the terminal is given back.
+const codeNote = "note"
+
+// maxNotes is how much of that is shown.
+const maxNotes = 8
+
 // play plays until the events end, or errQuit.
 func (p *player) play(ctx context.Context, in inputs) error {
 	for {
@@ -256,14 +280,20 @@ func (p *player) play(ctx context.Context, in inputs) error {
 			p.dirty = !p.seen.IsZero()
 			return p.paint()
 		}
-		if e.Code == attach.CodeFrom {
+		switch e.Code {
+		case attach.CodeFrom:
 			p.from = e.Time
+			continue
+		case codeNote:
+			if len(p.notes) < maxNotes {
+				p.notes = append(p.notes, strings.TrimSpace(e.Text))
+			}
 			continue
 		}
 		if err := p.await(ctx, in, e); err != nil {
 			return err
 		}
-		if e.Code == "g" {
+		if e.Code == "g" && p.from.IsZero() {
 			p.missing++
 		}
 		p.Event(e.At, e.Code, dataOf(e))

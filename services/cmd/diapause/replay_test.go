@@ -90,6 +90,7 @@ func (s *stage) end() error {
 
 func TestReplay(t *testing.T) {
 	onStage(t, pace{speed: 2, idle: 10 * time.Second}, func(s *stage) {
+		s.event(0, codeNote, "diapause: its beginning isn't kept\n")
 		s.event(0, "r", "20x3")
 		s.event(0, "o", "one ")
 		s.event(4*time.Second, "o", "two ")
@@ -112,6 +113,9 @@ func TestReplay(t *testing.T) {
 		s.shows("one two three back") // below what the terminal had
 		if s.terminal.Alternate() || s.player.summary() == "" {
 			t.Error("the terminal isn't as it was, or nothing is said of what is missing")
+		}
+		if got := s.player.notes; len(got) != 1 || got[0] != "diapause: its beginning isn't kept" {
+			t.Errorf("what was said is %q", got)
 		}
 	})
 }
@@ -171,6 +175,7 @@ func TestReplayFrom(t *testing.T) {
 	onStage(t, pace{speed: 1, idle: 2 * time.Second}, func(s *stage) {
 		s.at = 100
 		s.event(30*time.Second, attach.CodeFrom, "")
+		s.event(0, "g", "0") // what was missing before isn't told
 		s.event(0, "k", "40x4\n\x1b[H\x1b[2Jframe ")
 		s.event(0, "o", "one ")
 		s.shows("")
@@ -248,6 +253,29 @@ func TestFrom(t *testing.T) {
 	for _, text := range []string{"-1s", "yesterday", "15:30", "2026-13-01"} {
 		if got, err := fromOf(text, zone); err == nil {
 			t.Errorf("%q is %+v", text, got)
+		}
+	}
+}
+
+// A host of an earlier version sends the events of another moment than was asked for.
+func TestFromOfEarlierHost(t *testing.T) {
+	for _, c := range []struct {
+		shown attach.History
+		first string
+		ok    bool
+	}{
+		{attach.History{}, "r", true}, {attach.History{Framed: true}, "r", true},
+		{attach.History{Framed: true, After: time.Second}, attach.CodeFrom, true}, {attach.History{Framed: true, After: time.Second}, "r", false},
+		{attach.History{Framed: true, Since: noon}, attach.CodeFrom, true}, {attach.History{Framed: true, Since: noon}, "o", false},
+	} {
+		n := 0
+		give := withMoment(c.shown, func(attach.Event) error { n++; return nil })
+		err := give(attach.Event{Code: c.first})
+		if err == nil {
+			err = give(attach.Event{Code: "o"})
+		}
+		if ok := err == nil && n == 2; ok != c.ok || !c.ok && (n > 0 || !strings.Contains(err.Error(), "earlier version")) {
+			t.Errorf("%+v: %d events come, %v", c, n, err)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -89,6 +90,31 @@ func TestUnifiedPatches(t *testing.T) {
 		}
 		if slices.Equal(texts[0], texts[1]) != (out.Len() == 0) {
 			t.Fatalf("%q and %q: it has %d bytes", texts[0], texts[1], out.Len())
+		}
+	}
+}
+
+// What is compared has bounds.
+func TestBounded(t *testing.T) {
+	for _, c := range []struct {
+		texts []string
+		fits  bool
+	}{
+		{[]string{"one\n", "two\n", "three"}, true},
+		{[]string{"\n", "\n", "\n"}, false},
+		{[]string{"\n\n\n"}, false},
+		{[]string{"0123456789", "0123456789"}, true},
+		{[]string{"0123456789", "0123456789", "0"}, false},
+	} {
+		b := bounded{most: 20, lines: 2}
+		var err error
+		for _, text := range c.texts {
+			if _, err = b.WriteString(text); err != nil {
+				break
+			}
+		}
+		if fits := err == nil; fits != c.fits || err != nil && !errors.Is(err, errTooMuch) {
+			t.Errorf("%q: %v", c.texts, err)
 		}
 	}
 }
