@@ -270,6 +270,61 @@ func TestBashPromptCommand(t *testing.T) {
 	}
 }
 
+// Nothing that is amiss in the shell shows in its terminal, but for what it complains about itself.
+func TestBashComplaints(t *testing.T) {
+	for rc, want := range map[string]int{
+		"readonly HISTTIMEFORMAT=":                       2,
+		"readonly HISTTIMEFORMAT='%F '":                  0,
+		"readonly PS0":                                   0,
+		"readonly PS0=":                                  0,
+		"set -r":                                         0,
+		"readonly PROMPT_COMMAND=":                       0,
+		"set -u; readonly PROMPT_COMMAND":                0,
+		"set -u":                                         2,
+		"set -u; __diapause_string=1":                    2,
+		"PROMPT_COMMAND=true; __diapause_string=1":       2,
+		"readonly PROMPT_COMMAND=x; __diapause_string=1": 0,
+		"missing=1":                                      2,
+	} {
+		t.Run(rc, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{".bashrc": bashrc + strings.Replace(rc, "=x", "=", 1) + "\n"}
+			var env []string
+			if rc == "missing=1" {
+				env = []string{"LC_ALL=xx_XX.UTF-8"}
+			}
+			d := start(t, []string{"bash"}, files, env...)
+			d.types("false | true", `echo "[$? ${PIPESTATUS[*]}]"`)
+			got, shown := d.ends()
+			_, shown, _ = strings.Cut(shown, ready)
+			if len(got) != want || !strings.Contains(shown, "[0 1 0]\r") || strings.Contains(shown, "bash:") {
+				t.Errorf("the commands are %q; it shows %q", got, shown)
+			}
+		})
+	}
+}
+
+// A shell that is restricted later shows nothing of that, either.
+func TestBashRestricted(t *testing.T) {
+	for _, rc := range []string{"", "__diapause_string=1\nPROMPT_COMMAND=true\n"} {
+		d := start(t, []string{"bash"}, map[string]string{".bashrc": bashrc + rc})
+		d.types("set -r", "false | true", `echo "[$? ${PIPESTATUS[*]}]"`)
+		if got, shown := d.ends(); len(got) != 0 || !strings.Contains(shown, "[0 1 0]\r") || strings.Contains(shown, "bash:") {
+			t.Errorf("the commands are %q; it shows %q", got, shown)
+		}
+	}
+}
+
+// A command that isn't in the history hasn't the text of one that the user's own PROMPT_COMMAND reads from another shell.
+func TestBashOtherShells(t *testing.T) {
+	for _, older := range []string{"", "__diapause_string=1\n"} {
+		d := start(t, []string{"bash"}, map[string]string{".bash_history": "first\n",
+			".bashrc": bashrc + older + "HISTFILE=~/.bash_history HISTCONTROL=ignorespace\nPROMPT_COMMAND='history -a; n=$((n + 1)); echo other-$n >>~/.bash_history; history -n'\n"})
+		d.types("true", " echo secret", "false", " echo secret")
+		d.wants("true in ~: 0, ", "false in ~: 1, ")
+	}
+}
+
 // What is exported to other shells does nothing there.
 func TestBashLeaks(t *testing.T) {
 	for _, older := range []string{"", "__diapause_string=1\n"} {
