@@ -2,6 +2,7 @@ package shells
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,17 +42,24 @@ type dialogue struct {
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+	// Not by Fd, after which Close doesn't end a Read.
+	raw, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil {
+	var n int
+	callErr := raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err != nil {
+			return
+		}
+		if n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err == nil {
+			err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+		}
+	})
+	if err = errors.Join(err, callErr); err == nil {
 		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	}
 	if err != nil {
@@ -217,17 +225,19 @@ func TestBash(t *testing.T) {
 // However commands are kept out of the history, or in it, those with a space aren't recorded, and nothing is recorded with the text of another.
 func TestBashHistory(t *testing.T) {
 	for control, want := range map[string][]string{
-		"":                              {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignorespace":       {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignoredups":        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignoreboth":        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=erasedups":         {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTIGNORE='fal*'":             {"true in ~: 0, ", "true in ~: 0, "},
-		"set +o history":                nil,
-		"HISTTIMEFORMAT='%F %T; '":      {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"readonly HISTCONTROL=":         {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTSIZE=2":                    {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"PS0='<ps0>'; shopt -s lithist": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"":                                 {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignorespace":          {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoredups":           {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoreboth":           {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=erasedups":            {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoreboth:erasedups": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=erasedups:ignorespace:ignoredups": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTIGNORE='fal*'":                            {"true in ~: 0, ", "true in ~: 0, "},
+		"set +o history":                               nil,
+		"HISTTIMEFORMAT='%F %T; '":                     {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"readonly HISTCONTROL=":                        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTSIZE=2":                                   {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"PS0='<ps0>'; shopt -s lithist":                {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
 	} {
 		t.Run(control, func(t *testing.T) {
 			t.Parallel()
@@ -322,6 +332,16 @@ func TestBashOtherShells(t *testing.T) {
 			".bashrc": bashrc + older + "HISTFILE=~/.bash_history HISTCONTROL=ignorespace\nPROMPT_COMMAND='history -a; n=$((n + 1)); echo other-$n >>~/.bash_history; history -n'\n"})
 		d.types("true", " echo secret", "false", " echo secret")
 		d.wants("true in ~: 0, ", "false in ~: 1, ")
+	}
+}
+
+// A shell that shows nothing is given up.
+func TestTerminalCloses(t *testing.T) {
+	master, slave := openTerminal(t)
+	defer slave.Close()
+	time.AfterFunc(time.Millisecond, func() { master.Close() })
+	if _, err := master.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a read ends with %v", err)
 	}
 }
 
