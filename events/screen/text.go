@@ -2,7 +2,7 @@ package screen
 
 import "unicode/utf8"
 
-// maxLine bounds a line of text, in characters: a longer one is given in parts.
+// maxLine bounds a line of text, in characters: a longer one is given in parts, and where it ends with as many blanks those are left out.
 const maxLine = 16 << 10
 
 // Text makes plain text of what a program printed: without escape sequences, each line as it was when it ended, and without what
@@ -55,7 +55,7 @@ func (t *Text) char(r rune, _ []byte) {
 	} else {
 		t.line = append(t.line, r)
 	}
-	if t.at++; t.at >= maxLine && r != ' ' {
+	if t.at++; t.at >= maxLine && r != ' ' || t.at >= 2*maxLine {
 		t.flush()
 	}
 }

@@ -29,6 +29,13 @@ func TestText(t *testing.T) {
 			}
 		}
 	}
+	var blanks Text
+	for range 1000 {
+		blanks.Write([]byte(strings.Repeat(" ", 1000)))
+	}
+	if cap(blanks.line) > 4*maxLine {
+		t.Errorf("of a line of blanks %d characters are kept", cap(blanks.line))
+	}
 	var x Text
 	var n int
 	for range 1000 {

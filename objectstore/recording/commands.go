@@ -3,6 +3,7 @@ package recording
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -120,10 +121,15 @@ type Lists struct {
 	store objectstore.Store
 	place Place
 	next  *Ref
+	older bool // next was named by another list
+	short bool
 }
 
+// Shortened reports whether older lists were deleted for room, after Next gave io.EOF.
+func (l *Lists) Shortened() bool { return l.short }
+
 // FollowLists gives the lists up to a segment, which is known to be genuine: each is vouched for by the digest that the one after it
-// names. They are there also of segments that were deleted for room.
+// names. They are there also of segments that were deleted for room, until they take too much themselves.
 func FollowLists(store objectstore.Store, p Place, end *Ref) *Lists {
 	l := &Lists{store: store, place: p}
 	if end != nil {
@@ -141,6 +147,15 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 	at := *l.next
 	l.next = nil
 	s, sealed, err := readList(ctx, l.store, l.place, at, false)
+	if errors.Is(err, objectstore.ErrNotFound) && l.older {
+		next, pastErr := l.past(ctx, at)
+		if next == nil && pastErr == nil {
+			l.short = true
+			return nil, 0, io.EOF
+		}
+		l.next = next
+		return nil, 0, fmt.Errorf("read a list of commands: %w", cmp.Or(pastErr, err))
+	}
 	if err != nil {
 		// The segment itself may still say where the one before is.
 		was, headErr := head(ctx, l.store, l.place, at, nil)
@@ -150,7 +165,7 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 		s = was
 	}
 	if s.Header.Previous != nil {
-		l.next = s.Header.Previous.Listed
+		l.next, l.older = s.Header.Previous.Listed, true
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read a list of commands: %w", err)
@@ -167,6 +182,30 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 	}
 	all, bad, err := openList(sealed, id)
 	return all, s.Header.List.Dropped + bad, err
+}
+
+// lookPast bounds how many lists that aren't there are looked past.
+const lookPast = 8
+
+// past gives the next list that is there before one that isn't. If there is none, they were deleted for room, the oldest first.
+func (l *Lists) past(ctx context.Context, at Ref) (*Ref, error) {
+	for range lookPast {
+		s, err := head(ctx, l.store, l.place, at, nil)
+		if errors.Is(err, objectstore.ErrNotFound) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.Header.Previous == nil || s.Header.Previous.Listed == nil {
+			return nil, nil
+		}
+		at = *s.Header.Previous.Listed
+		if _, _, err := readList(ctx, l.store, l.place, at, true); !errors.Is(err, objectstore.ErrNotFound) {
+			return &at, nil
+		}
+	}
+	return nil, nil
 }
 
 // openList decrypts a list. A line that can't be read is counted, and passed over.

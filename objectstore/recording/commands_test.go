@@ -3,6 +3,8 @@ package recording
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -66,14 +68,16 @@ func entry(t *testing.T, n int64) []byte {
 	return b
 }
 
+func (b *bench) keyOf(ctx context.Context, run string) (age.Identity, error) {
+	_, kid, _ := SplitRun(run)
+	return image.UnwrapKey(ctx, b.store, place.Tenant, place.Lineage, kid, []age.Identity{b.reader})
+}
+
 func (b *bench) lists(end *Ref) (text string, dropped int, wrong error) {
 	b.t.Helper()
 	all := FollowLists(b.store, place, end)
 	for {
-		commands, n, err := all.Next(b.t.Context(), func(ctx context.Context, run string) (age.Identity, error) {
-			_, kid, _ := SplitRun(run)
-			return image.UnwrapKey(ctx, b.store, place.Tenant, place.Lineage, kid, []age.Identity{b.reader})
-		})
+		commands, n, err := all.Next(b.t.Context(), b.keyOf)
 		if errors.Is(err, io.EOF) {
 			return text, dropped, wrong
 		}
@@ -82,6 +86,45 @@ func (b *bench) lists(end *Ref) (text string, dropped int, wrong error) {
 			text += c.Text + " "
 		}
 	}
+}
+
+// The oldest lists go when they take more than their part of what is kept: that is the end, and no error.
+func TestTrimLists(t *testing.T) {
+	b := newBench(t)
+	var last *Ref
+	for i := range 7 { // of which there is room for four or five
+		n := int64(i + 1)
+		ref := b.putListed(uint64(n), last, 6*int64(i), entry(t, n), noise(t, 180<<10))
+		last = &ref
+	}
+	for range 2 {
+		if err := Trim(t.Context(), b.store, place, 4*listLeast); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := FollowLists(b.store, place, last)
+	for want := int64(7); ; want-- {
+		list, _, err := all.Next(t.Context(), b.keyOf)
+		if errors.Is(err, io.EOF) && (want == 2 || want == 3) && all.Shortened() {
+			break
+		}
+		if err != nil || len(list) != 1 || list[0].Number != want {
+			t.Fatalf("instead of list %d: %v, %v", want, list, err)
+		}
+	}
+	if got := len(b.segments()); got < 7 {
+		t.Errorf("%d segments are left", got)
+	}
+}
+
+// noise is what can't be compressed.
+func noise(t *testing.T, size int) []byte {
+	t.Helper()
+	b := make([]byte, size)
+	if _, err := rand.Read(b); err != nil {
+		t.Fatal(err)
+	}
+	return append([]byte(base64.StdEncoding.EncodeToString(b)), '\n')
 }
 
 // Commands stay when segments are deleted for room, with others between them, and a list that is damaged hides no other.

@@ -21,7 +21,8 @@ import (
 type Commands interface {
 	// Each calls fn with the commands, the last one first.
 	Each(ctx context.Context, fn func(schemas.TypedCommand) error) error
-	// Missing says what Each passed over: commands that weren't kept, and lists that can't be read.
+	// Missing says what Each passed over: commands that weren't kept, and lists that can't be read. With none of those, why says that
+	// there were older ones, if so.
 	Missing() (dropped, lists int, why error)
 }
 
@@ -74,7 +75,10 @@ func (w *shower) passedOver(all Commands) error {
 			return err
 		}
 	}
-	if lists > 0 {
+	switch {
+	case lists == 0 && why != nil:
+		return w.note(why.Error())
+	case lists > 0:
 		return w.note(fmt.Sprintf("commands are missing: %d of their lists can't be read: %v", lists, why))
 	}
 	return nil
@@ -96,7 +100,7 @@ func (s *Server) outputOf(ctx context.Context, conn net.Conn, r schemas.SessionR
 		return err
 	}
 	if found == nil {
-		if dropped, lists, why := all.Missing(); dropped > 0 || lists > 0 {
+		if dropped, lists, why := all.Missing(); dropped > 0 || lists > 0 || why != nil {
 			return refused(r, fmt.Sprintf("session %s has no command %d, or it wasn't kept", r.Name(), number), why)
 		}
 		return refused(r, fmt.Sprintf("session %s has no command %d", r.Name(), number), nil)

@@ -19,6 +19,7 @@ import (
 type typedOf struct {
 	all     []schemas.TypedCommand
 	dropped int
+	why     error
 }
 
 func (c typedOf) Each(_ context.Context, fn func(schemas.TypedCommand) error) error {
@@ -30,7 +31,7 @@ func (c typedOf) Each(_ context.Context, fn func(schemas.TypedCommand) error) er
 	return nil
 }
 
-func (c typedOf) Missing() (dropped, lists int, why error) { return c.dropped, 0, nil }
+func (c typedOf) Missing() (dropped, lists int, why error) { return c.dropped, 0, c.why }
 
 // fetches asks for commands, or the output of one.
 func fetches(t *testing.T, all typedOf, rec recorded, h attach.History) (out, errs string, err error) {
@@ -57,9 +58,9 @@ func fetches(t *testing.T, all typedOf, rec recorded, h attach.History) (out, er
 
 func TestCommands(t *testing.T) {
 	at := time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
-	all := typedOf{[]schemas.TypedCommand{
+	all := typedOf{all: []schemas.TypedCommand{
 		{Number: 1, From: 5, To: 8, Ended: at}, {Number: 2, From: 12, To: 15, Ended: at}, {Number: 3, From: 15, To: 30, Ended: at}, {Number: 5, From: 18},
-	}, 0}
+	}}
 	rec := recorded{text: "0123456789", from: 10, at: at}
 	for n, want := range map[int64]struct{ out, errs, err string }{
 		1: {"", "", "the output of command 1 isn't kept any more"},
@@ -91,6 +92,17 @@ func TestCommands(t *testing.T) {
 		if got != want || !strings.Contains(errs, "7 commands were not kept") || err != nil {
 			t.Errorf("%d of them: %q, %q, %v", lines, got, errs, err)
 		}
+	}
+}
+
+// That older commands were deleted is no error.
+func TestShortenedCommands(t *testing.T) {
+	all := typedOf{all: []schemas.TypedCommand{{Number: 3}}, why: errors.New("older ones were deleted")}
+	if out, errs, err := fetches(t, all, recorded{}, attach.History{Commands: -1}); out == "" || errs != "diapause: older ones were deleted\n" || err != nil {
+		t.Errorf("%q, %q, %v", out, errs, err)
+	}
+	if _, _, err := fetches(t, all, recorded{}, attach.History{Command: 2}); err == nil || !strings.Contains(err.Error(), "or it wasn't kept") {
+		t.Errorf("one of them: %v", err)
 	}
 }
 

@@ -53,6 +53,9 @@ func (c *Commands) Each(ctx context.Context, fn func(schemas.TypedCommand) error
 	for {
 		list, dropped, err := c.lists.Next(ctx, c.key)
 		if errors.Is(err, io.EOF) {
+			if c.bad == 0 && c.lists.Shortened() {
+				c.why = errShortened
+			}
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -75,7 +78,11 @@ func (c *Commands) Each(ctx context.Context, fn func(schemas.TypedCommand) error
 	}
 }
 
-// Missing says how many commands weren't kept, how many lists can't be read, and why that is of the last one; up to where Each came.
+// errShortened: there were older commands.
+var errShortened = errors.New("the oldest commands were deleted for room")
+
+// Missing says how many commands weren't kept, how many lists can't be read, and why that is of the last one; up to where Each came. If
+// all lists that are there can be read, why is that older ones were deleted.
 func (c *Commands) Missing() (dropped, lists int, why error) { return c.dropped, c.bad, c.why }
 
 func (c *Commands) key(ctx context.Context, run string) (age.Identity, error) {

@@ -2,6 +2,7 @@ package shells
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -41,17 +42,24 @@ type dialogue struct {
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+	// Not by Fd, after which Close doesn't end a Read.
+	raw, err := master.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if err == nil {
+	var n int
+	callErr := raw.Control(func(fd uintptr) {
+		if err = unix.IoctlSetPointerInt(int(fd), unix.TIOCSPTLCK, 0); err != nil {
+			return
+		}
+		if n, err = unix.IoctlGetInt(int(fd), unix.TIOCGPTN); err == nil {
+			err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80})
+		}
+	})
+	if err = errors.Join(err, callErr); err == nil {
 		slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	}
 	if err != nil {
@@ -217,17 +225,19 @@ func TestBash(t *testing.T) {
 // However commands are kept out of the history, or in it, those with a space aren't recorded, and nothing is recorded with the text of another.
 func TestBashHistory(t *testing.T) {
 	for control, want := range map[string][]string{
-		"":                              {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignorespace":       {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignoredups":        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=ignoreboth":        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTCONTROL=erasedups":         {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTIGNORE='fal*'":             {"true in ~: 0, ", "true in ~: 0, "},
-		"set +o history":                nil,
-		"HISTTIMEFORMAT='%F %T; '":      {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"readonly HISTCONTROL=":         {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"HISTSIZE=2":                    {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
-		"PS0='<ps0>'; shopt -s lithist": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"":                                 {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignorespace":          {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoredups":           {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoreboth":           {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=erasedups":            {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=ignoreboth:erasedups": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTCONTROL=erasedups:ignorespace:ignoredups": {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTIGNORE='fal*'":                            {"true in ~: 0, ", "true in ~: 0, "},
+		"set +o history":                               nil,
+		"HISTTIMEFORMAT='%F %T; '":                     {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"readonly HISTCONTROL=":                        {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"HISTSIZE=2":                                   {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
+		"PS0='<ps0>'; shopt -s lithist":                {"true in ~: 0, ", "true in ~: 0, ", "false in ~: 1, "},
 	} {
 		t.Run(control, func(t *testing.T) {
 			t.Parallel()
@@ -267,6 +277,71 @@ func TestBashPromptCommand(t *testing.T) {
 				t.Errorf("$_ is another; it shows %q", shown)
 			}
 		})
+	}
+}
+
+// Nothing that is amiss in the shell shows in its terminal, but for what it complains about itself.
+func TestBashComplaints(t *testing.T) {
+	for rc, want := range map[string]int{
+		"readonly HISTTIMEFORMAT=":                       2,
+		"readonly HISTTIMEFORMAT='%F '":                  0,
+		"readonly PS0":                                   0,
+		"readonly PS0=":                                  0,
+		"set -r":                                         0,
+		"readonly PROMPT_COMMAND=":                       0,
+		"set -u; readonly PROMPT_COMMAND":                0,
+		"set -u":                                         2,
+		"set -u; __diapause_string=1":                    2,
+		"PROMPT_COMMAND=true; __diapause_string=1":       2,
+		"readonly PROMPT_COMMAND=x; __diapause_string=1": 0,
+		"missing=1":                                      2,
+	} {
+		t.Run(rc, func(t *testing.T) {
+			t.Parallel()
+			files := map[string]string{".bashrc": bashrc + strings.Replace(rc, "=x", "=", 1) + "\n"}
+			var env []string
+			if rc == "missing=1" {
+				env = []string{"LC_ALL=xx_XX.UTF-8"}
+			}
+			d := start(t, []string{"bash"}, files, env...)
+			d.types("false | true", `echo "[$? ${PIPESTATUS[*]}]"`)
+			got, shown := d.ends()
+			_, shown, _ = strings.Cut(shown, ready)
+			if len(got) != want || !strings.Contains(shown, "[0 1 0]\r") || strings.Contains(shown, "bash:") {
+				t.Errorf("the commands are %q; it shows %q", got, shown)
+			}
+		})
+	}
+}
+
+// A shell that is restricted later shows nothing of that, either.
+func TestBashRestricted(t *testing.T) {
+	for _, rc := range []string{"", "__diapause_string=1\nPROMPT_COMMAND=true\n"} {
+		d := start(t, []string{"bash"}, map[string]string{".bashrc": bashrc + rc})
+		d.types("set -r", "false | true", `echo "[$? ${PIPESTATUS[*]}]"`)
+		if got, shown := d.ends(); len(got) != 0 || !strings.Contains(shown, "[0 1 0]\r") || strings.Contains(shown, "bash:") {
+			t.Errorf("the commands are %q; it shows %q", got, shown)
+		}
+	}
+}
+
+// A command that isn't in the history hasn't the text of one that the user's own PROMPT_COMMAND reads from another shell.
+func TestBashOtherShells(t *testing.T) {
+	for _, older := range []string{"", "__diapause_string=1\n"} {
+		d := start(t, []string{"bash"}, map[string]string{".bash_history": "first\n",
+			".bashrc": bashrc + older + "HISTFILE=~/.bash_history HISTCONTROL=ignorespace\nPROMPT_COMMAND='history -a; n=$((n + 1)); echo other-$n >>~/.bash_history; history -n'\n"})
+		d.types("true", " echo secret", "false", " echo secret")
+		d.wants("true in ~: 0, ", "false in ~: 1, ")
+	}
+}
+
+// A shell that shows nothing is given up.
+func TestTerminalCloses(t *testing.T) {
+	master, slave := openTerminal(t)
+	defer slave.Close()
+	time.AfterFunc(time.Millisecond, func() { master.Close() })
+	if _, err := master.Read(make([]byte, 1)); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a read ends with %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"time"
@@ -46,6 +47,8 @@ func (l *typedList) add(e entry) {
 	l.size += len(e.line) + entryCost
 	l.entries = append(l.entries, e)
 }
+
+func (l *typedList) empty() bool { return len(l.entries) == 0 && l.dropped == 0 }
 
 // join adds those that came after.
 func (l *typedList) join(more typedList) {
@@ -96,19 +99,10 @@ func (r *recorder) ran(c schemas.TypedCommand) {
 	}
 }
 
-// takeList gives the commands that came since the last call.
-func (r *recorder) takeList() typedList {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	l := r.list
-	r.list = typedList{}
-	return l
-}
-
 // writeList seals the commands beside the segment. Those that can't be written wait for the next one: it gives nil then, and if there are
 // none.
 func (s *spill) writeList() *recording.List {
-	if len(s.list.entries) == 0 && s.list.dropped == 0 {
+	if s.list.empty() {
 		return nil
 	}
 	lines := make([][]byte, len(s.list.entries))
@@ -134,18 +128,19 @@ func (s *spill) writeList() *recording.List {
 	return &l
 }
 
-// The screen on which a line is put together that was typed.
+// The largest screen on which a line is put together that was typed.
 const (
 	lineRows = 8
 	lineCols = 500
 )
 
-// lineOf gives what a terminal shows of the echo of a line.
+// lineOf gives what a terminal shows of the echo of a line. The screen is no larger than that needs: a program can print many.
 func lineOf(echo []byte) string {
-	s := screen.New(lineRows, lineCols)
+	count := min(lineRows, bytes.Count(echo, []byte("\n"))+len(echo)/lineCols+1)
+	s := screen.New(count, min(lineCols, max(len(echo), 1)))
 	s.Write(echo)
 	var rows []string
-	for i := range lineRows {
+	for i := range count {
 		rows = append(rows, s.Text(i))
 	}
 	return strings.TrimRight(strings.Join(rows, "\n"), "\n")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -65,6 +67,9 @@ func (b *recorderBench) prints(text string) {
 // A command that runs is in the list, and is replaced when it has ended. Who typed is one of two.
 func TestRecordsCommands(t *testing.T) {
 	b := newRecorderBench(t)
+	b.mu.Lock()
+	b.armed = true // so that nothing else seals
+	b.mu.Unlock()
 	b.of.shown.typedBy(schemas.MadeByAgent)
 	b.of.shown.typedBy("root\nfoo")
 	b.prints("\x1b]633;P;Cwd=/tmp\x07\x1b]633;E;one\x07\x1b]633;C\x07out\x1b]633;D;3\x07$ \x1b]633;E;two\x07\x1b]633;C\x07")
@@ -87,6 +92,52 @@ func TestRecordsCommands(t *testing.T) {
 	}
 	if text := strings.Join(got, ";"); text != "1 one /tmp agent false true;2 two /tmp agent true false;|;2 two /tmp agent false true;|;3 four /tmp agent false false;|" {
 		t.Errorf("they are %q", text)
+	}
+}
+
+// The commands of what is sealed are sealed with it, however little else that is.
+func TestSealsCommands(t *testing.T) {
+	b := newRecorderBench(t)
+	b.ran(schemas.TypedCommand{Number: 1})
+	b.work.Lock()
+	b.take(false)
+	waits, spills := b.list.entries, b.spill.list.entries
+	b.work.Unlock()
+	if len(waits) != 0 || len(spills) != 1 {
+		t.Errorf("%d wait, and %d are spilled", len(waits), len(spills))
+	}
+	b.resized(attach.Size{Rows: 2, Cols: 3})
+	if err := b.seal(); err != nil {
+		t.Fatal(err)
+	}
+	if all, _ := b.lists(); len(all) != 1 || len(all[0]) != 1 {
+		t.Errorf("%v are sealed", all)
+	}
+}
+
+// What is typed is put together on a screen that is no larger than it needs: a flood of prompts takes no more than other output.
+func TestPromptsFlood(t *testing.T) {
+	b := newRecorderBench(t)
+	const prompts = 1000
+	flood := []byte(strings.Repeat("\x1b]133;B\x07x\x1b]133;C\x07", prompts))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	b.of.shown.follow(backlog.Out, flood)
+	runtime.ReadMemStats(&after)
+	if n := (after.TotalAlloc - before.TotalAlloc) / prompts; n > 16<<10 {
+		t.Errorf("each takes %d bytes", n)
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	long := strings.Repeat("0123456789", 120)
+	for echo, want := range map[string]string{
+		"": "", "ls\r\n": "ls", "lx\b \bs -l\r\n": "ls -l", "a \\\r\n> b\r\n": "a \\\n> b", "\x1b[1mü\x1b[0m日\r\n": "ü日", "abc\rx\x1b[K\r\n": "x",
+		long: long[:500] + "\n" + long[500:1000] + "\n" + long[1000:],
+	} {
+		if got := lineOf([]byte(echo)); got != want {
+			t.Errorf("%q is %q, want %q", echo, got, want)
+		}
 	}
 }
 

@@ -265,12 +265,15 @@ func (r *recorder) roomFor() {
 	}
 }
 
-// take gives what came since the last call. ends says that the segment ends with it.
+// take gives what came since the last call, and has the commands of that spilled, too. ends says that the segment ends with it. Callers
+// hold work.
 func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fresh = r.fresh || ends
 	marks, data, began = r.marks, r.data, r.began
+	r.spill.list.join(r.list) // together with the output: a segment has the commands that began or ended in it
+	r.list = typedList{}
 	r.marks, r.data, r.worth, r.late = nil, nil, false, false
 	if r.room != nil {
 		close(r.room)
@@ -283,7 +286,6 @@ func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Ti
 func (r *recorder) pack() {
 	for more := true; more; {
 		r.work.Lock()
-		r.spill.list.join(r.takeList())
 		ends := r.spill.full(time.Now())
 		err := r.spill.add(r.take(ends))
 		if err == nil && ends {
@@ -308,12 +310,11 @@ func (r *recorder) seal() error {
 	r.work.Lock()
 	defer r.work.Unlock()
 	r.mu.Lock()
-	worth := r.worth || r.spill.open != nil
+	worth := r.worth || r.spill.open != nil || len(r.marks) > 0 && !(r.list.empty() && r.spill.list.empty())
 	r.mu.Unlock()
 	if !worth {
 		return nil
 	}
-	r.spill.list.join(r.takeList())
 	err := r.spill.add(r.take(true))
 	if err == nil {
 		err = r.spill.commit()

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +22,9 @@ import (
 
 // nonzero is the --exit of all commands that failed.
 const nonzero = "nonzero"
+
+// fewCommands is how many are listed unless more are asked for.
+const fewCommands = 1000
 
 func commandsCommand(c *client) *cobra.Command {
 	var lines int
@@ -46,9 +49,12 @@ space, or that bash doesn't put into its history, isn't recorded.`,
 			if _, err := strconv.Atoi(exit); err != nil && exit != "" && exit != nonzero {
 				return usagef("--exit %q: want a status, or %s", exit, nonzero)
 			}
-			all, v, err := c.commands(cmd.Context(), args[0], lines, exit)
+			all, more, v, err := c.commands(cmd.Context(), args[0], lines, exit)
 			if err != nil {
 				return err
+			}
+			if more && !cmd.Flags().Changed("tail") {
+				fmt.Fprintf(complained, "there are more than these %d: `--tail %d` lists all\n", lines, allLines)
 			}
 			return answers{asJSON: asJSON}.print(all, func() {
 				printCommands(all, v.State)
@@ -58,7 +64,7 @@ space, or that bash doesn't put into its history, isn't recorded.`,
 			})
 		},
 	}
-	cmd.Flags().IntVarP(&lines, "tail", "n", allLines, "the last `COMMANDS` alone")
+	cmd.Flags().IntVarP(&lines, "tail", "n", fewCommands, "the last `COMMANDS` alone; -1 for all")
 	cmd.Flags().StringVar(&exit, "exit", "", "those that ended with this `STATUS`, or with any but 0: nonzero")
 	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
 	return cmd
@@ -96,35 +102,58 @@ func (c *client) kept(ctx context.Context, name string, h attach.History, s atta
 	return v, err
 }
 
-// commands gets the commands of a session, the last one at the end.
-func (c *client) commands(ctx context.Context, name string, lines int, exit string) (all []schemas.TypedCommand, v schemas.View, err error) {
-	all = []schemas.TypedCommand{}
+// commands gets the last commands of a session, the last one at the end, and whether there are more.
+func (c *client) commands(ctx context.Context, name string, lines int, exit string) (all []schemas.TypedCommand, more bool, v schemas.View, err error) {
 	if lines == 0 {
-		return all, v, nil
+		return []schemas.TypedCommand{}, false, v, nil
 	}
-	h := attach.History{Commands: lines}
-	if exit != "" {
-		h.Commands = allLines
+	h := attach.History{Commands: allLines}
+	if exit == "" && lines > 0 && lines < math.MaxInt {
+		h.Commands = lines + 1
 	}
-	var answer bytes.Buffer
-	if v, err = c.kept(ctx, name, h, attach.Streams{Stdout: &answer, Stderr: complained}); err != nil {
-		return nil, v, err
+	answer, to := io.Pipe()
+	fetched := make(chan error, 1)
+	go func() {
+		var err error
+		v, err = c.kept(ctx, name, h, attach.Streams{Stdout: to, Stderr: complained})
+		to.Close()
+		fetched <- err
+	}()
+	all, more, err = lastCommands(answer, lines, exit)
+	answer.CloseWithError(errEnough)
+	if fetchErr := <-fetched; fetchErr != nil && !errors.Is(fetchErr, errEnough) {
+		err = fetchErr
 	}
-	for dec := json.NewDecoder(&answer); ; {
+	if err != nil {
+		return nil, false, v, err
+	}
+	return all, more, v, nil
+}
+
+// errEnough: no more of an answer is wanted.
+var errEnough = errors.New("enough")
+
+// lastCommands reads commands as a host sends them, the last one first, up to one more than so many.
+func lastCommands(from io.Reader, lines int, exit string) (all []schemas.TypedCommand, more bool, err error) {
+	all = []schemas.TypedCommand{}
+	for dec := json.NewDecoder(from); !more; {
 		var command schemas.TypedCommand
 		err := dec.Decode(&command)
-		if errors.Is(err, io.EOF) || len(all) == lines {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			return nil, v, fmt.Errorf("read a command: %w", err)
+			return nil, false, fmt.Errorf("read a command: %w", err)
 		}
-		if exitedWith(command, exit) {
+		if !exitedWith(command, exit) {
+			continue
+		}
+		if more = len(all) == lines; !more {
 			all = append(all, command)
 		}
 	}
 	slices.Reverse(all)
-	return all, v, nil
+	return all, more, nil
 }
 
 // exitedWith reports whether a command is one of --exit.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
@@ -16,6 +19,42 @@ func TestExitedWith(t *testing.T) {
 				t.Errorf("--exit %q, command %d: %t", exit, i, got)
 			}
 		}
+	}
+}
+
+// Commands are read while they come, and no more than are wanted.
+func TestLastCommands(t *testing.T) {
+	for lines, want := range map[int]struct {
+		exit string
+		most int64
+		got  string
+		more bool
+	}{2: {"", 100, "99 100 ", true}, 3: {"2", 100, "92 95 98 ", true}, 4: {"", 4, "1 2 3 4 ", false}, allLines: {"", 3, "1 2 3 ", false}} {
+		answer, to := io.Pipe()
+		sent := make(chan int64)
+		go func() {
+			n := want.most
+			for ; n > 0; n-- {
+				status := int(n % 3)
+				if json.NewEncoder(to).Encode(schemas.TypedCommand{Number: n, Exit: &status}) != nil {
+					break
+				}
+			}
+			to.Close()
+			sent <- n
+		}()
+		all, more, err := lastCommands(answer, lines, want.exit)
+		answer.Close()
+		got := ""
+		for _, c := range all {
+			got += fmt.Sprint(c.Number, " ")
+		}
+		if left := <-sent; got != want.got || more != want.more || err != nil || want.more && left < want.most/2 {
+			t.Errorf("%d of them are %q, %t, %v; %d weren't read", lines, got, more, err, left)
+		}
+	}
+	if _, _, err := lastCommands(strings.NewReader("{}junk"), 5, ""); err == nil {
+		t.Error("junk is read")
 	}
 }
 
