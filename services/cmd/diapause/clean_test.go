@@ -60,7 +60,7 @@ func TestHostileTextInJSON(t *testing.T) {
 // raw are the files that carry the streams of a session or of a command, or what this process
 // says of itself.
 var raw = map[string]bool{
-	"attach.go": true, "exec.go": true, "logs.go": true, "output.go": true, "busy.go": true, // streams
+	"attach.go": true, "shared.go": true, "exec.go": true, "logs.go": true, "output.go": true, "busy.go": true, // streams
 	"log.go": true, "up.go": true, "worker.go": true, "scheduler.go": true, "api.go": true, "gateway.go": true, "doctor.go": true, // of this process
 	"progress.go": true, "watch.go": true, "replay.go": true, // draw over what they drew
 	"clean.go": true, "man.go": true, // which is another program
