@@ -1,6 +1,7 @@
 # What madvise, mlock, mseal and mprotect did to mappings.
 #: mapping | madvise: DONTFORK, WIPEONFORK, DONTDUMP, (NO)HUGEPAGE, MERGEABLE, guard pages | kept
 #: mapping | locked, MLOCK_ONFAULT, mlockall(MCL_FUTURE), sealed | kept
+#: mapping | protection key (pkey_mprotect), and what a thread may do by it | kept
 #: mapping | growing down, without access, private and shared of files and memfds | kept
 #: mapping | memory policy (mbind, set_mempolicy) | changed: the default policy; warned of where a host has several nodes
 import mmap, ctypes
@@ -39,7 +40,7 @@ a = area("sealed"); put(a, b"sealed"); libc.syscall(462, ctypes.c_void_p(a), cty
 a = area("named"); libc.prctl(0x53564d41, ctypes.c_ulong(0), ctypes.c_ulong(a), ctypes.c_ulong(1 << 16), ctypes.c_char_p(b"my name")) and notset.append("anon name")
 pk = libc.pkey_alloc(0, 0) if hasattr(libc, "pkey_alloc") else -1
 if pk > 0:
-    a = area("pkey"); libc.pkey_mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]; libc.pkey_mprotect(a, 1 << 16, 3, pk)
+    a = area("pkey"); libc.pkey_mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int]; libc.pkey_mprotect(a, 1 << 16, 3, pk); libc.pkey_set(pk, 2)
 else: notset.append("pkey")
 f = open("/tmp/m", "w+b"); f.write(b"filedata" * 4096); f.flush()
 a = area("file private", flags=P, fd=f.fileno()); put(a, b"changed")
@@ -81,6 +82,7 @@ gb = faults(areas["guard"][0] + 4096)
 ready()
 w = compare(before, flags())
 w += [same(n, rd(areas[n][0], len(n)), n.encode()) for n in adv if n in areas]
+if pk > 0: w.append(same("key", (libc.pkey_get(pk), libc.pkey_mprotect(areas["pkey"][0], 1 << 16, 1, pk)), (2, 0)))
 w.append(same("private file", rd(areas["file private"][0], 9), b"changeda"[:7] + b"a" + b"f"))
 w.append(same("moved", rd(areas["dontunmap"][0], 5), b"moved"))
 w.append(same("guard", faults(areas["guard"][0] + 4096), gb))

@@ -24,6 +24,7 @@ var All = []string{
 	"terminal-input",
 	"empty-packets",
 	"stream-copies",
+	"protection-keys",
 	"tmpfs",
 	"conntrack",
 }
