@@ -1,9 +1,11 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -23,13 +25,15 @@ import (
 // shareBench is a gateway before an API that knows one share, and a host with its session.
 type shareBench struct {
 	*bench
-	mu    sync.Mutex
-	now   schemas.Shared
-	gone  bool
-	fails bool   // the host answers with an error
-	heard []byte // the frames of clients, but for requests
-	hello attach.Hello
-	asked []attach.Request
+	mu     sync.Mutex
+	now    schemas.Shared
+	gone   bool
+	fails  bool          // the host answers with an error
+	told   chan struct{} // closed when the API has said that the share is gone
+	floods bool          // the session prints without an end
+	heard  []byte        // the frames of clients, but for requests
+	hello  attach.Hello
+	asked  []attach.Request
 }
 
 func newShareBench(t *testing.T) *shareBench {
@@ -39,7 +43,8 @@ func newShareBench(t *testing.T) *shareBench {
 
 func newShareBenchWith(t *testing.T, with func(*Options)) *shareBench {
 	t.Helper()
-	b := &shareBench{bench: newBench(t, with)}
+	b := &shareBench{bench: newBench(t, with), told: make(chan struct{})}
+	told := sync.OnceFunc(func() { close(b.told) })
 	b.now = schemas.Shared{Share: "one", Name: "acme/web", UID: "u", State: schemas.Running, Host: "h", Generation: 1, Until: time.Now().Add(time.Hour)}
 	b.isOf(map[string]schemas.WhoAmI{"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
 	b.answers("shared", func(a asked) (any, *schemas.APIError) {
@@ -51,6 +56,7 @@ func newShareBenchWith(t *testing.T, with func(*Options)) *shareBench {
 		case a.token == "dpt_fails":
 			return nil, schemas.FailedError(schemas.ReasonFailed, "session acme/web is broken")
 		case b.gone || a.token != "dpt_share":
+			told()
 			return nil, schemas.FailedError(schemas.ReasonNoToken, "no such token, or it has expired or was revoked").WithHint("`diapause token create` makes one")
 		}
 		return b.now, nil
@@ -104,6 +110,14 @@ func (b *shareBench) host(conn *tunnel.Conn) {
 	_ = attach.WriteJSON(conn, attach.FrameScreen, attach.Screen{Size: attach.Size{Rows: 24, Cols: 80}, At: 100, Paint: len(paint)})
 	_ = attach.WriteFrame(conn, attach.FramePaint, []byte(paint))
 	_ = attach.WriteFrame(conn, attach.FrameStdout, []byte("asks \x1b[c\x1b]52;c;?\x07and prints"))
+	b.mu.Lock()
+	floods := b.floods
+	b.mu.Unlock()
+	for piece := make([]byte, 32<<10); floods; {
+		if attach.WriteFrame(conn, attach.FrameStdout, piece) != nil {
+			return
+		}
+	}
 	for {
 		kind, payload, err := attach.ReadFrame(conn)
 		if err != nil {
@@ -373,6 +387,83 @@ func TestShareEnds(t *testing.T) {
 				t.Errorf("one who comes later: %v", err)
 			}
 		})
+	}
+}
+
+// unbuffered is a network of one connection, which takes a byte from one end when the other reads it.
+type unbuffered struct {
+	accepts chan net.Conn
+	client  net.Conn
+	read    []byte // of what the server writes, ahead of the client
+}
+
+func (u *unbuffered) Accept() (net.Conn, error) {
+	if conn, ok := <-u.accepts; ok {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (u *unbuffered) Close() error   { return nil }
+func (u *unbuffered) Addr() net.Addr { return u.client.LocalAddr() }
+
+// clientEnd is the client's end of the connection.
+type clientEnd struct {
+	net.Conn
+	of *unbuffered
+}
+
+func (c clientEnd) Read(b []byte) (int, error) {
+	if n := copy(b, c.of.read); n > 0 {
+		c.of.read = c.of.read[n:]
+		return n, nil
+	}
+	return c.Conn.Read(b)
+}
+
+// TestShareEndsAmidAMessage: who takes a message slowly while the share ends is told why, too.
+func TestShareEndsAmidAMessage(t *testing.T) {
+	b, u := newShareBench(t), &unbuffered{accepts: make(chan net.Conn, 1)}
+	b.floods = true
+	server, client := net.Pipe()
+	u.client = client
+	u.accepts <- server
+	srv := &http.Server{Handler: b.gate.Handler(), ReadHeaderTimeout: time.Minute}
+	go func() { _ = srv.Serve(u) }()
+	t.Cleanup(func() {
+		close(u.accepts)
+		srv.Close()
+	})
+	ws, _, err := websocket.Dial(t.Context(), "ws://127.0.0.1"+SharePath, &websocket.DialOptions{
+		Subprotocols: []string{attachProtocol, offersToken + "dpt_share"},
+		HTTPClient: &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
+			return clientEnd{client, u}, nil
+		}}},
+	})
+	b.must(err)
+	defer func() { _ = ws.CloseNow() }()
+	ws.SetReadLimit(-1)
+	b.must(ws.Write(t.Context(), websocket.MessageText, []byte(firstWatch)))
+	_, err = reads(b.bench, ws, "prints")
+	b.must(err)
+	u.read = make([]byte, 1)
+	_, err = client.Read(u.read) // of a message that goes on until the client reads
+	b.must(err)
+	b.mu.Lock()
+	b.gone = true
+	b.mu.Unlock()
+	b.must(b.nc.Publish(schemas.SubjectSession+".acme.web", nil))
+	<-b.told
+	time.Sleep(100 * time.Millisecond) // nothing is to happen; with less, there may be nothing to prove
+	last := ""
+	for err == nil {
+		var m []byte
+		if _, m, err = ws.Read(t.Context()); err == nil {
+			last = string(m)
+		}
+	}
+	if websocket.CloseStatus(err) != websocket.StatusInternalError || !strings.Contains(last, `"status":401`) {
+		t.Errorf("it is told %.200q and ends with %v", last, err)
 	}
 }
 

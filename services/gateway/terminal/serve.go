@@ -277,7 +277,7 @@ func (s *socket) check(ctx context.Context) error {
 		if err := s.Still(ctx); err != nil {
 			return err
 		}
-		within, cancel := context.WithTimeout(ctx, s.WriteWait)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.WriteWait) // as write
 		err := s.ws.Ping(within)
 		cancel()
 		if err != nil {
@@ -295,8 +295,13 @@ func (s *socket) say(ctx context.Context, m Message) error {
 	return s.write(ctx, websocket.MessageText, b)
 }
 
+// write sends one message. One that has begun goes on when ctx ends: the socket would be closed in its midst, and the client not
+// told why.
 func (s *socket) write(ctx context.Context, kind websocket.MessageType, b []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.WriteWait)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.WriteWait)
 	defer cancel()
 	return s.ws.Write(ctx, kind, b)
 }
