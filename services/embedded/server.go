@@ -129,6 +129,7 @@ func (s *Server) launch(ctx context.Context, o Options) (*server.Server, error) 
 	}
 	ns.SetLoggerV2(s.log, false, false, false)
 	ns.Start()
+	slowClock()
 	if err := ready(ctx, ns, s.log); err != nil {
 		stop(ns)
 		return nil, fmt.Errorf("start the NATS server: %w", err)

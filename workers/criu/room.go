@@ -14,25 +14,30 @@ import (
 
 // The sessions' layers share the room on the data directory's disk. A shim bounds its layer
 // when it mounts it; later the driver does, as the room changes.
+//
+// Much room is looked at less often: it takes a while to fill it, even at roomRate.
 const (
 	roomLook  = time.Second
+	roomRare  = 10 * time.Second
+	roomRate  = 2 << 30  // bytes a second
 	roomMoved = 16 << 20 // bytes by which free space changes before layers are looked at
 	roomStale = 30 * time.Second
 )
 
 // keepRoom bounds the layers until ctx ends.
 func (d *Driver) keepRoom(ctx context.Context) {
-	tick := time.NewTicker(roomLook)
-	defer tick.Stop()
+	look := time.NewTimer(roomLook)
+	defer look.Stop()
 	var before int64
 	var last time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-look.C:
 		}
 		room, err := ext4.Room(d.dir.sessions)
+		look.Reset(min(max(time.Duration(room/roomRate)*time.Second, roomLook), roomRare))
 		if err != nil || max(room-before, before-room) < roomMoved && time.Since(last) < roomStale {
 			continue
 		}
