@@ -85,6 +85,9 @@ func (c Caller) names(verb string, req *schemas.Request) (named []schemas.Name, 
 			req.Name = schemas.Name{Tenant: c.Tenant, Session: c.Session}.String()
 		}
 	case verb == "list":
+	case verb == templateList: // a template is the tenant's, not a session's
+		req.Tenant = c.Tenant
+		return nil, c.Session == "" && req.Name == ""
 	case slices.Contains(ofPolicies, verb):
 		n, ok := policyOf(req)
 		if !ok {
