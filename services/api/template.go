@@ -36,6 +36,9 @@ const (
 	templateList   = "template_ls"
 )
 
+// ofTemplates are all of them.
+var ofTemplates = []string{templateCreate, templateRun, templateRemove, templateList}
+
 func (t *templates) verbs() map[string]handler {
 	return map[string]handler{templateCreate: t.create, templateRun: t.run, templateRemove: t.remove, templateList: t.list}
 }
