@@ -97,9 +97,9 @@ func TestKilledInTemplate(t *testing.T) {
 		interrupt(t, s, moment(r), "template", "create", "py", "--from", "work")
 		mustBe(t, settle(t, s, "work"), schemas.Running)
 		c.check(t, s)
-		made := s.Do("run", "--template", "py", "--name", "copy")
+		made := s.Do("run", "--json", "--template", "py", "--name", "copy")
 		for end := time.Now().Add(time.Minute); made.Why() == schemas.ReasonBusy && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-			made = s.Do("run", "--template", "py", "--name", "copy")
+			made = s.Do("run", "--json", "--template", "py", "--name", "copy")
 		}
 		switch made.Code {
 		case 0:

@@ -142,6 +142,9 @@ func (t *templates) makeOn(ctx context.Context, host schemas.HostID, n schemas.N
 	w, err := await(ctx, ch, func(w statekv.Versioned) (outcome, error) {
 		return when(w.Version > made.Version && w.Op == nil || w.UID != made.UID), nil
 	})
+	if errors.Is(err, context.DeadlineExceeded) {
+		return got, false, timeout("template "+called(n)+" is still being made").WithHint("`diapause template ls` lists it when it is complete; `diapause template rm %s` gives it up", called(n))
+	}
 	if err != nil {
 		return got, false, err
 	}

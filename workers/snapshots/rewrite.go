@@ -25,8 +25,12 @@ type Rewritten struct {
 // needs nothing of the lineage that the snapshot is of. given is called with what says how many bytes were read so far, and how many
 // there are. What the snapshot says of the session that it was taken of, its record and its recording, stays behind.
 func (s *Store) Rewrite(ctx context.Context, rec statekv.Versioned, from schemas.Head, step func(context.Context, image.Step) error, given func(so func() int64, of int64)) (out Rewritten, err error) {
-	if lineage, err := LineageOf(rec.SessionRecord, from); err != nil || lineage == rec.Lineage {
-		return out, fmt.Errorf("rewrite snapshot %s: it is of the same lineage: %w", from.Name, err)
+	lineage, err := LineageOf(rec.SessionRecord, from)
+	if err == nil && lineage == rec.Lineage {
+		err = fmt.Errorf("rewrite snapshot %s: it is of the same lineage", from.Name)
+	}
+	if err != nil {
+		return out, err
 	}
 	img, err := s.Open(ctx, rec.SessionRecord, from)
 	if err != nil {

@@ -106,7 +106,8 @@ func templateRemoveCommand(c *client) *cobra.Command {
 					return err
 				}
 				return a.print(v, func() {
-					if fmt.Fprintf(printed, "template %s is removed\n", v.Name); v.State == schemas.TemplateRemoving {
+					fmt.Fprintf(printed, "template %s is removed\n", v.Name)
+					if v.State == schemas.TemplateRemoving {
 						fmt.Fprintln(printed, v.Waits)
 					}
 				})
