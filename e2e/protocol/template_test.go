@@ -104,7 +104,7 @@ func TestTemplatesAreApart(t *testing.T) {
 		"a session of another's":     {"template_run", schemas.Request{Name: "acme/work", To: "x"}, schemas.CodeUsage},
 		"a session that there is":    {"template_run", schemas.Request{Name: "work", To: "work"}, schemas.CodeState},
 		"a session of no template":   {"template_run", schemas.Request{Name: "none", To: "x"}, schemas.CodeNoSession},
-		"a session in its own place": {"template_run", schemas.Request{Name: "work", To: "-template-work"}, schemas.CodeNoSession},
+		"a session in its own place": {"template_run", schemas.Request{Name: "work", To: "-template-work"}, schemas.CodeUsage},
 		"removed, and there is none": {"template_rm", schemas.Request{Name: "none"}, schemas.CodeNoSession},
 	} {
 		if err := h.ask(c.verb, c.req, nil); code(err) != c.want {

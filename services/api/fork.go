@@ -26,7 +26,7 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 // twin makes a session from the memory and files of what is kept under a name: a session, or a template. what says that in
 // errors; get gives its record, with the snapshot as its head that the session begins from.
 func (s *maker) twin(ctx context.Context, n schemas.Name, what string, req request, get func() (statekv.Versioned, error)) (any, error) {
-	to, err := name(req.To)
+	to, err := newName(req.To)
 	if err != nil {
 		return nil, err
 	}

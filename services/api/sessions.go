@@ -155,6 +155,18 @@ func name(s string) (schemas.Name, error) {
 	return n, nil
 }
 
+// newName reads the name of a session that a request makes.
+func newName(s string) (schemas.Name, error) {
+	n, err := schemas.ParseName(s)
+	if _, template := n.Template(); err == nil && template {
+		err = n.ValidateNew()
+	}
+	if err != nil {
+		return n, schemas.UsageError("%v", err)
+	}
+	return n, nil
+}
+
 // named reads the session that a request names.
 func (s *sessions) named(ctx context.Context, req request) (statekv.Versioned, error) {
 	n, err := name(req.Name)
