@@ -86,7 +86,7 @@ func TestKilledInFork(t *testing.T) {
 	}
 }
 
-// Making a template that is interrupted leaves its session as it was, and a template or none; what is begun is finished. A session
+// Making a template that is interrupted leaves its session as it was, and a template or none; what began is finished. A session
 // from it goes on where that one was.
 func TestKilledInTemplate(t *testing.T) {
 	t.Parallel()

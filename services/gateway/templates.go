@@ -75,8 +75,8 @@ func madeTemplate(_ *templateIn, v schemas.TemplateView) (*answer[schemas.Templa
 	return &answer[schemas.TemplateView]{Body: v, Location: prefix + "/templates/" + inPath(v.Name)}, nil
 }
 
-// templates are the operations on templates.
-func (g *Gateway) templates() {
+// templates adds the operations on templates.
+func templates(g *Gateway) {
 	const tag, all = "templates", "/templates"
 	verb(g, route{verb: "template_ls", method: "GET", path: all, tag: tag, summary: "List templates"}, (*templatesIn).request, same[templatesIn, []schemas.TemplateView])
 	verb(g, route{verb: "template_create", method: "POST", path: all, tag: tag, summary: "Make a template of a session", status: http.StatusCreated}, (*templateIn).request, madeTemplate)
