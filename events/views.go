@@ -56,6 +56,9 @@ func (c *Client) WatchSessions(ctx context.Context, which string, fn func(schema
 			c.tell(fmt.Errorf("read what came on %s: %w", m.Subject, err))
 			return
 		}
+		if _, template := r.Name().Template(); template { // no session
+			return
+		}
 		select {
 		case w.records <- r:
 		case <-ctx.Done():

@@ -19,6 +19,8 @@ const (
 	Exited     State = "exited"
 	Failed     State = "failed"
 	Deleted    State = "deleted"
+	// Template is the state of what is no session: what sessions are made from. It never runs. See Name.Template.
+	Template State = "template"
 )
 
 // SessionRecord is the whole of what the system has agreed on about a session.
@@ -130,10 +132,11 @@ const (
 	OpResume     = "resume"
 	OpCheckpoint = "checkpoint"
 	OpRemove     = "remove"
-	OpKill       = "kill"  // end its processes, keep its record
-	OpProve      = "prove" // see whether what took another's place is well, else put that back
-	OpBegin      = "begin" // report whether what is recorded to run could be started
-	OpMove       = "move"  // of a failure alone: the session went on where it was
+	OpKill       = "kill"    // end its processes, keep its record
+	OpProve      = "prove"   // see whether what took another's place is well, else put that back
+	OpBegin      = "begin"   // report whether what is recorded to run could be started
+	OpMove       = "move"    // of a failure alone: the session went on where it was
+	OpRewrite    = "rewrite" // write the source once more, whole, for a template
 )
 
 // Op is what the owner of a session has to do.
@@ -296,6 +299,8 @@ type TransitionType string
 const (
 	TRun              TransitionType = "run"
 	TForkNew          TransitionType = "fork"
+	TTemplate         TransitionType = "template"  // a template is to be made of a snapshot
+	TRewritten        TransitionType = "rewritten" // it has an image of its own
 	TClaimed          TransitionType = "claimed"
 	TStarted          TransitionType = "started"
 	TStartFailed      TransitionType = "start_failed"
@@ -368,10 +373,12 @@ type Set struct {
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
-// Origin is what a fork began from.
+// Origin is what a fork, or a template, began from.
 type Origin struct {
 	Session  string `json:"session"`  // as it was called then
 	Snapshot string `json:"snapshot"` // of that session
+	// Template is the template that a session was made from, if it was; the others say what that was made of.
+	Template string `json:"template,omitempty"`
 }
 
 // NewSession is what a session is made with.

@@ -86,6 +86,38 @@ func TestKilledInFork(t *testing.T) {
 	}
 }
 
+// Making a template that is interrupted leaves its session as it was, and a template or none; what began is finished. A session
+// from it goes on where that one was.
+func TestKilledInTemplate(t *testing.T) {
+	t.Parallel()
+	s, r := newStack(t), newRand(t)
+	c := startCounter(t, s, "work")
+	for range rounds() {
+		c.check(t, s)
+		interrupt(t, s, moment(r), "template", "create", "py", "--from", "work")
+		mustBe(t, settle(t, s, "work"), schemas.Running)
+		c.check(t, s)
+		made := s.Do("run", "--json", "--template", "py", "--name", "copy")
+		for end := time.Now().Add(time.Minute); made.Why() == schemas.ReasonBusy && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			made = s.Do("run", "--json", "--template", "py", "--name", "copy")
+		}
+		switch made.Code {
+		case 0:
+			(&counter{name: "copy"}).check(t, s)
+			if _, err := s.Must("rm", "--yes", "copy"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Must("template", "rm", "py"); err != nil {
+				t.Fatal(err)
+			}
+		case 3: // there is none
+		default:
+			t.Fatalf("run --template: exit status %d: %s", made.Code, made.Err)
+		}
+		audit(t, s)
+	}
+}
+
 // A run that is interrupted leaves a session that runs, one that says why it
 // doesn't, or none; a removal is finished.
 func TestKilledInRunAndRemove(t *testing.T) {

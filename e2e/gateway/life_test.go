@@ -76,6 +76,7 @@ func TestLife(t *testing.T) {
 	if fork.Name != "acme/twin" || fork.UID == first.UID || again.UID != fork.UID {
 		t.Errorf("the fork is %s, then %s", fork.UID, again.UID)
 	}
+	a.templates()
 	a.policies()
 	a.looks()
 
@@ -138,6 +139,38 @@ func (w *world) restartWithoutThePort() {
 	w.answers("no HTTP API for now: listen for HTTP: listen tcp " + w.address)
 	w.must(l.Close())
 	w.until("it listens again", func() bool { return strings.Count(w.Stack.Log(), "\nHTTP API: ") > before })
+}
+
+// templates has a template made of the session, and a session from that.
+func (a asks) templates() {
+	a.Helper()
+	const py = "/api/v1/templates/{template=acme.py}"
+	var made schemas.TemplateView
+	head := a.call("POST", "/api/v1/templates", 201, object{"name": "acme/py", "from": "acme/web"}, &made)
+	if made.State != schemas.TemplateReady || made.Origin == nil || made.Origin.Session != "acme/web" || head.Get("Location") != "/api/v1/templates/acme.py" {
+		a.Errorf("the template is %+v, at %s", made, head.Get("Location"))
+	}
+	a.call("POST", "/api/v1/templates", 409, object{"name": "acme/py", "from": "acme/web"}, nil)
+	a.call("POST", "/api/v1/templates", 400, object{"name": "other/py", "from": "acme/web"}, nil)
+	var all []schemas.TemplateView
+	a.call("GET", "/api/v1/templates?tenant=acme", 200, nil, &all)
+	if len(all) != 1 || all[0].Name != "acme/py" || all[0].UID != made.UID {
+		a.Errorf("templates are %+v", all)
+	}
+	key := []string{"Idempotency-Key: 8c1b"}
+	var s, again session
+	a.call("POST", py+"/sessions", 201, object{"name": "acme/third"}, &s, key...)
+	a.call("POST", py+"/sessions", 201, object{"name": "acme/third"}, &again, key...)
+	if s.State != schemas.Running || s.Boot != schemas.BootFork || s.Origin == nil || s.Origin.Template != "acme/py" || again.UID != s.UID {
+		a.Errorf("the session is %+v, then %s", s, again.UID)
+	}
+	a.call("DELETE", "/api/v1/sessions/{session=acme.third}", 200, nil, &s)
+	a.call("DELETE", py, 200, nil, &made)
+	if made.State != schemas.TemplateRemoved {
+		a.Errorf("removed it is %+v", made)
+	}
+	a.call("POST", py+"/sessions", 404, object{"name": "acme/third"}, nil)
+	a.call("DELETE", py, 404, nil, nil)
 }
 
 func (a asks) policies() {

@@ -22,6 +22,8 @@ var bodies = map[string]string{
 	"expose":          `{"access":"public"}`,
 	"label":           `{"labels":{"a":"b"}}`,
 	"share":           `{"for":"1h"}`,
+	"template_create": `{"name":"b/t","from":"b/secret"}`,
+	"template_run":    `{"name":"b/new"}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,
@@ -33,7 +35,7 @@ var bodies = map[string]string{
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
-var mine = map[string]bool{"whoami": true, "login": true, "list": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true}
+var mine = map[string]bool{"whoami": true, "login": true, "list": true, "template_ls": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true}
 
 // TestTokensOfAnotherTenant tries tokens of tenant a, and of one session of tenant b, on every path of the document with
 // the session b/secret of tenant b.
@@ -82,7 +84,7 @@ var inPath = regexp.MustCompile(`\{(\w+)\}`)
 func filled(path string) string {
 	return inPath.ReplaceAllStringFunc(path, func(p string) string {
 		switch p {
-		case "{session}":
+		case "{session}", "{template}":
 			return "b.secret"
 		case "{scope}":
 			return "session:b.secret"

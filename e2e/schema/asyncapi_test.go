@@ -81,7 +81,7 @@ var channels = []channel{
 // answers are what verbs are answered with.
 var answers = []string{
 	"view", "explanation", "transition", "snapshot_view", "keys_view", "stats", "usage_report", "policy_view", "policy_test",
-	"policy_simulation", "token_view", "who_am_i", "listener_view", "store_check", "store_stats", "store_prune", "verified", "error",
+	"policy_simulation", "template_view", "token_view", "who_am_i", "listener_view", "store_check", "store_stats", "store_prune", "verified", "error",
 }
 
 var (

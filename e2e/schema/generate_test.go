@@ -52,6 +52,7 @@ var documents = map[string]any{
 	"store_prune":       schemas.StorePrune{},
 	"store_stats":       schemas.StoreStats{},
 	"store_check":       schemas.StoreCheck{},
+	"template_view":     schemas.TemplateView{},
 	"tenant_keys":       schemas.TenantKeys{},
 	"token_record":      schemas.TokenRecord{},
 	"token_view":        schemas.TokenView{},
@@ -72,8 +73,9 @@ var tokens = []reflect.Type{
 var words = map[reflect.Type][]any{
 	reflect.TypeFor[schemas.State](): {
 		schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming,
-		schemas.Exited, schemas.Failed, schemas.Deleted,
+		schemas.Exited, schemas.Failed, schemas.Deleted, schemas.Template,
 	},
+	reflect.TypeFor[schemas.TemplateState](): {schemas.TemplateMaking, schemas.TemplateReady, schemas.TemplateRemoving, schemas.TemplateRemoved},
 }
 
 // mapType gives the schema of the types that encode themselves, or whose Go type

@@ -240,6 +240,13 @@ func (s *Stack) clean() error {
 			return err
 		}
 	}
+	if r := s.Do("template", "ls", "-q"); r.Code == 0 { // older programs have none
+		for _, name := range strings.Fields(r.Out) {
+			if _, err := s.Must("template", "rm", name); err != nil {
+				return err
+			}
+		}
+	}
 	if _, err := s.Must("down"); err != nil {
 		return err
 	}

@@ -29,13 +29,16 @@ var (
 	alive  = []schemas.State{schemas.Running, schemas.Suspending}
 	ended  = []schemas.State{schemas.Exited, schemas.Failed}
 	onHost = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming}
-	driven = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Deleted, schemas.Failed}
+	driven = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Deleted, schemas.Failed, schemas.Template}
 	living = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed}
+	stored = append([]schemas.State{schemas.Template}, living...) // what has images, or may have
 )
 
 var rules = map[schemas.TransitionType]rule{
 	schemas.TRun:              {from: []schemas.State{none, schemas.Deleted}, to: schemas.Starting, owner: true, set: setNew},
 	schemas.TForkNew:          {from: []schemas.State{none, schemas.Deleted}, to: schemas.Resuming, owner: true, set: setNew},
+	schemas.TTemplate:         {from: []schemas.State{none, schemas.Deleted}, to: schemas.Template, owner: true, set: setNew},
+	schemas.TRewritten:        {from: []schemas.State{schemas.Template}, set: setHead},
 	schemas.TClaimed:          {from: driven, set: setClaim},
 	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, fresh: true, set: setRunning},
 	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setStartFailed},
@@ -59,13 +62,13 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TExited:           {from: alive, to: schemas.Exited, set: setExit},
 	schemas.TLost:             {from: onHost, to: schemas.Failed, set: setDone},
 	schemas.TIdleRule:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Idle = t.Set.Idle }},
-	schemas.TRemove:           {from: living, to: schemas.Deleted, owner: true, set: setOp},
+	schemas.TRemove:           {from: stored, to: schemas.Deleted, owner: true, set: setOp},
 	schemas.TDeferred:         {from: []schemas.State{schemas.Deleted}},
 	schemas.TRemoved:          {from: []schemas.State{schemas.Deleted}, set: setDone},
 	schemas.TShredded:         {from: []schemas.State{schemas.Deleted}, set: setDone},
-	schemas.TResealed:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
+	schemas.TResealed:         {from: stored, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Spec = t.Set.Spec }},
 	schemas.TTakenOver:        {from: alive, to: schemas.Resuming, owner: true, set: setTakenOver},
-	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming, schemas.Deleted}, owner: true, set: setOp},
+	schemas.TMoved:            {from: []schemas.State{schemas.Starting, schemas.Resuming, schemas.Template, schemas.Deleted}, owner: true, set: setOp},
 	schemas.TAdopted:          {from: []schemas.State{schemas.Suspending}, to: schemas.Suspended, owner: true, fresh: true, set: setHead},
 	schemas.TKept:             {from: alive},
 	schemas.TBreakerReset:     {from: []schemas.State{schemas.Running}, set: func(r *schemas.SessionRecord, _ schemas.Transition) { r.Failure = nil }},
@@ -78,8 +81,11 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TLabelled:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Labels = t.Set.Labels }},
 	schemas.TShared:           {from: living, set: setShares},
 	schemas.TUnshared:         {from: living, set: setShares},
-	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
+	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, stored...), set: setRecovered},
 }
+
+// makes are the transitions that make a record.
+var makes = []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate}
 
 // Apply gives the record that the transition makes of r; the zero record stands
 // for a key that has none. It never changes r. An error wraps ErrIllegal.
@@ -91,7 +97,7 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 	if !slices.Contains(rule.from, r.State) {
 		return r, fmt.Errorf("%s a session that is %s: %w", t.Type, orNone(r.State), ErrIllegal)
 	}
-	if (t.Type == schemas.TRun || t.Type == schemas.TForkNew) && t.Set.New == nil {
+	if slices.Contains(makes, t.Type) && t.Set.New == nil {
 		return r, fmt.Errorf("%s without a session: %w", t.Type, ErrIllegal)
 	}
 	if t.Type == schemas.TRecovered && (t.Set.Recovered == nil || t.Set.Recovered.Epoch <= r.Epoch) {

@@ -17,7 +17,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {
@@ -52,7 +52,7 @@ func TestApplyKeepsTheLog(t *testing.T) {
 				}
 				continue
 			}
-			made := tr.Type == schemas.TRun || tr.Type == schemas.TForkNew // it may draw the uid of the one before
+			made := tr.Type == schemas.TRun || tr.Type == schemas.TForkNew || tr.Type == schemas.TTemplate // it may draw the uid of the one before
 			if next.Version != rec.Version+1 || next.Epoch < rec.Epoch || next.Seq < rec.Seq && !made {
 				t.Fatalf("%s: version %d → %d, epoch %d → %d, seq %d → %d", tr.Type, rec.Version, next.Version, rec.Epoch, next.Epoch, rec.Seq, next.Seq)
 			}
@@ -206,7 +206,7 @@ func TestNewIsKept(t *testing.T) {
 			t.Fatalf("%s is a %s, which this test doesn't fill", v.Type().Field(i).Name, f.Kind())
 		}
 	}
-	for _, typ := range []schemas.TransitionType{schemas.TRun, schemas.TForkNew} {
+	for _, typ := range []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate} {
 		r, err := session.Apply(schemas.SessionRecord{}, schemas.Transition{Type: typ, Set: schemas.Set{New: &n}})
 		if err != nil {
 			t.Fatal(err)
@@ -240,5 +240,24 @@ func TestRootIsKept(t *testing.T) {
 		if r.Root != step.want {
 			t.Errorf("after %s the root is %+v, want %+v", step.t.Type, r.Root, step.want)
 		}
+	}
+}
+
+// A template never runs: nothing leads from it but its removal.
+func TestTemplateNeverRuns(t *testing.T) {
+	head := &schemas.Head{Name: "default/l/snaps/1-1"}
+	r := schemas.SessionRecord{UID: "u", State: schemas.Template, Head: head, Epoch: 1, Version: 2}
+	for _, typ := range allTypes {
+		next, err := session.Apply(r, schemas.Transition{Type: typ, Set: schemas.Set{Op: &schemas.Op{Kind: schemas.OpResume}, New: &schemas.NewSession{}, Head: head}})
+		switch {
+		case err != nil, next.State == schemas.Template:
+		case typ != schemas.TRemove || next.State != schemas.Deleted:
+			t.Errorf("%s makes a template %s", typ, next.State)
+		}
+	}
+	v := session.View{}
+	v.See(r, t0)
+	if d := session.Decide(&v, session.Policy{}, t0); d.Verdict != session.Leave || d.Reason == "" {
+		t.Errorf("decided is %s: %q", d.Verdict, d.Reason)
 	}
 }

@@ -54,6 +54,7 @@ var inBetween = map[schemas.State]string{
 	schemas.Exited:     "its command has ended; activity doesn't bring it back",
 	schemas.Failed:     "activity doesn't bring it back; `diapause history` says why, `diapause resume` tries its last snapshot again if it has one",
 	schemas.Deleted:    "it is being removed",
+	schemas.Template:   "it is a template, which never runs",
 }
 
 func decideRunning(v *View, p Policy, now time.Time) Decision {

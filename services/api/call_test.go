@@ -71,6 +71,21 @@ func TestCallersAreConfined(t *testing.T) {
 		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "fork", schemas.Request{Name: "acme/web", To: "acme/twin"}, schemas.ReasonDenied},
 		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "list", schemas.Request{Name: "acme/other"}, schemas.ReasonDenied},
 		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, "policy_set", policyOfScope("session:acme/other"), schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateCreate, schemas.Request{Name: "acme/web", To: "acme/py"}, ""},
+		{Caller{Tenant: "acme"}, templateCreate, schemas.Request{Name: "acme/web", To: "other/py"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateCreate, schemas.Request{Name: "other/web", To: "acme/py"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateRun, schemas.Request{Name: "acme/py", To: "acme/twin"}, ""},
+		{Caller{Tenant: "acme"}, templateRun, schemas.Request{Name: "other/py", To: "acme/twin"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateRun, schemas.Request{Name: "acme/py", To: "acme/twin", Publish: []string{"80:80"}}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateRemove, schemas.Request{Name: "other/py"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme"}, templateList, schemas.Request{Tenant: "other"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleOwner}, templateRemove, schemas.Request{Name: "acme/py"}, ""},
+		{Caller{Tenant: "acme", Role: RoleLook}, templateList, schemas.Request{}, ""},
+		{Caller{Tenant: "acme", Role: RoleLook}, templateRemove, schemas.Request{Name: "acme/py"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Role: RoleClient}, templateRun, schemas.Request{Name: "acme/py", To: "acme/twin"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, templateCreate, schemas.Request{Name: "acme/web", To: "acme/web"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, templateRemove, schemas.Request{Name: "acme/web"}, schemas.ReasonDenied},
+		{Caller{Tenant: "acme", Session: "web", Role: RoleOwner}, templateList, schemas.Request{}, schemas.ReasonDenied},
 	} {
 		if got := schemas.ReasonOf(confine(c.caller, c.verb, &c.req)); got != c.want {
 			t.Errorf("%+v asks for %s of %+v: %q, want %q", c.caller, c.verb, c.req, got, c.want)
@@ -79,6 +94,10 @@ func TestCallersAreConfined(t *testing.T) {
 	all := schemas.Request{}
 	if err := confine(Caller{Tenant: "acme"}, "list", &all); err != nil || all.Tenant != "acme" {
 		t.Errorf("a list of all is one of tenant %q, %v", all.Tenant, err)
+	}
+	all = schemas.Request{}
+	if err := confine(Caller{Tenant: "acme", Role: RoleOwner}, templateList, &all); err != nil || all.Tenant != "acme" {
+		t.Errorf("templates are listed of tenant %q, %v", all.Tenant, err)
 	}
 	for _, verb := range []string{"list", "usage"} {
 		one := schemas.Request{}

@@ -85,6 +85,11 @@ func (c Caller) names(verb string, req *schemas.Request) (named []schemas.Name, 
 			req.Name = schemas.Name{Tenant: c.Tenant, Session: c.Session}.String()
 		}
 	case verb == "list":
+	case c.Session != "" && slices.Contains(ofTemplates, verb): // a template is the tenant's, not a session's
+		return nil, false
+	case verb == templateList:
+		req.Tenant = c.Tenant
+		return nil, req.Name == "" && req.To == ""
 	case slices.Contains(ofPolicies, verb):
 		n, ok := policyOf(req)
 		if !ok {

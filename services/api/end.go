@@ -92,6 +92,9 @@ func (s *ender) mayShred(ctx context.Context, req request) error {
 		if other.UID == v.UID || !goesOnFrom(other, v.SessionRecord) {
 			continue
 		}
+		if template, ok := other.Name().Template(); ok {
+			return schemas.StateError(schemas.ReasonInUse, "template %s is being made of session %s", template, n).WithHint("try again when it is made: `diapause template ls`")
+		}
 		how := fmt.Sprintf("`diapause checkpoint %s` gives it an image of its own", other.Name())
 		if other.State != schemas.Running {
 			how = fmt.Sprintf("`diapause ensure %s`, then `diapause checkpoint %s`, gives it an image of its own", other.Name(), other.Name())

@@ -20,15 +20,21 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	to, err := name(req.To)
+	return s.twin(ctx, n, "fork session "+n.String(), req, func() (statekv.Versioned, error) { return s.origin(ctx, n, req, "fork") })
+}
+
+// twin makes a session from the memory and files of what is kept under a name: a session, or a template. what says that in
+// errors; get gives its record, with the snapshot as its head that the session begins from.
+func (s *maker) twin(ctx context.Context, n schemas.Name, what string, req request, get func() (statekv.Versioned, error)) (any, error) {
+	to, err := newName(req.To)
 	if err != nil {
 		return nil, err
 	}
 	if to.Tenant != n.Tenant {
-		return nil, schemas.UsageError("fork session %s to %s: the tenants differ", n, to)
+		return nil, schemas.UsageError("%s to %s: the tenants differ", what, to)
 	}
 	if to == n {
-		return nil, schemas.StateError(schemas.ReasonExists, "fork session %s: the copy has the same name", n).WithHint("give the copy another name")
+		return nil, schemas.StateError(schemas.ReasonExists, "%s: the copy has the same name", what).WithHint("give the copy another name")
 	}
 	if out, made, err := s.again(ctx, to, req, ""); made {
 		return out, err
@@ -39,10 +45,10 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 		}
 		return nil, err
 	}
-	if err := s.mayPublish(ctx, n, req); err != nil {
+	if err := s.mayPublish(ctx, n, what, req); err != nil {
 		return nil, err
 	}
-	v, err := s.origin(ctx, n, req)
+	v, err := get()
 	if err != nil {
 		return nil, err
 	}
@@ -57,23 +63,44 @@ func (s *maker) fork(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	op.Source, op.Boot = v.Head, schemas.BootFork
-	fresh := schemas.NewSession{
-		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
-		Network: v.Network, AllowOut: v.AllowOut, Publish: publishedByFork(v, req), Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Needs: v.Needs, Labels: v.Labels,
-		Origin: &schemas.Origin{Session: n.String(), Snapshot: snapshotID(*v.Head)},
-	}
+	fresh := like(v.SessionRecord)
+	fresh.Publish = publishedByFork(v, req)
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
 	}
-	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error { return s.stillThere(ctx, req, v, fork) })
+	if template, ok := n.Template(); ok {
+		t.Reason = "made from template " + template
+	}
+	return s.create(ctx, to, req, fresh, t, func(fork statekv.Versioned) error {
+		return s.stillThere(ctx, req, what, v, fork, *fork.Head)
+	})
+}
+
+// like is what is made with what another is: all that was said when that was run holds for it.
+func like(v schemas.SessionRecord) schemas.NewSession {
+	fresh := schemas.NewSession{
+		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
+		Network: v.Network, AllowOut: v.AllowOut, Publish: v.Publish, Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Labels: v.Labels,
+		Needs: slices.DeleteFunc(slices.Clone(v.Needs), func(f schemas.Feature) bool { return f == schemas.FeatureTemplates }),
+	}
+	if template, ok := v.Name().Template(); ok {
+		o := schemas.Origin{Template: template}
+		if v.Origin != nil {
+			o.Session, o.Snapshot = v.Origin.Session, v.Origin.Snapshot
+		}
+		fresh.Origin = &o
+	} else if v.Head != nil {
+		fresh.Origin = &schemas.Origin{Session: v.Name().String(), Snapshot: snapshotID(*v.Head)}
+	}
+	return fresh
 }
 
 // origin gives the session that is forked, with the snapshot as its head that the fork begins from: the one that
-// is asked for, or what the session is now.
-func (s *maker) origin(ctx context.Context, n schemas.Name, req request) (statekv.Versioned, error) {
+// is asked for, whichever state the session is in, or what it is now.
+func (s *maker) origin(ctx context.Context, n schemas.Name, req request, trigger string) (statekv.Versioned, error) {
 	if req.Snapshot == "" {
-		return s.captures.captured(ctx, n, req)
+		return s.captures.captured(ctx, n, req, trigger)
 	}
 	v, err := s.sessions.get(ctx, n)
 	if err != nil {
@@ -85,7 +112,7 @@ func (s *maker) origin(ctx context.Context, n schemas.Name, req request) (statek
 }
 
 // mayPublish refuses ports for a fork that can't have any, before anything is done for it.
-func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) error {
+func (s *maker) mayPublish(ctx context.Context, n schemas.Name, what string, req request) error {
 	if len(req.Publish) == 0 {
 		return nil
 	}
@@ -94,7 +121,7 @@ func (s *maker) mayPublish(ctx context.Context, n schemas.Name, req request) err
 	}
 	v, err := s.sessions.get(ctx, n)
 	if err == nil && v.Network != schemas.NetworkPrivate {
-		err = schemas.UsageError("fork session %s: only a private network publishes ports", n)
+		err = schemas.UsageError("%s: only a private network publishes ports", what)
 	}
 	return err
 }
@@ -122,21 +149,21 @@ func (s *maker) free(ctx context.Context, n schemas.Name) error {
 	return schemas.StateError(schemas.ReasonExists, "session %s exists and is %s", n, v.State).WithHint("give the copy another name, or remove that one with `diapause rm %s`", n)
 }
 
-// stillThere undoes a fork whose origin, or the snapshot that it begins from, was
+// stillThere undoes what was made of something, if that, or the snapshot that it begins from, was
 // deleted while it was made: its images may be gone.
-func (s *maker) stillThere(ctx context.Context, req request, origin, fork statekv.Versioned) error {
+func (s *maker) stillThere(ctx context.Context, req request, what string, origin, fork statekv.Versioned, from schemas.Head) error {
 	if err := s.failpoints.At(ctx, failpoint.APIForkMade); err != nil {
 		return err
 	}
 	now, err := s.sessions.get(ctx, origin.Name())
 	gone := false
 	if err == nil && now.UID == origin.UID {
-		gone, err = image.Marked(ctx, s.images, *fork.Head)
+		gone, err = image.Marked(ctx, s.images, from)
 	} else if err == nil {
-		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: it was deleted and made again meanwhile", origin.Name())
+		err = schemas.StateError(schemas.ReasonDeleted, "%s: it was deleted and made again meanwhile", what)
 	}
 	if gone {
-		err = schemas.StateError(schemas.ReasonDeleted, "fork session %s: its snapshot was deleted meanwhile", origin.Name()).WithHint("try again")
+		err = schemas.StateError(schemas.ReasonDeleted, "%s: its snapshot was deleted meanwhile", what).WithHint("try again")
 	}
 	if err == nil {
 		return nil

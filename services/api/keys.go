@@ -127,7 +127,7 @@ func (s *keyVerbs) written(ctx context.Context, v schemas.SessionRecord) error {
 // capturing lists the sessions of which an image is being written.
 func (s *keyVerbs) capturing(t schemas.Tenant) (out []schemas.SessionRecord) {
 	for r := range s.board.all(t) {
-		if r.Op != nil && (r.Op.Kind == schemas.OpSuspend || r.Op.Kind == schemas.OpCheckpoint) {
+		if r.Op != nil && (r.Op.Kind == schemas.OpSuspend || r.Op.Kind == schemas.OpCheckpoint || r.Op.Kind == schemas.OpRewrite) {
 			out = append(out, r)
 		}
 	}

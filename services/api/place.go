@@ -132,7 +132,7 @@ func (s *placement) needOf(ctx context.Context, n schemas.Name, from schemas.Hea
 // and nothing of the session ran there: what it left is in the store. Its own host
 // removes what it kept when it is back. "" is its own.
 func (s *placement) remover(ctx context.Context, v statekv.Versioned, t schemas.TransitionType) schemas.HostID {
-	quiet := v.State == schemas.Suspended || v.State == schemas.Exited || v.State == schemas.Failed
+	quiet := v.State == schemas.Suspended || v.State == schemas.Exited || v.State == schemas.Failed || v.State == schemas.Template
 	if t != schemas.TRemove || !quiet || !s.lost(v) {
 		return ""
 	}

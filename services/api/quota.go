@@ -47,7 +47,7 @@ func weigh(s schemas.State, moves bool) (sessions, running int) {
 		if moves {
 			return 1, 1
 		}
-	case "", schemas.Deleted:
+	case "", schemas.Deleted, schemas.Template: // that counts by what it takes in the store
 		return 0, 0
 	case schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming:
 		return 1, 1
@@ -143,8 +143,20 @@ func (s *quotas) mayBegin(ctx context.Context, t schemas.Tenant) error {
 	s.board.mu.Lock()
 	h := s.board.heldBy(t)
 	s.board.mu.Unlock()
-	if err := within(t, q, h, 1, 1); err != nil || q.Stored == nil || *q.Stored == 0 {
+	if err := within(t, q, h, 1, 1); err != nil {
 		return err
+	}
+	return s.mayStore(ctx, t)
+}
+
+// mayStore refuses more of a tenant whose images take all that its quota allows.
+func (s *quotas) mayStore(ctx context.Context, t schemas.Tenant) error {
+	if s.policies == nil {
+		return nil
+	}
+	q := s.policies.Quota(t)
+	if q.Stored == nil || *q.Stored == 0 {
+		return nil
 	}
 	stored, err := s.storedBy(ctx, t)
 	if err != nil {
@@ -152,7 +164,7 @@ func (s *quotas) mayBegin(ctx context.Context, t schemas.Tenant) error {
 	}
 	if stored >= *q.Stored {
 		return schemas.StateError(schemas.ReasonQuota, "the images of tenant %s take %d bytes, its quota is %s", t, int64(stored), *q.Stored).
-			WithHint("remove snapshots (`diapause snapshots rm`) or sessions, or raise it (`diapause policy set tenant:%s quota=stored:…`)", t)
+			WithHint("remove snapshots (`diapause snapshots rm`), sessions or templates, or raise it (`diapause policy set tenant:%s quota=stored:…`)", t)
 	}
 	return nil
 }

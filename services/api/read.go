@@ -59,7 +59,7 @@ func (s *views) list(ctx context.Context, req request) (any, error) {
 	}
 	out := []schemas.View{}
 	for r := range s.board.all(req.Tenant) {
-		if listed(only, r) && (req.Name == "" || r.Name() == one) {
+		if r.State != schemas.Template && listed(only, r) && (req.Name == "" || r.Name() == one) {
 			out = append(out, schemas.ViewOf(r))
 		}
 	}

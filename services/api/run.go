@@ -11,7 +11,7 @@ import (
 )
 
 func (s *maker) run(ctx context.Context, req request) (any, error) {
-	n, err := name(req.Name)
+	n, err := newName(req.Name)
 	if err != nil {
 		return nil, err
 	}

@@ -161,6 +161,7 @@ func New(o Options) *Server {
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())
 	maps.Copy(s.verbs, (&logins{tokens: s.tokens, sessions: ss}).verbs())
+	maps.Copy(s.verbs, (&templates{makes: makes, board: b}).verbs())
 	shares := &sharer{tokens: s.tokens, sessions: ss}
 	s.tokens.unshare = shares.revoked
 	maps.Copy(s.verbs, shares.verbs())

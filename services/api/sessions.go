@@ -143,9 +143,24 @@ func orDefault(s, d string) string {
 	return s
 }
 
-// name reads the session that a request is about.
+// name reads the session that a request is about. A template is none.
 func name(s string) (schemas.Name, error) {
 	n, err := schemas.ParseName(s)
+	if err != nil {
+		return n, schemas.UsageError("%v", err)
+	}
+	if _, template := n.Template(); template {
+		return n, &schemas.APIError{Code: schemas.CodeNoSession, Text: "no such session: " + n.String()}
+	}
+	return n, nil
+}
+
+// newName reads the name of a session that a request makes.
+func newName(s string) (schemas.Name, error) {
+	n, err := schemas.ParseName(s)
+	if _, template := n.Template(); err == nil && template {
+		err = n.ValidateNew()
+	}
 	if err != nil {
 		return n, schemas.UsageError("%v", err)
 	}

@@ -140,16 +140,24 @@ func (s *capturer) checkpointed(ctx context.Context, n schemas.Name, req request
 
 // captured gives the record of a session whose head is as it is now: a running
 // one is checkpointed first.
-func (s *capturer) captured(ctx context.Context, n schemas.Name, req request) (statekv.Versioned, error) {
+func (s *capturer) captured(ctx context.Context, n schemas.Name, req request, trigger string) (statekv.Versioned, error) {
 	v, err := s.sessions.get(ctx, n)
 	if err != nil {
 		return v, err
 	}
 	if v.State == schemas.Running {
-		return s.checkpointed(ctx, n, req, "fork")
+		return s.checkpointed(ctx, n, req, trigger)
 	}
-	if v.State != schemas.Suspended || v.Head == nil {
-		return v, schemas.StateError(schemas.ReasonWrongState, "fork session %s: it is %s, neither running nor suspended", n, v.State)
+	if v.State == schemas.Suspended && v.Head != nil {
+		return v, nil
 	}
-	return v, nil
+	what := "fork"
+	if trigger == templateTrigger {
+		what = "make a template of"
+	}
+	refused := schemas.StateError(schemas.ReasonWrongState, "%s session %s: it is %s, neither running nor suspended", what, n, v.State)
+	if v.Head != nil {
+		return v, refused.WithHint("--snapshot %s begins from its last snapshot; `diapause snapshots %s` lists all", snapshotID(*v.Head), n)
+	}
+	return v, refused
 }

@@ -94,6 +94,8 @@ func TestPlan(t *testing.T) {
 		"resuming, any host loss":   {r{State: schemas.Resuming, Op: op}, Begin},
 		"starting":                  {r{State: schemas.Starting, Op: op}, Begin},
 		"exited":                    {r{State: schemas.Exited}, Leave},
+		"a template, being made":    {r{State: schemas.Template, Op: &schemas.Op{Kind: schemas.OpRewrite, Source: head}}, Begin},
+		"a template":                {r{State: schemas.Template, Head: head}, Leave},
 		"deleted":                   {r{State: schemas.Deleted, Op: op}, Leave},
 	} {
 		if got := Plan(c.rec); got != c.want {

@@ -219,7 +219,7 @@ func occupy(hosts []Host, records iter.Seq[statekv.Versioned], w Want) {
 		at[hosts[i].Host.Host] = &hosts[i]
 	}
 	for r := range records {
-		if r.Name() == w.Session || r.State == schemas.Deleted {
+		if r.Name() == w.Session || r.State == schemas.Deleted || r.State == schemas.Template {
 			continue
 		}
 		coming := r.MovingTo()

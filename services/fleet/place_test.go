@@ -87,7 +87,10 @@ func TestOccupy(t *testing.T) {
 		return statekv.Versioned{SessionRecord: r}
 	}
 	hosts := []Host{plain("a", 0), plain("b", 0), plain("c", 0), plain("d", 0)}
+	template := rec("acme", "-template-db", "c", nil)
+	template.State = schemas.Template
 	occupy(hosts, slices.Values([]statekv.Versioned{
+		template,
 		rec("acme", "self", "c", nil),
 		rec("acme", "db", "a", &schemas.Op{Kind: schemas.OpSuspend, Move: &schemas.Move{From: "a", To: "b"}}),
 		rec("acme", "shy", "d", nil, "self"),

@@ -8,7 +8,7 @@ type Step string
 // The steps.
 const (
 	Leave Step = "leave" // it stays its host's, who may come back
-	// Begin has another host do what was asked for and has not run: a start or a resume.
+	// Begin has another host do what was asked for and has not run: a start, a resume, or the making of a template.
 	Begin Step = "begin"
 	// GoOn resumes a session that moved, and was suspended, where it goes.
 	GoOn Step = "go on"
@@ -23,7 +23,7 @@ const (
 // over: there is nothing to go on from, and its host may come back with it.
 func Plan(r schemas.SessionRecord) Step {
 	switch r.State {
-	case schemas.Starting, schemas.Resuming:
+	case schemas.Starting, schemas.Resuming, schemas.Template:
 		if r.Op != nil {
 			return Begin
 		}

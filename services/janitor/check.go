@@ -96,6 +96,9 @@ func (j *Janitor) Stats(ctx context.Context) (schemas.StoreStats, error) {
 		}
 		if v.UID != "" {
 			line.Name = v.Name().String()
+			if template, ok := v.Name().Template(); ok {
+				line.Name = "template " + template
+			}
 		}
 		out.StoredBytes += s.Stored
 		out.Sessions = append(out.Sessions, line)

@@ -212,6 +212,9 @@ func (j *Janitor) snapshots(ctx context.Context, records []statekv.Versioned, ou
 			continue
 		}
 		lineages = append(lineages, image.Place{Tenant: v.Tenant, Lineage: v.Lineage})
+		if v.State == schemas.Template { // it is kept until it is removed, and counts for no limit
+			continue
+		}
 		list, err := image.List(ctx, j.Images, v.Tenant, v.Lineage, j.Known)
 		if err != nil {
 			return nil, nil, fmt.Errorf("keep house: session %s: %w", v.Name(), err)

@@ -186,6 +186,33 @@ func TestForkedSnapshotStays(t *testing.T) {
 	}
 }
 
+// A template's image is kept under every policy, and counts for none; what it is made of stays until it is made.
+func TestTemplatesStay(t *testing.T) {
+	h := newHouse(t, Policy{Count: 1, Overall: 1, Bytes: 1, Age: time.Nanosecond, Expire: time.Nanosecond})
+	v, first := h.checkpoint(h.run("origin"), "memory")
+	template := h.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TTemplate, Set: schemas.Set{
+		Host: "h", Op: &schemas.Op{ID: "t", Kind: schemas.OpRewrite, Source: &first},
+		New: &schemas.NewSession{UID: "uid-py", Tenant: "default", Session: "-template-py", Class: "web", Lineage: "lin-py"},
+	}})
+	_, second := h.checkpoint(v, "other memory")
+	if out := h.prune(false); len(out.Snapshots) != 0 || !h.there(first) || !h.there(second) {
+		t.Errorf("while it is made: %+v", out)
+	}
+	head := h.write(template, template.Version, "memory")
+	h.swap(template, schemas.Transition{Type: schemas.TRewritten, Set: schemas.Set{Head: &head}})
+	if out := h.prune(false); len(out.Snapshots) != 1 || h.there(first) || !h.there(second) || !h.there(head) || len(h.expired) != 0 {
+		t.Errorf("when it is made: %+v, expired %v", out, h.expired)
+	}
+	if c := h.check(); len(c.Problems)+len(c.Unknown) != 0 {
+		t.Errorf("check: %+v", c)
+	}
+	stats, err := h.janitor.Stats(h.ctx)
+	h.must(err)
+	if !slices.ContainsFunc(stats.Sessions, func(s schemas.SessionStats) bool { return s.Name == "template py" && s.Snapshots == 1 }) {
+		t.Errorf("stats: %+v", stats.Sessions)
+	}
+}
+
 func TestExpire(t *testing.T) {
 	h := newHouse(t, Policy{Expire: time.Nanosecond})
 	h.run("awake")

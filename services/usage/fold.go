@@ -180,6 +180,8 @@ func (f *Fold) count(s *Session, v statekv.Versioned) {
 		a := f.amount(s, s.mark)
 		a.Checkpoints++
 		s.store(a, t.Set.Size)
+	case schemas.TRewritten:
+		s.store(f.amount(s, s.mark), t.Set.Size)
 	case schemas.TResumed, schemas.TRevived:
 		f.amount(s, s.mark).Resumes++
 	case schemas.TRemoved, schemas.TShredded:
@@ -261,7 +263,7 @@ func (a *Amount) spend(state schemas.State, stored int64, d time.Duration) {
 		a.Running += d
 	case schemas.Suspended:
 		a.Suspended += d
-	case schemas.Deleted:
+	case schemas.Deleted, schemas.Template:
 	default:
 		a.Other += d
 	}

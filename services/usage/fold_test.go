@@ -91,6 +91,28 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// A template takes room in the store, and no time.
+func TestFoldOfATemplate(t *testing.T) {
+	l := &life{fail: t.Fatalf}
+	l.do(after(0), schemas.TTemplate, schemas.Set{Op: &schemas.Op{Kind: schemas.OpRewrite}, New: &schemas.NewSession{UID: "u1", Tenant: "acme", Session: "-template-py"}})
+	l.do(after(10), schemas.TRewritten, size(1000))
+	l.do(after(40), schemas.TRemove, schemas.Set{Op: &schemas.Op{Kind: schemas.OpRemove}})
+	l.do(after(41), schemas.TShredded, schemas.Set{})
+	f := usage.NewFold(after(0), after(20))
+	for _, v := range l.log {
+		f.Add(v)
+	}
+	f.Advance(after(100), all)
+	for s := range f.Sessions {
+		if got, want := s.In(1), (usage.Amount{Captured: 10000, Written: 1000, ByteSeconds: 10 * 60 * 1000}); got != want {
+			t.Errorf("while it was there %+v, want %+v", got, want)
+		}
+		if s.Stored != 0 {
+			t.Errorf("removed, it takes %d bytes", s.Stored)
+		}
+	}
+}
+
 // A name that is used again is another session.
 func TestFoldNameUsedAgain(t *testing.T) {
 	l := &life{fail: t.Fatalf}

@@ -77,7 +77,12 @@ func report(f *Fold, w Want) schemas.UsageReport {
 		}
 		sums[s.Name.Tenant] = sums[s.Name.Tenant].Plus(a)
 		t := tenants[s.Name.Tenant]
-		t.Tenant, t.Sessions, t.StoredBytes = s.Name.Tenant, t.Sessions+1, t.StoredBytes+s.Stored
+		t.Tenant, t.StoredBytes = s.Name.Tenant, t.StoredBytes+s.Stored
+		if _, template := s.Name.Template(); template { // it is no session, but takes room
+			tenants[s.Name.Tenant] = t
+			continue
+		}
+		t.Sessions++
 		tenants[s.Name.Tenant] = t
 		out.Sessions = append(out.Sessions, s.usage(w.From, w.To, a))
 	}

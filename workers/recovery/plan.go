@@ -113,6 +113,7 @@ func (e Evidence) fromImage(img Image) Verdict {
 		Class: "web", MadeBy: schemas.MadeByPerson, Program: "?", Lineage: h.Lineage, State: schemas.Suspended, Created: h.Time,
 		Pause: &schemas.Pause{Reason: schemas.PauseHost, At: h.Time},
 	}
+	ofTemplate(&r)
 	setImage(&r, img)
 	return Verdict{
 		Record: r, Reason: fmt.Sprintf("its record is lost, its image of %s is there", stamp(h.Time)),
@@ -184,7 +185,15 @@ func (e Evidence) goesOn(r *schemas.SessionRecord) {
 func suspended(r *schemas.SessionRecord, img Image) {
 	r.State, r.Op, r.Exit, r.Failure = schemas.Suspended, nil, nil, nil
 	r.Pause = &schemas.Pause{Reason: schemas.PauseHost, At: img.Header.Time}
+	ofTemplate(r)
 	setImage(r, img)
+}
+
+// ofTemplate leaves what is no session one of what sessions are made from: it never runs.
+func ofTemplate(r *schemas.SessionRecord) {
+	if _, ok := r.Name().Template(); ok {
+		r.State, r.Pause = schemas.Template, nil
+	}
 }
 
 func setImage(r *schemas.SessionRecord, img Image) {

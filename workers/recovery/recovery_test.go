@@ -133,6 +133,27 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// A template whose record is lost is one again, from its image: it doesn't become a session.
+func TestPlanKeepsATemplate(t *testing.T) {
+	img := image("u", "h", 1)
+	img.Header.Session = "-template-py"
+	kept := at(record(schemas.Template, 1, 3), img)
+	kept.Session = img.Header.Session
+	later := img
+	later.Header.Epoch = 2
+	for name, e := range map[string]recovery.Evidence{
+		"an image alone":     {Images: []recovery.Image{img}},
+		"its host has it":    {Kept: kept, Images: []recovery.Image{img}},
+		"with a later image": {Kept: kept, Images: []recovery.Image{later}},
+	} {
+		e.Host, e.Activity = "h", 20
+		v, ok := recovery.Plan(e)
+		if r := v.Record; !ok || r.State != schemas.Template || r.Pause != nil || r.Head == nil {
+			t.Errorf("%s: changed %v, to %s, head %v, pause %v", name, ok, r.State, r.Head, r.Pause)
+		}
+	}
+}
+
 // An activity log that went back has earlier numbers: what waits for later ones
 // would sleep through all that comes.
 func TestPlanHearsAgain(t *testing.T) {

@@ -31,6 +31,7 @@ type executor struct {
 	capturer   *capturer
 	killer     *killer
 	remover    *remover
+	rewriter   *rewriter
 	leaver     *leaver
 }
 
@@ -94,7 +95,8 @@ func (x *executor) step(ctx context.Context, rec statekv.Versioned) error {
 	if err := x.failpoints.At(ctx, failpoint.WorkerFound); err != nil {
 		return err
 	}
-	if rec.Op.Claim != x.claim || rec.Op.Kind == schemas.OpResume { // attempts of a resume are counted
+	// Attempts of a resume are counted; each of a rewrite has a snapshot of its own.
+	if rec.Op.Claim != x.claim || rec.Op.Kind == schemas.OpResume || rec.Op.Kind == schemas.OpRewrite {
 		next, err := x.recorder.swap(ctx, rec, schemas.Transition{
 			Type: schemas.TClaimed, Reason: "host " + string(x.host) + " works on it", Set: schemas.Set{Claim: x.claim},
 		})
@@ -123,6 +125,8 @@ func (x *executor) step(ctx context.Context, rec statekv.Versioned) error {
 		return x.killer.kill(ctx, rec)
 	case schemas.OpRemove:
 		return x.remover.remove(ctx, rec)
+	case schemas.OpRewrite:
+		return x.rewriter.rewrite(ctx, rec)
 	}
 	return schemas.WithHint(fmt.Errorf("session %s: op of unknown kind %q", rec.Name(), rec.Op.Kind), "update Diapause on host %s: the scheduler is newer", x.host)
 }

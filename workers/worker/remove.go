@@ -38,22 +38,8 @@ type remover struct {
 // remove deletes what is left of a session whose record says deleted: its processes, then its
 // images, keys first. Images that a fork still needs stay until the fork has one of its own.
 func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
-	d, err := v.drivers.of(rec.SessionRecord)
-	if err != nil {
+	if err := v.end(ctx, rec.SessionRecord); err != nil {
 		return err
-	}
-	if err := d.Stop(ctx, fenceOf(rec.SessionRecord)); err != nil {
-		return fmt.Errorf("stop deleted session %s: %w", rec.Name(), err)
-	}
-	if r, ok := d.(driver.Releaser); ok {
-		if err := r.Release(ctx, fenceOf(rec.SessionRecord)); err != nil {
-			return fmt.Errorf("release deleted session %s: %w", rec.Name(), err)
-		}
-	}
-	if g, ok := d.(driver.Forgetter); ok {
-		if err := g.Forget(ctx, fenceOf(rec.SessionRecord)); err != nil {
-			return fmt.Errorf("forget deleted session %s: %w", rec.Name(), err)
-		}
 	}
 	if err := v.failpoints.At(ctx, failpoint.RemoveStopped); err != nil {
 		return err
@@ -88,11 +74,36 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 	if rec.Op.Shred {
 		return v.shredded(ctx, rec)
 	}
-	_, err = v.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
+	_, err := v.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TRemoved, Reason: "its processes and images are gone"})
 	if err != nil {
 		return err
 	}
 	return v.failpoints.At(ctx, failpoint.RemoveRecorded)
+}
+
+// end removes what a deleted session has on this host. A template has nothing.
+func (v *remover) end(ctx context.Context, r schemas.SessionRecord) error {
+	if _, template := r.Name().Template(); template {
+		return nil
+	}
+	d, err := v.drivers.of(r)
+	if err != nil {
+		return err
+	}
+	if err := d.Stop(ctx, fenceOf(r)); err != nil {
+		return fmt.Errorf("stop deleted session %s: %w", r.Name(), err)
+	}
+	if d, ok := d.(driver.Releaser); ok {
+		if err := d.Release(ctx, fenceOf(r)); err != nil {
+			return fmt.Errorf("release deleted session %s: %w", r.Name(), err)
+		}
+	}
+	if d, ok := d.(driver.Forgetter); ok {
+		if err := d.Forget(ctx, fenceOf(r)); err != nil {
+			return fmt.Errorf("forget deleted session %s: %w", r.Name(), err)
+		}
+	}
+	return nil
 }
 
 // heldBy notes that the images of a deleted session are needed by a fork, whose next revision
@@ -162,9 +173,16 @@ func (v *remover) waitForFork(ctx context.Context, rec statekv.Versioned, by str
 	if rec.Transition.Type == schemas.TDeferred {
 		return errLater
 	}
-	_, err := v.recorder.swap(ctx, rec, schemas.Transition{
-		Type: schemas.TDeferred, Reason: "its processes are gone, its images stay until session " + by + " has an image of its own",
-	})
+	why := "its processes are gone, its images stay until session " + by + " has an image of its own"
+	if n, err := schemas.ParseName(by); err == nil {
+		if template, ok := n.Template(); ok {
+			why = "its processes are gone, its images stay until template " + template + " is made"
+		}
+	}
+	if _, ok := rec.Name().Template(); ok {
+		why = "its image stays until session " + by + " has an image of its own"
+	}
+	_, err := v.recorder.swap(ctx, rec, schemas.Transition{Type: schemas.TDeferred, Reason: why})
 	if err != nil {
 		return err
 	}

@@ -185,6 +185,9 @@ func (w *Worker) executor(have drivers) *executor {
 			drivers: have, hosting: w.hosting, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, interrupter: w.interrupter,
 			ending: end, policy: w.Policy, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
 		},
+		rewriter: &rewriter{
+			recorder: w.recorder, snapshots: w.snapshots, interrupter: w.interrupter, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
+		},
 		killer: &killer{
 			drivers: have, bus: w.Bus, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, policy: w.Policy, failpoints: w.Failpoints, log: w.Log,
 		},

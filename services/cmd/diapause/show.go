@@ -142,7 +142,7 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 		}
 	}
 	if o := v.Origin; o != nil {
-		line("origin", "%s at %s", o.Session, o.Snapshot)
+		line("origin", "%s", originText(o))
 	}
 	if len(v.Labels) > 0 {
 		line("labels", "%s", schemas.LabelText(v.Labels))

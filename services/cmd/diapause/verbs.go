@@ -34,13 +34,12 @@ type runFlags struct {
 	onLoss                      schemas.OnHostLoss
 	onBreaker                   schemas.OnBreaker
 	unresumable                 schemas.OnResume
-	name, class, idle           string
+	name, class, idle, template string
 	dir, user, root, network    string
 	env, allowOut, publish      []string
-	memory, disk                int64
+	memory, disk, pids          int64
 	hookTimeout                 time.Duration
 	cpus                        float64
-	pids                        int64
 	tty, attach, asJSON, noWait bool
 	record, shells              string
 	recordKeep                  int64
@@ -88,9 +87,10 @@ func runCommand(c *client) *cobra.Command {
 			return runSession(cmd.Context(), c, f, args, cmd.Flags().Changed)
 		},
 	}
+	f.orTemplate(c, cmd)
 	fl := cmd.Flags()
 	fl.SetInterspersed(false) // what follows the command's first word is its own
-	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required)")
+	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required without --template)")
 	fl.StringVar(&f.class, "class", "", "web, terminal, automation, slack or desktop (default web, terminal with --tty)")
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
