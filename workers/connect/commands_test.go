@@ -38,6 +38,9 @@ func fetches(t *testing.T, all typedOf, rec recorded, h attach.History) (out, er
 	t.Helper()
 	s := &Server{Options: Options{
 		Commands:     func(context.Context, schemas.SessionRecord) (Commands, error) { return all, nil },
+		Spec: func(schemas.SessionRecord) (schemas.Spec, error) {
+			return schemas.Spec{Command: []string{"bash"}, Dir: "/first", Env: []string{"A=b"}}, nil
+		},
 		RecordedFrom: func(context.Context, schemas.SessionRecord, int64) (Recording, error) { return rec, nil },
 	}}
 	ours, theirs := pair(t)

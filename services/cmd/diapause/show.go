@@ -91,6 +91,9 @@ func printSession(v schemas.View) {
 	if p := v.Pause; p != nil {
 		line("pause", "%s, since %s", cmp.Or(string(p.Reason), "for a reason that isn't known"), p.At.Format(time.RFC3339))
 	}
+	if a := v.Archived; a != nil {
+		line("archived", "at %s, %s: `diapause resume %s` takes it out of the archive", a.At.Format(time.RFC3339), archivedFor(a.For), v.Name)
+	}
 	if v.Boot != "" {
 		line("boot", "%s, generation %d", v.Boot, v.Generation)
 	}
