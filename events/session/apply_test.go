@@ -100,8 +100,8 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 	for _, typ := range allTypes {
 		legal := 0
 		for _, s := range states {
-			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}}}
-			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7}, tr)
+			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}, Archived: &schemas.Archived{}}}
+			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7, TTY: true}, tr)
 			if err != nil {
 				continue
 			}

@@ -26,7 +26,7 @@ func runFrom(cmd *cobra.Command, c *client, f runFlags, command []string) error 
 	var alien error
 	cmd.LocalFlags().VisitAll(func(fl *pflag.Flag) {
 		if fl.Changed && !slices.Contains(fromFlags, fl.Name) {
-			alien = usagef("run: --%s doesn't go with --from, which has all from the other session", fl.Name)
+			alien = usagef("run: --%s doesn't go with --from", fl.Name)
 		}
 	})
 	if f.name == "" {
