@@ -25,7 +25,7 @@ func TestSpecInTheLastDirectory(t *testing.T) {
 		"stayed":                {[]schemas.TypedCommand{ended}, recorded{text: "ready:", from: 20, at: at}, "/work"},
 		"went":                  {[]schemas.TypedCommand{ended}, recorded{text: "\x1b]633;P;Cwd=/else where\aready:", from: 20, at: at}, "/else where"},
 		"by a URL":              {[]schemas.TypedCommand{ended}, recorded{text: "\x1b]7;file://h/a%20b\aready:", from: 20, at: at}, "/a b"},
-		"from another's output": {[]schemas.TypedCommand{ended}, recorded{text: "\x1b]7;file://h/x\a" + "\x1b]7;file://h/y\a", from: 2, at: at}, "/y"},
+		"from another's output": {[]schemas.TypedCommand{ended}, recorded{text: "\x1b]7;file://h/x\a" + "\x1b]7;file://h/y\a", from: 5, at: at}, "/y"},
 		"none of ours":          {[]schemas.TypedCommand{ended}, recorded{text: "\x1b]7;http://h/x\a\x1b]633;P;Cwd=x\a", from: 20, at: at}, "/work"},
 		"runs":                  {[]schemas.TypedCommand{runs}, recorded{text: "output", from: 10, at: at}, "/work"},
 		"nothing is recorded":   {[]schemas.TypedCommand{runs}, recorded{}, "/work"},
