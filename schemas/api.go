@@ -9,7 +9,7 @@ type View struct {
 	Tenant         Tenant            `json:"tenant"`
 	UID            UID               `json:"uid"`
 	State          State             `json:"state"`
-	Status         string            `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word
+	Status         string            `json:"status,omitempty"` // of a running container that is paused, created, exited, restarting or unhealthy: that word; "archived" of what is in the archive
 	Since          time.Time         `json:"since"`
 	Class          string            `json:"class"`
 	Driver         DriverName        `json:"driver"`
@@ -25,6 +25,7 @@ type View struct {
 	Origin         *Origin           `json:"origin,omitempty"`   // of a fork
 	Exposed        []ExposedPort     `json:"exposed,omitempty"`  // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
 	Shares         []ShareView       `json:"shares,omitempty"`   // with which its terminal may be watched
+	Archived       *Archived         `json:"archived,omitempty"` // since when it is in the archive, and why
 	Listens        []uint16          `json:"listens,omitempty"`  // the TCP ports at which its processes take connections, unless it is a container; none unless it runs
 	Loosened       []string          `json:"loosened,omitempty"` // what it may do beyond the default, a phrase each
 	Root           *RootImage        `json:"root,omitempty"`     // the container image below its own files, if it has one
@@ -190,7 +191,9 @@ type ListRequest struct {
 	Host   HostID  `json:"host,omitempty"`
 	// Labels are "K=V", or "K" with any value: of sessions that have all of them.
 	Labels []string `json:"labels,omitempty"`
-	Limit  int      `json:"limit,omitempty"` // how many at most; no limit if 0
+	// Archived says what of sessions in the archive: none leaves them out, only leaves out the others; all of both if empty.
+	Archived ListArchived `json:"archived,omitempty"`
+	Limit    int          `json:"limit,omitempty"` // how many at most; no limit if 0
 	// After is the name of the last session of the page before: those that come after it are listed, in the
 	// order of tenants and names.
 	After string `json:"after,omitempty"`

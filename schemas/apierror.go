@@ -43,6 +43,7 @@ const (
 	ReasonTaken       Reason = "taken"          // state: something else has taken the place that it had
 	ReasonFellBack    Reason = "fell_back"      // failed: what took its place wasn't well, so it runs as it was
 	ReasonDeleted     Reason = "deleted"        // state: it was deleted meanwhile
+	ReasonArchived    Reason = "archived"       // state: it is in the archive, which resume alone takes it out of
 	ReasonDenied      Reason = "denied"         // failed: the caller may not ask for that
 	ReasonNoToken     Reason = "no_token"       // failed: there is no such token, or it has expired or was revoked
 	ReasonNoServer    Reason = "no_server"      // failed: no Diapause answers

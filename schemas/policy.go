@@ -100,6 +100,9 @@ type Keep struct {
 	Age    *Duration `json:"age,omitempty"`    // older ones go; 0 is no limit
 	Count  *int      `json:"count,omitempty"`  // more than so many go; 0 is no limit
 	Expire *Duration `json:"expire,omitempty"` // a session that has been suspended for so long is removed; 0 is never
+	// Archive is after how long a terminal that is suspended, or has ended, is archived; 0 is never. It is in place of
+	// Expire then, which removes nothing that is archived.
+	Archive *Duration `json:"archive,omitempty"`
 }
 
 // Watermarks are how full a host may be before the sessions that matter least are
@@ -256,7 +259,7 @@ func (k *Keep) validate() error {
 	if k == nil {
 		return nil
 	}
-	return together(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute))
+	return together(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute), atLeast("keep archive", k.Archive, time.Minute))
 }
 
 func (w *Watermarks) validate(scope PolicyScope) error {

@@ -9,9 +9,12 @@ import (
 
 // Quota is how much a tenant may have; 0 is no limit, and so is none.
 type Quota struct {
-	Sessions *int   `json:"sessions,omitempty"` // that aren't removed
+	Sessions *int   `json:"sessions,omitempty"` // that aren't removed or archived
 	Running  *int   `json:"running,omitempty"`  // of these, that run or are about to
 	Stored   *Bytes `json:"stored,omitempty"`   // by their images, before another session is started
+	// Total is how many sessions may be there that aren't archived: the terminals that have been suspended, or have ended,
+	// for the longest are archived to make room. It refuses nothing.
+	Total *int `json:"total,omitempty"`
 }
 
 // Held is what a tenant has.
@@ -38,7 +41,7 @@ func (q *Quota) validate(scope PolicyScope) error {
 	}
 	zero := Bytes(0)
 	return together(inRange("quota sessions", q.Sessions, 0, math.MaxInt32), inRange("quota running", q.Running, 0, math.MaxInt32),
-		inRange("quota stored", q.Stored, zero, math.MaxInt64))
+		inRange("quota stored", q.Stored, zero, math.MaxInt64), inRange("quota total", q.Total, 0, math.MaxInt32))
 }
 
 // Bytes is a size that JSON writes as a number of bytes and reads as that or as "10G", in

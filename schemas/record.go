@@ -65,6 +65,9 @@ type SessionRecord struct {
 	Origin *Origin           `json:"origin,omitempty"` // of a fork
 	// Shares are who may watch its terminal. A fork has none, nor a session that is made under the name later.
 	Shares []Share `json:"shares,omitempty"`
+	// Archived says that it was put into the archive: nothing but a request to resume it takes it out. It is
+	// suspended, or has ended.
+	Archived *Archived `json:"archived,omitempty"`
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
 	Head       *Head     `json:"head,omitempty"` // the snapshot that the session goes on from
@@ -344,6 +347,7 @@ const (
 	TLabelled         TransitionType = "labelled"      // its labels changed
 	TShared           TransitionType = "shared"        // its terminal may be watched with a token
 	TUnshared         TransitionType = "unshared"      // it may not any more, with one or with all
+	TArchived         TransitionType = "archived"      // it was put into the archive
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 
@@ -367,7 +371,9 @@ type Set struct {
 	// Labels, of labelled, are all that it has from then on.
 	Labels map[string]string `json:"labels,omitempty"`
 	// Shares, of shared and unshared, are all that it has from then on.
-	Shares   []Share   `json:"shares,omitempty"`
+	Shares []Share `json:"shares,omitempty"`
+	// Archived, of archived, is why.
+	Archived *Archived `json:"archived,omitempty"`
 	Warnings []Warning `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`

@@ -45,6 +45,7 @@ type StorePrune struct {
 	DryRun       bool             `json:"dry_run"`
 	Snapshots    []PrunedSnapshot `json:"snapshots"` // that were deleted
 	Expired      []string         `json:"expired"`   // sessions that were removed
+	Archived     []string         `json:"archived"`  // sessions that were put into the archive
 	Marked       int              `json:"marked"`    // unused objects, to be deleted by a later run
 	Deleted      int              `json:"deleted"`   // unused objects
 	DeletedBytes int64            `json:"deleted_bytes"`

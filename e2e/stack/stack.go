@@ -228,7 +228,7 @@ func (s *Stack) clean() error {
 		}
 	}
 	var all []schemas.View
-	out, err := s.Must("ls", "--json")
+	out, err := s.Must("ls", "--all", "--json")
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // ErrOlder says that the program of a session's host doesn't know what is asked for.
-var ErrOlder = errors.New("the host's program is older, and keeps no commands")
+var ErrOlder = errors.New("the host's program is older, and doesn't know what is asked for")
 
 // FetchKept asks for commands, or the output of one, over a connection to a session, and closes it. began is called with the command
 // before its output comes.
@@ -33,7 +33,7 @@ func FetchKept(conn net.Conn, h History, s Streams, began func(schemas.TypedComm
 			if err != nil {
 				return fmt.Errorf("read which command it is: %w", err)
 			}
-			if known = k.Commands; known && k.Command != nil {
+			if known = k.Commands && (k.Spec || !h.Spec); known && k.Command != nil {
 				began(*k.Command)
 			}
 		case FrameStdout:

@@ -110,11 +110,16 @@ type History struct {
 	Commands int `json:"commands,omitempty"`
 	// Command has the output of that command come, by its number. FrameStarted has a Kept with it.
 	Command int64 `json:"command,omitempty"`
+	// Spec has come how the session is run, a schemas.Spec as JSON: in the directory that its terminal was in last. FrameStarted has a
+	// Kept.
+	Spec bool `json:"spec,omitempty"`
 }
 
-// Kept is what a host says in FrameStarted that knows what History.Commands and History.Command are.
+// Kept is what a host says in FrameStarted that knows what History.Commands and History.Command are, and with Spec
+// what that is.
 type Kept struct {
 	Commands bool                  `json:"commands"`
+	Spec     bool                  `json:"spec,omitempty"`
 	Command  *schemas.TypedCommand `json:"command,omitempty"`
 }
 

@@ -181,10 +181,11 @@ func (c *Cache) Quota(t schemas.Tenant) schemas.Quota {
 	return schemas.Quota{}
 }
 
-// quota gives the policy of a tenant, over that of all. It is called with mu held.
+// quota gives the policy of a tenant, over that of all and the defaults. It is called with mu held.
 func (c *Cache) quota(t schemas.Tenant) schemas.Policy {
 	own, all := c.docs[schemas.TenantScope(t)].Policy, c.docs[schemas.ScopeAll].Policy
-	return own.Over(schemas.Policy{Quota: all.Quota})
+	below := schemas.Policy{Quota: defaultsOf(c.docs[schemas.ScopeDefaults].PolicyDocument, "").Quota}
+	return own.Over(schemas.Policy{Quota: all.Quota}.Over(below))
 }
 
 // Versions gives which documents a session is held to, the uppermost last: with what is

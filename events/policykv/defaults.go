@@ -68,7 +68,7 @@ func (c *Cache) Decisive(r schemas.SessionRecord) (out []Default) {
 		above = v.Policy.Over(above)
 	}
 	for _, d := range c.DefaultsIn(r.Class) {
-		if d.Key != "slots" && !above.Says(d.Key) && !(d.Key == "grace" && above.Says("never")) {
+		if d.Key != "slots" && d.Key != "quota" && !above.Says(d.Key) && !(d.Key == "grace" && above.Says("never")) {
 			out = append(out, d)
 		}
 	}

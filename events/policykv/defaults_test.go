@@ -94,6 +94,9 @@ func TestDefaultsAreTheLowestLayer(t *testing.T) {
 	if got := decisive(ruled); !slices.Equal(got, []string{"life variable LIFE"}) {
 		t.Errorf("%q hold for one with a rule", got)
 	}
+	if q := c.Quota("acme"); q.Total != nil {
+		t.Errorf("a quota from nowhere: %+v", q)
+	}
 	if n, by := c.Slots(0); n != 10 || by != "preset x" {
 		t.Errorf("%d slots by %q", n, by)
 	}

@@ -61,7 +61,7 @@ func (c *Cache) Effective(scope schemas.PolicyScope, r schemas.SessionRecord) sc
 	out := defaultsOf(c.docs[schemas.ScopeDefaults].PolicyDocument, class).Over(session.Builtin(class))
 	out = c.docs[schemas.ScopeAll].Policy.Over(out)
 	if scope != schemas.ScopeAll {
-		out.Slots = nil // they are of hosts
+		out.Slots, out.Quota = nil, nil // they are of hosts and of tenants
 	}
 	if class != "" {
 		out = c.docs[schemas.ClassScope(class)].Policy.Over(out)

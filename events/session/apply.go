@@ -26,12 +26,14 @@ type rule struct {
 const none schemas.State = ""
 
 var (
-	alive  = []schemas.State{schemas.Running, schemas.Suspending}
-	ended  = []schemas.State{schemas.Exited, schemas.Failed}
-	onHost = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming}
-	driven = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Deleted, schemas.Failed, schemas.Template}
-	living = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed}
-	stored = append([]schemas.State{schemas.Template}, living...) // what has images, or may have
+	alive = []schemas.State{schemas.Running, schemas.Suspending}
+	ended = []schemas.State{schemas.Exited, schemas.Failed}
+	// resting are the states in which a session has no processes, and may be in the archive.
+	resting = []schemas.State{schemas.Suspended, schemas.Exited, schemas.Failed}
+	onHost  = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Resuming}
+	driven  = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Deleted, schemas.Failed, schemas.Template}
+	living  = []schemas.State{schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed}
+	stored  = append([]schemas.State{schemas.Template}, living...) // what has images, or may have
 )
 
 var rules = map[schemas.TransitionType]rule{
@@ -81,6 +83,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TLabelled:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Labels = t.Set.Labels }},
 	schemas.TShared:           {from: living, set: setShares},
 	schemas.TUnshared:         {from: living, set: setShares},
+	schemas.TArchived:         {from: resting, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Archived = t.Set.Archived }},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, stored...), set: setRecovered},
 }
 
@@ -103,6 +106,9 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 	if t.Type == schemas.TRecovered && (t.Set.Recovered == nil || t.Set.Recovered.Epoch <= r.Epoch) {
 		return r, fmt.Errorf("%s without a record of a higher epoch than %d: %w", t.Type, r.Epoch, ErrIllegal)
 	}
+	if t.Type == schemas.TArchived && (t.Set.Archived == nil || Unarchivable(r) != "") {
+		return r, fmt.Errorf("%s session %s: %w", t.Type, r.Name(), ErrIllegal)
+	}
 	out := r
 	out.Version++
 	if rule.owner {
@@ -113,6 +119,9 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 	}
 	if rule.set != nil {
 		rule.set(&out, t)
+	}
+	if !slices.Contains(resting, out.State) {
+		out.Archived = nil
 	}
 	if t.Set.Root != nil {
 		out.Root = t.Set.Root

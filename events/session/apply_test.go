@@ -17,7 +17,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {
@@ -29,7 +29,8 @@ func drawTransition(t *rapid.T) schemas.Transition {
 	tr.Set.Op = &schemas.Op{ID: "op", Kind: schemas.OpSuspend, Source: &schemas.Head{Name: "default/l/snaps/1-1"}}
 	tr.Set.Head = &schemas.Head{Name: "default/l/snaps/2-3", Digest: "d"}
 	tr.Set.Exit = &schemas.Exit{Code: 3}
-	tr.Set.New = &schemas.NewSession{UID: schemas.UID(rapid.StringMatching("[a-z]{4}").Draw(t, "uid")), Tenant: "default", Session: "work", Class: "web"}
+	tr.Set.New = &schemas.NewSession{UID: schemas.UID(rapid.StringMatching("[a-z]{4}").Draw(t, "uid")), Tenant: "default", Session: "work", Class: "web", TTY: rapid.Bool().Draw(t, "tty")}
+	tr.Set.Archived = &schemas.Archived{At: tr.At, For: schemas.ArchivedByHand}
 	if rapid.Bool().Draw(t, "failed") {
 		tr.Set.Failure = &schemas.Failure{Text: "x", Op: "suspend", Count: 1}
 	}
@@ -58,6 +59,9 @@ func TestApplyKeepsTheLog(t *testing.T) {
 			}
 			if next.State != rec.State && !next.Since.Equal(tr.At) {
 				t.Fatalf("%s entered %s at %v, recorded as %v", tr.Type, next.State, tr.At, next.Since)
+			}
+			if next.Archived != nil && (!next.TTY || next.State != schemas.Suspended && next.State != schemas.Exited && next.State != schemas.Failed) {
+				t.Fatalf("%s: archived while it is %s, with a terminal: %v", tr.Type, next.State, next.TTY)
 			}
 			rec, log = reread(t, next), append(log, tr)
 		}
@@ -96,8 +100,8 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 	for _, typ := range allTypes {
 		legal := 0
 		for _, s := range states {
-			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}}}
-			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7}, tr)
+			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}, Archived: &schemas.Archived{}}}
+			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7, TTY: true}, tr)
 			if err != nil {
 				continue
 			}

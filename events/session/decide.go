@@ -37,6 +37,9 @@ type Decision struct {
 
 // Decide says what should happen to the session at now. It changes nothing.
 func Decide(v *View, p Policy, now time.Time) Decision {
+	if v.Record.Archived != nil {
+		return Decision{Verdict: Leave, Reason: "it is archived; activity doesn't bring it back, `diapause resume` does"}
+	}
 	switch v.Record.State {
 	case schemas.Running:
 		return decideRunning(v, p, now)

@@ -15,8 +15,8 @@ import (
 
 // Glance is what a revision says to who decides about a session: its Record holds
 // uid, tenant, session, version, epoch, state, since, created, born_seq, class, driver,
-// host, made_by, idle, on_suspend_failure, on_resume_failure, op, boot, generation, failure and
-// activity_seq, and nothing else. It can't be swapped.
+// host, made_by, idle, on_suspend_failure, on_resume_failure, op, boot, generation, failure,
+// activity_seq and archived, and nothing else. It can't be swapped.
 type Glance struct {
 	Record schemas.SessionRecord
 	Rev    Revision
@@ -30,6 +30,7 @@ func GlanceOf(v Versioned) Glance {
 		UID: r.UID, Tenant: r.Tenant, Session: r.Session, Version: r.Version, Epoch: r.Epoch, State: r.State, Since: r.Since,
 		Created: r.Created, Born: r.Born, Class: r.Class, Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle,
 		OnBreaker: r.OnBreaker, OnResume: r.OnResume, Op: r.Op, Boot: r.Boot, Generation: r.Generation, Failure: r.Failure, Seq: r.Seq,
+		Archived: r.Archived,
 	}}
 }
 
@@ -133,6 +134,8 @@ func field(r *schemas.SessionRecord, key, raw []byte, shared words) bool {
 		return json.Unmarshal(raw, &r.Idle) == nil
 	case "op":
 		return json.Unmarshal(raw, &r.Op) == nil
+	case "archived":
+		return json.Unmarshal(raw, &r.Archived) == nil
 	case "failure":
 		return json.Unmarshal(raw, &r.Failure) == nil
 	}

@@ -33,6 +33,9 @@ func anyRecord(t *rapid.T) schemas.SessionRecord {
 	if rapid.Bool().Draw(t, "has a failure") {
 		r.Failure = &schemas.Failure{Text: word.Draw(t, "failure"), Op: "suspend", Count: 2, At: when("failed at")}
 	}
+	if rapid.Bool().Draw(t, "is archived") {
+		r.Archived = &schemas.Archived{At: when("archived at"), For: schemas.ArchivedFor(word.Draw(t, "archived for"))}
+	}
 	if rapid.Bool().Draw(t, "has a rule") {
 		r.Idle = &schemas.Idle{Never: rapid.Bool().Draw(t, "never"), Grace: 5000}
 	}

@@ -30,12 +30,13 @@ type board struct {
 type Census struct {
 	States   map[schemas.State]int
 	Breakers int // that are open
+	Archived int
 }
 
 func (b *board) counted() Census {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return Census{maps.Clone(b.census.States), b.census.Breakers}
+	return Census{maps.Clone(b.census.States), b.census.Breakers, b.census.Archived}
 }
 
 // count adds n for a record.
@@ -44,24 +45,28 @@ func (c *Census) count(s sight, n int) {
 	if s.open && s.state != schemas.Deleted {
 		c.Breakers += n
 	}
+	if s.archived {
+		c.Archived += n
+	}
 }
 
 // sight is a record as the board keeps it: packed, since there may be a million of them,
 // and without how the session is to be started. So nothing can be swapped for it.
 type sight struct {
-	uid     schemas.UID
-	version uint64
-	state   schemas.State
-	open    bool // its breaker
-	moves   bool // to another host
-	host    schemas.HostID
-	busy    bool // it takes a slot, or an operation is under way
-	packed  []byte
+	uid      schemas.UID
+	version  uint64
+	state    schemas.State
+	open     bool // its breaker
+	moves    bool // to another host
+	host     schemas.HostID
+	archived bool
+	busy     bool // it takes a slot, or an operation is under way
+	packed   []byte
 }
 
 // sightOf gives the sight of a record, encoded without its spec.
 func sightOf(r *schemas.SessionRecord, packed []byte) sight {
-	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, moves: r.MovingTo() != "", host: r.Host, busy: r.Op != nil || onHost(r.State), packed: packed}
+	return sight{uid: r.UID, version: r.Version, state: r.State, open: r.Failure != nil && r.Failure.Open, moves: r.MovingTo() != "", host: r.Host, archived: r.Archived != nil, busy: r.Op != nil || onHost(r.State), packed: packed}
 }
 
 func (s sight) record() (r schemas.SessionRecord) {
@@ -130,7 +135,7 @@ func (b *board) count(t schemas.Tenant, s sight, n int) {
 		h = &schemas.Held{}
 		b.held[t] = h
 	}
-	sessions, running := weigh(s.state, s.moves)
+	sessions, running := weigh(s.state, s.moves, s.archived)
 	h.Sessions, h.Running = h.Sessions+n*sessions, h.Running+n*running
 }
 
@@ -156,11 +161,16 @@ func (b *board) get(n schemas.Name) (schemas.SessionRecord, bool) {
 // all gives the records of a tenant, or of all if it is empty, as they are when it begins;
 // but for those of sessions that were deleted.
 func (b *board) all(t schemas.Tenant) iter.Seq[schemas.SessionRecord] {
+	return b.those(t, func(sight) bool { return true })
+}
+
+// those gives the records of all that is of such a sight.
+func (b *board) those(t schemas.Tenant, such func(sight) bool) iter.Seq[schemas.SessionRecord] {
 	return func(yield func(schemas.SessionRecord) bool) {
 		b.mu.Lock()
 		var some []sight
 		for n, s := range b.records {
-			if s.state != schemas.Deleted && (t == "" || n.Tenant == t) {
+			if s.state != schemas.Deleted && (t == "" || n.Tenant == t) && such(s) {
 				some = append(some, s)
 			}
 		}

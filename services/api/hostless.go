@@ -77,7 +77,7 @@ func (b *board) queued(n schemas.Name) bool {
 func (s *Server) Queued() int { return len(s.board.inLine()) }
 
 // ofHosted are the verbs for sessions that have come to a host.
-var ofHosted = []string{"fork", templateCreate, "move", "suspend", "checkpoint", "resume", "ensure", "rollback", "replace", "reach"}
+var ofHosted = []string{"fork", templateCreate, "move", "suspend", "checkpoint", "resume", "ensure", "rollback", "replace", "reach", "archive"}
 
 // hosted refuses what can't be done to a session that waits for a host.
 func (s *Server) hosted(ctx context.Context, verb string, req schemas.Request) error {

@@ -126,7 +126,7 @@ func (s *hostVerbs) view(h fleet.Host, asleep map[schemas.HostID]int) schemas.Ho
 	for r := range s.board.busy {
 		if r.Host == id || r.MovingTo() == id {
 			v.Empty = false
-			if _, running := weigh(r.State, r.MovingTo() != ""); running > 0 {
+			if _, running := weigh(r.State, r.MovingTo() != "", r.Archived != nil); running > 0 {
 				v.Running++
 			}
 		}

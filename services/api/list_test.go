@@ -26,13 +26,14 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 		tenant, id string
 		state      schemas.State
 		class      string
+		archived   *schemas.Archived
 	}{
-		{"acme", "b", schemas.Suspended, "web"}, {"acme", "a", schemas.Suspended, "web"}, {"acme", "c", schemas.Exited, "terminal"},
-		{"default", "z", schemas.Suspended, "web"}, {"default", "gone", schemas.Deleted, "web"},
+		{"acme", "b", schemas.Suspended, "web", nil}, {"acme", "a", schemas.Suspended, "web", nil}, {"acme", "c", schemas.Exited, "terminal", &schemas.Archived{For: schemas.ArchivedForAge}},
+		{"default", "z", schemas.Suspended, "web", nil}, {"default", "gone", schemas.Deleted, "web", nil},
 	} {
 		b.put(statekv.Versioned{SessionRecord: schemas.SessionRecord{
 			Tenant: schemas.Tenant(s.tenant), Session: schemas.SessionID(s.id), UID: schemas.UID(s.id), Version: uint64(i + 1), State: s.state, Class: s.class, Host: "h",
-			Labels: map[string]string{"name": s.id},
+			Labels: map[string]string{"name": s.id}, Archived: s.archived,
 		}})
 	}
 	look := &views{board: b, scheduler: noIdle{}, fleet: noneGone{}}
@@ -51,6 +52,8 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 		{"of another host", schemas.Request{List: &schemas.ListRequest{Host: "g"}}, nil},
 		{"the first page", schemas.Request{List: &schemas.ListRequest{Limit: 2}}, []string{"acme/a", "acme/b"}},
 		{"the second", schemas.Request{List: &schemas.ListRequest{Limit: 2, After: "acme/b"}}, []string{"acme/c", "z"}},
+		{"without the archive", schemas.Request{List: &schemas.ListRequest{Archived: schemas.ArchivedNone}}, []string{"acme/a", "acme/b", "z"}},
+		{"the archive", schemas.Request{List: &schemas.ListRequest{Archived: schemas.ArchivedOnly}}, []string{"acme/c"}},
 		{"after one that is gone", schemas.Request{List: &schemas.ListRequest{After: "acme/bb"}}, []string{"acme/c", "z"}},
 		{"after the last", schemas.Request{List: &schemas.ListRequest{After: "z"}}, nil},
 	} {
@@ -67,7 +70,7 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
-	for _, bad := range []schemas.Request{{Name: "a b"}, {List: &schemas.ListRequest{Limit: -1}}, {List: &schemas.ListRequest{After: "a b"}}} {
+	for _, bad := range []schemas.Request{{Name: "a b"}, {List: &schemas.ListRequest{Limit: -1}}, {List: &schemas.ListRequest{After: "a b"}}, {List: &schemas.ListRequest{Archived: "all"}}} {
 		if _, err := look.list(t.Context(), request{Request: bad}); schemas.CodeOf(err) != schemas.CodeUsage {
 			t.Errorf("%+v: %v", bad, err)
 		}

@@ -103,6 +103,8 @@ func (s *mover) want(ctx context.Context, v statekv.Versioned, req request) (w f
 		return w, schemas.StateError(schemas.ReasonSameHost, "session %s is on host %s already", n, v.Host)
 	case req.Host != "" && s.orders.Order(req.Host).Cordoned:
 		return w, schemas.StateError(schemas.ReasonCordoned, "host %s is cordoned: it takes no sessions", req.Host).WithHint("`diapause host uncordon %s` ends that", req.Host)
+	case v.Archived != nil:
+		return w, inArchive(v)
 	case v.State == schemas.Suspended && v.Head == nil:
 		return w, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is suspended and has no snapshot", n).WithHint("%s", startAgain(n))
 	}

@@ -40,8 +40,11 @@ type claim struct {
 	version           uint64
 }
 
-// weigh says what a record takes. A session that moves runs again at once.
-func weigh(s schemas.State, moves bool) (sessions, running int) {
+// weigh says what a record takes. A session that moves runs again at once; what is archived takes nothing.
+func weigh(s schemas.State, moves, archived bool) (sessions, running int) {
+	if archived {
+		return 0, 0
+	}
 	switch s {
 	case schemas.Suspended:
 		if moves {
@@ -63,8 +66,8 @@ func (s *quotas) claim(prev statekv.Versioned, t schemas.Transition) (*claim, er
 	if s.policies == nil || err != nil { // then the swap says so
 		return nil, nil
 	}
-	had, ran := weigh(prev.State, prev.MovingTo() != "")
-	has, runs := weigh(next.State, next.MovingTo() != "")
+	had, ran := weigh(prev.State, prev.MovingTo() != "", prev.Archived != nil)
+	has, runs := weigh(next.State, next.MovingTo() != "", next.Archived != nil)
 	c := &claim{name: next.Name(), sessions: has - had, running: runs - ran}
 	if c.sessions <= 0 && c.running <= 0 {
 		return nil, nil
@@ -172,7 +175,7 @@ func (s *quotas) mayStore(ctx context.Context, t schemas.Tenant) error {
 // mayWake refuses to wake a session of a tenant whose quota leaves no room for it, before
 // that is said to be use.
 func (s *quotas) mayWake(v statekv.Versioned) error {
-	if _, running := weigh(v.State, v.MovingTo() != ""); running > 0 || s.policies == nil {
+	if _, running := weigh(v.State, v.MovingTo() != "", v.Archived != nil); running > 0 || s.policies == nil {
 		return nil
 	}
 	s.board.mu.Lock()

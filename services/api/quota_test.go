@@ -77,7 +77,7 @@ func TestWhatRecordsTake(t *testing.T) {
 		"": {0, 0}, schemas.Starting: {1, 1}, schemas.Running: {1, 1}, schemas.Suspending: {1, 1}, schemas.Suspended: {1, 0}, schemas.Resuming: {1, 1},
 		schemas.Exited: {1, 0}, schemas.Failed: {1, 0}, schemas.Deleted: {0, 0},
 	} {
-		if s, r := weigh(state, false); s != want[0] || r != want[1] {
+		if s, r := weigh(state, false, false); s != want[0] || r != want[1] {
 			t.Errorf("%q: %d sessions, %d running", state, s, r)
 		}
 	}

@@ -50,6 +50,9 @@ func (s *views) list(ctx context.Context, req request) (any, error) {
 	if only.Limit < 0 {
 		return nil, schemas.UsageError("limit %d: want a number above 0", only.Limit)
 	}
+	if !only.Archived.Known() {
+		return nil, schemas.UsageError("archived %q: want none or only", only.Archived)
+	}
 	var one schemas.Name
 	if req.Name != "" {
 		var err error
@@ -58,7 +61,7 @@ func (s *views) list(ctx context.Context, req request) (any, error) {
 		}
 	}
 	out := []schemas.View{}
-	for r := range s.board.all(req.Tenant) {
+	for r := range s.board.those(req.Tenant, func(s sight) bool { return only.Archived.Has(s.archived) }) {
 		if r.State != schemas.Template && listed(only, r) && (req.Name == "" || r.Name() == one) {
 			out = append(out, schemas.ViewOf(r))
 		}
@@ -307,11 +310,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	return out, err
 }
 
-// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin, Shares,
+// asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin, Shares, Archived,
 // Op.Only and Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
-	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin, r.Shares = nil, nil, "", nil, nil, nil, nil
+	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin, r.Shares, r.Archived = nil, nil, "", nil, nil, nil, nil, nil
 	if r.Network != schemas.NetworkPrivate {
 		r.Network = ""
 	}

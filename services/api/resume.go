@@ -30,6 +30,9 @@ func (s *resumer) ensure(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.Archived != nil {
+		return nil, inArchive(v)
+	}
 	if err := s.quotas.mayWake(v); err != nil {
 		return nil, err
 	}
@@ -167,7 +170,7 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 			return schemas.ViewOf(got.SessionRecord), err
 		case slices.Contains(from, v.State):
 			if v.Head == nil {
-				return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is %s and has no snapshot", n, v.State).WithHint("%s", startAgain(n))
+				return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is %s and has no snapshot", n, v.State).WithHint("%s", withoutMemory(v))
 			}
 			got, err := s.askResume(ctx, v, req, *v.Head, session.BootOf(v.SessionRecord), ch)
 			if errors.Is(err, statekv.ErrConflict) {
@@ -179,7 +182,7 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 				return nil, err
 			}
 		case v.State == schemas.Exited:
-			return nil, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", n, v.Exit.Code).WithHint("%s", startAgain(n))
+			return nil, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", n, v.Exit.Code).WithHint("%s", withoutMemory(v))
 		default:
 			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: %s", n, v.State, schemas.About(n, reasonOf(v))).WithHint("%s", wayOn(v))
 		}
@@ -299,6 +302,14 @@ func wayOn(v statekv.Versioned) string {
 		return startAgain(v.Name())
 	}
 	return fmt.Sprintf("`diapause resume %s` tries its last snapshot again", v.Name())
+}
+
+// withoutMemory says how to go on from a session that can't be resumed.
+func withoutMemory(v statekv.Versioned) string {
+	if !v.TTY {
+		return startAgain(v.Name())
+	}
+	return fmt.Sprintf("`diapause run --from %s --name NEW` starts a new terminal in its last directory, %s", v.Name(), startAgain(v.Name()))
 }
 
 // startAgain says how a session is started from its command.

@@ -92,6 +92,7 @@ type Server struct {
 	ready   chan struct{}
 	verbs   map[string]handler
 
+	archives *archiver
 	captures *capturer
 	ends     *ender
 	look     *views
@@ -121,6 +122,7 @@ func New(o Options) *Server {
 	}
 	s := &Server{
 		nc: o.NC, version: o.Version, log: o.Log, records: o.Records, board: b, known: make(chan struct{}), ready: make(chan struct{}), costs: newCosts(),
+		archives: newArchiver(ss, hosts, o.Name),
 		captures: &capturer{sessions: ss, hosts: hosts, board: b},
 		ends:     &ender{sessions: ss, hosts: hosts, board: b, host: o.Host},
 	}
@@ -156,7 +158,7 @@ func New(o Options) *Server {
 		"move":  moves.move,
 		"usage": look.usage, "stats": look.stats,
 		"activity": ss.activity, "dismiss": ss.dismiss,
-		"label": (&labeller{sessions: ss}).label, "expose": exposer.expose, "reach": exposer.reach,
+		"label": (&labeller{sessions: ss}).label, "archive": s.archives.archive, "expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
 	maps.Copy(s.verbs, s.tokens.verbs())
@@ -243,6 +245,11 @@ func (s *Server) Changed(ctx context.Context, host schemas.HostID) (changed func
 		o, ok := seen[uid]
 		return ok && !o.Unchanged
 	}, seen != nil
+}
+
+// Archive puts a session into the archive because of a policy, if its record still is as v says.
+func (s *Server) Archive(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error {
+	return s.archives.put(ctx, v, why, reason)
 }
 
 // Expire removes a session because of the retention policy, if its record still is

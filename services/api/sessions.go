@@ -24,6 +24,8 @@ type sessions struct {
 	quotas     *quotas
 	failpoints *failpoint.Set
 	log        *slog.Logger
+	// grew is told when a tenant has got one more session that isn't archived.
+	grew func(context.Context, schemas.Tenant)
 }
 
 func (s *sessions) newOp(ctx context.Context, kind string) (*schemas.Op, error) {
@@ -59,6 +61,9 @@ func (s *sessions) ask(ctx context.Context, prev statekv.Versioned, req request,
 	}
 	if err := s.failpoints.At(ctx, failpoint.APIRecorded); err != nil {
 		return next, err
+	}
+	if claimed != nil && claimed.sessions > 0 && s.grew != nil {
+		s.grew(ctx, next.Tenant)
 	}
 	if next.Op != nil && next.Host != "" {
 		if err := s.publish.Command(ctx, next.SessionRecord); err != nil {

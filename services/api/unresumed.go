@@ -21,6 +21,9 @@ func unresumed(v statekv.Versioned) *schemas.APIError {
 	case schemas.CauseMissing, schemas.CauseDamaged:
 		e.Reason = schemas.ReasonUnreadable
 		again = fmt.Sprintf("`diapause rollback %s SNAPSHOT` goes back to an older snapshot (`diapause snapshots %s`), `diapause resume --clean %s` starts its command again", n, n, n)
+		if v.TTY {
+			again += fmt.Sprintf(", `diapause run --from %s --name NEW` starts a new terminal in its last directory", n)
+		}
 	case schemas.CauseRefused:
 		again = fmt.Sprintf("`diapause resume %s` tries again, `diapause resume --clean %s` starts its command again", n, n)
 	}

@@ -92,6 +92,8 @@ func (y *yard) work(ctx context.Context, v statekv.Versioned) {
 			return
 		}
 		t.Type, t.Set = schemas.TSuspended, schemas.Set{Head: &schemas.Head{Name: "default/u/1-1"}}
+	case v.State == schemas.Resuming:
+		t.Type = schemas.TResumed
 	case v.State == schemas.Running && v.Op.Kind == schemas.OpKill:
 		t.Type, t.Set = schemas.TExited, schemas.Set{Exit: &schemas.Exit{}}
 	case v.State == schemas.Deleted:

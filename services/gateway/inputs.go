@@ -16,17 +16,18 @@ type Page struct {
 // A page has no more sessions than one message of NATS has room for.
 type listIn struct {
 	Waiting
-	Tenant schemas.Tenant `query:"tenant" doc:"Of this tenant alone"`
-	State  []string       `query:"state" doc:"In one of these states, separated by commas" enum:"starting,running,suspending,suspended,resuming,exited,failed"`
-	Class  string         `query:"class"`
-	Host   schemas.HostID `query:"host"`
-	Label  []string       `query:"label,explode" maxItems:"16" doc:"With this label: K=V, or K with any value; several times for all of them"`
-	Limit  int            `query:"limit" minimum:"1" maximum:"400" default:"100"`
-	After  string         `query:"after" doc:"The next of the page before"`
+	Tenant   schemas.Tenant       `query:"tenant" doc:"Of this tenant alone"`
+	State    []string             `query:"state" doc:"In one of these states, separated by commas" enum:"starting,running,suspending,suspended,resuming,exited,failed"`
+	Class    string               `query:"class"`
+	Host     schemas.HostID       `query:"host"`
+	Archived schemas.ListArchived `query:"archived" enum:"none,only" doc:"none leaves out the sessions in the archive, only lists these alone; all of both if it isn't given"`
+	Label    []string             `query:"label,explode" maxItems:"16" doc:"With this label: K=V, or K with any value; several times for all of them"`
+	Limit    int                  `query:"limit" minimum:"1" maximum:"400" default:"100"`
+	After    string               `query:"after" doc:"The next of the page before"`
 }
 
 func (in *listIn) request() (schemas.Request, error) {
-	l := &schemas.ListRequest{Class: in.Class, Host: in.Host, Labels: in.Label, Limit: in.Limit + 1, After: strings.Replace(in.After, ".", "/", 1)}
+	l := &schemas.ListRequest{Class: in.Class, Host: in.Host, Labels: in.Label, Archived: in.Archived, Limit: in.Limit + 1, After: strings.Replace(in.After, ".", "/", 1)}
 	for _, s := range in.State {
 		l.States = append(l.States, schemas.State(s))
 	}

@@ -81,6 +81,7 @@ var ofReason = map[schemas.Reason]int{
 	schemas.ReasonTaken:       0,
 	schemas.ReasonFellBack:    0,
 	schemas.ReasonDeleted:     http.StatusGone,
+	schemas.ReasonArchived:    0,
 	schemas.ReasonDenied:      http.StatusForbidden,
 	schemas.ReasonNoToken:     http.StatusUnauthorized,
 	schemas.ReasonNoServer:    http.StatusServiceUnavailable,

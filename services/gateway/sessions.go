@@ -32,7 +32,7 @@ const statusPaused = "paused"
 func shown(v schemas.View) Session {
 	s := Session{View: v, Capabilities: Capabilities{Memory: v.Driver != dockerspec.Driver, Pause: true, Fork: true}}
 	if v.State == schemas.Suspended {
-		s.Status = statusPaused
+		s.Status = cmp.Or(v.Status, statusPaused)
 		if v.Pause != nil {
 			s.PausedAt, s.PauseReason = &v.Pause.At, v.Pause.Reason
 		}
@@ -161,6 +161,7 @@ func (g *Gateway) sessions() {
 		{verb: "accept", summary: "Keep what is on trial"},
 		{verb: "reject", summary: "Go back from what is on trial"},
 		{verb: "dismiss", summary: "Take away the notice that it was restarted without its memory"},
+		{verb: "archive", summary: "Put it into the archive, suspended first if it runs; resume takes it out"},
 		{verb: "kill", summary: "End its processes, keep its snapshots"},
 	} {
 		r.method, r.path, r.tag = "POST", one+"/"+r.verb, tag

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/objectstore"
@@ -27,7 +28,11 @@ type Options struct {
 	// Expire removes a session whose suspension is older than the policy allows,
 	// if it still is as v says.
 	Expire func(ctx context.Context, v statekv.Versioned, reason string) error
-	Policy Policy
+	// ToArchive, if given, archives a session, if it still is as v says, and Quota says how many a tenant may have that
+	// aren't archived.
+	ToArchive func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error
+	Quota     func(schemas.Tenant) schemas.Quota
+	Policy    Policy
 	// Keep, if given, says what is kept of one session in place of Policy.
 	Keep func(schemas.SessionRecord) schemas.Keep
 	// Archive, if given, moves old revisions of the log to the store, and Past reads them there.
@@ -96,7 +101,7 @@ func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 }
 
 func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, error) {
-	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Problems: []string{}}
+	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Archived: []string{}, Problems: []string{}}
 	records, err := j.Records.All(ctx)
 	if err != nil {
 		return out, fmt.Errorf("keep house: %w", err)
@@ -104,6 +109,9 @@ func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 	now, err := j.Records.Now(ctx) // by which nothing is old because a host's clock is off
 	if err != nil {
 		return out, fmt.Errorf("keep house: %w", err)
+	}
+	if j.ToArchive != nil {
+		j.archive(ctx, records, now, &out)
 	}
 	j.expire(ctx, records, now, &out)
 	all, lineages, err := j.snapshots(ctx, records, &out)
@@ -171,6 +179,9 @@ func (j *Janitor) measured(ctx context.Context, records []statekv.Versioned, p i
 func (j *Janitor) expire(ctx context.Context, records []statekv.Versioned, now time.Time, out *schemas.StorePrune) {
 	for _, v := range records {
 		after := j.expireAfter(v.SessionRecord)
+		if v.Archived != nil || j.ToArchive != nil && session.ArchivedAfter(v.SessionRecord, j.keep(v.SessionRecord)) > 0 {
+			continue // it is archived in place of that
+		}
 		if after <= 0 || v.State != schemas.Suspended || v.Op != nil || now.Sub(v.Since) < after {
 			continue
 		}

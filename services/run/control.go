@@ -102,6 +102,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		JS: r.js, Names: r.names, Records: r.records, Orders: r.orders, Fleet: c.fleet, Scheduler: c.scheduler, Actor: "drain@" + r.name, Log: r.log,
 	})
 	var expire func(ctx context.Context, v statekv.Versioned, reason string) error // of the API, which asks the janitor
+	var toArchive func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error
 	c.usage = &usage.Publisher{Every: r.of.Usage, Actor: "usage@" + r.name, Notes: r.log}
 	moves, past, err := r.archive(ctx, c.fleet, c.usage.Stored)
 	if err != nil {
@@ -114,6 +115,10 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		Policy: r.of.Retention, Done: r.Pruned,
 		Keep:   func(s schemas.SessionRecord) schemas.Keep { return r.policies.For(s).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
+		Quota:  r.policies.Quota,
+		ToArchive: func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error {
+			return toArchive(ctx, v, why, reason)
+		},
 	})
 	c.api = api.New(api.Options{
 		Janitor: c.janitor, Past: past, Reader: r.reader, Fleet: c.fleet, Policies: r.policies, Defaults: r.of.defaults(),
@@ -122,7 +127,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
 		Name: r.name, QueueLead: &lease.Office{Store: queues, Holder: schemas.HostID(r.name), Term: r.term, Log: r.log},
 	})
-	expire = c.api.Expire
+	expire, toArchive = c.api.Expire, c.api.Archive
 	c.traces = &traces.Exporter{Log: r.records, TraceOf: func(ctx context.Context, seq uint64) (string, error) { return stream.Trace(ctx, r.js, r.names, seq) }, Version: r.version, Notes: r.log}
 	c.agents = triggers.New(triggers.Options{
 		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,

@@ -196,6 +196,7 @@ func (m gauges) disks(data, store string) {
 // ofControl shows what the parts know that decide and answer.
 func (m gauges) ofControl(c control) {
 	m.Sessions(func() map[schemas.State]int { return c.api.Census().States })
+	m.Gauge("sessions_archived", "Sessions of the fleet that are in the archive; each is counted by its state as well.", func() float64 { return float64(c.api.Census().Archived) })
 	m.Gauge("sessions_breaker_open", "Sessions of the fleet that aren't suspended for idleness because suspends of them failed.", func() float64 { return float64(c.api.Census().Breakers) })
 	m.Gauge("sessions_queued", "Sessions with a terminal that were made while no host had room, and wait for one.", func() float64 { return float64(c.api.Queued()) })
 	m.Gauge("stored_bytes", "What the snapshots of all sessions take in the store, as the log says.", func() float64 {

@@ -14,8 +14,8 @@ import (
 // sessions have takes no memory in the others. It is unpacked to hear, see or decide
 // something, and packed again. The zero packed knows nothing.
 //
-// Of the record it keeps what a statekv.Glance has, except version, epoch and generation;
-// of op and failure it keeps all.
+// Of the record it keeps what a statekv.Glance has, except version, epoch and generation; of archived
+// whether it is; of op and failure it keeps all.
 type packed struct {
 	uid     schemas.UID
 	traits  unique.Handle[traits]
@@ -47,6 +47,7 @@ type traits struct {
 	host      schemas.HostID
 	ruled     bool
 	idle      schemas.Idle
+	archived  bool
 }
 
 // rare is what few sessions have.
@@ -69,7 +70,7 @@ type packedMark struct {
 // changes nothing. The name and HeardSince are the caller's to keep.
 func (p *packed) pack(v *session.View, base time.Time) {
 	r := &v.Record
-	t := traits{r.State, r.Class, r.Driver, r.MadeBy, r.OnBreaker, r.OnResume, r.Boot, r.Host, r.Idle != nil, schemas.Idle{}}
+	t := traits{r.State, r.Class, r.Driver, r.MadeBy, r.OnBreaker, r.OnResume, r.Boot, r.Host, r.Idle != nil, schemas.Idle{}, r.Archived != nil}
 	if r.Idle != nil {
 		t.idle = *r.Idle
 	}
@@ -136,6 +137,9 @@ func (p *packed) unpack(n schemas.Name, base, heardSince time.Time) session.View
 		idle := t.idle
 		v.Record.Idle = &idle
 	}
+	if t.archived {
+		v.Record.Archived = &schemas.Archived{}
+	}
 	if r := p.rare; r != nil {
 		v.Record.Op, v.Record.Failure, known.Leases, known.Noticed = r.op, r.failure, r.leases, r.noticed
 	}
@@ -179,11 +183,11 @@ func (p *packed) woken() bool { return p.waking.seq > p.seq }
 // is heard, under any policy and at any time: true of most of a million, which needn't be
 // unpacked to find that out.
 func (p *packed) rests() bool {
-	switch p.state() {
+	switch t := p.shared(); t.state {
 	case schemas.Running:
 		return false
 	case schemas.Suspended:
-		return !p.woken()
+		return t.archived || !p.woken()
 	}
 	return true
 }

@@ -62,9 +62,12 @@ func fill(v reflect.Value, n *int) {
 
 // kept is the part of a record that packed says it keeps.
 func kept(r schemas.SessionRecord) schemas.SessionRecord {
+	if r.Archived != nil {
+		r.Archived = &schemas.Archived{}
+	}
 	return schemas.SessionRecord{
 		UID: r.UID, Tenant: r.Tenant, Session: r.Session, State: r.State, Since: r.Since, Created: r.Created, Born: r.Born, Class: r.Class,
-		Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Op: r.Op, Boot: r.Boot, Failure: r.Failure, Seq: r.Seq,
+		Driver: r.Driver, Host: r.Host, MadeBy: r.MadeBy, Idle: r.Idle, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Op: r.Op, Boot: r.Boot, Failure: r.Failure, Seq: r.Seq, Archived: r.Archived,
 	}
 }
 
@@ -135,6 +138,9 @@ func TestRests(t *testing.T) {
 		r := schemas.SessionRecord{UID: "u", State: rapid.SampledFrom(states).Draw(t, "state"), Seq: rapid.Uint64Range(0, 9).Draw(t, "seq")}
 		if rapid.Bool().Draw(t, "has an op") {
 			r.Op = &schemas.Op{Kind: schemas.OpSuspend}
+		}
+		if rapid.Bool().Draw(t, "is archived") && r.State == schemas.Suspended {
+			r.Archived = &schemas.Archived{}
 		}
 		if rapid.Bool().Draw(t, "has a failure") {
 			r.Failure = &schemas.Failure{Op: schemas.OpResume, Count: 1, At: base}

@@ -37,7 +37,10 @@ func (c typedOf) Missing() (dropped, lists int, why error) { return c.dropped, 0
 func fetches(t *testing.T, all typedOf, rec recorded, h attach.History) (out, errs string, err error) {
 	t.Helper()
 	s := &Server{Options: Options{
-		Commands:     func(context.Context, schemas.SessionRecord) (Commands, error) { return all, nil },
+		Commands: func(context.Context, schemas.SessionRecord) (Commands, error) { return all, nil },
+		Spec: func(schemas.SessionRecord) (schemas.Spec, error) {
+			return schemas.Spec{Command: []string{"bash"}, Dir: "/first", Env: []string{"A=b"}}, nil
+		},
 		RecordedFrom: func(context.Context, schemas.SessionRecord, int64) (Recording, error) { return rec, nil },
 	}}
 	ours, theirs := pair(t)

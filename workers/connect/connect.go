@@ -39,6 +39,8 @@ type Options struct {
 	RecordedFrom func(ctx context.Context, r schemas.SessionRecord, from int64) (Recording, error)
 	// Commands gives the commands of a session's terminal, up to now if it runs here, without waking it.
 	Commands func(ctx context.Context, r schemas.SessionRecord) (Commands, error)
+	// Spec gives how a session is run.
+	Spec func(r schemas.SessionRecord) (schemas.Spec, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
 	// Capturing reports whether a capture of a session is under way.

@@ -127,6 +127,9 @@ func (s *Server) screen(ctx context.Context, conn net.Conn, d driver.Dialer, r s
 
 // history sends a client what was recorded of a session, what is kept beyond that, and what follows if it asks for that.
 func (s *Server) history(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
+	if req.History.Spec {
+		return s.howItRuns(ctx, conn, r)
+	}
 	if h := req.History; h.Commands == 0 && h.Command == 0 { // else it is said later
 		if err := attach.WriteFrame(conn, attach.FrameStarted, nil); err != nil {
 			return err

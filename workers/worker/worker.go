@@ -151,7 +151,7 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Shown: w.recordings.Shown,
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown,
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{

@@ -17,6 +17,7 @@ import (
 // lsFlags are the flags of ls.
 type lsFlags struct {
 	quiet, asJSON, watch bool
+	all, archived        bool
 	tenant               string
 	states, labels       []string
 }
@@ -45,7 +46,8 @@ func lsCommand(c *client) *cobra.Command {
 	}
 	fl := cmd.Flags()
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "print names alone")
-	fl.BoolP("all", "a", true, "those that don't run as well, which are listed in any case")
+	fl.BoolVarP(&f.all, "all", "a", false, "those in the archive as well; those that are suspended or have ended are listed in any case")
+	fl.BoolVar(&f.archived, "archived", false, "only those in the archive")
 	fl.StringSliceVar(&f.states, "state", nil, "only those that are running, suspended, … ; several with commas")
 	fl.StringVar(&f.tenant, "tenant", "", "only those of this tenant")
 	fl.StringArrayVar(&f.labels, "label", nil, "only those with this label: K=V, or `K` with any value; several times for all of them")
@@ -57,7 +59,7 @@ func lsCommand(c *client) *cobra.Command {
 
 // list asks for the sessions, over a connection if there is one.
 func (f lsFlags) list(ctx context.Context, c *client, api *events.API) (all []schemas.View, err error) {
-	req := schemas.Request{Tenant: schemas.Tenant(f.tenant)}
+	req := schemas.Request{Tenant: schemas.Tenant(f.tenant), List: &schemas.ListRequest{Archived: f.archive()}}
 	if api == nil {
 		err = c.call(ctx, "list", req, &all)
 	} else {
@@ -70,7 +72,19 @@ func (f lsFlags) list(ctx context.Context, c *client, api *events.API) (all []sc
 
 // has reports whether a session is among those that are listed.
 func (f lsFlags) has(v schemas.View) bool {
-	return (len(f.states) == 0 || slices.Contains(f.states, string(v.State))) && schemas.Labelled(v.Labels, f.labels)
+	return (len(f.states) == 0 || slices.Contains(f.states, string(v.State))) && schemas.Labelled(v.Labels, f.labels) &&
+		f.archive().Has(v.Archived != nil)
+}
+
+// archive says what is listed of the archive.
+func (f lsFlags) archive() schemas.ListArchived {
+	switch {
+	case f.archived:
+		return schemas.ArchivedOnly
+	case f.all:
+		return ""
+	}
+	return schemas.ArchivedNone
 }
 
 // states are the words that a session's state may be.

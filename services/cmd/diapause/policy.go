@@ -55,15 +55,17 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              executed something since: what a lost host costs at most
   score=base:100,idle_hour:10,command:2,commands_count:100,by_person:50
                              which session matters, where there is no room for all
-  keep=age:168h,count:10,expire:720h
-                             which snapshots stay, in place of up --retention
+  keep=age:168h,count:10,archive:720h
+                             which snapshots stay, in place of up --retention; and when
+                             terminals that sleep or have ended are archived
   watermarks=sessions:0.8,memory:0.9,pressure:0.2
                              of all only: how full a host may get
   slots=10                   of all only: how many sessions each host has room for, in place
                              of its --slots; 0 is no limit
-  quota=sessions:100,running:10,stored:50G
+  quota=sessions:100,running:10,stored:50G,total:1000
                              of tenant:NAME, or of all for every tenant: how much it may
-                             have; 0 is no limit. What is above that is refused`
+                             have; 0 is no limit. What is above that is refused, but
+                             for total: the oldest terminals are archived`
 
 func policyCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Say when sessions are suspended, and try it", Long: policyHelp}

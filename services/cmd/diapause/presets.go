@@ -18,8 +18,12 @@ var presets = map[string][]setting{
 	"terminals": {
 		{schemas.ScopeAll, schemas.Policy{Slots: new(10)}},
 		{schemas.ClassScope("terminal"), graceOf(5 * time.Minute)},
+		{schemas.ClassScope("terminal"), archiveAfter(30 * day)},
+		{schemas.ScopeAll, totalOf(1000)},
 	},
 }
+
+const day = 24 * time.Hour
 
 // setting is what a default says, before it is known what says it.
 type setting struct {
@@ -38,13 +42,19 @@ type variable struct {
 
 // variables are all of them.
 func variables() []variable {
-	const month, day = 30 * 24 * time.Hour, 24 * time.Hour
+	const month = 30 * day
 	return []variable{
 		{"TERMINAL_MAX_ACTIVE_SESSIONS", 1, 1_000_000, "sessions", func(n int) []setting {
 			return []setting{{schemas.ScopeAll, schemas.Policy{Slots: &n}}}
 		}},
 		{"TERMINAL_HIBERNATE_AFTER_MINS", 1, int(month / time.Minute), "minutes", func(n int) []setting {
 			return []setting{{schemas.ClassScope("terminal"), graceOf(time.Duration(n) * time.Minute)}}
+		}},
+		{"TERMINAL_ARCHIVE_AFTER_DAYS", 1, 36_500, "days", func(n int) []setting {
+			return []setting{{schemas.ClassScope("terminal"), archiveAfter(time.Duration(n) * day)}}
+		}},
+		{"TERMINAL_MAX_TOTAL_SESSIONS", 1, 1_000_000, "sessions", func(n int) []setting {
+			return []setting{{schemas.ScopeAll, totalOf(n)}}
 		}},
 		{"IDLE_SNAPSHOT_DELAY_SECONDS", 1, int(month / time.Second), "seconds", func(n int) []setting {
 			p := graceOf(time.Duration(n) * time.Second)
@@ -58,8 +68,14 @@ func variables() []variable {
 
 func graceOf(d time.Duration) schemas.Policy { return schemas.Policy{Grace: new(schemas.Duration(d))} }
 
+func archiveAfter(d time.Duration) schemas.Policy {
+	return schemas.Policy{Keep: &schemas.Keep{Archive: new(schemas.Duration(d))}}
+}
+
+func totalOf(n int) schemas.Policy { return schemas.Policy{Quota: &schemas.Quota{Total: &n}} }
+
 func presetFlag(cmd *cobra.Command, to *string) {
-	cmd.Flags().StringVar(to, "preset", "", "defaults that go together, below all policies: terminals is 10 slots on each host, and sessions of the class terminal suspended after 5 minutes idle")
+	cmd.Flags().StringVar(to, "preset", "", "defaults that go together, below all policies: terminals is 10 slots on each host, and sessions of the class terminal suspended after 5 minutes idle and archived after 30 days asleep, 1,000 sessions of a tenant outside the archive")
 }
 
 // defaults gives what sessions are held to where no policy says otherwise, the uppermost last. The command line

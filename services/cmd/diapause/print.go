@@ -40,6 +40,9 @@ func roomLine(q schemas.QueuePlace) string {
 
 func outcomeLine(v schemas.View) string {
 	line := "session " + v.Name + " is " + string(v.State)
+	if v.Archived != nil {
+		line += " and archived"
+	}
 	switch v.State {
 	case schemas.Running:
 		line += " on host " + string(v.Host) + ", boot " + string(v.Boot)

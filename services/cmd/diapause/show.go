@@ -91,6 +91,12 @@ func printSession(v schemas.View) {
 	if p := v.Pause; p != nil {
 		line("pause", "%s, since %s", cmp.Or(string(p.Reason), "for a reason that isn't known"), p.At.Format(time.RFC3339))
 	}
+	if a := v.Archived; a != nil {
+		line("archived", "at %s, %s", a.At.Format(time.RFC3339), archivedFor(a.For))
+		if v.State != schemas.Exited {
+			line("", "`diapause resume %s` takes it out of the archive", v.Name)
+		}
+	}
 	if v.Boot != "" {
 		line("boot", "%s, generation %d", v.Boot, v.Generation)
 	}

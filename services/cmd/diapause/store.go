@@ -103,12 +103,15 @@ func storePruneCommand(c *client) *cobra.Command {
 }
 
 func printPrune(out schemas.StorePrune) error {
-	did := "deleted"
+	did, archived := "deleted", "archived"
 	if out.DryRun {
-		did = "would be deleted"
+		did, archived = "would be deleted", "would be archived"
 	}
 	for _, s := range out.Snapshots {
 		fmt.Fprintf(printed, "snapshot %s of session %s of %s, %s: %s, %s\n", s.ID, s.Name, s.At.Format(time.RFC3339), size(s.StoredBytes), did, s.Reason)
+	}
+	for _, name := range out.Archived {
+		fmt.Fprintf(printed, "session %s: %s\n", name, archived)
 	}
 	for _, name := range out.Expired {
 		fmt.Fprintf(printed, "session %s: expired\n", name)

@@ -22,7 +22,7 @@ import (
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
 		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), killCommand(c), removeCommand(c),
-		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c), dismissCommand(c),
+		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c), dismissCommand(c), archiveCommand(c),
 	}
 }
 
@@ -45,6 +45,7 @@ type runFlags struct {
 	recordKeep                  int64
 	interactive, detach         bool
 	onSuspend, onResume, onFork string
+	from                        string
 	capAdd, capDrop             []string
 	seccomp                     string
 	noNewPrivs                  bool
@@ -78,12 +79,15 @@ func runCommand(c *client) *cobra.Command {
 		Use: "run --name NAME [flags] [--] CMD [ARG...]", Short: "Start a session", Long: runHelp,
 		Example: "  diapause run --name work --attach -- bash\n  diapause run --name train --idle 5m --memory 2G -- python3 train.py\n  diapause run --name web --publish 3000:3000 -- npm run dev",
 		Args: func(cmd *cobra.Command, args []string) error {
-			if f.container.Image != "" || strings.HasPrefix(f.root, rootImage) {
+			if f.from != "" || f.container.Image != "" || strings.HasPrefix(f.root, rootImage) {
 				return nil // it has a command of its own
 			}
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.from != "" {
+				return runFrom(cmd, c, f, args)
+			}
 			return runSession(cmd.Context(), c, f, args, cmd.Flags().Changed)
 		},
 	}
@@ -91,6 +95,7 @@ func runCommand(c *client) *cobra.Command {
 	fl := cmd.Flags()
 	fl.SetInterspersed(false) // what follows the command's first word is its own
 	fl.StringVar(&f.name, "name", "", "[tenant/]id of the session (required without --template)")
+	fl.StringVar(&f.from, "from", "", "as the session `NAME` was run, in the directory that its terminal was in last: what that session was, it isn't")
 	fl.StringVar(&f.class, "class", "", "web, terminal, automation, slack or desktop (default web, terminal with --tty)")
 	fl.StringVar(&f.idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
 	fl.StringVar((*string)(&f.by), "by", string(schemas.MadeByPerson), "person or agent")
@@ -186,21 +191,8 @@ func runSession(ctx context.Context, c *client, f runFlags, command []string, ch
 	if err != nil {
 		return fmt.Errorf("encode the command: %w", err)
 	}
-	var v schemas.View
-	err = c.call(ctx, "run", schemas.Request{Name: f.name, Run: &schemas.RunRequest{
+	return c.started(ctx, f, schemas.RunRequest{
 		Class: f.class, Driver: f.driver, MadeBy: f.by, Idle: idle, TTY: f.tty, OnLoss: f.onLoss, OnBreaker: f.onBreaker, OnResume: f.unresumable, Host: schemas.HostID(f.host), Placement: placement, Program: program(command, spec), Spec: data, NoWait: f.noWait,
-	}}, &v)
-	if err != nil {
-		return err
-	}
-	if f.attach {
-		printWarnings(v)
-		return c.attach(ctx, f.name, typist(f.by))
-	}
-	return answers{asJSON: f.asJSON}.print(v, func() {
-		printOutcome(v)
-		printWarnings(v)
-		printReach(v)
 	})
 }
 

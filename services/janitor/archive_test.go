@@ -1,0 +1,84 @@
+package janitor
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/diapause/diapause/events/session"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+)
+
+// asleep makes a session that sleeps, with a terminal or without.
+func (h *house) asleep(id string, tty bool) statekv.Versioned {
+	h.Helper()
+	v := h.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TRun, Set: schemas.Set{
+		Host: "h", Op: &schemas.Op{ID: "o"},
+		New: &schemas.NewSession{UID: schemas.UID("uid-" + id), Tenant: "default", Session: schemas.SessionID(id), Class: "web", Lineage: "lin-" + id, TTY: tty},
+	}})
+	v = h.swap(v, schemas.Transition{Type: schemas.TStarted})
+	v = h.swap(v, schemas.Transition{Type: schemas.TSuspend, Set: schemas.Set{Op: &schemas.Op{ID: "s", Kind: schemas.OpSuspend}}})
+	head := h.write(v, v.Version, "memory of "+id)
+	return h.swap(v, schemas.Transition{Type: schemas.TSuspended, Set: schemas.Set{Head: &head}})
+}
+
+// archiving has the janitor archive as the API does.
+func (h *house) archiving() {
+	h.janitor.ToArchive = func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error {
+		_, err := h.records.Swap(ctx, v, session.Archive(why, reason, time.Now()))
+		return err
+	}
+}
+
+// Terminals whose policy says so are archived in place of being removed, and nothing removes what is archived.
+func TestArchivedForItsAge(t *testing.T) {
+	h := newHouse(t, Policy{Expire: time.Nanosecond})
+	h.archiving()
+	keep := schemas.Keep{Archive: new(schemas.Duration(1))}
+	h.janitor.Keep = func(r schemas.SessionRecord) schemas.Keep {
+		if r.Session == "new" {
+			return schemas.Keep{Archive: new(schemas.Duration(time.Hour))}
+		}
+		return keep
+	}
+	head := h.asleep("old", true).Head
+	h.asleep("new", true)
+	h.asleep("plain", false)
+	if out := h.prune(true); !slices.Equal(out.Archived, []string{"old"}) || !slices.Equal(out.Expired, []string{"plain"}) {
+		t.Errorf("dry run: %+v", out)
+	}
+	if out := h.prune(false); !slices.Equal(out.Archived, []string{"old"}) || !slices.Equal(h.expired, []string{"plain"}) {
+		t.Errorf("archived %v, removed %v", out.Archived, h.expired)
+	}
+	keep = schemas.Keep{} // from now on it would be removed
+	if out := h.prune(false); len(out.Archived) != 0 || slices.Contains(out.Expired, "old") {
+		t.Errorf("again: %+v", out)
+	}
+	v, err := h.records.Get(h.ctx, schemas.Name{Tenant: "default", Session: "old"})
+	if err != nil || v.Archived.For != schemas.ArchivedForAge || v.State != schemas.Suspended || !h.there(*head) {
+		t.Errorf("%+v, %v", v.Archived, err)
+	}
+}
+
+// A tenant that has too many outside the archive has its oldest terminals archived.
+func TestArchivedToMakeRoom(t *testing.T) {
+	h := newHouse(t, Policy{})
+	h.archiving()
+	h.janitor.Quota = func(schemas.Tenant) schemas.Quota { return schemas.Quota{Total: new(3)} }
+	for _, id := range []string{"plain", "a", "b"} {
+		h.asleep(id, id != "plain")
+	}
+	if out := h.prune(false); len(out.Archived) != 0 {
+		t.Errorf("three of three: %+v", out)
+	}
+	h.run("runs")
+	h.asleep("c", true)
+	if out := h.prune(false); !slices.Equal(out.Archived, []string{"a", "b"}) || len(out.Expired) != 0 {
+		t.Errorf("five of three: %+v", out)
+	}
+	if out := h.prune(false); len(out.Archived) != 0 {
+		t.Errorf("again: %+v", out)
+	}
+}
