@@ -14,7 +14,7 @@ import (
 
 // defaultVariables are those that the daemon has defaults from, as they are set in the script when it is started.
 var defaultVariables = []string{
-	"TERMINAL_MAX_ACTIVE_SESSIONS", "TERMINAL_HIBERNATE_AFTER_MINS", "IDLE_SNAPSHOT_DELAY_SECONDS", "SANDBOX_TIMEOUT_SECONDS", "DIAPAUSE_PRESET", "DIAPAUSE_SLOTS",
+	"TERMINAL_MAX_ACTIVE_SESSIONS", "TERMINAL_HIBERNATE_AFTER_MINS", "TERMINAL_ARCHIVE_AFTER_DAYS", "TERMINAL_MAX_TOTAL_SESSIONS", "IDLE_SNAPSHOT_DELAY_SECONDS", "SANDBOX_TIMEOUT_SECONDS", "DIAPAUSE_PRESET", "DIAPAUSE_SLOTS",
 }
 
 func cmdUp(ts *testscript.TestScript, neg bool, args []string) {

@@ -15,7 +15,7 @@ func TestNamesInDocuments(t *testing.T) {
 		there[name] = true
 	}
 	for _, name := range []string{ // of parts that this test has none of
-		"diapause_sessions_breaker_open", "diapause_sessions_queued", "diapause_disk_free_bytes", "diapause_disk_size_bytes", "diapause_stored_bytes", "diapause_host_working_sessions", "diapause_lease_remaining_seconds",
+		"diapause_sessions_breaker_open", "diapause_sessions_archived", "diapause_sessions_queued", "diapause_disk_free_bytes", "diapause_disk_size_bytes", "diapause_stored_bytes", "diapause_host_working_sessions", "diapause_lease_remaining_seconds",
 		"diapause_http_requests_total", "diapause_http_streams", "diapause_scheduler_active", "diapause_scheduler_behind_seconds",
 		"diapause_store_operation_duration_seconds", "diapause_store_retries_total", "diapause_store_bytes_total",
 	} {
