@@ -94,11 +94,11 @@ func TestTrimLists(t *testing.T) {
 	var last *Ref
 	for i := range 7 { // of which there is room for four or five
 		n := int64(i + 1)
-		ref := b.putListed(uint64(n), last, 6*int64(i), entry(t, n), noise(t, 180<<10))
+		ref := b.putListed(uint64(n), last, 6*int64(i), entry(t, n), noise(t, 150<<10))
 		last = &ref
 	}
 	for range 2 {
-		if err := Trim(t.Context(), b.store, place, 4*listLeast); err != nil {
+		if err := new(Room).Trim(t.Context(), b.store, place, 4*listLeast); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestLists(t *testing.T) {
 	three := b.putListed(3, &two, 12, []byte("no entry\n"), entry(t, 3))
 	four := b.putListed(4, &three, 18)
 	five := b.putListed(5, &four, 24, entry(t, 4))
-	if err := Trim(t.Context(), b.store, place, 1); err != nil {
+	if err := new(Room).Trim(t.Context(), b.store, place, 1); err != nil {
 		t.Fatal(err)
 	}
 	const all = "command-4 command-3 command-1 command-2 "
