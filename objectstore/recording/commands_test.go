@@ -117,6 +117,55 @@ func TestTrimLists(t *testing.T) {
 	}
 }
 
+// Where a host in between knew no lists, nothing names those before: they are found all the same, and one who has none looks at no segment.
+func TestListsBeforeAnOlderVersion(t *testing.T) {
+	b := newBench(t)
+	store := &counted{Store: b.store}
+	forget := func(r Ref) *Ref { // as such a version does
+		r.Listed = nil
+		return &r
+	}
+	first := b.putListed(1, nil, 0)
+	second := b.putListed(2, &first, 6)
+	read := func(end *Ref) (text string) {
+		t.Helper()
+		all := FollowLists(store, place, end)
+		for {
+			list, _, err := all.Next(t.Context(), b.keyOf)
+			if errors.Is(err, io.EOF) {
+				return text
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range list {
+				text += c.Text + " "
+			}
+		}
+	}
+	if got := read(&second); got != "" || store.gets != 0 || store.lists != 1 {
+		t.Errorf("before there is one they are %q, and %d segments were looked at", got, store.gets)
+	}
+	three := b.putListed(3, &second, 12, entry(t, 1))
+	four := b.putListed(4, forget(three), 18)
+	five := b.putListed(5, forget(four), 24)
+	if got := read(forget(five)); got != "command-1 " {
+		t.Errorf("on the older host they are %q", got)
+	}
+	six := b.putListed(6, forget(five), 30, entry(t, 2))
+	seven := b.putListed(7, &six, 36)
+	store.lists = 0
+	if got := read(&seven); got != "command-2 command-1 " || store.lists != 1 {
+		t.Errorf("after it they are %q, and the recording was listed %d times", got, store.lists)
+	}
+	if err := b.store.Delete(t.Context(), place.Name(four.Run, four.Number)); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(&seven); got != "command-2 " {
+		t.Errorf("where the segments between were deleted they are %q", got)
+	}
+}
+
 // noise is what can't be compressed.
 func noise(t *testing.T, size int) []byte {
 	t.Helper()
