@@ -251,7 +251,16 @@ func (r *recorder) due() {
 	r.mu.Lock()
 	r.armed, r.last, r.wait = false, time.Now(), min(2*r.wait, sealLate)
 	r.mu.Unlock()
-	_ = r.seal() // what can't be spilled is a gap
+	if r.work.TryLock() {
+		defer r.work.Unlock()
+		_ = r.sealAll() // what can't be spilled is a gap
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed { // nothing piles up behind a disk that hangs
+		r.arm(time.Now())
+	}
 }
 
 // roomFor waits until what comes can be recorded, but not for long. It is called before the terminal is read.
@@ -326,6 +335,11 @@ func (r *recorder) seal() error {
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
+	return r.sealAll()
+}
+
+// sealAll is seal; callers hold work.
+func (r *recorder) sealAll() error {
 	r.mu.Lock()
 	worth := r.worth || r.spill.open != nil || len(r.marks) > 0 && !(r.list.empty() && r.spill.list.empty())
 	r.mu.Unlock()
@@ -351,28 +365,34 @@ func (r *recorder) lost(err error) {
 	}
 }
 
-// sealing begins to spill what came, and gives what waits for it, but not for long. What a disk doesn't take is no reason to keep a
+// sealing begins to spill what came, and gives what waits for it, but no longer than most. What a disk doesn't take is no reason to keep a
 // session from being suspended.
-func (r *recorder) sealing() (wait func()) {
+func (r *recorder) sealing() (wait func(most time.Duration) (done bool)) {
 	return began(func() { _ = r.seal() })
 }
 
-// stuckWait bounds the wait for a disk that takes nothing. It is below stopWait: a session has ended even then.
-const stuckWait = 30 * time.Second
+// stuckWait bounds the wait for a disk that takes nothing. It is below stopWait: a session has ended even then. frozenWait bounds it while
+// the session stands still, when there is little to write: what a disk doesn't take in that time is missing from the recording.
+const (
+	stuckWait  = 30 * time.Second
+	frozenWait = 5 * time.Second
+)
 
-// began runs f, and gives what waits for it, for stuckWait at most.
-func began(f func()) (wait func()) {
+// began runs f, and gives what waits for it, and says whether it is done.
+func began(f func()) (wait func(most time.Duration) bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	return func() {
-		late := time.NewTimer(stuckWait)
+	return func(most time.Duration) bool {
+		late := time.NewTimer(most)
 		defer late.Stop()
 		select {
 		case <-done:
+			return true
 		case <-late.C:
+			return false
 		}
 	}
 }
@@ -395,7 +415,7 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 			r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
 		}
 		r.close()
-	})()
+	})(stuckWait)
 }
 
 // stopped says that the session is stopped: what it still shows is recorded, but not how it ended.

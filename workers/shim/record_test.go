@@ -119,7 +119,7 @@ func TestRecords(t *testing.T) {
 	b.typed([]byte("not recorded"))
 	b.output(backlog.Err, []byte("hook"))
 	b.resized(attach.Size{Rows: 2, Cols: 3})
-	b.sealing()()
+	b.sealing()(stuckWait)
 	b.output(backlog.Out, []byte("two"))
 	b.ended(schemas.ExitStatus{Code: 3}, newShown(newCommand(backlog.New(100), false), attach.Size{Rows: 2, Cols: 3}))
 	b.output(backlog.Out, []byte("after its end"))
@@ -372,6 +372,33 @@ func TestRecordsFewFrames(t *testing.T) {
 	b.segment()
 	if got := frames(); got != 6 {
 		t.Errorf("after what is lost there are %d frames", got)
+	}
+}
+
+// A disk that hangs holds up those who wait no longer than they say, and nothing piles up behind it.
+func TestRecordsWhileDiskHangs(t *testing.T) {
+	b := newRecorderBench(t)
+	b.work.Lock() // what is sealed never ends
+	b.output(backlog.Out, []byte("one"))
+	wait := b.sealing()
+	if wait(time.Millisecond) {
+		t.Error("it is sealed")
+	}
+	b.mu.Lock()
+	b.armed, b.wait = false, time.Hour
+	b.mu.Unlock()
+	b.due() // returns
+	b.mu.Lock()
+	if !b.armed {
+		t.Error("the timer doesn't try it again")
+	}
+	b.mu.Unlock()
+	b.work.Unlock()
+	if !wait(time.Minute) {
+		t.Error("it isn't sealed")
+	}
+	if text, _ := b.spilled(); text != "r80x24;oone;" {
+		t.Errorf("it is %q", text)
 	}
 }
 
