@@ -39,7 +39,7 @@ const (
 	// useWait is how long a request waits for that.
 	useWait = time.Second
 	// kept is how long the record of a token that can't be used any more is kept; keptBriefly of those that
-	// a browser gets by the way.
+	// a browser gets by the way, and of shares, which one who may use a session makes at will.
 	kept        = 30 * 24 * time.Hour
 	keptBriefly = time.Hour
 )
@@ -252,7 +252,21 @@ func (s *Store) Revoke(ctx context.Context, id string) (schemas.TokenRecord, err
 	if i < 0 {
 		return schemas.TokenRecord{}, ErrNone
 	}
-	for v := found[i]; ; {
+	return s.end(ctx, found[i])
+}
+
+// End is Revoke of a record that List gave.
+func (s *Store) End(ctx context.Context, r schemas.TokenRecord) error {
+	v, err := s.get(ctx, r.Digest)
+	if err != nil || v.seq == 0 { // it is forgotten
+		return err
+	}
+	_, err = s.end(ctx, v)
+	return err
+}
+
+func (s *Store) end(ctx context.Context, v stored) (schemas.TokenRecord, error) {
+	for {
 		if !v.Revoked.IsZero() {
 			return v.TokenRecord, nil
 		}
@@ -279,7 +293,8 @@ func (s *Store) Sweep(ctx context.Context) error {
 			over = v.Revoked
 		}
 		long := kept
-		if v.Role == schemas.TokenLink || v.Role == schemas.TokenCode || v.Role == schemas.TokenPort {
+		switch v.Role {
+		case schemas.TokenLink, schemas.TokenCode, schemas.TokenPort, schemas.TokenWatcher:
 			long = keptBriefly
 		}
 		if s.now().Sub(over) < long {

@@ -153,6 +153,44 @@ func TestTokenExpires(t *testing.T) {
 	}
 }
 
+// The record of a share that has ended isn't kept for as long as those of other tokens: who may use a session makes as many as
+// it likes, one after another.
+func TestEndedSharesAreForgottenSoon(t *testing.T) {
+	s := open(t, natstest.Streams(t))
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	var made []schemas.TokenRecord
+	for range 3 {
+		_, rec, err := s.Make(t.Context(), schemas.TokenRecord{Role: schemas.TokenWatcher, Tenant: "acme", Session: "web", Expires: now.Add(kept)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made = append(made, rec)
+	}
+	create(t, s, reader(time.Hour))
+	if err := s.End(t.Context(), made[0]); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Revoke(t.Context(), made[1].ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		after time.Duration
+		left  int
+	}{{0, 4}, {keptBriefly + time.Second, 2}, {kept - 2*keptBriefly, 2}, {2 * keptBriefly, 0}} {
+		now = now.Add(c.after)
+		if err := s.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := s.List(t.Context()); err != nil || len(all) != c.left {
+			t.Errorf("%s later listed are %+v: %v", c.after, all, err)
+		}
+	}
+	if err := s.End(t.Context(), made[0]); err != nil {
+		t.Errorf("end one that is forgotten: %v", err)
+	}
+}
+
 func TestUseIsWrittenOnceAMinute(t *testing.T) {
 	js := natstest.Streams(t)
 	one, two := open(t, js), open(t, js)

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
@@ -121,8 +122,10 @@ type Lists struct {
 	store objectstore.Store
 	place Place
 	next  *Ref
+	from  *Ref // a segment that names none, though there may be one before it: next is looked for from there
 	older bool // next was named by another list
 	short bool
+	first *Ref // of all lists that are there, by their names; nil before it is known
 }
 
 // Shortened reports whether older lists were deleted for room, after Next gave io.EOF.
@@ -132,15 +135,73 @@ func (l *Lists) Shortened() bool { return l.short }
 // names. They are there also of segments that were deleted for room, until they take too much themselves.
 func FollowLists(store objectstore.Store, p Place, end *Ref) *Lists {
 	l := &Lists{store: store, place: p}
-	if end != nil {
-		l.next = end.Listed
-	}
+	l.after(end)
 	return l
+}
+
+// after has the next list be the one that was named last up to a segment.
+func (l *Lists) after(s *Ref) {
+	if s == nil {
+		return
+	}
+	if l.next = s.Listed; l.next == nil {
+		l.from = s
+	}
+}
+
+// look finds the last list up to the segment from, which names none: either there is none, or a version that knows no lists has stored that
+// segment. So the ones before it are looked at, one after the other, as long as there are lists that may belong to them.
+func (l *Lists) look(ctx context.Context) (*Ref, error) {
+	at := l.from
+	l.from = nil
+	if l.first == nil {
+		if err := l.lookFirst(ctx); err != nil {
+			return nil, err
+		}
+	}
+	for at != nil && l.first.Number > 0 && inOrder(*l.first, *at) <= 0 {
+		s, err := head(ctx, l.store, l.place, *at, nil)
+		if errors.Is(err, objectstore.ErrNotFound) {
+			l.short = true // nothing leads to what is there
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("look for a list of commands: %w", err)
+		}
+		if s.Listed != nil {
+			return s.Listed, nil
+		}
+		at = s.Header.Previous
+	}
+	return nil, nil
+}
+
+// lookFirst finds the first of all lists that are there.
+func (l *Lists) lookFirst(ctx context.Context) error {
+	var first Ref
+	err := l.store.List(ctx, l.place.prefix(), func(i objectstore.Info) error {
+		name, isList := strings.CutSuffix(i.Name, listSuffix)
+		run, number, ok := l.place.parseName(name)
+		if is := (Ref{Run: run, Number: number}); ok && isList && (first.Number == 0 || inOrder(is, first) < 0) {
+			first = is
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("list a recording: %w", err)
+	}
+	l.first = &first
+	return nil
 }
 
 // Next gives the next list, io.EOF after the last. key gives what the segments of a run are encrypted to. After ErrCorrupt or
 // ErrForged the list can't be read; the ones before it may be.
 func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run string) (age.Identity, error)) (all []schemas.TypedCommand, dropped int, err error) {
+	if l.next == nil && l.from != nil {
+		if l.next, err = l.look(ctx); err != nil {
+			return nil, 0, err
+		}
+	}
 	if l.next == nil {
 		return nil, 0, io.EOF
 	}
@@ -164,9 +225,8 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 		}
 		s = was
 	}
-	if s.Header.Previous != nil {
-		l.next, l.older = s.Header.Previous.Listed, true
-	}
+	l.after(s.Header.Previous)
+	l.older = true
 	if err != nil {
 		return nil, 0, fmt.Errorf("read a list of commands: %w", err)
 	}
@@ -187,7 +247,8 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 // lookPast bounds how many lists that aren't there are looked past.
 const lookPast = 8
 
-// past gives the next list that is there before one that isn't. If there is none, they were deleted for room, the oldest first.
+// past gives the next list that is there before one that isn't. If there is none, they were deleted for room, the oldest first: so it isn't
+// looked for one that isn't named.
 func (l *Lists) past(ctx context.Context, at Ref) (*Ref, error) {
 	for range lookPast {
 		s, err := head(ctx, l.store, l.place, at, nil)

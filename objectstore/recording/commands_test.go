@@ -94,11 +94,11 @@ func TestTrimLists(t *testing.T) {
 	var last *Ref
 	for i := range 7 { // of which there is room for four or five
 		n := int64(i + 1)
-		ref := b.putListed(uint64(n), last, 6*int64(i), entry(t, n), noise(t, 180<<10))
+		ref := b.putListed(uint64(n), last, 6*int64(i), entry(t, n), noise(t, 150<<10))
 		last = &ref
 	}
 	for range 2 {
-		if err := Trim(t.Context(), b.store, place, 4*listLeast); err != nil {
+		if err := new(Room).Trim(t.Context(), b.store, place, 4*listLeast); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -114,6 +114,55 @@ func TestTrimLists(t *testing.T) {
 	}
 	if got := len(b.segments()); got < 7 {
 		t.Errorf("%d segments are left", got)
+	}
+}
+
+// Where a host in between knew no lists, nothing names those before: they are found all the same, and one who has none looks at no segment.
+func TestListsBeforeAnOlderVersion(t *testing.T) {
+	b := newBench(t)
+	store := &counted{Store: b.store}
+	forget := func(r Ref) *Ref { // as such a version does
+		r.Listed = nil
+		return &r
+	}
+	first := b.putListed(1, nil, 0)
+	second := b.putListed(2, &first, 6)
+	read := func(end *Ref) (text string) {
+		t.Helper()
+		all := FollowLists(store, place, end)
+		for {
+			list, _, err := all.Next(t.Context(), b.keyOf)
+			if errors.Is(err, io.EOF) {
+				return text
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range list {
+				text += c.Text + " "
+			}
+		}
+	}
+	if got := read(&second); got != "" || store.gets != 0 || store.lists != 1 {
+		t.Errorf("before there is one they are %q, and %d segments were looked at", got, store.gets)
+	}
+	three := b.putListed(3, &second, 12, entry(t, 1))
+	four := b.putListed(4, forget(three), 18)
+	five := b.putListed(5, forget(four), 24)
+	if got := read(forget(five)); got != "command-1 " {
+		t.Errorf("on the older host they are %q", got)
+	}
+	six := b.putListed(6, forget(five), 30, entry(t, 2))
+	seven := b.putListed(7, &six, 36)
+	store.lists = 0
+	if got := read(&seven); got != "command-2 command-1 " || store.lists != 1 {
+		t.Errorf("after it they are %q, and the recording was listed %d times", got, store.lists)
+	}
+	if err := b.store.Delete(t.Context(), place.Name(four.Run, four.Number)); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(&seven); got != "command-2 " {
+		t.Errorf("where the segments between were deleted they are %q", got)
 	}
 }
 
@@ -135,7 +184,7 @@ func TestLists(t *testing.T) {
 	three := b.putListed(3, &two, 12, []byte("no entry\n"), entry(t, 3))
 	four := b.putListed(4, &three, 18)
 	five := b.putListed(5, &four, 24, entry(t, 4))
-	if err := Trim(t.Context(), b.store, place, 1); err != nil {
+	if err := new(Room).Trim(t.Context(), b.store, place, 1); err != nil {
 		t.Fatal(err)
 	}
 	const all = "command-4 command-3 command-1 command-2 "

@@ -144,9 +144,12 @@ func list(ctx context.Context, store objectstore.Store, p Place) (all []Ref, err
 	if err != nil {
 		return nil, fmt.Errorf("list a recording: %w", err)
 	}
-	slices.SortFunc(all, func(a, b Ref) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Number, b.Number)) })
+	slices.SortFunc(all, inOrder)
 	return all, nil
 }
+
+// inOrder compares where segments are in a recording, by their names.
+func inOrder(a, b Ref) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Number, b.Number)) }
 
 // maxMemory bounds what decompression may take, in bytes.
 const maxMemory = 8 << 20

@@ -5,7 +5,6 @@ import (
 	"crypto/ed25519"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -364,40 +363,6 @@ func TestKeysStay(t *testing.T) {
 	}
 	if left := b.segments(); len(left) != 0 {
 		t.Errorf("after shredding there are %v", left)
-	}
-}
-
-// The oldest segments go; what is left is read, and says that something is missing.
-func TestTrim(t *testing.T) {
-	b := newBench(t)
-	var last *Ref
-	for i := range 9 {
-		ref := b.put(b.run(uint64(1+i/3)), uint64(1+i%3), last, int64(i), out(i, fmt.Sprint(i)))
-		last = &ref
-	}
-	one := int64(0)
-	for _, file := range b.segments() {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		one = max(one, info.Size())
-	}
-	for _, step := range []struct {
-		keep        int64
-		least, most int // segments that are left: they aren't of quite the same size
-	}{{20 * one, 9, 9}, {5 * one, 5, 6}, {0, 1, 1}} {
-		if err := Trim(t.Context(), b.store, place, step.keep); err != nil {
-			t.Fatal(err)
-		}
-		c := b.follow(nil)
-		got := text(b.events(c))
-		if len(got) < step.least || len(got) > step.most || !strings.HasSuffix("012345678", got) {
-			t.Errorf("of %d bytes %q is left", step.keep, got)
-		}
-		if len(got) < 9 != errors.Is(c.Why, objectstore.ErrNotFound) {
-			t.Errorf("of %q the beginning: %v", got, c.Why)
-		}
 	}
 }
 

@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +24,32 @@ type stored struct {
 	size int64
 }
 
-// Trim deletes the oldest segments of a recording until what is left takes at most keep bytes, but never the last one. What
-// follows on them is read as before. The oldest lists of commands go in the same way.
-func Trim(ctx context.Context, store objectstore.Store, p Place, keep int64) error {
+// Room is what a recording takes in the store, as far as the one host knows that stores all that comes of it at the time. The zero Room knows
+// nothing. It is for one goroutine.
+type Room struct {
+	known    bool
+	segments int64 // bytes, not below what there is
+	lists    int64
+}
+
+// slack is the part of what is kept that is deleted at once, when there is more than that: so the recording is listed once for so much.
+const slack = 16
+
+// Add takes in what was stored: the bytes of a segment, and of its list.
+func (r *Room) Add(segment, list int64) {
+	r.segments += segment
+	r.lists += list
+}
+
+// Trim deletes the oldest segments of a recording if all take more than keep bytes, until that is less by a bit, but never the last one. What
+// follows on them is read as before. The oldest lists of commands go in the same way. It lists the recording only if there may be
+// something to delete.
+func (r *Room) Trim(ctx context.Context, store objectstore.Store, p Place, keep int64) error {
+	keepLists := max(keep/listPart, listLeast)
+	if r.known && r.segments <= keep && r.lists <= keepLists {
+		return nil
+	}
+	r.known = false
 	var segments, lists []stored
 	err := store.List(ctx, p.prefix(), func(i objectstore.Info) error {
 		name, isList := strings.CutSuffix(i.Name, listSuffix)
@@ -43,24 +65,31 @@ func Trim(ctx context.Context, store objectstore.Store, p Place, keep int64) err
 	if err != nil {
 		return fmt.Errorf("list a recording: %w", err)
 	}
-	return errors.Join(trim(ctx, store, segments, keep), trim(ctx, store, lists, max(keep/listPart, listLeast)))
+	var segmentsErr, listsErr error
+	r.segments, segmentsErr = trim(ctx, store, segments, keep)
+	r.lists, listsErr = trim(ctx, store, lists, keepLists)
+	err = errors.Join(segmentsErr, listsErr)
+	r.known = err == nil
+	return err
 }
 
-// trim deletes the oldest objects, but never the last one.
-func trim(ctx context.Context, store objectstore.Store, all []stored, keep int64) error {
-	var sum int64
+// trim deletes the oldest objects, but never the last one, and says what is left.
+func trim(ctx context.Context, store objectstore.Store, all []stored, keep int64) (sum int64, err error) {
 	for _, s := range all {
 		sum += s.size
 	}
-	slices.SortFunc(all, func(a, b stored) int { return cmp.Or(cmp.Compare(a.Run, b.Run), cmp.Compare(a.Number, b.Number)) })
+	if sum > keep {
+		keep -= keep / slack
+	}
+	slices.SortFunc(all, func(a, b stored) int { return inOrder(a.Ref, b.Ref) })
 	for _, s := range all[:max(len(all)-1, 0)] {
 		if sum <= keep {
 			break
 		}
 		if err := store.Delete(ctx, s.name); err != nil {
-			return fmt.Errorf("shorten a recording: %w", err)
+			return sum, fmt.Errorf("shorten a recording: %w", err)
 		}
 		sum -= s.size
 	}
-	return nil
+	return sum, nil
 }

@@ -213,6 +213,22 @@ func (b *board) busy(yield func(schemas.SessionRecord) bool) {
 	}
 }
 
+// leaves reports whether a session is on its way out of a host, as far as is known here.
+func (b *board) leaves(h schemas.HostID) bool {
+	for r := range b.busy {
+		if r.Host != h {
+			continue
+		}
+		switch {
+		case r.State == schemas.Suspending, r.State == schemas.Suspended, r.State == schemas.Deleted:
+			return true
+		case r.Op != nil && r.Op.Kind == schemas.OpKill:
+			return true
+		}
+	}
+	return false
+}
+
 // running gives the records of those that run.
 func (b *board) running() iter.Seq[schemas.SessionRecord] {
 	return func(yield func(schemas.SessionRecord) bool) {

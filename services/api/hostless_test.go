@@ -29,8 +29,12 @@ func TestTerminalWaitsForRoom(t *testing.T) {
 	}
 	y.mustRun(s, "third", schemas.Starting)
 	y.standing(s, "third", "2nd of 2")
-	out, err := s.Call(y.ctx, operator, "explain", schemas.Request{Name: "third"})
-	y.must(err)
+	var out any
+	var err error
+	y.waitFor("the scheduler to know it", func() bool { // it reads the records for itself
+		out, err = s.Call(y.ctx, operator, "explain", schemas.Request{Name: "third"})
+		return err == nil
+	})
 	e := out.(schemas.Explanation)
 	if len(e.Blockers) != 1 || e.Blockers[0].Kind != schemas.WaitingRoom || !strings.Contains(e.Text, "it waits for room on a host: it is 2nd of 2") {
 		t.Errorf("explained by %q %+v", e.Text, e.Blockers)

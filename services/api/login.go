@@ -151,7 +151,7 @@ func (s *logins) reached(ctx context.Context, req request) (statekv.Versioned, e
 var errTokenAlone = schemas.FailedError(schemas.ReasonDenied, "the port is for bearers of tokens alone").
 	WithHint("`diapause expose NAME PORT --private` lets logins in")
 
-// logout ends the login that asks, and with it the cookies of ports that it gave.
+// logout ends the login that asks, and with it the cookies of ports that it gave, and its shares.
 func (s *logins) logout(ctx context.Context, req request) (any, error) {
 	by := req.by.Token
 	if by == nil || by.Role != schemas.TokenLogin {
@@ -165,5 +165,6 @@ func (s *logins) logout(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.tokens.revoked(ctx, req, rec)
 	return rec.View(), nil
 }

@@ -28,8 +28,8 @@ type Lead interface {
 // the others for longer.
 const placeWithin = time.Minute
 
-// leavesWithin is how long a placer waits for a session to leave a host, and slowFor how long it has no other evicted
-// there if that wasn't enough. Once the session is gone the host has room all the same.
+// leavesWithin is how long a placer waits for a session to leave a host. If that wasn't enough it has no other evicted there,
+// and doesn't wait again, while one leaves, for slowFor at most. Once the session is gone the host has room all the same.
 const (
 	leavesWithin = 5 * time.Second
 	slowFor      = 5 * time.Minute
@@ -166,8 +166,8 @@ type placer struct {
 	actor    string
 	log      *slog.Logger
 
-	tried map[schemas.UID]time.Time // when each was tried last
-	slow  map[schemas.HostID]time.Time
+	tried map[schemas.UID]time.Time    // when each was tried last
+	slow  map[schemas.HostID]time.Time // hosts of which a session hasn't left in time, and since when
 }
 
 func newPlacer(o Options, s *sessions, r *rooms) *placer {
@@ -262,7 +262,7 @@ func (p *placer) round(ctx context.Context) (least, most time.Duration) {
 	maps.DeleteFunc(p.tried, func(uid schemas.UID, _ time.Time) bool {
 		return !slices.ContainsFunc(all, func(w queue.Waiting) bool { return w.UID == uid })
 	})
-	maps.DeleteFunc(p.slow, func(_ schemas.HostID, since time.Time) bool { return time.Since(since) > slowFor })
+	p.slowNoMore(time.Now())
 	from := &listing{fleet: p.rooms.hosts.fleet}
 	for _, tier := range []scheduler.Prospect{scheduler.Free, scheduler.Makes} {
 		r, placed := p.pass(ctx, all, from, tier)
@@ -271,6 +271,14 @@ func (p *placer) round(ctx context.Context) (least, most time.Duration) {
 		}
 	}
 	return least, most
+}
+
+// slowNoMore has hosts asked for room again that no session leaves any more: it has left, and its slot was taken by another, or it
+// stays, since it was used or its suspend failed. Another may go at once.
+func (p *placer) slowNoMore(now time.Time) {
+	maps.DeleteFunc(p.slow, func(h schemas.HostID, since time.Time) bool {
+		return now.Sub(since) > slowFor || !p.sessions.board.leaves(h)
+	})
 }
 
 // pass tries those that wait on hosts of one prospect.

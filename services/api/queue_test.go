@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -60,4 +61,37 @@ func TestPlaceInTheQueueIsShown(t *testing.T) {
 	want("while it is to be resumed", true, 0)
 	b.swap(v, schemas.TResumed, schemas.Set{})
 	want("resumed", false, 7)
+}
+
+// A host of which a session didn't leave in time is asked for room again as soon as that one has left, or stays.
+func TestSlowHostIsAskedAgain(t *testing.T) {
+	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "web", Host: "h"}
+	op := func(kind string) *schemas.Op { return &schemas.Op{ID: "o", Kind: kind} }
+	for _, c := range []struct {
+		what  string
+		state schemas.State
+		op    *schemas.Op
+		host  schemas.HostID
+		after time.Duration
+		slow  bool
+	}{
+		{"it is being suspended", schemas.Suspending, op(schemas.OpSuspend), "h", 0, true},
+		{"its frozen processes are there", schemas.Suspended, op(schemas.OpSuspend), "h", time.Minute, true},
+		{"it is being ended", schemas.Running, op(schemas.OpKill), "h", 0, true},
+		{"it is being removed", schemas.Deleted, op(schemas.OpRemove), "h", 0, true},
+		{"it never leaves", schemas.Suspending, op(schemas.OpSuspend), "h", slowFor + 1, false},
+		{"it has left", schemas.Suspended, nil, "h", 0, false},
+		{"it runs on", schemas.Running, nil, "h", 0, false},
+		{"another one has come", schemas.Resuming, op(schemas.OpResume), "h", 0, false},
+		{"one leaves another host", schemas.Suspending, op(schemas.OpSuspend), "b", 0, false},
+	} {
+		b, now := newBoard(), time.Now()
+		r.State, r.Op, r.Host = c.state, c.op, c.host
+		b.put(statekv.Versioned{SessionRecord: r})
+		p := &placer{sessions: &sessions{board: b}, slow: map[schemas.HostID]time.Time{"h": now}}
+		p.slowNoMore(now.Add(c.after))
+		if _, slow := p.slow["h"]; slow != c.slow {
+			t.Errorf("%s: no other is evicted there: %t", c.what, slow)
+		}
+	}
 }

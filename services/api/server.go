@@ -165,7 +165,7 @@ func New(o Options) *Server {
 	maps.Copy(s.verbs, (&logins{tokens: s.tokens, sessions: ss}).verbs())
 	maps.Copy(s.verbs, (&templates{makes: makes, board: b}).verbs())
 	shares := &sharer{tokens: s.tokens, sessions: ss}
-	s.tokens.unshare = shares.revoked
+	s.tokens.revoked = shares.revoked
 	maps.Copy(s.verbs, shares.verbs())
 	maps.Copy(s.verbs, (&listeners{nc: o.NC, js: o.JS, names: o.Names, sessions: ss, log: o.Log}).verbs())
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())

@@ -9,7 +9,6 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
-	"github.com/diapause/diapause/events/tokenkv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -53,6 +52,7 @@ func (s *sharer) share(ctx context.Context, req request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.sweep(ctx, store, now)
 	token, rec, err := store.Make(ctx, schemas.TokenRecord{
 		Role: schemas.TokenWatcher, Tenant: v.Tenant, Session: v.Session, By: share.By, Expires: share.Until, Of: of,
 	})
@@ -85,13 +85,6 @@ func (s *sharer) note(ctx context.Context, req request, v statekv.Versioned, sha
 		if v.UID != uid {
 			return &schemas.APIError{Code: schemas.CodeNoSession, Text: fmt.Sprintf("session %s was removed: another one has its name now", v.Name())}
 		}
-	}
-}
-
-// revoke ends a token whose share isn't in a record: it is good for nothing already.
-func (s *sharer) revoke(ctx context.Context, store *tokenkv.Store, id string) {
-	if _, err := store.Revoke(ctx, id); err != nil && !errors.Is(err, tokenkv.ErrNone) {
-		s.tokens.log.Warn("the token of a share that has ended isn't revoked", "id", id, "err", err)
 	}
 }
 
@@ -146,26 +139,6 @@ func (s *sharer) unshare(ctx context.Context, req request) (any, error) {
 		}
 		s.forget(ctx, ended)
 		return schemas.ViewOf(next.SessionRecord), nil
-	}
-}
-
-// forget revokes the tokens of shares that have ended.
-func (s *sharer) forget(ctx context.Context, ended []string) {
-	store, err := s.tokens.open(ctx)
-	if err != nil {
-		s.tokens.log.Warn("the tokens of shares that have ended aren't revoked", "err", err)
-		return
-	}
-	for _, id := range ended {
-		s.revoke(ctx, store, id)
-	}
-}
-
-// revoked ends the share whose token was revoked by its id. Its session may be gone, and the share with it.
-func (s *sharer) revoked(ctx context.Context, req request, rec schemas.TokenRecord) {
-	req.Name, req.Share = schemas.Name{Tenant: rec.Tenant, Session: rec.Session}.String(), &schemas.ShareRequest{ID: rec.ID}
-	if _, err := s.unshare(ctx, req); err != nil {
-		s.tokens.log.Debug("the record of a share whose token was revoked isn't changed", "id", rec.ID, "err", err)
 	}
 }
 

@@ -1,11 +1,15 @@
 package api
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/events/stream"
+	"github.com/diapause/diapause/events/tokenkv"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -147,6 +151,105 @@ func TestWhoShares(t *testing.T) {
 		err := confine(owner, "share", &schemas.Request{Name: name, Share: &schemas.ShareRequest{For: schemas.Duration(time.Hour)}})
 		if (err == nil) != may {
 			t.Errorf("an owner shares %s: %v", name, err)
+		}
+	}
+}
+
+// terminal is a session that can be shared.
+func (b *bench) terminal() {
+	b.Helper()
+	v := b.swap(statekv.Versioned{}, schemas.TRun, schemas.Set{
+		Host: "h", Op: &schemas.Op{ID: "o", Kind: schemas.OpStart},
+		New: &schemas.NewSession{UID: "u", Tenant: agent.Tenant, Session: agent.Session, Class: "web", Driver: treeDriver, TTY: true, Lineage: "u", Born: 3},
+	})
+	b.swap(v, schemas.TStarted, schemas.Set{})
+}
+
+// lists gives the ids of the shares that a session has.
+func (b *bench) lists() []string {
+	b.Helper()
+	v, err := b.records.Get(b.ctx, agent)
+	b.must(err)
+	return ids(schemas.LiveShares(v.Shares, time.Now()))
+}
+
+// A share ends with the token that made it: it isn't listed, and takes no place of one that holds.
+func TestSharesEndWithTheTokenThatMadeThem(t *testing.T) {
+	b := newBench(t)
+	b.terminal()
+	owner := b.token(schemas.TokenRequest{Role: schemas.TokenOwner}, agent.Tenant)
+	link := b.token(schemas.TokenRequest{Role: schemas.TokenOwner, Link: true}, agent.Tenant)
+	login, err := b.browser(link.Token, "login", schemas.Request{})
+	b.must(err)
+	made := map[string]schemas.ShareMade{}
+	for who, token := range map[string]string{"owner": owner.Token, "login": login.Token} {
+		out, err := b.bear(token, "share", schemas.Request{Name: agent.String(), Share: &schemas.ShareRequest{For: schemas.Duration(time.Minute)}})
+		b.must(err)
+		var share schemas.ShareMade
+		b.must(json.Unmarshal(out, &share))
+		if _, err := b.bear(share.Token, ofShare, schemas.Request{}); err != nil {
+			t.Fatalf("the share of the %s: %v", who, err)
+		}
+		made[who] = share
+	}
+	out, err := b.server.Call(b.ctx, ann, "share", schemas.Request{Name: agent.String(), Share: &schemas.ShareRequest{For: schemas.Duration(time.Minute)}})
+	b.must(err)
+	other := out.(schemas.ShareMade)
+
+	_, err = b.server.Call(b.ctx, ann, "token_revoke", schemas.Request{Token: &schemas.TokenRequest{ID: owner.ID}})
+	b.must(err)
+	if got := b.lists(); len(got) != 2 || slices.Contains(got, made["owner"].ID) {
+		t.Errorf("after the token was revoked listed are %v", got)
+	}
+	_, err = b.bear(login.Token, "logout", schemas.Request{})
+	b.must(err)
+	if got := b.lists(); !slices.Equal(got, []string{other.ID}) {
+		t.Errorf("after the logout listed are %v", got)
+	}
+	for who, share := range made {
+		if _, err := b.bear(share.Token, ofShare, schemas.Request{}); schemas.ReasonOf(err) != schemas.ReasonNoToken {
+			t.Errorf("the share of the %s: %v", who, err)
+		}
+	}
+}
+
+// The tokens of shares whose session was removed aren't kept until their time is over.
+func TestTokensOfSharesThatAreGone(t *testing.T) {
+	b := newBench(t)
+	b.terminal()
+	out, err := b.server.Call(b.ctx, ann, "share", schemas.Request{Name: agent.String(), Share: &schemas.ShareRequest{For: schemas.MaxShareFor}})
+	b.must(err)
+	held := out.(schemas.ShareMade)
+	store, err := tokenkv.Open(b.ctx, b.js, stream.NamesWith(""))
+	b.must(err)
+	s := &sharer{tokens: b.server.tokens, sessions: b.server.captures.sessions}
+	later := time.Now().Add(sharesWithin + time.Minute)
+	ended := func() bool {
+		t.Helper()
+		s.sweep(b.ctx, store, later)
+		all, err := store.List(b.ctx)
+		b.must(err)
+		if len(all) != 1 || all[0].ID != held.ID {
+			t.Fatalf("the tokens are %+v", all)
+		}
+		return !all[0].Revoked.IsZero()
+	}
+	if ended() {
+		t.Error("the token of a share that holds is ended")
+	}
+	v, err := b.records.Get(b.ctx, agent)
+	b.must(err)
+	b.swap(v, schemas.TRemove, schemas.Set{Op: &schemas.Op{ID: "p", Kind: schemas.OpRemove}})
+	later = time.Now()
+	if ended() {
+		t.Error("the token of a share that may not be in the record yet is ended")
+	}
+	later = later.Add(sharesWithin + time.Minute)
+	for !ended() { // the board may be behind
+		select {
+		case <-b.ctx.Done():
+			t.Fatal("the token of a share of a session that was removed isn't ended")
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }

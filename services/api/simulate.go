@@ -88,8 +88,9 @@ type past struct {
 	ruled       int           // sessions that were run with a rule of their own
 	lives       map[schemas.UID]*lived
 	took        map[schemas.TransitionType]*spent
-	gaps        []archive.Gap // in the log
-	by          Caller        // who asks
+	other       map[schemas.PauseReason]int // suspends that no policy decided by itself
+	gaps        []archive.Gap               // in the log
+	by          Caller                      // who asks
 	writer      string
 	writtenLast time.Time
 }
@@ -114,7 +115,8 @@ type spent struct {
 func newPast(scope schemas.PolicyScope, from time.Time) *past {
 	return &past{
 		scope: scope, from: from, to: time.Now(), silences: map[schemas.UID][]schemas.Silence{}, uses: map[schemas.UID][]schemas.Use{}, lives: map[schemas.UID]*lived{},
-		took: map[schemas.TransitionType]*spent{schemas.TSuspend: {}, schemas.TResume: {}},
+		took:  map[schemas.TransitionType]*spent{schemas.TSuspend: {}, schemas.TResume: {}},
+		other: map[schemas.PauseReason]int{},
 	}
 }
 
@@ -205,6 +207,13 @@ func (p *past) revision(r schemas.SessionRecord) {
 		p.spend(l, schemas.TSuspend, at)
 	case schemas.TResumed:
 		p.spend(l, schemas.TResume, at)
+	}
+	if pause := r.Transition.Set.Pause; pause != nil && r.Transition.Type == schemas.TSuspend {
+		switch pause.Reason {
+		case schemas.PauseInactivity, schemas.PauseExpired:
+		default:
+			p.other[pause.Reason]++
+		}
 	}
 	switch r.State {
 	case schemas.Exited, schemas.Failed, schemas.Deleted:
@@ -307,6 +316,12 @@ func (p *past) notes(unsized int) (out []string) {
 	}
 	if others > 0 {
 		note("another tenant's sessions lack a part of their log, too")
+	}
+	if n := p.other[schemas.PausePressure] + p.other[schemas.PauseQuota]; n > 0 {
+		note("%d suspends made room for others on a host or in a quota: neither side has any of these, since what has room depends on all sessions", n)
+	}
+	if n := p.other[schemas.PauseManual] + p.other[schemas.PauseMove] + p.other[schemas.PauseDrain] + p.other[schemas.PauseShutdown]; n > 0 {
+		note("%d suspends were asked for, or came of a move, a drain or a shutdown: neither side has any of these", n)
 	}
 	if unsized > 0 {
 		note("%d sessions were never suspended yet: what memory they take isn't known, and counts as none", unsized)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -152,5 +153,26 @@ func TestSimulateKindsUnknown(t *testing.T) {
 	out := p.simulate(graced(5*time.Minute), graced(5*time.Minute))
 	if o := out.Would; o.Suspends != 2 || minutes(o.AsleepHours) != 20+47 || time.Duration(out.Holes) != 32*time.Minute || len(out.Notes) != 3 {
 		t.Errorf("%+v", out)
+	}
+}
+
+// What suspends sessions beside their idleness isn't simulated, and that is said: evictions above all.
+func TestSimulateSaysWhatItLeavesOut(t *testing.T) {
+	p := newMorning(120)
+	p.page(schemas.UseHistory{Writer: "w", Since: morning, At: after(1)})
+	p.silences["u"] = []schemas.Silence{quiet("u", 0, 120, "")}
+	r := schemas.SessionRecord{UID: "u", Tenant: "acme", Session: "u", Class: "web", State: schemas.Suspending, Created: morning, Size: &schemas.Sizes{Logical: 1 << 30}}
+	for i, why := range []schemas.PauseReason{
+		schemas.PausePressure, schemas.PauseQuota, schemas.PausePressure, schemas.PauseManual, schemas.PauseDrain, schemas.PauseInactivity, schemas.PauseExpired,
+	} {
+		at := after(float64(i))
+		r.Transition = schemas.Transition{Type: schemas.TSuspend, At: at, Actor: "scheduler@h", Set: schemas.Set{Pause: &schemas.Pause{Reason: why, At: at}}}
+		p.revision(r)
+	}
+	notes := strings.Join(p.simulate(graced(5*time.Minute), graced(time.Hour)).Notes, "\n")
+	for _, want := range []string{"3 suspends made room for others", "2 suspends were asked for"} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("it doesn't say %q: %s", want, notes)
+		}
 	}
 }

@@ -19,8 +19,8 @@ type tokens struct {
 	js    jetstream.JetStream
 	names stream.Names
 	log   *slog.Logger
-	// unshare ends what a share's token is good for, which was revoked.
-	unshare func(context.Context, request, schemas.TokenRecord)
+	// revoked ends the shares that end with a token that was revoked.
+	revoked func(context.Context, request, schemas.TokenRecord)
 
 	mu    sync.Mutex
 	store *tokenkv.Store // nil before it is needed: the streams may be those of a version that knows no tokens
@@ -144,8 +144,6 @@ func (s *tokens) revoke(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	s.log.Info("token revoked", "id", rec.ID, "by", req.by.String())
-	if rec.Role == schemas.TokenWatcher {
-		s.unshare(ctx, req, rec)
-	}
+	s.revoked(ctx, req, rec)
 	return rec.View(), nil
 }

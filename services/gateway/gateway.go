@@ -181,7 +181,7 @@ func (g *Gateway) ask(ctx context.Context, verb string, req schemas.Request, out
 	defer cancel()
 	err := g.api.Ask(ctx, verb, req, out)
 	if err == nil && verb == verbShared {
-		g.rates.drop(from) // what watches is no token anywhere else
+		g.rates.watches(from)
 		return nil
 	}
 	if err == nil {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -224,6 +225,59 @@ func TestOneWrongTokenIsOneTry(t *testing.T) {
 	}
 	if other := (from{token: "good", address: "10.0.0.1"}); r.allow(&other) != goOn {
 		t.Error("another token is refused")
+	}
+}
+
+// A share that ends takes no tries from those behind the address of those who watched, however many they were.
+func TestEndedTokenIsNoGuess(t *testing.T) {
+	for what, knew := range map[string]func(*rates, from){
+		"a share":       (*rates).watches,
+		"another token": func(r *rates, f from) { r.answered(f, true) },
+	} {
+		r := newRates()
+		f := from{token: "ends", address: "10.0.0.1"}
+		knew(r, f)
+		for range 2 * wrongAtOnce { // all who watched are told
+			r.answered(f, false)
+		}
+		token := sha256.Sum256([]byte("ends"))
+		for range 2 * wrongAtOnce { // and come again later
+			r.none[token] = refused{time.Now().Add(-2 * wrongFor), r.none[token].ended}
+			if again := f; r.allow(&again) != goOn {
+				t.Fatalf("%s: whether it has ended isn't asked again", what)
+			}
+			r.answered(f, false)
+		}
+		for i := range wrongAtOnce {
+			other := from{token: strconv.Itoa(i), address: "10.0.0.1"}
+			if r.allow(&other) != goOn {
+				t.Fatalf("%s has ended: try %d of another token is refused", what, i)
+			}
+		}
+		if len(r.watch) != 0 || len(r.found) != 0 {
+			t.Errorf("%s counts as good", what)
+		}
+	}
+}
+
+// Many requests at once with the same wrong token are one try.
+func TestOneWrongTokenAtOnceIsOneTry(t *testing.T) {
+	r := newRates()
+	var asked []from
+	for range wrongAtOnce {
+		f := from{token: "wrong", address: "10.0.0.1"}
+		if r.allow(&f) != goOn {
+			t.Fatal("one is refused")
+		}
+		asked = append(asked, f)
+	}
+	for _, f := range asked {
+		r.answered(f, false)
+	}
+	for i := range wrongAtOnce - 1 {
+		if other := (from{token: strconv.Itoa(i), address: "10.0.0.1"}); r.allow(&other) != goOn {
+			t.Fatalf("try %d of another token is refused", i)
+		}
 	}
 }
 

@@ -14,8 +14,8 @@ const (
 	perSecond = 50
 	atOnce    = 200
 	// How many tokens that there aren't one address may try. More are refused before the API is asked. Tokens
-	// that were found before aren't held to it, and the same wrong token again is no further try: so a client that
-	// goes on with a token that has ended leaves the others behind its address their tries.
+	// that were found before aren't held to it, the same wrong token again is no further try, and one that was good and
+	// has ended is none: so clients that go on with a token that has ended leave the others behind their address their tries.
 	wrongPerSecond = 5
 	wrongAtOnce    = 50
 	// wrongFor is how long a token that there isn't is refused without asking again.
@@ -31,13 +31,23 @@ type rates struct {
 	wrong map[digest]*rate.Limiter // by network
 	open  map[string]int           // tries that the API has said nothing of, by network
 	found map[digest]struct{}      // tokens that the API knows
-	none  map[digest]time.Time     // tokens that it doesn't know, and when it said so
+	watch map[digest]struct{}      // tokens with which a terminal was watched
+	none  map[digest]refused       // tokens that it doesn't know
+}
+
+// refused is what the API said of a token that it doesn't know.
+type refused struct {
+	at    time.Time
+	ended bool // it knew the token before: it was no guess
 }
 
 type digest = [sha256.Size]byte
 
 func newRates() *rates {
-	return &rates{asked: map[digest]*rate.Limiter{}, wrong: map[digest]*rate.Limiter{}, open: map[string]int{}, found: map[digest]struct{}{}, none: map[digest]time.Time{}}
+	return &rates{
+		asked: map[digest]*rate.Limiter{}, wrong: map[digest]*rate.Limiter{}, open: map[string]int{},
+		found: map[digest]struct{}{}, watch: map[digest]struct{}{}, none: map[digest]refused{},
+	}
 }
 
 // verdict is what becomes of a request before the API is asked.
@@ -88,11 +98,17 @@ func (r *rates) trying(f *from) verdict {
 		return goOn
 	}
 	token := sha256.Sum256([]byte(f.token))
-	if _, found := r.found[token]; found {
+	_, found := r.found[token]
+	_, watched := r.watch[token]
+	if found || watched {
 		return goOn
 	}
-	if at, none := r.none[token]; none && time.Since(at) < wrongFor {
+	none := r.none[token]
+	if time.Since(none.at) < wrongFor {
 		return unknown
+	}
+	if none.ended {
+		return goOn
 	}
 	of := network(f.address)
 	if limiter(r.wrong, of, wrongPerSecond, wrongAtOnce).Tokens() < float64(r.open[of]+1) {
@@ -108,22 +124,44 @@ func (r *rates) answered(f from, known bool) {
 	token := sha256.Sum256([]byte(f.token))
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end(f)
 	if known {
-		if len(r.found) >= maxRates {
-			clear(r.found)
-		}
-		r.found[token] = struct{}{}
+		remember(r.found, token)
 		delete(r.none, token)
-		r.end(f)
 		return
 	}
+	last := r.none[token]
+	_, found := r.found[token]
+	_, watched := r.watch[token]
 	delete(r.found, token)
+	delete(r.watch, token)
 	if len(r.none) >= maxRates {
 		clear(r.none)
 	}
-	r.none[token] = time.Now()
-	limiter(r.wrong, network(f.address), wrongPerSecond, wrongAtOnce).Allow()
+	now := refused{at: time.Now(), ended: last.ended || found || watched}
+	r.none[token] = now
+	if !now.ended && now.at.Sub(last.at) >= wrongFor {
+		limiter(r.wrong, network(f.address), wrongPerSecond, wrongAtOnce).Allow()
+	}
+}
+
+// watches takes that the API knows the token of a request as one that watches. It is no token for anything else, so
+// it isn't found; but when it has ended it was no guess of those who watched.
+func (r *rates) watches(f from) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.end(f)
+	token := sha256.Sum256([]byte(f.token))
+	remember(r.watch, token)
+	delete(r.none, token)
+}
+
+// remember keeps a token among those of a kind.
+func remember(all map[digest]struct{}, token digest) {
+	if len(all) >= maxRates {
+		clear(all)
+	}
+	all[token] = struct{}{}
 }
 
 // knows reports whether the API knew a token when it was asked last.

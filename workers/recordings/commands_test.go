@@ -114,7 +114,7 @@ func TestCommands(t *testing.T) {
 	if got, _ := b.commands(); got != "3 2 1 " {
 		t.Errorf("after it was taken back they are %q", got)
 	}
-	if err := recording.Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
+	if err := new(recording.Room).Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
 		t.Fatal(err)
 	}
 	if got, lists := b.commands(); got != "3 2 1 " || lists != 0 {

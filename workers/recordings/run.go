@@ -50,11 +50,13 @@ type Spool struct {
 
 	mu  sync.Mutex
 	due map[schemas.UID]bool // sessions of which something was spilled
+	// rooms are what recordings take that are shortened, by the folders of runs of which more may come.
+	rooms map[string]*recording.Room
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, patience: 3 * time.Second}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, patience: 3 * time.Second}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}

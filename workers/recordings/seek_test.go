@@ -105,7 +105,7 @@ func TestSeekWithoutFrames(t *testing.T) {
 	if text, found, _ := b.from(recording.Part{}, 2*time.Minute); !found || text != "0.0 1.0 2.0 k " {
 		t.Errorf("it is %q", text)
 	}
-	if err := recording.Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
+	if err := new(recording.Room).Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
 		t.Fatal(err)
 	}
 	if text, found, _ := b.from(recording.Part{}, 2*time.Minute); !found || text != "2.0 k " {
@@ -172,7 +172,7 @@ func TestShownAtEnd(t *testing.T) {
 	}
 	b.minute(23, "o")
 	b.stores()
-	if err := recording.Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
+	if err := new(recording.Room).Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
 		t.Fatal(err)
 	}
 	if text, _ := b.shown(); !strings.Contains(text, "wasn't kept") {

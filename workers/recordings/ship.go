@@ -32,9 +32,11 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
 	}
 	numbers, err := spilled(dir)
+	room, keepRoom := s.room(dir)
+	defer keepRoom()
 	for _, n := range numbers {
 		if last == nil || n > last.Number {
-			stored, storeErr := s.storeSegment(ctx, dir, r, n, last)
+			stored, storeErr := s.storeSegment(ctx, dir, r, n, last, room)
 			switch {
 			case errors.Is(storeErr, errTaken):
 				continue // the recorder needed its room
@@ -58,11 +60,29 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 		return nil, err
 	}
 	if r.Keep > 0 && len(numbers) > 0 {
-		if err := recording.Trim(ctx, s.Objects, r.Place, r.Keep); err != nil {
+		if err := room.Trim(ctx, s.Objects, r.Place, r.Keep); err != nil {
 			s.Log.Warn("could not shorten a recording", "uid", string(r.UID), "err", err) // the next time does
 		}
 	}
 	return r.end(last), nil
+}
+
+// room gives what a run's recording takes in the store, as far as it is known, and what keeps that until the next time: while more may come of
+// the run, no other host stores anything of it. Callers hold the session's lock.
+func (s *Spool) room(dir string) (room *recording.Room, keep func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if room = s.rooms[dir]; room == nil {
+		room = &recording.Room{}
+	}
+	return room, func() {
+		more := live(dir)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if delete(s.rooms, dir); more {
+			s.rooms[dir] = room
+		}
+	}
 }
 
 // end says where the recording is when a segment of the run was stored last, nil if none was. A key that isn't stored yet is no
@@ -109,8 +129,8 @@ func readSpilled(dir string, n uint64, part string) ([]byte, error) {
 	return data, nil
 }
 
-// storeSegment stores one segment.
-func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, last *recording.Ref) (recording.Ref, error) {
+// storeSegment stores one segment, and counts what it takes; rather too much than too little, as when it has to be stored again.
+func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, last *recording.Ref, room *recording.Room) (recording.Ref, error) {
 	var none recording.Ref
 	h := recording.Header{UID: r.UID, Run: r.Run, Number: n, Previous: last, Signer: s.Host}
 	data, err := readSpilled(dir, n, ".json")
@@ -135,7 +155,9 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 		}
 	}
 	clear, ref, err := h.Seal(s.Signer)
+	room.Add(int64(len(clear)+len(sealed)), 0)
 	if err == nil && h.List != nil {
+		room.Add(0, int64(len(clear)+len(list)))
 		err = recording.PutList(ctx, s.Objects, r.Place, ref, append(slices.Clone(clear), list...))
 		if errors.Is(err, recording.ErrCorrupt) || errors.Is(err, recording.ErrForged) { // something else has its name
 			s.Log.Warn("commands of a recording are lost", "uid", string(r.UID), "err", err)

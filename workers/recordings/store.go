@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 
@@ -135,7 +136,11 @@ func (s *Spool) Remove(ctx context.Context, uid schemas.UID) error {
 		return err
 	}
 	defer unlock()
-	if err := os.RemoveAll(filepath.Join(s.Dir, string(uid))); err != nil {
+	dir := filepath.Join(s.Dir, string(uid))
+	s.mu.Lock()
+	maps.DeleteFunc(s.rooms, func(run string, _ *recording.Room) bool { return filepath.Dir(run) == dir })
+	s.mu.Unlock()
+	if err := os.RemoveAll(dir); err != nil {
 		return fmt.Errorf("remove the recording of session %s: %w", uid, err)
 	}
 	return nil

@@ -14,6 +14,9 @@ const Folder = "/run/diapause/shells"
 var bash []byte
 
 //go:embed marks/zshenv
+var zshenv []byte
+
+//go:embed marks/zsh
 var zsh []byte
 
 //go:embed marks/fish
@@ -49,7 +52,7 @@ func Integrate(argv, env []string) (Shell, bool) {
 		if !only(args, "-i", "-l", "-il", "-li", "--login", "--interactive") {
 			return Shell{}, false
 		}
-		return Shell{argv, zshEnv(env), map[string][]byte{Folder + "/zsh/.zshenv": zsh}}, true
+		return Shell{argv, zshEnv(env), map[string][]byte{Folder + "/zsh/.zshenv": zshenv, Folder + "/zsh/marks": zsh}}, true
 	case "fish":
 		if !only(args, "-i", "-l", "-il", "-li", "--login", "--interactive") {
 			return Shell{}, false

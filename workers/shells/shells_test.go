@@ -25,6 +25,9 @@ const limit = 2 * time.Minute
 // ready is what the prompt of all shells is.
 const ready = "ready:"
 
+// forAll is, below the folder of a dialogue, the file that zsh reads before any of the user's.
+const forAll = "etc/zshenv"
+
 // dialogue is a shell in a terminal.
 type dialogue struct {
 	t      *testing.T
@@ -107,9 +110,14 @@ func start(t *testing.T, argv []string, files map[string]string, env ...string) 
 	var slave *os.File
 	d.master, slave = openTerminal(t)
 	cmd := exec.Command(s.Argv[0], s.Argv[1:]...)
+	unshared := 0
+	if _, all := files[forAll]; all { // seen by this shell alone
+		s.Argv = append([]string{"sh", "-c", `mount --bind "$0" /etc/zsh/zshenv && exec "$@"`, filepath.Join(dir, forAll)}, s.Argv...)
+		cmd, unshared = exec.Command(s.Argv[0], s.Argv[1:]...), syscall.CLONE_NEWNS
+	}
 	cmd.Env, cmd.Dir = s.Env, dir
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Unshareflags: uintptr(unshared)}
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("%v (e2e/setup/test.sh installs what tests need)", err)
 	}
@@ -377,6 +385,70 @@ func TestZdotdir(t *testing.T) {
 	d := start(t, []string{"zsh", "-i"}, map[string]string{}, "ZDOTDIR="+dir)
 	d.types("false", "sh -c 'echo $ZDOTDIR$DIAPAUSE_ZDOTDIR'")
 	d.wants("false in ~: 1, ", "sh -c 'echo $ZDOTDIR$DIAPAUSE_ZDOTDIR' in ~: 0, "+dir+"|")
+}
+
+// A trap of the user's own runs for the user's own commands, and nothing else; what the marks need goes on.
+func TestZshTraps(t *testing.T) {
+	for name, trap := range map[string]string{
+		"list":     "trap 'seen+=(d)' DEBUG\ntrap 'failed+=(z)' ZERR\n",
+		"function": "TRAPDEBUG() { seen+=(d) }\nTRAPZERR() { failed+=(z) }\n",
+		"after":    "setopt no_debug_before_cmd\ntrap 'seen+=(d)' DEBUG\ntrap 'failed+=(z)' ZERR\n",
+	} {
+		for when, rc := range map[string]string{"in a file": trap, "later": ""} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				files := map[string]string{"trap": trap, ".zshrc": "PS1=" + ready + "\nunset zle_bracketed_paste\nzle -D zle-line-init zle-line-finish 2>/dev/null\nseen=() failed=()\n" + rc + "seen=()\n"}
+				d := start(t, []string{"zsh"}, files)
+				if rc == "" {
+					d.types("true", "source ~/trap; seen=()")
+				}
+				d.types("seen=()", "false", "print $#seen $#failed", "printf part", "trap - DEBUG ZERR", "print $#seen")
+				got, shown := d.ends()
+				for i := range got { // where a trap is there from the beginning, output goes on to what zsh itself shows of a line without an end
+					got[i], _, _ = strings.Cut(got[i], "\x1b[1m\x1b[7m")
+				}
+				want := []string{"seen=() in ~: 0, ", "false in ~: 1, ", "print $#seen $#failed in ~: 0, 2 1|", "printf part in ~: 0, part", "trap - DEBUG ZERR in ~: 0, ", "print $#seen in ~: 0, 4|"}
+				if rc == "" {
+					want = append([]string{"true in ~: 0, ", "source ~/trap; seen=() in ~: 0, "}, want...)
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("the commands are\n%q, want\n%q; it showed\n%q", got, want, shown)
+				}
+			})
+		}
+	}
+}
+
+// A file for all users that says where the user's files are says it as without marks: there are none, then.
+func TestZdotdirForAll(t *testing.T) {
+	for name, c := range map[string]struct {
+		all   string
+		env   []string
+		marks int
+	}{
+		"unless it is set": {"[[ -n $ZDOTDIR ]] || export ZDOTDIR=$HOME/own; export OF=$ZDOTDIR", nil, 0},
+		"with a guard":     {"if [[ -z $GUARD ]]; then export GUARD=1; : ${ZDOTDIR:=$HOME/own}; fi; export OF=$ZDOTDIR", nil, 0},
+		"in any case":      {"ZDOTDIR=$HOME/own; export OF=$ZDOTDIR", nil, 0},
+		"the user's own":   {": ${ZDOTDIR:=$HOME/none}; export OF=$ZDOTDIR", []string{"ZDOTDIR=own"}, 0},
+		"in a comment":     {"# ZDOTDIR says where files are.\nHOME=$HOME/own", nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := start(t, []string{"zsh", "-l"}, map[string]string{
+				forAll: c.all + "\nexport PATH=$PATH:/of-all\n", "own/.zshenv": "ENV=read\n", "own/.zshrc": "PS1=" + ready + "\nunset zle_bracketed_paste\n",
+			}, append(c.env, "ODD=a b;\nc", "EMPTY=")...)
+			d.types(`n=(${(M)path:#/of-all}); print -r -- "[$ENV|${OF#$HOME/}|$ODD|$#n|$options[login]|${+EMPTY}|$(env | grep -c DIAPAUSE)]"`)
+			d.expect("]")
+			got, shown := d.ends()
+			want := "[read|own|a b;\r\nc|1|on|1|0]\r"
+			if c.marks > 0 {
+				want = strings.Replace(want, "|own|", "||", 1)
+			}
+			if len(got) != c.marks || !strings.Contains(shown, want) {
+				t.Errorf("it showed %q, and the commands are %q", shown, got)
+			}
+		})
+	}
 }
 
 func TestFish(t *testing.T) {

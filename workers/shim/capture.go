@@ -67,7 +67,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
 	}
 	laps.Mark("hook")
-	d.recorder.sealing()() // while it runs: what is left then is little
+	spills := d.recorder.sealing()(stuckWait) // while it runs: what is left then is little
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	if err != nil {
 		return nil, err
 	}
-	dump = &Dump{Warnings: append(warnings, more...), laps: laps}
+	dump = &Dump{Warnings: append(warnings, more...), laps: laps, spills: spills}
 	var limit int64
 	if dump.Way, limit, dump.WhyWay, err = d.way(o); err != nil {
 		return nil, err
@@ -238,7 +238,9 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 			}
 			dump.laps.Mark("capture")
 			dump.Parts = dump.laps.Parts()
-			sealed()
+			if dump.spills {
+				sealed(frozenWait)
+			}
 			return d.handOver(worker, dump)
 		})
 	})

@@ -35,7 +35,10 @@ type recorder struct {
 	last   time.Time     // when the timer ran out last
 	busy   bool          // it is being sealed
 	worth  bool          // what came is worth a segment
-	fresh  bool          // the next output begins a segment, or follows on a gap: what the terminal shows comes first
+	fresh  bool          // the next output begins a segment, or follows on a gap: what the terminal shows may come first
+	lacks  bool          // something is missing since the last frame, or there is none: the next one is due
+	framed int64         // where the last frame was, a position in the output
+	bare   int           // segments that have ended since that one began
 	quiet  bool          // it was told to stop: how it ended isn't recorded
 	closed bool
 	late   bool          // the disk took nothing for so long that nothing waits for it
@@ -61,6 +64,10 @@ const (
 	roomWait   = time.Second
 	// What the terminal shows is recorded in at most frameMost bytes. Below recordFull there is room for it.
 	frameMost = 256 << 10
+	// It is recorded again after frameEach bytes of output, or frameLeast segments: a terminal of which little comes costs no more for
+	// that, and one who begins to read in the middle reads little before.
+	frameEach  = 64 << 10
+	frameLeast = 8
 )
 
 // Pieces of output that come so close together are one event.
@@ -82,7 +89,7 @@ func (c *command) record(setup Setup) error {
 		return err
 	}
 	_, end := c.log.Span()
-	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0}
+	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0, lacks: end > 0}
 	r.timer = time.AfterFunc(time.Hour, r.due)
 	r.timer.Stop()
 	c.shown.recorder = r
@@ -116,27 +123,35 @@ func (r *recorder) output(s backlog.Stream, b []byte) {
 	r.add(code, b, true)
 }
 
-// frame records what the terminal shows, if the output that comes next begins a segment, or something is missing before it: so
-// a reader can begin there. A terminal that shows too much has none; one for which there is no room now has it later.
+// frame records what the terminal shows, if the output that comes next begins a segment and the last frame is far off, or something is
+// missing before it: so a reader can begin there. A terminal that shows too much has none; one for which there is no room now has it later.
 func (r *recorder) frame(of *screen.Screen) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
-	wanted := r.fresh && !r.closed && r.held() < recordFull
-	r.fresh = r.fresh && !wanted
+	due := r.lacks || r.at-r.framed >= frameEach || r.bare >= frameLeast
+	wanted := r.fresh && due && !r.closed && r.held() < recordFull
+	r.fresh = r.fresh && due && !wanted
+	if wanted { // before it is: what is lost meanwhile may be this one
+		r.lacks, r.framed, r.bare = false, r.at, 0
+	}
 	r.mu.Unlock()
-	if wanted {
-		r.painted(of)
+	if wanted && !r.painted(of) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.lacks = true
 	}
 }
 
 // painted records what the terminal shows, if that isn't too much.
-func (r *recorder) painted(of *screen.Screen) {
+func (r *recorder) painted(of *screen.Screen) bool {
 	rows, cols := of.Size()
-	if paint := screen.Frame(of, frameMost); paint != nil {
+	paint := screen.Frame(of, frameMost)
+	if paint != nil {
 		r.add(recording.Frame, append([]byte(sizeText(attach.Size{Rows: uint16(rows), Cols: uint16(cols)})+"\n"), paint...), false)
 	}
+	return paint != nil
 }
 
 // typed records input that the session has taken.
@@ -178,7 +193,7 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 	case full && !moves:
 		return
 	case full:
-		code, r.fresh = recording.Gap, true
+		code, r.fresh, r.lacks = recording.Gap, true, true
 	default:
 		r.data = append(r.data, b...)
 	}
@@ -236,7 +251,16 @@ func (r *recorder) due() {
 	r.mu.Lock()
 	r.armed, r.last, r.wait = false, time.Now(), min(2*r.wait, sealLate)
 	r.mu.Unlock()
-	_ = r.seal() // what can't be spilled is a gap
+	if r.work.TryLock() {
+		defer r.work.Unlock()
+		_ = r.sealAll() // what can't be spilled is a gap
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed { // nothing piles up behind a disk that hangs
+		r.arm(time.Now())
+	}
 }
 
 // roomFor waits until what comes can be recorded, but not for long. It is called before the terminal is read.
@@ -270,7 +294,9 @@ func (r *recorder) roomFor() {
 func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fresh = r.fresh || ends
+	if ends {
+		r.fresh, r.bare = true, r.bare+1
+	}
 	marks, data, began = r.marks, r.data, r.began
 	r.spill.list.join(r.list) // together with the output: a segment has the commands that began or ended in it
 	r.list = typedList{}
@@ -293,7 +319,7 @@ func (r *recorder) pack() {
 		}
 		r.work.Unlock()
 		r.mu.Lock()
-		r.fresh = r.fresh || err != nil // what can't be spilled is a gap
+		r.lost(err)
 		if more = r.held() >= recordSoft; !more {
 			r.busy = false
 			r.arm(time.Now()) // the timer ends the segment
@@ -309,6 +335,11 @@ func (r *recorder) seal() error {
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
+	return r.sealAll()
+}
+
+// sealAll is seal; callers hold work.
+func (r *recorder) sealAll() error {
 	r.mu.Lock()
 	worth := r.worth || r.spill.open != nil || len(r.marks) > 0 && !(r.list.empty() && r.spill.list.empty())
 	r.mu.Unlock()
@@ -320,34 +351,48 @@ func (r *recorder) seal() error {
 		err = r.spill.commit()
 	}
 	r.mu.Lock()
+	r.lost(err)
 	settled := r.settled
 	r.mu.Unlock()
 	settled()
 	return err
 }
 
-// sealing begins to spill what came, and gives what waits for it, but not for long. What a disk doesn't take is no reason to keep a
+// lost notes that what can't be spilled is a gap; callers hold mu.
+func (r *recorder) lost(err error) {
+	if err != nil {
+		r.fresh, r.lacks = true, true
+	}
+}
+
+// sealing begins to spill what came, and gives what waits for it, but no longer than most. What a disk doesn't take is no reason to keep a
 // session from being suspended.
-func (r *recorder) sealing() (wait func()) {
+func (r *recorder) sealing() (wait func(most time.Duration) (done bool)) {
 	return began(func() { _ = r.seal() })
 }
 
-// stuckWait bounds the wait for a disk that takes nothing. It is below stopWait: a session has ended even then.
-const stuckWait = 30 * time.Second
+// stuckWait bounds the wait for a disk that takes nothing. It is below stopWait: a session has ended even then. frozenWait bounds it while
+// the session stands still, when there is little to write: what a disk doesn't take in that time is missing from the recording.
+const (
+	stuckWait  = 30 * time.Second
+	frozenWait = 5 * time.Second
+)
 
-// began runs f, and gives what waits for it, for stuckWait at most.
-func began(f func()) (wait func()) {
+// began runs f, and gives what waits for it, and says whether it is done.
+func began(f func()) (wait func(most time.Duration) bool) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
-	return func() {
-		late := time.NewTimer(stuckWait)
+	return func(most time.Duration) bool {
+		late := time.NewTimer(most)
 		defer late.Stop()
 		select {
 		case <-done:
+			return true
 		case <-late.C:
+			return false
 		}
 	}
 }
@@ -370,7 +415,7 @@ func (r *recorder) ended(exit schemas.ExitStatus, last *shown) {
 			r.add(recording.Exit, []byte(strconv.Itoa(exit.Code)), true)
 		}
 		r.close()
-	})()
+	})(stuckWait)
 }
 
 // stopped says that the session is stopped: what it still shows is recorded, but not how it ended.

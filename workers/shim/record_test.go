@@ -119,7 +119,7 @@ func TestRecords(t *testing.T) {
 	b.typed([]byte("not recorded"))
 	b.output(backlog.Err, []byte("hook"))
 	b.resized(attach.Size{Rows: 2, Cols: 3})
-	b.sealing()()
+	b.sealing()(stuckWait)
 	b.output(backlog.Out, []byte("two"))
 	b.ended(schemas.ExitStatus{Code: 3}, newShown(newCommand(backlog.New(100), false), attach.Size{Rows: 2, Cols: 3}))
 	b.output(backlog.Out, []byte("after its end"))
@@ -289,21 +289,23 @@ func (b *recorderBench) segment() {
 	}
 }
 
-// A segment of which output comes begins with what the terminal shows, also within a sequence; one that shows too much has none.
+// A segment of which output comes begins with what the terminal shows, if that is due, also within a sequence; one that shows too much has none.
 func TestRecordsFrames(t *testing.T) {
 	b := newRecorderBench(t)
-	b.fresh = false                                       // as at the beginning
+	b.fresh, b.lacks = false, false                       // as at the beginning
 	b.wait, b.last = time.Hour, time.Now().Add(time.Hour) // the timer seals nothing
 	b.shows("one\x1b[3")
 	b.segment()
 	b.resized(attach.Size{Rows: 24, Cols: 80})
 	b.segment() // of an idle session there is no frame
+	b.bare = frameLeast
 	b.shows("1mred\r\nmore")
 	b.segment()
 	b.of.shown.screen.Resize(100, 200)
 	for i := range 100 * 200 {
 		b.of.shown.screen.Write(fmt.Appendf(nil, "\x1b[38;2;200;200;20%dmx", i%2))
 	}
+	b.bare = frameLeast
 	b.shows("large")
 	b.segment()
 	b.shows("still large")
@@ -324,7 +326,7 @@ func TestRecordsFrames(t *testing.T) {
 // Where output is missing a frame follows as soon as there is room.
 func TestRecordsFrameAfterGap(t *testing.T) {
 	b := newRecorderBench(t)
-	b.fresh = false
+	b.fresh, b.lacks = false, false
 	b.work.Lock() // nothing is sealed
 	b.shows("one")
 	b.shows(strings.Repeat("x", recordMost))
@@ -333,6 +335,70 @@ func TestRecordsFrameAfterGap(t *testing.T) {
 	b.segment()
 	if text, _ := b.spilled(); !regexp.MustCompile(`^r80x24;oone;g524288;k80x24\n(?s:.*);otwo;$`).MatchString(text) {
 		t.Errorf("it is %.100q", text)
+	}
+}
+
+// A terminal of which little comes costs little: what it shows isn't recorded again in each segment, but often enough, and after much output.
+func TestRecordsFewFrames(t *testing.T) {
+	b := newRecorderBench(t)
+	b.fresh, b.lacks = false, false                       // as at the beginning
+	b.wait, b.last = time.Hour, time.Now().Add(time.Hour) // the timer seals nothing
+	frames := func() int {
+		text, _ := b.spilled()
+		return strings.Count(text, "k80x24\n")
+	}
+	for range 4*frameLeast + 1 {
+		b.shows("x")
+		b.segment()
+	}
+	if got := frames(); got != 4 {
+		t.Errorf("%d segments of an idle terminal have %d frames", 4*frameLeast+1, got)
+	}
+	b.shows(strings.Repeat("y", frameEach))
+	b.segment()
+	b.shows("z")
+	b.segment()
+	if got := frames(); got != 5 {
+		t.Errorf("after much output there are %d frames", got)
+	}
+	right := b.spill.dir
+	b.spill.dir = filepath.Join(right, "not there")
+	b.shows("lost")
+	if err := b.seal(); err == nil {
+		t.Error("what isn't spilled counts as that")
+	}
+	b.spill.dir = right
+	b.shows("after it")
+	b.segment()
+	if got := frames(); got != 6 {
+		t.Errorf("after what is lost there are %d frames", got)
+	}
+}
+
+// A disk that hangs holds up those who wait no longer than they say, and nothing piles up behind it.
+func TestRecordsWhileDiskHangs(t *testing.T) {
+	b := newRecorderBench(t)
+	b.work.Lock() // what is sealed never ends
+	b.output(backlog.Out, []byte("one"))
+	wait := b.sealing()
+	if wait(time.Millisecond) {
+		t.Error("it is sealed")
+	}
+	b.mu.Lock()
+	b.armed, b.wait = false, time.Hour
+	b.mu.Unlock()
+	b.due() // returns
+	b.mu.Lock()
+	if !b.armed {
+		t.Error("the timer doesn't try it again")
+	}
+	b.mu.Unlock()
+	b.work.Unlock()
+	if !wait(time.Minute) {
+		t.Error("it isn't sealed")
+	}
+	if text, _ := b.spilled(); text != "r80x24;oone;" {
+		t.Errorf("it is %q", text)
 	}
 }
 

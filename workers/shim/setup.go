@@ -146,6 +146,7 @@ type Dump struct {
 	rehearsal *rehearsal
 
 	limited bool // the image's memory is bounded, and there is another way
+	spills  bool // the disk took what was recorded before the freeze
 	laps    *driver.Laps
 	ahead   int64 // how far a stream may run ahead of the store, in bytes
 }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -57,22 +59,25 @@ func (c *client) logs(ctx context.Context, name string, lines int, follow bool, 
 	if shown == (attach.History{}) {
 		history = nil // the last lines are among what is kept beside the recording, most of the time
 	}
-	var kept written
+	kept := written{lines: lines}
 	if err := c.output(ctx, name, false, history, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
 		return err
 	}
 	from := kept.lastLines(lines)
 	if lines > 0 && from == 0 && history == nil && len(kept.all) >= attach.OutputKept/2 {
-		kept, history = written{}, &shown
+		kept, history = written{lines: lines}, &shown
 		if err := c.output(ctx, name, false, history, kept.to(os.Stdout), kept.to(os.Stderr)); err != nil {
 			return err
 		}
 		from = kept.lastLines(lines)
 	}
+	if kept.capped && from == 0 {
+		fmt.Fprintf(os.Stderr, "diapause: the last %d lines have more than %d MiB: these are the last of them\n", lines, maxWritten>>20)
+	}
 	if !follow {
 		return kept.print(from)
 	}
-	rest := &skipper{was: kept.all, from: from}
+	rest := &skipper{first: kept.first, dropped: kept.dropped, was: kept.all, from: from}
 	return c.output(ctx, name, true, history, rest.to(os.Stdout), rest.to(os.Stderr))
 }
 
@@ -115,10 +120,22 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// written is output in the order in which it was written.
+// The bounds of what is held of output whose last lines are asked for: no more than these lines, but for as much as a session keeps without a
+// recording, among which the skipper looks; and never more than maxWritten.
+const (
+	leastWritten = 2 * attach.OutputKept
+	maxWritten   = 64 << 20
+)
+
+// written is output in the order in which it was written: its last lines, and what comes before them for a bit.
 type written struct {
-	all    []byte
-	pieces []piece
+	lines   int
+	first   []byte // known bytes of it
+	dropped int    // bytes before all
+	all     []byte
+	pieces  []piece
+	trimAt  int  // the length of all at which it is looked for what may be dropped
+	capped  bool // the lines were too long
 }
 
 // piece is what was written to one stream in one go.
@@ -129,10 +146,40 @@ type piece struct {
 
 func (w *written) to(stream io.Writer) io.Writer {
 	return writerFunc(func(p []byte) (int, error) {
+		w.first = append(w.first, p[:min(len(p), known-len(w.first))]...)
 		w.all = append(w.all, p...)
-		w.pieces = append(w.pieces, piece{len(w.all), stream})
+		if n := len(w.pieces); n > 0 && w.pieces[n-1].to == stream {
+			w.pieces[n-1].end = len(w.all)
+		} else {
+			w.pieces = append(w.pieces, piece{len(w.all), stream})
+		}
+		if len(w.all) >= max(w.trimAt, 2*leastWritten) {
+			w.trim()
+		}
 		return len(p), nil
 	})
+}
+
+// trim drops what isn't needed. It looks through all that is held, so it is called again only when that has doubled.
+func (w *written) trim() {
+	cut := min(w.lastLines(w.lines), len(w.all)-leastWritten)
+	if least := len(w.all) - maxWritten; cut < least {
+		w.capped, cut = true, least+bytes.IndexByte(w.all[least:], '\n')+1
+	}
+	w.trimAt = min(2*(len(w.all)-cut), maxWritten+maxWritten/4)
+	if cut == 0 {
+		return
+	}
+	w.dropped += cut
+	w.all = append([]byte(nil), w.all[cut:]...)
+	keep := slices.IndexFunc(w.pieces, func(p piece) bool { return p.end > cut })
+	if keep < 0 {
+		keep = len(w.pieces)
+	}
+	w.pieces = append([]piece(nil), w.pieces[keep:]...)
+	for i := range w.pieces {
+		w.pieces[i].end -= cut
+	}
 }
 
 // lastLines gives where the last n lines begin.
@@ -161,10 +208,12 @@ func (w *written) print(from int) error {
 	return nil
 }
 
-// skipper passes output on from a position in what it was a moment before.
+// skipper passes output on from a position in what it was a moment before, of which the beginning may be known alone.
 type skipper struct {
-	was  []byte
-	from int
+	first   []byte
+	dropped int // bytes before was
+	was     []byte
+	from    int // in was
 
 	started bool
 	skip    int
@@ -191,12 +240,15 @@ const known = 256
 // toSkip gives how much to skip of output that begins with first. Its beginning may have
 // been dropped meanwhile, since no more than the last 1 MiB is kept.
 func (s *skipper) toSkip(first []byte) int {
-	if bytes.HasPrefix(s.was, first) || bytes.HasPrefix(first, s.was) {
+	switch {
+	case s.dropped > 0 && (bytes.HasPrefix(s.first, first) || bytes.HasPrefix(first, s.first)):
+		return s.dropped + s.from
+	case s.dropped == 0 && (bytes.HasPrefix(s.was, first) || bytes.HasPrefix(first, s.was)):
 		return s.from
 	}
-	dropped := bytes.LastIndex(s.was, first[:min(len(first), known)])
-	if dropped < 0 {
+	gone := bytes.LastIndex(s.was, first[:min(len(first), known)])
+	if gone < 0 {
 		return 0
 	}
-	return max(s.from-dropped, 0)
+	return max(s.from-gone, 0)
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -35,6 +37,56 @@ func TestLastLines(t *testing.T) {
 	unfinished := written{all: []byte("one\ntwo")}
 	if got := string(unfinished.all[unfinished.lastLines(1):]); got != "two" {
 		t.Errorf("the last line is %q", got)
+	}
+}
+
+// However much a session has printed, no more is held than the lines that are asked for, and a bit, and never more than the cap.
+func TestLastLinesAreHeldAlone(t *testing.T) {
+	line := strings.Repeat("x", 1000)
+	for _, c := range []struct {
+		lines, printed int
+		line           string
+		most           int
+	}{
+		{3, 8_000, line, 3 * leastWritten},
+		{20_000, 50_000, line, 4 * 20_000 * 1100},
+		{10_000, 100, strings.Repeat("y", 1<<20), maxWritten + maxWritten/4 + 2<<20},
+		{2, 20, strings.Repeat("z", 4<<20), 4 * (2*4<<20 + leastWritten)},
+	} {
+		var out bytes.Buffer
+		w := written{lines: c.lines}
+		to, most, next := w.to(&out), 0, 0
+		for i := range c.printed {
+			if _, err := fmt.Fprintf(to, "%06d %s\n", i, c.line); err != nil {
+				t.Fatal(err)
+			}
+			most = max(most, len(w.all))
+		}
+		if most > c.most || len(w.pieces) != 1 {
+			t.Errorf("of %d lines of %d bytes %d bytes were held, in %d pieces", c.lines, len(c.line), most, len(w.pieces))
+		}
+		from := w.lastLines(c.lines)
+		if err := w.print(from); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Count(out.String(), "\n")
+		if next = c.printed - got; !strings.HasPrefix(out.String(), fmt.Sprintf("%06d ", next)) || got != c.lines && !(w.capped && got < c.lines && out.Len() > maxWritten*3/4) {
+			t.Errorf("the last %d lines of %d bytes begin with %.10q, and are %d", c.lines, len(c.line), out.String(), got)
+		}
+		if total := w.dropped + len(w.all); total != c.printed*(len(c.line)+8) {
+			t.Errorf("%d bytes are counted", total)
+		}
+		// What follows goes on from there, though the beginning isn't held any more.
+		var rest bytes.Buffer
+		follows := (&skipper{first: w.first, dropped: w.dropped, was: w.all, from: from}).to(&rest)
+		for i := range c.printed + 1 {
+			if _, err := fmt.Fprintf(follows, "%06d %s\n", i, c.line); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := fmt.Sprintf("%s%06d %s\n", out.String(), c.printed, c.line); rest.String() != want {
+			t.Errorf("what follows begins with %.10q, and has %d bytes, want %d", rest.String(), rest.Len(), len(want))
+		}
 	}
 }
 

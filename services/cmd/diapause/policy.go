@@ -302,7 +302,8 @@ would have been wrong (resumed within two minutes).
 It goes by a use history: while a scheduler runs it writes down each silence of a session
 that was longer than 20 s, and from when to when each kind of activity was heard, for 14
 days or 256 MiB. So other kinds that count, wake or are ignored can be tried as well.
-What a session would have done while it was suspended is unknown.`
+What a session would have done while it was suspended is unknown. Evictions, and suspends
+that were asked for, are left out of both sides, and counted in a note.`
 
 func policySimulateCommand(c *client) *cobra.Command {
 	e, asJSON, since := edit{version: -1}, false, 24*time.Hour

@@ -295,7 +295,7 @@ func (s *socket) say(ctx context.Context, m Message) error {
 	return s.write(ctx, websocket.MessageText, b)
 }
 
-// write sends one message. One that has begun goes on when ctx ends: the socket would be closed in its midst, and the client not
+// write sends one message. One that was started goes on when ctx ends: the socket would be closed in its midst, and the client not
 // told why.
 func (s *socket) write(ctx context.Context, kind websocket.MessageType, b []byte) error {
 	if err := ctx.Err(); err != nil {

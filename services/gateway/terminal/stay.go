@@ -29,6 +29,7 @@ func (s *socket) stay(ctx context.Context) error {
 		}
 		if tries++; began {
 			tries = 0
+			s.woken()
 		}
 		if err != nil && (!lost(err) || tries > triesToJoin) {
 			return err
@@ -152,6 +153,14 @@ func (s *socket) wait(ctx context.Context, news <-chan *schemas.Progress) error 
 		return ctx.Err()
 	}
 	return nil
+}
+
+// woken forgets a wish that it runs: it did, since that was asked. Else the first suspend after that would be undone.
+func (s *socket) woken() {
+	select {
+	case <-s.wake:
+	default:
+	}
 }
 
 // waking wakes the session, and tells the client how that goes on.

@@ -1,12 +1,15 @@
 package terminal
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,5 +106,84 @@ func TestEndBeforeTheFirstMessage(t *testing.T) {
 	said, err := ends(t, serves(t, ctx, Options{Session: &asleep{}}))
 	if websocket.CloseStatus(err) != websocket.StatusInternalError || !strings.Contains(said, "its time is over") {
 		t.Errorf("it is told %q and ends with %v", said, err)
+	}
+}
+
+// visited is a session that ran when the client came, and was suspended soon after.
+type visited struct {
+	asleep
+	woken atomic.Int32
+	join  func(conn net.Conn) // serves a connection; nil has none
+}
+
+func (v *visited) Wake(context.Context) (schemas.View, error) {
+	v.woken.Add(1)
+	return schemas.View{}, nil
+}
+
+func (v *visited) Dial(context.Context, schemas.View) (net.Conn, error) {
+	if v.join == nil {
+		return nil, attach.ErrLost
+	}
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		v.join(there)
+	}()
+	return here, nil
+}
+
+// converses answers an attach, and goes on until some input came.
+func converses(conn net.Conn) {
+	in := bufio.NewReader(conn)
+	for {
+		kind, _, err := attach.ReadFrame(in)
+		switch {
+		case err != nil || kind == attach.FrameStdin && attach.WriteJSON(conn, attach.FrameTaken, attach.Taken{Taken: 1}) == nil:
+			return
+		case kind == attach.FrameRequest && attach.WriteJSON(conn, attach.FrameStarted, attach.Taken{Screen: true}) != nil:
+			return
+		}
+	}
+}
+
+// A client has its session run at most once for one wish: not again when it is suspended after it ran.
+func TestOneWishWakesOnce(t *testing.T) {
+	states := []schemas.State{schemas.Running}
+	for range 30 { // of those that wait for a wish and for news the one or the other goes on
+		states = append(states, schemas.Suspended)
+	}
+	input := append(make([]byte, positionSize), 'x')
+	for _, c := range []struct {
+		what  string
+		first string
+		wish  bool // it asks for it while it runs
+		join  func(net.Conn)
+		wakes int32
+	}{
+		{"it ran when the client came", `{"type":"attach","client":"x"}`, false, converses, 0},
+		{"it is to run, and does", `{"type":"attach","client":"x","asleep":true}`, true, converses, 0},
+		{"it was suspended before the client was connected", `{"type":"attach","client":"x"}`, false, nil, 1},
+		{"it may sleep", `{"type":"attach","client":"x","asleep":true}`, false, nil, 0},
+	} {
+		s := &visited{asleep: asleep{slices.Clone(states)}, join: c.join}
+		ws := serves(t, t.Context(), Options{Session: s})
+		if err := ws.Write(t.Context(), websocket.MessageText, []byte(c.first)); err != nil {
+			t.Fatal(err)
+		}
+		if c.wish {
+			if err := ws.Write(t.Context(), websocket.MessageText, []byte(`{"type":"wake"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.join != nil {
+			if err := ws.Write(t.Context(), websocket.MessageBinary, input); err != nil {
+				t.Fatal(err)
+			}
+		}
+		said, err := ends(t, ws)
+		if got := s.woken.Load(); websocket.CloseStatus(err) != websocket.StatusNormalClosure || got != c.wakes {
+			t.Errorf("%s: it is woken %d times; the client is told %s and ends with %v", c.what, got, said, err)
+		}
 	}
 }

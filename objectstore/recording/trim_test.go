@@ -1,0 +1,97 @@
+package recording
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/objectstore"
+)
+
+// The oldest segments go; what is left is read, and says that something is missing.
+func TestTrim(t *testing.T) {
+	b := newBench(t)
+	var last *Ref
+	for i := range 9 {
+		ref := b.put(b.run(uint64(1+i/3)), uint64(1+i%3), last, int64(i), out(i, fmt.Sprint(i)))
+		last = &ref
+	}
+	one := int64(0)
+	for _, file := range b.segments() {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one = max(one, info.Size())
+	}
+	for _, step := range []struct {
+		keep        int64
+		least, most int // segments that are left: they aren't of quite the same size
+	}{{20 * one, 9, 9}, {5 * one, 4, 5}, {0, 1, 1}} {
+		if err := new(Room).Trim(t.Context(), b.store, place, step.keep); err != nil {
+			t.Fatal(err)
+		}
+		c := b.follow(nil)
+		got := text(b.events(c))
+		if len(got) < step.least || len(got) > step.most || !strings.HasSuffix("012345678", got) {
+			t.Errorf("of %d bytes %q is left", step.keep, got)
+		}
+		if len(got) < 9 != errors.Is(c.Why, objectstore.ErrNotFound) {
+			t.Errorf("of %q the beginning: %v", got, c.Why)
+		}
+	}
+}
+
+// counted is a store that counts how often it is asked.
+type counted struct {
+	objectstore.Store
+	lists, gets int
+}
+
+func (c *counted) Get(ctx context.Context, name string, offset, length int64) (io.ReadCloser, error) {
+	c.gets++
+	return c.Store.Get(ctx, name, offset, length)
+}
+
+func (c *counted) List(ctx context.Context, prefix string, fn func(objectstore.Info) error) error {
+	c.lists++
+	return c.Store.List(ctx, prefix, fn)
+}
+
+// Who stores a recording lists it only when there may be too much of it, and then makes room for more than one segment.
+func TestTrimListsSeldom(t *testing.T) {
+	b := newBench(t)
+	store, size := &counted{Store: b.store}, int64(0)
+	var room Room
+	var last *Ref
+	const kept, all = 32, 90
+	for i := range all {
+		ref := b.put(b.run(1), uint64(1+i), last, int64(i), out(i, fmt.Sprint(i%10)))
+		last = &ref
+		files := b.segments()
+		info, err := os.Stat(files[len(files)-1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		room.Add(info.Size(), 0)
+		size = max(size, info.Size())
+		if err := room.Trim(t.Context(), store, place, kept*size); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(b.segments()); n > kept+1 || n < min(i+1, kept-kept/slack-1) {
+			t.Fatalf("of %d segments %d are left", i+1, n)
+		}
+	}
+	if most := 1 + 2*(all-kept)*slack/kept; store.lists > most || store.lists < 2 {
+		t.Errorf("it is listed %d times, at most %d are enough", store.lists, most)
+	}
+	// What someone else stored is seen by one who doesn't know the recording.
+	var other Room
+	if err := other.Trim(t.Context(), store, place, size); err != nil || len(b.segments()) != 1 {
+		t.Errorf("%d are left, %v", len(b.segments()), err)
+	}
+}
