@@ -116,6 +116,8 @@ type History struct {
 type Kept struct {
 	Commands bool                  `json:"commands"`
 	Command  *schemas.TypedCommand `json:"command,omitempty"`
+	// None says that there is no such command. FrameError follows.
+	None bool `json:"none,omitempty"`
 }
 
 // CodeFrom is the code of an event that no recording has: from its time on what was recorded is wanted.
@@ -128,6 +130,14 @@ type Event struct {
 	Code   string    `json:"code"`
 	Text   string    `json:"text,omitempty"`
 	Base64 []byte    `json:"base64,omitempty"` // in place of Text, if it isn't UTF-8
+}
+
+// Data is the data of the event.
+func (e Event) Data() []byte {
+	if e.Base64 != nil {
+		return e.Base64
+	}
+	return []byte(e.Text)
 }
 
 // Size is the size of a terminal's window, in characters.

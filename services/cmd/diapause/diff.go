@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/services/export"
 )
 
 const diffHelp = `Print the lines in which the text of two sessions' recordings differs, as "diff -u"
@@ -87,7 +88,7 @@ func (c *client) diff(ctx context.Context, sides [2]side) error {
 // sideText writes one of the texts.
 func (c *client) sideText(ctx context.Context, s side, to *bounded) error {
 	if s.command == 0 {
-		return c.text(ctx, s.name, attach.History{}, to)
+		return c.exportTo(ctx, s.name, export.Text, attach.History{}, to)
 	}
 	text := &textOnly{to: to}
 	_, err := c.kept(ctx, s.name, attach.History{Command: s.command}, attach.Streams{Stdout: text, Stderr: complained})

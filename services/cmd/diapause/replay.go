@@ -273,7 +273,7 @@ func (p *player) play(ctx context.Context, in inputs) error {
 		if e.Code == "g" && p.from.IsZero() {
 			p.missing++
 		}
-		p.Event(e.At, e.Code, dataOf(e))
+		p.Event(e.At, e.Code, e.Data())
 		p.seen, p.dirty = e.Time, true
 	}
 }
