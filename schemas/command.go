@@ -64,6 +64,7 @@ const (
 	FeatureRedeploy  Feature = "redeploy"  // TRedeployed: a start may take over a container that runs already
 
 	FeatureRecording Feature = "recording" // Spec.Record
+	FeatureImport    Feature = "import"    // TImported: it takes in recordings
 
 	FeatureNetwork Feature = "private_network" // Spec.Network private, AllowOut and Publish
 	FeatureDisk    Feature = "disk_limit"      // Spec.Disk
@@ -76,7 +77,7 @@ var unnamed = []Feature{FeatureNetwork, FeatureDisk, FeatureRights, FeatureRoot}
 
 // Features lists what this version knows.
 func Features() []Feature {
-	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording}, unnamed...)
+	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording, FeatureImport}, unnamed...)
 }
 
 // Understands reports whether a host's version knows a feature.

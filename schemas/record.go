@@ -296,6 +296,7 @@ type TransitionType string
 const (
 	TRun              TransitionType = "run"
 	TForkNew          TransitionType = "fork"
+	TImported         TransitionType = "imported" // made of a recording from elsewhere: it never ran here
 	TClaimed          TransitionType = "claimed"
 	TStarted          TransitionType = "started"
 	TStartFailed      TransitionType = "start_failed"
@@ -368,10 +369,12 @@ type Set struct {
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
-// Origin is what a fork began from.
+// Origin is what a fork began from, or an imported session.
 type Origin struct {
-	Session  string `json:"session"`  // as it was called then
-	Snapshot string `json:"snapshot"` // of that session
+	Session  string `json:"session,omitempty"`  // as it was called then
+	Snapshot string `json:"snapshot,omitempty"` // of that session
+	// Imported is the recording that the session was made of, by its name, in place of those: it never ran here.
+	Imported string `json:"imported,omitempty"`
 }
 
 // NewSession is what a session is made with.

@@ -151,7 +151,7 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Shown: w.recordings.Shown,
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Shown: w.recordings.Shown, Import: w.imports(),
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{
@@ -228,6 +228,7 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			}
 			return data
 		},
+		"imported": func(_ context.Context, uid []byte) []byte { return w.recordings.AnswerImported(uid) },
 		"forget": func(ctx context.Context, uid []byte) []byte {
 			w.snapshots.Forget(schemas.UID(uid))
 			if err := w.recordings.Forget(ctx, schemas.UID(uid)); err != nil {

@@ -141,7 +141,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
-	if o := v.Origin; o != nil {
+	if o := v.Origin; o != nil && o.Imported != "" {
+		line("origin", "imported from %s", o.Imported)
+	} else if o != nil {
 		line("origin", "%s at %s", o.Session, o.Snapshot)
 	}
 	if len(v.Labels) > 0 {
