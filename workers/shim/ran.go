@@ -73,6 +73,16 @@ func (w *shown) ends() {
 	w.tracker.End(end, time.Now(), w.recorder.ran)
 }
 
+// typed counts the commands that were typed while the terminal was recorded.
+func (w *shown) typed() int64 {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tracker.State().Last
+}
+
 // typedBy notes who types. Only a person or an agent does.
 func (w *shown) typedBy(by schemas.MadeBy) {
 	if w != nil && (by == schemas.MadeByPerson || by == schemas.MadeByAgent) {
