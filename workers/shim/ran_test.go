@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )

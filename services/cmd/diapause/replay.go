@@ -17,7 +17,6 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	emulator "github.com/diapause/diapause/events/screen"
-	"github.com/diapause/diapause/schemas"
 )
 
 const replayHelp = `Play the recording of a session's terminal in this one, as it was, or faster. It
