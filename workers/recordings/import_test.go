@@ -114,12 +114,12 @@ func TestImport(t *testing.T) {
 	})
 	if want := `0s r "20x4" 0
 500ms o "\x1b]133;A\a$ \x1b]633;E;ls\a\x1b]133;C\aone\r\n\x1b]133;D;2\a" 0
-1.5s i "q" 46
-2.5s m "here" 46
-2.75s r "30x5" 46
-2.75s o "\x1b[2J\x1b[Hlast ü" 46
-3.75s x "3" 59
-3.75s k "30x5" 59
+1.5s i "q" 44
+2.5s m "here" 44
+2.75s r "30x5" 44
+2.75s o "\x1b[2J\x1b[Hlast ü" 44
+3.75s x "3" 58
+3.75s k "30x5" 58
 `; err != nil || got.String() != want {
 		t.Errorf("it is\n%s, %v; want\n%s", got.String(), err, want)
 	}
