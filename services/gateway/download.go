@@ -27,7 +27,7 @@ type download struct {
 	file  string // what a browser calls it
 	notes notes
 
-	begun  bool
+	sent   bool      // the head of the answer
 	looked time.Time // at the token
 }
 
@@ -46,7 +46,7 @@ func (d *download) serve(r *http.Request, queries []string, answer func(d *downl
 	if err != nil {
 		return err
 	}
-	ctx, end, p := d.from.streams.begin(r.Context(), me.Actor)
+	ctx, end, p := d.from.gate.streams.begin(r.Context(), me.Actor)
 	if p != nil {
 		return p
 	}
@@ -57,10 +57,10 @@ func (d *download) serve(r *http.Request, queries []string, answer func(d *downl
 
 // begin writes the head of the answer.
 func (d *download) begin() {
-	if d.begun {
+	if d.sent {
 		return
 	}
-	d.begun = true
+	d.sent = true
 	h := d.w.Header()
 	h.Set("Content-Type", d.media)
 	h.Set("Content-Security-Policy", "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'") // it has no origin
@@ -76,13 +76,13 @@ func (d *download) begin() {
 // Write sends a piece. A client that doesn't take it is cut, and so is one whose token doesn't hold any more.
 func (d *download) Write(p []byte) (int, error) {
 	d.begin()
-	if time.Since(d.looked) > d.from.streams.keepAlive {
-		if p := d.from.still(d.ctx, d.me); p != nil {
+	if time.Since(d.looked) > d.from.gate.streams.keepAlive {
+		if p := d.from.gate.still(d.ctx, d.me); p != nil {
 			return 0, p
 		}
 		d.looked = time.Now()
 	}
-	_ = d.c.SetWriteDeadline(time.Now().Add(d.from.streams.writeWait)) // a test's recorder has none
+	_ = d.c.SetWriteDeadline(time.Now().Add(d.from.gate.streams.writeWait)) // a test's recorder has none
 	return d.w.Write(p)
 }
 

@@ -59,7 +59,7 @@ func (in *commandsIn) has(c schemas.TypedCommand) bool {
 }
 
 // readings answers what is asked of recordings.
-type readings struct{ *Gateway }
+type readings struct{ gate *Gateway }
 
 // operations are the operations on recordings.
 func (g readings) operations(mux *http.ServeMux) {
@@ -67,7 +67,7 @@ func (g readings) operations(mux *http.ServeMux) {
 	op := route{id: "commands", method: "GET", path: one + "/commands", tag: tag, summary: "List the commands that were typed in its recorded terminal; this is never activity"}.operation()
 	op.Extensions = nil // it is no verb
 	op.Description = contentRight
-	huma.Register(g.doc, op, func(ctx context.Context, in *commandsIn) (*answer[Commands], error) {
+	huma.Register(g.gate.doc, op, func(ctx context.Context, in *commandsIn) (*answer[Commands], error) {
 		out, err := g.commands(ctx, in)
 		if err != nil {
 			return nil, problem(err)
@@ -120,7 +120,7 @@ func (g readings) downloading(mux *http.ServeMux, op huma.Operation, types []str
 	op.Responses = map[string]*huma.Response{
 		"200": {Description: "OK. What it can't give of what was recorded is said in headers Warning", Content: content},
 		"default": {Description: "Error", Content: map[string]*huma.MediaType{
-			problemType: {Schema: g.doc.OpenAPI().Components.Schemas.Schema(typeOf[Problem](), true, "")},
+			problemType: {Schema: g.gate.doc.OpenAPI().Components.Schemas.Schema(typeOf[Problem](), true, "")},
 		}},
 	}
 	var queries []string
@@ -129,14 +129,14 @@ func (g readings) downloading(mux *http.ServeMux, op huma.Operation, types []str
 			queries = append(queries, p.Name)
 		}
 	}
-	g.doc.OpenAPI().AddOperation(&op)
+	g.gate.doc.OpenAPI().AddOperation(&op)
 	mux.HandleFunc("GET "+op.Path, func(w http.ResponseWriter, r *http.Request) {
 		d := &download{from: g, w: w, c: http.NewResponseController(w)}
 		err := d.serve(r, queries, h)
 		switch {
 		case err == nil:
-		case d.begun: // its client sees that this isn't all
-			g.log.Info("a recording was cut", "path", shownPath(r.URL.Path), "err", err)
+		case d.sent: // its client sees that this isn't all
+			g.gate.log.Info("a recording was cut", "path", shownPath(r.URL.Path), "err", err)
 			panic(http.ErrAbortHandler)
 		default:
 			problem(err).write(w)
@@ -144,9 +144,9 @@ func (g readings) downloading(mux *http.ServeMux, op huma.Operation, types []str
 	})
 }
 
-// mayRead refuses whoever may not see what terminals showed.
+// mayRead refuses those who may not see what terminals showed.
 func (g readings) mayRead(ctx context.Context) (me schemas.WhoAmI, err error) {
-	if err := g.ask(ctx, "whoami", schemas.Request{}, &me); err != nil {
+	if err := g.gate.ask(ctx, "whoami", schemas.Request{}, &me); err != nil {
 		return me, err
 	}
 	if me.Role != schemas.TokenOwner && me.Role != schemas.TokenOperator {
@@ -157,7 +157,7 @@ func (g readings) mayRead(ctx context.Context) (me schemas.WhoAmI, err error) {
 
 // viewRead gives a session of which something was recorded.
 func (g readings) viewRead(ctx context.Context, of OfSession) (v schemas.View, err error) {
-	if err := g.ask(ctx, "show", schemas.Request{Name: of.name()}, &v); err != nil {
+	if err := g.gate.ask(ctx, "show", schemas.Request{Name: of.name()}, &v); err != nil {
 		return v, err
 	}
 	if v.Host == "" {
@@ -168,7 +168,7 @@ func (g readings) viewRead(ctx context.Context, of OfSession) (v schemas.View, e
 
 // asHost carries fn out on a connection to a session's host, which counts as nothing.
 func (g readings) asHost(ctx context.Context, v schemas.View, fn func(net.Conn) error) error {
-	conn, err := dialSession(ctx, g.nc, v, attach.Hello{Name: v.Name, UID: v.UID})
+	conn, err := dialSession(ctx, g.gate.nc, v, attach.Hello{Name: v.Name, UID: v.UID})
 	if err == nil {
 		stop := context.AfterFunc(ctx, func() { conn.Close() })
 		err = fn(conn)

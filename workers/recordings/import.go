@@ -3,7 +3,6 @@ package recordings
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -290,13 +289,4 @@ func (s *Spool) settleImport(ctx context.Context, uid schemas.UID, dir string) e
 		err = drop()
 	}
 	return errors.Join(err, lock.Close())
-}
-
-// AnswerImported answers the API's question what was taken in under a uid.
-func (s *Spool) AnswerImported(uid []byte) []byte {
-	data, err := json.Marshal(s.Asked(schemas.UID(uid)))
-	if err != nil {
-		return nil
-	}
-	return data
 }

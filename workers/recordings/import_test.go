@@ -277,7 +277,7 @@ func (l *long) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// A large recording is taken in with bounded memory, in segments of which each can be begun at, and no command is lost.
+// A large recording is taken in with bounded memory, in segments of which each can be read first, and no command is lost.
 func TestImportLarge(t *testing.T) {
 	size := int64(48 << 20)
 	if os.Getenv("DIAPAUSE_LONG") != "" {

@@ -228,7 +228,13 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			}
 			return data
 		},
-		"imported": func(_ context.Context, uid []byte) []byte { return w.recordings.AnswerImported(uid) },
+		"imported": func(_ context.Context, uid []byte) []byte {
+			data, err := json.Marshal(w.recordings.Asked(schemas.UID(uid)))
+			if err != nil {
+				return nil
+			}
+			return data
+		},
 		"forget": func(ctx context.Context, uid []byte) []byte {
 			w.snapshots.Forget(schemas.UID(uid))
 			if err := w.recordings.Forget(ctx, schemas.UID(uid)); err != nil {

@@ -54,7 +54,7 @@ func importCommand(c *client) *cobra.Command {
 			if err != nil {
 				return usage(err)
 			}
-			v, taken, err := c.importFrom(cmd.Context(), n, schemas.HostID(host), from, called)
+			v, taken, err := importFrom(cmd.Context(), c, n, schemas.HostID(host), from, called)
 			if err != nil {
 				return err
 			}
@@ -100,17 +100,17 @@ func nameOfFile(called string) string {
 }
 
 // importFrom has a host take in a recording, and makes the session of it.
-func (c *client) importFrom(ctx context.Context, n schemas.Name, host schemas.HostID, from io.Reader, called string) (v schemas.View, taken schemas.Imported, err error) {
+func importFrom(ctx context.Context, c *client, n schemas.Name, host schemas.HostID, from io.Reader, called string) (v schemas.View, taken schemas.Imported, err error) {
 	api, err := c.connect(ctx)
 	if err != nil {
 		return v, taken, err
 	}
 	defer api.Close()
-	if err := c.free(ctx, api, n); err != nil {
+	if err := freeName(ctx, c, api, n); err != nil {
 		return v, taken, err
 	}
 	if host == "" {
-		if host, err = c.importer(ctx, api); err != nil {
+		if host, err = importerOf(ctx, c, api); err != nil {
 			return v, taken, err
 		}
 	}
@@ -128,15 +128,15 @@ func (c *client) importFrom(ctx context.Context, n schemas.Name, host schemas.Ho
 	case ctx.Err() != nil && v.Name == "":
 		return v, taken, errInterrupted
 	case err != nil && v.Name != "":
-		return v, taken, schemas.WithHint(fmt.Errorf("session %s is imported, but its host doesn't say that it has the recording: %w", n, err), "`diapause logs %s` shows whether it has", n)
+		return v, taken, schemas.WithHint(fmt.Errorf("session %s is made, its recording may be missing: %w", n, err), "`diapause logs %s` shows whether it has", n)
 	case errors.Is(err, attach.ErrLost):
 		return v, taken, fmt.Errorf("import to host %s: %w", host, err)
 	}
 	return v, taken, err
 }
 
-// free refuses a name that is taken before anything is sent.
-func (c *client) free(ctx context.Context, api *events.API, n schemas.Name) error {
+// freeName refuses a name that is taken before anything is sent.
+func freeName(ctx context.Context, c *client, api *events.API, n schemas.Name) error {
 	var v schemas.View
 	err := c.callOn(ctx, api, "show", schemas.Request{Name: n.String()}, &v)
 	var refusal *schemas.APIError
@@ -149,8 +149,8 @@ func (c *client) free(ctx context.Context, api *events.API, n schemas.Name) erro
 	return err
 }
 
-// importer gives a host that can take in recordings.
-func (c *client) importer(ctx context.Context, api *events.API) (schemas.HostID, error) {
+// importerOf gives a host that can take in recordings.
+func importerOf(ctx context.Context, c *client, api *events.API) (schemas.HostID, error) {
 	var all []schemas.HostView
 	if err := c.callOn(ctx, api, "host_ls", schemas.Request{}, &all); err != nil {
 		return "", err

@@ -50,7 +50,7 @@ func replayCommand(c *client) *cobra.Command {
 			if !term.IsTerminal(int(os.Stdout.Fd())) {
 				return usagef("replay: standard output is no terminal").WithHint("`diapause export --format text %s` prints what was recorded", args[0])
 			}
-			shown, err := c.begun(cmd.Context(), args[0], begin)
+			shown, err := c.partFrom(cmd.Context(), args[0], begin)
 			if err == nil {
 				err = c.replay(cmd.Context(), args[0], shown, p)
 			}

@@ -49,8 +49,8 @@ func fromOf(text string, zone *time.Location) (beginning, error) {
 	return beginning{History: attach.History{Framed: true, Since: at}}, nil
 }
 
-// begun gives the part of a recording that a replay is of.
-func (c *client) begun(ctx context.Context, name string, from beginning) (attach.History, error) {
+// partFrom gives the part of a recording that a replay is of.
+func (c *client) partFrom(ctx context.Context, name string, from beginning) (attach.History, error) {
 	if from.command == 0 {
 		return from.History, nil
 	}
