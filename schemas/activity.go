@@ -72,7 +72,11 @@ type Activity struct {
 	By       string   `json:"by,omitempty"`       // who published it
 	RunID    string   `json:"run_id,omitempty"`   // of an agent's run
 	Action   string   `json:"action,omitempty"`   // that an agent is about to take, or took
+	Commands int64    `json:"commands,omitempty"` // of output.commands: how many were typed in its recorded terminal so far
 }
+
+// KeyCommands is the key of an output with which a worker says how many commands were typed.
+const KeyCommands = "commands"
 
 // IntentReconnect marks activity that a program caused, not a person: a client
 // that reconnects by itself.
@@ -164,7 +168,7 @@ func ActivitySubject(n Name, k Kind, key string) string {
 type Source struct {
 	Name Name
 	Kind Kind
-	Key  string // of a lease; "" else
+	Key  string // of a lease, and KeyCommands; "" else
 	// From is the mark that a door puts last on what is published without credentials: who that was.
 	// "" for a publisher with credentials. Its words are kept beside those of others, never in their place.
 	From string
@@ -285,6 +289,9 @@ func (s Source) validate() error {
 		if !Trigger(s.Key).Known() {
 			return fmt.Errorf("%w agent.%s: want agent.run_start, run_end, before, after or manual", ErrKind, s.Key)
 		}
+		return nil
+	}
+	if s.Kind == KindOutput && s.Key == KeyCommands {
 		return nil
 	}
 	if s.Kind.Lease() != (s.Key != "") {

@@ -230,6 +230,8 @@ type RunRequest struct {
 	// on with it then.
 	Existing Existing `json:"existing,omitempty"`
 	Of       UID      `json:"of,omitempty"` // of what was a session's own: of which
+	// Import has it be a recording that Host has taken in, in place of all but Name.
+	Import *ImportRequest `json:"import,omitempty"`
 }
 
 // Existing says of what is on a host already why it is to become a session.

@@ -65,6 +65,7 @@ const (
 
 	FeatureRecording Feature = "recording" // Spec.Record
 	FeatureTemplates Feature = "templates" // the state Template, and OpRewrite
+	FeatureImport    Feature = "import"    // TImported: it takes in recordings
 
 	FeatureNetwork Feature = "private_network" // Spec.Network private, AllowOut and Publish
 	FeatureDisk    Feature = "disk_limit"      // Spec.Disk
@@ -77,7 +78,7 @@ var unnamed = []Feature{FeatureNetwork, FeatureDisk, FeatureRights, FeatureRoot}
 
 // Features lists what this version knows.
 func Features() []Feature {
-	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording, FeatureTemplates}, unnamed...)
+	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording, FeatureTemplates, FeatureImport}, unnamed...)
 }
 
 // Understands reports whether a host's version knows a feature.

@@ -304,6 +304,7 @@ const (
 	TForkNew          TransitionType = "fork"
 	TTemplate         TransitionType = "template"  // a template is to be made of a snapshot
 	TRewritten        TransitionType = "rewritten" // it has an image of its own
+	TImported         TransitionType = "imported"  // made of a recording from elsewhere: it never ran here
 	TClaimed          TransitionType = "claimed"
 	TStarted          TransitionType = "started"
 	TStartFailed      TransitionType = "start_failed"
@@ -379,12 +380,14 @@ type Set struct {
 	Recovered *SessionRecord `json:"recovered,omitempty"`
 }
 
-// Origin is what a fork, or a template, began from.
+// Origin is what a fork, or a template, began from, or an imported session.
 type Origin struct {
-	Session  string `json:"session"`  // as it was called then
-	Snapshot string `json:"snapshot"` // of that session
+	Session  string `json:"session,omitempty"`  // as it was called then
+	Snapshot string `json:"snapshot,omitempty"` // of that session
 	// Template is the template that a session was made from, if it was; the others say what that was made of.
 	Template string `json:"template,omitempty"`
+	// Imported is the recording that the session was made of, by its name, in place of those: it never ran here.
+	Imported string `json:"imported,omitempty"`
 }
 
 // NewSession is what a session is made with.

@@ -90,6 +90,8 @@ func filled(path string) string {
 			return "session:b.secret"
 		case "{port}":
 			return "8080"
+		case "{command}":
+			return "1"
 		}
 		return "x"
 	})

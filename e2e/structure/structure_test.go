@@ -195,7 +195,7 @@ var workersMay = map[string][]string{
 	"sense":        {"driver"},
 	"snapshots":    {"driver"},
 	"rebuild":      {"recovery", "snapshots"},
-	"recordings":   {"driver", "snapshots"},
+	"recordings":   {"asciicast", "driver", "snapshots"},
 	"worker":       {"connect", "driver", "rebuild", "recordings", "recovery", "sense", "snapshots", "turns"},
 	"drivers":      {"criu", "docker", "driver"},
 	"turns":        {},
@@ -203,6 +203,7 @@ var workersMay = map[string][]string{
 	"reach":        {"thread"},
 	"publish":      {"driver"},
 	"activityport": {},
+	"asciicast":    {},
 	"nameserver":   {},
 }
 

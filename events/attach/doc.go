@@ -11,6 +11,8 @@
 // Replay answers a client from that form while the session is suspended. A client whose terminal is elsewhere asks for
 // the Screen in place of what was printed before.
 //
+// SendImport sends a recording, of which the client then makes a session, to a host that serves it with ReceiveImport.
+//
 // The package never dials: a driver's Dial or a tunnel gives the connection. It
 // knows no driver and no session, and writes nothing to a disk.
 package attach

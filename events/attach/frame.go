@@ -25,7 +25,7 @@ const (
 	FrameExit      = byte('x') // JSON: schemas.ExitStatus; the last frame
 	FrameError     = byte('!') // text for a person; the last frame
 	FrameGone      = byte('g') // empty: the command to connect to again isn't there; the last frame
-	FrameHeard     = byte('h') // empty: the client of an exec with a Typist has got FrameExit
+	FrameHeard     = byte('h') // empty: the client of an exec with a Typist has got FrameExit, or that of an import has made the session
 	FrameStdoutEOF = byte('O') // empty: a forwarded connection's other end sends no more
 	FrameRefused   = byte('r') // text for a person: nothing listens at the port; the last frame
 	FrameOffer     = byte('d') // JSON: Offer; to a client whose Hello says Direct, in answer to its request
@@ -47,6 +47,7 @@ const (
 	OpGet     = "get"     // send Path as a tar stream on stdout
 	OpScreen  = "screen"  // send what the main command's terminal shows: FrameScreen, FramePaint, FrameExit
 	OpWatch   = "watch"   // follow the main command's terminal, and nothing else: nothing that the client sends counts
+	OpImport  = "import"  // take in a recording, sent as stdin, of which a session is made: see SendImport
 	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
 )
 
@@ -121,6 +122,8 @@ type Kept struct {
 	Commands bool                  `json:"commands"`
 	Spec     bool                  `json:"spec,omitempty"`
 	Command  *schemas.TypedCommand `json:"command,omitempty"`
+	// None says that there is no such command. FrameError follows.
+	None bool `json:"none,omitempty"`
 }
 
 // CodeFrom is the code of an event that no recording has: from its time on what was recorded is wanted.
@@ -133,6 +136,14 @@ type Event struct {
 	Code   string    `json:"code"`
 	Text   string    `json:"text,omitempty"`
 	Base64 []byte    `json:"base64,omitempty"` // in place of Text, if it isn't UTF-8
+}
+
+// Data is the data of the event.
+func (e Event) Data() []byte {
+	if e.Base64 != nil {
+		return e.Base64
+	}
+	return []byte(e.Text)
 }
 
 // Size is the size of a terminal's window, in characters.

@@ -10,6 +10,7 @@ type Hello struct {
 	Presence bool        `json:"presence"`          // the connection counts as someone being there
 	Input    bool        `json:"input"`             // what the client sends counts as input
 	Forward  bool        `json:"forward,omitempty"` // it forwards a connection of someone else
+	Import   bool        `json:"import,omitempty"`  // it sends a recording of which a session of that name is made
 	Direct   bool        `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
 }
 

@@ -22,6 +22,9 @@ type rule struct {
 	set   func(*schemas.SessionRecord, schemas.Transition)
 }
 
+// makes are the transitions that make a session.
+var makes = []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TImported}
+
 // none stands for a key that has no record yet.
 const none schemas.State = ""
 
@@ -41,6 +44,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TForkNew:          {from: []schemas.State{none, schemas.Deleted}, to: schemas.Resuming, owner: true, set: setNew},
 	schemas.TTemplate:         {from: []schemas.State{none, schemas.Deleted}, to: schemas.Template, owner: true, set: setNew},
 	schemas.TRewritten:        {from: []schemas.State{schemas.Template}, set: setHead},
+	schemas.TImported:         {from: []schemas.State{none, schemas.Deleted}, to: schemas.Exited, owner: true, set: setImported},
 	schemas.TClaimed:          {from: driven, set: setClaim},
 	schemas.TStarted:          {from: []schemas.State{schemas.Starting}, to: schemas.Running, fresh: true, set: setRunning},
 	schemas.TStartFailed:      {from: []schemas.State{schemas.Starting}, to: schemas.Failed, set: setStartFailed},
@@ -155,6 +159,11 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Labels: n.Labels, Origin: n.Origin, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
+}
+
+func setImported(r *schemas.SessionRecord, t schemas.Transition) {
+	setNew(r, t)
+	r.Exit = t.Set.Exit
 }
 
 // setSuspend has the record say why the session is suspended.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 )
 
 var allTypes = []schemas.TransitionType{
-	schemas.TRun, schemas.TForkNew, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
+	schemas.TRun, schemas.TForkNew, schemas.TImported, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
 	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived,
@@ -53,7 +54,7 @@ func TestApplyKeepsTheLog(t *testing.T) {
 				}
 				continue
 			}
-			made := tr.Type == schemas.TRun || tr.Type == schemas.TForkNew || tr.Type == schemas.TTemplate // it may draw the uid of the one before
+			made := slices.Contains([]schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TImported}, tr.Type) || tr.Type == schemas.TTemplate // it may draw the uid of the one before
 			if next.Version != rec.Version+1 || next.Epoch < rec.Epoch || next.Seq < rec.Seq && !made {
 				t.Fatalf("%s: version %d → %d, epoch %d → %d, seq %d → %d", tr.Type, rec.Version, next.Version, rec.Epoch, next.Epoch, rec.Seq, next.Seq)
 			}
@@ -94,7 +95,7 @@ func reread(t *rapid.T, r schemas.SessionRecord) schemas.SessionRecord {
 func TestEpochGrowsWithTheOwner(t *testing.T) {
 	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted}
 	owners := map[schemas.TransitionType]bool{
-		schemas.TRun: true, schemas.TForkNew: true, schemas.TSuspend: true, schemas.TRevived: true,
+		schemas.TRun: true, schemas.TForkNew: true, schemas.TImported: true, schemas.TSuspend: true, schemas.TRevived: true,
 		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true, schemas.TStartAgain: true, schemas.TResumeAgain: true, schemas.TMoved: true, schemas.TMovedBack: true, schemas.TRedeployed: true,
 	}
 	for _, typ := range allTypes {
@@ -210,7 +211,7 @@ func TestNewIsKept(t *testing.T) {
 			t.Fatalf("%s is a %s, which this test doesn't fill", v.Type().Field(i).Name, f.Kind())
 		}
 	}
-	for _, typ := range []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate} {
+	for _, typ := range []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate, schemas.TImported} {
 		r, err := session.Apply(schemas.SessionRecord{}, schemas.Transition{Type: typ, Set: schemas.Set{New: &n}})
 		if err != nil {
 			t.Fatal(err)

@@ -24,7 +24,8 @@ func DefaultWeights() Weights {
 
 // Score says how much a session matters at now, never less than 0: of those that may
 // be suspended to make room the lowest goes first. Commands are counted from when its
-// reader began to hear, since the stream keeps the last of each kind alone.
+// reader began to hear, since the stream keeps the last of each kind alone; those of a recorded terminal from its beginning, since the
+// session's host says how many there were.
 func (v *View) Score(w Weights, now time.Time) float64 {
 	s := w.Base - w.IdleHour*max(now.Sub(v.IdleSince()), 0).Hours() + w.Command*float64(min(int(v.known.Commands), w.Commands))
 	if v.Record.MadeBy == schemas.MadeByPerson {

@@ -25,7 +25,14 @@ func TestScore(t *testing.T) {
 			heard(v, 1, 0, "exec", "", schemas.Activity{})
 			heard(v, 1, 0, "exec", "", schemas.Activity{})
 		}, 0, 102},
-		"output is no command": {func(v *session.View) { heard(v, 1, 0, "output", "", schemas.Activity{}) }, 0, 100},
+		"recorded commands": {func(v *session.View) {
+			heard(v, 1, 0, "output", "commands", schemas.Activity{Commands: 7})
+			heard(v, 2, 0, "input", "", schemas.Activity{})
+			heard(v, 3, 0, "output", "commands", schemas.Activity{Commands: 12})
+		}, 0, 124},
+		"more recorded than count": {func(v *session.View) { heard(v, 1, 0, "output", "commands", schemas.Activity{Commands: 1 << 40}) }, 0, 300},
+		"fewer than none":          {func(v *session.View) { heard(v, 1, 0, "output", "commands", schemas.Activity{Commands: -5}) }, 0, 100},
+		"output is no command":     {func(v *session.View) { heard(v, 1, 0, "output", "", schemas.Activity{}) }, 0, 100},
 	} {
 		v := running()
 		c.setup(v)
@@ -40,6 +47,22 @@ func commands(n int) func(*session.View) {
 	return func(v *session.View) {
 		for i := range n {
 			heard(v, uint64(i+1), 0, "input", "", schemas.Activity{})
+		}
+	}
+}
+
+// A reader that comes later may hear how many commands were recorded before it sees the record; those of an earlier session of
+// the name don't count.
+func TestRecordedCommandsOfALaterReader(t *testing.T) {
+	for born, want := range map[uint64]float64{3: 120, 5: 100} {
+		r := running().Record
+		r.Born = born
+		var v session.View
+		heard(&v, 5, 0, "output", "commands", schemas.Activity{Commands: 10})
+		v.See(r, t0)
+		p, _ := session.PolicyFor("web", nil)
+		if got := v.Score(p.Score, t0); got != want {
+			t.Errorf("born at %d: %v, want %v", born, got, want)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Known struct {
 	Leased  time.Time // the same, of leases that were no answers
 	Noticed time.Time // when it was said that a suspend is near
 
-	Commands uint8 // that it was given, as far as its reader heard
+	Commands uint8 // that it was given, as far as its reader heard; or that were recorded, if those are more
 }
 
 // Known gives what the view knows, not a copy: setting it is to restore a view.
@@ -66,7 +66,10 @@ type Lease struct {
 func (v *View) See(r schemas.SessionRecord, now time.Time) {
 	if r.UID != v.Record.UID {
 		// A new session. What was heard of it may have come before its record.
-		v.known.Since, v.known.Until, v.known.Leased, v.known.Commands = time.Time{}, time.Time{}, time.Time{}, 0
+		v.known.Since, v.known.Until, v.known.Leased = time.Time{}, time.Time{}, time.Time{}
+		if v.Record.UID != "" || v.known.Seq <= r.Born { // a reader that comes later hears first
+			v.known.Commands = 0
+		}
 		for _, m := range []*Mark{&v.known.Last, &v.known.Waking} {
 			if m.Seq <= r.Born {
 				*m = Mark{}
@@ -107,6 +110,13 @@ func (v *View) Hear(m Message, p Policy) {
 	}
 	if command := m.Source.Kind == schemas.KindExec || m.Source.Kind == schemas.KindInput; command && m.Source.From == "" && m.Seq > v.known.Seq && v.known.Commands < math.MaxUint8 {
 		v.known.Commands++
+	}
+	if m.Source.Kind == schemas.KindOutput && m.Source.Key == schemas.KeyCommands {
+		if m.Source.From == "" {
+			v.known.Commands = max(v.known.Commands, uint8(min(max(m.Activity.Commands, 0), math.MaxUint8)))
+		}
+		v.known.Seq = max(v.known.Seq, m.Seq)
+		return // it is a number, and no use
 	}
 	v.known.Seq = max(v.known.Seq, m.Seq)
 	what := string(m.Source.Kind)

@@ -22,6 +22,7 @@ type maker struct {
 	resumes    *resumer
 	ends       *ender
 	sealer     *sealer
+	importer   *importer
 	network    string // of process trees that don't say which they want
 	board      *board
 	failpoints *failpoint.Set

@@ -45,6 +45,7 @@ var extents = map[string]extent{
 	"run.on_suspend_failure": stays, "run.on_resume_failure": stays, "run.host": stays, "run.placement": stays, "run.program": stays,
 	"run.existing": reaches, // what is on the host already
 	"run.of":       reaches,
+	"run.import":   reaches, // a host is asked for it
 
 	"run.spec.command": stays, "run.spec.env": stays, "run.spec.dir": stays, "run.spec.user": stays, "run.spec.tty": stays, "run.spec.rows": stays,
 	"run.spec.cols": stays, "run.spec.memory": stays, "run.spec.cpus": stays, "run.spec.pids": stays, "run.spec.disk": stays,

@@ -182,6 +182,9 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 				return nil, err
 			}
 		case v.State == schemas.Exited:
+			if err := neverRan(v); err != nil {
+				return nil, err
+			}
 			return nil, schemas.StateError(schemas.ReasonExited, "session %s ended by itself with status %d", n, v.Exit.Code).WithHint("%s", withoutMemory(v))
 		default:
 			return nil, schemas.StateError(reasonIn(v.State), "session %s is %s: %s", n, v.State, schemas.About(n, reasonOf(v))).WithHint("%s", wayOn(v))
@@ -214,6 +217,9 @@ func (s *resumer) restart(ctx context.Context, n schemas.Name, req request) (any
 		}
 	}
 	if err != nil {
+		return nil, err
+	}
+	if err := neverRan(v); err != nil {
 		return nil, err
 	}
 	if !session.Can(v.State, schemas.TRestart) || v.Op != nil {

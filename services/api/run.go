@@ -16,6 +16,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	r := req.Run
+	if r != nil && r.Import != nil {
+		return s.importer.run(ctx, n, req)
+	}
 	if r == nil || r.Program == "" {
 		return nil, schemas.UsageError("run: no command given")
 	}

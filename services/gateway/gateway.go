@@ -94,6 +94,7 @@ func New(o Options) (*Gateway, error) {
 	g.presence(mux)
 	g.terminals(mux)
 	g.shares(mux)
+	readings{g}.operations(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}

@@ -100,6 +100,9 @@ func (s *Server) outputOf(ctx context.Context, conn net.Conn, r schemas.SessionR
 		return err
 	}
 	if found == nil {
+		if err := attach.WriteJSON(conn, attach.FrameStarted, attach.Kept{Commands: true, None: true}); err != nil {
+			return err
+		}
 		if dropped, lists, why := all.Missing(); dropped > 0 || lists > 0 || why != nil {
 			return refused(r, fmt.Sprintf("session %s has no command %d, or it wasn't kept", r.Name(), number), why)
 		}

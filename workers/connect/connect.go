@@ -43,6 +43,8 @@ type Options struct {
 	Spec func(r schemas.SessionRecord) (schemas.Spec, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
+	// Import takes in recordings that were made elsewhere; nil if this host records nothing.
+	Import Importer
 	// Capturing reports whether a capture of a session is under way.
 	Capturing func(n schemas.Name) bool
 	// Answers are the other questions that the host answers, by the last token of their subject.
@@ -120,6 +122,12 @@ func (s *Server) serveConn(ctx context.Context, conn *tunnel.Conn) {
 	var hello attach.Hello
 	if err := json.Unmarshal(conn.Hello(), &hello); err != nil {
 		_ = conn.Abort("the request to connect can't be read: " + err.Error())
+		return
+	}
+	if hello.Import {
+		if err := s.importing(ctx, conn, hello); err != nil {
+			_ = attach.WriteError(conn, err.Error()) // the client may be gone
+		}
 		return
 	}
 	first, err := s.offer(ctx, conn, hello)

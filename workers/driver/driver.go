@@ -350,6 +350,7 @@ type Observation struct {
 	Inbound    int                // established TCP connections from outside the session
 	Listens    []uint16           // the TCP ports at which its processes take connections, in order
 	Status     string             // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
+	Commands   int64              // typed in its terminal since its first start, if that is recorded
 	Container  *schemas.Container // what it is here, unless that is a process tree
 }
 

@@ -5,6 +5,8 @@
 // does that whenever a shim says that there are some; a capture does it before its image is durable, and puts End into the
 // image. A Reader gives what was recorded of a session that runs, is suspended or has ended, on a host that has
 // an identity of a reader (read.go).
+// Import seals an asciicast that was recorded elsewhere in the folder of a run, as a shim would have (import.go, taking.go), which is
+// one only once a session was made of it.
 //
 // A segment is taken out of the folder only after the store has it. The package never opens a segment to store it,
 // never wakes a session, and never decides for how long a recording is kept.

@@ -46,17 +46,21 @@ type Spool struct {
 	wake  chan struct{}     // has one if there is something in due
 	locks [64]chan struct{} // full while something is done with a session's folder: which one its uid says
 
+	imports chan struct{} // has one for each recording that is taken in
+
 	patience time.Duration // how long one waits for the store who can do without what comes of it
 
 	mu  sync.Mutex
 	due map[schemas.UID]bool // sessions of which something was spilled
 	// rooms are what recordings take that are shortened, by the folders of runs of which more may come.
 	rooms map[string]*recording.Room
+
+	imported map[schemas.UID]*Import // taken in, and neither kept nor dropped
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, patience: 3 * time.Second}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, patience: 3 * time.Second, imports: make(chan struct{}, importsAtOnce), imported: map[schemas.UID]*Import{}}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}

@@ -160,6 +160,9 @@ func (s *Spool) sweep(ctx context.Context) (failed int, first error) {
 func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
+	if err := s.settleImports(ctx, uid); err != nil {
+		return err
+	}
 	runs, err := s.runs(uid)
 	if err != nil || len(runs) == 0 {
 		return err

@@ -45,6 +45,7 @@ type sighting struct {
 	seen   driver.Observation
 	pid    int
 	leases map[string]time.Time // by key: when the lease was last published
+	typed  typed
 
 	age
 }
@@ -194,9 +195,11 @@ func (s *Sensor) observe(ctx context.Context, v statekv.Versioned) {
 	if next.leases == nil {
 		next.leases = map[string]time.Time{}
 	}
+	next.typed = last.typed
 	next.age = age{snapshot: takenAt(v.SessionRecord), cpu: o.CPU}.after(last.age, before, v.Op != nil)
 	s.observed[v.UID] = next
 	s.mu.Unlock()
+	s.count(ctx, v, next)
 	if before {
 		s.report(ctx, v, signs(last, next), next)
 	}

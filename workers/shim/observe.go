@@ -31,6 +31,7 @@ func (t *processes) observe() (driver.Observation, error) {
 	}
 	o.Execs = len(t.execs())
 	o.Foreground = t.foreground()
+	o.Commands = t.main.shown.typed()
 	return o, nil
 }
 

@@ -1,13 +1,10 @@
 package shim
 
 import (
-	"bytes"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/diapause/diapause/events/attach/backlog"
-	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )
@@ -76,6 +73,16 @@ func (w *shown) ends() {
 	w.tracker.End(end, time.Now(), w.recorder.ran)
 }
 
+// typed counts the commands that were typed while the terminal was recorded.
+func (w *shown) typed() int64 {
+	if w == nil {
+		return 0
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.tracker.State().Last
+}
+
 // typedBy notes who types. Only a person or an agent does.
 func (w *shown) typedBy(by schemas.MadeBy) {
 	if w != nil && (by == schemas.MadeByPerson || by == schemas.MadeByAgent) {
@@ -126,22 +133,4 @@ func (s *spill) writeList() *recording.List {
 		return nil
 	}
 	return &l
-}
-
-// The largest screen on which a line is put together that was typed.
-const (
-	lineRows = 8
-	lineCols = 500
-)
-
-// lineOf gives what a terminal shows of the echo of a line. The screen is no larger than that needs: a program can print many.
-func lineOf(echo []byte) string {
-	count := min(lineRows, bytes.Count(echo, []byte("\n"))+len(echo)/lineCols+1)
-	s := screen.New(count, min(lineCols, max(len(echo), 1)))
-	s.Write(echo)
-	var rows []string
-	for i := range count {
-		rows = append(rows, s.Text(i))
-	}
-	return strings.TrimRight(strings.Join(rows, "\n"), "\n")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/attach/backlog"
+	"github.com/diapause/diapause/events/screen"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )
@@ -135,7 +136,7 @@ func TestLineOf(t *testing.T) {
 		"": "", "ls\r\n": "ls", "lx\b \bs -l\r\n": "ls -l", "a \\\r\n> b\r\n": "a \\\n> b", "\x1b[1mü\x1b[0m日\r\n": "ü日", "abc\rx\x1b[K\r\n": "x",
 		long: long[:500] + "\n" + long[500:1000] + "\n" + long[1000:],
 	} {
-		if got := lineOf([]byte(echo)); got != want {
+		if got := screen.TypedLine([]byte(echo)); got != want {
 			t.Errorf("%q is %q, want %q", echo, got, want)
 		}
 	}

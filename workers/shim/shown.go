@@ -40,7 +40,7 @@ type shown struct {
 const maxOwed = 4 << 10
 
 func newShown(of *command, size attach.Size) *shown {
-	return &shown{of: of, screen: screen.New(int(size.Rows), int(size.Cols)), tracker: marks.Tracker{Line: lineOf}}
+	return &shown{of: of, screen: screen.New(int(size.Rows), int(size.Cols)), tracker: marks.Tracker{Line: screen.TypedLine}}
 }
 
 // took takes output of the command.

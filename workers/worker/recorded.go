@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/objectstore/image"
@@ -71,4 +73,21 @@ func (w *Worker) typed(ctx context.Context, r schemas.SessionRecord) (connect.Co
 // recordedFrom gives what was recorded of a session from a position in its output on.
 func (w *Worker) recordedFrom(ctx context.Context, r schemas.SessionRecord, from int64) (connect.Recording, error) {
 	return w.recordings.Open(ctx, r, recording.Part{From: from})
+}
+
+// imports gives what takes in recordings that were made elsewhere, for sessions of a driver whose terminals are recorded; nil if this
+// host has none.
+func (w *Worker) imports() connect.Importer {
+	for _, name := range slices.Sorted(maps.Keys(w.Drivers)) {
+		if _, records := w.Drivers[name].(driver.Recorder); records && w.Recordings != "" {
+			return func(ctx context.Context, n schemas.Name, r io.Reader) (connect.Import, error) {
+				i, err := w.recordings.Import(ctx, n, name, r)
+				if err != nil {
+					return nil, err
+				}
+				return i, nil
+			}
+		}
+	}
+	return nil
 }

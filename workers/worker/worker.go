@@ -151,7 +151,7 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown,
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown, Import: w.imports(),
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{
@@ -226,6 +226,13 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 				return nil
 			}
 			data, err := json.Marshal(w.observed(ctx, of))
+			if err != nil {
+				return nil
+			}
+			return data
+		},
+		"imported": func(_ context.Context, uid []byte) []byte {
+			data, err := json.Marshal(w.recordings.Asked(schemas.UID(uid)))
 			if err != nil {
 				return nil
 			}

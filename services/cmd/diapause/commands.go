@@ -130,6 +130,35 @@ func (c *client) commands(ctx context.Context, name string, lines int, exit stri
 	return all, more, v, nil
 }
 
+// commandOf gives one command of a session, by its number.
+func (c *client) commandOf(ctx context.Context, name string, number int64) (command schemas.TypedCommand, err error) {
+	answer, to := io.Pipe()
+	fetched := make(chan error, 1)
+	go func() {
+		_, err := c.kept(ctx, name, attach.History{Commands: allLines}, attach.Streams{Stdout: to, Stderr: complained})
+		to.Close()
+		fetched <- err
+	}()
+	found := false
+	for dec := json.NewDecoder(answer); !found; {
+		if err = dec.Decode(&command); err != nil || command.Number < number { // the last one comes first
+			break
+		}
+		found = command.Number == number
+	}
+	answer.CloseWithError(errEnough)
+	if fetchErr := <-fetched; fetchErr != nil && !errors.Is(fetchErr, errEnough) {
+		return command, fetchErr
+	}
+	switch {
+	case found:
+		return command, nil
+	case err != nil && !errors.Is(err, io.EOF):
+		return command, fmt.Errorf("read a command: %w", err)
+	}
+	return command, schemas.WithHint(fmt.Errorf("session %s has no command %d, or it wasn't kept", name, number), "`diapause commands %s` lists them", name)
+}
+
 // errEnough: no more of an answer is wanted.
 var errEnough = errors.New("enough")
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,9 +20,9 @@ it was at its end. What a program showed on the whole screen, as editors do, isn
 doesn't resume a session, and counts as no use of it.`,
 		Example: "  diapause output work 12\n  diapause output --raw work 12 > output.txt",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			number, err := strconv.ParseInt(args[1], 10, 64)
-			if err != nil || number < 1 {
-				return usagef("output: %.40q is no number of a command", args[1]).WithHint("`diapause commands %s` lists them", args[0])
+			number, err := commandNumber("output", args[0], args[1])
+			if err != nil {
+				return err
 			}
 			text := &textOnly{to: printed}
 			s := attach.Streams{Stdout: text, Stderr: complained}
@@ -34,4 +35,13 @@ doesn't resume a session, and counts as no use of it.`,
 	}
 	cmd.Flags().BoolVar(&raw, "raw", false, "as it was printed, with all escape sequences")
 	return cmd
+}
+
+// commandNumber reads the number of a command of a session, as "diapause commands" lists it: 12 or #12.
+func commandNumber(verb, name, text string) (int64, error) {
+	number, err := strconv.ParseInt(strings.TrimPrefix(text, "#"), 10, 64)
+	if err != nil || number < 1 {
+		return 0, usagef("%s: %.40q is no number of a command", verb, text).WithHint("`diapause commands %s` lists them", name)
+	}
+	return number, nil
 }

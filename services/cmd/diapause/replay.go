@@ -17,7 +17,6 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	emulator "github.com/diapause/diapause/events/screen"
-	"github.com/diapause/diapause/schemas"
 )
 
 const replayHelp = `Play the recording of a session's terminal in this one, as it was, or faster. It
@@ -36,7 +35,7 @@ func replayCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "replay NAME", Short: "Play the recording of a session's terminal in this one", Args: cobra.ExactArgs(1),
 		Long:    replayHelp,
-		Example: "  diapause replay work\n  diapause replay --from 90s --speed 4 work\n  diapause replay --from '2026-05-04 15:30' --idle-limit 500ms work",
+		Example: "  diapause replay work\n  diapause replay --from 90s --speed 4 work\n  diapause replay --from '2026-05-04 15:30' --idle-limit 500ms work\n  diapause replay --from 12 work    # the command 12 of `diapause commands work`",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !(p.speed > 0 && p.speed <= maxSpeed) {
 				return usagef("--speed %v: want more than 0, and at most %d", p.speed, maxSpeed)
@@ -44,21 +43,24 @@ func replayCommand(c *client) *cobra.Command {
 			if p.idle < 0 {
 				return usagef("--idle-limit %v: want how long, or 0 for no limit", p.idle)
 			}
-			shown, err := fromOf(from, time.Local)
+			begin, err := fromOf(from, time.Local)
 			if err != nil {
 				return err
 			}
 			if !term.IsTerminal(int(os.Stdout.Fd())) {
 				return usagef("replay: standard output is no terminal").WithHint("`diapause export --format text %s` prints what was recorded", args[0])
 			}
-			err = c.replay(cmd.Context(), args[0], shown, p)
+			shown, err := c.partFrom(cmd.Context(), args[0], begin)
+			if err == nil {
+				err = c.replay(cmd.Context(), args[0], shown, p)
+			}
 			if cmd.Context().Err() != nil {
 				return exitStatus(exitInterrupted)
 			}
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&from, "from", "", "begin at a `MOMENT`: so long after the beginning, e.g. 90s, or a time, e.g. '2026-05-04 15:30' or 2026-05-04T15:30:00Z")
+	cmd.Flags().StringVar(&from, "from", "", "begin at a `MOMENT`: so long after the beginning, e.g. 90s; a time, e.g. '2026-05-04 15:30' or 2026-05-04T15:30:00Z; or where a command began, by its number, e.g. 12")
 	cmd.Flags().Float64Var(&p.speed, "speed", p.speed, "how many times as fast")
 	durationVar(cmd.Flags(), &p.idle, "idle-limit", 2*time.Second, "wait no longer where nothing was printed, before --speed; 0 for no limit")
 	return cmd
@@ -66,32 +68,6 @@ func replayCommand(c *client) *cobra.Command {
 
 // maxSpeed bounds --speed.
 const maxSpeed = 1000
-
-// fromForms are the forms of a time, beside RFC 3339, in this machine's time zone.
-var fromForms = []string{"2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"}
-
-// fromOf reads --from.
-func fromOf(text string, zone *time.Location) (attach.History, error) {
-	if text == "" {
-		return attach.History{}, nil
-	}
-	if after, err := schemas.ParseDuration(text); err == nil {
-		if after < 0 {
-			return attach.History{}, usagef("--from %s: want how long after the beginning, e.g. 90s", text)
-		}
-		return attach.History{Framed: true, After: after}, nil
-	}
-	at, err := time.Parse(time.RFC3339, text)
-	for _, form := range fromForms {
-		if err != nil {
-			at, err = time.ParseInLocation(form, text, zone)
-		}
-	}
-	if err != nil {
-		return attach.History{}, usagef("--from %q: want e.g. 90s, or '2026-05-04 15:30'", text)
-	}
-	return attach.History{Framed: true, Since: at}, nil
-}
 
 // replay plays a recording in this terminal.
 func (c *client) replay(ctx context.Context, name string, shown attach.History, p pace) error {
@@ -296,7 +272,7 @@ func (p *player) play(ctx context.Context, in inputs) error {
 		if e.Code == "g" && p.from.IsZero() {
 			p.missing++
 		}
-		p.Event(e.At, e.Code, dataOf(e))
+		p.Event(e.At, e.Code, e.Data())
 		p.seen, p.dirty = e.Time, true
 	}
 }

@@ -250,7 +250,12 @@ func TestFrom(t *testing.T) {
 			t.Errorf("%q is %+v, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"-1s", "yesterday", "15:30", "2026-13-01"} {
+	for text, want := range map[string]int64{"12": 12, "#12": 12, "1": 1, "007": 7, "0": 0, "12s": 0} {
+		if got, err := fromOf(text, zone); err != nil || got.command != want {
+			t.Errorf("%q is %+v, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"-1s", "yesterday", "15:30", "2026-13-01", "#0", "#", "#-1", "#x", "00", "#12s", "99999999999999999999"} {
 		if got, err := fromOf(text, zone); err == nil {
 			t.Errorf("%q is %+v", text, got)
 		}

@@ -147,7 +147,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 			line("ports", "%s", strings.Join(c.Ports, ", "))
 		}
 	}
-	if o := v.Origin; o != nil {
+	if o := v.Origin; o != nil && o.Imported != "" {
+		line("origin", "imported from %s", o.Imported)
+	} else if o != nil {
 		line("origin", "%s", originText(o))
 	}
 	if len(v.Labels) > 0 {

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"strings"
@@ -31,10 +31,10 @@ func TestCast(t *testing.T) {
 [1.000000,"x","3"]
 `
 	var out strings.Builder
-	if err := readEvents(strings.NewReader(events), newCastWriter(&out).event); err != nil || out.String() != want {
+	if err := Each(strings.NewReader(events), newCast(&out).Event); err != nil || out.String() != want {
 		t.Errorf("it is\n%s, %v, want\n%s", out.String(), err, want)
 	}
-	if err := readEvents(strings.NewReader("{"), newCastWriter(&out).event); err == nil {
+	if err := Each(strings.NewReader("{"), newCast(&out).Event); err == nil {
 		t.Error("what is no event is taken for one")
 	}
 }

@@ -1,0 +1,60 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3filter"
+
+	"github.com/diapause/diapause/schemas"
+)
+
+// Recordings are text for the validation.
+func init() {
+	for _, media := range []string{"application/x-asciicast", "application/jsonl", "text/html"} {
+		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
+	}
+}
+
+// recordings reads what was recorded of a terminal while it runs and while it sleeps: each answer is as the document says.
+func (a asks) recordings() {
+	a.Helper()
+	const term = "/api/v1/sessions/{session=acme.term}"
+	script := `printf '\033]633;E;ls\a\033]633;C\a\033[31mout\033[0m\r\n\033]633;D;0\a'; while sleep 1; do :; done`
+	a.call("POST", "/api/v1/sessions", 201, object{"name": "acme/term", "idle": "never", "spec": object{"command": []string{"sh", "-c", script}, "tty": true, "record": "output"}}, nil)
+	var list struct{ Commands []schemas.TypedCommand }
+	for end := time.Now().Add(limit); len(list.Commands) == 0; time.Sleep(50 * time.Millisecond) {
+		if a.call("GET", term+"/commands?limit=5", 200, nil, &list); time.Now().After(end) {
+			a.Fatal("no command comes")
+		}
+	}
+	if c := list.Commands[0]; c.Text != "ls" || c.Exit == nil || *c.Exit != 0 {
+		a.Errorf("the command is %+v", c)
+	}
+	a.call("POST", term+"/suspend", 200, nil, nil)
+	for path, want := range map[string]string{
+		"/commands/{command=1}/output": "out\n", "/commands/{command=1}/output?raw=true": "\x1b[31mout\x1b[0m\r\n",
+		"/recording": `"o","`, "/recording?format=text": "out\n", "/recording?format=html": `<span style="color:`, "/recording?format=jsonl": `"code":"o"`,
+	} {
+		a.call("GET", term+path, 200, nil, nil)
+		r := a.send(a.address, "GET", parameter.ReplaceAllString(term+path, "$2"), a.token, "")
+		if data, err := io.ReadAll(r.Body); err != nil || !strings.Contains(string(data), want) {
+			a.Errorf("%s: %q, %v; want %q", path, data, err, want)
+		}
+	}
+	a.call("GET", term+"/commands/{command=9}/output", 404, nil, nil)
+	a.call("GET", "/api/v1/sessions/{session=acme.web}/recording", 409, nil, nil)
+	var s session
+	if a.call("GET", term, 200, nil, &s); s.State != schemas.Suspended {
+		a.Errorf("after all was read it is %s", s.State)
+	}
+	owner := a.world.token("--role", "owner", "--tenant", "acme")
+	if r := a.send(a.address, "GET", "/api/v1/sessions/acme.term/recording", owner, ""); r.StatusCode != http.StatusOK {
+		a.Errorf("the owner gets %d", r.StatusCode)
+	}
+	reader := a.world.token("--role", "reader", "--tenant", "acme")
+	a.refuses("a reader", a.send(a.address, "GET", "/api/v1/sessions/acme.term/recording", reader, ""), http.StatusForbidden)
+	a.call("DELETE", term, 200, nil, nil)
+}
