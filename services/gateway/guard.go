@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway/console"
 	"github.com/diapause/diapause/services/ingress"
 )
 
@@ -231,7 +232,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 // A login proves by its body who asks.
 func open(r *http.Request) bool {
 	path := r.URL.Path
-	return path == presencePath || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
+	return path == presencePath || console.Open(path) || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
 		path == loginPage || strings.HasPrefix(path, loginPage+"/") || path == prefix+"/login" && r.Method == http.MethodPost
 }
 
