@@ -124,7 +124,9 @@ export class Live {
       const part = await ask("GET", `/sessions?limit=${pageSize}${after ? `&after=${encodeURIComponent(after)}` : ""}`, undefined, signal);
       for (const s of part.sessions) {
         there.add(s.name);
-        this.#put({ ...s, readAt });
+        // What the stream hasn't told of is as it is read, also if that is older: NATS may have been restored.
+        if (!touched.has(s.name)) this.sessions.set(s.name, { ...s, readAt });
+        else this.#put({ ...s, readAt });
       }
       after = part.next;
       if (after && !this.loaded) this.#tell(null); // the first page is shown before the last has come
@@ -150,6 +152,7 @@ export class Live {
     this.#touched?.add(name);
     const has = this.sessions.get(name);
     if (t.state === "deleted") {
+      if (this.#gone.size > 10_000) this.#gone.clear(); // what was asked for before has come since
       this.#gone.add(uid);
       if (!has || has.uid === uid) this.sessions.delete(name);
       this.#tell(name);
@@ -197,6 +200,7 @@ export class Live {
     const readAt = Date.now();
     try {
       const s = await ask("GET", `/sessions/${inPath(name)}`, undefined, this.#stop?.signal);
+      this.#touched?.add(name);
       if (this.#put({ ...s, readAt })) this.#tell(name);
     } catch (e) {
       if (e.status !== 404) throw e;

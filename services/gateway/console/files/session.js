@@ -46,7 +46,11 @@ class SessionPage {
     };
     this.head = element("div", { className: "heading" });
     this.notes = element("div", { className: "notes" });
-    this.why = element("div", { className: "why-now" });
+    this.explained = element("p", { className: "explained" });
+    this.idleFor = element("span");
+    this.bar = element("progress", { max: 1, value: 0, "aria-label": "Idle, of the grace", hidden: true });
+    this.blockers = element("ul");
+    this.why = element("div", { className: "why-now" }, this.explained, element("p", {}, this.idleFor, this.bar), this.blockers, element("p", {}, command(`diapause explain ${name}`)));
     this.actions = element("div", { className: "actions" });
     this.outcome = element("p", { className: "outcome", role: "status" });
     this.facts = section("About it");
@@ -222,19 +226,12 @@ class SessionPage {
     if (!s) return;
     const seconds = idle(s);
     const grace = (x?.grace_ms ?? 0) / 1000;
-    fill(this.why, [x?.text, x?.blockers, s.state, grace > 0], () => {
-      const idleFor = element("span");
-      const bar = element("progress", { max: 1, value: 0, "aria-label": "Idle, of the grace" });
-      this.counting = { idleFor, bar };
-      return [x && element("p", { className: "explained", textContent: x.text }),
-        s.state === "running" && element("p", { className: "idle" }, idleFor, grace > 0 && bar),
-        (x?.blockers ?? []).length > 0 && element("ul", {}, x.blockers.map((b) => element("li", { textContent: b.what }))),
-        x && element("p", {}, command(`diapause explain ${this.#name}`))];
-    });
-    if (this.counting && seconds !== undefined) {
-      put(this.counting.idleFor, `idle for ${span(seconds)}${grace > 0 ? ` of ${span(grace)}` : ""}`);
-      this.counting.bar.value = grace > 0 ? Math.min(1, seconds / grace) : 0;
-    }
+    put(this.explained, x?.text ?? "");
+    fill(this.blockers, (x?.blockers ?? []).map((b) => b.what), () => x?.blockers?.map((b) => element("li", { textContent: b.what })));
+    const counts = seconds !== undefined && grace > 0;
+    put(this.idleFor, seconds === undefined ? "" : `idle for ${span(seconds)}${counts ? ` of ${span(grace)}` : ""}`);
+    this.bar.hidden = !counts;
+    if (counts) this.bar.value = Math.min(1, seconds / grace);
   }
 
   // readParts reads what a transition may have changed.

@@ -141,6 +141,7 @@ export class TerminalPane {
   state(s) {
     this.#tty = s.tty || Boolean(s.container) || s.driver === "docker";
     if (!this.#ws) this.#state = s.state;
+    if (this.#over && !this.#ws && ["running", "suspended"].includes(s.state)) this.#over = this.#wants = false; // it began again
     this.#draw();
   }
 
