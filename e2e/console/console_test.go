@@ -53,7 +53,8 @@ func freeAddress(t *testing.T) string {
 
 // TestConsole drives a browser by testdata/console.mjs, which says what is wrong.
 func TestConsole(t *testing.T) {
-	if _, err := exec.LookPath("chromium"); err != nil {
+	chromium, err := exec.LookPath("chromium")
+	if err != nil {
 		t.Fatalf("%v; `make setup-test` installs it", err)
 	}
 	dir, err := stack.Dir()
@@ -86,7 +87,7 @@ func TestConsole(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "testdata/console.mjs", modules(t), program, s.Data, address, self)
+	cmd := exec.CommandContext(ctx, "node", "testdata/console.mjs", modules(t), program, s.Data, address, self, chromium)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -1,11 +1,11 @@
 // Uses the console in Chromium. The arguments: the npm packages, the program, its data directory, the address of its API,
-// and a program that serves "hello" at port 8080. It prints each step with how long it took, and fails at the first one that isn't as it should be.
+// a program that serves "hello" at port 8080, and Chromium. It prints each step with how long it took, and fails at the first one that isn't as it should be.
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import net from "node:net";
 import { promisify } from "node:util";
 
-const [modules, program, data, address, server] = process.argv.slice(2);
+const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
 const { chromium } = require("playwright-core");
 const axe = require("axe-core").source;
@@ -45,7 +45,7 @@ function cutAll() {
   for (const s of open) s.destroy();
 }
 
-const browser = await chromium.launch({ executablePath: "chromium", args: ["--no-sandbox", "--disable-gpu"] });
+const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
 process.on("exit", () => browser.close());
 const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" });
 context.setDefaultTimeout(limit);
@@ -122,7 +122,7 @@ try {
   await page.keyboard.press("Enter");
   await shows(page.locator("h1"), "web");
   await shows(page.locator(".badge"), "paused");
-  await shows(page.locator(".explained"), "suspended");
+  await shows(page.locator(".explained"), "sleeps until it is used");
   await shows(page.locator(".timeline"), "suspended");
   await shows(page.getByRole("region", { name: "Snapshots" }), "(head)");
   await shows(page.getByRole("region", { name: "Policy" }), "grace");
