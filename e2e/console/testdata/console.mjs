@@ -143,12 +143,12 @@ try {
   await shows(page.locator(".why-now li"), "kept awake in the console");
   await page.getByRole("button", { name: "Let it sleep again" }).click();
   await page.locator(".why-now li").filter({ hasText: "kept awake in the console" }).waitFor({ state: "detached" });
-  await page.getByRole("button", { name: "Suspend now" }).click();
+  await page.getByRole("button", { name: "Suspend now", exact: true }).click();
   await shows(page.locator(".is"), "paused");
   await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
   await page.getByLabel("Name of the fork").fill("second");
   await shows(page.locator(".actions"), "diapause fork web second");
-  await page.getByRole("button", { name: "Fork" }).click();
+  await page.getByRole("button", { name: "Fork", exact: true }).click();
   await shows(page.locator("h1"), "second");
   await eventually("there is a fork", async () => (await view("second")).origin?.session.endsWith("web"));
   step("resume, hold, release, suspend and fork by buttons");
@@ -197,7 +197,7 @@ try {
   cut = false;
   await shows(page.locator("#liveness"), /^live$/);
   await shows(rows, "two41");
-  const text = (await rows.locator("> div").allTextContents()).map((l) => l.trimEnd());
+  const text = (await rows.locator("> div").allTextContents()).map((l) => l.trimEnd().replace(/^\$ /, ""));
   for (const [line, n] of [["coloured", 1], ["42back", 1], ["one41", 1], ["two41", 1]]) {
     must(text.filter((l) => l === line).length === n, `the terminal has ${line} ${text.filter((l) => l === line).length} times:\n${text.join("\n")}`);
   }
