@@ -213,7 +213,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	} else if isAttach(r) {
 		f.token = offeredToken(r.Header)
 	}
-	if f.token == "" && scheme == "" {
+	if f.token == "" && scheme == "" && !open(r) { // a browser whose login has ended may log in again at once
 		f.token = byLogin(r)
 	}
 	switch a.rates.allow(&f) {

@@ -4,6 +4,7 @@ import { element, put, say } from "./dom.js";
 import { moment } from "./format.js";
 import { showList } from "./list.js";
 import { Live } from "./live.js";
+import { openPalette } from "./palette.js";
 
 const main = document.getElementById("main");
 const liveness = document.getElementById("liveness");
@@ -70,9 +71,8 @@ async function route() {
   scrollTo(0, 0);
 }
 
-async function search() {
-  if (out || !me) return;
-  (await import("./palette.js")).openPalette(live);
+function search() {
+  if (!out && me) openPalette(live); // at once: what is typed next is for it
 }
 
 addEventListener("hashchange", async () => {
