@@ -46,12 +46,14 @@ func (in *exposeIn) request() (schemas.Request, error) {
 // ports are the operations on ports of sessions.
 func (g *Gateway) ports() {
 	const tag, one = "sessions", "/sessions/{session}/ports/{port}"
-	huma.Register(g.doc, route{verb: "reach", method: "GET", path: one, tag: tag, summary: "Say whether the token may reach a port, and who else may; this is never activity"}.operation(), g.reach)
+	huma.Register(g.doc, route{verb: "reach", method: "GET", path: one, tag: tag, summary: "Say whether the token may reach a port, and who else may; this is never activity"}.operation(), reaching{g}.reach)
 	verb(g, route{verb: "expose", method: "PUT", path: one, tag: tag, summary: "Say who may reach a port"}, (*exposeIn).request, session)
 }
 
-// reach says of a port where a browser reaches it, too.
-func (g *Gateway) reach(ctx context.Context, in *OfPort) (*answer[Reach], error) {
+// reaching says who may reach a port, and where.
+type reaching struct{ gate *Gateway }
+
+func (g reaching) reach(ctx context.Context, in *OfPort) (*answer[Reach], error) {
 	req, err := in.request()
 	if err == nil {
 		req.Wait, err = in.limit()
@@ -60,17 +62,17 @@ func (g *Gateway) reach(ctx context.Context, in *OfPort) (*answer[Reach], error)
 		return nil, problem(err)
 	}
 	var out Reach
-	if err := g.ask(ctx, "reach", req, &out.Reach); err != nil {
+	if err := g.gate.ask(ctx, "reach", req, &out.Reach); err != nil {
 		return nil, err
 	}
-	if g.doors == nil {
+	if g.gate.doors == nil {
 		return &answer[Reach]{Body: out}, nil
 	}
 	var v schemas.View
-	if err := g.ask(ctx, "show", schemas.Request{Name: req.Name, Wait: req.Wait}, &v); err != nil {
+	if err := g.gate.ask(ctx, "show", schemas.Request{Name: req.Name, Wait: req.Wait}, &v); err != nil {
 		return nil, err
 	}
-	out.URL = g.doors.url(requestOf(ctx), v, in.Port)
+	out.URL = g.gate.doors.url(requestOf(ctx), v, in.Port)
 	return &answer[Reach]{Body: out}, nil
 }
 
