@@ -66,10 +66,11 @@ async function accessible(what) {
 }
 
 // narrow checks that nothing is wider than a phone.
-async function narrow(what) {
+async function narrow(what, more) {
   await page.setViewportSize({ width: 360, height: 700 });
   const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   must(wide <= 0, `${what} is ${wide} px wider than a phone`);
+  await more?.();
   await page.setViewportSize({ width: 1200, height: 800 });
 }
 
@@ -112,7 +113,13 @@ try {
   await accessible("the list");
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible("the list, dark");
-  await narrow("the list");
+  await narrow("the list", async () => {
+    const overlap = () => page.evaluate(() => {
+      const [a, b] = [...document.querySelectorAll(".rows .row")].map((r) => r.getBoundingClientRect()).sort((x, y) => x.top - y.top);
+      return a.bottom > b.top + 1;
+    });
+    await eventually("rows that don't overlap on a phone", async () => !(await overlap()));
+  });
   step("the list, live");
 
   await page.locator("body").press("/");

@@ -134,7 +134,7 @@ class List {
 
   // place has the rows that are seen in the page, each with what is known now.
   #place() {
-    const height = this.head.offsetHeight ? this.#height() : 40;
+    const height = this.#height();
     this.body.style.height = `${this.#rows.length * height}px`;
     const first = Math.max(0, Math.floor(this.scroller.scrollTop / height) - spare);
     const last = Math.min(this.#rows.length, Math.ceil((this.scroller.scrollTop + this.scroller.clientHeight) / height) + spare);
