@@ -33,5 +33,6 @@ install example events/examples/node
 install asyncapi e2e/schema/asyncapi
 install clients e2e/gateway/testdata/typescript
 install ingress e2e/ingress/node
+install console e2e/console/node
 install xterm events/screen/testdata/xterm
 install player e2e/gateway/testdata/player

@@ -22,6 +22,7 @@ import (
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
+	"github.com/diapause/diapause/services/gateway/console"
 )
 
 // Options is what a gateway is made of.
@@ -96,6 +97,9 @@ func New(o Options) (*Gateway, error) {
 	g.shares(mux)
 	readings{g}.operations(mux)
 	if err := g.page(mux); err != nil {
+		return nil, err
+	}
+	if err := console.Register(mux); err != nil {
 		return nil, err
 	}
 	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway/console"
 	"github.com/diapause/diapause/services/ingress"
 )
 
@@ -212,7 +213,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	} else if isAttach(r) {
 		f.token = offeredToken(r.Header)
 	}
-	if f.token == "" && scheme == "" {
+	if f.token == "" && scheme == "" && !open(r) { // a browser whose login has ended may log in again at once
 		f.token = byLogin(r)
 	}
 	switch a.rates.allow(&f) {
@@ -231,7 +232,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 // A login proves by its body who asks.
 func open(r *http.Request) bool {
 	path := r.URL.Path
-	return path == presencePath || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
+	return path == presencePath || console.Open(path) || path == prefix+"/docs" || strings.HasPrefix(path, prefix+"/docs/") || strings.HasPrefix(path, prefix+"/openapi.") ||
 		path == loginPage || strings.HasPrefix(path, loginPage+"/") || path == prefix+"/login" && r.Method == http.MethodPost
 }
 

@@ -70,6 +70,11 @@ func TestBrowserLogsIn(t *testing.T) {
 			t.Errorf("%s: status %d, want %d", c.name, r.StatusCode, c.status)
 		}
 	}
+	old := []string{own, "Authorization: ", "Cookie: " + loginCookie + "=" + secret("o"), pageHeader + ": " + strings.Repeat("o", 43)}
+	b.refused("a login that has ended", b.do("GET", "/api/v1/whoami", "", old...), http.StatusUnauthorized)
+	if r := b.do("POST", "/api/v1/login", `{"code":"`+secret("l")+`"}`, old...); r.StatusCode != http.StatusOK {
+		t.Errorf("a login after one that has ended: %d", r.StatusCode)
+	}
 	for name, body := range map[string]string{"a code that there isn't": secret("x"), "the code of a port": secret("d"), "a token": secret("a")} {
 		b.refused(name, b.do("POST", "/api/v1/login", `{"code":"`+body+`"}`, own, "Authorization: "), http.StatusUnauthorized)
 	}

@@ -139,7 +139,7 @@ func (d *httpDoor) listen(ctx context.Context) (_ net.Listener, err error) {
 
 func (d *httpDoor) say(l net.Listener) {
 	sayTrust(d.Out, d.cert)
-	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`; `diapause login-link` logs a browser in\n", at(l, d.cert != nil))
+	fmt.Fprintf(d.Out, "HTTP API: %s, for tokens of `diapause token create`; `diapause login-link` logs a browser in to the console\n", at(l, d.cert != nil))
 }
 
 // local is the URL of a listener for browsers of this machine.

@@ -8,6 +8,7 @@ history.replaceState(null, "", location.pathname);
 const text = document.getElementById("text");
 const go = document.getElementById("go");
 const out = document.getElementById("out");
+const there = document.getElementById("console");
 
 async function ask(method, path, body) {
   const headers = { Accept: "application/json" };
@@ -44,7 +45,7 @@ async function show() {
   try {
     const who = await ask("GET", "/whoami");
     text.textContent = `This browser is logged in: ${who.role} of ${whose(who)}, until ${new Date(who.expires).toLocaleString()}.`;
-    out.hidden = false;
+    out.hidden = there.hidden = false;
   } catch (e) {
     text.textContent = e.status === 401 ? "This browser isn't logged in. `diapause login-link` prints a link that does it." : `${e.message}.`;
   }
@@ -53,7 +54,7 @@ async function show() {
 out.onclick = async () => {
   await ask("POST", "/logout").catch(() => {});
   localStorage.removeItem(key);
-  out.hidden = true;
+  out.hidden = there.hidden = true;
   await show();
 };
 

@@ -1,0 +1,258 @@
+// Uses the console in Chromium. The arguments: the npm packages, the program, its data directory, the address of its API,
+// a program that serves "hello" at port 8080, and Chromium. It prints each step with how long it took, and fails at the first one that isn't as it should be.
+import { execFile } from "node:child_process";
+import { createRequire } from "node:module";
+import net from "node:net";
+import { promisify } from "node:util";
+
+const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
+const require = createRequire(`${modules}/`);
+const { chromium } = require("playwright-core");
+const axe = require("axe-core").source;
+const limit = 60_000;
+
+const run = promisify(execFile);
+const diapause = async (...args) => (await run(program, ["--data", data, ...args], { timeout: 120_000 })).stdout;
+const view = async (name) => JSON.parse(await diapause("show", "--json", name));
+
+let began = Date.now();
+function step(what) {
+  console.log(`${String(Date.now() - began).padStart(6)} ms  ${what}`);
+  began = Date.now();
+}
+
+function must(ok, what) {
+  if (!ok) throw new Error(what);
+}
+
+// The browser reaches the gateway through this, which can be cut.
+const open = new Set();
+let cut = false;
+const [host, port] = address.split(":");
+const proxy = net.createServer((from) => {
+  if (cut) return from.destroy();
+  const to = net.connect(Number(port), host);
+  for (const [a, b] of [[from, to], [to, from]]) {
+    open.add(a);
+    a.on("error", () => b.destroy()).on("close", () => { open.delete(a); b.destroy(); });
+    a.pipe(b);
+  }
+});
+await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
+const gate = `http://localhost:${proxy.address().port}`;
+function cutAll() {
+  cut = true;
+  for (const s of open) s.destroy();
+}
+
+const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
+process.on("exit", () => browser.close());
+const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" });
+context.setDefaultTimeout(limit);
+const page = await context.newPage();
+
+// What is never to happen, on any page.
+const wrong = [];
+page.on("request", (r) => { if (!r.url().startsWith(`${gate}/`) && !r.url().startsWith("data:")) wrong.push(`a request for ${r.url()}`); });
+page.on("pageerror", (e) => wrong.push(`an error of a script: ${e.stack}`));
+page.on("console", (m) => { if (/Content Security Policy|Trusted/i.test(m.text())) wrong.push(m.text()); });
+
+// accessible has axe look at the page.
+async function accessible(what) {
+  await page.evaluate(`${axe}; 0`);
+  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
+  const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
+  must(serious.length === 0, `axe, ${what}: ${JSON.stringify(serious.map((v) => [v.id, v.nodes.slice(0, 3).map((n) => [n.html, n.failureSummary])]), null, 1)}`);
+}
+
+// narrow checks that nothing is wider than a phone.
+async function narrow(what, more) {
+  await page.setViewportSize({ width: 360, height: 700 });
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  must(wide <= 0, `${what} is ${wide} px wider than a phone`);
+  await more?.();
+  await page.setViewportSize({ width: 1200, height: 800 });
+}
+
+const rowOf = (name) => page.locator(".rows .row").filter({ has: page.getByRole("link", { name, exact: true }) });
+const shows = (locator, text) => locator.filter({ hasText: text }).first().waitFor();
+// eventually waits until something that isn't in the page is so.
+async function eventually(what, is) {
+  for (const end = Date.now() + limit; !(await is());) {
+    must(Date.now() < end, `never: ${what}`);
+    await new Promise((done) => setTimeout(done, 50));
+  }
+}
+
+async function login() {
+  await page.goto((await diapause("login-link", "--at", gate)).trim());
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("link", { name: "Open the console" }).click();
+}
+
+try {
+  await page.goto(`${gate}/`);
+  await shows(page.locator("main"), "This browser isn't logged in");
+  await shows(page.locator("main"), "diapause login-link");
+  await accessible("not logged in");
+  await login();
+  await shows(page.locator("main"), "No sessions yet");
+  await shows(page.locator("#liveness"), /^live$/);
+  await accessible("the empty list");
+  step("log in, and see an empty installation");
+
+  await diapause("run", "--name", "web", "--idle", "1h", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
+  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--env", "PS1=$ ", "--", "sh");
+  await shows(rowOf("web"), "running");
+  await shows(rowOf("web"), "team=<b>blue</b>");
+  await shows(rowOf("work"), "running");
+  await diapause("suspend", "web");
+  await shows(rowOf("web"), "paused");
+  await shows(rowOf("web"), "manual since");
+  const asleep = await view("web");
+  await accessible("the list");
+  await page.emulateMedia({ colorScheme: "dark" });
+  await accessible("the list, dark");
+  await narrow("the list", async () => {
+    const overlap = () => page.evaluate(() => {
+      const [a, b] = [...document.querySelectorAll(".rows .row")].map((r) => r.getBoundingClientRect()).sort((x, y) => x.top - y.top);
+      return a.bottom > b.top + 1;
+    });
+    await eventually("rows that don't overlap on a phone", async () => !(await overlap()));
+  });
+  step("the list, live");
+
+  await page.locator("body").press("/");
+  await page.keyboard.type("BLUE");
+  await rowOf("work").waitFor({ state: "detached" });
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await shows(page.locator("h1"), "web");
+  await shows(page.locator(".badge"), "paused");
+  await shows(page.locator(".explained"), "sleeps until it is used");
+  await shows(page.locator(".timeline"), "suspended");
+  await shows(page.getByRole("region", { name: "Snapshots" }), "(head)");
+  await shows(page.getByRole("region", { name: "Policy" }), "grace");
+  await shows(page.locator(".actions"), "diapause resume web");
+  await page.emulateMedia({ colorScheme: "light" });
+  await accessible("a session");
+  await narrow("a session");
+  const looked = await view("web");
+  must(looked.state === "suspended" && looked.version === asleep.version, `looking has changed it: ${JSON.stringify(looked)}`);
+  step("filter by keyboard, and look at a session that sleeps");
+
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
+  await shows(page.locator(".is"), "running");
+  await shows(page.locator(".timeline"), "resume");
+  const link = page.locator(".ports a[href]");
+  must((await link.getAttribute("href")) === `http://8080--web.default.localhost:${proxy.address().port}/`, `the port is at ${await link.getAttribute("href")}`);
+  await page.getByRole("button", { name: "Keep awake for 1 h" }).click();
+  await shows(page.locator(".why-now li"), "kept awake in the console");
+  await page.getByRole("button", { name: "Let it sleep again" }).click();
+  await page.locator(".why-now li").filter({ hasText: "kept awake in the console" }).waitFor({ state: "detached" });
+  await page.getByRole("button", { name: "Suspend now", exact: true }).click();
+  await shows(page.locator(".is"), "paused");
+  await page.getByRole("button", { name: "Resume", exact: true }).waitFor();
+  await page.getByLabel("Name of the fork").fill("second");
+  await shows(page.locator(".actions"), "diapause fork web second");
+  await page.getByRole("button", { name: "Fork", exact: true }).click();
+  await shows(page.locator("h1"), "second");
+  await eventually("there is a fork", async () => (await view("second")).origin?.session.endsWith("web"));
+  step("resume, hold, release, suspend and fork by buttons");
+
+  await page.keyboard.press("Control+k");
+  await page.keyboard.type("wor");
+  await shows(page.getByRole("option", { selected: true }), "work");
+  await accessible("the command search");
+  await page.keyboard.press("Enter");
+  await shows(page.locator("h1"), "work");
+  step("go to a session by the command search");
+
+  const rows = page.locator(".xterm-rows");
+  const types = async (text) => {
+    await page.locator(".xterm-helper-textarea").focus();
+    await page.keyboard.type(text);
+    await page.keyboard.press("Enter");
+  };
+  await page.getByRole("link", { name: "Terminal" }).first().click();
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await shows(page.locator(".said"), /^connected$/);
+  await types("N=41; printf '\\033[38;2;200;30;30mcolou''red\\033[m\\n'");
+  await shows(rows, "coloured");
+  const red = await page.evaluate(() => [...document.querySelectorAll(".xterm-rows span")].filter((s) => s.textContent === "coloured").map((s) => getComputedStyle(s).color));
+  must(red.includes("rgb(200, 30, 30)"), `coloured text is ${red}`);
+  await accessible("a terminal");
+  await diapause("suspend", "work");
+  const wake = page.getByRole("button", { name: "Resume and connect" });
+  await wake.waitFor();
+  await page.locator(".xterm-helper-textarea").focus();
+  await page.keyboard.type("echo lost\n");
+  must((await view("work")).state === "suspended", "typing has resumed what said that it is paused");
+  await wake.click();
+  await shows(page.locator(".said"), /^connected$/);
+  await types("echo $((N+1))back");
+  await shows(rows, "42back");
+  must(!(await rows.textContent()).includes("lost"), "what was typed while it slept has come");
+  step("a terminal through a suspend");
+
+  cutAll();
+  await shows(page.locator("#liveness"), "not live since");
+  await shows(page.locator(".said"), "The connection is lost");
+  await types("echo o''ne$N");
+  await types("echo t''wo$N");
+  await diapause("rm", "--yes", "second");
+  cut = false;
+  await shows(page.locator("#liveness"), /^live$/);
+  await shows(rows, "two41");
+  const text = (await rows.locator("> div").allTextContents()).map((l) => l.trimEnd().replace(/^\$ /, ""));
+  for (const [line, n] of [["coloured", 1], ["42back", 1], ["one41", 1], ["two41", 1]]) {
+    must(text.filter((l) => l === line).length === n, `the terminal has ${line} ${text.filter((l) => l === line).length} times:\n${text.join("\n")}`);
+  }
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  await page.locator("#filter").fill("");
+  await shows(rowOf("work"), "running");
+  must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
+  step("a stream and a terminal that were cut");
+
+  const other = await context.newPage();
+  const name = (i) => `s${String(i).padStart(5, "0")}`;
+  const session = (i) => ({ name: name(i), tenant: "default", uid: `u${i}`, version: 1, state: i % 2 ? "running" : "suspended", since: new Date().toISOString(), class: "web", host: "h", program: "sh", rss_bytes: 1 << 20, idle_seconds: i, pauseReason: "inactivity" });
+  await other.route("**/api/v1/sessions/s*", (route) => route.fulfill({ json: session(Number(route.request().url().split("/s").pop())) }));
+  await other.route("**/api/v1/sessions?*", (route) => {
+    const after = new URL(route.request().url()).searchParams.get("after");
+    const from = after ? Number(after.slice(1)) + 1 : 0;
+    const sessions = Array.from({ length: 400 }, (_, i) => session(from + i));
+    route.fulfill({ json: { sessions, next: from + 400 < 10_000 ? name(from + 399) : undefined } });
+  });
+  await other.goto(`${gate}/`);
+  await other.locator(".chip").first().filter({ hasText: "10000" }).waitFor();
+  await other.locator("#filter").press("ArrowDown");
+  await other.keyboard.press("End");
+  await other.getByRole("link", { name: "s09999" }).waitFor();
+  must((await other.evaluate(() => document.activeElement.textContent)) === "s09999", "the last row hasn't the focus");
+  const elements = await other.locator(".rows .row").count();
+  must(elements < 80, `of 10,000 sessions ${elements} rows are in the page`);
+  await other.locator("#filter").fill("s0765");
+  await other.locator(".chip").first().filter({ hasText: /^All 10$/ }).waitFor();
+  await other.close();
+  step("10,000 sessions");
+
+  const logins = JSON.parse(await diapause("token", "ls", "--json")).filter((t) => t.role === "login" && !t.revoked);
+  for (const t of logins) await diapause("token", "revoke", t.id);
+  await page.reload();
+  await shows(page.locator("main"), "This browser isn't logged in");
+  await login();
+  await shows(rowOf("work"), "running");
+  for (const t of JSON.parse(await diapause("token", "ls", "--json")).filter((t) => t.role === "login" && !t.revoked)) await diapause("token", "revoke", t.id);
+  await shows(page.locator("main"), "The login has ended");
+  step("a login that was ended");
+
+  must(wrong.length === 0, `on the pages: ${wrong.join("\n")}`);
+} catch (e) {
+  console.log(`at ${page.url()}:\n${await page.locator("body").innerText().catch(() => "")}\n${wrong.join("\n")}`);
+  console.log(e.stack);
+  await browser.close();
+  process.exit(1);
+}
+await browser.close();
+process.exit(0);

@@ -1,0 +1,48 @@
+// Makes elements. All text is set as text: what comes from sessions is never markup.
+
+// element makes one, with properties, attributes (of names with a dash, and role), and children: nodes or texts.
+export function element(name, properties = {}, ...children) {
+  const e = document.createElement(name);
+  for (const [key, value] of Object.entries(properties)) {
+    if (value === undefined || value === null) continue;
+    if (key === "role" || key.includes("-")) e.setAttribute(key, value);
+    else e[key] = value;
+  }
+  e.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+  return e;
+}
+
+// put sets a text, and leaves the node alone if it has that.
+export function put(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+// fill replaces children, unless they show what they showed before: that keeps the focus and what is selected.
+export function fill(node, key, make) {
+  const text = JSON.stringify(key);
+  if (node.shows === text) return;
+  node.shows = text;
+  node.replaceChildren(...[make()].flat().filter((c) => c !== null && c !== undefined && c !== false));
+}
+
+// say has a screen reader say something.
+export function say(text) {
+  put(document.getElementById("said"), text);
+}
+
+// command shows a command line, with a button that copies it.
+export function command(line) {
+  const text = element("code", { textContent: line });
+  const copy = element("button", { type: "button", className: "copy", textContent: "Copy", "aria-label": `Copy: ${line}` });
+  copy.onclick = async () => {
+    try {
+      await navigator.clipboard.writeText(line);
+      put(copy, "Copied");
+      say("Copied");
+      setTimeout(() => put(copy, "Copy"), 2000);
+    } catch { // a page without TLS beyond this machine has no clipboard
+      getSelection().selectAllChildren(text);
+    }
+  };
+  return element("span", { className: "command" }, text, copy);
+}
