@@ -339,6 +339,7 @@ const (
 	TLabelled         TransitionType = "labelled"      // its labels changed
 	TShared           TransitionType = "shared"        // its terminal may be watched with a token
 	TUnshared         TransitionType = "unshared"      // it may not any more, with one or with all
+	TRedacted         TransitionType = "redacted"      // something was taken out of its recording
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

@@ -22,6 +22,7 @@ var bodies = map[string]string{
 	"expose":          `{"access":"public"}`,
 	"label":           `{"labels":{"a":"b"}}`,
 	"share":           `{"for":"1h"}`,
+	"redact":          `{"match":"x"}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,

@@ -78,6 +78,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TLabelled:         {from: living, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Labels = t.Set.Labels }},
 	schemas.TShared:           {from: living, set: setShares},
 	schemas.TUnshared:         {from: living, set: setShares},
+	schemas.TRedacted:         {from: living},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, living...), set: setRecovered},
 }
 

@@ -83,6 +83,7 @@ func New(o Options) (*Gateway, error) {
 	g.sessions()
 	g.ports()
 	g.labels()
+	g.redactions()
 	g.policies()
 	g.fleet()
 	g.tokens()

@@ -6,6 +6,8 @@
 // image. A Reader gives what was recorded of a session that runs, is suspended or has ended, on a host that has
 // an identity of a reader (read.go).
 //
+// Redact takes something out of all that is stored (redact.go).
+//
 // A segment is taken out of the folder only after the store has it. The package never opens a segment to store it,
 // never wakes a session, and never decides for how long a recording is kept.
 package recordings

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
@@ -26,7 +27,7 @@ import (
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// Options is what a Spool is made of. All fields are needed.
+// Options is what a Spool is made of. All fields but the last are needed.
 type Options struct {
 	Dir       string // of this host, made if it isn't there; without it nothing is recorded
 	Host      schemas.HostID
@@ -37,7 +38,8 @@ type Options struct {
 	Records interface {
 		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
 	}
-	Log *slog.Logger
+	Log        *slog.Logger
+	Failpoints *failpoint.Set // in tests; may be nil
 }
 
 // Spool has the recordings of one host. Its methods may be called concurrently.
@@ -48,13 +50,14 @@ type Spool struct {
 
 	patience time.Duration // how long one waits for the store who can do without what comes of it
 
-	mu  sync.Mutex
-	due map[schemas.UID]bool // sessions of which something was spilled
+	mu       sync.Mutex
+	due      map[schemas.UID]bool            // sessions of which something was spilled
+	redacted map[string]*recording.Redaction // of runs that are stored
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, patience: 3 * time.Second}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, redacted: map[string]*recording.Redaction{}, patience: 3 * time.Second}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}
