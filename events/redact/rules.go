@@ -21,6 +21,7 @@ type rule struct {
 	name  string
 	words []string // in small letters
 	*regexp.Regexp
+	lines bool // it may have many lines
 }
 
 // The rules. Those marked so are from gitleaks (https://github.com/gitleaks/gitleaks, config/gitleaks.toml, MIT licence),
@@ -28,51 +29,49 @@ type rule struct {
 // They are made when they are needed first: most processes never do.
 var rules = sync.OnceValue(func() []rule {
 	return []rule{
-		{"private key", []string{"private key"}, regexp.MustCompile(`-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----((?:[A-Za-z0-9+/=\s]|[A-Z][A-Za-z-]{1,20}: [^\n]{1,200}\n)*)`)}, // gitleaks: private-key
-		{"age key", []string{"age-secret-key-"}, regexp.MustCompile(`(?i)\bAGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}`)},                                               // gitleaks: age-secret-key
-		{"aws key", []string{"akia", "asia", "abia", "acca", "a3t"}, regexp.MustCompile(`\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`)},                                             // gitleaks: aws-access-token
-		{"google key", []string{"aiza"}, regexp.MustCompile(`\bAIza[\w-]{35}`)},                                                                                                             // gitleaks: gcp-api-key
-		{"github token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(?:gh[opusr]_[0-9A-Za-z]{36,255}|github_pat_\w{82})`)},                      // gitleaks: github-*
-		{"gitlab token", []string{"glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "gloas-", "glagent-"}, regexp.MustCompile(`\bgl(?:pat|dt|rt|cbt|ptt|ft|soat|oas|agent)-[\w.=-]{20,300}`)},
-		{"slack token", []string{"xox", "xapp-"}, regexp.MustCompile(`(?i)\b(?:xox[abeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{10,250}|xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+)`)}, // gitleaks: slack-*
-		{"slack webhook", []string{"hooks.slack.com"}, regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{43,56})`)},             // gitleaks: slack-webhook-url
-		{"npm token", []string{"npm_"}, regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`)},                                                                             // gitleaks: npm-access-token
-		{"pypi token", []string{"pypi-"}, regexp.MustCompile(`\bpypi-AgEIcHlwaS5vcmc[\w-]{50,1000}`)},                                                              // gitleaks: pypi-upload-token
-		{"stripe key", []string{"sk_", "rk_"}, regexp.MustCompile(`\b(?:sk|rk)_(?:test|live|prod)_[A-Za-z0-9]{10,99}\b`)},                                          // gitleaks: stripe-access-token
-		{"openai key", []string{"sk-"}, regexp.MustCompile(`\bsk-(?:(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1)-[\w-]{20,200}|[A-Za-z0-9]{20,64}\b)`)},  // gitleaks: openai-api-key, anthropic-api-key
-		{"digitalocean token", []string{"dop_v1_", "doo_v1_", "dor_v1_"}, regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{64}\b`)},                                       // gitleaks: digitalocean-*
-		{"hashicorp token", []string{"hvs.", "hvb."}, regexp.MustCompile(`\bhv[sb]\.[\w-]{90,300}`)},                                                               // gitleaks: vault-*-token
-		{"hugging face token", []string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z]{34}\b`)},                                                                         // gitleaks: huggingface-access-token
-		{"sendgrid key", []string{"sg."}, regexp.MustCompile(`\bSG\.[\w-]{22}\.[\w-]{43}`)},                                                                        // gitleaks: sendgrid-api-token
-		{"jwt", []string{"eyj"}, regexp.MustCompile(`\bey[A-Za-z0-9_-]{10,}\.ey[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`)},                                          // gitleaks: jwt
-		{"diapause token", []string{"diapause_"}, regexp.MustCompile(`\bdiapause_[A-Za-z0-9_-]{20,}`)},
-		{"authorization", []string{"bearer ", "basic "}, regexp.MustCompile(`(?i)\b(?:bearer|basic) +([A-Za-z0-9._~+/-]{12,}=*)`)},
-		{"authorization header", []string{"authorization", "x-api-key", "cookie", "-token"}, regexp.MustCompile(`(?im)\b(?:(?:proxy-)?authorization|x-api-key|(?:set-)?cookie|x-[a-z-]{1,30}-token|private-token) *: *(?:(?:bearer|basic|token|digest) +)?([^'"\n]{8,})`)},
-		{"password in a URL", []string{"://"}, regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]{1,30}://[^\s/?#:@'"]{0,200}:([^\s/@'"]{1,200})@`)},
-		{"password of curl", []string{"curl ", "wget "}, regexp.MustCompile(`\b(?:curl|wget)\b[^\n|;&]{0,300}? (?:-u|--user|--password|--proxy-user)[ =]+['"]?[^\s'":]{0,100}:?([^\s'"]{3,})`)},
+		{"private key", []string{"private key"}, regexp.MustCompile(`-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----((?:[A-Za-z0-9+/=\s]|[A-Z][A-Za-z-]{1,20}: [^\n]+\n)*)`), true}, // gitleaks: private-key
+		{"age key", []string{"age-secret-key-"}, regexp.MustCompile(`(?i)\bAGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}`), false},                                              // gitleaks: age-secret-key
+		{"aws key", []string{"akia", "asia", "abia", "acca", "a3t"}, regexp.MustCompile(`\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`), false},                                            // gitleaks: aws-access-token
+		{"google key", []string{"aiza"}, regexp.MustCompile(`\bAIza[\w-]{35}`), false},                                                                                                            // gitleaks: gcp-api-key
+		{"github token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(?:gh[opusr]_[0-9A-Za-z]{36,}|github_pat_\w{82})`), false},                     // gitleaks: github-*
+		{"gitlab token", []string{"glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "gloas-", "glagent-"}, regexp.MustCompile(`\bgl(?:pat|dt|rt|cbt|ptt|ft|soat|oas|agent)-[\w.=-]{20,}`), false},
+		{"slack token", []string{"xox", "xapp-"}, regexp.MustCompile(`(?i)\b(?:xox[abeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{10,}|xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+)`), false}, // gitleaks: slack-*
+		{"slack webhook", []string{"hooks.slack.com"}, regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{43,})`), false},             // gitleaks: slack-webhook-url
+		{"npm token", []string{"npm_"}, regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`), false},                                                                             // gitleaks: npm-access-token
+		{"pypi token", []string{"pypi-"}, regexp.MustCompile(`\bpypi-AgEIcHlwaS5vcmc[\w-]{50,}`), false},                                                              // gitleaks: pypi-upload-token
+		{"stripe key", []string{"sk_", "rk_"}, regexp.MustCompile(`\b(?:sk|rk)_(?:test|live|prod)_[A-Za-z0-9]{10,}\b`), false},                                          // gitleaks: stripe-access-token
+		{"openai key", []string{"sk-"}, regexp.MustCompile(`\bsk-(?:(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1)-[\w-]{20,}|[A-Za-z0-9]{20,}\b)`), false},  // gitleaks: openai-api-key, anthropic-api-key
+		{"digitalocean token", []string{"dop_v1_", "doo_v1_", "dor_v1_"}, regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{64}\b`), false},                                       // gitleaks: digitalocean-*
+		{"hashicorp token", []string{"hvs.", "hvb."}, regexp.MustCompile(`\bhv[sb]\.[\w-]{90,}`), false},                                                               // gitleaks: vault-*-token
+		{"hugging face token", []string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z]{34}\b`), false},                                                                         // gitleaks: huggingface-access-token
+		{"sendgrid key", []string{"sg."}, regexp.MustCompile(`\bSG\.[\w-]{22}\.[\w-]{43}`), false},                                                                        // gitleaks: sendgrid-api-token
+		{"jwt", []string{"eyj"}, regexp.MustCompile(`\bey[A-Za-z0-9_-]{10,}\.ey[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`), false},                                          // gitleaks: jwt
+		{"diapause token", []string{"diapause_"}, regexp.MustCompile(`\bdiapause_[A-Za-z0-9_-]{20,}`), false},
+		{"authorization", []string{"bearer ", "basic "}, regexp.MustCompile(`(?i)\b(?:bearer|basic) +([A-Za-z0-9._~+/-]{12,}=*)`), false},
+		{"authorization header", []string{"authorization", "x-api-key", "cookie", "-token"}, regexp.MustCompile(`(?im)\b(?:(?:proxy-)?authorization|x-api-key|(?:set-)?cookie|x-[a-z-]+-token|private-token) *: *(?:(?:bearer|basic|token|digest) +)?([^'"\n]{8,})`), false},
+		{"password in a URL", []string{"://"}, regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.-]+://[^\s/?#:@'"]*:([^\s/@'"]+)@`), false},
+		{"password of curl", []string{"curl ", "wget "}, regexp.MustCompile(`\b(?:curl|wget)\b[^\n|;&]*? (?:-u|--user|--password|--proxy-user)[ =]+['"]?[^\s'":]*:?([^\s'"]{3,})`), false},
 	}
 })
 
-// secretName is a name that says that what follows is a secret. Where programs print "PASS: ", it takes more than pass.
+// secretName ends a name that says that what follows is a secret. Where programs print "PASS: ", it takes more than pass.
 const (
-	secretName = named + `|pass))`
-	longName   = named + `|_pass))`
-	named      = `(?:[A-Za-z0-9_.-]{0,60}(?:pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|encryption[_-]?key|credentials?`
+	secretName = `(?:` + named + `|pass)`
+	longName   = `(?:` + named + `|_pass)`
+	named      = `pass(?:word|wd|phrase)|secret|token|api[_-]?key|access[_-]?key|auth[_-]?key|private[_-]?key|encryption[_-]?key|credentials?`
 )
 
 // assigned are values that follow such a name. They are apart since more is asked of them than a pattern says.
-var assigned = sync.OnceValue(func() []*regexp.Regexp {
-	return []*regexp.Regexp{
-		regexp.MustCompile(`(?i)(?:^|[^A-Za-z0-9_])` + secretName + `["']?[ \t]{0,4}(?:=|:=|=>)[ \t]{0,4}("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>]{3,})`),
-		regexp.MustCompile(`(?i)(?:^|[^A-Za-z0-9_])` + longName + `["']?[ \t]{0,4}:[ \t]{0,4}("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>/,{}]{6,})`),
-		regexp.MustCompile(`(?i)(?:^| )--?` + secretName + `[ \t]+("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>-][^\s"'&;|<>]{2,})`),
+var assigned = sync.OnceValue(func() []rule {
+	words := []string{"pass", "secret", "token", "key", "credential"}
+	return []rule{
+		{"variable", words, regexp.MustCompile(`(?i)` + secretName + `["']?[ \t]{0,4}(?:=|:=|=>)[ \t]{0,4}("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>]{3,})`), false},
+		{"field", words, regexp.MustCompile(`(?i)` + longName + `["']?[ \t]{0,4}:[ \t]{0,4}("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>/,{}]{6,})`), false},
+		{"option", words, regexp.MustCompile(`(?i)(?:^| )--?[A-Za-z0-9_.-]*` + secretName + `[ \t]+("[^"\n]{3,}"|'[^'\n]{3,}'|[^\s"'&;|<>-][^\s"'&;|<>]{2,})`), false},
 		// What is shown after a prompt for a password: nothing is, as a rule.
-		regexp.MustCompile(`(?im)^[^\n]{0,100}\b(?:password|passphrase|passcode|PIN)(?: (?:for|of|again)[^:\n]{0,100}| \([^)\n]{0,40}\))?: *(\S[^\n]*)$`),
+		{"prompt", []string{"password", "passphrase", "passcode", "pin"}, regexp.MustCompile(`(?im)\b(?:password|passphrase|passcode|PIN)(?: (?:for|of|again)[^:\n]*| \([^)\n]*\))?: *(\S[^\n]*)$`), false},
 	}
 })
-
-// assignedWords are parts of secretName and of the prompts, in small letters.
-var assignedWords = []string{"pass", "secret", "token", "key", "credential", "pin"}
 
 // plain are values that are no secrets: names of variables and of files, and words that stand for one.
 var plain = sync.OnceValue(func() *regexp.Regexp {
@@ -81,35 +80,95 @@ var plain = sync.OnceValue(func() *regexp.Regexp {
 
 // Secrets gives where a text has secrets. It is a Matcher.
 func Secrets(text []byte) (all []Range) {
-	low := bytes.ToLower(text)
-	if len(low) != len(text) { // of letters whose small ones are longer
-		low = nil
-	}
+	low := lower(text)
 	for _, r := range rules() {
-		if low != nil && !slices.ContainsFunc(r.words, func(w string) bool { return bytes.Contains(low, []byte(w)) }) {
-			continue
-		}
-		for _, at := range r.FindAllSubmatchIndex(text, -1) {
-			all = append(all, groupOf(at))
-		}
+		r.each(text, low, func(at Range) { all = append(all, at) })
 	}
-	if low != nil && !slices.ContainsFunc(assignedWords, func(w string) bool { return bytes.Contains(low, []byte(w)) }) {
-		return all
-	}
-	for _, re := range assigned() {
-		for _, at := range re.FindAllSubmatchIndex(text, -1) {
-			is := groupOf(at)
-			value := text[is.From:is.To]
+	for _, r := range assigned() {
+		r.each(text, low, func(at Range) {
+			value := text[at.From:at.To]
 			if q := value[0]; len(value) > 2 && (q == '"' || q == '\'') {
-				is = Range{is.From + 1, is.To - 1}
-				value = text[is.From:is.To]
+				at = Range{at.From + 1, at.To - 1}
+				value = text[at.From:at.To]
 			}
 			if !plain().Match(bytes.TrimSpace(value)) {
-				all = append(all, is)
+				all = append(all, at)
+			}
+		})
+	}
+	return all
+}
+
+// lower gives a text with small letters for those of ASCII.
+func lower(text []byte) []byte {
+	low := bytes.Clone(text)
+	for i, c := range low {
+		if 'A' <= c && c <= 'Z' {
+			low[i] = c + 'a' - 'A'
+		}
+	}
+	return low
+}
+
+// A rule is tried around its words alone: in their line, but so far before and behind at most, in bytes. A private key has many lines.
+const (
+	aroundBefore = 300
+	aroundAfter  = 1200
+	keyAfter     = 16 << 10
+)
+
+// each calls fn with each secret of the rule.
+func (r rule) each(text, low []byte, fn func(Range)) {
+	done := 0
+	for _, w := range r.around(low) {
+		from, to := max(w.from, done), w.to
+		if from >= to {
+			continue
+		}
+		done = to
+		for _, at := range r.FindAllSubmatchIndex(text[from:to], -1) {
+			is := groupOf(at)
+			if is.From < is.To {
+				fn(Range{is.From + int64(from), is.To + int64(from)})
 			}
 		}
 	}
+}
+
+// window is a part of a text.
+type window struct{ from, to int }
+
+// around gives the parts of a text that have words of the rule.
+func (r rule) around(low []byte) (all []window) {
+	for _, word := range r.words {
+		for at := 0; ; {
+			n := bytes.Index(low[at:], []byte(word))
+			if n < 0 {
+				break
+			}
+			w := r.line(low, at+n)
+			all, at = append(all, w), max(w.to, at+n+len(word))
+			if at >= len(low) {
+				break
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(a.from, b.from) })
 	return all
+}
+
+// line gives the part of a text around a position in which the rule is tried.
+func (r rule) line(low []byte, at int) window {
+	w := window{max(at-aroundBefore, 0), min(at+aroundAfter, len(low))}
+	if n := bytes.LastIndexByte(low[w.from:at], '\n'); n >= 0 {
+		w.from += n + 1
+	}
+	if r.lines {
+		w.to = min(at+keyAfter, len(low))
+	} else if n := bytes.IndexByte(low[at:w.to], '\n'); n >= 0 {
+		w.to = at + n
+	}
+	return w
 }
 
 // groupOf gives the first group of a match, or all of it.
