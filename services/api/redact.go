@@ -80,7 +80,7 @@ func (s *redactor) ask(ctx context.Context, v statekv.Versioned, req request) (s
 	if err != nil {
 		s.log.Debug("host doesn't answer", "host", v.Host, "err", err)
 		return a.Redacted, schemas.FailedError(schemas.ReasonNoHost, "host %s of session %s doesn't answer", v.Host, n).
-			WithHint("ask again, with a longer --timeout for a long recording: what was begun is finished then")
+			WithHint("ask again, with a longer --timeout for a long recording: the rest is done then")
 	}
 	if err := json.Unmarshal(msg.Data, &a); err != nil {
 		return a.Redacted, fmt.Errorf("read what host %s answered: %w", v.Host, err)

@@ -83,7 +83,7 @@ func New(o Options) (*Gateway, error) {
 	g.sessions()
 	g.ports()
 	g.labels()
-	g.redactions()
+	redactions(g)
 	g.policies()
 	g.fleet()
 	g.tokens()

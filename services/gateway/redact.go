@@ -19,7 +19,7 @@ func (in *redactIn) request() (schemas.Request, error) {
 }
 
 // redactions are the operations that take something out of recordings.
-func (g *Gateway) redactions() {
+func redactions(g *Gateway) {
 	verb(g, route{verb: "redact", method: "POST", path: "/sessions/{session}/redact", tag: "sessions", summary: "Take out of its recording what a regular expression matches"},
 		(*redactIn).request, same[redactIn, schemas.Redacted])
 }
