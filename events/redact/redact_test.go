@@ -124,6 +124,7 @@ func TestTerminal(t *testing.T) {
 		{"hunter\x1b[1;1H2 hun\nter2 hun\rter2", "******\x1b[1;1H* hun\nter2 hun\rter2"},
 		{"\xff\xfehunter2\xff\x00hunter2", "\xff\xfe*******\xff\x00*******"},
 		{"\x1b]0;hunter2", "\x1b]0;*******"},
+		{"hun\x1b]633;D;0\x07ter2", "hun\x1b]633;D;0\x07ter2"}, // the end of a command
 	} {
 		if got := masked(t, literal("hunter2"), c.text); got != c.want {
 			t.Errorf("%q becomes %q, want %q", c.text, got, c.want)

@@ -186,6 +186,10 @@ func (s *scanner) inString(c byte) {
 // endString takes a whole control string.
 func (s *scanner) endString() {
 	s.strings.gap('\n')
+	if len(s.raw) > 4 && (string(s.raw[:4]) == "133;" || string(s.raw[:4]) == "633;") && bytes.IndexByte([]byte("ACD"), s.raw[4]) >= 0 {
+		s.lines.gap('\n') // by this mark a shell says that a prompt or the output of a command begins or ends
+		s.flat.gap('\n')
+	}
 	switch {
 	case bytes.HasPrefix(s.raw, []byte("633;")):
 		s.decoded('\\')
