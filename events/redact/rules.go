@@ -30,22 +30,22 @@ type rule struct {
 var rules = sync.OnceValue(func() []rule {
 	return []rule{
 		{"private key", []string{"private key"}, regexp.MustCompile(`-----BEGIN[ A-Z0-9_-]*PRIVATE KEY(?: BLOCK)?-----((?:[A-Za-z0-9+/=\s]|[A-Z][A-Za-z-]{1,20}: [^\n]+\n)*)`), true}, // gitleaks: private-key
-		{"age key", []string{"age-secret-key-"}, regexp.MustCompile(`(?i)\bAGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}`), false},                                              // gitleaks: age-secret-key
-		{"aws key", []string{"akia", "asia", "abia", "acca", "a3t"}, regexp.MustCompile(`\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`), false},                                            // gitleaks: aws-access-token
-		{"google key", []string{"aiza"}, regexp.MustCompile(`\bAIza[\w-]{35}`), false},                                                                                                            // gitleaks: gcp-api-key
-		{"github token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(?:gh[opusr]_[0-9A-Za-z]{36,}|github_pat_\w{82})`), false},                     // gitleaks: github-*
+		{"age key", []string{"age-secret-key-"}, regexp.MustCompile(`(?i)\bAGE-SECRET-KEY-(?:PQ-)?1[QPZRY9X8GF2TVDW0S3JN54KHCE6MUA7L]{58,}`), false},                                  // gitleaks: age-secret-key
+		{"aws key", []string{"akia", "asia", "abia", "acca", "a3t"}, regexp.MustCompile(`\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b`), false},                                // gitleaks: aws-access-token
+		{"google key", []string{"aiza"}, regexp.MustCompile(`\bAIza[\w-]{35}`), false},                                                                                                // gitleaks: gcp-api-key
+		{"github token", []string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"}, regexp.MustCompile(`\b(?:gh[opusr]_[0-9A-Za-z]{36,}|github_pat_\w{82})`), false},            // gitleaks: github-*
 		{"gitlab token", []string{"glpat-", "gldt-", "glrt-", "glcbt-", "glptt-", "glft-", "glsoat-", "gloas-", "glagent-"}, regexp.MustCompile(`\bgl(?:pat|dt|rt|cbt|ptt|ft|soat|oas|agent)-[\w.=-]{20,}`), false},
 		{"slack token", []string{"xox", "xapp-"}, regexp.MustCompile(`(?i)\b(?:xox[abeoprs](?:\.xox[bp])?-[0-9A-Za-z-]{10,}|xapp-\d-[A-Z0-9]+-\d+-[a-z0-9]+)`), false}, // gitleaks: slack-*
-		{"slack webhook", []string{"hooks.slack.com"}, regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{43,})`), false},             // gitleaks: slack-webhook-url
-		{"npm token", []string{"npm_"}, regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`), false},                                                                             // gitleaks: npm-access-token
-		{"pypi token", []string{"pypi-"}, regexp.MustCompile(`\bpypi-AgEIcHlwaS5vcmc[\w-]{50,}`), false},                                                              // gitleaks: pypi-upload-token
-		{"stripe key", []string{"sk_", "rk_"}, regexp.MustCompile(`\b(?:sk|rk)_(?:test|live|prod)_[A-Za-z0-9]{10,}\b`), false},                                          // gitleaks: stripe-access-token
-		{"openai key", []string{"sk-"}, regexp.MustCompile(`\bsk-(?:(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1)-[\w-]{20,}|[A-Za-z0-9]{20,}\b)`), false},  // gitleaks: openai-api-key, anthropic-api-key
-		{"digitalocean token", []string{"dop_v1_", "doo_v1_", "dor_v1_"}, regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{64}\b`), false},                                       // gitleaks: digitalocean-*
+		{"slack webhook", []string{"hooks.slack.com"}, regexp.MustCompile(`hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/]{43,})`), false},            // gitleaks: slack-webhook-url
+		{"npm token", []string{"npm_"}, regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`), false},                                                                          // gitleaks: npm-access-token
+		{"pypi token", []string{"pypi-"}, regexp.MustCompile(`\bpypi-AgEIcHlwaS5vcmc[\w-]{50,}`), false},                                                               // gitleaks: pypi-upload-token
+		{"stripe key", []string{"sk_", "rk_"}, regexp.MustCompile(`\b(?:sk|rk)_(?:test|live|prod)_[A-Za-z0-9]{10,}\b`), false},                                         // gitleaks: stripe-access-token
+		{"openai key", []string{"sk-"}, regexp.MustCompile(`\bsk-(?:(?:proj|svcacct|admin|ant-api\d\d|ant-admin\d\d|or-v1)-[\w-]{20,}|[A-Za-z0-9]{20,}\b)`), false},    // gitleaks: openai-api-key, anthropic-api-key
+		{"digitalocean token", []string{"dop_v1_", "doo_v1_", "dor_v1_"}, regexp.MustCompile(`\bdo[opr]_v1_[a-f0-9]{64}\b`), false},                                    // gitleaks: digitalocean-*
 		{"hashicorp token", []string{"hvs.", "hvb."}, regexp.MustCompile(`\bhv[sb]\.[\w-]{90,}`), false},                                                               // gitleaks: vault-*-token
-		{"hugging face token", []string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z]{34}\b`), false},                                                                         // gitleaks: huggingface-access-token
-		{"sendgrid key", []string{"sg."}, regexp.MustCompile(`\bSG\.[\w-]{22}\.[\w-]{43}`), false},                                                                        // gitleaks: sendgrid-api-token
-		{"jwt", []string{"eyj"}, regexp.MustCompile(`\bey[A-Za-z0-9_-]{10,}\.ey[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`), false},                                          // gitleaks: jwt
+		{"hugging face token", []string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z]{34}\b`), false},                                                                      // gitleaks: huggingface-access-token
+		{"sendgrid key", []string{"sg."}, regexp.MustCompile(`\bSG\.[\w-]{22}\.[\w-]{43}`), false},                                                                     // gitleaks: sendgrid-api-token
+		{"jwt", []string{"eyj"}, regexp.MustCompile(`\bey[A-Za-z0-9_-]{10,}\.ey[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?`), false},                                       // gitleaks: jwt
 		{"diapause token", []string{"diapause_"}, regexp.MustCompile(`\bdiapause_[A-Za-z0-9_-]{20,}`), false},
 		{"authorization", []string{"bearer ", "basic "}, regexp.MustCompile(`(?i)\b(?:bearer|basic) +([A-Za-z0-9._~+/-]{12,}=*)`), false},
 		{"authorization header", []string{"authorization", "x-api-key", "cookie", "-token"}, regexp.MustCompile(`(?im)\b(?:(?:proxy-)?authorization|x-api-key|(?:set-)?cookie|x-[a-z-]+-token|private-token) *: *(?:(?:bearer|basic|token|digest) +)?([^'"\n]{8,})`), false},
