@@ -179,6 +179,7 @@ type Request struct {
 	Listen      *ListenRequest   `json:"listen,omitempty"`   // of ingress_add and ingress_rm
 	Label       *LabelRequest    `json:"label,omitempty"`    // of label
 	Share       *ShareRequest    `json:"share,omitempty"`    // of share and unshare
+	Redact      *RedactRequest   `json:"redact,omitempty"`   // of redact
 	// Once is of run and fork: the caller's own word for what it asks. Asked again with the same word, the
 	// verb answers with the session that it has made, and makes none.
 	Once string `json:"once,omitempty"`

@@ -50,6 +50,8 @@ type Policy struct {
 	OnResume OnResume `json:"on_resume_failure,omitempty"`
 	// Rehearse is which suspends are rehearsed.
 	Rehearse Rehearse `json:"rehearse,omitempty"`
+	// Redact is of what secrets are taken out.
+	Redact Redact `json:"redact,omitempty"`
 	// Score is what makes a session matter where there is no room for all.
 	Score *Score `json:"score,omitempty"`
 	// Keep is which snapshots are kept, in place of what the janitor was started with.
@@ -147,7 +149,7 @@ func (p Policy) Validate(scope PolicyScope) error {
 	return together(
 		between("grace", p.Grace, 100*time.Millisecond, MaxLease), between("awake", p.Awake, 0, 24*time.Hour),
 		between("warn", p.Warn, 0, 24*time.Hour), atLeast("life", p.Life, time.Minute), between("backoff", p.Backoff, 0, 24*time.Hour),
-		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Rehearse.validate(), p.Score.validate(), p.Keep.validate(),
+		p.validateKinds(), p.Ask.validate(), p.validateQuiet(), p.validateFailure(), p.Rehearse.validate(), p.Redact.validate(), p.Score.validate(), p.Keep.validate(),
 		p.Checkpoints.Validate(), validateWake(p.Wake), p.Watermarks.validate(scope), p.validateSlots(scope), p.Quota.validate(scope),
 	)
 }

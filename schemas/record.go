@@ -349,6 +349,7 @@ const (
 	TShared           TransitionType = "shared"        // its terminal may be watched with a token
 	TUnshared         TransitionType = "unshared"      // it may not any more, with one or with all
 	TArchived         TransitionType = "archived"      // it was put into the archive
+	TRedacted         TransitionType = "redacted"      // something was taken out of its recording
 	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
 )
 

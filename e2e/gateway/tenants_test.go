@@ -24,6 +24,7 @@ var bodies = map[string]string{
 	"share":           `{"for":"1h"}`,
 	"template_create": `{"name":"b/t","from":"b/secret"}`,
 	"template_run":    `{"name":"b/new"}`,
+	"redact":          `{"match":"x"}`,
 	"login":           `{"code":"x"}`,
 	"login_port":      `{"host":"8080--secret.b.localhost","state":"x"}`,
 	"activity":        `{"kind":"input"}`,

@@ -67,6 +67,12 @@ const (
 	RemoveRecorded Name = "worker.remove.recorded"
 )
 
+// What a worker does to take something out of a recording.
+const (
+	RedactWritten Name = "recording.redact.written" // what replaces it is stored, and doesn't count yet
+	RedactCounts  Name = "recording.redact.counts"  // it counts; before the old objects are deleted
+)
+
 // What writing an image does when all of it has been taken in. Package image calls
 // them by their last word.
 const (
@@ -157,7 +163,7 @@ var all = []Name{
 	CheckpointThawed, CheckpointRecorded, AbortThawed, AbortRecorded,
 	StartReady, StartRecorded, StartDone,
 	ResumeCleared, ResumeOpened, ResumeRestored, ResumeRecorded, ResumeDone,
-	ProveStarts, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded,
+	ProveStarts, FellBack, KillStopped, KillRecorded, RemoveStopped, RemoveUnneeded, RemoveDeleted, RemoveRecorded, RedactWritten, RedactCounts,
 	ImagePacks, ImageKey, ImageHeader,
 	CriuFenced, CriuDumped, CriuLayers, CriuMemory, CriuLetGo,
 	CriuVacant, CriuShim, CriuFilled, CriuGoing, CriuRuns, CriuLost, CriuStopped,

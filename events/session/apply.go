@@ -22,8 +22,8 @@ type rule struct {
 	set   func(*schemas.SessionRecord, schemas.Transition)
 }
 
-// makes are the transitions that make a session.
-var makes = []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TImported}
+// makes are the transitions that make a record.
+var makes = []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate, schemas.TImported}
 
 // none stands for a key that has no record yet.
 const none schemas.State = ""
@@ -88,11 +88,9 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TShared:           {from: living, set: setShares},
 	schemas.TUnshared:         {from: living, set: setShares},
 	schemas.TArchived:         {from: resting, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Archived = t.Set.Archived }},
+	schemas.TRedacted:         {from: living},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, stored...), set: setRecovered},
 }
-
-// makes are the transitions that make a record.
-var makes = []schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate}
 
 // Apply gives the record that the transition makes of r; the zero record stands
 // for a key that has none. It never changes r. An error wraps ErrIllegal.

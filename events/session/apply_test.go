@@ -18,7 +18,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TImported, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived, schemas.TRedacted,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {

@@ -38,6 +38,8 @@ type Policy struct {
 	Wake []schemas.WakeRule
 	// Rehearse is which suspends are rehearsed.
 	Rehearse schemas.Rehearse
+	// Redact is of what secrets are taken out.
+	Redact schemas.Redact
 	// Score says which session makes room first where there is none.
 	Score Weights
 	// Checkpoints are the triggers that make one.
@@ -177,6 +179,9 @@ func (p Policy) With(w schemas.Policy) Policy {
 	}
 	if w.Rehearse != "" {
 		p.Rehearse = w.Rehearse
+	}
+	if w.Redact != "" {
+		p.Redact = w.Redact
 	}
 	if w.Checkpoints != nil {
 		p.Checkpoints = w.Checkpoints

@@ -5,13 +5,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"filippo.io/age"
 	"github.com/klauspost/compress/zstd"
@@ -85,7 +85,7 @@ func (l List) Holds(sealed []byte) error { return Body{Size: l.Size, SHA256: l.S
 func PutList(ctx context.Context, store objectstore.Store, p Place, ref Ref, list []byte) error {
 	err := store.Put(ctx, p.ListName(ref.Run, ref.Number), bytes.NewReader(list), int64(len(list)))
 	if errors.Is(err, objectstore.ErrExists) {
-		_, _, err = readList(ctx, store, p, ref, true)
+		_, _, err = readList(ctx, store, p, ref, nil, true)
 	}
 	if err != nil {
 		return fmt.Errorf("store a list of commands: %w", err)
@@ -93,13 +93,35 @@ func PutList(ctx context.Context, store objectstore.Store, p Place, ref Ref, lis
 	return nil
 }
 
+// readTrustedList reads a list. Without a digest its header has to be signed by a key that is trusted.
+func readTrustedList(ctx context.Context, store objectstore.Store, p Place, want Ref, trusted func(signer string) []ed25519.PublicKey, redacted *Redaction) (Segment, []byte, error) {
+	return listReader{store, p, trusted, redacted}.read(ctx, want, int64(maxHead+MaxList))
+}
+
 // readList reads the object of a list: whose header it has, and, but for headOnly, what is encrypted.
-func readList(ctx context.Context, store objectstore.Store, p Place, want Ref, headOnly bool) (s Segment, sealed []byte, err error) {
+func readList(ctx context.Context, store objectstore.Store, p Place, want Ref, redacted *Redaction, headOnly bool) (s Segment, sealed []byte, err error) {
 	most := int64(maxHead + MaxList)
 	if headOnly {
 		most = maxHead
 	}
-	r, err := store.Get(ctx, p.ListName(want.Run, want.Number), 0, most)
+	return listReader{store: store, place: p, redacted: redacted}.read(ctx, want, most)
+}
+
+// listReader reads lists of a recording.
+type listReader struct {
+	store    objectstore.Store
+	place    Place
+	trusted  func(signer string) []ed25519.PublicKey
+	redacted *Redaction
+}
+
+func (l listReader) read(ctx context.Context, want Ref, most int64) (s Segment, sealed []byte, err error) {
+	tag, replaced := "", l.redacted.of(want)
+	if replaced != nil && replaced.List != nil {
+		tag = replaced.List.Tag
+	}
+	name := tagged(l.place.ListName(want.Run, want.Number), tag)
+	r, err := l.store.Get(ctx, name, 0, most)
 	if err != nil {
 		return s, nil, err
 	}
@@ -108,8 +130,12 @@ func readList(ctx context.Context, store objectstore.Store, p Place, want Ref, h
 	if err != nil {
 		return s, nil, err
 	}
-	if s, err = parseHead(data, want, nil); err == nil && s.Header.UID != p.UID {
+	if s, err = parseHead(data, want, l.trusted); err == nil && s.Header.UID != l.place.UID {
 		err = fmt.Errorf("%w: it is of another session", ErrForged)
+	}
+	s.object = name
+	if err == nil && replaced != nil {
+		err = s.replace(*replaced)
 	}
 	if err != nil {
 		return s, nil, err
@@ -123,6 +149,7 @@ type Lists struct {
 	place Place
 	next  *Ref
 	from  *Ref // a segment that names none, though there may be one before it: next is looked for from there
+	is    *Redaction
 	older bool // next was named by another list
 	short bool
 	first *Ref // of all lists that are there, by their names; nil before it is known
@@ -132,9 +159,10 @@ type Lists struct {
 func (l *Lists) Shortened() bool { return l.short }
 
 // FollowLists gives the lists up to a segment, which is known to be genuine: each is vouched for by the digest that the one after it
-// names. They are there also of segments that were deleted for room, until they take too much themselves.
-func FollowLists(store objectstore.Store, p Place, end *Ref) *Lists {
-	l := &Lists{store: store, place: p}
+// names. They are there also of segments that were deleted for room, until they take too much themselves. What was redacted of them is
+// what Redacted gave.
+func FollowLists(store objectstore.Store, p Place, end *Ref, redacted *Redaction) *Lists {
+	l := &Lists{store: store, place: p, is: redacted}
 	l.after(end)
 	return l
 }
@@ -160,7 +188,7 @@ func (l *Lists) look(ctx context.Context) (*Ref, error) {
 		}
 	}
 	for at != nil && l.first.Number > 0 && inOrder(*l.first, *at) <= 0 {
-		s, err := head(ctx, l.store, l.place, *at, nil)
+		s, err := head(ctx, l.store, l.place, *at, nil, l.is)
 		if errors.Is(err, objectstore.ErrNotFound) {
 			l.short = true // nothing leads to what is there
 			return nil, nil
@@ -180,10 +208,8 @@ func (l *Lists) look(ctx context.Context) (*Ref, error) {
 func (l *Lists) lookFirst(ctx context.Context) error {
 	var first Ref
 	err := l.store.List(ctx, l.place.prefix(), func(i objectstore.Info) error {
-		name, isList := strings.CutSuffix(i.Name, listSuffix)
-		run, number, ok := l.place.parseName(name)
-		if is := (Ref{Run: run, Number: number}); ok && isList && (first.Number == 0 || inOrder(is, first) < 0) {
-			first = is
+		if is, ok := l.place.parse(i.Name); ok && is.list && (first.Number == 0 || inOrder(is.Ref, first) < 0) {
+			first = is.Ref
 		}
 		return nil
 	})
@@ -207,7 +233,7 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 	}
 	at := *l.next
 	l.next = nil
-	s, sealed, err := readList(ctx, l.store, l.place, at, false)
+	s, sealed, err := readList(ctx, l.store, l.place, at, l.is, false)
 	if errors.Is(err, objectstore.ErrNotFound) && l.older {
 		next, pastErr := l.past(ctx, at)
 		if next == nil && pastErr == nil {
@@ -219,7 +245,7 @@ func (l *Lists) Next(ctx context.Context, key func(ctx context.Context, run stri
 	}
 	if err != nil {
 		// The segment itself may still say where the one before is.
-		was, headErr := head(ctx, l.store, l.place, at, nil)
+		was, headErr := head(ctx, l.store, l.place, at, nil, l.is)
 		if headErr != nil {
 			return nil, 0, fmt.Errorf("read a list of commands: %w", err)
 		}
@@ -251,7 +277,7 @@ const lookPast = 8
 // looked for one that isn't named.
 func (l *Lists) past(ctx context.Context, at Ref) (*Ref, error) {
 	for range lookPast {
-		s, err := head(ctx, l.store, l.place, at, nil)
+		s, err := head(ctx, l.store, l.place, at, nil, l.is)
 		if errors.Is(err, objectstore.ErrNotFound) {
 			return nil, nil
 		}
@@ -262,7 +288,7 @@ func (l *Lists) past(ctx context.Context, at Ref) (*Ref, error) {
 			return nil, nil
 		}
 		at = *s.Header.Previous.Listed
-		if _, _, err := readList(ctx, l.store, l.place, at, true); !errors.Is(err, objectstore.ErrNotFound) {
+		if _, _, err := readList(ctx, l.store, l.place, at, l.is, true); !errors.Is(err, objectstore.ErrNotFound) {
 			return &at, nil
 		}
 	}

@@ -75,7 +75,7 @@ func (b *bench) keyOf(ctx context.Context, run string) (age.Identity, error) {
 
 func (b *bench) lists(end *Ref) (text string, dropped int, wrong error) {
 	b.t.Helper()
-	all := FollowLists(b.store, place, end)
+	all := FollowLists(b.store, place, end, nil)
 	for {
 		commands, n, err := all.Next(b.t.Context(), b.keyOf)
 		if errors.Is(err, io.EOF) {
@@ -102,7 +102,7 @@ func TestTrimLists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all := FollowLists(b.store, place, last)
+	all := FollowLists(b.store, place, last, nil)
 	for want := int64(7); ; want-- {
 		list, _, err := all.Next(t.Context(), b.keyOf)
 		if errors.Is(err, io.EOF) && (want == 2 || want == 3) && all.Shortened() {

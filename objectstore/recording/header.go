@@ -152,6 +152,7 @@ func (r Ref) from(h Header) bool { return r.Run == h.Run && r.Number >= h.Number
 type Segment struct {
 	Ref
 	Header Header
+	object string
 	at     int64 // where its encrypted part begins
 }
 

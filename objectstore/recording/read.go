@@ -25,7 +25,7 @@ import (
 func Put(ctx context.Context, store objectstore.Store, p Place, ref Ref, segment []byte) error {
 	err := store.Put(ctx, p.Name(ref.Run, ref.Number), bytes.NewReader(segment), int64(len(segment)))
 	if errors.Is(err, objectstore.ErrExists) {
-		_, err = head(ctx, store, p, ref, nil)
+		_, err = head(ctx, store, p, ref, nil, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("store a recording: %w", err)
@@ -33,9 +33,15 @@ func Put(ctx context.Context, store objectstore.Store, p Place, ref Ref, segment
 	return nil
 }
 
-// head reads the clear part of a segment.
-func head(ctx context.Context, store objectstore.Store, p Place, want Ref, trusted func(signer string) []ed25519.PublicKey) (Segment, error) {
-	r, err := store.Get(ctx, p.Name(want.Run, want.Number), 0, maxHead)
+// head reads the clear part of a segment. What was redacted of it has its place.
+func head(ctx context.Context, store objectstore.Store, p Place, want Ref, trusted func(signer string) []ed25519.PublicKey, redacted *Redaction) (Segment, error) {
+	var is NewSegment
+	replaced := redacted.of(want)
+	if replaced != nil && replaced.Segment != nil {
+		is = *replaced.Segment
+	}
+	name := tagged(p.Name(want.Run, want.Number), is.Tag)
+	r, err := store.Get(ctx, name, 0, maxHead)
 	if err != nil {
 		return Segment{}, err
 	}
@@ -48,7 +54,30 @@ func head(ctx context.Context, store objectstore.Store, p Place, want Ref, trust
 	if err == nil && s.Header.UID != p.UID {
 		err = fmt.Errorf("%w: it is of another session", ErrForged)
 	}
+	s.object = name
+	if err == nil && replaced != nil {
+		err = s.replace(*replaced)
+	}
 	return s, err
+}
+
+// replace has the segment have what has its place, of which nothing but the text may be another.
+func (s *Segment) replace(by Replaced) error {
+	if by.Digest != s.Digest {
+		return fmt.Errorf("%w: another segment %d of run %s was redacted", ErrForged, s.Number, s.Run)
+	}
+	is, list := s.Header.Body, s.Header.List
+	if by.Segment != nil {
+		is = by.Segment.Body
+	}
+	if by.List != nil {
+		list = &by.List.List
+	}
+	if is.Start != s.Header.Start || is.End != s.Header.End || is.Size <= 0 || is.Size > MaxBody || list != nil && (list.Size <= 0 || list.Size > MaxList) {
+		return fmt.Errorf("%w: what has the place of segment %d isn't as long", ErrCorrupt, s.Number)
+	}
+	s.Header.Body, s.Header.List = is, list
+	return nil
 }
 
 // Chain is a recording, as far as it is there.
@@ -78,8 +107,12 @@ func (p Part) has(c Chain) bool {
 // session was taken back isn't among them. The error is the store's.
 func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, part Part, trusted func(signer string) []ed25519.PublicKey) (Chain, error) {
 	var c Chain
+	redacted, err := Redacted(ctx, store, p, trusted)
+	if err != nil {
+		return c, err
+	}
 	if end == nil {
-		tip, wrong, err := Tip(ctx, store, p, trusted)
+		tip, wrong, err := tipOf(ctx, store, p, trusted, redacted)
 		if c.After = wrong; err != nil || tip == nil {
 			c.Why = wrong
 			return c, err
@@ -87,7 +120,7 @@ func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, par
 		end = &tip.Ref
 	}
 	for at := end; at != nil; {
-		s, err := head(ctx, store, p, *at, trusted)
+		s, err := head(ctx, store, p, *at, trusted, redacted)
 		if err != nil && !lasting(err) {
 			return c, fmt.Errorf("follow a recording: %w", err)
 		}
@@ -109,12 +142,20 @@ const tips = 100
 // Tip gives the last segment of the last run that is signed by a key which is trusted; nil if there is none. What
 // is damaged or of someone else is passed over: wrong says so of the last of these. The error is the store's.
 func Tip(ctx context.Context, store objectstore.Store, p Place, trusted func(signer string) []ed25519.PublicKey) (tip *Segment, wrong, err error) {
+	redacted, err := Redacted(ctx, store, p, trusted)
+	if err != nil {
+		return nil, nil, err
+	}
+	return tipOf(ctx, store, p, trusted, redacted)
+}
+
+func tipOf(ctx context.Context, store objectstore.Store, p Place, trusted func(signer string) []ed25519.PublicKey, redacted *Redaction) (tip *Segment, wrong, err error) {
 	all, err := list(ctx, store, p)
 	if err != nil {
 		return nil, nil, err
 	}
 	for _, at := range slices.Backward(all[max(len(all)-tips, 0):]) {
-		s, err := head(ctx, store, p, at, trusted)
+		s, err := head(ctx, store, p, at, trusted, redacted)
 		if err == nil {
 			return &s, wrong, nil
 		}
@@ -136,8 +177,8 @@ func lasting(err error) bool {
 // list gives the segments of all runs by their names alone, without a digest, in their order.
 func list(ctx context.Context, store objectstore.Store, p Place) (all []Ref, err error) {
 	err = store.List(ctx, p.prefix(), func(i objectstore.Info) error {
-		if run, number, ok := p.parseName(i.Name); ok {
-			all = append(all, Ref{Run: run, Number: number})
+		if is, ok := p.parse(i.Name); ok && !is.list {
+			all = append(all, is.Ref)
 		}
 		return nil
 	})
@@ -145,7 +186,7 @@ func list(ctx context.Context, store objectstore.Store, p Place) (all []Ref, err
 		return nil, fmt.Errorf("list a recording: %w", err)
 	}
 	slices.SortFunc(all, inOrder)
-	return all, nil
+	return slices.Compact(all), nil
 }
 
 // inOrder compares where segments are in a recording, by their names.
@@ -157,7 +198,7 @@ const maxMemory = 8 << 20
 // Read calls fn with the events of a segment, after all of what is encrypted was found to be what its
 // header names. key is the one that the segment's run is encrypted to. fn's error is returned as it is.
 func Read(ctx context.Context, store objectstore.Store, p Place, s Segment, key age.Identity, fn func(Event) error) error {
-	r, err := store.Get(ctx, p.Name(s.Run, s.Number), s.at, s.Header.Size+1)
+	r, err := store.Get(ctx, s.object, s.at, s.Header.Size+1)
 	if err != nil {
 		return fmt.Errorf("read a recording: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/diapause/diapause/objectstore"
 )
@@ -52,10 +51,9 @@ func (r *Room) Trim(ctx context.Context, store objectstore.Store, p Place, keep 
 	r.known = false
 	var segments, lists []stored
 	err := store.List(ctx, p.prefix(), func(i objectstore.Info) error {
-		name, isList := strings.CutSuffix(i.Name, listSuffix)
-		run, number, ok := p.parseName(name)
-		switch of := (stored{Ref{Run: run, Number: number}, i.Name, i.Size}); {
-		case ok && isList:
+		is, ok := p.parse(i.Name)
+		switch of := (stored{is.Ref, i.Name, i.Size}); {
+		case ok && is.list:
 			lists = append(lists, of)
 		case ok:
 			segments = append(segments, of)

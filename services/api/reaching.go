@@ -37,6 +37,7 @@ var extents = map[string]extent{
 	"expose":  stays, // expose looks at what the session reaches
 	"label":   stays,
 	"share":   stays,
+	"redact":  stays,
 	"reach":   stays,
 	"token":   reaches,
 	"listen":  reaches, // a port of a gateway's machine

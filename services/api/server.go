@@ -168,6 +168,7 @@ func New(o Options) *Server {
 	shares := &sharer{tokens: s.tokens, sessions: ss}
 	s.tokens.revoked = shares.revoked
 	maps.Copy(s.verbs, shares.verbs())
+	s.verbs["redact"] = (&redactor{sessions: ss, snapshots: shots, nc: o.NC, log: o.Log}).redact
 	maps.Copy(s.verbs, (&listeners{nc: o.NC, js: o.JS, names: o.Names, sessions: ss, log: o.Log}).verbs())
 	maps.Copy(s.verbs, (&keyVerbs{board: b, keys: o.Keys, records: o.Records}).keyVerbs())
 	maps.Copy(s.verbs, (&storeVerbs{sessions: ss, snapshots: shots, janitor: o.Janitor, reader: o.Reader}).storeVerbs())

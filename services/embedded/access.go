@@ -46,7 +46,7 @@ func clientPermissions() *server.Permissions {
 				schemas.SubjectActivity + below, schemas.SubjectHost + below, schemas.SubjectProgress + below,
 				"_INBOX.>", "$SRV.>", "$JS.API.>", "$JS.ACK.>", "$JS.FC.>",
 			},
-			Deny: append(clientDenied(), schemas.SubjectHost+".*.forget"),
+			Deny: append(clientDenied(), schemas.SubjectHost+".*.forget", schemas.SubjectHost+".*.redact"),
 		},
 		// A client must not answer in place of the parts.
 		Subscribe: &server.SubjectPermission{

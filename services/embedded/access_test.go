@@ -167,7 +167,7 @@ func TestTheClientUser(t *testing.T) {
 		"diapause.v1.event.default.web.x", "diapause.v1.stored.1.default.web.input",
 		"$JS.API.STREAM.CREATE.X", "$JS.API.STREAM.UPDATE." + names.Activity(),
 		"$JS.API.STREAM.DELETE." + names.Activity(), "$JS.API.STREAM.PURGE." + names.Activity(),
-		"$JS.API.STREAM.MSG.DELETE." + names.SessionStream(), "$SYS.REQ.SERVER.PING", "diapause.v1.host.h.forget",
+		"$JS.API.STREAM.MSG.DELETE." + names.SessionStream(), "$SYS.REQ.SERVER.PING", "diapause.v1.host.h.forget", "diapause.v1.host.h.redact",
 	}, []string{"diapause.v1.api.>", "diapause.v1.host.>", "diapause.v1.command.>"})
 
 	system := connect(t, s, CredsFile(o.CredsDir, UserSystem))

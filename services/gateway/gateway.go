@@ -85,6 +85,7 @@ func New(o Options) (*Gateway, error) {
 	g.ports()
 	g.labels()
 	templates(g)
+	redactions(g)
 	g.policies()
 	g.fleet()
 	g.tokens()

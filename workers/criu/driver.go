@@ -272,6 +272,15 @@ func (d *Driver) SealRecorded(ctx context.Context, uid schemas.UID) error {
 	return err
 }
 
+// RedactShown has the session's shim take something out of what it holds of the output and the screen.
+func (d *Driver) RedactShown(ctx context.Context, uid schemas.UID, expression string) error {
+	if err := checkUID(uid); err != nil {
+		return err
+	}
+	_, err := d.shims.order(ctx, uid, shim.Order{Op: shim.OrderRedact, Match: expression})
+	return err
+}
+
 // Stop kills what is left of the session and removes all that it had here.
 func (d *Driver) Stop(ctx context.Context, f driver.Fence) error {
 	if err := d.pass(f); err != nil {

@@ -271,6 +271,9 @@ type Fence struct {
 type Recorder interface {
 	// SealRecorded spills what was recorded so far of a session on this host.
 	SealRecorded(ctx context.Context, uid schemas.UID) error
+	// RedactShown takes what an expression matches out of what is held of a session's output on this host, and of what its terminal
+	// shows.
+	RedactShown(ctx context.Context, uid schemas.UID, expression string) error
 }
 
 // State of an instance on its host.

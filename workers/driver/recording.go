@@ -21,6 +21,8 @@ type Recording struct {
 	Key image.LineageKey `json:"key"`
 	// Input has what is typed recorded as well.
 	Input bool `json:"input,omitempty"`
+	// Redact has secrets taken out of what is recorded.
+	Redact bool `json:"redact,omitempty"`
 }
 
 // RunFile describes the run, for who stores its segments. It is locked while more may come.

@@ -27,7 +27,7 @@ type Commands struct {
 // Of one that isn't recorded there are none.
 func (s *Spool) Commands(ctx context.Context, r schemas.SessionRecord) (*Commands, error) {
 	reader := &Reader{spool: s, place: placeOf(r), keys: map[string]age.Identity{}}
-	out := &Commands{reader: reader, lists: recording.FollowLists(s.Objects, reader.place, nil)}
+	out := &Commands{reader: reader, lists: recording.FollowLists(s.Objects, reader.place, nil, nil)}
 	if r.Lineage == "" {
 		return out, nil
 	}
@@ -39,10 +39,14 @@ func (s *Spool) Commands(ctx context.Context, r schemas.SessionRecord) (*Command
 			end = &tip.Ref
 		}
 	}
+	var redacted *recording.Redaction
+	if err == nil && end != nil {
+		redacted, err = recording.Redacted(ctx, objects, reader.place, s.Snapshots.Signers(ctx, r.Tenant))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the commands of session %s: %w", r.Name(), err)
 	}
-	out.lists = recording.FollowLists(objects, reader.place, end)
+	out.lists = recording.FollowLists(objects, reader.place, end, redacted)
 	return out, nil
 }
 

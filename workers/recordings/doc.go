@@ -8,6 +8,8 @@
 // Import seals an asciicast that was recorded elsewhere in the folder of a run, as a shim would have (import.go, taking.go), which is
 // one only once a session was made of it.
 //
+// Redact takes something out of all that is stored (redact.go).
+//
 // A segment is taken out of the folder only after the store has it. The package never opens a segment to store it,
 // never wakes a session, and never decides for how long a recording is kept.
 package recordings

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
@@ -26,7 +27,7 @@ import (
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// Options is what a Spool is made of. All fields are needed.
+// Options is what a Spool is made of. All fields but the last are needed.
 type Options struct {
 	Dir       string // of this host, made if it isn't there; without it nothing is recorded
 	Host      schemas.HostID
@@ -37,7 +38,8 @@ type Options struct {
 	Records interface {
 		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
 	}
-	Log *slog.Logger
+	Log        *slog.Logger
+	Failpoints *failpoint.Set // in tests; may be nil
 }
 
 // Spool has the recordings of one host. Its methods may be called concurrently.
@@ -55,12 +57,13 @@ type Spool struct {
 	// rooms are what recordings take that are shortened, by the folders of runs of which more may come.
 	rooms map[string]*recording.Room
 
-	imported map[schemas.UID]*Import // taken in, and neither kept nor dropped
+	imported map[schemas.UID]*Import         // taken in, and neither kept nor dropped
+	redacted map[string]*recording.Redaction // of runs that are stored
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, patience: 3 * time.Second, imports: make(chan struct{}, importsAtOnce), imported: map[schemas.UID]*Import{}}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, redacted: map[string]*recording.Redaction{}, patience: 3 * time.Second, imports: make(chan struct{}, importsAtOnce), imported: map[schemas.UID]*Import{}}
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}

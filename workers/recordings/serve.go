@@ -186,6 +186,11 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	defer unlock()
 	for _, dir := range runs {
 		err = errors.Join(err, over(dir))
+		if _, statErr := os.Stat(dir); errors.Is(statErr, fs.ErrNotExist) {
+			s.mu.Lock()
+			delete(s.redacted, filepath.Base(dir))
+			s.mu.Unlock()
+		}
 	}
 	return err
 }

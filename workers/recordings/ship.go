@@ -156,6 +156,12 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 	}
 	clear, ref, err := h.Seal(s.Signer)
 	room.Add(int64(len(clear)+len(sealed)), 0)
+	if err == nil {
+		var replaced bool
+		if replaced, err = s.replaced(ctx, r, ref); replaced {
+			return ref, nil // it was stored, and redacted since: it must not come back
+		}
+	}
 	if err == nil && h.List != nil {
 		room.Add(0, int64(len(clear)+len(list)))
 		err = recording.PutList(ctx, s.Objects, r.Place, ref, append(slices.Clone(clear), list...))
@@ -169,6 +175,24 @@ func (s *Spool) storeSegment(ctx context.Context, dir string, r run, n uint64, l
 		err = recording.Put(ctx, s.Objects, r.Place, ref, append(clear, sealed...))
 	}
 	return ref, err
+}
+
+// replaced reports whether a segment was stored before, and has another one in its place. It is asked once for each run in the life
+// of this process: what was stored without a note is from one before.
+func (s *Spool) replaced(ctx context.Context, r run, at recording.Ref) (bool, error) {
+	s.mu.Lock()
+	is, known := s.redacted[r.Run]
+	s.mu.Unlock()
+	if !known {
+		var err error
+		if is, err = recording.Redacted(ctx, s.Objects, r.Place, s.Snapshots.Signers(ctx, r.Tenant)); err != nil {
+			return false, err
+		}
+		s.mu.Lock()
+		s.redacted[r.Run] = is
+		s.mu.Unlock()
+	}
+	return is.Has(at), nil
 }
 
 func writeLast(dir string, ref recording.Ref) error {

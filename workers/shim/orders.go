@@ -176,7 +176,9 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 		seen.PID = s.state.read().PID
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	case OrderRecord:
-		return Message{Phase: PhaseDone}, s.recorder.seal()
+		return Message{Phase: PhaseDone}, s.recorder.sealed(true)
+	case OrderRedact:
+		return Message{Phase: PhaseDone}, s.tree.main.redact(o.Match)
 	}
 	if o.Op == OrderRenew { // the lease is the host's, not the session's: no fence
 		return Message{Phase: PhaseDone}, s.guard.hear(o.Lease)

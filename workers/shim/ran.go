@@ -95,7 +95,7 @@ func (r *recorder) ran(c schemas.TypedCommand) {
 	if r == nil {
 		return
 	}
-	line, err := recording.Entry(c)
+	line, err := recording.Entry(r.secrets.command(c))
 	if err != nil {
 		return // it has nothing that can't be encoded
 	}

@@ -101,7 +101,7 @@ func TestSealsCommands(t *testing.T) {
 	b := newRecorderBench(t)
 	b.ran(schemas.TypedCommand{Number: 1})
 	b.work.Lock()
-	b.take(false)
+	b.take(false, false)
 	waits, spills := b.list.entries, b.spill.list.entries
 	b.work.Unlock()
 	if len(waits) != 0 || len(spills) != 1 {

@@ -1,6 +1,7 @@
 package shim
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ import (
 // terminal when far more comes than can be sealed. It does nothing while nothing comes. A nil recorder records nothing.
 type recorder struct {
 	input   bool
+	secrets *secrets // nil: they are recorded, too
 	spill   *spill
 	settled func()
 
@@ -90,6 +92,9 @@ func (c *command) record(setup Setup) error {
 	}
 	_, end := c.log.Span()
 	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0, lacks: end > 0}
+	if setup.Record.Redact {
+		r.secrets = &secrets{patience: putOff}
+	}
 	r.timer = time.AfterFunc(time.Hour, r.due)
 	r.timer.Stop()
 	c.shown.recorder = r
@@ -154,11 +159,19 @@ func (r *recorder) painted(of *screen.Screen) bool {
 	return paint != nil
 }
 
-// typed records input that the session has taken.
-func (r *recorder) typed(b []byte) {
+// typed records input that the session has taken, which shows says that the terminal showed.
+func (r *recorder) typed(b []byte, shows bool) {
 	if r != nil && r.input && len(b) > 0 {
+		r.mu.Lock()
+		b = r.secrets.unseen(b, shows)
+		r.mu.Unlock()
 		r.add(recording.Input, b, true)
 	}
+}
+
+// shows reports whether a command's terminal shows what is typed, where that matters.
+func (r *recorder) shows(of *terminal) bool {
+	return r == nil || !r.input || r.secrets == nil || of == nil || of.shows()
 }
 
 func (r *recorder) resized(s attach.Size) {
@@ -200,6 +213,7 @@ func (r *recorder) add(code recording.Code, b []byte, later bool) {
 	r.mark(now.Sub(r.began), code, len(b))
 	if moves {
 		r.at += int64(len(b))
+		r.secrets.came(b)
 	}
 	if later {
 		r.worth = true
@@ -249,11 +263,17 @@ func (r *recorder) arm(now time.Time) {
 // due seals what came when it is time.
 func (r *recorder) due() {
 	r.mu.Lock()
+	if r.secrets.typing(r.marks, r.data, func(m recorded) time.Duration { return time.Since(r.began.Add(m.after)) }) {
+		r.secrets.waits++
+		r.timer.Reset(r.secrets.patience)
+		r.mu.Unlock()
+		return
+	}
 	r.armed, r.last, r.wait = false, time.Now(), min(2*r.wait, sealLate)
 	r.mu.Unlock()
 	if r.work.TryLock() {
 		defer r.work.Unlock()
-		_ = r.sealAll() // what can't be spilled is a gap
+		_ = r.sealAll(false) // what can't be spilled is a gap
 		return
 	}
 	r.mu.Lock()
@@ -289,23 +309,38 @@ func (r *recorder) roomFor() {
 	}
 }
 
-// take gives what came since the last call, and has the commands of that spilled, too. ends says that the segment ends with it. Callers
-// hold work.
-func (r *recorder) take(ends bool) (marks []recorded, data []byte, began time.Time) {
+// take gives what came since the last call, without secrets if there are to be none, and has the commands of that spilled, too. ends
+// says that the segment ends with it, holds that a line may wait for its end. Callers hold work.
+func (r *recorder) take(ends, holds bool) (marks []recorded, data []byte, began time.Time) {
+	marks, data, began, released := r.takeAll(ends, holds)
+	r.secrets.take(marks, data, released)
+	return marks[:released], data[:sizeOf(marks[:released])], began
+}
+
+// takeAll gives what came since the last call, and how many of the marks go on. The others stay, and come once more.
+func (r *recorder) takeAll(ends, holds bool) (marks []recorded, data []byte, began time.Time, released int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if ends {
 		r.fresh, r.bare = true, r.bare+1
 	}
-	marks, data, began = r.marks, r.data, r.began
+	marks, data, began, released = r.marks, r.data, r.began, len(r.marks)
 	r.spill.list.join(r.list) // together with the output: a segment has the commands that began or ended in it
 	r.list = typedList{}
 	r.marks, r.data, r.worth, r.late = nil, nil, false, false
+	if r.secrets != nil {
+		r.secrets.waits = 0
+	}
+	if holds {
+		marks, released = r.secrets.split(marks, data)
+		each(marks[released:], data[sizeOf(marks[:released]):], func(_ int, _ recorded, b []byte) { r.data = append(r.data, b...) })
+		r.marks, r.worth = slices.Clone(marks[released:]), len(r.data) > 0
+	}
 	if r.room != nil {
 		close(r.room)
 		r.room = nil
 	}
-	return marks, data, began
+	return marks, data, began, released
 }
 
 // pack compresses and encrypts what came, until it isn't much any more. The segment goes on, if it isn't full.
@@ -313,7 +348,7 @@ func (r *recorder) pack() {
 	for more := true; more; {
 		r.work.Lock()
 		ends := r.spill.full(time.Now())
-		err := r.spill.add(r.take(ends))
+		err := r.spill.add(r.take(ends, true))
 		if err == nil && ends {
 			err = r.spill.commit()
 		}
@@ -329,30 +364,36 @@ func (r *recorder) pack() {
 }
 
 // seal spills all that came. When it returns nil, that is durable.
-func (r *recorder) seal() error {
+func (r *recorder) seal() error { return r.sealed(false) }
+
+// sealed is seal, but with holds a line may wait for its end.
+func (r *recorder) sealed(holds bool) error {
 	if r == nil {
 		return nil
 	}
 	r.work.Lock()
 	defer r.work.Unlock()
-	return r.sealAll()
+	return r.sealAll(holds)
 }
 
-// sealAll is seal; callers hold work.
-func (r *recorder) sealAll() error {
+// sealAll is sealed; callers hold work.
+func (r *recorder) sealAll(holds bool) error {
 	r.mu.Lock()
 	worth := r.worth || r.spill.open != nil || len(r.marks) > 0 && !(r.list.empty() && r.spill.list.empty())
 	r.mu.Unlock()
 	if !worth {
 		return nil
 	}
-	err := r.spill.add(r.take(true))
+	err := r.spill.add(r.take(true, holds))
 	if err == nil {
 		err = r.spill.commit()
 	}
 	r.mu.Lock()
 	r.lost(err)
 	settled := r.settled
+	if r.worth && !r.closed {
+		r.arm(time.Now())
+	}
 	r.mu.Unlock()
 	settled()
 	return err
@@ -445,7 +486,8 @@ func (r *recorder) close() {
 
 // writeRecorded writes to a terminal and records what it took.
 func (c *command) writeRecorded(fd int, b []byte) (int, error) {
+	shows := c.recorder().shows(c.tty)
 	n, err := unix.Write(fd, b)
-	c.recorder().typed(b[:max(n, 0)])
+	c.recorder().typed(b[:max(n, 0)], shows)
 	return n, err
 }

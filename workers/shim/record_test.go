@@ -116,7 +116,7 @@ func TestRecords(t *testing.T) {
 		t.Errorf("before anything came it is %q", text)
 	}
 	b.output(backlog.Out, []byte("one"))
-	b.typed([]byte("not recorded"))
+	b.typed([]byte("not recorded"), true)
 	b.output(backlog.Err, []byte("hook"))
 	b.resized(attach.Size{Rows: 2, Cols: 3})
 	b.sealing()(stuckWait)
@@ -168,7 +168,7 @@ func TestRecordsWhileStuck(t *testing.T) {
 	b.work.Lock() // nothing is sealed
 	b.input = true
 	for range recordMost {
-		b.typed([]byte("x"))
+		b.typed([]byte("x"), true)
 		b.output(backlog.Out, []byte("y"))
 	}
 	b.mu.Lock()
@@ -188,7 +188,7 @@ func TestRecordsWhileStuck(t *testing.T) {
 	if err := b.seal(); err != nil {
 		t.Fatal(err)
 	}
-	if b.take(false); b.late {
+	if b.take(false, false); b.late {
 		t.Error("it never waits again")
 	}
 }

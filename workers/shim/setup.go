@@ -172,6 +172,8 @@ type Order struct {
 
 	Lease *Lease `json:"lease,omitempty"` // of a thaw or a renewal
 
+	Match string `json:"match,omitempty"` // of OrderRedact: a regular expression, as schemas.RedactRequest has it
+
 	Failpoints string `json:"failpoints,omitempty"` // the armed failpoints, as package failpoint reads them
 }
 
@@ -186,6 +188,7 @@ const (
 	OrderPreflight = "preflight"
 	OrderObserve   = "observe"
 	OrderRecord    = "record" // spill what was recorded
+	OrderRedact    = "redact" // take something out of what is kept of the output and shown
 )
 
 // Failure is an error that a shim sends to a worker.

@@ -54,8 +54,9 @@ const toldOf = 4096
 func (v *clients) passTyped(ctx context.Context, c net.Conn, id string, b []byte, more chan<- struct{}) error {
 	for part := range slices.Chunk(b, toldOf) {
 		err := v.tree.main.pass(ctx, v.gate, part, func(fd int, b []byte) (int, error) {
+			shows := v.tree.main.recorder().shows(v.tree.main.tty)
 			n, err := v.typists.take(id, c, fd, b)
-			v.tree.main.recorder().typed(b[:max(n, 0)])
+			v.tree.main.recorder().typed(b[:max(n, 0)], shows)
 			return n, err
 		})
 		if err != nil {

@@ -73,16 +73,11 @@ func (s *Store) Output(ctx context.Context, r schemas.SessionRecord, entry strin
 }
 
 func (s *Store) savedOutput(ctx context.Context, r schemas.SessionRecord) ([]byte, error) {
-	in, err := s.Objects.Get(ctx, outputName(r), 0, -1)
+	out, err := s.lastOutput(ctx, r)
 	if err != nil {
 		return nil, fmt.Errorf("read the output of session %s: %w", r.Name(), err)
 	}
-	defer in.Close()
-	sealed, err := io.ReadAll(in)
-	if err != nil {
-		return nil, fmt.Errorf("read the output of session %s: %w", r.Name(), err)
-	}
-	return seal.Unseal(string(sealed), s.openers()...)
+	return out, nil
 }
 
 func outputName(r schemas.SessionRecord) string {

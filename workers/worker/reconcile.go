@@ -79,7 +79,7 @@ func interrupted(r schemas.SessionRecord, claim string) bool {
 // may still never have run.
 var neutral = []schemas.TransitionType{
 	schemas.TSuspend, schemas.TCheckpoint, schemas.TClaimed, schemas.TIdleRule, schemas.TResealed, schemas.TExposed,
-	schemas.TShared, schemas.TUnshared,
+	schemas.TShared, schemas.TUnshared, schemas.TRedacted,
 }
 
 // neverRan finds the transition that recorded a session to run which isn't on its host. never

@@ -25,7 +25,9 @@ func (s *starter) recordedFence(ctx context.Context, d driver.Driver, r schemas.
 	if _, ok := d.(driver.Recorder); !ok {
 		return f, func() {}
 	}
-	f.Record, release = s.recordings.Begin(ctx, r, spec, from)
+	if f.Record, release = s.recordings.Begin(ctx, r, spec, from); f.Record != nil {
+		f.Record.Redact = s.policy(r).Redact == schemas.RedactRecording
+	}
 	return f, release
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/events/failpoint"
+	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/schemas"
@@ -32,6 +33,7 @@ type starter struct {
 	attempts    *attempts
 	turns       *turns.Queue
 	failpoints  *failpoint.Set
+	policy      func(schemas.SessionRecord) session.Policy
 	log         *slog.Logger
 }
 

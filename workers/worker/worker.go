@@ -140,6 +140,7 @@ func New(o Options) *Worker {
 	})
 	w.recordings = recordings.New(recordings.Options{
 		Dir: o.Recordings, Host: o.Host, Objects: o.Images, Signer: o.Signer, Snapshots: w.snapshots, Records: o.Records, Log: o.Log,
+		Failpoints: o.Failpoints,
 	})
 	wake := func(n schemas.Name) { w.actors.wake(n) }
 	w.hosting = newHosting(have, o.Lease, w.snapshots, wake, o.Log)
@@ -174,7 +175,7 @@ func (w *Worker) executor(have drivers) *executor {
 	w.leaver = &leaver{host: w.Host, claim: claim, js: w.JS, names: w.Names, recorder: w.recorder, log: w.Log}
 	start := &starter{
 		drivers: have, hosting: w.hosting, recorder: w.recorder, snapshots: w.snapshots, recordings: w.recordings, sensor: w.sensor,
-		interrupter: w.interrupter, attempts: tries, turns: w.turns, failpoints: w.Failpoints, log: w.Log,
+		interrupter: w.interrupter, attempts: tries, turns: w.turns, failpoints: w.Failpoints, policy: w.Policy, log: w.Log,
 	}
 	end := &ending{host: w.Host, recorder: w.recorder, starter: start, snapshots: w.snapshots, recordings: w.recordings, leaver: w.leaver, log: w.Log}
 	return &executor{
@@ -233,6 +234,17 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 		},
 		"imported": func(_ context.Context, uid []byte) []byte {
 			data, err := json.Marshal(w.recordings.Asked(schemas.UID(uid)))
+			if err != nil {
+				return nil
+			}
+			return data
+		},
+		"redact": func(ctx context.Context, question []byte) []byte {
+			var q schemas.RedactQuestion
+			if json.Unmarshal(question, &q) != nil {
+				return nil
+			}
+			data, err := json.Marshal(w.redact(ctx, q))
 			if err != nil {
 				return nil
 			}

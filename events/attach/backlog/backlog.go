@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"iter"
 	"sync"
 )
 
@@ -164,6 +165,19 @@ func (l *Log) take(from int64) (Stream, []byte, int64, <-chan struct{}, error) {
 		return 0, nil, from, nil, io.EOF
 	}
 	return 0, nil, from, l.changed, nil
+}
+
+// Change calls fn with the pieces that are held, the oldest first. It may change their bytes, and nothing else.
+func (l *Log) Change(fn func(pieces iter.Seq2[Stream, []byte])) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fn(func(yield func(Stream, []byte) bool) {
+		for _, p := range l.pieces {
+			if !yield(p.stream, p.data) {
+				return
+			}
+		}
+	})
 }
 
 // Encode writes what is held, for Decode.

@@ -100,7 +100,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(storeCommands(c)...)
 	root.AddCommand(activityCommands(c)...)
 	root.AddCommand(terminalCommands(c)...)
-	root.AddCommand(keyCommand(c), tokenCommand(c), loginLinkCommand(c), policyCommand(c), hostCommand(c), moveCommand(c), exposeCommand(c), labelCommand(c), shareCommand(c), unshareCommand(c), templateCommand(c))
+	root.AddCommand(keyCommand(c), tokenCommand(c), loginLinkCommand(c), policyCommand(c), hostCommand(c), moveCommand(c), exposeCommand(c), labelCommand(c), shareCommand(c), unshareCommand(c), templateCommand(c), redactCommand(c))
 	root.AddCommand(usageCommand(c), triggerCommand(c))
 	root.AddCommand(busyCommand(c), statsCommand(c), natsConfigCommand(), versionCommand())
 	root.InitDefaultCompletionCmd()

@@ -49,6 +49,8 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
   rehearse=changed           which suspends are rehearsed before the processes are killed:
                              always (the default), changed (since the last
                              rehearsal) or never
+  redact=recording           of what known secrets are taken out: of what is recorded from
+                             the next start or resume on, or off (the default)
   checkpoints=run_end,before:deploy
                              what an agent does that makes a checkpoint
   checkpoints=every:10m      one whenever the last snapshot is so old and the session has
