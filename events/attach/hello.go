@@ -11,6 +11,7 @@ type Hello struct {
 	Input    bool        `json:"input"`             // what the client sends counts as input
 	Forward  bool        `json:"forward,omitempty"` // it forwards a connection of someone else
 	Direct   bool        `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
+	Search   bool        `json:"search,omitempty"`  // it searches recordings of the host's sessions, and names none
 }
 
 // Offer lets a client make the connection that it asked for with the host itself, once and soon.

@@ -41,6 +41,8 @@ type Options struct {
 	Commands func(ctx context.Context, r schemas.SessionRecord) (Commands, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
+	// Searcher searches what was recorded of sessions, without waking them; nil if nothing is searched here.
+	Searcher Searcher
 	// Capturing reports whether a capture of a session is under way.
 	Capturing func(n schemas.Name) bool
 	// Answers are the other questions that the host answers, by the last token of their subject.
@@ -134,6 +136,9 @@ func (s *Server) serveConn(ctx context.Context, conn *tunnel.Conn) {
 
 // connect connects a client to the session that it names; with a grant, to no other than that of the grant.
 func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) error {
+	if hello.Search {
+		return s.search(ctx, conn, grant)
+	}
 	n, err := schemas.ParseName(hello.Name)
 	if err != nil {
 		return err

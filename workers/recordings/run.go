@@ -26,7 +26,7 @@ import (
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// Options is what a Spool is made of. All fields are needed.
+// Options is what a Spool is made of. All fields but Stored are needed.
 type Options struct {
 	Dir       string // of this host, made if it isn't there; without it nothing is recorded
 	Host      schemas.HostID
@@ -38,6 +38,8 @@ type Options struct {
 		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
 	}
 	Log *slog.Logger
+	// Stored, if given, is called when more of a session is stored. It doesn't wait.
+	Stored func(n schemas.Name, uid schemas.UID)
 }
 
 // Spool has the recordings of one host. Its methods may be called concurrently.
