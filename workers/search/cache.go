@@ -19,6 +19,8 @@ type entry struct {
 	x       *index.Index // nil until it is looked at
 	empty   bool         // nothing was recorded as of version
 	kept    int64        // x.Read when it was stored last
+	// unlisted: there may be commands that aren't known.
+	unlisted bool
 }
 
 // close frees the index.

@@ -90,9 +90,9 @@ func (e *entry) follow(ctx context.Context, end recording.Ref) error {
 	if !ok {
 		return errOther
 	}
-	listed := len(e.x.Commands()) == 0
+	e.unlisted = e.unlisted || len(e.x.Commands()) == 0
 	for _, seg := range all[next:] {
-		listed = listed || seg.Header.List != nil
+		e.unlisted = e.unlisted || seg.Header.List != nil
 		e.x.Segment(seg)
 		if seg.Header.End <= e.x.Seen() {
 			continue
@@ -105,10 +105,11 @@ func (e *entry) follow(ctx context.Context, end recording.Ref) error {
 			return err
 		}
 	}
-	if listed {
+	if e.unlisted {
 		if err := e.list(ctx, end); err != nil {
 			return err
 		}
+		e.unlisted = false
 	}
 	return e.x.Err()
 }

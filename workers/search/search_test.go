@@ -40,7 +40,7 @@ func TestSearch(t *testing.T) {
 
 	// What comes later is found as soon as it is stored.
 	y.types(a, "true", 0, "one more error\r\n")
-	y.want(attach.Search{Words: []string{"error"}, In: attach.InOutput, Limit: 2}, "acme/other#1 output: an error here\nwork#3 output: one more error\n")
+	y.want(attach.Search{Words: []string{"error"}, In: attach.InOutput, Limit: 3}, "acme/other#1 output: an error here\nacme/other output: $ grep error log\nwork#3 output: one more error\n")
 }
 
 // What would have all read is refused, and so is what is out of bounds.

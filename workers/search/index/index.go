@@ -165,11 +165,12 @@ func later(a, b time.Time) time.Time {
 }
 
 // Words that are indexed as they are may take this part of the output, and so much always. A block with more strange words than manyStrange
-// has them by their coarse hashes.
+// has them by fewer bits of their hashes: an index of less output than small by the fewest.
 const (
 	plainPart   = 32
-	plainLeast  = 16 << 10
+	plainLeast  = 4 << 10
 	manyStrange = 500
+	small       = 1 << 20
 )
 
 // wordsOf gives the words of a block, each once.
@@ -194,8 +195,12 @@ func (x *Index) wordsOf(text []Stretch) (string, error) {
 		})
 	}
 	form := fine
-	if len(strange) > manyStrange {
+	switch {
+	case len(strange) <= manyStrange:
+	case x.read < small:
 		form = coarse
+	default:
+		form = middle
 	}
 	for word := range strange {
 		plain[form(word)] = struct{}{}

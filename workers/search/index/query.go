@@ -27,14 +27,14 @@ type Query struct {
 func NewQuery(words []string) (*Query, error) {
 	q := &Query{}
 	for _, w := range words {
+		if !utf8.ValidString(w) {
+			return nil, errors.New("a word isn't UTF-8")
+		}
 		if w = fold(strings.TrimSpace(w)); w == "" {
 			continue
 		}
 		if len(w) > maxQuery {
 			return nil, fmt.Errorf("a word has more than %d bytes", maxQuery)
-		}
-		if !utf8.ValidString(w) {
-			return nil, errors.New("a word isn't UTF-8")
 		}
 		q.words = append(q.words, w)
 	}
@@ -127,7 +127,7 @@ func (q *Query) expression(hashed bool) string {
 				forms = append(forms, word)
 			}
 			if strange || hashed {
-				forms = append(forms, fine(word), coarse(word))
+				forms = append(forms, fine(word), middle(word), coarse(word))
 			}
 			terms = append(terms, `("`+strings.Join(forms, `" OR "`)+`")`)
 		})

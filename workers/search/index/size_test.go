@@ -78,7 +78,7 @@ func TestSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{128 << 10, 3 << 20} {
+	for _, size := range []int{128 << 10, 2 << 20} {
 		var raw, stored int
 		for name, output := range outputs(random, size) {
 			p := newTape(t)
@@ -127,7 +127,11 @@ func TestPrecision(t *testing.T) {
 		x, _ = again(t, x)
 		for _, word := range []string{"needle12345", "zebrafish"} {
 			lines, blocks := p.find(x, word)
-			if len(lines) != 1 || blocks > len(x.blocks)/5 {
+			most := len(x.blocks) / 5
+			if name == "random" || name == "numbers" { // nothing but strange words
+				most = len(x.blocks) / 2
+			}
+			if len(lines) != 1 || blocks > most {
 				t.Errorf("%s in %s is in %d lines; %d of %d blocks are named", word, name, len(lines), blocks, len(x.blocks))
 			}
 		}

@@ -78,9 +78,10 @@ func eachWord(folded string, fn func(word string, strange bool)) {
 	end(len(folded))
 }
 
-// The hashes of words. Where a block has many, they have fewer bits.
+// The hashes of words. Where a block has many, they have fewer bits, and fewer still in a small index.
 const (
 	fineBits   = 14
+	middleBits = 13
 	coarseBits = 11
 )
 
@@ -92,6 +93,7 @@ func hashOf(word string, bits int) uint32 {
 	return uint32(sum) & (1<<bits - 1)
 }
 
-// fine and coarse are what a word is indexed as that isn't indexed as it is. No other word is as long and begins so.
+// fine, middle and coarse are what a word is indexed as that isn't indexed as it is. No other word is as long and begins so.
 func fine(word string) string   { return fmt.Sprintf("0%04x", hashOf(word, fineBits)) }
+func middle(word string) string { return fmt.Sprintf("2%04x", hashOf(word, middleBits)) }
 func coarse(word string) string { return fmt.Sprintf("1%04x", hashOf(word, coarseBits)) }
