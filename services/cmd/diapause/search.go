@@ -98,7 +98,7 @@ func (f *searchFlags) check(now time.Time) (err error) {
 	case f.Regexp && len(f.Words) != 1:
 		return usagef("search: want one regular expression, in quotes")
 	case f.Regexp && f.session == "" && f.since == "":
-		return usagef("search: an expression is looked for in one session, or a time range").WithHint("give --session NAME, or --since e.g. 2h")
+		return usagef("search: --regexp is for one session, or a time range").WithHint("give --session NAME, or --since e.g. 2h")
 	}
 	if f.session != "" {
 		if _, err := schemas.ParseName(f.session); err != nil {

@@ -198,7 +198,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// Whatever is asked for is no language of the database.
+// Nothing that is asked for is in the language of the database.
 func TestHostileWords(t *testing.T) {
 	p := newTape(t)
 	p.segment(`say "hello" AND (NOT near) text:x* ^y -z 'it''s' NULL;--`+"\r\n", strings.Repeat("filler line\r\n", 5000))

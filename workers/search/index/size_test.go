@@ -71,7 +71,7 @@ func outputs(random *rand.Rand, size int) map[string]string {
 	return out
 }
 
-// An index takes at most 15 % of the output, whatever that is.
+// An index takes at most 15 % of the output, of any kind.
 func TestSize(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	pack, err := zstd.NewWriter(nil)
