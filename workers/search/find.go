@@ -104,7 +104,10 @@ func (e *entry) read(ctx context.Context, b index.Block) ([]index.Line, error) {
 // lines gives those of some lines that are looked for.
 func (h *hunt) lines(r schemas.SessionRecord, x *index.Index, lines []index.Line) (found []attach.Found) {
 	for _, hit := range h.query.Find(lines, h.Context) {
-		c := x.CommandAt(hit.At)
+		c := x.CommandAt(hit.End - 1) // the first line of its output begins before the mark that says so
+		if c == nil {
+			c = x.CommandAt(hit.At)
+		}
 		if h.Exit != "" && (c == nil || !h.exited(*c)) || h.In == "" && echoes(hit.Line, x) {
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 // Line is one of the text.
 type Line struct {
 	At   int64 // position in the output
+	End  int64 // where it ends
 	Time time.Time
 	Text string
 }
@@ -30,7 +31,7 @@ func Lines(text []Stretch) (lines []Line) {
 	for _, s := range text {
 		at := s.From
 		for line := range strings.Lines(s.Text) {
-			lines = append(lines, Line{at, s.Time, strings.TrimSuffix(line, "\n")})
+			lines = append(lines, Line{at, s.To, s.Time, strings.TrimSuffix(line, "\n")})
 			at++ // of what has no positions of its own
 		}
 	}
