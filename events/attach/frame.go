@@ -91,6 +91,9 @@ type Request struct {
 	// what follows begins. It is for a host that asks its own session.
 	Positions bool `json:"positions,omitempty"`
 
+	// Search: what is looked for.
+	Search *Search `json:"search,omitempty"`
+
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 	Port uint16 `json:"port,omitempty"` // forward
 }

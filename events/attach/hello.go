@@ -12,6 +12,7 @@ type Hello struct {
 	Forward  bool        `json:"forward,omitempty"` // it forwards a connection of someone else
 	Import   bool        `json:"import,omitempty"`  // it sends a recording of which a session of that name is made
 	Direct   bool        `json:"direct,omitempty"`  // with Forward: it takes offers of a direct connection
+	Search   bool        `json:"search,omitempty"`  // it searches recordings of the host's sessions, and names none
 }
 
 // Offer lets a client make the connection that it asked for with the host itself, once and soon.

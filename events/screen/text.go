@@ -1,6 +1,9 @@
 package screen
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 // maxLine bounds a line of text, in characters: a longer one is given in parts, and where it ends with as many blanks those are left out.
 const maxLine = 16 << 10
@@ -13,6 +16,14 @@ type Text struct {
 	line   []rune
 	at     int // where the next character comes
 	other  bool
+}
+
+// NewText makes one that begins on the second screen, or at the beginning of a line.
+func NewText(second bool) *Text { return &Text{other: second} }
+
+// Rest reports whether nothing is pending: what follows reads the same to a NewText of this second.
+func (t *Text) Rest() (second, ok bool) {
+	return t.other, t.parser.state == ground && len(t.line) == 0 && t.at == 0
 }
 
 // Write takes more output. What it returns is of whole characters, and valid until the next call.
@@ -28,6 +39,9 @@ func (t *Text) End() []byte {
 	t.flush()
 	return t.out
 }
+
+// Line gives what there is of a line that didn't end.
+func (t *Text) Line() string { return strings.TrimRight(string(t.line), " ") }
 
 // flush gives the line, without blanks at its end.
 func (t *Text) flush() {

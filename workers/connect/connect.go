@@ -45,6 +45,8 @@ type Options struct {
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
 	// Import takes in recordings that were made elsewhere; nil if this host records nothing.
 	Import Importer
+	// Searcher searches what was recorded of sessions, without waking them; nil if nothing is searched here.
+	Searcher Searcher
 	// Capturing reports whether a capture of a session is under way.
 	Capturing func(n schemas.Name) bool
 	// Answers are the other questions that the host answers, by the last token of their subject.
@@ -144,6 +146,9 @@ func (s *Server) serveConn(ctx context.Context, conn *tunnel.Conn) {
 
 // connect connects a client to the session that it names; with a grant, to no other than that of the grant.
 func (s *Server) connect(ctx context.Context, conn net.Conn, hello attach.Hello, grant *direct.Grant) error {
+	if hello.Search {
+		return s.search(ctx, conn, grant)
+	}
 	n, err := schemas.ParseName(hello.Name)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ import (
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
-// Options is what a Spool is made of. All fields but the last are needed.
+// Options is what a Spool is made of. All fields but the last but Stored are needed.
 type Options struct {
 	Dir       string // of this host, made if it isn't there; without it nothing is recorded
 	Host      schemas.HostID
@@ -40,6 +40,8 @@ type Options struct {
 	}
 	Log        *slog.Logger
 	Failpoints *failpoint.Set // in tests; may be nil
+	// Stored, if given, is called when more of a session is stored. It doesn't wait.
+	Stored func(n schemas.Name, uid schemas.UID)
 }
 
 // Spool has the recordings of one host. Its methods may be called concurrently.

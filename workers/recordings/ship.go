@@ -17,6 +17,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/recording"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
 
@@ -58,6 +59,9 @@ func (s *Spool) storeRun(ctx context.Context, dir string) (*End, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.Stored != nil && len(numbers) > 0 {
+		s.Stored(schemas.Name{Tenant: r.Tenant, Session: r.Session}, r.UID)
 	}
 	if r.Keep > 0 && len(numbers) > 0 {
 		if err := room.Trim(ctx, s.Objects, r.Place, r.Keep); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/recordings"
+	"github.com/diapause/diapause/workers/search"
 	"github.com/diapause/diapause/workers/snapshots"
 )
 
@@ -28,6 +29,7 @@ type remover struct {
 	recorder   *recorder
 	snapshots  *snapshots.Store
 	recordings *recordings.Spool
+	searcher   *search.Searcher
 	failpoints *failpoint.Set
 	wake       func(schemas.Name)
 
@@ -45,6 +47,7 @@ func (v *remover) remove(ctx context.Context, rec statekv.Versioned) error {
 		return err
 	}
 	v.snapshots.Forget(rec.UID)
+	v.searcher.Forget(rec.UID)
 	if err := v.recordings.Remove(ctx, rec.UID); err != nil {
 		return err
 	}

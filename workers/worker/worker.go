@@ -29,6 +29,7 @@ import (
 	"github.com/diapause/diapause/workers/rebuild"
 	"github.com/diapause/diapause/workers/recordings"
 	"github.com/diapause/diapause/workers/recovery"
+	"github.com/diapause/diapause/workers/search"
 	"github.com/diapause/diapause/workers/sense"
 	"github.com/diapause/diapause/workers/snapshots"
 	"github.com/diapause/diapause/workers/turns"
@@ -114,6 +115,7 @@ type Worker struct {
 	turns       *turns.Queue
 	snapshots   *snapshots.Store
 	recordings  *recordings.Spool
+	searcher    *search.Searcher
 	hosting     *hosting
 	retained    *retained
 	interrupter *interrupter
@@ -142,6 +144,8 @@ func New(o Options) *Worker {
 		Dir: o.Recordings, Host: o.Host, Objects: o.Images, Signer: o.Signer, Snapshots: w.snapshots, Records: o.Records, Log: o.Log,
 		Failpoints: o.Failpoints,
 	})
+	w.searcher = search.New(search.Options{Recordings: w.recordings, Records: o.Records, Seal: w.sealRecorded, Log: o.Log})
+	w.recordings.Stored = w.searcher.Touch
 	wake := func(n schemas.Name) { w.actors.wake(n) }
 	w.hosting = newHosting(have, o.Lease, w.snapshots, wake, o.Log)
 	w.retained = newRetained(have, o.Records, wake, o.Log)
@@ -152,12 +156,12 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown, Import: w.imports(),
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown, Import: w.imports(), Searcher: w.searcher,
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{
 		host: o.Host, nc: o.NC, js: o.JS, names: o.Names, drivers: have, recorder: w.recorder, snapshots: w.snapshots,
-		recordings: w.recordings, failpoints: o.Failpoints, wake: wake, held: map[string][]schemas.Name{},
+		recordings: w.recordings, searcher: w.searcher, failpoints: o.Failpoints, wake: wake, held: map[string][]schemas.Name{},
 	}
 	if o.Ledger != nil {
 		w.rebuilder = rebuild.New(rebuild.Options{
@@ -252,6 +256,7 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 		},
 		"forget": func(ctx context.Context, uid []byte) []byte {
 			w.snapshots.Forget(schemas.UID(uid))
+			w.searcher.Forget(schemas.UID(uid))
 			if err := w.recordings.Forget(ctx, schemas.UID(uid)); err != nil {
 				w.Log.Warn("could not forget what was recorded", "uid", string(uid), "err", err)
 				return nil
@@ -339,6 +344,7 @@ func (w *Worker) serve(ctx context.Context) error {
 	}
 	g.Go(func() error { return w.sensor.Serve(ctx) })
 	g.Go(func() error { return w.recordings.Serve(ctx) })
+	g.Go(func() error { return w.searcher.Serve(ctx) })
 	g.Go(func() error { return w.sweep(ctx) })
 	if w.Load != nil {
 		g.Go(func() error { return w.announcer.watchLoad(ctx) })

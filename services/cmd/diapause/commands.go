@@ -20,9 +20,6 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// nonzero is the --exit of all commands that failed.
-const nonzero = "nonzero"
-
 // fewCommands is how many are listed unless more are asked for.
 const fewCommands = 1000
 
@@ -46,8 +43,8 @@ space, or that bash doesn't put into its history, isn't recorded.`,
 			if lines < allLines {
 				return usagef("--tail %d: want how many commands, or %d for all", lines, allLines)
 			}
-			if _, err := strconv.Atoi(exit); err != nil && exit != "" && exit != nonzero {
-				return usagef("--exit %q: want a status, or %s", exit, nonzero)
+			if _, err := strconv.Atoi(exit); err != nil && exit != "" && exit != attach.Nonzero {
+				return usagef("--exit %q: want a status, or %s", exit, attach.Nonzero)
 			}
 			all, more, v, err := c.commands(cmd.Context(), args[0], lines, exit)
 			if err != nil {
@@ -174,7 +171,7 @@ func lastCommands(from io.Reader, lines int, exit string) (all []schemas.TypedCo
 		if err != nil {
 			return nil, false, fmt.Errorf("read a command: %w", err)
 		}
-		if !exitedWith(command, exit) {
+		if !attach.ExitedWith(command, exit) {
 			continue
 		}
 		if more = len(all) == lines; !more {
@@ -183,19 +180,6 @@ func lastCommands(from io.Reader, lines int, exit string) (all []schemas.TypedCo
 	}
 	slices.Reverse(all)
 	return all, more, nil
-}
-
-// exitedWith reports whether a command is one of --exit.
-func exitedWith(c schemas.TypedCommand, exit string) bool {
-	switch {
-	case exit == "":
-		return true
-	case c.Exit == nil:
-		return false
-	case exit == nonzero:
-		return *c.Exit != 0
-	}
-	return strconv.Itoa(*c.Exit) == exit
 }
 
 func printCommands(all []schemas.TypedCommand, state schemas.State) {

@@ -8,14 +8,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 )
 
 func TestExitedWith(t *testing.T) {
 	zero, two := 0, 2
-	for exit, want := range map[string][3]bool{"": {true, true, true}, nonzero: {false, false, true}, "0": {false, true, false}, "2": {false, false, true}, "3": {}} {
+	for exit, want := range map[string][3]bool{"": {true, true, true}, attach.Nonzero: {false, false, true}, "0": {false, true, false}, "2": {false, false, true}, "3": {}} {
 		for i, status := range []*int{nil, &zero, &two} {
-			if got := exitedWith(schemas.TypedCommand{Exit: status}, exit); got != want[i] {
+			if got := attach.ExitedWith(schemas.TypedCommand{Exit: status}, exit); got != want[i] {
 				t.Errorf("--exit %q, command %d: %t", exit, i, got)
 			}
 		}

@@ -17,7 +17,7 @@ import (
 var commandGroups = []struct{ id, title, commands string }{
 	{"life", "Sessions:", "run import adopt suspend resume ensure move checkpoint fork template rollback accept reject dismiss label archive share unshare redact kill rm"},
 	{"inside", "Inside a session:", "attach exec logs commands output cp forward expose ingress"},
-	{"look", "Looking, which never keeps awake or wakes:", "ls show history explain snapshots wait usage stats audit verify screen replay export diff"},
+	{"look", "Looking, which never keeps awake or wakes:", "ls show history explain snapshots wait usage stats audit verify screen replay export diff search"},
 	{"use", "Saying that a session is in use, or not:", "touch hold release busy trigger policy"},
 	{"system", "Running Diapause:", "up down worker scheduler api gateway host doctor ready store key token login-link nats-config nats-streams"},
 }

@@ -25,7 +25,7 @@ import (
 
 func terminalCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
-		attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), commandsCommand(c), outputCommand(c), replayCommand(c), exportCommand(c), importCommand(c), diffCommand(c),
+		attachCommand(c), execCommand(c), logsCommand(c), screenCommand(c), commandsCommand(c), outputCommand(c), replayCommand(c), exportCommand(c), importCommand(c), diffCommand(c), searchCommand(c),
 		copyCommand(c), forwardCommand(c), ingressCommand(c),
 	}
 }

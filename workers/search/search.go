@@ -1,0 +1,280 @@
+package search
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/recordings"
+	"github.com/diapause/diapause/workers/search/index"
+)
+
+// Options is what a Searcher is made of. All fields but Most are needed.
+type Options struct {
+	Recordings *recordings.Spool
+	// Records gives the sessions.
+	Records interface {
+		Get(ctx context.Context, n schemas.Name) (statekv.Versioned, error)
+	}
+	// Seal has what is recorded of a session sealed up to now, if it runs here.
+	Seal func(ctx context.Context, r schemas.SessionRecord)
+	Most int64 // what indexes may take in memory while none is used, in bytes; 128 MiB if 0
+	Log  *slog.Logger
+}
+
+// Searcher searches the sessions that are recorded. Its methods may be called concurrently.
+type Searcher struct {
+	Options
+	cache  *cache
+	turns  chan struct{} // has one for each index that is looked at, and each block that is read
+	wake   chan struct{}
+	gather time.Duration
+
+	mu  sync.Mutex
+	due map[schemas.Name]bool
+}
+
+// New makes one.
+func New(o Options) *Searcher {
+	return &Searcher{
+		Options: o, cache: newCache(cmp.Or(o.Most, 128<<20)), turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		wake: make(chan struct{}, 1), gather: gather, due: map[schemas.Name]bool{},
+	}
+}
+
+// Bounds of what is asked for.
+const (
+	MaxLimit   = 1000
+	MaxContext = 20
+)
+
+// ErrWide: all would have to be read.
+var ErrWide = errors.New("an expression is looked for in one session, or a time range")
+
+// query reads what is looked for.
+func query(q attach.Search, sessions int) (*index.Query, error) {
+	words := q.Words
+	if q.Regexp {
+		if len(words) != 1 {
+			return nil, errors.New("want one regular expression")
+		}
+		words = nil
+	}
+	var out *index.Query
+	var err error
+	if q.Regexp {
+		out, err = index.NewPattern(q.Words[0])
+	} else {
+		out, err = index.NewQuery(words)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch out.Since, out.Until = q.Since, q.Until; {
+	case out.Scans() && sessions != 1 && q.Since.IsZero():
+		return nil, ErrWide
+	case q.Limit < 1 || q.Limit > MaxLimit || q.Context < 0 || q.Context > MaxContext:
+		return nil, fmt.Errorf("the limit is at most %d, the context %d", MaxLimit, MaxContext)
+	case q.In != "" && q.In != attach.InCommands && q.In != attach.InOutput:
+		return nil, fmt.Errorf("there is no %.20q to look in", q.In)
+	}
+	return out, nil
+}
+
+// Search calls found with the last lines of some sessions that are looked for, the last one first, and note with what is to be said
+// of sessions that couldn't be searched.
+func (s *Searcher) Search(ctx context.Context, q attach.Search, of []attach.Searched, found func(attach.Found) error, note func(string) error) error {
+	want, err := query(q, len(of))
+	if err != nil {
+		return err
+	}
+	h := &hunt{searcher: s, query: want, Search: q}
+	if err := h.look(ctx, of); err != nil {
+		return err
+	}
+	if h.looked == 0 && len(h.failed) > 0 {
+		return fmt.Errorf("no session can be searched: %w", h.failed[0].err)
+	}
+	if err := h.read(ctx); err != nil {
+		return err
+	}
+	for _, text := range h.notes() {
+		if err := note(text); err != nil {
+			return err
+		}
+	}
+	for _, f := range h.best() {
+		if err := found(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn waits until something may be done.
+func (s *Searcher) turn(ctx context.Context) (done func(), err error) {
+	select {
+	case s.turns <- struct{}{}:
+		return func() { <-s.turns }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// place is a block that may have lines that are looked for.
+type place struct {
+	rec schemas.SessionRecord
+	index.Block
+}
+
+// hunt is a search under way.
+type hunt struct {
+	attach.Search
+	searcher *Searcher
+	query    *index.Query
+
+	mu     sync.Mutex
+	places []place
+	all    []attach.Found
+	failed []failure
+	looked int
+	cut    bool // not all places were read
+}
+
+// failure is a session that couldn't be searched.
+type failure struct {
+	name string
+	err  error
+}
+
+// look asks the indexes of all sessions.
+func (h *hunt) look(ctx context.Context, of []attach.Searched) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(cap(h.searcher.turns))
+	for _, s := range of {
+		g.Go(func() error {
+			done, err := h.searcher.turn(ctx)
+			if err != nil {
+				return err
+			}
+			defer done()
+			if err := h.session(ctx, s); err != nil && ctx.Err() == nil {
+				h.mu.Lock()
+				h.failed = append(h.failed, failure{s.Name, err})
+				h.mu.Unlock()
+			}
+			return ctx.Err()
+		})
+	}
+	return g.Wait()
+}
+
+// session asks the index of one session.
+func (h *hunt) session(ctx context.Context, of attach.Searched) error {
+	n, err := schemas.ParseName(of.Name)
+	if err != nil {
+		return err
+	}
+	rec, err := h.searcher.Records.Get(ctx, n)
+	if err != nil {
+		return err
+	}
+	if rec.State == schemas.Deleted || of.UID != "" && rec.UID != of.UID {
+		return nil // it was removed meanwhile
+	}
+	e := h.searcher.cache.lock(rec.UID)
+	defer h.searcher.cache.unlock(e)
+	before := int64(0)
+	if e.x != nil {
+		before = e.x.Read()
+	}
+	if err := h.searcher.refresh(ctx, e, rec.SessionRecord, true); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.looked++
+	h.mu.Unlock()
+	if e.x == nil {
+		return nil
+	}
+	if e.x.Read() > before && e.due(rec.SessionRecord) {
+		h.searcher.Touch(n, rec.UID)
+	}
+	return h.ask(rec.SessionRecord, e.x)
+}
+
+// ask takes what an index knows.
+func (h *hunt) ask(r schemas.SessionRecord, x *index.Index) error {
+	var all []attach.Found
+	var places []place
+	cut := false
+	if h.In != attach.InOutput {
+		all = h.commands(r, x)
+	}
+	var err error
+	if h.In != attach.InCommands {
+		all = append(all, h.lines(r, x, x.Tail())...)
+		var blocks []index.Block
+		blocks, err = x.Blocks(h.query)
+		if cut = len(blocks) > maxPlaces && !h.query.Scans(); cut {
+			blocks = blocks[:maxPlaces]
+		}
+		for _, b := range blocks {
+			if h.Exit == "" || x.Within(b, h.exited) {
+				places = append(places, place{r, b})
+			}
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all, h.places, h.cut = append(h.all, all...), append(h.places, places...), h.cut || cut
+	return err
+}
+
+// exited reports whether a command ended as is asked for.
+func (h *hunt) exited(c schemas.TypedCommand) bool { return attach.ExitedWith(c, h.Exit) }
+
+// newest orders what was found, the last one first.
+func newest(a, b attach.Found) int {
+	return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Session, b.Session), cmp.Compare(b.At, a.At), cmp.Compare(a.In, b.In))
+}
+
+// best gives the lines that were found, each once: one that had not ended may be there once more, as it was.
+func (h *hunt) best() []attach.Found {
+	slices.SortFunc(h.all, func(a, b attach.Found) int {
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At), cmp.Compare(len(b.Line), len(a.Line)))
+	})
+	h.all = slices.CompactFunc(h.all, func(a, b attach.Found) bool { return a.Session == b.Session && a.In == b.In && a.At == b.At })
+	all := slices.SortedFunc(slices.Values(h.all), newest)
+	return all[:min(len(all), h.Limit)]
+}
+
+// manyNotes bounds how many sessions are named that couldn't be searched.
+const manyNotes = 5
+
+// notes says what wasn't searched.
+func (h *hunt) notes() (notes []string) {
+	slices.SortFunc(h.failed, func(a, b failure) int { return cmp.Compare(a.name, b.name) })
+	for i, f := range h.failed {
+		if i == manyNotes {
+			notes = append(notes, fmt.Sprintf("%d more sessions couldn't be searched", len(h.failed)-i))
+			break
+		}
+		notes = append(notes, fmt.Sprintf("session %s can't be searched: %v", f.name, f.err))
+	}
+	if h.cut {
+		notes = append(notes, "too many parts may have it, and the oldest weren't read: name a session or a time range")
+	}
+	return notes
+}
