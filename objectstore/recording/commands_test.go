@@ -129,7 +129,7 @@ func TestListsBeforeAnOlderVersion(t *testing.T) {
 	second := b.putListed(2, &first, 6)
 	read := func(end *Ref) (text string) {
 		t.Helper()
-		all := FollowLists(store, place, end)
+		all := FollowLists(store, place, end, nil)
 		for {
 			list, _, err := all.Next(t.Context(), b.keyOf)
 			if errors.Is(err, io.EOF) {

@@ -116,17 +116,6 @@ func putTagged(ctx context.Context, store objectstore.Store, name string, data [
 	return store.Put(ctx, name, bytes.NewReader(data), int64(len(data)))
 }
 
-// recipientOf gives what is encrypted to, of a key that was unwrapped.
-func recipientOf(key age.Identity) (age.Recipient, error) {
-	switch k := key.(type) {
-	case *age.X25519Identity:
-		return k.Recipient(), nil
-	case *age.HybridIdentity:
-		return k.Recipient(), nil
-	}
-	return nil, errors.New("the key of the recording is of an unknown kind")
-}
-
 // OpenedList is a list of commands that was read.
 type OpenedList struct {
 	Ref

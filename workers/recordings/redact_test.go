@@ -194,7 +194,7 @@ func TestRedact(t *testing.T) {
 	if out, err := b.redacts(`nothing like that`, false); err != nil || out.Found() {
 		t.Errorf("what isn't there: %+v, %v", out, err)
 	}
-	if err := recording.Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
+	if err := new(recording.Room).Trim(t.Context(), b.store, placeOf(b.record), 1); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := b.spool.Open(t.Context(), b.record, recording.Part{}); got == nil || len(got.chain.Segments) != 1 {

@@ -2,6 +2,7 @@ package recordings
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 
 	"filippo.io/age"
@@ -41,7 +42,7 @@ func (s *Source) End(ctx context.Context) (*recording.Ref, error) {
 	end, known, err := s.spool.end(ctx, s.record)
 	if err == nil && end == nil && !known {
 		var tip *recording.Segment
-		if tip, _, err = recording.Tip(ctx, s.objects(), s.place, s.spool.Snapshots.Signers(ctx, s.place.Tenant)); tip != nil {
+		if tip, _, err = recording.Tip(ctx, s.objects(), s.place, s.signers(ctx)); tip != nil {
 			end = &tip.Ref
 		}
 	}
@@ -57,22 +58,30 @@ func (s *Source) objects() impatient { return impatient{s.spool.Objects, answerW
 func (s *Source) Upto(ctx context.Context, end recording.Ref, from int64) (*Reader, error) {
 	r := &Reader{spool: s.spool, place: s.place, keys: s.keys}
 	var err error
-	r.chain, err = recording.Follow(ctx, s.objects(), s.place, &end, recording.Part{From: from}, nil)
+	r.chain, err = recording.Follow(ctx, s.objects(), s.place, &end, recording.Part{From: from}, s.signers(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("open the recording of %s: %w", s.record.Name(), err)
 	}
 	return r, nil
 }
 
+func (s *Source) signers(ctx context.Context) func(signer string) []ed25519.PublicKey {
+	return s.spool.Snapshots.Signers(ctx, s.place.Tenant)
+}
+
 // Commands gives those up to a segment, the last one first.
-func (s *Source) Commands(end recording.Ref) *Commands {
+func (s *Source) Commands(ctx context.Context, end recording.Ref) (*Commands, error) {
+	redacted, err := recording.Redacted(ctx, s.objects(), s.place, s.signers(ctx))
+	if err != nil {
+		return nil, fmt.Errorf("open the commands of %s: %w", s.record.Name(), err)
+	}
 	reader := &Reader{spool: s.spool, place: s.place, keys: s.keys}
-	return &Commands{reader: reader, lists: recording.FollowLists(s.objects(), s.place, &end)}
+	return &Commands{reader: reader, lists: recording.FollowLists(s.objects(), s.place, &end, redacted)}, nil
 }
 
 // Index gives the last index that is stored; nil if there is none.
 func (s *Source) Index(ctx context.Context) ([]byte, error) {
-	return recording.LastIndex(ctx, s.objects(), s.place, s.spool.Snapshots.Signers(ctx, s.place.Tenant), s.key)
+	return recording.LastIndex(ctx, s.objects(), s.place, s.signers(ctx), s.key)
 }
 
 // PutIndex stores an index up to a segment, in place of those before.

@@ -145,7 +145,11 @@ var errEnough = errors.New("enough")
 func (e *entry) list(ctx context.Context, end recording.Ref) error {
 	known := e.x.Known()
 	var fresh []schemas.TypedCommand
-	err := e.source.Commands(end).Each(ctx, func(c schemas.TypedCommand) error {
+	typed, err := e.source.Commands(ctx, end)
+	if err != nil {
+		return err
+	}
+	err = typed.Each(ctx, func(c schemas.TypedCommand) error {
 		if c.Number < known || len(fresh) == index.MaxCommands {
 			return errEnough
 		}
