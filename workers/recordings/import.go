@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
@@ -19,7 +20,7 @@ import (
 	"github.com/diapause/diapause/workers/driver"
 )
 
-// An import takes in a recording that was made elsewhere: Import seals it in a folder that is no run's yet, the API makes a session
+// An import takes in a recording that was made elsewhere: Take seals it in a folder that is no run's yet, the API makes a session
 // of it, and Keep makes the folder that of a run of the session, which is stored as any other. What becomes no session is removed: by
 // Drop, or by Serve after a crash.
 
@@ -33,36 +34,49 @@ const (
 	importKept    = 10 * time.Minute
 )
 
+// Imports takes in recordings that were made elsewhere, for the Spool that stores them. Its methods may be called concurrently.
+type Imports struct {
+	spool *Spool
+	slots chan struct{} // has one for each recording that is taken in
+
+	mu  sync.Mutex
+	all map[schemas.UID]*Import // taken in, and neither kept nor dropped
+}
+
+func newImports(s *Spool) *Imports {
+	return &Imports{spool: s, slots: make(chan struct{}, importsAtOnce), all: map[schemas.UID]*Import{}}
+}
+
 // Import is a recording that was taken in.
 type Import struct {
 	schemas.Imported
-	spool *Spool
+	of    *Imports
 	rec   schemas.SessionRecord // as far as it is known: whose it is
 	dir   string
 	lock  *os.File
 	last  *backlog.Log // what was printed last
 	done  func()
-	asked bool // by the API; callers hold the spool's mu
+	asked bool // by the API; callers hold the mu of Imports
 }
 
-// Import takes in the asciicast that r gives, for a session of a name, as of a driver, that is made of it.
-func (s *Spool) Import(ctx context.Context, n schemas.Name, of schemas.DriverName, r io.Reader) (*Import, error) {
-	if s.Dir == "" {
-		return nil, fmt.Errorf("import a recording: host %s records nothing", s.Host)
+// Take takes in the asciicast that r gives, for a session of a name, as of a driver, that is made of it.
+func (m *Imports) Take(ctx context.Context, n schemas.Name, of schemas.DriverName, r io.Reader) (*Import, error) {
+	if m.spool.Dir == "" {
+		return nil, fmt.Errorf("import a recording: host %s records nothing", m.spool.Host)
 	}
 	select {
-	case s.imports <- struct{}{}:
+	case m.slots <- struct{}{}:
 	default:
-		return nil, fmt.Errorf("import a recording: host %s is taking in %d", s.Host, importsAtOnce)
+		return nil, fmt.Errorf("import a recording: host %s is taking in %d", m.spool.Host, importsAtOnce)
 	}
-	done := func() { <-s.imports }
+	done := func() { <-m.slots }
 	cast, err := asciicast.NewReader(r)
 	if err != nil {
 		done()
 		return nil, refusedCast(err)
 	}
 	uid := schemas.UID(strings.ToLower(rand.Text()[:22]))
-	i := &Import{spool: s, done: done, last: backlog.New(attach.OutputKept), rec: schemas.SessionRecord{
+	i := &Import{of: m, done: done, last: backlog.New(attach.OutputKept), rec: schemas.SessionRecord{
 		Tenant: n.Tenant, Session: n.Session, UID: uid, Lineage: string(uid), Epoch: 1, State: schemas.Exited,
 	}}
 	i.Name, i.UID, i.Driver, i.Title = n.String(), uid, of, schemas.Shown(cast.Header().Title)
@@ -70,9 +84,9 @@ func (s *Spool) Import(ctx context.Context, n schemas.Name, of schemas.DriverNam
 		i.remove()
 		return nil, refusedCast(err)
 	}
-	s.mu.Lock()
-	s.imported[uid] = i
-	s.mu.Unlock()
+	m.mu.Lock()
+	m.all[uid] = i
+	m.mu.Unlock()
 	return i, nil
 }
 
@@ -87,7 +101,7 @@ func refusedCast(err error) error {
 
 // take seals a recording in a folder of its own.
 func (i *Import) take(ctx context.Context, cast *asciicast.Reader) error {
-	run, err := i.spool.newRun(ctx, i.rec, nil)
+	run, err := i.of.spool.newRun(ctx, i.rec, nil)
 	if err != nil {
 		return err
 	}
@@ -113,12 +127,12 @@ func (i *Import) take(ctx context.Context, cast *asciicast.Reader) error {
 
 // begin makes the folder. Nothing else is done with it meanwhile.
 func (i *Import) begin(ctx context.Context, r run) error {
-	unlock, err := i.spool.lock(ctx, i.UID)
+	unlock, err := i.of.spool.lock(ctx, i.UID)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	dir := filepath.Join(i.spool.Dir, string(i.UID), r.Run+importSuffix)
+	dir := filepath.Join(i.of.spool.Dir, string(i.UID), r.Run+importSuffix)
 	if i.lock, err = r.write(dir); err != nil {
 		return err
 	}
@@ -142,10 +156,10 @@ func syncFolders(dir string) error {
 }
 
 // Asked says for the API what was taken in under a uid; nothing is known of another one.
-func (s *Spool) Asked(uid schemas.UID) schemas.Imported {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := s.imported[uid]
+func (m *Imports) Asked(uid schemas.UID) schemas.Imported {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	i := m.all[uid]
 	if i == nil {
 		return schemas.Imported{}
 	}
@@ -155,9 +169,9 @@ func (s *Spool) Asked(uid schemas.UID) schemas.Imported {
 
 // forgotten takes the import from those that the API may ask for, and reports whether it did.
 func (i *Import) forgotten() (asked bool) {
-	i.spool.mu.Lock()
-	defer i.spool.mu.Unlock()
-	delete(i.spool.imported, i.UID)
+	i.of.mu.Lock()
+	defer i.of.mu.Unlock()
+	delete(i.of.all, i.UID)
 	return i.asked
 }
 
@@ -169,8 +183,8 @@ func (i *Import) Says() schemas.Imported { return i.Imported }
 
 // Keep has a recording be that of the session that was made of it, and stores it. If that has to wait, Serve does it.
 func (i *Import) Keep(ctx context.Context) error {
-	s := i.spool
-	made, err := s.made(ctx, i.rec)
+	s := i.of.spool
+	made, err := i.of.made(ctx, i.rec)
 	if err == nil && !made {
 		err = errNoSessionMade
 	}
@@ -181,7 +195,7 @@ func (i *Import) Keep(ctx context.Context) error {
 		s.Log.Warn("could not keep what an imported session printed last", i.rec.Logged("err", err)...)
 	}
 	i.forgotten()
-	if err := s.adopt(ctx, i.UID, i.dir, i.lock); err != nil {
+	if err := i.of.adopt(ctx, i.UID, i.dir, i.lock); err != nil {
 		return fmt.Errorf("keep what was imported: %w", err)
 	}
 	i.lock = nil
@@ -193,8 +207,8 @@ func (i *Import) Keep(ctx context.Context) error {
 }
 
 // adopt makes the folder of an import that of a run.
-func (s *Spool) adopt(ctx context.Context, uid schemas.UID, dir string, lock *os.File) error {
-	unlock, err := s.lock(ctx, uid)
+func (m *Imports) adopt(ctx context.Context, uid schemas.UID, dir string, lock *os.File) error {
+	unlock, err := m.spool.lock(ctx, uid)
 	if err != nil {
 		return err
 	}
@@ -206,8 +220,8 @@ func (s *Spool) adopt(ctx context.Context, uid schemas.UID, dir string, lock *os
 }
 
 // made reports whether a session was made of an import.
-func (s *Spool) made(ctx context.Context, r schemas.SessionRecord) (bool, error) {
-	rec, err := s.Records.Get(ctx, r.Name())
+func (m *Imports) made(ctx context.Context, r schemas.SessionRecord) (bool, error) {
+	rec, err := m.spool.Records.Get(ctx, r.Name())
 	if errors.Is(err, statekv.ErrNoSession) {
 		return false, nil
 	}
@@ -221,7 +235,7 @@ func (i *Import) Close() {
 			i.lock.Close()
 		}
 		i.done()
-		i.spool.owe(i.UID)
+		i.of.spool.owe(i.UID)
 		return
 	}
 	i.remove()
@@ -231,7 +245,7 @@ func (i *Import) Close() {
 func (i *Import) remove() {
 	if i.lock != nil {
 		if err := os.RemoveAll(i.dir); err != nil {
-			i.spool.Log.Warn("could not remove what isn't imported", "dir", i.dir, "err", err)
+			i.of.spool.Log.Warn("could not remove what isn't imported", "dir", i.dir, "err", err)
 		}
 		_ = os.Remove(filepath.Dir(i.dir)) // nothing else is in it
 		i.lock.Close()
@@ -239,9 +253,9 @@ func (i *Import) remove() {
 	i.done()
 }
 
-// settleImports makes of the folders of imports that are over what they are to be: a run's, or nothing.
-func (s *Spool) settleImports(ctx context.Context, uid schemas.UID) error {
-	all, err := os.ReadDir(filepath.Join(s.Dir, string(uid)))
+// settle makes of the folders of imports that are over what they are to be: a run's, or nothing.
+func (m *Imports) settle(ctx context.Context, uid schemas.UID) error {
+	all, err := os.ReadDir(filepath.Join(m.spool.Dir, string(uid)))
 	if err != nil {
 		return nil // it isn't there
 	}
@@ -249,19 +263,19 @@ func (s *Spool) settleImports(ctx context.Context, uid schemas.UID) error {
 		if !strings.Contains(e.Name(), importSuffix) {
 			continue
 		}
-		err = errors.Join(err, s.settleImport(ctx, uid, filepath.Join(s.Dir, string(uid), e.Name())))
+		err = errors.Join(err, m.settleOne(ctx, uid, filepath.Join(m.spool.Dir, string(uid), e.Name())))
 	}
 	return err
 }
 
-func (s *Spool) settleImport(ctx context.Context, uid schemas.UID, dir string) error {
+func (m *Imports) settleOne(ctx context.Context, uid schemas.UID, dir string) error {
 	drop := func() error {
-		unlock, err := s.lock(ctx, uid)
+		unlock, err := m.spool.lock(ctx, uid)
 		if err != nil {
 			return err
 		}
 		defer unlock()
-		s.Log.Info("removes a recording that wasn't imported to its end", "uid", string(uid))
+		m.spool.Log.Info("removes a recording that wasn't imported to its end", "uid", string(uid))
 		err = os.RemoveAll(dir)
 		_ = os.Remove(filepath.Dir(dir)) // if it was the last one
 		return err
@@ -280,11 +294,11 @@ func (s *Spool) settleImport(ctx context.Context, uid schemas.UID, dir string) e
 	if err != nil {
 		return errors.Join(drop(), lock.Close())
 	}
-	made, err := s.made(ctx, schemas.SessionRecord{Tenant: r.Tenant, Session: r.Session, UID: uid})
+	made, err := m.made(ctx, schemas.SessionRecord{Tenant: r.Tenant, Session: r.Session, UID: uid})
 	switch info, statErr := os.Stat(dir); {
 	case err != nil:
 	case made:
-		return s.adopt(ctx, uid, dir, lock)
+		return m.adopt(ctx, uid, dir, lock)
 	case statErr == nil && time.Since(info.ModTime()) > importKept:
 		err = drop()
 	}

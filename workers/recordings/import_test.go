@@ -34,7 +34,7 @@ var demo = schemas.Name{Tenant: "acme", Session: "demo"}
 // takes takes in a recording.
 func (b *bench) takes(cast io.Reader) *Import {
 	b.t.Helper()
-	i, err := b.spool.Import(b.t.Context(), demo, "criu", cast)
+	i, err := b.spool.Imports.Take(b.t.Context(), demo, "criu", cast)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func (b *bench) takes(cast io.Reader) *Import {
 // makes makes the session of what was taken in, as the API does.
 func (b *bench) makes(i *Import) {
 	b.t.Helper()
-	said := b.spool.Asked(i.UID)
+	said := b.spool.Imports.Asked(i.UID)
 	if said.Name != demo.String() || said.UID != i.UID {
 		b.t.Errorf("the host says %+v", said)
 	}
@@ -96,7 +96,7 @@ func TestImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.Close()
-	if got := b.spool.Asked(i.UID); got.UID != "" {
+	if got := b.spool.Imports.Asked(i.UID); got.UID != "" {
 		t.Errorf("it is still said of it %+v", got)
 	}
 	r, err := b.spool.Open(t.Context(), b.record, recording.Part{})
@@ -155,7 +155,7 @@ func TestImportRefused(t *testing.T) {
 		"a client that goes": {io.MultiReader(strings.NewReader(castHead+strings.Repeat(`[1,"o","abc"]`+"\n", 100)), gone{}), "unexpected EOF"},
 	} {
 		b := fresh(t)
-		if _, err := b.spool.Import(t.Context(), demo, "criu", c.cast); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := b.spool.Imports.Take(t.Context(), demo, "criu", c.cast); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", what, err, c.want)
 		}
 		b.nothing(what)
@@ -178,7 +178,7 @@ func TestImportDropped(t *testing.T) {
 	b.nothing("without a session")
 
 	i = b.takes(strings.NewReader(cast))
-	b.spool.Asked(i.UID)
+	b.spool.Imports.Asked(i.UID)
 	i.Close()
 	b.settles(i.UID) // its record may be on the way
 	if _, err := os.Stat(i.dir); err != nil {
@@ -193,7 +193,7 @@ func TestImportDropped(t *testing.T) {
 	for range importsAtOnce { // all places are free
 		defer b.takes(strings.NewReader(cast)).Close()
 	}
-	if _, err := b.spool.Import(t.Context(), demo, "criu", strings.NewReader(cast)); err == nil || !strings.Contains(err.Error(), "is taking in") {
+	if _, err := b.spool.Imports.Take(t.Context(), demo, "criu", strings.NewReader(cast)); err == nil || !strings.Contains(err.Error(), "is taking in") {
 		t.Errorf("one more is taken in: %v", err)
 	}
 }

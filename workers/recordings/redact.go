@@ -35,7 +35,7 @@ func (s *Spool) Redact(ctx context.Context, r schemas.SessionRecord, by string, 
 	if err := s.flush(ctx, r.UID); err != nil {
 		return fail(err)
 	}
-	d, err := s.redactor(ctx, r, match)
+	d, err := newRedactor(ctx, s, r, match)
 	if err != nil {
 		return fail(err)
 	}
@@ -149,7 +149,7 @@ func (k *kind) within(from, to int64) []redact.Range {
 	return k.found[first:last]
 }
 
-func (s *Spool) redactor(ctx context.Context, r schemas.SessionRecord, match redact.Matcher) (*redactor, error) {
+func newRedactor(ctx context.Context, s *Spool, r schemas.SessionRecord, match redact.Matcher) (*redactor, error) {
 	reader, err := s.Open(ctx, r, recording.Part{})
 	if err != nil {
 		return nil, err

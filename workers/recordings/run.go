@@ -47,10 +47,10 @@ type Options struct {
 // Spool has the recordings of one host. Its methods may be called concurrently.
 type Spool struct {
 	Options
+	Imports *Imports
+
 	wake  chan struct{}     // has one if there is something in due
 	locks [64]chan struct{} // full while something is done with a session's folder: which one its uid says
-
-	imports chan struct{} // has one for each recording that is taken in
 
 	patience time.Duration // how long one waits for the store who can do without what comes of it
 
@@ -59,13 +59,13 @@ type Spool struct {
 	// rooms are what recordings take that are shortened, by the folders of runs of which more may come.
 	rooms map[string]*recording.Room
 
-	imported map[schemas.UID]*Import         // taken in, and neither kept nor dropped
 	redacted map[string]*recording.Redaction // of runs that are stored
 }
 
 // New makes a Spool.
 func New(o Options) *Spool {
-	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, redacted: map[string]*recording.Redaction{}, patience: 3 * time.Second, imports: make(chan struct{}, importsAtOnce), imported: map[schemas.UID]*Import{}}
+	s := &Spool{Options: o, wake: make(chan struct{}, 1), due: map[schemas.UID]bool{}, rooms: map[string]*recording.Room{}, redacted: map[string]*recording.Redaction{}, patience: 3 * time.Second}
+	s.Imports = newImports(s)
 	for i := range s.locks {
 		s.locks[i] = make(chan struct{}, 1)
 	}

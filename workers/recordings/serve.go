@@ -160,7 +160,7 @@ func (s *Spool) sweep(ctx context.Context) (failed int, first error) {
 func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	ctx, cancel := context.WithTimeout(ctx, storeWait)
 	defer cancel()
-	if err := s.settleImports(ctx, uid); err != nil {
+	if err := s.Imports.settle(ctx, uid); err != nil {
 		return err
 	}
 	runs, err := s.runs(uid)

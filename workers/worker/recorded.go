@@ -83,7 +83,7 @@ func (w *Worker) imports() connect.Importer {
 	for _, name := range slices.Sorted(maps.Keys(w.Drivers)) {
 		if _, records := w.Drivers[name].(driver.Recorder); records && w.Recordings != "" {
 			return func(ctx context.Context, n schemas.Name, r io.Reader) (connect.Import, error) {
-				i, err := w.recordings.Import(ctx, n, name, r)
+				i, err := w.recordings.Imports.Take(ctx, n, name, r)
 				if err != nil {
 					return nil, err
 				}

@@ -237,7 +237,7 @@ func (w *Worker) answers() map[string]func(context.Context, []byte) []byte {
 			return data
 		},
 		"imported": func(_ context.Context, uid []byte) []byte {
-			data, err := json.Marshal(w.recordings.Asked(schemas.UID(uid)))
+			data, err := json.Marshal(w.recordings.Imports.Asked(schemas.UID(uid)))
 			if err != nil {
 				return nil
 			}
