@@ -1,6 +1,7 @@
 package supply
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ type Licence struct {
 
 // allowed are the licences under which a module may be linked: none of them asks for
 // more than its text, and MPL-2.0 for the source of changed files.
-var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unlicense"}
+var allowed = []string{"0BSD", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC0-1.0", "ISC", "MIT", "MPL-2.0", "Unlicense", "blessing"}
 
 var (
 	// ErrNoLicence: the source of a module doesn't say under which licence it is.
@@ -29,14 +30,18 @@ var (
 )
 
 var (
-	licenceFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
-	noticeFile  = regexp.MustCompile(`(?i)^(notice|patents)([-._].*)?$`)
-	ofDocuments = regexp.MustCompile(`(?i)[-._]docs$`) // nothing of them is linked
+	licenceFile  = regexp.MustCompile(`(?i)^(licen[cs]e|copying|unlicense)([-._].*)?$`)
+	noticeFile   = regexp.MustCompile(`(?i)^(notice|patents)([-._].*)?$`)
+	thirdParties = regexp.MustCompile(`(?i)(3rd|third)[-._]?part`)
+	ofDocuments  = regexp.MustCompile(`(?i)[-._](docs|logo)$`) // nothing of them is linked
 )
 
 // sure is how much of a file must be a known licence, in percent: the rest is who holds the
-// copyright.
+// copyright. A file about what a module has of others says more beside their licences.
 const sure = 75
+
+// inPublicDomain is what SQLite says of itself, which SPDX calls its blessing.
+var inPublicDomain = []byte("All of the code and documentation in SQLite has been dedicated to the public\ndomain by the authors.")
 
 // LicenceOf reads the licence of a module in its source. Its errors are ErrNoLicence and
 // ErrLicence, with its path.
@@ -59,8 +64,12 @@ func LicenceOf(m Module) (Licence, error) {
 		if !known {
 			continue
 		}
+		if bytes.Contains(text, inPublicDomain) {
+			l.IDs = append(l.IDs, "blessing")
+			continue
+		}
 		covered := licensecheck.Scan(text)
-		if covered.Percent < sure {
+		if covered.Percent < sure && !thirdParties.MatchString(e.Name()) {
 			return Licence{}, fmt.Errorf("%w: %s of %s is one by %.0f %%", ErrNoLicence, e.Name(), m.Path, covered.Percent)
 		}
 		for _, match := range covered.Match {
