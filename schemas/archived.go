@@ -17,6 +17,7 @@ const (
 	ArchivedByHand  ArchivedFor = "manual" // it was asked for
 	ArchivedForAge  ArchivedFor = "age"    // its policy says after how long
 	ArchivedForRoom ArchivedFor = "total"  // its tenant had too many that weren't
+	ArchivedImport  ArchivedFor = "import" // it is a recording that was made elsewhere
 )
 
 // StatusArchived is the status of a session in the archive, where lists show one.

@@ -66,7 +66,7 @@ type SessionRecord struct {
 	// Shares are who may watch its terminal. A fork has none, nor a session that is made under the name later.
 	Shares []Share `json:"shares,omitempty"`
 	// Archived says that it was put into the archive: nothing but a request to resume it takes it out. It is
-	// suspended, or has ended.
+	// suspended, or has ended. An imported one is there from the beginning, and stays.
 	Archived *Archived `json:"archived,omitempty"`
 
 	Op         *Op       `json:"op,omitempty"`   // what a worker has to do
@@ -374,7 +374,7 @@ type Set struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Shares, of shared and unshared, are all that it has from then on.
 	Shares []Share `json:"shares,omitempty"`
-	// Archived, of archived, is why.
+	// Archived, of archived and imported, is why.
 	Archived *Archived `json:"archived,omitempty"`
 	Warnings []Warning `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.

@@ -42,6 +42,7 @@ func publishing() may {
 		"diapause.v1.host.h2.observe":           who("api"),
 		"diapause.v1.host.h2.forget":            who("api", "worker-h1"),
 		"diapause.v1.host.h2.redact":            who("api"),
+		"diapause.v1.host.h2.imported":          who("api"),
 		"diapause.v1.host.h2.else":              nil,
 		"diapause.v1.api.list":                  who("gateway", "reader", "client"),
 		"diapause.v1.api.ensure":                who("gateway", "client"),

@@ -162,6 +162,9 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 func setImported(r *schemas.SessionRecord, t schemas.Transition) {
 	setNew(r, t)
 	r.Exit = t.Set.Exit
+	if r.TTY {
+		r.Archived = t.Set.Archived
+	}
 }
 
 // setSuspend has the record say why the session is suspended.

@@ -54,7 +54,7 @@ func TestApplyKeepsTheLog(t *testing.T) {
 				}
 				continue
 			}
-			made := slices.Contains([]schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TImported}, tr.Type) || tr.Type == schemas.TTemplate // it may draw the uid of the one before
+			made := slices.Contains([]schemas.TransitionType{schemas.TRun, schemas.TForkNew, schemas.TTemplate, schemas.TImported}, tr.Type) // it may draw the uid of the one before
 			if next.Version != rec.Version+1 || next.Epoch < rec.Epoch || next.Seq < rec.Seq && !made {
 				t.Fatalf("%s: version %d → %d, epoch %d → %d, seq %d → %d", tr.Type, rec.Version, next.Version, rec.Epoch, next.Epoch, rec.Seq, next.Seq)
 			}
@@ -93,9 +93,9 @@ func reread(t *rapid.T, r schemas.SessionRecord) schemas.SessionRecord {
 
 // Only these change the owner, and each does.
 func TestEpochGrowsWithTheOwner(t *testing.T) {
-	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted}
+	states := []schemas.State{"", schemas.Starting, schemas.Running, schemas.Suspending, schemas.Suspended, schemas.Resuming, schemas.Exited, schemas.Failed, schemas.Deleted, schemas.Template}
 	owners := map[schemas.TransitionType]bool{
-		schemas.TRun: true, schemas.TForkNew: true, schemas.TImported: true, schemas.TSuspend: true, schemas.TRevived: true,
+		schemas.TRun: true, schemas.TForkNew: true, schemas.TTemplate: true, schemas.TImported: true, schemas.TSuspend: true, schemas.TRevived: true,
 		schemas.TResume: true, schemas.TRestart: true, schemas.TRemove: true, schemas.TStartAgain: true, schemas.TResumeAgain: true, schemas.TMoved: true, schemas.TMovedBack: true, schemas.TRedeployed: true,
 	}
 	for _, typ := range allTypes {

@@ -60,6 +60,25 @@ func TestOutOfTheArchive(t *testing.T) {
 	}
 }
 
+// What is imported is in the archive from its first record on, and nothing but its removal takes it out.
+func TestImportedIsArchived(t *testing.T) {
+	in := apply(t, schemas.SessionRecord{}, schemas.Transition{Type: schemas.TImported, Set: schemas.Set{
+		New: &schemas.NewSession{UID: "u", Tenant: "default", Session: "demo", TTY: true}, Exit: &schemas.Exit{}, Archived: &schemas.Archived{At: t0, For: schemas.ArchivedImport},
+	}})
+	if in.State != schemas.Exited || in.Archived == nil || in.Archived.For != schemas.ArchivedImport {
+		t.Fatalf("it is %s, %+v", in.State, in.Archived)
+	}
+	if why := session.Unarchivable(in); why != "it is archived" {
+		t.Errorf("it may be archived once more: %q", why)
+	}
+	if r := apply(t, in, schemas.Transition{Type: schemas.TLabelled}); r.Archived == nil {
+		t.Error("labelled, it isn't archived")
+	}
+	if r := apply(t, in, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{Kind: schemas.OpRemove}}}); r.Archived != nil {
+		t.Errorf("removed: %+v", r.Archived)
+	}
+}
+
 // No activity wakes it.
 func TestArchivedSleepsOn(t *testing.T) {
 	p, _ := session.PolicyFor("terminal", nil)

@@ -101,6 +101,9 @@ func roomReason(t schemas.Tenant, has, most int) string {
 
 // inArchive refuses to do with an archived session what would wake it.
 func inArchive(v statekv.Versioned) error {
+	if err := neverRan(v); err != nil {
+		return err
+	}
 	return schemas.StateError(schemas.ReasonArchived, "session %s is archived", v.Name()).
 		WithHint("`diapause resume %s` takes it out of the archive; `diapause logs`, `commands` and `replay` read it as it is", v.Name())
 }

@@ -78,6 +78,29 @@ func TestArchive(t *testing.T) {
 	}
 }
 
+// What was archived since it was looked at isn't resumed by use.
+func TestArchivedMeanwhile(t *testing.T) {
+	y := newYard(t)
+	y.host("h", 0)
+	s, _ := y.api("h")
+	y.mustRun(s, "work", schemas.Running)
+	_, err := y.do(s, "suspend", "work")
+	y.must(err)
+	a := s.archives
+	before, err := a.sessions.get(y.ctx, schemas.Name{Tenant: "default", Session: "work"})
+	y.must(err)
+	_, err = y.do(s, "archive", "work")
+	y.must(err)
+	use := &resumer{sessions: a.sessions, hosts: a.captures.hosts, quotas: a.quotas, board: a.board}
+	var refused *schemas.APIError
+	if _, err := use.brought(y.ctx, before, request{by: operator}); !errors.As(err, &refused) || refused.Reason != schemas.ReasonArchived {
+		t.Errorf("it is answered with %v", err)
+	}
+	if v, err := a.sessions.get(y.ctx, before.Name()); err != nil || v.Archived == nil {
+		t.Errorf("it is %s, archived %+v, %v", v.State, v.Archived, err)
+	}
+}
+
 // A tenant that has as many as it may have outside the archive gets another one, and the longest asleep is archived for it.
 // What runs, and what has no terminal, stays.
 func TestTheOldestMakeRoom(t *testing.T) {

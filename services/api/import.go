@@ -13,7 +13,8 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// importer makes sessions of recordings that hosts have taken in. Such a session has ended, and never ran here.
+// importer makes sessions of recordings that hosts have taken in. Such a session has ended, never ran here, and is in the archive: there is
+// nothing to do with it but to read it.
 type importer struct {
 	sessions *sessions
 	nc       *nats.Conn
@@ -93,7 +94,8 @@ func (s *importer) transition(ctx context.Context, n schemas.Name, req request, 
 		from = "a recording"
 	}
 	from = schemas.Shown(from[:min(len(from), maxImported)])
-	exit := &schemas.Exit{Reason: "imported", At: time.Now().UTC().Truncate(time.Millisecond)}
+	now := time.Now().UTC().Truncate(time.Millisecond)
+	exit := &schemas.Exit{Reason: "imported", At: now}
 	if taken.Exit != nil {
 		exit.Code = *taken.Exit
 	}
@@ -101,7 +103,9 @@ func (s *importer) transition(ctx context.Context, n schemas.Name, req request, 
 		UID: taken.UID, Tenant: n.Tenant, Session: n.Session, Class: importedClass, Driver: taken.Driver, MadeBy: schemas.MadeByPerson,
 		Program: from, Lineage: string(taken.UID), TTY: true, Origin: &schemas.Origin{Imported: from}, Born: seq,
 	}
-	return schemas.Transition{Type: schemas.TImported, Reason: "imported from " + from, Set: schemas.Set{New: fresh, Host: req.Run.Host, Exit: exit}}, nil
+	return schemas.Transition{Type: schemas.TImported, Reason: "imported from " + from, Set: schemas.Set{
+		New: fresh, Host: req.Run.Host, Exit: exit, Archived: &schemas.Archived{At: now, For: schemas.ArchivedImport},
+	}}, nil
 }
 
 // neverRan refuses what needs a command of a session that has none.
@@ -110,5 +114,5 @@ func neverRan(v statekv.Versioned) error {
 		return nil
 	}
 	return schemas.StateError(schemas.ReasonExited, "session %s was imported: it never ran here", v.Name()).
-		WithHint("`diapause replay %s` plays it", v.Name())
+		WithHint("it has neither memory nor a command: `diapause replay %s` plays it, `diapause run --name NEW` starts a session", v.Name())
 }

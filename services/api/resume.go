@@ -73,7 +73,7 @@ func (s *resumer) brought(ctx context.Context, v statekv.Versioned, req request)
 	if why := session.Fresh(v.SessionRecord, s.quotas.policyOf(v.SessionRecord)); why != "" {
 		return s.fresh(ctx, v, req, why)
 	}
-	got, failed := s.awake(ctx, n, req, []schemas.State{schemas.Suspended})
+	got, failed := s.awake(ctx, n, req, byUse)
 	if failed == nil {
 		return got, nil
 	}
@@ -122,7 +122,7 @@ func (s *resumer) resume(ctx context.Context, req request) (any, error) {
 	if req.Clean {
 		return s.restart(ctx, n, req)
 	}
-	return s.awake(ctx, n, req, []schemas.State{schemas.Suspended, schemas.Failed})
+	return s.awake(ctx, n, req, byRequest)
 }
 
 // goesOn gives what a session that is being resumed goes on from if that can't be done: the
@@ -135,6 +135,12 @@ func goesOn(r schemas.SessionRecord) (from schemas.Head, boot schemas.Boot) {
 	return *r.Head, session.BootOf(r)
 }
 
+// The states from which a session is brought back: by use of it, and by a request to resume it, which alone takes one out of the archive.
+var (
+	byUse     = []schemas.State{schemas.Suspended}
+	byRequest = []schemas.State{schemas.Suspended, schemas.Failed}
+)
+
 // awake brings a session that is in one of the given states, or on its way, to
 // running, and waits for it.
 func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from []schemas.State) (any, error) {
@@ -146,6 +152,8 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 			return nil, err
 		}
 		switch {
+		case v.Archived != nil && !slices.Equal(from, byRequest):
+			return nil, inArchive(v)
 		case v.State == schemas.Running:
 			if begins(v) && !s.hosts.lost(v) {
 				got, err := await(ctx, ch, s.sessions.untilRunning(v))

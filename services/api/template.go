@@ -72,7 +72,7 @@ func (t *templates) create(ctx context.Context, req request) (any, error) {
 	if from.Tenant != to.Tenant {
 		return nil, schemas.UsageError("%s: session %s is another tenant's", what, from).WithHint("a template and what it is made of belong to one tenant")
 	}
-	if err := t.free(ctx, to); err != nil {
+	if _, err := t.free(ctx, to); err != nil {
 		return nil, err
 	}
 	if err := t.makes.quotas.mayStore(ctx, to.Tenant); err != nil {
@@ -113,8 +113,8 @@ func (t *templates) make(ctx context.Context, n schemas.Name, req request, what 
 
 // makeOn has one host write the template, and waits for that. refused says that another one may be able to.
 func (t *templates) makeOn(ctx context.Context, host schemas.HostID, n schemas.Name, req request, what string, fresh schemas.NewSession, v statekv.Versioned) (got schemas.TemplateView, refused bool, err error) {
-	prev, err := t.makes.records.Get(ctx, n)
-	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
+	prev, err := t.free(ctx, n) // it may have been taken since: a capture takes a while
+	if err != nil {
 		return got, false, err
 	}
 	op, err := t.makes.sessions.newOp(ctx, schemas.OpRewrite)
@@ -177,22 +177,23 @@ func (t *templates) whyNot(ctx context.Context, made statekv.Versioned, what str
 // failureRefused is the kind of a failure that this host has and another one may not.
 const failureRefused = "refused"
 
-// free refuses a name that is taken, before anything is done for it.
-func (t *templates) free(ctx context.Context, n schemas.Name) error {
+// free gives what is recorded under a name, and refuses one that is taken. A removal that is under way goes to its end first: nothing
+// else would delete what it is about.
+func (t *templates) free(ctx context.Context, n schemas.Name) (statekv.Versioned, error) {
 	v, err := t.makes.records.Get(ctx, n)
 	switch {
 	case errors.Is(err, statekv.ErrNoSession):
-		return nil
+		return v, nil
 	case err != nil:
-		return err
+		return v, err
 	case v.State != schemas.Deleted && v.Op != nil:
-		return schemas.StateError(schemas.ReasonBusy, "template %s is being made", called(n)).WithHint("`diapause template rm %s` gives it up", called(n))
+		return v, schemas.StateError(schemas.ReasonBusy, "template %s is being made", called(n)).WithHint("`diapause template rm %s` gives it up", called(n))
 	case v.State != schemas.Deleted:
-		return schemas.StateError(schemas.ReasonExists, "template %s exists", called(n)).WithHint("give it another name, or remove that one with `diapause template rm %s`", called(n))
+		return v, schemas.StateError(schemas.ReasonExists, "template %s exists", called(n)).WithHint("give it another name, or remove that one with `diapause template rm %s`", called(n))
 	case v.Op != nil:
-		return schemas.StateError(schemas.ReasonBusy, "the last template %s is being removed: %s", called(n), v.Transition.Reason).WithHint("try again later")
+		return v, schemas.StateError(schemas.ReasonBusy, "the last template %s is being removed: %s", called(n), v.Transition.Reason).WithHint("try again later")
 	}
-	return nil
+	return v, nil
 }
 
 // ready reads a template that sessions can be made from.

@@ -20,7 +20,7 @@ func (j *Janitor) archive(ctx context.Context, records []statekv.Versioned, now 
 		if t, ok := session.ArchiveFor(v.SessionRecord, j.keep(v.SessionRecord), now); ok && j.restsSince(ctx, *v, now) {
 			j.archiveOne(ctx, v, t, out)
 		}
-		if v.State != schemas.Deleted && v.Archived == nil {
+		if v.State != schemas.Deleted && v.State != schemas.Template && v.Archived == nil {
 			outside[v.Tenant] = append(outside[v.Tenant], v)
 		}
 	}

@@ -82,3 +82,29 @@ func TestArchivedToMakeRoom(t *testing.T) {
 		t.Errorf("again: %+v", out)
 	}
 }
+
+// A template is no session: it counts for none, and isn't archived, however old it is.
+func TestTemplatesStayOutOfTheArchive(t *testing.T) {
+	h := newHouse(t, Policy{})
+	h.archiving()
+	h.janitor.Quota = func(schemas.Tenant) schemas.Quota { return schemas.Quota{Total: new(2)} }
+	for _, id := range []string{"a", "b"} {
+		h.asleep(id, true)
+	}
+	n, err := schemas.ParseTemplate("py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TTemplate, Set: schemas.Set{
+		Host: "h", Op: &schemas.Op{ID: "o", Kind: schemas.OpRewrite},
+		New: &schemas.NewSession{UID: "uid-py", Tenant: n.Tenant, Session: n.Session, Class: "terminal", Lineage: "lin-py", TTY: true},
+	}})
+	if out := h.prune(false); len(out.Archived) != 0 || len(out.Problems) != 0 {
+		t.Errorf("two of two, and a template: %+v", out)
+	}
+	h.janitor.Quota = nil
+	h.janitor.Keep = func(schemas.SessionRecord) schemas.Keep { return schemas.Keep{Archive: new(schemas.Duration(1))} }
+	if out := h.prune(false); !slices.Equal(out.Archived, []string{"a", "b"}) || len(out.Problems) != 0 {
+		t.Errorf("all are old: %+v", out)
+	}
+}

@@ -84,7 +84,7 @@ func (f Fleet) api() User {
 	u.Publish = append(u.Publish, "$JS.API.STREAM.PURGE."+f.Names.SessionStream(), // of what was moved to the store
 		"$JS.API.STREAM.PURGE."+f.Names.TokenStream(), // of what has expired
 		schemas.SubjectActivity+below, schemas.SubjectCommand+below, schemas.SubjectEvent+below, schemas.SubjectProgress+below,
-		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", schemas.SubjectHost+".*.redact", schemas.SubjectIngress+".*", answers)
+		schemas.SubjectHost+".*.observe", schemas.SubjectHost+".*.forget", schemas.SubjectHost+".*.redact", schemas.SubjectHost+".*.imported", schemas.SubjectIngress+".*", answers)
 	u.Subscribe = []string{schemas.SubjectActivity + below, schemas.SubjectAPI + below, schemas.SubjectAs + below, schemas.SubjectBearer + below, schemas.SubjectProgress + below, "$SRV" + below, "$SRV"}
 	return u
 }

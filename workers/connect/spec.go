@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"time"
@@ -17,6 +18,9 @@ import (
 // howItRuns sends how a session is run, in the directory that its terminal was in last. Who may ask for that may run commands in
 // it as well, and see its environment there.
 func (s *Server) howItRuns(ctx context.Context, conn net.Conn, r schemas.SessionRecord) error {
+	if r.Origin != nil && r.Origin.Imported != "" {
+		return fmt.Errorf("session %s was imported: it never ran here", r.Name())
+	}
 	spec, err := s.Spec(r)
 	if err != nil {
 		return err

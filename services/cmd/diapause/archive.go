@@ -10,7 +10,7 @@ const archiveHelp = `Put sessions with a terminal into the archive. One that run
 
 What is archived isn't listed ("diapause ls --archived" does), counts neither against a quota of sessions nor
 against what a tenant may have outside the archive, and isn't removed by any retention. What it showed is read as
-before: logs, commands, output, screen, replay and export never take it out. Its snapshots stay. No use of it resumes it:
+before: logs, commands, output, screen, replay, export and search never take it out. Its snapshots stay. No use of it resumes it:
 "attach", "exec", "ensure" and requests from outside are refused. "diapause resume" takes it out of the archive.
 
 Policies archive, too: keep=archive:30d those that have been asleep for so long, quota=total:1000 the oldest of a tenant
@@ -32,6 +32,8 @@ func archivedFor(why schemas.ArchivedFor) string {
 		return "for its age"
 	case schemas.ArchivedForRoom:
 		return "to make room"
+	case schemas.ArchivedImport:
+		return "as it was imported"
 	}
 	return string(why)
 }

@@ -20,9 +20,10 @@ import (
 )
 
 const importHelp = `Make a session of a recording that was made elsewhere: an asciicast of version 2 or 3,
-as asciinema and "diapause export" write them. The session has ended and never ran here:
-"logs", "replay", "screen", "export", "commands" and "output" show it as any other, and
-it is removed with "rm". The recording is sealed like those that are made here.
+as asciinema and "diapause export" write them. The session has ended, never ran here, and
+is in the archive ("diapause ls --archived"): "logs", "replay", "screen", "export",
+"commands", "output" and "search" show it as any other, and it is removed with "rm". The
+recording is sealed like those that are made here.
 
 Without --name the session is called as the file. "-" is standard input, which needs
 --name. Events of kinds that aren't known are left out. If anything in the file is no
@@ -32,7 +33,7 @@ func importCommand(c *client) *cobra.Command {
 	var name, host string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "import FILE", Short: "Make a session that has ended of an asciicast", Args: cobra.ExactArgs(1),
+		Use: "import FILE", Short: "Make an archived session of an asciicast", Args: cobra.ExactArgs(1),
 		Long:    importHelp,
 		Example: "  diapause import demo.cast\n  diapause export work | diapause import --name copy -",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -59,7 +60,7 @@ func importCommand(c *client) *cobra.Command {
 				return err
 			}
 			return answers{asJSON: asJSON}.print(v, func() {
-				fmt.Fprintf(printed, "session %s is imported: %s of output, %s, recorded %s\n", v.Name, size(taken.Output), count(taken.Commands, "command"), taken.Began.Local().Format(time.DateTime))
+				fmt.Fprintf(printed, "session %s is imported and archived: %s of output, %s, recorded %s\n", v.Name, size(taken.Output), count(taken.Commands, "command"), taken.Began.Local().Format(time.DateTime))
 			})
 		},
 	}

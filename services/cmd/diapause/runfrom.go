@@ -44,6 +44,10 @@ func runFrom(cmd *cobra.Command, c *client, f runFlags, command []string) error 
 	}
 	var told bytes.Buffer
 	v, err := c.kept(cmd.Context(), f.from, attach.History{Spec: true}, attach.Streams{Stdout: &told, Stderr: complained})
+	if v.Origin != nil && v.Origin.Imported != "" {
+		return schemas.StateError(schemas.ReasonExited, "session %s was imported: it never ran here", v.Name).
+			WithHint("it has no command to start again: `diapause run --name %s -- COMMAND` starts one", f.name)
+	}
 	if err != nil {
 		return err
 	}

@@ -185,7 +185,7 @@ func (f searchFlags) sessions(ctx context.Context, c *client, api *events.API) (
 		if err != nil {
 			return nil, err
 		}
-	} else if views, err = (lsFlags{tenant: f.tenant}).list(ctx, c, api); err != nil {
+	} else if views, err = (lsFlags{tenant: f.tenant, all: true}).list(ctx, c, api); err != nil {
 		return nil, err
 	}
 	return slices.DeleteFunc(views, func(v schemas.View) bool {
