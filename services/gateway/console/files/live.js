@@ -162,7 +162,7 @@ export class Live {
     const was = has?.uid === uid ? has : { name, tenant, uid, since: t.at, created: t.at, program: "", driver: "", idle_seconds: 0, rss_bytes: 0, stored_bytes: 0 };
     const now = { ...was, class: ofClass, host, version: t.version, state: t.state, last_transition: t, readAt: Date.now() };
     if (was.state !== t.state) {
-      Object.assign(now, { since: t.at, status: undefined, pausedAt: undefined, pauseReason: undefined, pause: undefined, op: undefined });
+      Object.assign(now, { since: t.at, status: undefined, pausedAt: undefined, pauseReason: undefined, pause: undefined, op: undefined, archived: undefined });
       if (t.state !== "running") Object.assign(now, { rss_bytes: 0, processes: 0 });
     }
     this.sessions.set(name, now);

@@ -196,7 +196,7 @@ export class TerminalPane {
     const encoder = new TextEncoder();
     term.onData((text) => this.#type(encoder.encode(text)));
     term.onBinary((text) => this.#type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
-    term.onTitleChange((title) => put(this.titled, title.slice(0, 200)));
+    term.onTitleChange((title) => put(this.titled, title ? `Its title: “${title.slice(0, 200)}”` : ""));
     term.attachCustomKeyEventHandler((e) => {
       if (e.key !== "Escape" || !e.shiftKey) return true;
       if (e.type === "keydown") this.leave.focus();
