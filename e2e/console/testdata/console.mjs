@@ -273,6 +273,23 @@ try {
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
 
+  await diapause("archive", "work");
+  await rowOf("work").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: /^Archived 1$/ }).click();
+  await shows(rowOf("work"), "archived");
+  await rowOf("work").getByRole("link").click();
+  await shows(page.locator(".badge"), "archived");
+  await page.getByRole("link", { name: "Terminal" }).first().click();
+  await shows(page.locator(".said"), "It is in the archive");
+  must(await wake.isDisabled(), "a terminal in the archive can be connected");
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
+  await shows(page.locator(".is"), "running");
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  await page.getByRole("button", { name: /^All 2$/ }).click();
+  await shows(rowOf("work"), "running");
+  step("the archive");
+
   if (process.env.DIAPAUSE_LONG) await manySessions();
 
   const other = await context.newPage();

@@ -31,7 +31,8 @@ export function moment(at) {
 
 // word is a session's state for a person, and kind the colour of its dot.
 export function word(s) {
-  if (s.state === "suspended") return s.archived ? "archived" : "paused";
+  if (s.archived) return "archived";
+  if (s.state === "suspended") return "paused";
   if (s.state === "running" && s.status) return s.status;
   return s.state;
 }
