@@ -290,6 +290,19 @@ try {
   await shows(rowOf("work"), "running");
   step("the archive");
 
+  await page.evaluate(() => {
+    const liveness = document.getElementById("liveness");
+    window.was = [];
+    new MutationObserver(() => window.was.push(liveness.textContent)).observe(liveness, { childList: true, characterData: true, subtree: true });
+  });
+  let refusals = 0;
+  await page.route("**/api/v1/sessions/web", (route) => (refusals++ < 2 ? route.fulfill({ status: 429, json: { detail: "too many requests" } }) : route.continue()));
+  await diapause("label", "web", "asked=often");
+  await shows(rowOf("web"), "asked=often");
+  const was = await page.evaluate(() => window.was);
+  must(refusals > 2 && was.length === 0, `asked too often ${refusals} times, it is ${was}`);
+  step("more changes than may be asked about");
+
   if (process.env.DIAPAUSE_LONG) await manySessions();
 
   const other = await context.newPage();
