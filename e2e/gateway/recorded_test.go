@@ -22,7 +22,7 @@ func init() {
 func (a asks) recordings() {
 	a.Helper()
 	const term = "/api/v1/sessions/{session=acme.term}"
-	script := `printf '\033]633;E;ls\a\033]633;C\a\033[31mout\033[0m\r\n\033]633;D;0\a'; while sleep 1; do :; done`
+	script := `printf '\033]633;E;ls\a\033]633;C\a\033[31mout\033[0m\n\033]633;D;0\a'; while sleep 1; do :; done`
 	a.call("POST", "/api/v1/sessions", 201, object{"name": "acme/term", "idle": "never", "spec": object{"command": []string{"sh", "-c", script}, "tty": true, "record": "output"}}, nil)
 	var list struct{ Commands []schemas.TypedCommand }
 	for end := time.Now().Add(limit); len(list.Commands) == 0; time.Sleep(50 * time.Millisecond) {

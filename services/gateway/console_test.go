@@ -36,6 +36,9 @@ func TestConsoleIsNotAtPorts(t *testing.T) {
 func TestReachNamesTheURL(t *testing.T) {
 	b, _ := doorBench(t, nil)
 	b.answers("show", func(a asked) (any, *schemas.APIError) {
+		if a.token == secret("p") {
+			return nil, schemas.FailedError(schemas.ReasonDenied, "not for it")
+		}
 		return schemas.View{Name: a.Name, UID: "u-1"}, nil
 	})
 	for host, want := range map[string]string{
@@ -50,6 +53,10 @@ func TestReachNamesTheURL(t *testing.T) {
 		if got := read[Reach](b, r); r.StatusCode != http.StatusOK || got.URL != want || got.Port != 80 {
 			t.Errorf("at %s: %d, %+v, want %s", host, r.StatusCode, got, want)
 		}
+	}
+	r := b.do("GET", "/api/v1/sessions/acme.web/ports/80", "", "Authorization: Bearer "+secret("p"))
+	if got := read[Reach](b, r); r.StatusCode != http.StatusOK || got.URL != "" || got.Actor != "token:pppp" {
+		t.Errorf("one that may reach the port alone gets %d, %+v", r.StatusCode, got)
 	}
 	b.refused("another tenant's", b.do("GET", "/api/v1/sessions/acme.web/ports/80", "", "Authorization: Bearer "+secret("o")), http.StatusForbidden)
 }

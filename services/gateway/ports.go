@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
 
@@ -69,7 +70,11 @@ func (g reaching) reach(ctx context.Context, in *OfPort) (*answer[Reach], error)
 		return &answer[Reach]{Body: out}, nil
 	}
 	var v schemas.View
-	if err := g.gate.ask(ctx, "show", schemas.Request{Name: req.Name, Wait: req.Wait}, &v); err != nil {
+	var p *Problem
+	switch err := g.gate.ask(ctx, "show", schemas.Request{Name: req.Name, Wait: req.Wait}, &v); {
+	case errors.As(err, &p) && p.Status == http.StatusForbidden: // it may reach the port, and not see the session
+		return &answer[Reach]{Body: out}, nil
+	case err != nil:
 		return nil, err
 	}
 	out.URL = g.gate.doors.url(requestOf(ctx), v, in.Port)

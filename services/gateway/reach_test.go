@@ -93,7 +93,7 @@ func doorBench(t *testing.T, with func(*Options)) (*bench, *inside) {
 	b.answers("reach", func(a asked) (any, *schemas.APIError) {
 		n, _ := schemas.ParseName(a.Name)
 		switch {
-		case a.token == secret("a") && !a.Reach.Page && n.String() == "acme/web", a.token == secret("o") && !a.Reach.Page && n.Tenant == "other",
+		case a.token == secret("a") && !a.Reach.Page && n.String() == "acme/web", a.token == secret("p") && !a.Reach.Page, a.token == secret("o") && !a.Reach.Page && n.Tenant == "other",
 			a.token == secret("c") && a.Reach.Page && n.String() == "acme/web" && a.Reach.Port == 80:
 			return schemas.Reach{Actor: "token:" + a.token[4:8], Port: a.Reach.Port}, nil
 		case a.token == secret("a"), a.token == secret("o"):

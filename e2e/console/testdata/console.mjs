@@ -1,5 +1,5 @@
 // Uses the console in Chromium. The arguments: the npm packages, the program, its data directory, the address of its API,
-// a program that serves "hello" at port 8080, and Chromium. It prints each step with how long it took, and fails at the first one that isn't as it should be.
+// a program that serves "hello" at port 8080, and Chromium. The long tests (DIAPAUSE_LONG) have 10,000 sessions besides. It prints each step with how long it took, and fails at the first one that isn't as it should be.
 import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import net from "node:net";
@@ -45,7 +45,7 @@ function cutAll() {
   for (const s of open) s.destroy();
 }
 
-const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu"] });
+const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
 process.on("exit", () => browser.close());
 const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" });
 context.setDefaultTimeout(limit);
@@ -88,6 +88,32 @@ async function login() {
   await page.goto((await diapause("login-link", "--at", gate)).trim());
   await page.getByRole("button", { name: "Log in" }).click();
   await page.getByRole("link", { name: "Open the console" }).click();
+}
+
+// manySessions shows 10,000, which only the page has.
+async function manySessions() {
+  const other = await context.newPage();
+  const name = (i) => `s${String(i).padStart(5, "0")}`;
+  const session = (i) => ({ name: name(i), tenant: "default", uid: `u${i}`, version: 1, state: i % 2 ? "running" : "suspended", since: new Date().toISOString(), class: "web", host: "h", program: "sh", rss_bytes: 1 << 20, idle_seconds: i, pauseReason: "inactivity" });
+  await other.route("**/api/v1/sessions/s*", (route) => route.fulfill({ json: session(Number(route.request().url().split("/s").pop())) }));
+  await other.route("**/api/v1/sessions?*", (route) => {
+    const after = new URL(route.request().url()).searchParams.get("after");
+    const from = after ? Number(after.slice(1)) + 1 : 0;
+    const sessions = Array.from({ length: 400 }, (_, i) => session(from + i));
+    route.fulfill({ json: { sessions, next: from + 400 < 10_000 ? name(from + 399) : undefined } });
+  });
+  await other.goto(`${gate}/`);
+  await other.locator(".chip").first().filter({ hasText: "10000" }).waitFor();
+  await other.locator("#filter").press("ArrowDown");
+  await other.keyboard.press("End");
+  await other.getByRole("link", { name: "s09999" }).waitFor();
+  must((await other.evaluate(() => document.activeElement.textContent)) === "s09999", "the last row hasn't the focus");
+  const elements = await other.locator(".rows .row").count();
+  must(elements < 80, `of 10,000 sessions ${elements} rows are in the page`);
+  await other.locator("#filter").fill("s0765");
+  await other.locator(".chip").first().filter({ hasText: /^All 10$/ }).waitFor();
+  await other.close();
+  step("10,000 sessions");
 }
 
 try {
@@ -182,6 +208,39 @@ try {
   const red = await page.evaluate(() => [...document.querySelectorAll(".xterm-rows span")].filter((s) => s.textContent === "coloured").map((s) => getComputedStyle(s).color));
   must(red.includes("rgb(200, 30, 30)"), `coloured text is ${red}`);
   await accessible("a terminal");
+  step("a terminal");
+
+  // What a program prints is text: its title too, and a link leads to a page alone, once a person agrees.
+  await types("printf '\\033]2;a\\342\\200\\256<b>b</b>\\007'");
+  await shows(page.locator(".terminal-part .bar"), "Its title: “a <b>b</b>”");
+  const asked = [];
+  const opened = [];
+  page.on("dialog", (d) => { asked.push(d.message()); d.dismiss(); });
+  context.on("page", (p) => opened.push(p.url()));
+  const link8 = (uri, text) => types(`printf '\\033]8;;${uri}\\033\\\\%s\\033]8;;\\033\\\\\\n' ${text}`);
+  const press = async (text) => {
+    let box; // a row that is drawn again has another element
+    await eventually(`${text} is shown`, async () => (box = await page.evaluate((t) => {
+      const e = [...document.querySelectorAll(".xterm-rows span")].find((s) => s.textContent === t);
+      return e && e.getBoundingClientRect().toJSON();
+    }, text)));
+    await page.mouse.move(box.x - 3, box.y + box.height / 2);
+    await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);
+    await page.mouse.down();
+    await page.mouse.up();
+  };
+  await link8("javascript:document.body.remove()", "scr''ipt");
+  await link8("http://evil.example/", "pa''ge");
+  await shows(rows, "page");
+  for (let i = 0; i < 3; i++) await press("script");
+  await eventually("a link asks", async () => {
+    await press("page");
+    return asked.length > 0;
+  });
+  for (let i = 0; i < 3; i++) await press("script");
+  must(asked.every((m) => m.includes("http://evil.example/")) && opened.length === 0, `links ask ${asked}, and open ${opened}`);
+  step("what a hostile program prints");
+
   await diapause("suspend", "work");
   const wake = page.getByRole("button", { name: "Resume and connect" });
   await wake.waitFor();
@@ -214,37 +273,51 @@ try {
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
 
-  const other = await context.newPage();
-  const name = (i) => `s${String(i).padStart(5, "0")}`;
-  const session = (i) => ({ name: name(i), tenant: "default", uid: `u${i}`, version: 1, state: i % 2 ? "running" : "suspended", since: new Date().toISOString(), class: "web", host: "h", program: "sh", rss_bytes: 1 << 20, idle_seconds: i, pauseReason: "inactivity" });
-  await other.route("**/api/v1/sessions/s*", (route) => route.fulfill({ json: session(Number(route.request().url().split("/s").pop())) }));
-  await other.route("**/api/v1/sessions?*", (route) => {
-    const after = new URL(route.request().url()).searchParams.get("after");
-    const from = after ? Number(after.slice(1)) + 1 : 0;
-    const sessions = Array.from({ length: 400 }, (_, i) => session(from + i));
-    route.fulfill({ json: { sessions, next: from + 400 < 10_000 ? name(from + 399) : undefined } });
-  });
-  await other.goto(`${gate}/`);
-  await other.locator(".chip").first().filter({ hasText: "10000" }).waitFor();
-  await other.locator("#filter").press("ArrowDown");
-  await other.keyboard.press("End");
-  await other.getByRole("link", { name: "s09999" }).waitFor();
-  must((await other.evaluate(() => document.activeElement.textContent)) === "s09999", "the last row hasn't the focus");
-  const elements = await other.locator(".rows .row").count();
-  must(elements < 80, `of 10,000 sessions ${elements} rows are in the page`);
-  await other.locator("#filter").fill("s0765");
-  await other.locator(".chip").first().filter({ hasText: /^All 10$/ }).waitFor();
-  await other.close();
-  step("10,000 sessions");
+  await diapause("archive", "work");
+  await rowOf("work").waitFor({ state: "detached" });
+  await page.getByRole("button", { name: /^Archived 1$/ }).click();
+  await shows(rowOf("work"), "archived");
+  await rowOf("work").getByRole("link").click();
+  await shows(page.locator(".badge"), "archived");
+  await page.getByRole("link", { name: "Terminal" }).first().click();
+  await shows(page.locator(".said"), "It is in the archive");
+  must(await wake.isDisabled(), "a terminal in the archive can be connected");
+  await page.getByRole("link", { name: "Overview" }).click();
+  await page.getByRole("button", { name: "Resume", exact: true }).click();
+  await shows(page.locator(".is"), "running");
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  await page.getByRole("button", { name: /^All 2$/ }).click();
+  await shows(rowOf("work"), "running");
+  step("the archive");
 
-  const logins = JSON.parse(await diapause("token", "ls", "--json")).filter((t) => t.role === "login" && !t.revoked);
-  for (const t of logins) await diapause("token", "revoke", t.id);
-  await page.reload();
+  await page.evaluate(() => {
+    const liveness = document.getElementById("liveness");
+    window.was = [];
+    new MutationObserver(() => window.was.push(liveness.textContent)).observe(liveness, { childList: true, characterData: true, subtree: true });
+  });
+  let refusals = 0;
+  await page.route("**/api/v1/sessions/web", (route) => (refusals++ < 2 ? route.fulfill({ status: 429, json: { detail: "too many requests" } }) : route.continue()));
+  await diapause("label", "web", "asked=often");
+  await shows(rowOf("web"), "asked=often");
+  const was = await page.evaluate(() => window.was);
+  must(refusals > 2 && was.length === 0, `asked too often ${refusals} times, it is ${was}`);
+  step("more changes than may be asked about");
+
+  if (process.env.DIAPAUSE_LONG) await manySessions();
+
+  const other = await context.newPage();
+  await other.goto(`${gate}/login`);
+  await other.getByRole("button", { name: "Log out" }).click();
   await shows(page.locator("main"), "This browser isn't logged in");
+  await other.close();
   await login();
   await shows(rowOf("work"), "running");
+  await page.keyboard.press("Control+k");
+  await shows(page.getByRole("option"), "work");
   for (const t of JSON.parse(await diapause("token", "ls", "--json")).filter((t) => t.role === "login" && !t.revoked)) await diapause("token", "revoke", t.id);
   await shows(page.locator("main"), "The login has ended");
+  const left = await page.locator("body").innerText();
+  must(!left.includes("work") && await page.getByRole("dialog").count() === 0, `after the login has ended the page has ${left}`);
   step("a login that was ended");
 
   must(wrong.length === 0, `on the pages: ${wrong.join("\n")}`);

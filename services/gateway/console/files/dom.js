@@ -1,11 +1,15 @@
 // Makes elements. All text is set as text: what comes from sessions is never markup.
 
+// plain is a text without controls and marks of direction: a program that prints them has the words beside its own read otherwise.
+const plain = (text) => String(text).replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, " ");
+
 // element makes one, with properties, attributes (of names with a dash, and role), and children: nodes or texts.
 export function element(name, properties = {}, ...children) {
   const e = document.createElement(name);
   for (const [key, value] of Object.entries(properties)) {
     if (value === undefined || value === null) continue;
-    if (key === "role" || key.includes("-")) e.setAttribute(key, value);
+    if (key === "textContent") e.textContent = plain(value);
+    else if (key === "role" || key.includes("-")) e.setAttribute(key, value);
     else e[key] = value;
   }
   e.append(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
@@ -14,6 +18,7 @@ export function element(name, properties = {}, ...children) {
 
 // put sets a text, and leaves the node alone if it has that.
 export function put(node, text) {
+  text = plain(text);
   if (node.textContent !== text) node.textContent = text;
 }
 

@@ -31,6 +31,7 @@ export function moment(at) {
 
 // word is a session's state for a person, and kind the colour of its dot.
 export function word(s) {
+  if (s.archived) return "archived";
   if (s.state === "suspended") return "paused";
   if (s.state === "running" && s.status) return s.status;
   return s.state;

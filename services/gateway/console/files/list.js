@@ -6,13 +6,15 @@ const refreshEvery = 5_000;
 const refreshAtMost = 20; // of the rows that are seen
 const spare = 6; // rows beyond those that are seen
 
+// What is in the archive is shown on demand alone.
 const groups = [
-  ["", "All", () => true],
+  ["", "All", (s) => !s.archived],
   ["running", "Running", (s) => kind(s.state) === "running"],
-  ["paused", "Paused", (s) => kind(s.state) === "paused"],
+  ["paused", "Paused", (s) => kind(s.state) === "paused" && !s.archived],
   ["changing", "Changing", (s) => kind(s.state) === "changing"],
-  ["failed", "Failed", (s) => s.state === "failed" || s.failure],
-  ["over", "Exited", (s) => kind(s.state) === "over"],
+  ["failed", "Failed", (s) => (s.state === "failed" || s.failure) && !s.archived],
+  ["over", "Exited", (s) => kind(s.state) === "over" && !s.archived],
+  ["archived", "Archived", (s) => s.archived],
 ];
 
 const columns = ["State", "Session", "Idle", "Memory", "Stored", "Class", "Host", "Labels"];

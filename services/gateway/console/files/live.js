@@ -8,6 +8,7 @@ const silence = 40_000; // ms without a sign of life: the API gives one every 15
 const unseen = 60_000; // ms after which a page that isn't visible takes no stream
 const atOnce = 4; // sessions that are read at the same time
 const tooMany = 100; // of more, all are read
+const tooOften = 429; // the status of what is asked for more often than the API takes
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -162,7 +163,7 @@ export class Live {
     const was = has?.uid === uid ? has : { name, tenant, uid, since: t.at, created: t.at, program: "", driver: "", idle_seconds: 0, rss_bytes: 0, stored_bytes: 0 };
     const now = { ...was, class: ofClass, host, version: t.version, state: t.state, last_transition: t, readAt: Date.now() };
     if (was.state !== t.state) {
-      Object.assign(now, { since: t.at, status: undefined, pausedAt: undefined, pauseReason: undefined, pause: undefined, op: undefined });
+      Object.assign(now, { since: t.at, status: undefined, pausedAt: undefined, pauseReason: undefined, pause: undefined, op: undefined, archived: undefined });
       if (t.state !== "running") Object.assign(now, { rss_bytes: 0, processes: 0 });
     }
     this.sessions.set(name, now);
@@ -178,18 +179,23 @@ export class Live {
 
   async #readChanged() {
     this.#reading++;
+    const all = this.#changed.size > tooMany;
+    const names = all ? [...this.#changed] : [...this.#changed].slice(0, 1);
+    for (const name of names) this.#changed.delete(name);
     try {
-      if (this.#changed.size > tooMany) {
-        this.#changed.clear();
+      if (all) {
         await this.#readAll(this.#stop?.signal);
         this.#tell(null);
-        return;
+      } else {
+        await this.#read(names[0]);
       }
-      const [name] = this.#changed;
-      this.#changed.delete(name);
-      await this.#read(name);
-    } catch {
-      this.#stop?.abort(); // all is read when the stream is back
+    } catch (e) {
+      if (e.status === tooOften) { // for now: the stream goes on meanwhile
+        for (const name of names) this.#changed.add(name);
+        await pause(1_000);
+      } else {
+        this.#stop?.abort(); // all is read when the stream is back
+      }
     } finally {
       this.#reading--;
       if (this.#changed.size > 0 && this.#reading < atOnce) queueMicrotask(() => this.#changed.size > 0 && this.#readChanged());

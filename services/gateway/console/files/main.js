@@ -4,7 +4,7 @@ import { element, put, say } from "./dom.js";
 import { moment } from "./format.js";
 import { showList } from "./list.js";
 import { Live } from "./live.js";
-import { openPalette } from "./palette.js";
+import { closePalette, openPalette } from "./palette.js";
 
 const main = document.getElementById("main");
 const liveness = document.getElementById("liveness");
@@ -25,6 +25,8 @@ function loggedOut(problem) {
   if (out) return;
   out = true;
   live.stop();
+  live.sessions.clear();
+  closePalette(); // it shows names
   view?.end();
   view = null;
   who.hidden = searching.hidden = true;
@@ -39,6 +41,16 @@ function loggedOut(problem) {
 }
 
 onEnd(loggedOut);
+
+// Another tab has logged this browser out, or in as someone else: what this one shows was for who was logged in before.
+addEventListener("storage", (e) => {
+  if (e.key === null || e.key === "diapause-page") location.reload();
+});
+
+// A page that the browser has kept, for the way back, may be of a login that has ended meanwhile.
+addEventListener("pageshow", (e) => {
+  if (e.persisted) location.reload();
+});
 
 function showLiveness() {
   if (out) return;

@@ -7,6 +7,10 @@ const most = 50;
 
 let open = null;
 
+export function closePalette() {
+  open?.close();
+}
+
 export function openPalette(live) {
   if (open) return;
   const input = element("input", { type: "search", role: "combobox", placeholder: "Go to a session…", autocomplete: "off", spellcheck: false, "aria-label": "Go to a session", "aria-controls": "found", "aria-expanded": "true", "aria-autocomplete": "list" });

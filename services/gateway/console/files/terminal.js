@@ -140,12 +140,14 @@ export class TerminalPane {
   // state is the record's: what the button does.
   state(s) {
     this.#tty = s.tty || Boolean(s.container) || s.driver === "docker";
+    this.#archived = Boolean(s.archived);
     if (!this.#ws) this.#state = s.state;
     if (this.#over && !this.#ws && ["running", "suspended"].includes(s.state)) this.#over = this.#wants = false; // it began again
     this.#draw();
   }
 
   #tty = true;
+  #archived = false;
 
   get #asleep() {
     return this.#state === "suspended";
@@ -156,13 +158,15 @@ export class TerminalPane {
     const hadFocus = document.activeElement === this.connect;
     put(this.connect, this.#asleep ? "Resume and connect" : "Connect");
     this.connect.hidden = live;
-    this.connect.disabled = !this.#allowed || !this.#tty || this.#over || !["running", "suspended", "resuming", "starting", "suspending"].includes(this.#state);
+    this.connect.disabled = !this.#allowed || !this.#tty || this.#archived || this.#over || !["running", "suspended", "resuming", "starting", "suspending"].includes(this.#state);
     this.leave.hidden = !this.#wants || this.#over;
     this.reader.hidden = !this.#term;
     this.screen.classList.toggle("dim", !live);
     if (this.#term) this.#term.options.disableStdin = !live;
     if (!this.#allowed) put(this.said, "Terminals are for the roles owner and operator.");
     else if (!this.#tty) put(this.said, "The session was run without a terminal.");
+    else if (this.#archived) put(this.said, "It is in the archive: resume it first, in its overview.");
+    else if (this.said.textContent.startsWith("It is in the archive")) put(this.said, "");
     if (hadFocus && live) this.#term?.focus();
   }
 
@@ -196,7 +200,7 @@ export class TerminalPane {
     const encoder = new TextEncoder();
     term.onData((text) => this.#type(encoder.encode(text)));
     term.onBinary((text) => this.#type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
-    term.onTitleChange((title) => put(this.titled, title.slice(0, 200)));
+    term.onTitleChange((title) => put(this.titled, title ? `Its title: “${title.slice(0, 200)}”` : ""));
     term.attachCustomKeyEventHandler((e) => {
       if (e.key !== "Escape" || !e.shiftKey) return true;
       if (e.type === "keydown") this.leave.focus();
