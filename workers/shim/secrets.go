@@ -24,10 +24,12 @@ type secrets struct {
 	patience time.Duration // how long it is, while a line is being typed
 }
 
-// So much output is looked at once more, in bytes, and so much of the last line waits at most.
+// So much output is looked at once more, in bytes, and so much of the last line waits at most, in so many parts: that is less than
+// recordSoft, in which what waits is sealed at once.
 const (
 	lookedBack = 8 << 10
 	lineWaits  = 8 << 10
+	partsWait  = 512
 )
 
 // A seal is put off for so long while a line is being typed, at most so often.
@@ -47,6 +49,9 @@ func (s *secrets) held(marks []recorded, data []byte) (from, cut int) {
 		if m.code == recording.Gap {
 			return i + 1, 0
 		}
+		if m.code == recording.Frame && len(data)-end+m.n > lineWaits {
+			return i + 1, 0 // as much as that doesn't wait
+		}
 		end -= m.n
 		n := 0
 		if m.code == recording.Output {
@@ -57,7 +62,7 @@ func (s *secrets) held(marks []recorded, data []byte) (from, cut int) {
 			return i + 1, 0
 		case n > 0 && len(data)-end-n <= lineWaits:
 			return i, n
-		case len(data)-end > lineWaits:
+		case len(data)-end > lineWaits, len(marks)-i > partsWait:
 			return len(marks), 0
 		}
 	}
