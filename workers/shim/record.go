@@ -93,7 +93,7 @@ func (c *command) record(setup Setup) error {
 	_, end := c.log.Span()
 	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0, lacks: end > 0}
 	if setup.Record.Redact {
-		r.secrets = &secrets{patience: putOff}
+		r.secrets = newSecrets(c.log)
 	}
 	r.timer = time.AfterFunc(time.Hour, r.due)
 	r.timer.Stop()

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"context"
 	"regexp"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -31,6 +33,24 @@ const (
 	lineWaits  = 8 << 10
 	partsWait  = 512
 )
+
+// newSecrets goes on after what a command printed, maybe in another run: it may end within a secret.
+func newSecrets(log *backlog.Log) *secrets {
+	s := &secrets{patience: putOff}
+	_, end := log.Span()
+	for at := log.Tail(lookedBack); at < end; {
+		of, b, next, err := log.Next(context.Background(), at)
+		if err != nil {
+			break // less is known
+		}
+		if of == backlog.Out {
+			s.keep(b)
+		}
+		s.came(b)
+		at = next
+	}
+	return s
+}
 
 // A seal is put off for so long while a line is being typed, at most so often.
 const (

@@ -143,6 +143,27 @@ func TestHeldLineEndsNoSegment(t *testing.T) {
 	}
 }
 
+// A secret that is cut by a suspend isn't recorded: what comes after it is looked at with what was before.
+func TestSecretAcrossSuspend(t *testing.T) {
+	c := newCommand(backlog.New(attach.OutputKept), false)
+	c.log.Append(backlog.Out, []byte(strings.Repeat("x", 3*lookedBack)))
+	c.log.Append(backlog.Err, []byte("a hook\n"))
+	c.log.Append(backlog.Out, []byte("\r\nDB_PASSWORD=corr"))
+	s := newSecrets(c.log)
+	if n := len(s.before); n < lookedBack/2 || n > lookedBack {
+		t.Errorf("%d bytes are known", n)
+	}
+	data := []byte("ect-horse\r\n")
+	s.take([]recorded{{code: recording.Output, n: len(data)}}, data, 1)
+	if string(data) != "*********\r\n" {
+		t.Errorf("it is %q", data)
+	}
+	c.log.Append(backlog.Out, []byte("\r\nbob's password: "))
+	if got := newSecrets(c.log).unseen([]byte("hunter2\r"), true); string(got) != "*******\r" {
+		t.Errorf("what is typed is %q", got)
+	}
+}
+
 // What is typed unseen isn't recorded, and neither is a secret in a command.
 func TestUnseenInput(t *testing.T) {
 	b := newSecretsBench(t)
