@@ -164,6 +164,21 @@ func TestSecretAcrossSuspend(t *testing.T) {
 	}
 }
 
+// What waits for the end of its line doesn't wait past a redaction: what was recorded before it is rewritten, and nothing else.
+func TestRedactReleasesALine(t *testing.T) {
+	b := newSecretsBench(t)
+	b.prints("a line with hunter2")
+	if err := b.of.redact("hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sealed(true); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := b.outputs(); got != "a line with hunter2" {
+		t.Errorf("before the rewriting %q is recorded", got)
+	}
+}
+
 // What is typed unseen isn't recorded, and neither is a secret in a command.
 func TestUnseenInput(t *testing.T) {
 	b := newSecretsBench(t)
