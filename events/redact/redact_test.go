@@ -57,6 +57,16 @@ func TestSecretsAreFound(t *testing.T) {
 	}
 }
 
+// In a long line all secrets are found, wherever they are in it.
+func TestSecretsInALongLine(t *testing.T) {
+	for n := aroundAfter - 60; n < aroundAfter+60; n++ {
+		text := "password=hunter2 " + strings.Repeat("x", n) + " token=correct-horse " + strings.Repeat("y", 2*aroundAfter)
+		if got := Text(text); strings.Contains(got, "horse") || strings.Contains(got, "hunter2") || len(got) != len(text)+2*len(Marker)-len("hunter2correct-horse") {
+			t.Fatalf("with %d between it is %q", n, got)
+		}
+	}
+}
+
 func TestNoSecrets(t *testing.T) {
 	for _, text := range []string{
 		"", "hello", "password", "Password:", "Password: ", "[sudo] password for bob:", "enter the password", "the token is gone", "AKIA", "AKIAshort", "my-AKIAQWERTYUIOP",
