@@ -157,6 +157,22 @@ func TestMaskKeepsSizes(t *testing.T) {
 	}
 }
 
+// A text in pieces is masked as a whole one is.
+func TestMaskInPieces(t *testing.T) {
+	var all []Range
+	for at := int64(3); at < 1000; at += 7 {
+		all = append(all, Range{at, at + at%6 + 1})
+	}
+	whole, cut := []byte(strings.Repeat("x", 1000)), []byte(strings.Repeat("x", 1000))
+	Mask(whole, 0, all)
+	for i := range cut {
+		Mask(cut[i:i+1], int64(i), all)
+	}
+	if string(whole) != string(cut) || strings.Count(string(cut), "*") < 400 {
+		t.Errorf("in pieces it is %q, want %q", cut, whole)
+	}
+}
+
 // A long output is looked at in parts, and what is where they meet is found once.
 func TestLongOutput(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
