@@ -148,7 +148,7 @@ func (r rule) around(low []byte) (all []window) {
 			n += at
 			w := r.line(low, n)
 			if all, at = append(all, w), w.to; w.to == n+r.after() { // what it is cut in is in the next one
-				at -= r.after() / 2
+				at -= r.after() / 4
 			}
 			if at = max(at, n+len(word)); at >= len(low) {
 				break
