@@ -1,10 +1,19 @@
 package redact
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"slices"
+	"unicode/utf8"
+)
 
-// Mask fills ranges of b, which begins at a position, with as many bytes that take as many columns. Line ends stay.
+// Mask fills ranges of b, which begins at a position, with as many bytes that take as many columns. Line ends stay. The ranges are
+// in order, as Merge gives them: those elsewhere take no time, since there may be many of them, and many pieces.
 func Mask(b []byte, at int64, all []Range) {
-	for _, r := range all {
+	first, _ := slices.BinarySearchFunc(all, at, func(r Range, at int64) int { return cmp.Compare(r.To, at+1) })
+	for _, r := range all[first:] {
+		if r.From >= at+int64(len(b)) {
+			break
+		}
 		from, to := max(r.From-at, 0), min(r.To-at, int64(len(b)))
 		if from < to {
 			fill(b[from:to])

@@ -57,6 +57,16 @@ func TestSecretsAreFound(t *testing.T) {
 	}
 }
 
+// In a long line all secrets are found, wherever they are in it.
+func TestSecretsInALongLine(t *testing.T) {
+	for n := aroundAfter - 60; n < aroundAfter+60; n++ {
+		text := "password=hunter2 " + strings.Repeat("x", n) + " token=correct-horse " + strings.Repeat("y", 2*aroundAfter)
+		if got := Text(text); strings.Contains(got, "horse") || strings.Contains(got, "hunter2") || len(got) != len(text)+2*len(Marker)-len("hunter2correct-horse") {
+			t.Fatalf("with %d between it is %q", n, got)
+		}
+	}
+}
+
 func TestNoSecrets(t *testing.T) {
 	for _, text := range []string{
 		"", "hello", "password", "Password:", "Password: ", "[sudo] password for bob:", "enter the password", "the token is gone", "AKIA", "AKIAshort", "my-AKIAQWERTYUIOP",
@@ -144,6 +154,22 @@ func TestMaskKeepsSizes(t *testing.T) {
 	Mask(b, 100, []Range{{90, 102}, {105, 106}, {109, 200}, {300, 400}})
 	if string(b) != "**234*678*" {
 		t.Errorf("it is %q", b)
+	}
+}
+
+// A text in pieces is masked as a whole one is.
+func TestMaskInPieces(t *testing.T) {
+	var all []Range
+	for at := int64(3); at < 1000; at += 7 {
+		all = append(all, Range{at, at + at%6 + 1})
+	}
+	whole, cut := []byte(strings.Repeat("x", 1000)), []byte(strings.Repeat("x", 1000))
+	Mask(whole, 0, all)
+	for i := range cut {
+		Mask(cut[i:i+1], int64(i), all)
+	}
+	if string(whole) != string(cut) || strings.Count(string(cut), "*") < 400 {
+		t.Errorf("in pieces it is %q, want %q", cut, whole)
 	}
 }
 

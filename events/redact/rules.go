@@ -117,19 +117,18 @@ const (
 	keyAfter     = 16 << 10
 )
 
-// each calls fn with each secret of the rule.
+// each calls fn with each secret of the rule, maybe more than once.
 func (r rule) each(text, low []byte, fn func(Range)) {
 	done := 0
 	for _, w := range r.around(low) {
-		from, to := max(w.from, done), w.to
-		if from >= to {
+		if w.to <= done {
 			continue
 		}
-		done = to
-		for _, at := range r.FindAllSubmatchIndex(text[from:to], -1) {
+		done = w.to
+		for _, at := range r.FindAllSubmatchIndex(text[w.from:w.to], -1) {
 			is := groupOf(at)
 			if is.From < is.To {
-				fn(Range{is.From + int64(from), is.To + int64(from)})
+				fn(Range{is.From + int64(w.from), is.To + int64(w.from)})
 			}
 		}
 	}
@@ -146,9 +145,12 @@ func (r rule) around(low []byte) (all []window) {
 			if n < 0 {
 				break
 			}
-			w := r.line(low, at+n)
-			all, at = append(all, w), max(w.to, at+n+len(word))
-			if at >= len(low) {
+			n += at
+			w := r.line(low, n)
+			if all, at = append(all, w), w.to; w.to == n+r.after() { // what it is cut in is in the next one
+				at -= r.after() / 4
+			}
+			if at = max(at, n+len(word)); at >= len(low) {
 				break
 			}
 		}
@@ -159,16 +161,22 @@ func (r rule) around(low []byte) (all []window) {
 
 // line gives the part of a text around a position in which the rule is tried.
 func (r rule) line(low []byte, at int) window {
-	w := window{max(at-aroundBefore, 0), min(at+aroundAfter, len(low))}
+	w := window{max(at-aroundBefore, 0), min(at+r.after(), len(low))}
 	if n := bytes.LastIndexByte(low[w.from:at], '\n'); n >= 0 {
 		w.from += n + 1
 	}
-	if r.lines {
-		w.to = min(at+keyAfter, len(low))
-	} else if n := bytes.IndexByte(low[at:w.to], '\n'); n >= 0 {
+	if n := bytes.IndexByte(low[at:w.to], '\n'); n >= 0 && !r.lines {
 		w.to = at + n
 	}
 	return w
+}
+
+// after is how far behind its words the rule is tried.
+func (r rule) after() int {
+	if r.lines {
+		return keyAfter
+	}
+	return aroundAfter
 }
 
 // groupOf gives the first group of a match, or all of it.

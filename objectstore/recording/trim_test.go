@@ -46,6 +46,32 @@ func TestTrim(t *testing.T) {
 	}
 }
 
+// Of the last segment all objects stay, also while it is written once more: which of them counts isn't known here.
+func TestTrimKeepsTheLastInAllVersions(t *testing.T) {
+	b := newBench(t)
+	first := b.put(b.run(1), 1, nil, 0, out(0, "0"))
+	last := b.put(b.run(1), 2, &first, 1, out(1, "1"))
+	name := place.Name(last.Run, last.Number)
+	for _, tag := range []string{Tag(1, "a"), Tag(2, "b")} {
+		if err := putTagged(t.Context(), b.store, tagged(name, tag), []byte("written once more")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := new(Room).Trim(t.Context(), b.store, place, 0); err != nil {
+		t.Fatal(err)
+	}
+	left := 0
+	err := b.store.List(t.Context(), place.prefix(), func(i objectstore.Info) error {
+		if left++; !strings.HasPrefix(i.Name, name) {
+			t.Errorf("%s is left", i.Name)
+		}
+		return nil
+	})
+	if left != 3 || err != nil {
+		t.Errorf("%d objects are left, %v", left, err)
+	}
+}
+
 // counted is a store that counts how often it is asked.
 type counted struct {
 	objectstore.Store

@@ -32,6 +32,10 @@ type castWriter struct {
 	enc   *json.Encoder
 	last  time.Time
 	track emulator.Tracker
+
+	from   time.Time // what comes before isn't written, but played
+	before *emulator.Playback
+	played bool // something
 }
 
 func newCast(w io.Writer) *castWriter {
@@ -42,7 +46,21 @@ func newCast(w io.Writer) *castWriter {
 
 // Event implements Writer. Frames are output where a player couldn't know else what was shown.
 func (w *castWriter) Event(e attach.Event) error {
+	if e.Code == attach.CodeFrom {
+		w.from, w.before = e.Time, emulator.NewPlayback()
+		return nil
+	}
+	if w.before != nil && !e.Time.Before(w.from) {
+		if err := w.shown(e.Time); err != nil {
+			return err
+		}
+	}
 	begins, frame := w.track.Event(e.At, e.Code, e.Data())
+	if w.before != nil {
+		w.before.Event(e.At, e.Code, e.Data())
+		w.played = true
+		return nil
+	}
 	var size string
 	if begins {
 		rows, cols, paint, _ := emulator.CutFrame(e.Data())
@@ -50,15 +68,12 @@ func (w *castWriter) Event(e attach.Event) error {
 		e.Text, e.Base64 = "", paint
 	}
 	if w.last.IsZero() {
-		head := castHeader{Version: 3, Term: castTTY{Cols: 80, Rows: 24}, Timestamp: e.Time.Unix(), IdleLimit: idleLimit}
 		if e.Code == "r" {
 			size = e.Text
 		}
-		_, _ = fmt.Sscanf(size, "%dx%d", &head.Term.Cols, &head.Term.Rows) // or what is usual
-		if err := w.enc.Encode(head); err != nil {
+		if err := w.begin(e.Time, size); err != nil {
 			return err
 		}
-		w.last = e.Time
 	}
 	if begins {
 		if err := w.write(e.Time, "r", size); err != nil {
@@ -73,6 +88,36 @@ func (w *castWriter) Event(e attach.Event) error {
 		return nil
 	}
 	return w.write(e.Time, code, text)
+}
+
+// begin writes the header.
+func (w *castWriter) begin(at time.Time, size string) error {
+	head := castHeader{Version: 3, Term: castTTY{Cols: 80, Rows: 24}, Timestamp: at.Unix(), IdleLimit: idleLimit}
+	_, _ = fmt.Sscanf(size, "%dx%d", &head.Term.Cols, &head.Term.Rows) // or what is usual
+	w.last = at
+	return w.enc.Encode(head)
+}
+
+// maxPaint bounds what is written of what was shown at the beginning of a part, in bytes.
+const maxPaint = 1 << 20
+
+// shown writes what was shown before what comes now, if that is known.
+func (w *castWriter) shown(at time.Time) error {
+	is, known := w.before.Screen(), w.played && w.before.Known()
+	w.before = nil
+	paint := emulator.Frame(is, maxPaint)
+	if !known || paint == nil {
+		return nil
+	}
+	rows, cols := is.Size()
+	size := fmt.Sprintf("%dx%d", cols, rows)
+	if err := w.begin(at, size); err != nil {
+		return err
+	}
+	if err := w.write(at, "r", size); err != nil {
+		return err
+	}
+	return w.write(at, "o", strings.ToValidUTF8(string(paint), "\ufffd"))
 }
 
 // End implements Writer.

@@ -1,9 +1,50 @@
 package export
 
 import (
+	"errors"
 	"strings"
 	"testing"
 )
+
+// Of a part of a recording it is shown first what the terminal showed when that began, if it is known.
+func TestCastOfAPart(t *testing.T) {
+	const from = `{"time":"2026-05-04T03:02:03Z","at":0,"code":"from"}
+`
+	const before = `{"time":"2026-05-04T03:02:01Z","at":5,"code":"k","text":"30x4\n\u001b[H\u001b[2Jfra"}
+{"time":"2026-05-04T03:02:01Z","at":5,"code":"k","text":"me"}
+{"time":"2026-05-04T03:02:02Z","at":5,"code":"o","text":" seen"}
+`
+	const after = `{"time":"2026-05-04T03:02:04Z","at":10,"code":"o","text":"!"}
+{"time":"2026-05-04T03:02:02Z","at":11,"code":"o","text":"?"}
+`
+	write := func(events string) string {
+		var out strings.Builder
+		w := newCast(&out)
+		if err := errors.Join(Each(strings.NewReader(events), w.Event), w.End()); err != nil {
+			t.Error(err)
+		}
+		return out.String()
+	}
+	got := strings.SplitAfter(write(from+before+after), "\n")
+	const head = `{"version":3,"term":{"cols":30,"rows":4},"timestamp":1777863724,"idle_time_limit":2}
+`
+	if len(got) != 6 || got[0] != head || got[1] != `[0.000000,"r","30x4"]`+"\n" || !strings.Contains(got[2], "frame seen") || got[3] != `[0.000000,"o","!"]`+"\n" || got[4] != `[0.000000,"o","?"]`+"\n" {
+		t.Errorf("it is %q", got)
+	}
+	for events, want := range map[string]string{
+		from:                        "",
+		from + before:               "",
+		from + after:                strings.Replace(head, `30,"rows":4`, `80,"rows":24`, 1) + `[0.000000,"o","!"]` + "\n" + `[0.000000,"o","?"]` + "\n",
+		from + before[148:] + after: strings.Replace(head, `30,"rows":4`, `80,"rows":24`, 1) + `[0.000000,"o","!"]` + "\n" + `[0.000000,"o","?"]` + "\n",
+	} {
+		if got := write(events); got != want {
+			t.Errorf("of %s it is %q, want %q", events, got, want)
+		}
+	}
+	if !Framed(Asciicast) || Framed(JSONLines) {
+		t.Error("it gets no frame")
+	}
+}
 
 func TestCast(t *testing.T) {
 	events := `{"time":"2026-05-04T03:02:01Z","at":0,"code":"r","text":"100x30"}

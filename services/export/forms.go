@@ -34,7 +34,7 @@ func MediaType(form string) string {
 }
 
 // Framed reports whether a form is of what a terminal shows: of a part of a recording it wants the frame before that, too.
-func Framed(form string) bool { return form == Text || form == HTML }
+func Framed(form string) bool { return form != JSONLines }
 
 // Writer writes a recording in some form. Its errors are those of what it writes to.
 type Writer interface {

@@ -141,8 +141,8 @@ func (r *Reader) Next() (Event, error) {
 
 // event reads an event. known is false for a kind that isn't known: its time counts.
 func (r *Reader) event(text []byte) (e Event, known bool, err error) {
-	var parts []json.RawMessage
-	if err := json.Unmarshal(text, &parts); err != nil || len(parts) < 3 {
+	var parts [3]json.RawMessage // what follows isn't kept
+	if err := json.Unmarshal(text, &parts); err != nil || parts[2] == nil {
 		return e, false, r.wrong("no event of an asciicast: want [TIME, KIND, DATA]")
 	}
 	var seconds float64

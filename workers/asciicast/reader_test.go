@@ -57,6 +57,21 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// What an event has beside the three takes no memory: a line may have millions of that.
+func TestManyParts(t *testing.T) {
+	const parts = 100000
+	line := []byte(`[1,"o","a"` + strings.Repeat(",1", parts) + "]")
+	var r Reader
+	took := testing.AllocsPerRun(1, func() {
+		if e, known, err := r.event(line); e.Data != "a" || !known || err != nil {
+			t.Errorf("it is %+v, %t, %v", e, known, err)
+		}
+	})
+	if took > parts/100 {
+		t.Errorf("it takes %v allocations", took)
+	}
+}
+
 // small reads in small pieces.
 type small struct {
 	from io.Reader

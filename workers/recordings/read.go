@@ -104,7 +104,7 @@ func (r *Reader) Each(ctx context.Context, since time.Time, fn func(recording.Ev
 }
 
 // From calls fn as Each does, but begins where it can be told what the terminal showed at a moment: with the last segment before
-// that begins with a frame, or with the first one. found is false, and fn isn't called, if that is before the part that was opened.
+// that has a frame at its beginning, or with the first one. found is false, and fn isn't called, if that is before the part that was opened.
 func (r *Reader) From(ctx context.Context, at time.Time, fn func(recording.Event) error) (found bool, err error) {
 	i := slices.IndexFunc(r.chain.Segments, func(s recording.Segment) bool { return s.After(at) })
 	if i < 0 {
@@ -112,7 +112,7 @@ func (r *Reader) From(ctx context.Context, at time.Time, fn func(recording.Event
 	}
 	partial := len(r.chain.Segments) > 0 && r.chain.Why == nil && r.chain.Segments[0].Header.Previous != nil
 	for ; i > 0 || i == 0 && partial; i-- {
-		framed, err := r.framed(ctx, i)
+		framed, err := r.framed(ctx, i, at)
 		if err != nil {
 			return false, err
 		}
@@ -134,10 +134,15 @@ func (r *Reader) From(ctx context.Context, at time.Time, fn func(recording.Event
 // errKnown ends the reading of a segment of which enough is known.
 var errKnown = errors.New("enough is known of a segment")
 
-// framed reports whether a segment has a frame before its first output.
-func (r *Reader) framed(ctx context.Context, i int) (framed bool, err error) {
+// beforeFrame bounds the output that may be before the frame at a segment's beginning, in bytes: a line that waited for its end is.
+const beforeFrame = 16 << 10
+
+// framed reports whether a segment has a frame before its first output, or soon after it and not after a moment.
+func (r *Reader) framed(ctx context.Context, i int, at time.Time) (framed bool, err error) {
+	before := int64(0)
 	err = r.readSegment(ctx, r.chain.Segments[i], func(e recording.Event) error {
-		if framed = e.Code == recording.Frame; framed || e.Length() > 0 {
+		framed = e.Code == recording.Frame && (before == 0 || !e.Time.After(at))
+		if before += e.Length(); framed || before > beforeFrame || before > 0 && e.Time.After(at) {
 			return errKnown
 		}
 		return nil

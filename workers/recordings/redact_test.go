@@ -324,3 +324,17 @@ func (b *bench) clean1() {
 		}
 	}
 }
+
+// Of a session that is removed nothing is remembered.
+func TestRemoveForgetsWhatWasRedacted(t *testing.T) {
+	b := recorded(t)
+	if len(b.spool.redacted) == 0 {
+		t.Error("it isn't known what was redacted")
+	}
+	if err := b.spool.Remove(t.Context(), b.record.UID); err != nil {
+		t.Fatal(err)
+	}
+	if left := len(b.spool.redacted); left > 0 {
+		t.Errorf("it is known of %d runs", left)
+	}
+}

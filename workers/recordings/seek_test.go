@@ -82,15 +82,36 @@ func TestSeek(t *testing.T) {
 		{2 * time.Minute, "k 1.1 1.2 1.3 2.0 k 3.2 4.0 k 4.2 4.3 ", 2 + 4},
 		{2*time.Minute + 30*time.Second, "k 3.2 4.0 k 4.2 4.3 ", 1 + 2},
 		{3*time.Minute + 2*time.Second, "k 3.2 4.0 k 4.2 4.3 ", 1 + 2},
-		{time.Hour, "k 3.2 4.0 k 4.2 4.3 ", 2 + 2},
+		{4 * time.Minute, "k 3.2 4.0 k 4.2 4.3 ", 2 + 2}, // before the frame of its segment
+		{time.Hour, "4.0 k 4.2 4.3 ", 1 + 1},
 	} {
 		text, found, bodies := b.from(recording.Part{}, c.at)
 		if text != c.want || !found || bodies != c.bodies {
 			t.Errorf("at %v it is %q of %d segments, want %q of %d", c.at, text, bodies, c.want, c.bodies)
 		}
 	}
-	if text, found, _ := b.from(recording.Part{Most: 1}, time.Hour); found || text != "" {
+	if text, found, _ := b.from(recording.Part{Most: 1}, 4*time.Minute); found || text != "" {
 		t.Errorf("without a frame in the part that was opened it is %q", text)
+	}
+}
+
+// A frame counts that follows on a line which had waited for its end, also if every segment begins so, but not one far behind.
+func TestSeekBehindHeldLines(t *testing.T) {
+	b := newBench(t)
+	b.begins(nil)
+	for n := range 5 {
+		b.minute(n, "okoo")
+	}
+	b.spillsAll(
+		recording.Event{Time: start.Add(5 * time.Minute), Code: recording.Output, Data: make([]byte, beforeFrame+1)},
+		recording.Event{Time: start.Add(5*time.Minute + time.Second), Code: recording.Frame, Data: []byte("30x4\nframe")},
+	)
+	b.stores()
+	if text, found, bodies := b.from(recording.Part{}, 4*time.Minute+30*time.Second); !found || !strings.HasPrefix(text, "4.0 k 4.2 4.3 ") || bodies != 2+2 {
+		t.Errorf("it is %.60q of %d segments", text, bodies)
+	}
+	if text, _, bodies := b.from(recording.Part{}, time.Hour); !strings.HasPrefix(text, "4.0 k 4.2 4.3 ") || bodies != 2+2 {
+		t.Errorf("at the end it is %.60q of %d segments", text, bodies)
 	}
 }
 

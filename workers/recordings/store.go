@@ -137,7 +137,11 @@ func (s *Spool) Remove(ctx context.Context, uid schemas.UID) error {
 	}
 	defer unlock()
 	dir := filepath.Join(s.Dir, string(uid))
+	runs, _ := s.runs(uid) // without them a bit more is remembered
 	s.mu.Lock()
+	for _, run := range runs {
+		delete(s.redacted, filepath.Base(run))
+	}
 	maps.DeleteFunc(s.rooms, func(run string, _ *recording.Room) bool { return filepath.Dir(run) == dir })
 	s.mu.Unlock()
 	if err := os.RemoveAll(dir); err != nil {

@@ -93,7 +93,7 @@ func (c *command) record(setup Setup) error {
 	_, end := c.log.Span()
 	r := &recorder{at: end, input: setup.Record.Input, spill: s, wait: sealSoon, settled: func() {}, fresh: end > 0, lacks: end > 0}
 	if setup.Record.Redact {
-		r.secrets = &secrets{patience: putOff}
+		r.secrets = newSecrets(c.log)
 	}
 	r.timer = time.AfterFunc(time.Hour, r.due)
 	r.timer.Stop()
@@ -321,9 +321,6 @@ func (r *recorder) take(ends, holds bool) (marks []recorded, data []byte, began 
 func (r *recorder) takeAll(ends, holds bool) (marks []recorded, data []byte, began time.Time, released int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if ends {
-		r.fresh, r.bare = true, r.bare+1
-	}
 	marks, data, began, released = r.marks, r.data, r.began, len(r.marks)
 	r.spill.list.join(r.list) // together with the output: a segment has the commands that began or ended in it
 	r.list = typedList{}
@@ -333,6 +330,11 @@ func (r *recorder) takeAll(ends, holds bool) (marks []recorded, data []byte, beg
 	}
 	if holds {
 		marks, released = r.secrets.split(marks, data)
+	}
+	if ends && (released > 0 || r.spill.open != nil) {
+		r.fresh, r.bare = true, r.bare+1
+	}
+	if released < len(marks) {
 		each(marks[released:], data[sizeOf(marks[:released]):], func(_ int, _ recorded, b []byte) { r.data = append(r.data, b...) })
 		r.marks, r.worth = slices.Clone(marks[released:]), len(r.data) > 0
 	}

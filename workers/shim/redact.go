@@ -21,7 +21,11 @@ func (c *command) redact(expression string) error {
 		redact.Log(c.log, match)
 		return nil
 	}
-	return c.shown.redact(match)
+	if err := c.shown.redact(match); err != nil {
+		return err
+	}
+	_ = c.recorder().seal() // so that nothing waits that has it; what can't be spilled is a gap
+	return nil
 }
 
 func (w *shown) redact(match redact.Matcher) error {

@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"context"
 	"regexp"
 	"slices"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/diapause/diapause/events/attach/backlog"
 	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -24,11 +26,31 @@ type secrets struct {
 	patience time.Duration // how long it is, while a line is being typed
 }
 
-// So much output is looked at once more, in bytes, and so much of the last line waits at most.
+// So much output is looked at once more, in bytes, and so much of the last line waits at most, in so many parts: that is less than
+// recordSoft, in which what waits is sealed at once.
 const (
 	lookedBack = 8 << 10
 	lineWaits  = 8 << 10
+	partsWait  = 512
 )
+
+// newSecrets goes on after what a command printed, maybe in another run: it may end within a secret.
+func newSecrets(log *backlog.Log) *secrets {
+	s := &secrets{patience: putOff}
+	_, end := log.Span()
+	for at := log.Tail(lookedBack); at < end; {
+		of, b, next, err := log.Next(context.Background(), at)
+		if err != nil {
+			break // less is known
+		}
+		if of == backlog.Out {
+			s.keep(b)
+		}
+		s.came(b)
+		at = next
+	}
+	return s
+}
 
 // A seal is put off for so long while a line is being typed, at most so often.
 const (
@@ -47,6 +69,9 @@ func (s *secrets) held(marks []recorded, data []byte) (from, cut int) {
 		if m.code == recording.Gap {
 			return i + 1, 0
 		}
+		if m.code == recording.Frame && len(data)-end+m.n > lineWaits {
+			return i + 1, 0 // as much as that doesn't wait
+		}
 		end -= m.n
 		n := 0
 		if m.code == recording.Output {
@@ -57,7 +82,7 @@ func (s *secrets) held(marks []recorded, data []byte) (from, cut int) {
 			return i + 1, 0
 		case n > 0 && len(data)-end-n <= lineWaits:
 			return i, n
-		case len(data)-end > lineWaits:
+		case len(data)-end > lineWaits, len(marks)-i > partsWait:
 			return len(marks), 0
 		}
 	}

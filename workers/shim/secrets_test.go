@@ -93,6 +93,92 @@ func TestSealWaitsForALine(t *testing.T) {
 	}
 }
 
+// What waits for the end of its line is bounded, also when it comes in the smallest parts: else it would be packed again and again.
+func TestFewPartsOfALineWait(t *testing.T) {
+	b := newSecretsBench(t)
+	b.wait, b.last = time.Hour, time.Now().Add(time.Hour) // the timer seals nothing
+	b.work.Lock()                                         // until all is there
+	all := strings.Repeat(".", lineWaits/4)
+	for range all {
+		b.output(backlog.Out, []byte("."))
+		b.typed([]byte("x"), true)
+	}
+	marks, data, _, released := b.takeAll(false, true)
+	if waits := len(data) - sizeOf(marks[:released]) + (len(marks)-released)*markSize; waits >= recordSoft {
+		t.Errorf("%d bytes wait", waits)
+	}
+	b.mu.Lock()
+	b.marks, b.data, b.worth = marks, data, true
+	b.mu.Unlock()
+	b.work.Unlock()
+	b.close()
+	if got, _ := b.outputs(); got != all {
+		t.Errorf("%d of %d bytes are recorded", len(got), len(all))
+	}
+}
+
+// A line waits for its end also after a large frame, but not what came before that: the two would be too much.
+func TestLineAfterAFrameWaits(t *testing.T) {
+	marks := []recorded{{code: recording.Output, n: 2}, {code: recording.Frame, n: lineWaits}, {code: recording.Output, n: 3}}
+	data := []byte("a\n" + strings.Repeat("f", lineWaits) + "abc")
+	if from, cut := new(secrets).held(marks, data); from != 2 || cut != 0 {
+		t.Errorf("from mark %d, cut at %d", from, cut)
+	}
+}
+
+// Where nothing was sealed no segment has ended: the next output needn't begin with what the terminal shows.
+func TestHeldLineEndsNoSegment(t *testing.T) {
+	b := newSecretsBench(t)
+	b.wait, b.last = time.Hour, time.Now().Add(time.Hour) // the timer seals nothing
+	b.shows("one\r\n")
+	b.segment()
+	b.shows("half")
+	for range 2 * frameLeast {
+		if err := b.sealed(true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if b.fresh || b.bare != 1 {
+		t.Errorf("%d segments have ended, want 1; fresh: %t", b.bare, b.fresh)
+	}
+}
+
+// A secret that is cut by a suspend isn't recorded: what comes after it is looked at with what was before.
+func TestSecretAcrossSuspend(t *testing.T) {
+	c := newCommand(backlog.New(attach.OutputKept), false)
+	c.log.Append(backlog.Out, []byte(strings.Repeat("x", 3*lookedBack)))
+	c.log.Append(backlog.Err, []byte("a hook\n"))
+	c.log.Append(backlog.Out, []byte("\r\nDB_PASSWORD=corr"))
+	s := newSecrets(c.log)
+	if n := len(s.before); n < lookedBack/2 || n > lookedBack {
+		t.Errorf("%d bytes are known", n)
+	}
+	data := []byte("ect-horse\r\n")
+	s.take([]recorded{{code: recording.Output, n: len(data)}}, data, 1)
+	if string(data) != "*********\r\n" {
+		t.Errorf("it is %q", data)
+	}
+	c.log.Append(backlog.Out, []byte("\r\nbob's password: "))
+	if got := newSecrets(c.log).unseen([]byte("hunter2\r"), true); string(got) != "*******\r" {
+		t.Errorf("what is typed is %q", got)
+	}
+}
+
+// What waits for the end of its line doesn't wait past a redaction: what was recorded before it is rewritten, and nothing else.
+func TestRedactReleasesALine(t *testing.T) {
+	b := newSecretsBench(t)
+	b.prints("a line with hunter2")
+	if err := b.of.redact("hunter2"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.sealed(true); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := b.outputs(); got != "a line with hunter2" {
+		t.Errorf("before the rewriting %q is recorded", got)
+	}
+}
+
 // What is typed unseen isn't recorded, and neither is a secret in a command.
 func TestUnseenInput(t *testing.T) {
 	b := newSecretsBench(t)
