@@ -132,7 +132,7 @@ func echoes(l index.Line, x *index.Index) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(c.Text, "\n")
-	return strings.HasSuffix(l.Text, strings.TrimSpace(first))
+	return index.EchoOf(l.Text, strings.TrimSpace(first))
 }
 
 func cutAll(lines []string) (out []string) {
