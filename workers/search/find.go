@@ -63,7 +63,7 @@ func (h *hunt) place(ctx context.Context, p place) error {
 	lines, err := e.read(ctx, p.Block)
 	found := h.lines(p.rec, e.x, lines)
 	h.mu.Lock()
-	h.all = append(h.all, found...)
+	h.found(found)
 	h.mu.Unlock()
 	return h.unread(ctx, p, err)
 }
