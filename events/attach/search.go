@@ -138,15 +138,21 @@ func (l *foundLines) take(p []byte, fn func(Found) error) error {
 	}
 }
 
-// maxSearched bounds how many sessions a client lists.
-const maxSearched = 1 << 20
+// maxSearched bounds how many sessions a client lists, and maxListed in how many bytes.
+const (
+	maxSearched = 1 << 20
+	maxListed   = 64 << 20
+)
 
 // ReadSearched reads the sessions that a client lists.
 func ReadSearched(conn io.Reader) (all []Searched, err error) {
-	dec := json.NewDecoder(&InputReader{From: conn})
+	in := &io.LimitedReader{R: &InputReader{From: conn}, N: maxListed}
+	dec := json.NewDecoder(in)
 	for {
 		var s Searched
-		if err := dec.Decode(&s); errors.Is(err, io.EOF) {
+		if err := dec.Decode(&s); in.N == 0 {
+			return nil, errors.New("read what is to be searched: too much")
+		} else if errors.Is(err, io.EOF) {
 			return all, nil
 		} else if err != nil {
 			return nil, fmt.Errorf("read what is to be searched: %w", err)

@@ -27,13 +27,19 @@ type IndexHeader struct {
 	UID    schemas.UID    `json:"uid"`
 	Covers Ref            `json:"covers"` // the last segment that is in it
 	Signer schemas.HostID `json:"signer"`
-	Size   int64          `json:"size"`   // of what is encrypted, in bytes
-	SHA256 string         `json:"sha256"` // of what is encrypted
+	// Redacted is the generation of what was redacted of the recording that was read for it. It counts for no other.
+	Redacted uint64 `json:"redacted,omitempty"`
+
+	Size   int64  `json:"size"`   // of what is encrypted, in bytes
+	SHA256 string `json:"sha256"` // of what is encrypted
 }
 
 // indexSuffix is added to the name of the segment's object up to which an index is. It says which form the index has: one of another
 // form isn't found.
-const indexSuffix = ".index-1"
+const indexSuffix = indexMark + "1"
+
+// indexMark is before the form of an index in the name of its object.
+const indexMark = ".index-"
 
 const indexMagic = "diapause-index 1"
 
@@ -118,58 +124,65 @@ func Oldest(ctx context.Context, store objectstore.Store, p Place) (*Ref, error)
 	return &all[0], nil
 }
 
+// isIndex reports whether a name is that of an index of any form.
+func (p Place) isIndex(name string) bool {
+	base, _, is := strings.Cut(name, indexMark)
+	_, _, ok := p.parseName(base)
+	return is && ok
+}
+
 // LastIndex gives the last index of a recording that can be read and is signed by a key which is trusted; nil if there is none. Whether its
-// segment is one of the recording is for the caller to find out. key gives what the segments of a run are encrypted to. The error is the
-// store's, or that of key for the last one.
-func LastIndex(ctx context.Context, store objectstore.Store, p Place, trusted func(signer string) []ed25519.PublicKey, key func(ctx context.Context, run string) (age.Identity, error)) ([]byte, error) {
+// segment is one of the recording, and nothing was redacted since, is for the caller to find out. key gives what the segments of a run are
+// encrypted to. The error is the store's, or that of key for the last one.
+func LastIndex(ctx context.Context, store objectstore.Store, p Place, trusted func(signer string) []ed25519.PublicKey, key func(ctx context.Context, run string) (age.Identity, error)) (index []byte, h IndexHeader, err error) {
 	all, err := listIndexes(ctx, store, p)
 	if err != nil {
-		return nil, err
+		return nil, h, err
 	}
 	for _, at := range slices.Backward(all) {
 		id, err := key(ctx, at.Run)
 		if err != nil {
-			return nil, err
+			return nil, h, err
 		}
-		index, err := readIndex(ctx, store, p, at, trusted, id)
+		index, h, err := readIndex(ctx, store, p, at, trusted, id)
 		if err == nil || !lasting(err) {
-			return index, err
+			return index, h, err
 		}
 	}
-	return nil, nil
+	return nil, h, nil
 }
 
-func readIndex(ctx context.Context, store objectstore.Store, p Place, at Ref, trusted func(signer string) []ed25519.PublicKey, key age.Identity) ([]byte, error) {
+func readIndex(ctx context.Context, store objectstore.Store, p Place, at Ref, trusted func(signer string) []ed25519.PublicKey, key age.Identity) (index []byte, h IndexHeader, err error) {
 	r, err := store.Get(ctx, p.IndexName(at.Run, at.Number), 0, maxHead+MaxIndex)
 	if err != nil {
-		return nil, fmt.Errorf("read an index: %w", err)
+		return nil, h, fmt.Errorf("read an index: %w", err)
 	}
 	defer r.Close()
 	data, err := io.ReadAll(r)
 	if err != nil {
-		return nil, fmt.Errorf("read an index: %w", err)
+		return nil, h, fmt.Errorf("read an index: %w", err)
 	}
 	lines := bytes.SplitAfterN(data, []byte("\n"), 4)
 	if len(lines) != 4 || string(lines[0]) != indexMagic+"\n" {
-		return nil, fmt.Errorf("read an index: %w: it does not begin as one", ErrCorrupt)
+		return nil, h, fmt.Errorf("read an index: %w: it does not begin as one", ErrCorrupt)
 	}
-	var h IndexHeader
 	if err := json.Unmarshal(lines[1], &h); err != nil {
-		return nil, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
+		return nil, h, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
 	}
 	signature, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSuffix(string(lines[2]), "\n"))
 	if err != nil {
-		return nil, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
+		return nil, h, fmt.Errorf("read an index: %w: %w", ErrCorrupt, err)
 	}
 	signed := data[:len(lines[0])+len(lines[1])]
 	genuine := slices.ContainsFunc(trusted(string(h.Signer)), func(key ed25519.PublicKey) bool { return ed25519.Verify(key, signed, signature) })
 	if !genuine || h.UID != p.UID || h.Covers.Run != at.Run || h.Covers.Number != at.Number {
-		return nil, fmt.Errorf("read an index: %w", ErrForged)
+		return nil, h, fmt.Errorf("read an index: %w", ErrForged)
 	}
 	if err := (Body{Size: h.Size, SHA256: h.SHA256}).Holds(lines[3]); err != nil {
-		return nil, fmt.Errorf("read an index: %w", err)
+		return nil, h, fmt.Errorf("read an index: %w", err)
 	}
-	return unpack(lines[3], key)
+	index, err = unpack(lines[3], key)
+	return index, h, err
 }
 
 // recipientOf gives the public half of a key.

@@ -84,6 +84,7 @@ func (s *Segment) replace(by Replaced) error {
 type Chain struct {
 	Segments []Segment // the oldest first
 	Why      error     // why there is nothing before the first; nil if it is the beginning
+	Redacted uint64    // the generation of what was redacted of it; 0 if nothing was
 	After    error     // what is wrong with segments that seem to come after the last; nil if there are none
 }
 
@@ -111,6 +112,7 @@ func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, par
 	if err != nil {
 		return c, err
 	}
+	c.Redacted = redacted.Counts()
 	if end == nil {
 		tip, wrong, err := tipOf(ctx, store, p, trusted, redacted)
 		if c.After = wrong; err != nil || tip == nil {

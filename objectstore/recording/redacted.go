@@ -192,17 +192,17 @@ func (r *Redaction) Has(at Ref) bool {
 	return was != nil && was.Digest == at.Digest
 }
 
-// next is the generation after r.
-func (r *Redaction) next() uint64 {
+// Counts is the generation of r; 0 of a nil Redaction.
+func (r *Redaction) Counts() uint64 {
 	if r == nil {
-		return 1
+		return 0
 	}
-	return r.Generation + 1
+	return r.Generation
 }
 
 // Next gives what comes after a redaction, which may be nil, with what it has.
 func (r *Redaction) Next(p Place) Redaction {
-	out := Redaction{UID: p.UID, Generation: r.next()}
+	out := Redaction{UID: p.UID, Generation: r.Counts() + 1}
 	if r != nil {
 		out.Replaced = slices.Clone(r.Replaced)
 	}
@@ -244,8 +244,8 @@ func (r Redaction) Put(ctx context.Context, store objectstore.Store, p Place, ke
 	return nil
 }
 
-// Clear deletes what a redaction has replaced, and what others before it left that came to nothing. It can be repeated until it
-// succeeds.
+// Clear deletes what a redaction has replaced, and what others before it left that came to nothing, with all indexes: one may be of what
+// was there before. It can be repeated until it succeeds.
 func (r *Redaction) Clear(ctx context.Context, store objectstore.Store, p Place) error {
 	if r == nil {
 		return nil
@@ -253,7 +253,7 @@ func (r *Redaction) Clear(ctx context.Context, store objectstore.Store, p Place)
 	var old []string
 	err := store.List(ctx, p.prefix(), func(i objectstore.Info) error {
 		is, ok := p.parse(i.Name)
-		if n := p.generation(i.Name); ok && r.replaces(is) || n > 0 && n < r.Generation {
+		if n := p.generation(i.Name); ok && r.replaces(is) || n > 0 && n < r.Generation || p.isIndex(i.Name) {
 			old = append(old, i.Name)
 		}
 		return nil

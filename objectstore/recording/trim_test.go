@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,5 +120,34 @@ func TestTrimListsSeldom(t *testing.T) {
 	var other Room
 	if err := other.Trim(t.Context(), store, place, size); err != nil || len(b.segments()) != 1 {
 		t.Errorf("%d are left, %v", len(b.segments()), err)
+	}
+}
+
+// Of the last segment all objects stay: which one counts is for a redaction to say.
+func TestTrimKeepsBoth(t *testing.T) {
+	b := newBench(t)
+	var last *Ref
+	for i := range 3 {
+		ref := b.put(b.run(1), uint64(1+i), last, int64(i), out(i, fmt.Sprint(i)))
+		last = &ref
+	}
+	for _, n := range []uint64{2, 3} {
+		if err := putTagged(t.Context(), b.store, tagged(place.Name(last.Run, n), Tag(1, "x")), []byte("longer than the other one")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := new(Room).Trim(t.Context(), b.store, place, 0); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	err := b.store.List(t.Context(), "", func(i objectstore.Info) error {
+		if strings.HasPrefix(i.Name, place.Name(last.Run, 1)[:len(place.Name(last.Run, 1))-1]) {
+			left = append(left, i.Name)
+		}
+		return nil
+	})
+	name := place.Name(last.Run, 3)
+	if want := []string{name, tagged(name, Tag(1, "x"))}; err != nil || !slices.Equal(left, want) {
+		t.Errorf("left is %q, %v, want %q", left, err, want)
 	}
 }

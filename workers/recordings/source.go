@@ -79,18 +79,25 @@ func (s *Source) Commands(ctx context.Context, end recording.Ref) (*Commands, er
 	return &Commands{reader: reader, lists: recording.FollowLists(s.objects(), s.place, &end, redacted)}, nil
 }
 
-// Index gives the last index that is stored; nil if there is none.
-func (s *Source) Index(ctx context.Context) ([]byte, error) {
-	return recording.LastIndex(ctx, s.objects(), s.place, s.signers(ctx), s.key)
+// Redacted gives the generation of what was redacted; 0 if nothing was.
+func (s *Source) Redacted(ctx context.Context) (uint64, error) {
+	is, err := recording.Redacted(ctx, s.objects(), s.place, s.signers(ctx))
+	return is.Counts(), err
 }
 
-// PutIndex stores an index up to a segment, in place of those before.
-func (s *Source) PutIndex(ctx context.Context, covers recording.Ref, index []byte) error {
+// Index gives the last index that is stored, nil if there is none, and of which generation of what was redacted it is.
+func (s *Source) Index(ctx context.Context) (index []byte, redacted uint64, err error) {
+	index, h, err := recording.LastIndex(ctx, s.objects(), s.place, s.signers(ctx), s.key)
+	return index, h.Redacted, err
+}
+
+// PutIndex stores an index up to a segment, in place of those before. It was made of a generation of what was redacted.
+func (s *Source) PutIndex(ctx context.Context, covers recording.Ref, redacted uint64, index []byte) error {
 	key, err := s.key(ctx, covers.Run)
 	if err != nil {
 		return err
 	}
-	return recording.PutIndex(ctx, s.spool.Objects, s.place, recording.IndexHeader{Covers: covers, Signer: s.spool.Host}, index, key, s.spool.Signer)
+	return recording.PutIndex(ctx, s.spool.Objects, s.place, recording.IndexHeader{Covers: covers, Signer: s.spool.Host, Redacted: redacted}, index, key, s.spool.Signer)
 }
 
 // DropIndex deletes what is stored of indexes.
@@ -109,6 +116,9 @@ func (s *Source) Oldest(ctx context.Context) (*recording.Ref, error) {
 
 // Segments are those that were opened, the oldest first.
 func (r *Reader) Segments() []recording.Segment { return r.chain.Segments }
+
+// Redacted is the generation of what was redacted of them.
+func (r *Reader) Redacted() uint64 { return r.chain.Redacted }
 
 // Segment calls fn with the events of one of them.
 func (r *Reader) Segment(ctx context.Context, s recording.Segment, fn func(recording.Event) error) error {

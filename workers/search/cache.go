@@ -11,14 +11,15 @@ import (
 
 // entry is what is known of one session. What it has is for who holds mu.
 type entry struct {
-	uid     schemas.UID
-	mu      sync.Mutex
-	gone    bool // it is in no cache any more
-	version uint64
-	source  *recordings.Source
-	x       *index.Index // nil until it is looked at
-	empty   bool         // nothing was recorded as of version
-	kept    int64        // x.Read when it was stored last
+	uid      schemas.UID
+	mu       sync.Mutex
+	gone     bool // it is in no cache any more
+	version  uint64
+	source   *recordings.Source
+	x        *index.Index // nil until it is looked at
+	empty    bool         // nothing was recorded as of version
+	kept     int64        // x.Read when it was stored last
+	redacted uint64       // the generation of what was redacted of the recording that x is of
 	// unlisted: there may be commands that aren't known.
 	unlisted bool
 }
@@ -28,7 +29,7 @@ func (e *entry) close() {
 	if e.x != nil {
 		e.x.Close()
 	}
-	e.x, e.empty, e.kept = nil, false, 0
+	e.x, e.empty, e.kept, e.redacted = nil, false, 0, 0
 }
 
 // cache has entries, and closes those that were used the longest time ago when they take too much.

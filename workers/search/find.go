@@ -63,7 +63,7 @@ func (h *hunt) place(ctx context.Context, p place) error {
 	lines, err := e.read(ctx, p.Block)
 	found := h.lines(p.rec, e.x, lines)
 	h.mu.Lock()
-	h.all = append(h.all, found...)
+	h.found(found)
 	h.mu.Unlock()
 	return h.unread(ctx, p, err)
 }
@@ -132,7 +132,7 @@ func echoes(l index.Line, x *index.Index) bool {
 		return false
 	}
 	first, _, _ := strings.Cut(c.Text, "\n")
-	return strings.HasSuffix(l.Text, strings.TrimSpace(first))
+	return index.EchoOf(l.Text, strings.TrimSpace(first))
 }
 
 func cutAll(lines []string) (out []string) {

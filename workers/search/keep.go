@@ -17,9 +17,19 @@ import (
 // errOther: an index is of something that isn't a part of the recording any more, as the session was taken back to a snapshot.
 var errOther = errors.New("the index is of another recording")
 
+// errRedacted: an index is of a recording as it was before something was redacted.
+var errRedacted = errors.New("the recording was redacted since it was indexed")
+
 // refresh brings an entry, which is locked, up to what is stored; with seal up to now.
 func (s *Searcher) refresh(ctx context.Context, e *entry, r schemas.SessionRecord, seal bool) error {
 	stale := s.cache.wasTouched(e.uid)
+	if !stale && e.x != nil && r.Host != s.Recordings.Host { // another host redacts it
+		redacted, err := e.source.Redacted(ctx)
+		if err != nil {
+			return err
+		}
+		stale = redacted != e.redacted
+	}
 	if (e.x != nil || e.empty) && e.version == r.Version && !live(r) && !stale {
 		return nil
 	}
@@ -45,7 +55,12 @@ func (s *Searcher) refresh(ctx context.Context, e *entry, r schemas.SessionRecor
 		}
 	}
 	err = e.follow(ctx, *end)
-	if errors.Is(err, errOther) {
+	if errors.Is(err, errOther) || errors.Is(err, errRedacted) {
+		if errors.Is(err, errRedacted) { // what is stored has the name of the one that is to come
+			if err := e.source.DropIndex(ctx); err != nil {
+				return err
+			}
+		}
 		e.close()
 		if e.x, err = index.New(); err == nil {
 			err = e.follow(ctx, *end)
@@ -65,13 +80,13 @@ func live(r schemas.SessionRecord) bool {
 
 // open opens the index that is stored, or begins one. One that can't be opened is made again.
 func (e *entry) open(ctx context.Context) error {
-	data, err := e.source.Index(ctx)
+	data, redacted, err := e.source.Index(ctx)
 	if err != nil {
 		return err
 	}
 	if data != nil {
 		if e.x, err = index.Open(data); err == nil {
-			e.kept = e.x.Read()
+			e.kept, e.redacted = e.x.Read(), redacted
 			return nil
 		}
 	}
@@ -84,6 +99,12 @@ func (e *entry) follow(ctx context.Context, end recording.Ref) error {
 	r, err := e.source.Upto(ctx, end, e.x.At()-1)
 	if err != nil {
 		return err
+	}
+	switch {
+	case e.x.Covers() == nil:
+		e.redacted = r.Redacted()
+	case e.redacted != r.Redacted():
+		return errRedacted
 	}
 	all := r.Segments()
 	next, ok := after(all, e.x.Covers())
@@ -180,18 +201,22 @@ func (e *entry) due(r schemas.SessionRecord) bool {
 }
 
 // keep stores an index. The record of a session says that it is deleted before its objects are: what was stored after that goes at once.
+// So does one of what was redacted meanwhile.
 func (s *Searcher) keep(ctx context.Context, e *entry, n schemas.Name) error {
 	data, err := e.x.Encode()
 	if err != nil {
 		return err
 	}
-	if err := e.source.PutIndex(ctx, *e.x.Covers(), data); err != nil {
+	if err := e.source.PutIndex(ctx, *e.x.Covers(), e.redacted, data); err != nil {
 		return err
 	}
 	e.kept = e.x.Read()
 	rec, err := s.Records.Get(ctx, n)
 	if err == nil && rec.UID == e.uid && rec.State != schemas.Deleted {
-		return nil
+		redacted, err := e.source.Redacted(ctx)
+		if err != nil || redacted == e.redacted {
+			return err
+		}
 	}
 	if err != nil && !errors.Is(err, statekv.ErrNoSession) {
 		return err

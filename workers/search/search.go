@@ -99,6 +99,9 @@ func (s *Searcher) Search(ctx context.Context, q attach.Search, of []attach.Sear
 	if err != nil {
 		return err
 	}
+	of = slices.Clone(of)
+	slices.SortFunc(of, func(a, b attach.Searched) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID)) })
+	of = slices.Compact(of)
 	h := &hunt{searcher: s, query: want, Search: q}
 	if err := h.look(ctx, of); err != nil {
 		return err
@@ -186,6 +189,9 @@ func (h *hunt) session(ctx context.Context, of attach.Searched) error {
 	if err != nil {
 		return err
 	}
+	if template, is := n.Template(); is {
+		return fmt.Errorf("%s is a template", template)
+	}
 	rec, err := h.searcher.Records.Get(ctx, n)
 	if err != nil {
 		return err
@@ -238,8 +244,16 @@ func (h *hunt) ask(r schemas.SessionRecord, x *index.Index) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.all, h.places, h.cut = append(h.all, all...), append(h.places, places...), h.cut || cut
+	h.found(all)
+	h.places, h.cut = append(h.places, places...), h.cut || cut
 	return err
+}
+
+// found takes what was found, and drops what isn't wanted once that is much. Callers hold mu.
+func (h *hunt) found(all []attach.Found) {
+	if h.all = append(h.all, all...); len(h.all) > 2*h.Limit {
+		h.all = h.best()
+	}
 }
 
 // exited reports whether a command ended as is asked for.

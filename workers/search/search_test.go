@@ -288,3 +288,53 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is held is bounded by the limit, however many sessions have more. A session that is named twice is searched once, and a template is none.
+func TestBounds(t *testing.T) {
+	y := newYard(t)
+	for i := range 6 {
+		s := y.session(fmt.Sprint("work", i))
+		s.time = noon.Add(time.Duration(i) * time.Hour)
+		for n := range 5 {
+			y.types(s, fmt.Sprintf("echo needle %d", n), 0, "x\r\n")
+		}
+	}
+	q := words("needle")
+	q.Limit, q.In = 2, attach.InCommands
+	of := y.all()
+	of = append(of, of...)
+	want, err := query(q, len(of))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hunt{searcher: y.Searcher, query: want, Search: q}
+	if err := h.look(t.Context(), of); err != nil {
+		t.Fatal(err)
+	}
+	if len(h.all) > 2*q.Limit {
+		t.Errorf("it holds %d lines", len(h.all))
+	}
+	y.want(q, "work5#5 commands: echo needle 4\nwork5#4 commands: echo needle 3\n")
+
+	template, err := schemas.ParseTemplate("work5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	y.mu.Lock()
+	y.records[template.String()] = y.records["work5"]
+	y.mu.Unlock()
+	err = y.Search(t.Context(), q, []attach.Searched{{Name: template.String()}}, func(f attach.Found) error { return fmt.Errorf("found %+v", f) }, func(string) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), "is a template") {
+		t.Errorf("of a template it says %v", err)
+	}
+	looks := 0
+	y.Seal = func(context.Context, schemas.SessionRecord) { looks++ }
+	y.mu.Lock()
+	y.records["work5"].State = schemas.Running
+	y.mu.Unlock()
+	one := attach.Searched{Name: "work5"}
+	err = y.Search(t.Context(), q, []attach.Searched{one, one, one}, func(attach.Found) error { return nil }, func(string) error { return nil })
+	if err != nil || looks != 1 {
+		t.Errorf("it was looked at %d times, %v", looks, err)
+	}
+}

@@ -117,7 +117,7 @@ func (y *yard) session(name string) *taped {
 		y.t.Fatal(err)
 	}
 	s := &taped{time: noon, SessionRecord: schemas.SessionRecord{
-		Tenant: n.Tenant, Session: n.Session, UID: schemas.UID("u-" + n.Session), Lineage: "lin-" + string(n.Session), State: schemas.Exited, Version: 1, Epoch: 1,
+		Tenant: n.Tenant, Session: n.Session, UID: schemas.UID("u-" + n.Session), Lineage: "lin-" + string(n.Session), State: schemas.Exited, Version: 1, Epoch: 1, Host: "h",
 	}}
 	s.place = recording.Place{Tenant: s.Tenant, Lineage: s.Lineage, UID: s.UID}
 	key, objects, err := image.NewKey(s.Tenant, s.Lineage, image.Readers{Recipients: []age.Recipient{y.key.Recipient()}})

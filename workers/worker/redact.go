@@ -46,6 +46,9 @@ func (w *Worker) redacted(ctx context.Context, q schemas.RedactQuestion) (schema
 	}
 	w.sealRecorded(ctx, rec.SessionRecord)
 	match := redact.Matching(re)
+	if !q.DryRun {
+		defer w.searcher.Forget(rec.UID) // also after an error: what it counts, it counts
+	}
 	out, err := w.recordings.Redact(ctx, rec.SessionRecord, q.By, match, q.DryRun)
 	if err != nil {
 		return out, err

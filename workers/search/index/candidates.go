@@ -38,10 +38,18 @@ func Lines(text []Stretch) (lines []Line) {
 	return lines
 }
 
-// Find gives those of some lines that are looked for, the last one first, with so many before and after it.
+// Find gives those of some lines that are looked for, the last one first, with so many before and after it. By words no secret is found, since
+// none is indexed.
 func (q *Query) Find(lines []Line, context int) (hits []Hit) {
+	var without []string // of secrets
 	for i, l := range slices.Backward(lines) {
 		if !q.During(l.Time, l.Time) || !q.Matches(l.Text) {
+			continue
+		}
+		if q.pattern == nil && without == nil {
+			without = withoutSecrets(lines)
+		}
+		if q.pattern == nil && !q.Matches(without[i]) {
 			continue
 		}
 		h := Hit{Line: l}
@@ -54,6 +62,15 @@ func (q *Query) Find(lines []Line, context int) (hits []Hit) {
 		hits = append(hits, h)
 	}
 	return hits
+}
+
+// withoutSecrets gives the texts of lines.
+func withoutSecrets(lines []Line) []string {
+	texts := make([]string, len(lines))
+	for i, l := range lines {
+		texts[i] = l.Text
+	}
+	return strings.Split(masked(strings.Join(texts, "\n")), "\n")
 }
 
 // ErrWhole ends the reading of a segment of which the rest is beyond a block.
@@ -154,6 +171,11 @@ func (x *Index) Known() int64 {
 	return 1
 }
 
+// EchoOf reports whether a line is one in which a text was typed, that of a command as the index has it.
+func EchoOf(line, text string) bool {
+	return strings.HasSuffix(line, text) || strings.HasSuffix(masked(line), text)
+}
+
 // Within reports whether a part of a block's output is that of a command of some kind.
 func (x *Index) Within(b Block, is func(schemas.TypedCommand) bool) bool {
 	n := sort.Search(len(x.commands), func(i int) bool { return x.commands[i].From >= b.To })
@@ -174,11 +196,11 @@ const (
 	maxTexts    = 64 << 20
 )
 
-// Add has commands, which take the place of those with their numbers.
+// Add has commands, without secrets, which take the place of those with their numbers.
 func (x *Index) Add(all []schemas.TypedCommand) {
 	slices.SortFunc(all, func(a, b schemas.TypedCommand) int { return cmp.Compare(a.Number, b.Number) })
 	for _, c := range all {
-		c.Dir = ""
+		c.Dir, c.Text = "", masked(c.Text)
 		x.texts += int64(len(c.Text))
 		at, found := slices.BinarySearchFunc(x.commands, c.Number, func(have schemas.TypedCommand, n int64) int { return cmp.Compare(have.Number, n) })
 		if found {

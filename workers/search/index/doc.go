@@ -9,6 +9,9 @@
 // Words that are unlike any language, such as numbers and digests, are indexed by a hash of a few bits, and so are words once there are
 // very many: an index stays small beside what it is of, whichever that is. It may name a block for nothing, and never leaves one out.
 //
+// Secrets (events/redact) are left out, of words and of commands alike: they aren't found by words. A regular expression is tried on what was
+// recorded.
+//
 // The package touches no disk, store or network, has no keys and starts nothing: what Encode gives is content, for its caller to
 // encrypt.
 package index

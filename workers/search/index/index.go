@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 )
@@ -173,27 +174,25 @@ const (
 	small       = 1 << 20
 )
 
-// wordsOf gives the words of a block, each once.
+// wordsOf gives the words of a block, each once, but for those of secrets.
 func (x *Index) wordsOf(text []Stretch) (string, error) {
 	if err := x.learn(); err != nil {
 		return "", err
 	}
 	plain, strange := map[string]struct{}{}, map[string]struct{}{}
 	room := int64(plainLeast) + x.read/plainPart
-	for _, s := range text {
-		eachWord(fold(s.Text), func(word string, odd bool) {
-			if _, known := x.words[word]; odd || !known && x.plain+int64(len(word)) > room {
-				x.hashed = x.hashed || !odd
-				strange[word] = struct{}{}
-				return
-			} else if !known {
-				word = strings.Clone(word)
-				x.words[word] = struct{}{}
-				x.plain += int64(len(word))
-			}
-			plain[word] = struct{}{}
-		})
-	}
+	eachWord(fold(masked(joinedText(text))), func(word string, odd bool) {
+		if _, known := x.words[word]; odd || !known && x.plain+int64(len(word)) > room {
+			x.hashed = x.hashed || !odd
+			strange[word] = struct{}{}
+			return
+		} else if !known {
+			word = strings.Clone(word)
+			x.words[word] = struct{}{}
+			x.plain += int64(len(word))
+		}
+		plain[word] = struct{}{}
+	})
 	form := fine
 	switch {
 	case len(strange) <= manyStrange:
@@ -207,6 +206,21 @@ func (x *Index) wordsOf(text []Stretch) (string, error) {
 	}
 	return strings.Join(slices.Sorted(maps.Keys(plain)), " "), nil
 }
+
+// joinedText gives the text of a block: a secret may have many lines.
+func joinedText(text []Stretch) string {
+	var b strings.Builder
+	for _, s := range text {
+		b.WriteString(s.Text)
+		if !strings.HasSuffix(s.Text, "\n") {
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// masked gives a text without its secrets. A line that is found is printed as it was recorded: what is recorded is for a policy.
+func masked(text string) string { return redact.Masked(text, redact.Secrets) }
 
 // learn asks which words are indexed as they are.
 func (x *Index) learn() error {

@@ -403,3 +403,46 @@ func TestCut(t *testing.T) {
 		t.Errorf("it is %q", got)
 	}
 }
+
+// Secrets are in no index, and aren't found by words; what is around them is.
+func TestSecrets(t *testing.T) {
+	p, x := newTape(t), newIndex(t)
+	p.segment("export DB_PASSWORD=correcthorse\r\n", "-----BEGIN PRIVATE KEY-----\r\nabcdefghij\r\n", "klmnopqrst\r\n-----END PRIVATE KEY-----\r\n", "a battery\r\n")
+	x.Add([]schemas.TypedCommand{{Number: 1, Text: "mysql --password=correcthorse shop", Began: noon}})
+	p.feed(x, 0)
+	check := func(x *Index) {
+		t.Helper()
+		for _, word := range []string{"correcthorse", "abcdefghij", "klmnopqrst"} {
+			if lines, _ := p.find(x, word); len(lines) > 0 {
+				t.Errorf("%s is found: %q", word, lines)
+			}
+		}
+		if lines, _ := p.find(x, "export", "password"); !slices.Equal(lines, []string{"export DB_PASSWORD=correcthorse"}) {
+			t.Errorf("its line is %q", lines)
+		}
+		if lines, _ := p.find(x, "battery"); len(lines) != 1 {
+			t.Errorf("another line is %q", lines)
+		}
+		q, err := NewPattern("correct.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lines, _ := p.ask(x, q); len(lines) != 1 {
+			t.Errorf("by an expression it is %q", lines)
+		}
+		if c := x.Commands(); len(c) != 1 || c[0].Text != "mysql --password=************ shop" {
+			t.Errorf("the command is %+v", c)
+		}
+	}
+	check(x)
+	y, data := again(t, x)
+	check(y)
+	for _, secret := range []string{"correcthorse", "abcdefghij", "klmnopqrst"} {
+		if strings.Contains(string(data), secret) {
+			t.Errorf("%s is in the index", secret)
+		}
+	}
+	if !EchoOf("$ mysql --password=correcthorse shop", y.Commands()[0].Text) || EchoOf("$ mysql", y.Commands()[0].Text) {
+		t.Error("the line in which it was typed isn't known")
+	}
+}
