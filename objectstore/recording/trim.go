@@ -71,8 +71,8 @@ func (r *Room) Trim(ctx context.Context, store objectstore.Store, p Place, keep 
 	return err
 }
 
-// trim deletes the oldest objects, but never those of the last segment, in all its versions, and says what is left. While something is redacted these are two, and
-// one of them counts.
+// trim deletes the oldest objects, but never those of the last segment, and says what is left. While something is redacted these are two,
+// and one of them counts.
 func trim(ctx context.Context, store objectstore.Store, all []stored, keep int64) (sum int64, err error) {
 	for _, s := range all {
 		sum += s.size
@@ -82,7 +82,7 @@ func trim(ctx context.Context, store objectstore.Store, all []stored, keep int64
 	}
 	slices.SortFunc(all, func(a, b stored) int { return inOrder(a.Ref, b.Ref) })
 	for _, s := range all {
-		if sum <= keep || s.Ref == all[len(all)-1].Ref || inOrder(s.Ref, all[len(all)-1].Ref) == 0 {
+		if sum <= keep || inOrder(s.Ref, all[len(all)-1].Ref) == 0 {
 			break
 		}
 		if err := store.Delete(ctx, s.name); err != nil {
