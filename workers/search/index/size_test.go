@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -78,7 +79,11 @@ func TestSize(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, size := range []int{128 << 10, 2 << 20} {
+	sizes := []int{128 << 10}
+	if os.Getenv("DIAPAUSE_LONG") != "" {
+		sizes = append(sizes, 2<<20)
+	}
+	for _, size := range sizes {
 		var raw, stored int
 		for name, output := range outputs(random, size) {
 			p := newTape(t)
@@ -114,7 +119,11 @@ func chunks(text string, n int) func(func(string) bool) {
 // Few blocks are named that don't have what is looked for, also where words are indexed by their hashes.
 func TestPrecision(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8))
+	long := os.Getenv("DIAPAUSE_LONG") != ""
 	for name, output := range outputs(random, 2<<20) {
+		if !long && name != "log" && name != "random" {
+			continue
+		}
 		if name == "same" || name == "base64" || name == "hexdump" || name == "binary" {
 			continue
 		}
