@@ -119,6 +119,9 @@ func TestAskingAsAUser(t *testing.T) {
 	answers(schemas.SubjectAs+".shop.kill", `{"code":"state","reason":"exited","error":"it ended","hint":"start it"}`,
 		nats.Header{micro.ErrorCodeHeader: {schemas.CodeState}, micro.ErrorHeader: {"it ended; start it"}})
 	answers(schemas.SubjectAPI+".list", `[]`, nil)
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
 	api, err := DialAPI(t.Context(), Options{URL: srv.ClientURL(), By: "me", User: "shop"})
 	if err != nil {
 		t.Fatal(err)

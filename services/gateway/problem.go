@@ -120,6 +120,9 @@ func problem(err error) *Problem {
 
 func ofAPI(e *schemas.APIError, status int) *Problem {
 	p := &Problem{Type: "urn:diapause:error:" + e.Code, Title: http.StatusText(status), Status: status, Detail: e.Text, Code: e.Code, Reason: e.Reason, Hint: e.Hint, Session: e.Session}
+	if status == http.StatusUnauthorized {
+		p.Session = "" // the answer to a token that there isn't is the same everywhere, asked or remembered
+	}
 	if e.Detail != "" {
 		p.Title, p.Detail = e.Text, e.Detail
 	}
