@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/fleet"
@@ -83,9 +82,6 @@ func (t *templates) create(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	if err := mayCarry(req.by, v.SessionRecord); err != nil {
-		return nil, err
-	}
-	if err := t.makes.failpoints.At(ctx, failpoint.APIForkHead); err != nil {
 		return nil, err
 	}
 	return t.make(ctx, to, req, what, v)

@@ -64,9 +64,6 @@ func (w *rewriter) write(ctx context.Context, rec statekv.Versioned, began time.
 	if err := w.snapshots.Clear(ctx, rec.SessionRecord); err != nil {
 		return out, err
 	}
-	if err := w.failpoints.At(ctx, failpoint.CaptureStarts); err != nil {
-		return out, err
-	}
 	stop := func() {}
 	defer func() { stop() }()
 	step := func(ctx context.Context, s image.Step) error {
@@ -76,10 +73,7 @@ func (w *rewriter) write(ctx context.Context, rec statekv.Versioned, began time.
 		stop = w.recorder.progresses(rec.SessionRecord, began, "rewrite", so, of)
 	})
 	defer func() { giveBack(out.Sizes.Logical) }()
-	if err != nil {
-		return out, err
-	}
-	return out, w.failpoints.At(ctx, failpoint.CaptureDurable)
+	return out, err
 }
 
 // giveUp removes a template that can't be made: nothing of it stays.
