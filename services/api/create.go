@@ -82,13 +82,11 @@ func (s *maker) create(ctx context.Context, n schemas.Name, req request, fresh s
 		}
 		return nil, schemas.StateError(schemas.ReasonConflict, "session %s was made by another request just now", n)
 	}
+	if err == nil && check != nil {
+		err = check(v)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if check != nil {
-		if err := check(v); err != nil {
-			return nil, err
-		}
 	}
 	if v.Queued() {
 		return s.seen(ctx, v, ch, at.made)

@@ -156,9 +156,7 @@ func New(o Options) *Server {
 		"rollback": shots.rollback, "snapshots": shots.snapshots, "snapshot_rm": shots.snapshotRemove,
 		"replace": trial.replace, "accept": trial.accept, "reject": trial.reject,
 		"list": look.list, "show": look.show, "history": look.history, "explain": look.explain, "audit": look.audit,
-		"move":  moves.move,
-		"usage": look.usage, "stats": look.stats,
-		"activity": ss.activity, "dismiss": ss.dismiss,
+		"move": moves.move, "usage": look.usage, "stats": look.stats, "activity": ss.activity, "dismiss": ss.dismiss,
 		"label": (&labeller{sessions: ss}).label, "archive": s.archives.archive, "expose": exposer.expose, "reach": exposer.reach,
 	}
 	s.tokens = &tokens{js: o.JS, names: o.Names, log: o.Log}
