@@ -146,3 +146,16 @@ func throughMapping(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
+
+// A process that ends while others are looked at is none that could write. Which error the
+// kernel gives depends on when it ends.
+func TestProcessThatEnds(t *testing.T) {
+	for _, e := range []error{unix.ENOENT, unix.ESRCH, unix.EACCES} {
+		if err := error(&os.PathError{Op: "open", Path: "/proc/1/maps", Err: e}); !isGone(err) {
+			t.Errorf("%v fails the capture of others", err)
+		}
+	}
+	if isGone(unix.EIO) {
+		t.Error("maps that can't be read are passed over")
+	}
+}

@@ -2,6 +2,7 @@ package layer
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -64,8 +65,8 @@ func NewStamps(now time.Time) (*Stamps, error) {
 // mapped notes what one process has mapped to be written to.
 func (s *Stamps) mapped(name string) error {
 	f, err := os.Open(name)
-	if os.IsNotExist(err) || os.IsPermission(err) {
-		return nil // it has ended; or it has powers that no container of ours has
+	if isGone(err) {
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read what a process has mapped: %w", err)
@@ -90,8 +91,10 @@ func (s *Stamps) mapped(name string) error {
 	return nil
 }
 
+// isGone reports whether an error says that a process has ended (ESRCH if it ends while its maps
+// are opened or read), or that it has powers that no container of ours has.
 func isGone(err error) bool {
-	return os.IsNotExist(err) || os.IsPermission(err) || strings.Contains(err.Error(), unix.ESRCH.Error())
+	return os.IsNotExist(err) || os.IsPermission(err) || errors.Is(err, unix.ESRCH)
 }
 
 // of gives the stamp of a file, "" if there is none. rel is where it is in its tree, and
