@@ -73,6 +73,9 @@ func (h *host) worker(e *dockertest.Engine, store string, env ...string) (id str
 // What is kept of a container that ended goes when its session has gone on on another host,
 // and volumes that were there before the session stay.
 func TestKeptContainerOfASessionThatWentElsewhere(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e, other := dockertest.Shared(t), dockertest.New(t)
 	e.Busybox(t)
 	other.Busybox(t)

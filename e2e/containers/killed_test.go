@@ -67,6 +67,9 @@ func TestKilled(t *testing.T) {
 
 // A container that something else started.
 func TestAdoptedAndKilled(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e := dockertest.Shared(t)
 	h := newHost(t, e)
 	_, err := e.Client.ContainerCreate(t.Context(), client.ContainerCreateOptions{

@@ -129,6 +129,9 @@ func TestNotStartable(t *testing.T) {
 
 // A session that can't be started any more is what it was before it was to go on.
 func TestNotStartableAgain(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e := dockertest.Shared(t)
 	e.Busybox(t)
 	h := newHost(t, e)

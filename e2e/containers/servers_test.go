@@ -113,6 +113,9 @@ func (h *host) loaded(do func()) (last int) {
 // snapshot is of one moment, so that it recovers, and nothing that it acknowledged before
 // is gone.
 func TestPostgres(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e := dockertest.Shared(t)
 	servers(t, e)
 	h := newHost(t, e)
@@ -165,6 +168,9 @@ func TestRedis(t *testing.T) {
 // nginx with its pages and its configuration from this host, and a program behind it that
 // only it can reach: each in its networks, under its names.
 func TestTwoNetworks(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e := dockertest.Shared(t)
 	servers(t, e)
 	front, back := "front-"+strconv.Itoa(os.Getpid()), "back-"+strconv.Itoa(os.Getpid())

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -10,6 +11,9 @@ import (
 // With today's engine and the containerd image store a session is what it is with the engine
 // that the other tests have: a snapshot holds what changed, and the image below once.
 func TestContainerdImageStore(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel() // on an engine of its own
 	e := dockertest.NewOf(t, dockertest.Containerd)
 	e.Busybox(t)

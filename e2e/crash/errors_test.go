@@ -16,6 +16,9 @@ import (
 // before the one, and after success of the other. The daemon lives on, and the session is
 // whole after any answer of the verb; asked again often enough it does what it was asked for.
 func TestErrorsAtFailpoints(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	for _, w := range ways() {
 		t.Run(w.verb[0], func(t *testing.T) {

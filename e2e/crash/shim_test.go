@@ -45,6 +45,9 @@ func TestShimsKilled(t *testing.T) {
 // A shim gets an error at each of them. Nothing is lost but what had started to run and was
 // ended by it.
 func TestShimsFail(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d, c := newUnlucky(t)
 	d.loses = func(m shimMoment) bool { return m.Name == failpoint.ShimRuns || m.Name == failpoint.ShimStarted }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -215,6 +216,9 @@ func TestHostComesBackInTime(t *testing.T) {
 // A host that dies when an image is durable and before the record says so: the image is
 // found, under any policy of the session, and goes on elsewhere.
 func TestDurableImageIsAdopted(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a").start("DIAPAUSE_FAILPOINTS=worker.capture.durable=kill")

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -106,6 +107,9 @@ func TestMoveToAHostThatIsLost(t *testing.T) {
 // The host that the session leaves is lost when its image is durable: the session goes on where it
 // was to go, or on another host, and nothing of it runs where it was.
 func TestMoveFromAHostThatIsLost(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	h := newHosts(t)
 	a, b := h.add("a").start("DIAPAUSE_FAILPOINTS=worker.suspend.recorded=kill"), h.add("b").start()
@@ -178,6 +182,9 @@ func TestDrain(t *testing.T) {
 // Hosts with 20 ms to NATS, of whose packets one in a hundred is lost, do all that others do, and keep
 // their leases.
 func TestBadNetwork(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	h := newHosts(t)
 	on := []*host{h.add("a"), h.add("b")}

@@ -73,6 +73,9 @@ func TestKilledWorkerIsTakenOver(t *testing.T) {
 
 // The host that takes over fails to resume the session: the next one does.
 func TestTakeoverThatFailsIsTriedElsewhere(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a").start()
@@ -133,6 +136,9 @@ func pauses() map[string]pause {
 // on with it: what others made of the session meanwhile counts, it runs once, and nothing
 // is lost but what came after the snapshot that it goes on from.
 func TestPausedPastTheLease(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	for name, p := range pauses() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,6 +276,9 @@ func (h *hosts) awaitElsewhere(name string, than *host) (v schemas.View) {
 // A suspended session whose host is gone can be removed: all that there is of it is in
 // the store, and other hosts reach that.
 func TestRemoveWithoutItsHost(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	h := newHosts(t)
 	a := h.add("a").start()

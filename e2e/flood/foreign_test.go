@@ -87,6 +87,9 @@ func await(t *testing.T, what string, is func() bool) {
 // A server of one's own that can't keep up drops messages and says so in its log alone: the scheduler notices all
 // the same, and suspends no session whose use it may not have heard of. Without a flood it suspends as ever.
 func TestForeignServerDrops(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	server := serve(t, t.TempDir())
 	s, _ := stack.Fresh(t)
 	if err := s.Up("--docker", "none", "--nats", "nats://"+server.address); err != nil {

@@ -31,7 +31,7 @@ import (
 )
 
 // limit bounds each wait: it is only reached when something is broken.
-const limit = 2 * time.Minute
+const limit = 6 * time.Minute
 
 // machines are hosts and services around NATS servers, each part with a door of its
 // own to them.

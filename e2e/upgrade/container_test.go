@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,9 @@ var containerFlags = strings.Fields("--idle never --network none -e KEY=value --
 // TestContainersAreTakenOver has the newer program go on with containers of the older one:
 // one that runs, and one that is suspended and is made again from its options.
 func TestContainersAreTakenOver(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	i := install(t)
 	image := i.engine.Busybox(t)

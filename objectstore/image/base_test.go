@@ -258,6 +258,9 @@ func TestPostQuantum(t *testing.T) {
 // Chains of snapshots of random content, cut in small frames and packs: each
 // reads back as it was written, with any base.
 func TestChainsOfSnapshots(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	pool := make([][]byte, 12)
 	for i := range pool {
 		pool[i] = text(PageSize)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"testing"
 )
 
@@ -62,6 +63,9 @@ func lentImage(f *fixture) (Head, []item) {
 
 // What is lent stays as it is until it is given back, though buffers are used again all the time.
 func TestLentStays(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	f := newFixture(t)
 	head, items := lentImage(f)
@@ -94,6 +98,9 @@ func TestLentStays(t *testing.T) {
 
 // What a pipe may still refer to is unmapped, not used again.
 func TestLentAndLost(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	f := newFixture(t)
 	head, items := lentImage(f)

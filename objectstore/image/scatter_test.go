@@ -98,6 +98,9 @@ func (r *Reader) needed() (sum int64) {
 
 // Contents that are placed are decoded once and fetched once, however they are scattered.
 func TestPlaceDecodesOnce(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	f := newFixture(t)
 	r, store, items := scattered(f)
@@ -137,6 +140,9 @@ func TestPlaceDecodesOnce(t *testing.T) {
 // Files that are read one after the other are decoded once, if what is needed again may
 // be kept; else some of it again, and that is counted.
 func TestSequenceDecodesOnce(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	for _, limit := range []int64{1 << 30, 100 << 10, 0} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {

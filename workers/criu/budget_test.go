@@ -1,6 +1,7 @@
 package criu
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -29,6 +30,9 @@ func TestBudget(t *testing.T) {
 // TestRoomIsPromisedOnce has room for the image of one session, not of two: while
 // the first is captured, the second is streamed.
 func TestRoomIsPromisedOnce(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	const size, room = 24, 48 << 20
 	d := openWay(t, t.TempDir(), driver.WayAuto, room)

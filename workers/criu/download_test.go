@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -73,6 +74,9 @@ func serveNumbers(t *testing.T, o *networktest.Outside) int {
 // TestDownload captures a session while the outside sends to it as fast as it can. The session that runs
 // on misses nothing, and what is resumed is told that its connection has ended.
 func TestDownload(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	outside := networktest.New(t)
 	port := serveNumbers(t, outside)

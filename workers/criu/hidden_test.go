@@ -113,6 +113,9 @@ func TestHiddenFiles(t *testing.T) {
 
 // A session was started when its host hid nothing. What it had open it has in its image, and keeps.
 func TestHiddenSinceTheImage(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	dir, hidden := secretsOf(t)
 	opened := filepath.Join(dir, "opened")
@@ -212,6 +215,9 @@ func TestMountsOfAnotherKernel(t *testing.T) {
 
 // TestHiddenFromAFullSession resumes a session whose own file system has no room to hide more.
 func TestHiddenFromAFullSession(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	dir, hidden := secretsOf(t)
 	d := openHiding(t)

@@ -180,6 +180,9 @@ func awaitState(t *testing.T, pid int, states string) {
 // TestLimitBelowTheImage restores a session into a memory limit that it doesn't fit into:
 // it has not run, the error names the limit, and a higher one brings it back.
 func TestLimitBelowTheImage(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", `$| = 1; my $x = "x" x 60_000_000; for (my $i = 1; ; $i++) { print "$i\n"; select(undef, undef, undef, 0.01) }`}})

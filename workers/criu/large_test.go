@@ -18,6 +18,9 @@ import (
 // it in memory. With a damaged pack it is refused, and nothing of it is left; mended it comes
 // back as it was.
 func TestLargeSession(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	s := begin(t, openWay(t, t.TempDir(), driver.WayAuto, 1<<40), "s", holding(80))
 	s.want("ready")

@@ -3,6 +3,7 @@ package criu
 import (
 	"bytes"
 	"io"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 // TestMemoryFiles has files of each kind in a file system in memory. A few small ones criu
 // writes and reads by itself, others by tar: both ways, and each after the other.
 func TestMemoryFiles(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	const few = `mkdir -p d/e/f r t; chmod 1777 t; echo few-and-small >d/e/text; printf %03000d 7 >d/number; : >empty; chmod 4750 d/number
 		chown 12:34 d/number d/e; ln -s ../d/e/text t/link; ln -s /no/such dangling; chown -h 56:78 dangling; mkfifo -m 620 fifo

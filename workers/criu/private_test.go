@@ -2,6 +2,7 @@ package criu
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"testing"
@@ -95,6 +96,9 @@ func TestPrivateNetworkReaches(t *testing.T) {
 
 // TestAllowOut has one session reach an address, and another not, also after a resume.
 func TestAllowOut(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	outside := networktest.New(t)
 	port := outside.Echo(t)

@@ -109,6 +109,9 @@ func TestRootReplacedWhileSuspended(t *testing.T) {
 // TestRootReplacedWhileRunning upgrades the programs below a running session, as
 // package managers do: a new file takes the name of the old one.
 func TestRootReplacedWhileRunning(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	root := miniRoot(t)
 	d := open(t, t.TempDir())
@@ -144,6 +147,9 @@ func TestRootReplacedWhileRunning(t *testing.T) {
 // session gets it back from its image, and all other files keep their inode numbers, those copied up
 // from the root too, then and when the root is again as it was.
 func TestInodeNumbersStayAboveAnotherRoot(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	root := miniRoot(t)
 	shell := filepath.Join(root, "bin/sh")

@@ -186,6 +186,9 @@ func rootsOf(t *testing.T, d *Driver) []string {
 // A root goes when the last session that needs it was removed, and not before; one of a trial
 // goes with that.
 func TestImageRootIsReleased(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	spec := rootedSpec(saveImage(t, filepath.Join(t.TempDir(), "image.tar"), countingImage, "x"))
@@ -232,6 +235,9 @@ func TestImageRootIsReleased(t *testing.T) {
 
 // What can't be started from an image is refused, and leaves nothing.
 func TestImageRootRefused(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	dir := t.TempDir()
@@ -278,6 +284,9 @@ func with(s schemas.Spec, command ...string) schemas.Spec {
 // With a private network names are resolved by the session's own forwarder, which the image
 // knows nothing of.
 func TestImageRootWithPrivateNetwork(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	spec := rootedSpec(saveImage(t, filepath.Join(t.TempDir(), "image.tar"), countingImage, "x"))
@@ -293,6 +302,9 @@ func TestImageRootWithPrivateNetwork(t *testing.T) {
 
 // The image says as whom its command runs, by names that only its own files explain.
 func TestImageRootUser(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	config := countingImage
 	config.User = "app:staff"
@@ -304,6 +316,9 @@ func TestImageRootUser(t *testing.T) {
 
 // What is restored in rehearsal is what the session is, on this root, too.
 func TestImageRootRehearsed(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", rootedSpec(saveImage(t, filepath.Join(t.TempDir(), "image.tar"), countingImage, "x")))
@@ -347,6 +362,9 @@ func (m *stampedImage) AddStamped(e image.Entry, stamp string, open func() (io.R
 
 // Only the first image of a session reads what its root was made of.
 func TestImageRootIsReadOnce(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", rootedSpec(saveImage(t, filepath.Join(t.TempDir(), "image.tar"), countingImage, "x")))

@@ -147,6 +147,9 @@ func TestWorkerKilledInMidRestore(t *testing.T) {
 // TestRealImageStreamed writes a real image while criu dumps, damages its last pack
 // and mends it: with the damage nothing is run.
 func TestRealImageStreamed(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	s := begin(t, streaming(t, t.TempDir()), "s", holding(24))
 	s.want("ready")

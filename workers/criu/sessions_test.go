@@ -229,6 +229,9 @@ func TestFilesOfItsOwn(t *testing.T) {
 }
 
 func TestSessionsBesideEachOther(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	a := begin(t, d, "a", counting)

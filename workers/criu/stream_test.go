@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -21,6 +22,9 @@ func streaming(t *testing.T, data string) *Driver {
 
 // TestConformanceStreamed has the cases that capture and restore.
 func TestConformanceStreamed(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	drivertest.Run(t, host(streaming), "capture and restore", "many cycles", "fork", "begin fails at restore",
 		"thaw", "capture again", "sink fails", "context ends", "recover")
@@ -35,6 +39,9 @@ func holding(mib int) schemas.Spec {
 // TestSessionLargerThanTheRoom has a session that doesn't fit into the memory that
 // an image may take: it is streamed, both ways, and hardly anything of it is held.
 func TestSessionLargerThanTheRoom(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	const size, room = 48, 24 << 20
 	s := begin(t, openWay(t, t.TempDir(), driver.WayAuto, room), "s", holding(size))
@@ -74,6 +81,9 @@ func TestSessionLargerThanTheRoom(t *testing.T) {
 // TestImageThatDoesNotFitAfterAll has what the estimate leaves out: a large file that has no
 // name any more.
 func TestImageThatDoesNotFitAfterAll(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	const room = 24 << 20
 	spec := answering(`open(my $f, "+>", "/tmp/gone") or die; unlink "/tmp/gone";
@@ -96,6 +106,9 @@ func TestImageThatDoesNotFitAfterAll(t *testing.T) {
 }
 
 func TestWayIsForced(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	for _, c := range []struct {
 		forced, want driver.Way
@@ -144,6 +157,9 @@ func (b *breaking) Add(e image.Entry, r io.Reader) error {
 }
 
 func TestStoreFailsInMidStream(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	s := begin(t, streaming(t, t.TempDir()), "s", holding(16))
 	s.want("ready")
@@ -167,6 +183,9 @@ func TestStoreFailsInMidStream(t *testing.T) {
 
 // TestStoreStallsInMidStream gives the capture up while the store takes nothing.
 func TestStoreStallsInMidStream(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	s := begin(t, streaming(t, t.TempDir()), "s", holding(16))
 	s.want("ready")
@@ -232,6 +251,9 @@ func TestWorkerKilledInMidStream(t *testing.T) {
 // TestCopiesOfOneMemoryStreamed has processes that share pages until one of them
 // writes: what each of them has comes through a pipe that can't be sought in.
 func TestCopiesOfOneMemoryStreamed(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	spec := answering(`use Digest::MD5 "md5_hex"; open(my $r, "<", "/dev/urandom") or die; read($r, my $b, 12 << 20); my @children;
 		for my $n (1..4) {

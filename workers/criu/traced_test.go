@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -26,6 +27,9 @@ const tracing = `my $what = shift; my %known = map { $_ => 1 } glob("/proc/[0-9]
 // A program that traces what enters the session stops each command on its way in: that is said
 // in bounded time.
 func TestExecUnderATracer(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", tracing, "all"}, Seccomp: schemas.Unconfined})
@@ -47,6 +51,9 @@ func TestExecUnderATracer(t *testing.T) {
 // A program that traces init, which a session without a filter lets it, keeps that from reporting how commands
 // end: that is said in bounded time, and by whom.
 func TestExecUnderATracedInit(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	t.Parallel()
 	d := open(t, t.TempDir())
 	s := begin(t, d, "s", schemas.Spec{Command: []string{"/usr/bin/perl", "-e", tracing, "init"}, Seccomp: schemas.Unconfined})

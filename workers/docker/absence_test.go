@@ -23,6 +23,9 @@ import (
 // and their sessions say so; those that ended by themselves, or that someone stopped, have
 // ended; those that the engine began again run.
 func TestEngineStoppedUnwatched(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	x := testerOn(t, dockertest.New(t))
 	const script = "trap 'exit 143' TERM; while ! [ -e /end ]; do sleep 0.01; done; exit 7" // what a signal ends has this status
 	with := func(o dockerspec.Options) schemas.Spec {

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ import (
 // A session goes from one engine to the next: an old one, and today's with each of the ways
 // in which it keeps images. What it was made from has another id on each, and goes with it.
 func TestFromEngineToEngine(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	engines := map[dockertest.Kind]*dockertest.Engine{}
 	for _, k := range []dockertest.Kind{dockertest.Machine, dockertest.Current, dockertest.Containerd} {
 		engines[k] = dockertest.NewOf(t, k)

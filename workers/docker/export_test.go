@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 
 // An engine that doesn't keep layers as directories.
 func TestWithoutOverlay(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	e := dockertest.New(t, dockertest.Copying()...)
 	if said := must[string](t)(open(t, e, t.TempDir()).Storage(t.Context())); !strings.Contains(said, "all of a container's file system goes into each snapshot") {
 		t.Errorf("it keeps files in %q", said)

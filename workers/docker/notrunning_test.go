@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -135,6 +136,9 @@ func quiet(t *testing.T, ended, remove bool) {
 // The engine doesn't start a container again that had ended, also with a restart policy: the
 // program that runs once in its place is no reason to.
 func TestQuietContainerThatIsRestarted(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	for _, policy := range []container.RestartPolicyMode{"always", "unless-stopped", "on-failure"} {
 		t.Run(string(policy), func(t *testing.T) {
 			x := newTester(t)

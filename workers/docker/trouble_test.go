@@ -120,6 +120,9 @@ func TestTouchedDuringCapture(t *testing.T) {
 // An engine that is restarted in the middle of a capture or a restore: what was being done
 // fails for now, the session is what it was, and the same works afterwards.
 func TestEngineRestarts(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	x := testerOn(t, dockertest.New(t, "--live-restore"))
 	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 	i := x.start("a", spec)

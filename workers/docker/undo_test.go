@@ -108,6 +108,9 @@ func (x *setBack) unchanged(what string) {
 // Until what is restored has started, all that it replaces is there, or comes back: after each
 // failure, and when the driver's process ends at any of these moments.
 func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	x := newSetBack(t)
 	broken := errors.New("broken")
 	epoch := uint64(4)
@@ -313,6 +316,9 @@ func write(t *testing.T, path, content string) {
 // What is left of one restore and can't be removed, or put back as it was, keeps nothing else
 // from going on: the next driver finds what there is.
 func TestWhatIsLeftResists(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	x := newSetBack(t)
 	found := func(want ...schemas.UID) {
 		t.Helper()
