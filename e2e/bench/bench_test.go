@@ -64,6 +64,9 @@ func TestRun(t *testing.T) {
 
 // TestSessions measures few sessions for a short time.
 func TestSessions(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	c, err := MeasureSessions(ctx, Size{Small: 1, Idle: 2, Together: 3, Forks: 5, ForksMB: 10, Rehearse: 1, Settle: time.Second / 4, Over: time.Second / 2})
@@ -88,6 +91,9 @@ func TestSessions(t *testing.T) {
 
 // TestLosses loses a host once.
 func TestLosses(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	l, err := MeasureLosses(t.Context(), 5*time.Second, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -99,6 +105,9 @@ func TestLosses(t *testing.T) {
 
 // TestForward carries little over each way.
 func TestForward(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	all, err := MeasureForward(t.Context(), 4, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -154,6 +163,9 @@ func TestMiddle(t *testing.T) {
 
 // TestFleet measures a moment of all that a fleet is worked out from.
 func TestFleet(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	f, err := MeasureFleet(ctx, FleetSize{Together: 2, Over: time.Second / 2, Idle: 1, Records: []int{200}, GC: []int{25}})

@@ -14,6 +14,9 @@ import (
 
 // TestCompare measures a small process once in every way.
 func TestCompare(t *testing.T) {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return // it runs with make test-long
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var all []Cost
