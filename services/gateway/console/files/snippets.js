@@ -8,7 +8,7 @@ export function snippet(language, { origin, token, session, role }) {
   const calls = [...(role === "client" ? [["ensure", ""]] : []), ["activity", '{"kind": "input", "reason": "a snippet"}']];
   switch (language) {
     case "curl":
-      return calls.map(([verb, body]) => `curl --fail-with-body -sS -X POST ${at}/${verb} \\\n  -H 'Authorization: Bearer ${token}'${body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : ""}`).join("\n");
+      return calls.map(([verb, body]) => `curl --fail-with-body -sS -X POST ${at}/${verb} \\\n  -H 'Authorization: Bearer ${token}'${body ? ` \\\n  -H 'Content-Type: application/json' -d '${body}'` : ""}`).join(" &&\n");
     case "bash":
       return `#!/bin/bash
 # Keeps the session awake while a command runs: bash this.sh make test
