@@ -91,7 +91,7 @@ async function audit(tools) {
   await page.getByLabel("Session", { exact: true }).fill("web");
   await page.getByLabel("Kind").selectOption("suspended");
   await shows(page.locator(".admin"), "session=web&type=suspended");
-  await rows.filter({ hasText: "work" }).first().waitFor({ state: "detached" });
+  await rows.getByRole("link", { name: "work", exact: true }).first().waitFor({ state: "detached" });
   const shown = await rows.count();
   must(shown > 0, "there is no transition of web");
   const lines = (await file(tools, "Export JSONL")).trim().split("\n").map((l) => JSON.parse(l));
@@ -160,9 +160,9 @@ async function connect(tools) {
   const ends = { "Go": ".go", "Node.js": ".mjs" };
   try {
     await go(tools, "connect");
-    await page.getByLabel("Session").fill("web");
+    await page.getByRole("combobox", { name: "Session" }).fill("web");
     for (const role of ["publisher", "client"]) {
-      await page.getByLabel("Role").selectOption(role);
+      await page.getByRole("combobox", { name: "Role" }).selectOption(role);
       await shows(page.locator(".admin"), `diapause token create --role ${role} --tenant default --session web --for 24h`);
       await page.getByRole("button", { name: "Make a token" }).click();
       await shows(page.locator(".snippet"), "dpt_");
