@@ -95,7 +95,7 @@ func (o transitionsOf) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if state.Msgs == 0 { // a consumer takes its time to find that
 			return nil
 		}
-		return o.gate.stored(ctx, s, subject, f, fn)
+		return o.stored(ctx, s, subject, f, fn)
 	}
 	if f.format == "json" {
 		o.list(w, f, state, read)
@@ -136,12 +136,12 @@ func (o transitionsOf) list(w http.ResponseWriter, f wantedTransitions, state je
 }
 
 // stored calls fn with what the log has of a subject now, that is wanted.
-func (g *Gateway) stored(ctx context.Context, s jetstream.Stream, subject string, f wantedTransitions, fn func(LogEvent) error) error {
+func (o transitionsOf) stored(ctx context.Context, s jetstream.Stream, subject string, f wantedTransitions, fn func(LogEvent) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	cfg := jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverAllPolicy, FilterSubjects: []string{subject}}
 	whole := false
-	err := stream.Consume(ctx, g.js, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
+	err := stream.Consume(ctx, o.gate.js, s, cfg, func(msg *nats.Msg, meta *jetstream.MsgMetadata, live bool) error {
 		if live {
 			return nil
 		}
