@@ -36,7 +36,7 @@ var bodies = map[string]string{
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
-var mine = map[string]bool{"whoami": true, "login": true, "list": true, "template_ls": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true}
+var mine = map[string]bool{"whoami": true, "login": true, "list": true, "template_ls": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true, "transitions": true}
 
 // TestTokensOfAnotherTenant tries tokens of tenant a, and of one session of tenant b, on every path of the document with
 // the session b/secret of tenant b.

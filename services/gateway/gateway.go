@@ -93,6 +93,7 @@ func New(o Options) (*Gateway, error) {
 	g.logins()
 	g.aliases()
 	g.live(mux)
+	transitionsOf{g}.operation(mux)
 	g.presence(mux)
 	g.terminals(mux)
 	g.shares(mux)

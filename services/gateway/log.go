@@ -148,11 +148,15 @@ func place(r *http.Request, state jetstream.StreamState) (begin, *Problem) {
 
 // logged is the event of a revision of a record.
 func logged(data []byte, seq uint64) (event, bool) {
+	e, ok := logEvent(data, seq)
+	return event{id: strconv.FormatUint(seq, 10), kind: "transition", data: e}, ok
+}
+
+// logEvent is the transition that made a revision of a record.
+func logEvent(data []byte, seq uint64) (LogEvent, bool) {
 	var rec schemas.SessionRecord
 	if json.Unmarshal(data, &rec) != nil || rec.UID == "" {
-		return event{}, false
+		return LogEvent{}, false
 	}
-	return event{id: strconv.FormatUint(seq, 10), kind: "transition", data: LogEvent{
-		Seq: seq, Name: rec.Name().String(), Tenant: rec.Tenant, UID: rec.UID, Class: rec.Class, Host: rec.Host, Transition: schemas.ViewTransition(rec),
-	}}, true
+	return LogEvent{Seq: seq, Name: rec.Name().String(), Tenant: rec.Tenant, UID: rec.UID, Class: rec.Class, Host: rec.Host, Transition: schemas.ViewTransition(rec)}, true
 }

@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import net from "node:net";
 import { promisify } from "node:util";
+import { emptyPages, pages, pagesOf } from "./pages.mjs";
 
 const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
@@ -126,6 +127,9 @@ try {
   await shows(page.locator("#liveness"), /^live$/);
   await accessible("the empty list");
   step("log in, and see an empty installation");
+  const tools = { page, gate, diapause, view, run, must, shows, eventually, accessible, narrow };
+  await emptyPages(tools);
+  step("the pages of an empty installation");
 
   await diapause("run", "--name", "web", "--idle", "1h", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
   await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--env", "PS1=$ ", "--", "sh");
@@ -303,6 +307,8 @@ try {
   must(refusals > 2 && was.length === 0, `asked too often ${refusals} times, it is ${was}`);
   step("more changes than may be asked about");
 
+  await pages(tools, step);
+
   if (process.env.DIAPAUSE_LONG) await manySessions();
 
   const other = await context.newPage();
@@ -319,6 +325,8 @@ try {
   const left = await page.locator("body").innerText();
   must(!left.includes("work") && await page.getByRole("dialog").count() === 0, `after the login has ended the page has ${left}`);
   step("a login that was ended");
+  await pagesOf(tools, "reader");
+  step("pages that a role may not see");
 
   must(wrong.length === 0, `on the pages: ${wrong.join("\n")}`);
 } catch (e) {

@@ -28,7 +28,8 @@ export function ended(problem) {
   for (const fn of enders) fn(problem);
 }
 
-async function send(method, path, { body, signal, headers = {} }) {
+// send gives an answer as it comes, or throws a Problem.
+export async function send(method, path, { body, signal, headers = {} }) {
   const all = { Accept: "application/json", "Diapause-Page": page(), ...headers };
   if (body !== undefined) all["Content-Type"] = "application/json";
   let r;

@@ -4,12 +4,14 @@ import { element, put, say } from "./dom.js";
 import { moment } from "./format.js";
 import { showList } from "./list.js";
 import { Live } from "./live.js";
+import { navigation, pageOf, pagesFor } from "./pages.js";
 import { closePalette, openPalette } from "./palette.js";
 
 const main = document.getElementById("main");
 const liveness = document.getElementById("liveness");
 const searching = document.getElementById("search");
 const who = document.getElementById("who");
+const pages = document.getElementById("pages");
 
 const live = new Live();
 let me = null;
@@ -29,7 +31,7 @@ function loggedOut(problem) {
   closePalette(); // it shows names
   view?.end();
   view = null;
-  who.hidden = searching.hidden = true;
+  who.hidden = searching.hidden = pages.hidden = true;
   put(liveness, "");
   document.title = "Diapause: log in";
   main.replaceChildren(element("section", { className: "note" },
@@ -59,11 +61,11 @@ function showLiveness() {
   put(liveness, text);
 }
 
-// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal.
+// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal, #/fleet another page.
 function parse() {
   const [, kind, name, part] = location.hash.slice(1).split("/");
   try {
-    return kind === "s" && name ? { name: decodeURIComponent(name), part } : {};
+    return kind === "s" && name ? { name: decodeURIComponent(name), part } : { page: pageOf(kind), of: decodeURIComponent(name ?? "") };
   } catch { // not of ours
     return {};
   }
@@ -73,18 +75,19 @@ let shows = 0;
 
 async function route() {
   if (out) return;
-  const { name, part } = parse();
+  const { name, part, page, of } = parse();
   const turn = ++shows;
-  const show = name ? (await import("./session.js")).showSession : showList;
+  const show = name ? (await import("./session.js")).showSession : page ? await page.load() : showList;
   if (turn !== shows || out) return; // another one was asked for meanwhile
   view?.end();
-  view = show(main, live, { name, part, me });
+  view = show(main, live, { name, part, of, me });
+  navigation(pages, me, page?.key ?? (name ? null : ""));
   document.title = `${view.title} – Diapause`;
   scrollTo(0, 0);
 }
 
 function search() {
-  if (!out && me) openPalette(live); // at once: what is typed next is for it
+  if (!out && me) openPalette(live, pagesFor(me)); // at once: what is typed next is for it
 }
 
 addEventListener("hashchange", async () => {

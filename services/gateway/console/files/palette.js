@@ -11,7 +11,7 @@ export function closePalette() {
   open?.close();
 }
 
-export function openPalette(live) {
+export function openPalette(live, more = []) {
   if (open) return;
   const input = element("input", { type: "search", role: "combobox", placeholder: "Go to a session…", autocomplete: "off", spellcheck: false, "aria-label": "Go to a session", "aria-controls": "found", "aria-expanded": "true", "aria-autocomplete": "list" });
   const list = element("ul", { id: "found", role: "listbox", "aria-label": "Sessions" });
@@ -22,7 +22,7 @@ export function openPalette(live) {
 
   const draw = () => {
     const words = wordsOf(input.value);
-    found = pages.filter((p) => !words.length || words.every((w) => p.name.toLowerCase().includes(w)));
+    found = [...pages, ...more.filter((p) => p.key).map((p) => ({ name: p.name, to: `#/${p.key}` }))].filter((p) => !words.length || words.every((w) => p.name.toLowerCase().includes(w)));
     const sessions = [...live.sessions.values()].filter((s) => matches(s, words)).sort((a, b) => rank(a, words) - rank(b, words) || order(a, b));
     found = [...sessions.slice(0, most).map((s) => ({ session: s, name: s.name, to: `#/s/${encodeURIComponent(s.name)}` })), ...found];
     at = Math.min(at, Math.max(0, found.length - 1));

@@ -1,0 +1,137 @@
+// What the pages that aren't about one session have in common.
+import { element, fill, put, say } from "./dom.js";
+
+// Page has a heading, sections and what is read for them. What was read for a page that is gone isn't shown.
+export class Page {
+  #ending = new AbortController();
+  #timers = [];
+
+  constructor(main, title, about) {
+    this.title = title;
+    this.outcome = element("p", { className: "outcome", role: "status" });
+    this.root = element("article", { className: "session admin" }, element("h1", { textContent: title }), about && element("p", { className: "why", textContent: about }), this.outcome);
+    main.replaceChildren(this.root);
+  }
+
+  get signal() {
+    return this.#ending.signal;
+  }
+
+  end() {
+    this.#ending.abort();
+    for (const t of this.#timers) clearInterval(t);
+  }
+
+  section(title) {
+    const body = element("div", { className: "body" }, element("p", { className: "why", textContent: "Loading…" }));
+    const root = element("section", { className: "part", "aria-label": title }, element("h2", { textContent: title }), body);
+    this.root.append(root);
+    return body;
+  }
+
+  // reads shows in a body what an answer has, or in one sentence why there is none.
+  async reads(body, get, show) {
+    try {
+      const answer = await get(this.signal);
+      const at = body.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
+      fill(body, answer, () => show(answer));
+      if (at && !body.contains(document.activeElement)) [...body.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === at)?.focus();
+    } catch (e) {
+      if (this.signal.aborted) return;
+      fill(body, [e.text ?? e.message], () => element("p", { className: e.status === 403 ? "note" : "failed", textContent: refusal(e) }));
+    }
+  }
+
+  // every calls fn now, and then again while the page is seen.
+  every(ms, fn) {
+    fn();
+    this.#timers.push(setInterval(() => document.hidden || fn(), ms));
+  }
+
+  // act does something, and says what came of it.
+  async act(what, fn) {
+    put(this.outcome, `${what}…`);
+    this.outcome.className = "outcome";
+    try {
+      await fn();
+      put(this.outcome, `${what}: done.`);
+      return true;
+    } catch (e) {
+      if (this.signal.aborted) return false;
+      this.outcome.className = "outcome failed";
+      put(this.outcome, `${what}: ${e.text ?? e.message}.`);
+      return false;
+    }
+  }
+}
+
+function refusal(e) {
+  return e.status === 403 ? "The role of this login may not see this; a login link with the role operator shows it." : `${e.text ?? e.message}.`;
+}
+
+// table shows rows: lists of texts and nodes, the first of which heads its row.
+export function table(name, columns, rows) {
+  const cell = (c, i) => {
+    const e = i === 0 ? element("th", { scope: "row" }) : element("td");
+    e.append(...[c].flat().map((one) => (one instanceof Node ? one : element("span", { textContent: one ?? "" }))));
+    return e;
+  };
+  return element("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": name }, element("table", {},
+    element("thead", {}, element("tr", {}, columns.map((c) => element("th", { scope: "col", textContent: c })))),
+    element("tbody", {}, rows.map((r) => element("tr", {}, r.map(cell))))));
+}
+
+// field is an input with its label.
+export function field(text, input) {
+  return element("label", { className: "field" }, element("span", { textContent: text }), input);
+}
+
+// confirm asks before something is done: what shows what it does. It resolves to whether it is to be done.
+export function confirm(title, what, yes) {
+  const go = element("button", { type: "submit", textContent: yes, className: "go" });
+  const no = element("button", { type: "button", textContent: "Cancel" });
+  const form = element("form", {}, element("h2", { textContent: title }), what, element("p", { className: "choice" }, no, " ", go));
+  const dialog = element("dialog", { className: "palette confirm", "aria-label": title }, form);
+  return new Promise((done) => {
+    let agreed = false;
+    form.onsubmit = (e) => {
+      e.preventDefault();
+      agreed = true;
+      dialog.close();
+    };
+    no.onclick = () => dialog.close();
+    dialog.onclose = () => {
+      dialog.remove();
+      done(agreed);
+    };
+    document.body.append(dialog);
+    dialog.showModal();
+    no.focus();
+    say(title);
+  });
+}
+
+const vector = "http://www.w3.org/2000/svg";
+
+function shape(name, attributes, ...children) {
+  const e = document.createElementNS(vector, name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  e.append(...children);
+  return e;
+}
+
+// bars draws pairs of numbers, each pair by its own measure: rows are [what, now, would, unit].
+export function bars(title, rows) {
+  const high = 46;
+  const chart = shape("svg", { viewBox: `0 0 600 ${rows.length * high}`, role: "img", "aria-label": title, class: "chart" });
+  for (const [i, [what, now, would, unit]] of rows.entries()) {
+    const most = Math.max(now, would) || 1;
+    const y = i * high;
+    chart.append(shape("text", { x: 0, y: y + 22 }, what));
+    for (const [j, [n, kind]] of [[now, "now"], [would, "would"]].entries()) {
+      chart.append(shape("rect", { x: 200, y: y + 4 + j * 18, width: Math.max(1, 270 * n / most), height: 15, class: kind }),
+        shape("text", { x: 480, y: y + 16 + j * 18 }, `${n} ${unit}`));
+    }
+  }
+  return chart;
+}
