@@ -4,6 +4,7 @@ import { execFile } from "node:child_process";
 import { createRequire } from "node:module";
 import net from "node:net";
 import { promisify } from "node:util";
+import { useDesktop } from "./desktop.mjs";
 
 const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
@@ -272,6 +273,8 @@ try {
   await shows(rowOf("work"), "running");
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
+
+  await useDesktop({ page, gate, diapause, view, shows, step, must, eventually, accessible });
 
   await diapause("archive", "work");
   await rowOf("work").waitFor({ state: "detached" });

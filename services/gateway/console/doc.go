@@ -3,6 +3,6 @@
 // and nothing is loaded from anywhere else. What others have written is in files/vendor; README.md names it.
 //
 // The way through it: files/main.js begins, live.js keeps the sessions as the API's stream tells them, list.js and
-// session.js show them, terminal.js has the WebSocket of a terminal. Names, labels and output of sessions are texts for
+// session.js show them, terminal.js has the WebSocket of a terminal, desktop.js that of a desktop. Names, labels and output of sessions are texts for
 // the page, never markup. It never asks for anything that counts as use unless a person has asked for that.
 package console

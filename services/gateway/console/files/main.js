@@ -59,7 +59,7 @@ function showLiveness() {
   put(liveness, text);
 }
 
-// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal.
+// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal, and #/s/NAME/desktop its desktop.
 function parse() {
   const [, kind, name, part] = location.hash.slice(1).split("/");
   try {
