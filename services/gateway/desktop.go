@@ -74,7 +74,7 @@ func (d desktops) serve(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	s := &seat{bearers: bearers{Gateway: d.gate, name: OfSession{Session: r.PathValue("session")}.name()}, caller: me.Actor}
+	s := &seat{of: &bearers{Gateway: d.gate, name: OfSession{Session: r.PathValue("session")}.name()}, caller: me.Actor}
 	var asks asksDesktop
 	if p := s.refuses(r, me, &asks); p != nil {
 		p.write(w)
@@ -110,7 +110,7 @@ func (d desktops) serve(w http.ResponseWriter, r *http.Request) {
 
 // seat is a session as the bearer of a token reaches its desktop.
 type seat struct {
-	bearers
+	of     *bearers
 	caller string
 	fresh  bool // a person has asked to connect, and the page not by itself
 
@@ -135,6 +135,15 @@ func (s *seat) refuses(r *http.Request, me schemas.WhoAmI, asks *asksDesktop) *P
 	return nil
 }
 
+// View implements terminal.Session.
+func (s *seat) View(ctx context.Context) (schemas.View, error) { return s.of.View(ctx) }
+
+// Wake implements terminal.Session.
+func (s *seat) Wake(ctx context.Context) (schemas.View, error) { return s.of.Wake(ctx) }
+
+// News implements terminal.Session.
+func (s *seat) News(ctx context.Context) (<-chan *schemas.Progress, error) { return s.of.News(ctx) }
+
 // port asks where the desktop of a session is.
 func (s *seat) port(ctx context.Context) (uint16, error) {
 	var v struct {
@@ -142,7 +151,7 @@ func (s *seat) port(ctx context.Context) (uint16, error) {
 			Port uint16 `json:"port"`
 		} `json:"desktop"`
 	}
-	if err := s.ask(ctx, "show", schemas.Request{Name: s.name}, &v); err != nil {
+	if err := s.of.ask(ctx, "show", schemas.Request{Name: s.of.name}, &v); err != nil {
 		return 0, err
 	}
 	if v.Desktop == nil || v.Desktop.Port == 0 {
@@ -157,7 +166,7 @@ func (s *seat) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dialSession(ctx, s.nc, v, attach.Hello{Name: v.Name, UID: v.UID, Forward: true})
+	conn, err := dialSession(ctx, s.of.nc, v, attach.Hello{Name: v.Name, UID: v.UID, Forward: true})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +189,7 @@ func (s *seat) Input() {
 		return
 	}
 	s.last = time.Now()
-	if of, err := s.client.Session(s.name); err == nil {
+	if of, err := s.of.client.Session(s.of.name); err == nil {
 		of.Input(events.Because("its desktop is used by " + s.caller))
 	}
 }
@@ -188,7 +197,7 @@ func (s *seat) Input() {
 // Present implements desktop.Use.
 func (s *seat) Present() (leave func()) {
 	none := func() {}
-	of, err := s.client.Session(s.name)
+	of, err := s.of.client.Session(s.of.name)
 	if err != nil {
 		return none
 	}
