@@ -50,6 +50,8 @@ func peeks() []peek {
 	return []peek{
 		{"each operation of the HTTP API but to watch", asNone, func(h *holder) string { return h.all() }},
 		at("use the terminal of its session", "GET", "/api/v1/sessions/work/attach"),
+		at("use the desktop of its session", "GET", "/api/v1/sessions/work/desktop"),
+		at("watch the desktop of its session", "GET", "/api/v1/sessions/work/desktop?view=true"),
 		at("reach a port of its session", "GET", "/s/default/work/8080/"),
 		{"log a browser in", asNone, func(h *holder) string { return h.ask("POST", "/api/v1/login", "", `{"code":"`+h.token+`"}`) }},
 		says("type", "\x00\x00\x00\x00\x00\x00\x00\x00echo ty''ped\r", websocket.MessageBinary),

@@ -53,9 +53,10 @@ func (g *Gateway) terminals(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+attachPath, g.attach)
 }
 
-// isAttach reports whether a request is for a terminal.
+// isAttach reports whether a request is for a terminal, or a desktop.
 func isAttach(r *http.Request) bool {
-	return r.URL.Path == SharePath || strings.HasPrefix(r.URL.Path, prefix+"/sessions/") && strings.HasSuffix(r.URL.Path, "/attach")
+	path := r.URL.Path
+	return path == SharePath || strings.HasPrefix(path, prefix+"/sessions/") && (strings.HasSuffix(path, "/attach") || strings.HasSuffix(path, "/desktop"))
 }
 
 // offeredToken takes the token out of the subprotocols that a client offers.
@@ -95,7 +96,7 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	ws, deadline, err := upgrade(w, r)
+	ws, deadline, err := upgrade(w, r, attachProtocol)
 	if err != nil {
 		return // it has answered
 	}
@@ -115,11 +116,11 @@ func (g *Gateway) attach(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// upgrade makes a request a terminal's WebSocket, or answers it. deadline is that of its connection, which the WebSocket hides.
-func upgrade(w http.ResponseWriter, r *http.Request) (ws *websocket.Conn, deadline func(time.Time) error, err error) {
+// upgrade makes a request a WebSocket with a subprotocol, or answers it. deadline is that of its connection, which the WebSocket hides.
+func upgrade(w http.ResponseWriter, r *http.Request, protocol string) (ws *websocket.Conn, deadline func(time.Time) error, err error) {
 	h := &hijacked{ResponseWriter: w}
 	ws, err = websocket.Accept(h, r, &websocket.AcceptOptions{
-		Subprotocols:       []string{attachProtocol},
+		Subprotocols:       []string{protocol},
 		InsecureSkipVerify: true, // of the origin: the guard has looked at it
 	})
 	if err != nil {

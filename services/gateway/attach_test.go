@@ -85,7 +85,7 @@ func TestCloseIsBounded(t *testing.T) {
 	var until time.Time
 	closed := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ws, deadline, err := upgrade(w, r)
+		ws, deadline, err := upgrade(w, r, attachProtocol)
 		if err != nil {
 			return
 		}

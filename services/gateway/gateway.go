@@ -98,6 +98,7 @@ func New(o Options) (*Gateway, error) {
 	g.terminals(mux)
 	g.shares(mux)
 	readings{g}.operations(mux)
+	desktops{g}.operations(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}

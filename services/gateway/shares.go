@@ -117,7 +117,7 @@ func (h watched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	ws, deadline, err := upgrade(w, r)
+	ws, deadline, err := upgrade(w, r, attachProtocol)
 	if err != nil {
 		return // it has answered
 	}

@@ -5,6 +5,7 @@ import { createRequire } from "node:module";
 import net from "node:net";
 import { promisify } from "node:util";
 import { emptyPages, pages, pagesOf } from "./pages.mjs";
+import { useDesktop } from "./desktop.mjs";
 
 const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
@@ -276,6 +277,8 @@ try {
   await shows(rowOf("work"), "running");
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
+
+  await useDesktop({ page, gate, diapause, view, shows, step, must, eventually, accessible });
 
   await diapause("archive", "work");
   await rowOf("work").waitFor({ state: "detached" });

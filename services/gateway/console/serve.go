@@ -28,7 +28,7 @@ const (
 )
 
 // policy is the Content-Security-Policy of the pages: scripts and styles are files of this origin, and no text becomes markup.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
 // types are the content types, by the end of a file's name. Files of others aren't served.
 var types = map[string]string{

@@ -239,18 +239,21 @@ func TestVendored(t *testing.T) {
 	for _, m := range vendored.FindAllStringSubmatch(string(text), -1) {
 		sums[m[1]] = m[2]
 	}
-	all, err := files.ReadDir("files/vendor")
-	if err != nil || len(all) != len(sums) {
-		t.Errorf("%d files, %d in the table: %v", len(all), len(sums), err)
-	}
-	for _, f := range all {
-		data, err := files.ReadFile("files/vendor/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
+	n := 0
+	err = fs.WalkDir(files, "files/vendor", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
+		n++
+		data, err := files.ReadFile(name)
 		sum := sha256.Sum256(data)
-		if got := hex.EncodeToString(sum[:]); got != sums[f.Name()] {
-			t.Errorf("%s has the checksum %s, the table says %s", f.Name(), got, sums[f.Name()])
+		file := strings.TrimPrefix(name, "files/vendor/")
+		if got := hex.EncodeToString(sum[:]); got != sums[file] {
+			t.Errorf("%s has the checksum %s, the table says %s", file, got, sums[file])
 		}
+		return err
+	})
+	if err != nil || n != len(sums) {
+		t.Errorf("%d files, %d in the table: %v", n, len(sums), err)
 	}
 }

@@ -61,7 +61,7 @@ function showLiveness() {
   put(liveness, text);
 }
 
-// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal, #/fleet another page.
+// parse reads the address: #/ is the list, #/s/NAME a session, #/s/NAME/terminal its terminal, #/fleet another page, and #/s/NAME/desktop its desktop.
 function parse() {
   const [, kind, name, part] = location.hash.slice(1).split("/");
   try {

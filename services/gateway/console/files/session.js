@@ -6,6 +6,7 @@ import { historyOf, policyOf, portsOf, snapshotsOf } from "./parts.js";
 
 const every = 2_000; // between two explanations of one that runs
 const anyway = 15_000; // and of one that doesn't
+const desktopPort = 5900; // where a desktop is that its record doesn't name
 
 // may says which roles may do what; the API is who refuses.
 const may = {
@@ -32,6 +33,7 @@ class SessionPage {
   #explaining = false;
   #reading = new AbortController();
   #terminal = null;
+  #desktop = null;
 
   constructor(live, name, part, me) {
     Object.assign(this, { name });
@@ -61,8 +63,10 @@ class SessionPage {
     this.terminal = element("section", { className: "part terminal-part", "aria-label": "Terminal" });
     this.absent = element("p", { className: "note", hidden: true });
     const tabs = element("nav", { className: "tabs", "aria-label": "Of this session" },
-      [["", "Overview"], ["terminal", "Terminal"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
-    const rest = part === "terminal" ? [this.terminal] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
+      [["", "Overview"], ["terminal", "Terminal"], ["desktop", "Desktop"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
+    this.desktopTab = tabs.lastChild;
+    this.desktop = element("section", { className: "part desktop-part", "aria-label": "Desktop" });
+    const rest = part === "terminal" ? [this.terminal] : part === "desktop" ? [this.desktop] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
     this.root = element("article", { className: "session" }, element("p", {}, element("a", { href: "#/", textContent: "‹ Sessions" })), this.head, this.absent, this.notes, this.why, tabs, rest);
   }
 
@@ -79,6 +83,7 @@ class SessionPage {
         clearInterval(ticking);
         this.#reading.abort();
         this.#terminal?.end();
+        this.#desktop?.end();
       },
       title: this.#name,
     };
@@ -107,11 +112,13 @@ class SessionPage {
     this.#drawActions(s);
     fill(this.ports.body, [s.listens, s.exposed, s.state], () => portsOf(this.#path, s));
     if (this.#part === "terminal") this.#openTerminal(s);
+    this.desktopTab.hidden = this.#part !== "desktop" && !s.desktop && !s.listens?.includes(desktopPort);
+    if (this.#part === "desktop") this.#openDesktop(s);
     if (s.version !== this.#version || s.uid !== this.#uid) {
       this.#version = s.version;
       this.#uid = s.uid;
       this.#explainedAt = 0;
-      if (this.#part !== "terminal") this.#readParts();
+      if (!["terminal", "desktop"].includes(this.#part)) this.#readParts();
     }
     this.#tick();
   }
@@ -255,5 +262,17 @@ class SessionPage {
     this.#terminal = new TerminalPane(this.terminal, this.#name, this.#me);
     this.#terminal.state(this.session ?? s);
     say("Terminal");
+  }
+
+  async #openDesktop(s) {
+    if (this.#desktop) {
+      this.#desktop.state(s);
+      return;
+    }
+    const { DesktopPane } = await import("./desktop.js");
+    if (this.#desktop || !this.root.isConnected) return;
+    this.#desktop = new DesktopPane(this.desktop, this.#name, this.#me);
+    this.#desktop.state(this.session ?? s);
+    say("Desktop");
   }
 }

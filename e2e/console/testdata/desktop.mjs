@@ -1,0 +1,80 @@
+// Uses a desktop in the console: Xvnc with a terminal in it, which writes what is typed to /tmp/typed.
+const server = "Xvnc :1 -rfbport 5900 -localhost -SecurityTypes None -geometry 640x480 -retro &\n" +
+  "until xterm -geometry 60x10+0+0 -e sh -c 'while read -r line; do echo \"$line\" >>/tmp/typed; done'; do sleep 0.1; done\nwait";
+
+export async function useDesktop({ page, gate, diapause, view, shows, step, must, eventually, accessible }) {
+  await diapause("run", "--name", "screen", "--idle", "1h", "--network", "private", "--env", "DISPLAY=:1", "--env", "HOME=/root", "--env", "PATH=/usr/bin:/bin", "--", "sh", "-c", server);
+  const asked = [];
+  page.on("request", (r) => { if (r.url().includes("/vendor/novnc/")) asked.push(r.url()); });
+  await page.goto(`${gate}/#/s/screen/desktop`);
+  await shows(page.locator("h1"), "screen");
+  const said = page.locator(".said");
+  const connect = page.getByRole("button", { name: "Connect", exact: true });
+  await connect.waitFor();
+  must(asked.length === 0, `noVNC is loaded before it is used: ${asked}`);
+  await connect.click();
+  await shows(said, /^connected$/);
+
+  // The picture has a pattern, and the terminal on it.
+  const canvas = page.locator(".desktop-part .screen > div canvas");
+  const colours = () => canvas.evaluate((c) => {
+    if (c.width !== 640 || c.height !== 480) return 0;
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    return new Set(new Uint32Array(data.buffer)).size;
+  });
+  const shown = async (what) => eventually(what, async () => (await canvas.count()) === 1 && (await colours()) > 1);
+  await shown("the desktop shows pixels");
+  await accessible("a desktop");
+  const types = async (text) => {
+    const box = await canvas.boundingBox();
+    await page.mouse.click(box.x + box.width / 8, box.y + box.height / 8);
+    await page.keyboard.type(`${text}\n`);
+  };
+  const typed = async () => diapause("exec", "screen", "cat", "/tmp/typed").catch(() => "");
+  await eventually("what is typed arrives", async () => {
+    await types("one");
+    return (await typed()).includes("one");
+  });
+  step("a desktop");
+
+  const watch = page.getByRole("button", { name: "Watch only" });
+  await watch.click();
+  await shows(said, /^connected, to watch alone$/);
+  await shown("who watches sees pixels");
+  await types("lost");
+  await watch.click();
+  await shows(said, /^connected$/);
+  await eventually("what is typed arrives again", async () => {
+    await types("two");
+    return (await typed()).includes("two");
+  });
+  must(!(await typed()).includes("lost"), "what was typed while it was only watched has come");
+  step("a desktop that is only watched");
+
+  await diapause("suspend", "screen");
+  const wake = page.getByRole("button", { name: "Resume and connect" });
+  await wake.waitFor();
+  must(await page.locator(".desktop-part .last").isVisible(), "its last picture isn't shown");
+  const asleep = await view("screen");
+  must(asleep.state === "suspended", "a page that shows a desktop has resumed it");
+  await wake.click();
+  await shows(said, /^connected$/);
+  await shown("the desktop shows pixels after a resume");
+  await eventually("what is typed arrives after a resume", async () => {
+    await types("three");
+    return (await typed()).includes("three");
+  });
+  step("a desktop through a suspend");
+
+  await diapause("suspend", "screen");
+  await wake.waitFor();
+  await diapause("resume", "screen");
+  await shows(said, /^connected$/);
+  await shown("the desktop comes back by itself after a resume");
+  await page.locator(".desktop-part .screen > div canvas").press("Shift+Escape");
+  must((await page.evaluate(() => document.activeElement.textContent)) === "Disconnect", "Shift-Esc doesn't leave the desktop");
+  await page.getByRole("button", { name: "Disconnect" }).click();
+  await diapause("rm", "--yes", "screen");
+  await page.goto(`${gate}/#/`);
+  step("a desktop that comes back by itself");
+}
