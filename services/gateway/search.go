@@ -288,7 +288,7 @@ func momentOf(name, text string, now time.Time) (at time.Time, err error) {
 		return now.Add(-ago), nil
 	}
 	if at, err = time.Parse(time.RFC3339, text); err != nil {
-		return at, schemas.UsageError("%s %.40q: want how long ago, as 2h, or a time as 2026-05-04T15:30:00Z", name, text)
+		return at, schemas.UsageError("%s %.40q: want a time such as 2h or 2026-05-04T15:30:00Z", name, text)
 	}
 	return at, nil
 }

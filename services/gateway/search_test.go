@@ -40,7 +40,7 @@ func newSearchBench(t *testing.T) *searchBench {
 		{Name: "acme/web", UID: "1", TTY: true, Host: "h1", Labels: map[string]string{"team": "blue"}}, {Name: "acme/work", UID: "2", TTY: true, Host: "h2"},
 		{Name: "acme/none", UID: "3", Host: "h1"}, {Name: "b/secret", UID: "4", TTY: true, Host: "h1"}, {Name: "acme/away", UID: "5", TTY: true, Host: "h3"},
 	}
-	b.answers("list", func(asked) (any, *schemas.APIError) { return all, nil }) // one that confines nobody: the gateway does besides
+	b.answers("list", func(asked) (any, *schemas.APIError) { return all, nil }) // it confines no one: the gateway does besides
 	b.answers("show", func(a asked) (any, *schemas.APIError) {
 		for _, v := range all {
 			if v.Name == a.Name {
