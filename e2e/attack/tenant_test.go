@@ -67,6 +67,7 @@ func tenancies() []tenancy {
 		pub("ask for a verb", "diapause.v1.api.rm"),
 		pub("ask for a verb as a person", "diapause.v1.as.client.rm"),
 		pub("open its terminal", "diapause.v1.host.h1.dial"),
+		pub("search what its terminal showed", "diapause.v1.host.h1.dial"),
 		pub("read its record", "$JS.API.STREAM.MSG.GET."+names.SessionStream()),
 		pub("read its activity", "$JS.API.CONSUMER.CREATE."+names.Activity()),
 		pub("purge activity", "$JS.API.STREAM.PURGE."+names.Activity()),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3filter"
 
+	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -45,6 +46,7 @@ func (a asks) recordings() {
 		}
 	}
 	a.call("GET", term+"/commands/{command=9}/output", 404, nil, nil)
+	a.searches()
 	a.call("GET", "/api/v1/sessions/{session=acme.web}/recording", 409, nil, nil)
 	var s session
 	if a.call("GET", term, 200, nil, &s); s.State != schemas.Suspended {
@@ -57,4 +59,32 @@ func (a asks) recordings() {
 	reader := a.world.token("--role", "reader", "--tenant", "acme")
 	a.refuses("a reader", a.send(a.address, "GET", "/api/v1/sessions/acme.term/recording", reader, ""), http.StatusForbidden)
 	a.call("DELETE", term, 200, nil, nil)
+}
+
+// searches finds what the terminal showed while its session sleeps: each answer is as the document says.
+func (a asks) searches() {
+	a.Helper()
+	for _, path := range []string{"/api/v1/search", "/api/v1/terminal/sessions/search"} {
+		for query, want := range map[string]string{"?q=out&in=output": "out", "?q=ls&session=acme.term&exit=0&limit=1": "ls", "?q=%5Eo.t%24&regexp=true&since=1h": "out", "?q=out&tenant=other": ""} {
+			var page struct {
+				Found    []attach.Found
+				Searched int
+			}
+			a.call("GET", path+query, 200, nil, &page)
+			if want == "" && (len(page.Found) > 0 || page.Searched > 0) || want != "" && (len(page.Found) != 1 || page.Found[0].Line != want || page.Found[0].Session != "acme/term") {
+				a.Errorf("%s%s finds %+v", path, query, page)
+			}
+		}
+		a.call("GET", path+"?q=x&regexp=true", 400, nil, nil)
+		owner, reader, other := a.world.token("--role", "owner", "--tenant", "acme"), a.world.token("--role", "reader", "--tenant", "acme"), a.world.token("--role", "owner", "--tenant", "b")
+		for token, status := range map[string]int{owner: http.StatusOK, reader: http.StatusForbidden, other: http.StatusForbidden} {
+			if r := a.send(a.address, "GET", path+"?q=out&tenant=acme", token, ""); r.StatusCode != status {
+				a.Errorf("%s: status %d, want %d", path, r.StatusCode, status)
+			}
+		}
+		r := a.send(a.address, "GET", path+"?q=out", other, "")
+		if data, err := io.ReadAll(r.Body); err != nil || r.StatusCode != http.StatusOK || strings.Contains(string(data), "acme") {
+			a.Errorf("the owner of another tenant finds %s, %v", data, err)
+		}
+	}
 }

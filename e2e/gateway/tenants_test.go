@@ -36,7 +36,7 @@ var bodies = map[string]string{
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
-var mine = map[string]bool{"whoami": true, "login": true, "list": true, "template_ls": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true, "transitions": true}
+var mine = map[string]bool{"whoami": true, "login": true, "list": true, "template_ls": true, "usage": true, "terminal_hibernated": true, "events": true, "watch": true, "transitions": true, "search": true, "terminal_search": true}
 
 // TestTokensOfAnotherTenant tries tokens of tenant a, and of one session of tenant b, on every path of the document with
 // the session b/secret of tenant b.
@@ -103,7 +103,7 @@ func (w *world) tryAs(who, token, method, path string, op *openapi3.Operation) {
 	w.Helper()
 	what := fmt.Sprintf("%s asks for %s %s", who, method, path)
 	if mine[op.OperationID] {
-		for _, query := range []string{"?tenant=b&session=secret", "?tenant=b", "?after=0", ""} {
+		for _, query := range []string{"?tenant=b&session=secret", "?tenant=b", "?after=0", "?q=secret", "?q=secret&tenant=b&session=secret", ""} {
 			if op.OperationID == "whoami" && query != "" || op.OperationID == "events" && query == "" || op.OperationID == "watch" && query != "?tenant=b" || !takes(op, query) {
 				continue // streams would wait for what happens
 			}

@@ -3,6 +3,7 @@ package attach
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,19 @@ type Search struct {
 	Context int       `json:"context,omitempty"`
 	Limit   int       `json:"limit"`
 	Rebuild bool      `json:"rebuild,omitempty"` // the indexes are made again, and nothing is looked for
+	// Scope has the host refuse to search the sessions of others, whichever the client lists.
+	Scope *Scope `json:"scope,omitempty"`
+}
+
+// Scope is whose sessions may be searched.
+type Scope struct {
+	Tenant  schemas.Tenant    `json:"tenant,omitempty"`  // of every tenant if empty
+	Session schemas.SessionID `json:"session,omitempty"` // every one of the tenant if empty
+}
+
+// Has reports whether a session is of the scope. Every one is of none.
+func (s *Scope) Has(n schemas.Name) bool {
+	return s == nil || (s.Tenant == "" || s.Tenant == n.Tenant) && (s.Session == "" || s.Session == n.Session)
 }
 
 // Searched is a session that is to be searched.
@@ -55,6 +69,11 @@ type Found struct {
 	Line    string    `json:"line"`
 	Before  []string  `json:"before,omitempty"`
 	After   []string  `json:"after,omitempty"`
+}
+
+// Newest orders lines that were found, the last one first.
+func Newest(a, b Found) int {
+	return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Session, b.Session), cmp.Compare(b.At, a.At), cmp.Compare(a.In, b.In))
 }
 
 // Nonzero is an exit of all commands that failed.

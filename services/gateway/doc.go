@@ -5,7 +5,7 @@
 // it on a listener that Listen has opened. guard.go bounds and checks every request before anything looks at it.
 // operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
 // lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
-// streams of events, attach.go is terminals (package terminal carries them), shares.go those that are watched, recorded.go what was recorded of them (download.go sends it), page.go serves the document and a page to try it, package console what people look at.
+// streams of events, attach.go is terminals (package terminal carries them), shares.go those that are watched, recorded.go what was recorded of them (download.go sends it), search.go finds lines in that, page.go serves the document and a page to try it, package console what people look at.
 // reach.go leads requests for ports of sessions
 // to package ingress, which carries them, and finds out who may reach them.
 //

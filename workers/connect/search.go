@@ -41,6 +41,9 @@ func (s *Server) search(ctx context.Context, conn net.Conn, grant *direct.Grant)
 	if err != nil {
 		return err
 	}
+	if err := within(req.Search.Scope, of); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // the client sends no more: what ends this read is its going
@@ -62,6 +65,20 @@ func (s *Server) search(ctx context.Context, conn net.Conn, grant *direct.Grant)
 		return err
 	}
 	return attach.WriteJSON(conn, attach.FrameExit, schemas.ExitStatus{})
+}
+
+// within refuses a list that has a session out of a scope: the client has mixed up its callers. Nothing is opened then.
+func within(scope *attach.Scope, of []attach.Searched) error {
+	for _, one := range of {
+		n, err := schemas.ParseName(one.Name)
+		if err != nil {
+			return err
+		}
+		if !scope.Has(n) {
+			return errors.New("a session that isn't the caller's is to be searched")
+		}
+	}
+	return nil
 }
 
 // rebuild makes the indexes of sessions again.

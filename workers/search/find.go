@@ -45,10 +45,11 @@ func (h *hunt) read(ctx context.Context) error {
 	return nil
 }
 
-// enough reports whether nothing that is found from now on is wanted.
+// enough reports whether nothing that is found from now on is wanted. A place that ended at the moment of the last line may have one that
+// is listed before that.
 func (h *hunt) enough() bool {
 	found := h.best()
-	return len(found) == h.Limit && (len(h.places) == 0 || !h.places[0].Ended.After(found[len(found)-1].Time))
+	return len(found) == h.Limit && (len(h.places) == 0 || h.places[0].Ended.Before(found[len(found)-1].Time))
 }
 
 // place reads one. What can't be read any more isn't there: the oldest output may have been deleted for room.

@@ -259,18 +259,13 @@ func (h *hunt) found(all []attach.Found) {
 // exited reports whether a command ended as is asked for.
 func (h *hunt) exited(c schemas.TypedCommand) bool { return attach.ExitedWith(c, h.Exit) }
 
-// newest orders what was found, the last one first.
-func newest(a, b attach.Found) int {
-	return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Session, b.Session), cmp.Compare(b.At, a.At), cmp.Compare(a.In, b.In))
-}
-
 // best gives the lines that were found, each once: one that had not ended may be there once more, as it was.
 func (h *hunt) best() []attach.Found {
 	slices.SortFunc(h.all, func(a, b attach.Found) int {
 		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.In, b.In), cmp.Compare(a.At, b.At), cmp.Compare(len(b.Line), len(a.Line)))
 	})
 	h.all = slices.CompactFunc(h.all, func(a, b attach.Found) bool { return a.Session == b.Session && a.In == b.In && a.At == b.At })
-	all := slices.SortedFunc(slices.Values(h.all), newest)
+	all := slices.SortedFunc(slices.Values(h.all), attach.Newest)
 	return all[:min(len(all), h.Limit)]
 }
 

@@ -133,7 +133,7 @@ try {
   step("the pages of an empty installation");
 
   await diapause("run", "--name", "web", "--idle", "1h", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
-  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--env", "PS1=$ ", "--", "sh");
+  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--record", "output", "--env", "PS1=$ ", "--", "sh");
   await shows(rowOf("web"), "running");
   await shows(rowOf("web"), "team=<b>blue</b>");
   await shows(rowOf("work"), "running");
@@ -279,6 +279,43 @@ try {
   step("a stream and a terminal that were cut");
 
   await useDesktop({ page, gate, diapause, view, shows, step, must, eventually, accessible });
+
+  // What terminals showed is found, as text. The list doesn't say it, so the session is behind the line alone.
+  await page.getByRole("link", { name: "work", exact: true }).click();
+  await page.getByRole("link", { name: "Terminal" }).first().click();
+  await page.getByRole("button", { name: "Connect", exact: true }).click();
+  await shows(page.locator(".said"), /^connected$/);
+  await types("printf '<img src=x onerror=document.body.remove()> gi''raffe\\n'");
+  await shows(rows, "> giraffe");
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  await eventually("what the terminal showed is recorded", async () => (await diapause("search", "giraffe")).includes("> giraffe"));
+  const typed = await view("work");
+  await page.locator("body").press("Control+k");
+  await page.keyboard.type("giraffe");
+  const line = page.getByRole("group", { name: "In terminals" }).getByRole("option").filter({ hasText: "<img src=x onerror=document.body.remove()> giraffe" });
+  await line.waitFor();
+  must((await page.locator(".palette img").count()) === 0, "what a terminal showed is markup");
+  await accessible("lines in the command search");
+  await narrow("lines in the command search");
+  await page.keyboard.press("Enter");
+  await shows(page.locator("h1"), "work");
+  must((await view("work")).state === typed.state, "a search has changed the session");
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  let denied = 0;
+  await page.route("**/api/v1/search?*", (route) => { denied++; return route.fulfill({ status: 403, json: { detail: "not for readers" } }); });
+  await page.locator("body").press("Control+k");
+  const sought = page.locator(".palette input");
+  await sought.fill("giraffe");
+  await eventually("terminals are asked", async () => denied > 0);
+  await shows(page.locator(".palette .note"), "Nothing matches");
+  await sought.fill("work");
+  await shows(page.getByRole("option", { selected: true }), "work");
+  must((await page.getByRole("group", { name: "In terminals" }).count()) === 0, "who may not search has lines in terminals");
+  await page.keyboard.press("Enter");
+  await shows(page.locator("h1"), "work");
+  await page.getByRole("link", { name: "‹ Sessions" }).click();
+  await page.unroute("**/api/v1/search?*");
+  step("what terminals showed, in the command search");
 
   await diapause("archive", "work");
   await rowOf("work").waitFor({ state: "detached" });

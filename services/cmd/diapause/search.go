@@ -1,25 +1,22 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/spf13/cobra"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/diapause/diapause/events"
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/natsconn"
 	"github.com/diapause/diapause/events/tunnel"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/search"
+	"github.com/spf13/cobra"
 )
 
 // fewFound is how many lines are listed unless more are asked for, and mostFound at most.
@@ -151,29 +148,44 @@ func (c *client) search(ctx context.Context, f searchFlags) error {
 	if err != nil {
 		return err
 	}
-	s := &searching{Search: f.Search, api: api}
-	if err := s.ask(ctx, byHost(views)); err != nil {
+	f.Scope = f.scope()
+	got, err := search.Asking{Search: f.Search, Dial: searchDial{api}.dial, Notes: complained, Keep: f.Limit}.Ask(ctx, search.ByHost(views))
+	if err != nil {
 		if ctx.Err() != nil {
 			return errInterrupted
 		}
 		return err
 	}
-	all := s.best()
+	for _, failed := range got.Failed {
+		fmt.Fprintf(complained, "%s of host %s couldn't be searched: %v\n", count(failed.Sessions, "session"), failed.Host, failed.Err)
+	}
 	if f.Rebuild {
-		fmt.Fprintln(printed, "the indexes of "+count(s.searched, "session")+" are made again")
+		fmt.Fprintln(printed, "the indexes of "+count(got.Searched, "session")+" are made again")
 		return nil
 	}
-	return answers{asJSON: f.asJSON}.print(all, func() {
-		for i, found := range all {
+	return answers{asJSON: f.asJSON}.print(got.Found, func() {
+		for i, found := range got.Found {
 			if i > 0 && f.Context > 0 {
 				fmt.Fprintln(printed)
 			}
 			printFound(found)
 		}
-		if len(all) == 0 {
-			fmt.Fprintln(complained, "nothing was found in "+count(s.searched, "session"))
+		if len(got.Found) == 0 {
+			fmt.Fprintln(complained, "nothing was found in "+count(got.Searched, "session"))
 		}
 	})
+}
+
+// scope is what hosts hold the search to: what is asked for. All sessions that the API lists may be searched if that says nothing.
+func (f searchFlags) scope() *attach.Scope {
+	n, err := schemas.ParseName(f.session)
+	switch {
+	case f.session != "" && err == nil:
+		return &attach.Scope{Tenant: n.Tenant, Session: n.Session}
+	case f.tenant != "":
+		return &attach.Scope{Tenant: schemas.Tenant(f.tenant)}
+	}
+	return nil
 }
 
 // sessions gives those that are to be searched.
@@ -189,115 +201,17 @@ func (f searchFlags) sessions(ctx context.Context, c *client, api *events.API) (
 		return nil, err
 	}
 	return slices.DeleteFunc(views, func(v schemas.View) bool {
-		return v.Host == "" || !v.TTY || f.tenant != "" && v.Tenant != schemas.Tenant(f.tenant) || !schemas.Labelled(v.Labels, f.labels)
+		return f.tenant != "" && v.Tenant != schemas.Tenant(f.tenant) || !schemas.Labelled(v.Labels, f.labels)
 	}), nil
 }
 
-// byHost says which sessions are on which host.
-func byHost(views []schemas.View) map[schemas.HostID][]attach.Searched {
-	out := map[schemas.HostID][]attach.Searched{}
-	for _, v := range views {
-		out[v.Host] = append(out[v.Host], attach.Searched{Name: v.Name, UID: v.UID})
-	}
-	return out
-}
-
-// searching is a search under way.
-type searching struct {
-	attach.Search
-	api *events.API
-
-	mu       sync.Mutex
-	all      []attach.Found
-	searched int
-	failed   map[schemas.HostID]error
-}
-
-// errNoHost: a host doesn't answer.
-var errNoHost = errors.New("it doesn't answer")
-
-// ask asks all hosts. The sessions of one that is away are searched by one that isn't: it has the same store.
-func (s *searching) ask(ctx context.Context, hosts map[schemas.HostID][]attach.Searched) error {
-	s.failed = map[schemas.HostID]error{}
-	var g errgroup.Group
-	for host, of := range hosts {
-		g.Go(func() error {
-			s.host(ctx, host, of)
-			return nil
-		})
-	}
-	_ = g.Wait() // hosts that failed are in failed
-	var left schemas.HostID
-	for host := range hosts {
-		if s.failed[host] == nil {
-			left = host
-		}
-	}
-	for host, err := range s.failed {
-		if errors.Is(err, errNoHost) && left != "" {
-			delete(s.failed, host)
-			s.host(ctx, left, hosts[host])
-		}
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	var first error
-	for host, err := range s.failed {
-		first = cmp.Or(first, fmt.Errorf("search the sessions of host %s: %w", host, err))
-		if s.searched > 0 {
-			fmt.Fprintf(complained, "%s of host %s couldn't be searched: %v\n", count(len(hosts[host]), "session"), host, err)
-		}
-	}
-	if s.searched == 0 && first != nil {
-		return first
-	}
-	return nil
-}
-
-// host asks one host.
-func (s *searching) host(ctx context.Context, host schemas.HostID, of []attach.Searched) {
-	err := s.askHost(ctx, host, of)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		s.failed[host] = err
-		return
-	}
-	s.searched += len(of)
-}
-
-func (s *searching) askHost(ctx context.Context, host schemas.HostID, of []attach.Searched) error {
-	hello, err := json.Marshal(attach.Hello{Search: true})
-	if err != nil {
-		return fmt.Errorf("encode the request: %w", err)
-	}
-	conn, err := s.dial(ctx, schemas.SubjectHost+"."+string(host)+".dial", hello)
-	if errors.Is(err, tunnel.ErrNoListener) {
-		return errNoHost
-	}
-	if err != nil {
-		return err
-	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
-	err = attach.FetchFound(conn, s.Search, of, complained, func(f attach.Found) error {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all = append(s.all, f)
-		return nil
-	})
-	if ctx.Err() != nil {
-		return errInterrupted
-	}
-	return err
-}
+// searchDial connects to hosts.
+type searchDial struct{ api *events.API }
 
 // lookDenied is how often it is looked whether the server doesn't let this client connect to hosts: it says so in no answer.
 const lookDenied = 50 * time.Millisecond
 
-// dial connects to a host.
-func (s *searching) dial(ctx context.Context, subject string, hello []byte) (*tunnel.Conn, error) {
+func (d searchDial) dial(ctx context.Context, host schemas.HostID, hello []byte) (net.Conn, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -309,22 +223,21 @@ func (s *searching) dial(ctx context.Context, subject string, hello []byte) (*tu
 			case <-ctx.Done():
 				return
 			}
-			if _, denied := natsconn.DeniedSubject(s.api.Conn().LastError()); denied {
+			if _, denied := natsconn.DeniedSubject(d.api.Conn().LastError()); denied {
 				cancel(events.ErrDenied)
 			}
 		}
 	}()
-	conn, err := tunnel.Dial(ctx, s.api.Conn(), subject, hello)
-	if errors.Is(context.Cause(ctx), events.ErrDenied) {
+	conn, err := tunnel.Dial(ctx, d.api.Conn(), schemas.SubjectHost+"."+string(host)+".dial", hello)
+	switch {
+	case errors.Is(context.Cause(ctx), events.ErrDenied):
 		return nil, events.ErrDenied
+	case errors.Is(err, tunnel.ErrNoListener):
+		return nil, search.ErrAway
+	case err != nil:
+		return nil, err
 	}
-	return conn, err
-}
-
-// best gives the last lines of all that were found.
-func (s *searching) best() []attach.Found {
-	slices.SortStableFunc(s.all, func(a, b attach.Found) int { return b.Time.Compare(a.Time) })
-	return append([]attach.Found{}, s.all[:min(len(s.all), s.Limit)]...)
+	return conn, nil
 }
 
 // printFound prints a line that was found: where and when it was, and what it is.
