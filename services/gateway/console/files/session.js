@@ -2,7 +2,8 @@
 import { ask } from "./api.js";
 import { command, element, fill, put, say } from "./dom.js";
 import { bytes, idle, inPath, kind, labels, moment, since, span, word } from "./format.js";
-import { historyOf, policyOf, portsOf, snapshotsOf } from "./parts.js";
+import { historyOf, policyOf, portsOf } from "./parts.js";
+import { snapshotsOf } from "./snapshots.js";
 
 const every = 2_000; // between two explanations of one that runs
 const anyway = 15_000; // and of one that doesn't
@@ -32,6 +33,7 @@ class SessionPage {
   #explaining = false;
   #reading = new AbortController();
   #terminal = null;
+  #replay = null;
 
   constructor(live, name, part, me) {
     Object.assign(this, { name });
@@ -61,8 +63,9 @@ class SessionPage {
     this.terminal = element("section", { className: "part terminal-part", "aria-label": "Terminal" });
     this.absent = element("p", { className: "note", hidden: true });
     const tabs = element("nav", { className: "tabs", "aria-label": "Of this session" },
-      [["", "Overview"], ["terminal", "Terminal"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
-    const rest = part === "terminal" ? [this.terminal] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
+      [["", "Overview"], ["terminal", "Terminal"], ["recording", "Recording"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
+    this.recording = element("section", { className: "part terminal-part", "aria-label": "Recording" });
+    const rest = part === "recording" ? [this.recording] : part === "terminal" ? [this.terminal] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
     this.root = element("article", { className: "session" }, element("p", {}, element("a", { href: "#/", textContent: "‹ Sessions" })), this.head, this.absent, this.notes, this.why, tabs, rest);
   }
 
@@ -79,6 +82,7 @@ class SessionPage {
         clearInterval(ticking);
         this.#reading.abort();
         this.#terminal?.end();
+        this.#replay?.end();
       },
       title: this.#name,
     };
@@ -107,11 +111,12 @@ class SessionPage {
     this.#drawActions(s);
     fill(this.ports.body, [s.listens, s.exposed, s.state], () => portsOf(this.#path, s));
     if (this.#part === "terminal") this.#openTerminal(s);
+    if (this.#part === "recording") this.#openRecording();
     if (s.version !== this.#version || s.uid !== this.#uid) {
       this.#version = s.version;
       this.#uid = s.uid;
       this.#explainedAt = 0;
-      if (this.#part !== "terminal") this.#readParts();
+      if (!["terminal", "recording"].includes(this.#part)) this.#readParts();
     }
     this.#tick();
   }
@@ -185,6 +190,20 @@ class SessionPage {
     return form;
   }
 
+  // ofSnapshots is what the snapshots' part takes of this page.
+  #ofSnapshots() {
+    const name = this.#name;
+    return {
+      name, path: this.#path, tenant: name.includes("/") ? `${name.split("/")[0]}/` : "",
+      may: (b, right) => this.#limit(b, right),
+      act: async (b, what, act) => {
+        await this.#act(b, what, act);
+        if (this.root.isConnected) this.#readParts(); // a snapshot that is deleted is no transition
+      },
+      forks: () => [...this.#live.sessions.values()].filter((s) => s.origin?.session === name),
+    };
+  }
+
   async #act(b, what, act) {
     b.disabled = true;
     put(this.outcome, `${what}…`);
@@ -240,9 +259,15 @@ class SessionPage {
     const { signal } = this.#reading = new AbortController();
     await Promise.all([
       historyOf(this.history.body, this.#path, this.#name, signal),
-      snapshotsOf(this.snapshots.body, this.#path, this.#name, signal),
+      snapshotsOf(this.snapshots.body, this.#ofSnapshots(), signal),
       policyOf(this.policy.body, this.#name, signal),
     ]);
+  }
+
+  async #openRecording() {
+    if (this.#replay) return;
+    const { ReplayPane } = await import("./replay.js");
+    if (!this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
   }
 
   async #openTerminal(s) {
