@@ -127,7 +127,7 @@ try {
   await accessible("the empty list");
   step("log in, and see an empty installation");
 
-  await diapause("run", "--name", "web", "--idle", "1h", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
+  await diapause("run", "--name", "web", "--idle", "1h", "--on-resume-failure", "fresh", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
   await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--record", "output", "--env", "PS1=$ ", "--", "sh");
   await shows(rowOf("web"), "running");
   await shows(rowOf("web"), "team=<b>blue</b>");
@@ -201,10 +201,10 @@ try {
   const sure = page.getByRole("dialog");
   await shows(sure, `diapause rollback web ${first.id}`);
   await accessible("a question");
-  await sure.getByRole("button", { name: "Cancel" }).click();
+  await sure.getByRole("button", { name: "Cancel", exact: true }).click();
   must((await view("web")).state === "suspended", "it was rolled back though that was cancelled");
   await snapshots.getByRole("button", { name: "Roll back to it" }).click();
-  await sure.getByRole("button", { name: "Roll back" }).click();
+  await sure.getByRole("button", { name: "Roll back", exact: true }).click();
   await shows(page.locator(".is"), "running");
   await page.getByRole("button", { name: "Suspend now", exact: true }).click();
   await shows(snapshots, `What followed ${first.id} before a rollback`);
@@ -219,7 +219,7 @@ try {
     const button = snapshots.locator(".action").filter({ hasText: `snapshots rm web ${id}` }).getByRole("button", { name: "Delete" });
     if (!(await button.isVisible())) await snapshots.getByLabel(`Actions of snapshot ${id}`).click();
     await button.click();
-    await sure.getByRole("button", { name: "Delete" }).click();
+    await sure.getByRole("button", { name: "Delete", exact: true }).click();
   };
   await remove(second.id); // the fork goes on from it
   await shows(page.locator(".outcome.failed"), "is in use");
@@ -243,13 +243,13 @@ try {
   await shows(sure, "diapause resume web");
   await accessible("a preview");
   await narrow("a preview");
-  await sure.getByRole("button", { name: "Resume" }).click();
+  await sure.getByRole("button", { name: "Resume", exact: true }).click();
   await shows(page.locator("main"), /Resume: \d of \d done\./);
   await shows(rowOf("web"), "running");
   await page.getByRole("button", { name: "Select none" }).click();
   await page.getByLabel("Select web").check();
   await page.locator(".bulk").getByRole("button", { name: "Suspend" }).click();
-  await sure.getByRole("button", { name: "Suspend" }).click();
+  await sure.getByRole("button", { name: "Suspend", exact: true }).click();
   await shows(rowOf("web"), "paused");
   await eventually("it is suspended", async () => (await view("web")).state === "suspended");
   step("several sessions at once");
@@ -406,6 +406,21 @@ try {
   const was = await page.evaluate(() => window.was);
   must(refusals > 2 && was.length === 0, `asked too often ${refusals} times, it is ${was}`);
   step("more changes than may be asked about");
+
+  // A session that was started again without its memory says so until that is dismissed.
+  await diapause("suspend", "web");
+  await run("sh", ["-c", 'for f in $(find "$1" -path "*packs*" -name "*.age" ! -name "*.ids.age"); do printf xxxxxxxx | dd of="$f" bs=1 seek=100 conv=notrunc status=none; done', "sh", `${data}/objects/default/${(await view("web")).uid}`]);
+  await diapause("ensure", "web");
+  await page.goto(`${gate}/#/s/web`);
+  await shows(page.locator(".banner.notice"), "Session reset");
+  await shows(page.locator(".banner.notice"), (await view("web")).notice.text);
+  await accessible("a notice");
+  await page.locator(".banner.notice").getByRole("button", { name: "Dismiss", exact: true }).click();
+  await page.locator(".banner.notice").waitFor({ state: "detached" });
+  must(!(await view("web")).notice, "the notice that was dismissed is there");
+  await page.goto(`${gate}/#/`);
+  await shows(rowOf("web"), "running");
+  step("a notice, until it is dismissed");
 
   if (process.env.DIAPAUSE_LONG) await manySessions();
 

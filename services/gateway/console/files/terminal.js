@@ -21,7 +21,7 @@ export function load() {
     install();
     const style = element("link", { rel: "stylesheet", href: "/console/vendor/xterm.css" });
     document.head.append(style);
-    const [{ Terminal }, { FitAddon }, { SearchAddon }] = await Promise.all(["xterm", "addon-fit", "addon-search"].map((name) => import(`/console/vendor/${name}.mjs`)));
+    const [{ Terminal }, { FitAddon }, { SearchAddon }] = await Promise.all([import("/console/vendor/xterm.mjs"), import("/console/vendor/addon-fit.mjs"), import("/console/vendor/addon-search.mjs")]);
     return { Terminal, FitAddon, SearchAddon };
   })();
   return loading;
