@@ -246,7 +246,7 @@ try {
   await sure.getByRole("button", { name: "Resume", exact: true }).click();
   await shows(page.locator("main"), /Resume: \d of \d done\./);
   await shows(rowOf("web"), "running");
-  await page.getByRole("button", { name: "Select none" }).click();
+  await page.getByRole("button", { name: "Clear the selection" }).click();
   await page.getByLabel("Select web").check();
   await page.locator(".bulk").getByRole("button", { name: "Suspend" }).click();
   await sure.getByRole("button", { name: "Suspend", exact: true }).click();

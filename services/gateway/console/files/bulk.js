@@ -35,7 +35,7 @@ export class Selection {
       b.onclick = () => this.#ask(v);
       return b;
     });
-    this.clear = element("button", { type: "button", textContent: "Clear", "aria-label": "Select none" });
+    this.clear = element("button", { type: "button", textContent: "Clear", "aria-label": "Clear the selection" });
     this.clear.onclick = () => this.set([], false);
     this.root = element("div", { className: "bar bulk", role: "group", "aria-label": "With the selected sessions", hidden: true }, this.count, this.buttons, this.clear);
   }

@@ -130,7 +130,7 @@ export class ReplayPane {
       const out = element("div", {});
       const details = element("details", {}, element("summary", {}, element("code", { textContent: c.text }), " ", element("span", { className: c.exit ? "failed" : "why", textContent: [moment(c.began), c.exit === undefined ? "" : `status ${c.exit}`, c.by].filter(Boolean).join(" · ") })), out);
       details.ontoggle = () => { if (details.open && !out.firstChild) this.#show(out, `${this.#path}/commands/${c.number}/output`); };
-      const to = element("button", { type: "button", textContent: "Play from here", "aria-label": `Play from ${c.text}` });
+      const to = element("button", { type: "button", textContent: "Play from here", "aria-label": `Play from here: ${c.text}` });
       to.onclick = async () => { await this.#seek(Date.parse(c.began)); this.#start(); };
       return element("li", {}, details, to);
     })));
