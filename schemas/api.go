@@ -84,6 +84,7 @@ type Joined struct {
 // SnapshotView is a snapshot as clients see it.
 type SnapshotView struct {
 	ID           string    `json:"id"`
+	Parent       string    `json:"parent,omitempty"` // the id of the one that it follows; of a fork's first one, of the session that it was made of
 	At           time.Time `json:"at"`
 	LogicalBytes int64     `json:"logical_bytes"`
 	NewBytes     int64     `json:"new_bytes"`

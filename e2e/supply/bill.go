@@ -29,10 +29,10 @@ func Read(modules []Module) ([]Linked, error) {
 	return linked, nil
 }
 
-// WriteBill writes what is linked into diapause of a version as CycloneDX 1.6, in JSON
+// WriteBill writes what is linked into diapause of a version, and what of others its console has, as CycloneDX 1.6, in JSON
 // (https://cyclonedx.org/docs/1.6/json/). The same modules give the same bytes: it has neither a time
 // nor a serial number.
-func WriteBill(w io.Writer, version string, linked []Linked) error {
+func WriteBill(w io.Writer, version string, linked []Linked, vendored []*Vendored) error {
 	components := make([]cdx.Component, 0, len(linked))
 	parts := make([]string, 0, len(linked))
 	for _, l := range linked {
@@ -46,6 +46,10 @@ func WriteBill(w io.Writer, version string, linked []Linked) error {
 			PackageURL: ref, Licenses: &licences,
 		})
 		parts = append(parts, ref)
+	}
+	for _, v := range vendored {
+		c := v.component()
+		components, parts = append(components, c), append(parts, c.BOMRef)
 	}
 	bill := cdx.NewBOM()
 	bill.SpecVersion = cdx.SpecVersion1_6
@@ -62,11 +66,16 @@ func WriteBill(w io.Writer, version string, linked []Linked) error {
 	return nil
 }
 
-// WriteLicences writes the licence texts of what is linked, which most of them ask to go with
+// WriteLicences writes the licence texts of what is linked, and of what the console has, which most of them ask to go with
 // the program.
-func WriteLicences(w io.Writer, linked []Linked) error {
+func WriteLicences(w io.Writer, linked []Linked, vendored []*Vendored) error {
 	for _, l := range linked {
 		if _, err := fmt.Fprintf(w, "=== %s %s\n\n%s", l.Path, l.Version, l.Text); err != nil {
+			return fmt.Errorf("write the licences: %w", err)
+		}
+	}
+	for _, v := range vendored {
+		if _, err := fmt.Fprintf(w, "=== %s %s\n\n%s", v.Name, v.Version, v.Text); err != nil {
 			return fmt.Errorf("write the licences: %w", err)
 		}
 	}

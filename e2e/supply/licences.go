@@ -81,10 +81,15 @@ func LicenceOf(m Module) (Licence, error) {
 	if len(l.IDs) == 0 {
 		return Licence{}, fmt.Errorf("%w: %s %s", ErrNoLicence, m.Path, m.Version)
 	}
-	for _, id := range l.IDs {
+	return l, onlyAllowed(m.Path, m.Version, l.IDs)
+}
+
+// onlyAllowed refuses licences that aren't allowed.
+func onlyAllowed(name, version string, ids []string) error {
+	for _, id := range ids {
 		if !slices.Contains(allowed, id) {
-			return Licence{}, fmt.Errorf("%w: %s %s is under %s", ErrLicence, m.Path, m.Version, id)
+			return fmt.Errorf("%w: %s %s is under %s", ErrLicence, name, version, id)
 		}
 	}
-	return l, nil
+	return nil
 }

@@ -35,9 +35,14 @@ func TestBill(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := WriteBill(&out, "1.2.3", linked); err != nil {
+	vendored, err := ReadVendored(root)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if err := WriteBill(&out, "1.2.3", linked, vendored); err != nil {
+		t.Fatal(err)
+	}
+	text := out.String()
 	var bill cdx.BOM
 	if err := cdx.NewBOMDecoder(&out, cdx.BOMFileFormatJSON).Decode(&bill); err != nil {
 		t.Fatal(err)
@@ -51,6 +56,9 @@ func TestBill(t *testing.T) {
 		if c.Licenses == nil || len(*c.Licenses) == 0 {
 			t.Errorf("%s has no licence", c.Name)
 		}
+	}
+	if !listed["@xterm/xterm 6.0.0"] || !strings.Contains(text, `"purl": "pkg:npm/%40xterm/xterm@6.0.0"`) || !strings.Contains(text, "b336ec65a086c056d4804b3d4c2347da5663d3f23c3f25be866467bd8857ad59") {
+		t.Error("the bill lacks xterm.js, or its digest")
 	}
 	program, err := local.Binary(t.TempDir())
 	if err != nil {
@@ -70,6 +78,45 @@ func TestBill(t *testing.T) {
 	}
 	if slices.ContainsFunc(linked, func(l Linked) bool { return l.Path == "pgregory.net/rapid" }) {
 		t.Error("the bill has a module that only tests use")
+	}
+}
+
+// TestVendoredFiles: a file of others that isn't in the table, or isn't what it says, is an error.
+func TestVendoredFiles(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, filepath.FromSlash(console))
+	if err := os.MkdirAll(filepath.Join(dir, "files", "vendor"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(name)), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	row := func(file, licence string) string {
+		return "| `" + file + "` | @of/a 1.0.0 | `x` | " + licence + " | `" + empty + "` |\n"
+	}
+	write("files/vendor/a.mjs", "")
+	write("files/vendor/LICENSE.a", "")
+	write("README.md", row("a.mjs", "MIT")+row("LICENSE.a", "MIT"))
+	all, err := ReadVendored(root)
+	if err != nil || len(all) != 1 || len(all[0].Files) != 2 || all[0].component().PackageURL != "pkg:npm/%40of/a@1.0.0" {
+		t.Fatalf("it is %+v, %v", all, err)
+	}
+	write("README.md", row("a.mjs", "MIT"))
+	if _, err := ReadVendored(root); !errors.Is(err, ErrVendored) {
+		t.Errorf("a file that isn't in the table: %v", err)
+	}
+	write("README.md", row("a.mjs", "GPL-2.0")+row("LICENSE.a", "GPL-2.0"))
+	if _, err := ReadVendored(root); !errors.Is(err, ErrLicence) {
+		t.Errorf("a licence that isn't allowed: %v", err)
+	}
+	write("README.md", row("a.mjs", "MIT")+row("LICENSE.a", "MIT"))
+	write("files/vendor/a.mjs", "changed")
+	if _, err := ReadVendored(root); !errors.Is(err, ErrVendored) {
+		t.Errorf("a file that was changed: %v", err)
 	}
 }
 

@@ -97,6 +97,9 @@ func (s *snapshots) snapshots(ctx context.Context, req request) (any, error) {
 		} else {
 			h := l.Header
 			view.At, view.LogicalBytes, view.NewBytes, view.StoredBytes = h.Time, h.LogicalBytes, h.NewBytes, h.StoredBytes
+			if h.Parent != nil {
+				view.Parent = snapshotID(*h.Parent)
+			}
 			view.Trigger, view.Description, view.RunID = h.Trigger, cmp.Or(h.Description, origins[l.Head].replaced), h.RunID
 		}
 		out = append(out, view)

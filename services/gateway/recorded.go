@@ -95,6 +95,7 @@ func (g readings) operations(mux *http.ServeMux) {
 		of,
 		{Name: "format", In: "query", Schema: forms, Description: "asciicast (version 3), text or html for all lines as they read on a terminal, or jsonl for all events with their times"},
 		{Name: "since", In: "query", Schema: text, Description: "What was recorded in the last so long, as 2h"},
+		{Name: "from", In: "query", Schema: text, Description: "Begin at a moment: a time of RFC 3339, or so long after the beginning, as 90s. jsonl begins with an event from, of that time, and then with what it takes to know what was shown: a frame (k) before that, or the beginning"},
 	}
 	g.downloading(mux, op, types, g.recording)
 }
@@ -311,6 +312,11 @@ func (g readings) recording(d *download, v schemas.View, r *http.Request) error 
 		}
 		h.Since = time.Now().Add(-ago)
 	}
+	if from := r.URL.Query().Get("from"); from != "" {
+		if err := beginAt(&h, from); err != nil {
+			return err
+		}
+	}
 	d.media, d.file = export.MediaType(form), v.Name+"."+extension(form)
 	out := bufio.NewWriterSize(d, pieces)
 	to := export.New(form, v.Name, out)
@@ -324,7 +330,7 @@ func (g readings) recording(d *download, v schemas.View, r *http.Request) error 
 		from.CloseWithError(cmp.Or(err, io.EOF))
 		fetched <- err
 	}()
-	err := export.Each(events, to.Event)
+	err := export.Each(events, fromMoment(h, to.Event))
 	events.CloseWithError(errRead)
 	if fetchErr := <-fetched; fetchErr != nil && !errors.Is(fetchErr, errRead) {
 		return fetchErr
@@ -339,6 +345,36 @@ func (g readings) recording(d *download, v schemas.View, r *http.Request) error 
 		d.begin()
 	}
 	return err
+}
+
+// beginAt has a recording begin at a moment.
+func beginAt(h *attach.History, from string) error {
+	if !h.Since.IsZero() {
+		return schemas.UsageError("since and from: want one of them")
+	}
+	h.Framed = true
+	if after, err := schemas.ParseDuration(from); err == nil && after >= 0 {
+		h.After = after
+		return nil
+	}
+	at, err := time.Parse(time.RFC3339, from)
+	if err != nil {
+		return schemas.UsageError("from %.40q: want a time such as 2026-05-04T15:30:00Z, or 90s", from)
+	}
+	h.Since = at
+	return nil
+}
+
+// fromMoment fails before the first event of a recording that should begin at a moment, if its host doesn't know of that.
+func fromMoment(h attach.History, give func(attach.Event) error) func(attach.Event) error {
+	asked := h.Framed && (h.After > 0 || !h.Since.IsZero())
+	return func(e attach.Event) error {
+		if asked && e.Code != attach.CodeFrom {
+			return schemas.FailedError(schemas.ReasonFailed, "the session's host doesn't know from").WithHint("install this version there, and start its worker again")
+		}
+		asked = false
+		return give(e)
+	}
 }
 
 // extension is that of a file of a form.

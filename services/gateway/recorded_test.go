@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/events/tunnel"
@@ -104,6 +105,10 @@ func (b *recordedBench) host(conn net.Conn) {
 		say(attach.WriteFrame(conn, attach.FrameStdout, []byte("\x1b[31mred\x1b[0m\r\nlast")))
 	default:
 		say(attach.WriteFrame(conn, attach.FrameStarted, nil))
+		if h.Framed && h.After == 90*time.Second && !b.cut {
+			line, _ := json.Marshal(attach.Event{Code: attach.CodeFrom, Time: time.Unix(90, 0)})
+			say(attach.WriteFrame(conn, attach.FrameStdout, append(line, '\n')))
+		}
 		if !h.Events || !h.Since.IsZero() {
 			say(attach.WriteError(conn, "nothing was recorded of session acme/web"))
 			return
@@ -195,6 +200,21 @@ func TestRecordingOverHTTP(t *testing.T) {
 		}
 	}
 	b.refused("nothing recorded", b.do("GET", webPath+"/recording?since=1h", ""), http.StatusConflict)
+}
+
+// TestRecordingFromAMoment: a recording begins at a moment, if its host knows of that.
+func TestRecordingFromAMoment(t *testing.T) {
+	b := newRecordedBench(t)
+	r := b.do("GET", webPath+"/recording?format=jsonl&from=90s", "")
+	if text := readAll(b.bench, r); !strings.HasPrefix(text, `{"time":"`) || !strings.Contains(text, `"code":"from"`) || !strings.Contains(text, `"code":"o"`) {
+		t.Errorf("it is %q", text)
+	}
+	for query, says := range map[string]string{"from=soon": "want a time", "from=-3s": "want a time", "from=90s&since=1h": "one of them", "from=80s": "doesn't know from"} {
+		r := b.do("GET", webPath+"/recording?format=jsonl&"+query, "")
+		if text := readAll(b.bench, r); r.StatusCode == http.StatusOK || !strings.Contains(text, says) {
+			t.Errorf("%s: status %d, %s", query, r.StatusCode, text)
+		}
+	}
 }
 
 // TestRecordedIsRefused: what a terminal showed is a right of its own, which is looked at before anything else.

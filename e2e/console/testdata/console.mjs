@@ -132,8 +132,8 @@ try {
   await emptyPages(tools);
   step("the pages of an empty installation");
 
-  await diapause("run", "--name", "web", "--idle", "1h", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
-  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--record", "output", "--env", "PS1=$ ", "--", "sh");
+  await diapause("run", "--name", "web", "--idle", "1h", "--on-resume-failure", "fresh", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
+  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--record", "output", "--record", "output", "--env", "PS1=$ ", "--", "sh");
   await shows(rowOf("web"), "running");
   await shows(rowOf("web"), "team=<b>blue</b>");
   await shows(rowOf("work"), "running");
@@ -162,7 +162,7 @@ try {
   await shows(page.locator(".badge"), "paused");
   await shows(page.locator(".explained"), "sleeps until it is used");
   await shows(page.locator(".timeline"), "suspended");
-  await shows(page.getByRole("region", { name: "Snapshots" }), "(head)");
+  await shows(page.getByRole("region", { name: "Snapshots" }), "head");
   await shows(page.getByRole("region", { name: "Policy" }), "grace");
   await shows(page.locator(".actions"), "diapause resume web");
   await page.emulateMedia({ colorScheme: "light" });
@@ -191,6 +191,74 @@ try {
   await eventually("there is a fork", async () => (await view("second")).origin?.session.endsWith("web"));
   step("resume, hold, release, suspend and fork by buttons");
 
+  // A tree of snapshots: each button shows its command, and nothing is destroyed unasked.
+  await page.goto(`${gate}/#/s/web`);
+  await shows(page.locator("h1"), "web");
+  const snapshots = page.getByRole("region", { name: "Snapshots" });
+  await shows(snapshots, "Forked as second");
+  const [first] = JSON.parse(await diapause("snapshots", "--json", "web"));
+  await snapshots.getByLabel(`Actions of snapshot ${first.id}`).click();
+  await shows(snapshots, `diapause snapshots rm web ${first.id}`);
+  await shows(snapshots, `diapause fork --snapshot ${first.id} web web-${first.id}`);
+  await snapshots.getByRole("button", { name: "Verify" }).first().click();
+  await shows(page.locator(".outcome"), /Verify .*: done/);
+  await snapshots.getByRole("button", { name: "Roll back to it" }).click();
+  const sure = page.getByRole("dialog");
+  await shows(sure, `diapause rollback web ${first.id}`);
+  await accessible("a question");
+  await sure.getByRole("button", { name: "Cancel", exact: true }).click();
+  must((await view("web")).state === "suspended", "it was rolled back though that was cancelled");
+  await snapshots.getByRole("button", { name: "Roll back to it" }).click();
+  await sure.getByRole("button", { name: "Roll back", exact: true }).click();
+  await shows(page.locator(".is"), "running");
+  await page.getByRole("button", { name: "Suspend now", exact: true }).click();
+  await shows(snapshots, `What followed ${first.id} before a rollback`);
+  must((await page.locator(".chart circle").count()) >= 6, "the charts lack snapshots");
+  await shows(page.locator(".life"), /ran .*, paused/);
+  await page.locator(".timeline details summary").first().click();
+  await shows(page.locator(".timeline dl"), "Operation");
+  await accessible("a session with its tree and evidence");
+  await narrow("a session with its tree");
+  const second = JSON.parse(await diapause("snapshots", "--json", "web")).find((s) => s.id !== first.id && !s.head);
+  const remove = async (id) => {
+    const button = snapshots.locator(".action").filter({ hasText: `snapshots rm web ${id}` }).getByRole("button", { name: "Delete" });
+    if (!(await button.isVisible())) await snapshots.getByLabel(`Actions of snapshot ${id}`).click();
+    await button.click();
+    await sure.getByRole("button", { name: "Delete", exact: true }).click();
+  };
+  await remove(second.id); // the fork goes on from it
+  await shows(page.locator(".outcome.failed"), "is in use");
+  await remove(first.id);
+  await snapshots.getByLabel(`Actions of snapshot ${first.id}`).waitFor({ state: "detached" });
+  must(!JSON.parse(await diapause("snapshots", "--json", "web")).some((s) => s.id === first.id), "a snapshot that was deleted is there");
+  step("a tree of snapshots, evidence and charts");
+
+  // Several at once, by keyboard.
+  await page.goto(`${gate}/#/`);
+  await page.locator("#filter").fill("");
+  await rowOf("second").getByRole("link").focus();
+  await page.keyboard.press("Space");
+  await page.keyboard.press("Shift+ArrowDown");
+  await shows(page.locator(".bulk"), "2 selected");
+  await page.getByLabel("Select all that are shown").check();
+  await shows(page.locator(".bulk"), "3 selected");
+  await page.locator(".bulk").getByRole("button", { name: "Resume" }).click();
+  await shows(sure, "web, paused: is resumed");
+  await shows(sure, "work, running: is left as it is");
+  await shows(sure, "diapause resume web");
+  await accessible("a preview");
+  await narrow("a preview");
+  await sure.getByRole("button", { name: "Resume", exact: true }).click();
+  await shows(page.locator("main"), /Resume: \d of \d done\./);
+  await shows(rowOf("web"), "running");
+  await page.getByRole("button", { name: "Clear the selection" }).click();
+  await page.getByLabel("Select web").check();
+  await page.locator(".bulk").getByRole("button", { name: "Suspend" }).click();
+  await sure.getByRole("button", { name: "Suspend", exact: true }).click();
+  await shows(rowOf("web"), "paused");
+  await eventually("it is suspended", async () => (await view("web")).state === "suspended");
+  step("several sessions at once");
+
   await page.keyboard.press("Control+k");
   await page.keyboard.type("wor");
   await shows(page.getByRole("option", { selected: true }), "work");
@@ -213,7 +281,12 @@ try {
   const red = await page.evaluate(() => [...document.querySelectorAll(".xterm-rows span")].filter((s) => s.textContent === "coloured").map((s) => getComputedStyle(s).color));
   must(red.includes("rgb(200, 30, 30)"), `coloured text is ${red}`);
   await accessible("a terminal");
-  step("a terminal");
+  await page.getByLabel("Find in the terminal").fill("coloured");
+  await shows(page.locator(".find"), /^1 of 1|1 of 1/);
+  await page.getByLabel("Find in the terminal").fill("not there");
+  await shows(page.locator(".find"), "not found");
+  await page.getByLabel("Find in the terminal").press("Escape");
+  step("a terminal, and search in what it showed");
 
   // What a program prints is text: its title too, and a link leads to a page alone, once a person agrees.
   await types("printf '\\033]2;a\\342\\200\\256<b>b</b>\\007'");
@@ -259,12 +332,42 @@ try {
   must(!(await rows.textContent()).includes("lost"), "what was typed while it slept has come");
   step("a terminal through a suspend");
 
+  // The recording is played while the session sleeps, and stays asleep.
+  await diapause("suspend", "work");
+  const before = await view("work");
+  const sent = [];
+  page.on("request", (r) => { if (r.url().includes("/recording?")) sent.push(r.url()); });
+  await page.route("**/sessions/work/commands?*", (route) => route.fulfill({ json: { commands: [{ number: 1, text: "make <b>all</b>", began: before.created, exit: 2, from: 0 }] } }));
+  await page.route("**/sessions/work/commands/1/output", (route) => route.fulfill({ contentType: "text/plain", body: "<i>one</i>\u0007\ntwo\n" }));
+  await page.getByRole("link", { name: "Recording" }).click();
+  await page.locator(".commands summary").filter({ hasText: "make <b>all</b>" }).click();
+  await shows(page.locator(".commands .printed"), "<i>one</i> two");
+  await page.getByLabel("Speed").selectOption({ label: "16×" });
+  await page.getByLabel("Idle limit").selectOption({ label: "wait ½ s at most" });
+  await page.getByRole("button", { name: "Play", exact: true }).click();
+  await shows(page.locator(".said"), "the end");
+  await shows(page.locator(".replay-screen"), "42back");
+  must(sent.length > 0 && sent.every((u) => /format=jsonl&from=/.test(u)), `it is read by ${sent}`);
+  await page.getByLabel("Moment of the recording").focus();
+  await page.keyboard.press("End");
+  await eventually("it is read from where the scrubber is", async () => sent.length > 1);
+  await page.getByRole("button", { name: "Show the last 10 minutes" }).click();
+  await shows(page.getByRole("region", { name: "Logs" }), "42back");
+  await accessible("a recording");
+  await narrow("a recording");
+  must((await view("work")).version === before.version, "to look at the recording has changed the session");
+  await page.getByRole("link", { name: "Terminal" }).first().click();
+  await page.getByRole("button", { name: "Resume and connect" }).click();
+  await shows(page.locator(".said"), /^connected$/);
+  step("a recording");
+
   cutAll();
   await shows(page.locator("#liveness"), "not live since");
   await shows(page.locator(".said"), "The connection is lost");
   await types("echo o''ne$N");
   await types("echo t''wo$N");
   await diapause("rm", "--yes", "second");
+  await diapause("resume", "web");
   cut = false;
   await shows(page.locator("#liveness"), /^live$/);
   await shows(rows, "two41");
@@ -275,6 +378,7 @@ try {
   await page.getByRole("link", { name: "‹ Sessions" }).click();
   await page.locator("#filter").fill("");
   await shows(rowOf("work"), "running");
+  await shows(rowOf("web"), "running"); // it was resumed while the stream was cut
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
 
@@ -348,6 +452,21 @@ try {
   step("more changes than may be asked about");
 
   await pages(tools, step);
+
+  // A session that was started again without its memory says so until that is dismissed.
+  await diapause("suspend", "web");
+  await run("sh", ["-c", 'for f in $(find "$1" -path "*packs*" -name "*.age" ! -name "*.ids.age"); do printf xxxxxxxx | dd of="$f" bs=1 seek=100 conv=notrunc status=none; done', "sh", `${data}/objects/default/${(await view("web")).uid}`]);
+  await diapause("ensure", "web");
+  await page.goto(`${gate}/#/s/web`);
+  await shows(page.locator(".banner.notice"), "Session reset");
+  await shows(page.locator(".banner.notice"), (await view("web")).notice.text);
+  await accessible("a notice");
+  await page.locator(".banner.notice").getByRole("button", { name: "Dismiss", exact: true }).click();
+  await page.locator(".banner.notice").waitFor({ state: "detached" });
+  must(!(await view("web")).notice, "the notice that was dismissed is there");
+  await page.goto(`${gate}/#/`);
+  await shows(rowOf("web"), "running");
+  step("a notice, until it is dismissed");
 
   if (process.env.DIAPAUSE_LONG) await manySessions();
 

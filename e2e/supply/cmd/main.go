@@ -36,11 +36,15 @@ func run(ctx context.Context, version, out string) error {
 	if err != nil {
 		return err
 	}
-	var bill, licences bytes.Buffer
-	if err := supply.WriteBill(&bill, version, linked); err != nil {
+	vendored, err := supply.ReadVendored(root)
+	if err != nil {
 		return err
 	}
-	if err := supply.WriteLicences(&licences, linked); err != nil {
+	var bill, licences bytes.Buffer
+	if err := supply.WriteBill(&bill, version, linked, vendored); err != nil {
+		return err
+	}
+	if err := supply.WriteLicences(&licences, linked, vendored); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(out, 0o755); err != nil {
@@ -52,6 +56,6 @@ func run(ctx context.Context, version, out string) error {
 	if err := os.WriteFile(filepath.Join(out, "LICENCES.txt"), licences.Bytes(), 0o644); err != nil {
 		return err
 	}
-	fmt.Printf("%d modules: %s and %s\n", len(linked), filepath.Join(out, "diapause.cdx.json"), filepath.Join(out, "LICENCES.txt"))
+	fmt.Printf("%d modules and %d npm packages: %s and %s\n", len(linked), len(vendored), filepath.Join(out, "diapause.cdx.json"), filepath.Join(out, "LICENCES.txt"))
 	return nil
 }

@@ -56,6 +56,9 @@ export async function ask(method, path, body, signal) {
   }
 }
 
+// open gives the answer to a question whose body is read as it comes.
+export const open = (path, signal) => send("GET", path, { signal });
+
 // follow reads a stream of server-sent events until it ends, which is an error: take gets each event, heard is called
 // for each sign of life.
 export async function follow(path, { last, signal, heard, take }) {

@@ -1,4 +1,5 @@
 // The list of sessions. Of 10,000 only the rows that are seen are in the page.
+import { Selection, selecting } from "./bulk.js";
 import { command, element, fill, put } from "./dom.js";
 import { bytes, idle, kind, labels, order, since, span, word } from "./format.js";
 
@@ -30,8 +31,8 @@ export function matches(s, words) {
 
 export const wordsOf = (text) => text.toLowerCase().split(/\s+/).filter(Boolean);
 
-export function showList(main, live) {
-  const view = new List(live);
+export function showList(main, live, { me } = {}) {
+  const view = new List(live, me);
   main.replaceChildren(view.root);
   return view.begin();
 }
@@ -44,8 +45,11 @@ class List {
   #shown = new Map(); // elements, by name
   #due = 0;
 
-  constructor(live) {
+  #selection;
+
+  constructor(live, me) {
     this.#live = live;
+    this.#selection = new Selection(live, me, () => this.#marks());
     this.filter = element("input", { type: "search", id: "filter", placeholder: "Filter: name, label, host…", autocomplete: "off", spellcheck: false, value: wanted.text, "aria-label": "Filter sessions", "aria-keyshortcuts": "/" });
     this.filter.oninput = () => {
       wanted.text = this.filter.value;
@@ -70,12 +74,14 @@ class List {
       return { button: b, count };
     });
     this.head = element("div", { role: "row", className: "row head" }, columns.map((c) => element("span", { role: "columnheader", textContent: c })));
+    this.all = element("input", { type: "checkbox", className: "select", "aria-label": "Select all that are shown" });
+    this.all.onchange = () => this.#selection.set(this.#rows.map((s) => s.name), this.all.checked);
     this.body = element("div", { role: "rowgroup", className: "rows" });
     this.table = element("div", { role: "table", className: "table", "aria-label": "Sessions" }, element("div", { role: "rowgroup" }, this.head), this.body);
     this.scroller = element("div", { className: "scroller" }, this.table);
     this.note = element("div", { className: "note", role: "status" });
     this.root = element("section", { className: "list" }, element("h1", { className: "unseen", textContent: "Sessions" }),
-      element("div", { className: "bar" }, this.filter, element("div", { className: "chips", role: "group", "aria-label": "States" }, this.chips.map((c) => c.button))), this.note, this.scroller);
+      element("div", { className: "bar" }, this.filter, element("div", { className: "chips", role: "group", "aria-label": "States" }, this.chips.map((c) => c.button)), element("label", {}, this.all, " All")), this.#selection.root, this.#selection.outcome, this.note, this.scroller);
     this.scroller.addEventListener("scroll", () => this.#place());
     this.body.onkeydown = (e) => this.#key(e);
   }
@@ -120,6 +126,7 @@ class List {
     for (const [i, chip] of this.chips.entries()) put(chip.count, String(found.filter(groups[i][2]).length));
     const of = groups.find(([key]) => key === wanted.group)[2];
     this.#rows = found.filter(of);
+    this.#selection.show();
     this.table.setAttribute("aria-rowcount", this.#rows.length + 1);
     const empty = loaded && sessions.size === 0;
     this.scroller.hidden = this.#rows.length === 0;
@@ -146,13 +153,14 @@ class List {
       seen.add(s.name);
       let row = this.#shown.get(s.name);
       if (!row) {
-        row = makeRow(s);
+        row = makeRow(s, (name, range) => this.#selection.toggle(name, this.#rows, range));
         this.#shown.set(s.name, row);
         this.body.append(row.root);
       }
       row.root.setAttribute("aria-rowindex", i + 2);
       row.root.style.transform = `translateY(${i * height}px)`;
       row.show(s);
+      row.mark(this.#selection.has(s.name));
     }
     for (const [name, row] of this.#shown) {
       if (!seen.has(name)) {
@@ -160,6 +168,15 @@ class List {
         this.#shown.delete(name);
       }
     }
+  }
+
+  // marks shows which rows are selected.
+  #marks() {
+    for (const [name, row] of this.#shown) row.mark(this.#selection.has(name));
+    const n = this.#selection.size;
+    this.all.checked = n > 0 && this.#rows.every((s) => this.#selection.has(s.name));
+    this.all.indeterminate = n > 0 && !this.all.checked;
+    this.#place();
   }
 
   #height() {
@@ -183,6 +200,14 @@ class List {
     const at = this.#rows.findIndex((s) => this.#shown.get(s.name)?.link === document.activeElement);
     const page = Math.max(1, Math.floor(this.scroller.clientHeight / this.#height()) - 1);
     const to = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this.#rows.length - 1 }[e.key];
+    if (at >= 0 && (e.key === " " || e.shiftKey && ["ArrowDown", "ArrowUp"].includes(e.key))) {
+      e.preventDefault();
+      const next = Math.min(Math.max(0, to ?? at), this.#rows.length - 1);
+      if (e.key === " ") this.#selection.toggle(this.#rows[at].name, this.#rows);
+      else this.#selection.set([this.#rows[at].name, this.#rows[next].name], true, true);
+      if (e.key !== " ") this.#focus(next, e);
+      return;
+    }
     if (at < 0 || to === undefined) return;
     if (e.key === "ArrowUp" && at === 0) {
       e.preventDefault();
@@ -208,14 +233,15 @@ class List {
 }
 
 // makeRow makes the row of a session.
-function makeRow({ name }) {
+function makeRow({ name }, toggle) {
+  const box = selecting(name, toggle);
   const dot = element("span", { className: "dot", "aria-hidden": "true" });
   const state = element("span", { className: "word" });
   const why = element("span", { className: "why" });
   const link = element("a", { textContent: name, href: `#/s/${encodeURIComponent(name)}` });
   const program = element("span", { className: "why" });
   const cells = Object.fromEntries(columns.slice(2).map((c) => [c, element("span", { role: "cell", className: `cell ${c.toLowerCase()}` })]));
-  const root = element("div", { role: "row", className: "row" }, element("span", { role: "cell", className: "cell state" }, dot, state, why), element("span", { role: "cell", className: "cell name" }, link, program), Object.values(cells));
+  const root = element("div", { role: "row", className: "row" }, element("span", { role: "cell", className: "cell state" }, box, dot, state, why), element("span", { role: "cell", className: "cell name" }, link, program), Object.values(cells));
   const row = {
     root, link, session: null,
     show(s) {
@@ -231,6 +257,10 @@ function makeRow({ name }) {
       put(cells.Host, s.host ?? "");
       put(cells.Labels, labels(s));
       row.count();
+    },
+    mark(selected) {
+      box.checked = selected;
+      root.classList.toggle("selected", selected);
     },
     count() {
       const seconds = idle(row.session);

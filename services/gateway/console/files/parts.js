@@ -1,15 +1,16 @@
 // What a session's page reads besides the session: its history, snapshots, policy and ports.
 import { ask } from "./api.js";
 import { command, element, fill } from "./dom.js";
-import { bytes, inPath, kind, moment, span } from "./format.js";
+import { inPath, kind, moment, span } from "./format.js";
+import { evidenceOf, lifeOf } from "./timeline.js";
 
 const firstOf = 50; // transitions that are shown at first
 
 // reads shows what an answer has, or why there is none.
-async function reads(body, path, signal, show) {
+export async function reads(body, path, signal, show, more = () => null) {
   try {
     const answer = await ask("GET", path, undefined, signal);
-    fill(body, answer, () => show(answer));
+    fill(body, [answer, more()], () => show(answer));
   } catch (e) {
     if (e.name !== "AbortError") fill(body, [e.text, Date.now()], () => element("p", { className: "failed", textContent: `${e.text ?? e.message}.` }));
   }
@@ -27,7 +28,7 @@ export function historyOf(body, path, name, signal) {
         more.remove();
       };
     }
-    return [list, more, element("p", {}, command(`diapause history ${name}`))];
+    return [lifeOf(all), list, more, element("p", {}, command(`diapause history ${name}`))];
   });
 }
 
@@ -42,20 +43,11 @@ function transition(t, i, all) {
   ].filter(Boolean);
   const item = element("li", {}, element("span", { className: "dot", "aria-hidden": "true" }), element("time", { dateTime: t.at, textContent: moment(t.at) }), " ",
     element("b", { textContent: t.state }), " ", element("span", { textContent: [t.type, t.reason].filter(Boolean).join(": ") }), " ",
-    element("span", { className: "why", textContent: [t.note || t.actor, ...facts].join(" · ") }));
+    element("span", { className: "why", textContent: [t.note || t.actor, ...facts].join(" · ") }), evidenceOf(t));
   item.dataset.kind = kind(t.state);
   const before = all?.[i + 1];
   if (before && before.state !== t.state) item.classList.add("turn");
   return item;
-}
-
-export function snapshotsOf(body, path, name, signal) {
-  return reads(body, `${path}/snapshots`, signal, (all) => {
-    if (all.length === 0) return [element("p", { textContent: "None yet: the first is made when it is suspended, or by" }), command(`diapause checkpoint ${name}`)];
-    const row = (s) => element("tr", {}, element("th", { scope: "row", textContent: `${s.id}${s.head ? " (head)" : ""}` }), ...[moment(s.at), bytes(s.stored_bytes), s.trigger, s.description ?? s.reason, s.by, s.error].map((text) => element("td", { textContent: text ?? "" })));
-    return [element("div", { className: "wide", tabIndex: 0, role: "region", "aria-label": "Snapshots" }, element("table", {}, element("thead", {}, element("tr", {}, ["Snapshot", "Taken", "Stored", "Why", "About", "By", "Wrong"].map((c) => element("th", { scope: "col", textContent: c })))), element("tbody", {}, [...all].reverse().map(row)))),
-      element("p", {}, command(`diapause snapshots ${name}`))];
-  });
 }
 
 // said writes a part of a policy.

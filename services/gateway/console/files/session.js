@@ -2,7 +2,8 @@
 import { ask } from "./api.js";
 import { command, element, fill, put, say } from "./dom.js";
 import { bytes, idle, inPath, kind, labels, moment, since, span, word } from "./format.js";
-import { historyOf, policyOf, portsOf, snapshotsOf } from "./parts.js";
+import { historyOf, policyOf, portsOf } from "./parts.js";
+import { snapshotsOf } from "./snapshots.js";
 
 const every = 2_000; // between two explanations of one that runs
 const anyway = 15_000; // and of one that doesn't
@@ -34,6 +35,7 @@ class SessionPage {
   #reading = new AbortController();
   #terminal = null;
   #desktop = null;
+  #replay = null;
 
   constructor(live, name, part, me) {
     Object.assign(this, { name });
@@ -63,10 +65,11 @@ class SessionPage {
     this.terminal = element("section", { className: "part terminal-part", "aria-label": "Terminal" });
     this.absent = element("p", { className: "note", hidden: true });
     const tabs = element("nav", { className: "tabs", "aria-label": "Of this session" },
-      [["", "Overview"], ["terminal", "Terminal"], ["desktop", "Desktop"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
+      [["", "Overview"], ["terminal", "Terminal"], ["desktop", "Desktop"], ["recording", "Recording"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
     this.desktopTab = tabs.lastChild;
     this.desktop = element("section", { className: "part desktop-part", "aria-label": "Desktop" });
-    const rest = part === "terminal" ? [this.terminal] : part === "desktop" ? [this.desktop] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
+    this.recording = element("section", { className: "part terminal-part", "aria-label": "Recording" });
+    const rest = part === "recording" ? [this.recording] : part === "terminal" ? [this.terminal] : part === "desktop" ? [this.desktop] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
     this.root = element("article", { className: "session" }, element("p", {}, element("a", { href: "#/", textContent: "‹ Sessions" })), this.head, this.absent, this.notes, this.why, tabs, rest);
   }
 
@@ -84,6 +87,7 @@ class SessionPage {
         this.#reading.abort();
         this.#terminal?.end();
         this.#desktop?.end();
+        this.#replay?.end();
       },
       title: this.#name,
     };
@@ -114,11 +118,12 @@ class SessionPage {
     if (this.#part === "terminal") this.#openTerminal(s);
     this.desktopTab.hidden = this.#part !== "desktop" && !s.desktop && !s.listens?.includes(desktopPort);
     if (this.#part === "desktop") this.#openDesktop(s);
+    if (this.#part === "recording") this.#openRecording();
     if (s.version !== this.#version || s.uid !== this.#uid) {
       this.#version = s.version;
       this.#uid = s.uid;
       this.#explainedAt = 0;
-      if (!["terminal", "desktop"].includes(this.#part)) this.#readParts();
+      if (!["terminal", "desktop"].includes(!["terminal", "recording"].includes(this.#part)) this.#readParts();
     }
     this.#tick();
   }
@@ -192,6 +197,20 @@ class SessionPage {
     return form;
   }
 
+  // ofSnapshots is what the snapshots' part takes of this page.
+  #ofSnapshots() {
+    const name = this.#name;
+    return {
+      name, path: this.#path, tenant: name.includes("/") ? `${name.split("/")[0]}/` : "",
+      may: (b, right) => this.#limit(b, right),
+      act: async (b, what, act) => {
+        await this.#act(b, what, act);
+        if (this.root.isConnected) this.#readParts(); // a snapshot that is deleted is no transition
+      },
+      forks: () => [...this.#live.sessions.values()].filter((s) => s.origin?.session === name),
+    };
+  }
+
   async #act(b, what, act) {
     b.disabled = true;
     put(this.outcome, `${what}…`);
@@ -247,9 +266,15 @@ class SessionPage {
     const { signal } = this.#reading = new AbortController();
     await Promise.all([
       historyOf(this.history.body, this.#path, this.#name, signal),
-      snapshotsOf(this.snapshots.body, this.#path, this.#name, signal),
+      snapshotsOf(this.snapshots.body, this.#ofSnapshots(), signal),
       policyOf(this.policy.body, this.#name, signal),
     ]);
+  }
+
+  async #openRecording() {
+    if (this.#replay) return;
+    const { ReplayPane } = await import("./replay.js");
+    if (!this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
   }
 
   async #openTerminal(s) {

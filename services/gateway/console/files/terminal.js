@@ -2,6 +2,7 @@
 // a socket that is cut loses nothing and sends nothing twice.
 import { ask, ended, page } from "./api.js";
 import { command, element, put } from "./dom.js";
+import { Finder } from "./find.js";
 import { bytes, inPath } from "./format.js";
 import { install } from "./styles.js";
 
@@ -15,13 +16,13 @@ const saidEvery = 50; // ms between two reports of what was shown
 let loading = null;
 
 // load brings xterm.js, which the other pages have no use for.
-function load() {
+export function load() {
   loading ??= (async () => {
     install();
     const style = element("link", { rel: "stylesheet", href: "/console/vendor/xterm.css" });
     document.head.append(style);
-    const [{ Terminal }, { FitAddon }] = await Promise.all([import("/console/vendor/xterm.mjs"), import("/console/vendor/addon-fit.mjs")]);
-    return { Terminal, FitAddon };
+    const [{ Terminal }, { FitAddon }, { SearchAddon }] = await Promise.all([import("/console/vendor/xterm.mjs"), import("/console/vendor/addon-fit.mjs"), import("/console/vendor/addon-search.mjs")]);
+    return { Terminal, FitAddon, SearchAddon };
   })();
   return loading;
 }
@@ -31,7 +32,7 @@ function randomName() {
 }
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const theme = () => (dark.matches ? { background: "#161a1d", foreground: "#e3e6e8", cursor: "#e3e6e8", selectionBackground: "#3f5a75" }
+export const theme = () => (dark.matches ? { background: "#161a1d", foreground: "#e3e6e8", cursor: "#e3e6e8", selectionBackground: "#3f5a75" }
   : { background: "#ffffff", foreground: "#1d2327", cursor: "#1d2327", selectionBackground: "#b5d5ff", white: "#6b7075", brightWhite: "#444a4f", yellow: "#7a5b00", brightYellow: "#8a6700", green: "#1b6e35", brightGreen: "#1b7e3a", cyan: "#0a6b78", brightCyan: "#0a7a88" });
 
 // Typed is what was typed and isn't known to be taken.
@@ -112,10 +113,11 @@ export class TerminalPane {
     };
     this.said = element("span", { className: "said", role: "status" });
     this.titled = element("span", { className: "why" });
+    this.find = element("div", {});
     this.screen = element("div", { className: "screen", hidden: true });
     root.replaceChildren(element("h2", { className: "unseen", textContent: "Terminal" }),
-      element("div", { className: "bar" }, this.connect, this.leave, this.reader, this.said, this.titled), this.screen,
-      element("p", { className: "why" }, "While it is connected the session is in use, and what is typed is activity. Shift-Esc leaves the terminal. ", command(`diapause attach ${name}`)));
+      element("div", { className: "bar" }, this.connect, this.leave, this.reader, this.said, this.titled), this.find, this.screen,
+      element("p", { className: "why" }, "While it is connected the session is in use, and what is typed is activity. Shift-Esc leaves the terminal, Ctrl-Shift-F finds in what it showed. ", command(`diapause attach ${name}`)));
     const { signal } = this.#ends;
     dark.addEventListener("change", () => { if (this.#term) this.#term.options.theme = theme(); }, { signal });
     document.addEventListener("visibilitychange", () => this.#seen(), { signal });
@@ -123,6 +125,7 @@ export class TerminalPane {
   }
 
   #allowed;
+  #finder = null; // with the terminal
 
   end() {
     this.#wants = false;
@@ -190,18 +193,25 @@ export class TerminalPane {
 
   async #makeTerm() {
     if (this.#term) return;
-    const { Terminal, FitAddon } = await load();
+    const { Terminal, FitAddon, SearchAddon } = await load();
     if (this.#term || this.#ends.signal.aborted) return;
     this.screen.hidden = false;
-    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true });
+    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true, allowProposedApi: true });
     this.#fit = new FitAddon();
     term.loadAddon(this.#fit);
     term.open(this.screen);
+    this.#finder = new Finder(term, SearchAddon);
+    this.find.replaceChildren(this.#finder.root);
     const encoder = new TextEncoder();
     term.onData((text) => this.#type(encoder.encode(text)));
     term.onBinary((text) => this.#type(Uint8Array.from(text, (c) => c.charCodeAt(0))));
     term.onTitleChange((title) => put(this.titled, title ? `Its title: “${title.slice(0, 200)}”` : ""));
     term.attachCustomKeyEventHandler((e) => {
+      if (e.ctrlKey && e.shiftKey && e.key.toLowerCase() === "f") {
+        if (e.type === "keydown") this.#finder.focus();
+        e.preventDefault();
+        return false;
+      }
       if (e.key !== "Escape" || !e.shiftKey) return true;
       if (e.type === "keydown") this.leave.focus();
       e.preventDefault();
