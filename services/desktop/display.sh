@@ -6,11 +6,18 @@ until [ -S /tmp/.X11-unix/X1 ]; do
 	kill -0 "$server" 2>/dev/null || exit 1
 	sleep 0.02
 done
-for manager in openbox matchbox-window-manager icewm twm; do
-	command -v "$manager" >/dev/null || continue
-	"$manager" &
-	break
-done
+if command -v openbox >/dev/null; then
+	# A window that is mapped while openbox begins may never be shown.
+	managed="$XDG_RUNTIME_DIR/managed"
+	rm -f "$managed"
+	openbox --startup "touch $managed" &
+	manager=$!
+	until [ -e "$managed" ] || ! kill -0 "$manager" 2>/dev/null; do
+		sleep 0.02
+	done
+else
+	echo "desktop: there is no openbox here, so no window can be moved" >&2
+fi
 shift
 { "$@" || echo "desktop: the application ended with status $?" >&2; } &
 wait "$server"
