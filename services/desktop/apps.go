@@ -36,3 +36,11 @@ func Known(name string) bool {
 
 // Apps are the names of the applications that are known.
 func Apps() []string { return slices.Sorted(maps.Keys(apps)) }
+
+// Program is one that a desktop runs, with its package in Debian.
+type Program struct{ Name, Package string }
+
+// Programs are those of every desktop, and the app xterm.
+func Programs() []Program {
+	return []Program{{"Xvnc", "tigervnc-standalone-server"}, {"openbox", "openbox"}, {"dbus-run-session", "dbus-daemon"}, {"xterm", "xterm"}}
+}

@@ -45,7 +45,7 @@ func desktopCommand(c *client) *cobra.Command {
 	}
 	r, fl := &f.run, cmd.Flags()
 	r.container.own = pflag.NewFlagSet("", pflag.ContinueOnError) // it has none
-	fl.SetInterspersed(false) // what follows the command's first word is its own
+	fl.SetInterspersed(false)                                     // what follows the command's first word is its own
 	fl.StringVar(&r.name, "name", "", "[tenant/]id of the session (required)")
 	fl.StringVar(&f.size, "size", schemas.DesktopSize, "of the display, WIDTHxHEIGHT in pixels; viewers can change it")
 	fl.StringVar(&f.app, "app", "", "firefox, chromium or xterm, with what it needs to be suspended")
