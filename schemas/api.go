@@ -21,6 +21,7 @@ type View struct {
 	Network        string            `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut       []string          `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish        []string          `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Desktop        *DesktopView      `json:"desktop,omitempty"`   // its display, if it has one
 	Labels         map[string]string `json:"labels,omitempty"`
 	Origin         *Origin           `json:"origin,omitempty"`   // of a fork
 	Exposed        []ExposedPort     `json:"exposed,omitempty"`  // the ports that others than the bearers of its tenant's tokens and logins may reach, or not by a login
@@ -232,6 +233,8 @@ type RunRequest struct {
 	// on with it then.
 	Existing Existing `json:"existing,omitempty"`
 	Of       UID      `json:"of,omitempty"` // of what was a session's own: of which
+	// Desktop has it be one: the server completes Spec, Class and Program.
+	Desktop *DesktopRequest `json:"desktop,omitempty"`
 	// Import has it be a recording that Host has taken in, in place of all but Name.
 	Import *ImportRequest `json:"import,omitempty"`
 }

@@ -51,6 +51,7 @@ type SessionRecord struct {
 	Network   string     `json:"network,omitempty"`            // as run was told: host, private or none; not of every session
 	AllowOut  []string   `json:"allow_out,omitempty"`          // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish   []string   `json:"publish,omitempty"`            // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Desktop   *Desktop   `json:"desktop,omitempty"`            // its display, if it has one
 	Loosened  []string   `json:"loosened,omitempty"`           // what it may do beyond the default, a phrase each
 	Root      *RootImage `json:"root,omitempty"`               // the container image below its own files, if it has one
 	OnLoss    OnHostLoss `json:"on_host_loss,omitempty"`       // wait, also if empty, or resume
@@ -408,6 +409,7 @@ type NewSession struct {
 	Network   string            `json:"network,omitempty"`   // as run was told: host, private or none; not of every session
 	AllowOut  []string          `json:"allow_out,omitempty"` // all that a private network reaches outside, as CIDR, or none; anything if empty
 	Publish   []string          `json:"publish,omitempty"`   // ports of a private network that its host has too, as [ADDR:]HOST:PORT
+	Desktop   *Desktop          `json:"desktop,omitempty"`   // its display, if it has one
 	Loosened  []string          `json:"loosened,omitempty"`  // what it may do beyond the default, a phrase each
 	Root      *RootImage        `json:"root,omitempty"`      // the container image below its own files, if it has one
 	OnLoss    OnHostLoss        `json:"on_host_loss,omitempty"`

@@ -18,7 +18,7 @@ func ViewOf(r SessionRecord) View {
 		Host: r.Host, Program: r.Program, MadeBy: r.MadeBy, TTY: r.TTY, Network: r.Network, AllowOut: r.AllowOut, Publish: r.Publish, Exposed: r.Exposed, Labels: r.Labels, Origin: r.Origin, Loosened: r.Loosened, Root: r.Root, Disk: r.Disk,
 		OnLoss: r.OnLoss, Placement: r.Placement, Boot: r.Boot, Generation: r.Generation,
 		Epoch: r.Epoch, Version: r.Version, Created: r.Created, LastTransition: ViewTransition(r), Failure: r.Failure, Exit: r.Exit,
-		Pause: r.Paused(), Warnings: r.Warnings, Notice: r.Notice, Shares: ViewShares(r.Shares), Archived: r.Archived,
+		Pause: r.Paused(), Warnings: r.Warnings, Notice: r.Notice, Shares: ViewShares(r.Shares), Archived: r.Archived, Desktop: ViewDesktop(r.Desktop, r.Publish),
 	}
 	if r.Archived != nil {
 		v.Status = StatusArchived

@@ -154,7 +154,7 @@ func setNew(r *schemas.SessionRecord, t schemas.Transition) {
 		Version: r.Version, Epoch: r.Epoch, State: r.State, Since: t.At, Created: t.At,
 		UID: n.UID, Tenant: n.Tenant, Session: n.Session, Class: n.Class, Driver: n.Driver, Keeps: n.Keeps, MadeBy: n.MadeBy,
 		Program: n.Program, Spec: n.Spec, Lineage: n.Lineage, TTY: n.TTY, Disk: n.Disk,
-		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Labels: n.Labels, Origin: n.Origin, Born: n.Born,
+		Network: n.Network, AllowOut: n.AllowOut, Publish: n.Publish, Desktop: n.Desktop, Loosened: n.Loosened, Root: n.Root, OnLoss: n.OnLoss, OnBreaker: n.OnBreaker, OnResume: n.OnResume, Placement: n.Placement, Needs: n.Needs, Labels: n.Labels, Origin: n.Origin, Born: n.Born,
 		Host: t.Set.Host, Op: t.Set.Op, Idle: t.Set.Idle, Head: t.Set.Head, Size: t.Set.Size,
 	}
 }

@@ -25,6 +25,7 @@ type maker struct {
 	importer   *importer
 	network    string // of process trees that don't say which they want
 	board      *board
+	desktops   *desktops
 	failpoints *failpoint.Set
 	images     objectstore.Store
 	records    *statekv.Store

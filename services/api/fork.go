@@ -64,7 +64,9 @@ func (s *maker) twin(ctx context.Context, n schemas.Name, what string, req reque
 	}
 	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := like(v.SessionRecord)
-	fresh.Publish = publishedByFork(v, req)
+	if fresh.Publish, err = s.desktops.ofFork(v.SessionRecord, publishedByFork(v, req), req); err != nil {
+		return nil, err
+	}
 	t := schemas.Transition{
 		Type: schemas.TForkNew, Reason: "fork of " + n.String() + " at " + snapshotID(*v.Head),
 		Set: schemas.Set{Op: op, Idle: v.Idle, Head: v.Head, Size: v.Size},
@@ -81,7 +83,7 @@ func (s *maker) twin(ctx context.Context, n schemas.Name, what string, req reque
 func like(v schemas.SessionRecord) schemas.NewSession {
 	fresh := schemas.NewSession{
 		Class: v.Class, Driver: v.Driver, MadeBy: v.MadeBy, Program: v.Program, Spec: v.Spec, TTY: v.TTY, Disk: v.Disk,
-		Network: v.Network, AllowOut: v.AllowOut, Publish: v.Publish, Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Labels: v.Labels,
+		Network: v.Network, AllowOut: v.AllowOut, Publish: v.Publish, Desktop: v.Desktop, Loosened: v.Loosened, Root: v.Root, OnLoss: v.OnLoss, OnBreaker: v.OnBreaker, OnResume: v.OnResume, Placement: v.Placement, Labels: v.Labels,
 		Needs: slices.DeleteFunc(slices.Clone(v.Needs), func(f schemas.Feature) bool { return f == schemas.FeatureTemplates }),
 	}
 	if template, ok := v.Name().Template(); ok {

@@ -47,6 +47,7 @@ var extents = map[string]extent{
 	"run.existing": reaches, // what is on the host already
 	"run.of":       reaches,
 	"run.import":   reaches, // a host is asked for it
+	"run.desktop":  portOfHost,
 
 	"run.spec.command": stays, "run.spec.env": stays, "run.spec.dir": stays, "run.spec.user": stays, "run.spec.tty": stays, "run.spec.rows": stays,
 	"run.spec.cols": stays, "run.spec.memory": stays, "run.spec.cpus": stays, "run.spec.pids": stays, "run.spec.disk": stays,
@@ -73,6 +74,12 @@ var extents = map[string]extent{
 	"run.spec.docker.devices":        reaches,
 	"run.spec.docker.binds":          reaches,
 	"run.spec.docker.shared_volumes": reaches,
+}
+
+// portOfHost is a desktop that is to have a port of the host.
+func portOfHost(v reflect.Value) bool {
+	d, _ := v.Interface().(*schemas.DesktopRequest)
+	return d != nil && d.VNCPort != 0
 }
 
 // ofHost is a root that shows files of the host: all but an image from a registry. Without a root a process

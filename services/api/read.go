@@ -311,10 +311,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 }
 
 // asBefore gives a record as a version writes it that knows no pauses, warnings, traces, Keeps, Exposed, Labels, Origin, Shares, Archived,
-// Op.Only and Network: of several hosts one may be of that version for a while. It gets no session that needs
+// Desktop, Op.Only and Network: of several hosts one may be of that version for a while. It gets no session that needs
 // what it would drop.
 func asBefore(r schemas.SessionRecord) schemas.SessionRecord {
 	r.Pause, r.Warnings, r.Keeps, r.Exposed, r.Labels, r.Origin, r.Shares, r.Archived = nil, nil, "", nil, nil, nil, nil, nil
+	r.Desktop = nil
 	if r.Network != schemas.NetworkPrivate {
 		r.Network = ""
 	}

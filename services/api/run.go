@@ -19,6 +19,10 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if r != nil && r.Import != nil {
 		return s.importer.run(ctx, n, req)
 	}
+	desktop, err := s.desktops.furnish(req.by, r)
+	if err != nil {
+		return nil, err
+	}
 	if r == nil || r.Program == "" {
 		return nil, schemas.UsageError("run: no command given")
 	}
@@ -56,7 +60,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	_ = json.Unmarshal(r.Spec, &spec) // what can't be read no host runs
 	fresh := schemas.NewSession{
 		Class: r.Class, Driver: r.Driver, MadeBy: r.MadeBy, Program: r.Program, Spec: sealed, TTY: r.TTY, Disk: open.Disk,
-		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Placement: r.Placement,
+		Network: spec.Network, AllowOut: spec.AllowOut, Publish: spec.Publish, Desktop: desktop, Loosened: spec.Loosened(), OnLoss: r.OnLoss, OnBreaker: r.OnBreaker, OnResume: r.OnResume, Placement: r.Placement,
 		Needs: needs(spec), Labels: open.Labels,
 	}
 	if ref, ok := spec.RootImage(); ok {

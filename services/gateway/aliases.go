@@ -21,7 +21,16 @@ type Hibernated struct {
 
 // Restored is the answer to a resume.
 type Restored struct {
-	Status string `json:"status" enum:"restored"`
+	Status  string `json:"status" enum:"restored"`
+	VNCPort uint16 `json:"vnc_port,omitempty" doc:"Of a desktop: the port of 127.0.0.1 on its host that leads to its VNC server"`
+}
+
+func restoredBy(v schemas.View) Restored {
+	r := Restored{Status: "restored"}
+	if v.Desktop != nil {
+		r.VNCPort = v.Desktop.VNCPort
+	}
+	return r
 }
 
 const (
@@ -43,8 +52,8 @@ func (g *Gateway) aliases() {
 	suspended := func(_ *lookIn, v schemas.View) (*answer[Hibernated], error) {
 		return &answer[Hibernated]{Body: hibernated(v)}, nil
 	}
-	restored := func(*lookIn, schemas.View) (*answer[Restored], error) {
-		return &answer[Restored]{Body: Restored{Status: "restored"}}, nil
+	restored := func(_ *lookIn, v schemas.View) (*answer[Restored], error) {
+		return &answer[Restored]{Body: restoredBy(v)}, nil
 	}
 	verb(g, route{verb: "suspend", id: "old_suspend", method: "POST", path: "/sessions/{session}/suspend", whole: true, tag: tag, summary: "The same as suspend"}, (*lookIn).request, suspended)
 	verb(g, route{verb: "ensure", id: "old_restore", method: "POST", path: "/sessions/{session}/restore", whole: true, tag: tag, summary: "The same as ensure"}, (*lookIn).request, restored)
@@ -59,8 +68,8 @@ func (g *Gateway) aliases() {
 				return &answer[Hibernated]{Body: hibernated(v), Warning: warning}, nil
 			})
 		verb(g, route{verb: "ensure", id: id + "restore", method: method, path: terminal + "/restore", tag: tag, summary: "The same as ensure", old: old}, (*lookIn).request,
-			func(*lookIn, schemas.View) (*answer[Restored], error) {
-				return &answer[Restored]{Body: Restored{Status: "restored"}, Warning: warning}, nil
+			func(_ *lookIn, v schemas.View) (*answer[Restored], error) {
+				return &answer[Restored]{Body: restoredBy(v), Warning: warning}, nil
 			})
 	}
 	verb(g, route{verb: "list", id: "terminal_hibernated", method: "GET", path: "/terminal/sessions/hibernated", tag: tag, summary: "List the suspended sessions of the class terminal"},

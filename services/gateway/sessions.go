@@ -71,6 +71,8 @@ type RunBody struct {
 	Existing  schemas.Existing   `json:"existing,omitempty" enum:"chosen" doc:"The container that spec.docker.container names becomes the session"`
 	NoWait    bool               `json:"no_wait,omitempty" doc:"A session with a terminal is refused if no host has room for it; else it is starting, with its place in queue"`
 	Reason    string             `json:"reason,omitempty"`
+
+	Desktop *schemas.DesktopRequest `json:"desktop,omitempty" doc:"It is a display with applications, looked at by VNC: spec.command is what runs on it, empty with desktop.app"`
 }
 
 // usualPath is where a program finds others if its environment doesn't say.
@@ -79,7 +81,7 @@ const usualPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 func (b RunBody) request() (*schemas.RunRequest, error) {
 	r := &schemas.RunRequest{
 		Class: b.Class, Driver: b.Driver, MadeBy: b.MadeBy, TTY: b.Spec.TTY, OnLoss: b.OnLoss, OnBreaker: b.OnBreaker, OnResume: b.OnResume,
-		Host: b.Host, Placement: b.Placement, Program: b.Program, Existing: b.Existing, NoWait: b.NoWait,
+		Host: b.Host, Placement: b.Placement, Program: b.Program, Existing: b.Existing, NoWait: b.NoWait, Desktop: b.Desktop,
 	}
 	container, isContainer, err := dockerspec.Of(b.Spec)
 	if err != nil {

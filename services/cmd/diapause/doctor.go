@@ -114,7 +114,7 @@ func doctorChecks(c *client, f doctorFlags, scratch *doctor.Scratch, store docto
 		doctor.DataDirectory(c.data), doctor.Keys(c.data), doctor.Disk(c.data), scratch.Writable(),
 		doctor.Namespaces(), doctor.Overlay(scratch), checkLayer(scratch), doctor.Swap(scratch), checkNetwork(f.network), checkCgroups(),
 		checkCriu(), checkMends(), checkCanary(scratch), doctor.Userfaultfd(), doctor.FUSE(),
-		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch),
+		store, doctor.NATS(server, scratch), doctor.Port(server, f.listen), checkDocker(f.docker, scratch), checkDesktop(),
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 
 // commandGroups are how the help lists the commands; those that aren't named come last.
 var commandGroups = []struct{ id, title, commands string }{
-	{"life", "Sessions:", "run import adopt suspend resume ensure move checkpoint fork template rollback accept reject dismiss label archive share unshare redact kill rm"},
+	{"life", "Sessions:", "run desktop import adopt suspend resume ensure move checkpoint fork template rollback accept reject dismiss label archive share unshare redact kill rm"},
 	{"inside", "Inside a session:", "attach exec logs commands output cp forward expose ingress"},
 	{"look", "Looking, which never keeps awake or wakes:", "ls show history explain snapshots wait usage stats audit verify screen replay export diff search"},
 	{"use", "Saying that a session is in use, or not:", "touch hold release busy trigger policy"},

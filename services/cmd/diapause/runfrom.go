@@ -51,6 +51,9 @@ func runFrom(cmd *cobra.Command, c *client, f runFlags, command []string) error 
 	if err != nil {
 		return err
 	}
+	if v.Desktop != nil {
+		return usagef("run --from %s: it is a desktop", f.from).WithHint("`diapause fork %s %s` makes a second one", f.from, f.name)
+	}
 	var spec schemas.Spec
 	if err := json.Unmarshal(told.Bytes(), &spec); err != nil {
 		return fmt.Errorf("read how session %s is run: %w", f.from, err)
@@ -119,5 +122,8 @@ func (c *client) started(ctx context.Context, f runFlags, r schemas.RunRequest) 
 		printOutcome(v)
 		printWarnings(v)
 		printReach(v)
+		if v.Desktop != nil && v.State == schemas.Running {
+			fmt.Fprintf(printed, "it is a desktop: %s\n", desktopLine(v))
+		}
 	})
 }

@@ -161,6 +161,9 @@ func printMade(line func(k, format string, args ...any), v schemas.View) {
 	if v.Network != "" {
 		line("network", "%s", networkLine(v))
 	}
+	if v.Desktop != nil {
+		line("desktop", "%s", desktopLine(v))
+	}
 	if len(v.Publish) > 0 {
 		line("ports", "%s", strings.Join(v.Publish, ", "))
 	}

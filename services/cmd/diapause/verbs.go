@@ -21,7 +21,7 @@ import (
 
 func lifecycleCommands(c *client) []*cobra.Command {
 	return []*cobra.Command{
-		runCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), killCommand(c), removeCommand(c),
+		runCommand(c), desktopCommand(c), adoptCommand(c), suspendCommand(c), resumeCommand(c), ensureCommand(c), killCommand(c), removeCommand(c),
 		checkpointCommand(c), forkCommand(c), rollbackCommand(c), acceptCommand(c), rejectCommand(c), dismissCommand(c), archiveCommand(c),
 	}
 }
@@ -133,7 +133,7 @@ func runCommand(c *client) *cobra.Command {
 	fl.StringVar(&f.onSuspend, "on-suspend", "", "command run in the session before it is frozen")
 	fl.StringVar(&f.onResume, "on-resume", "", "command run in the session after a resume or rollback")
 	fl.StringVar(&f.onFork, "on-fork", "", "command run in a fork of the session when it begins")
-	durationVar(fl, &f.hookTimeout, "hook-timeout", 10*time.Second, "time limit of each of these")
+	durationVar(fl, &f.hookTimeout, "hook-timeout", hookTimeout, "time limit of each of these")
 	f.container.add(fl)
 	fl.BoolVar(&f.asJSON, "json", false, "print the session as JSON")
 	groupFlags(cmd, []flagGroup{

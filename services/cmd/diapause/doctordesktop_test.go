@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/diapause/diapause/services/doctor"
+)
+
+func TestJudgeDesktop(t *testing.T) {
+	for there, want := range map[string]struct {
+		status doctor.Status
+		text   string
+	}{
+		"Xvnc openbox dbus-run-session xterm": {doctor.OK, "finds what it needs"},
+		"Xvnc dbus-run-session":               {doctor.Warn, "apt-get install openbox xterm"},
+		"":                                    {doctor.OK, "apt-get install tigervnc-standalone-server openbox dbus-daemon xterm"},
+	} {
+		got := judgeDesktop(func(program string) bool { return strings.Contains(there, program) && there != "" })
+		if got.Status != want.status || !strings.Contains(got.Detail+got.Fix, want.text) {
+			t.Errorf("with %q there: %+v, want %s with %q", there, got, want.status, want.text)
+		}
+	}
+}

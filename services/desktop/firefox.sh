@@ -1,0 +1,15 @@
+profile="$HOME/.diapause-desktop/firefox" # of its own: none of the person's on the host
+mkdir -p "$profile"
+cat >"$profile/user.js" <<'END'
+user_pref("browser.shell.checkDefaultBrowser", false);
+user_pref("browser.aboutwelcome.enabled", false);
+user_pref("datareporting.policy.dataSubmissionEnabled", false);
+user_pref("toolkit.telemetry.enabled", false);
+user_pref("layers.acceleration.disabled", true);
+user_pref("gfx.webrender.software", true);
+END
+for program in firefox-esr firefox; do
+	command -v "$program" >/dev/null && exec "$program" --no-remote --profile "$profile" "$@"
+done
+echo "desktop: there is no Firefox here: install firefox-esr" >&2
+exit 127
