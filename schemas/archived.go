@@ -7,6 +7,8 @@ import "time"
 type Archived struct {
 	At  time.Time   `json:"at"`
 	For ArchivedFor `json:"for"` // why
+	// Dropped is when its memory and files were dropped, as its policy says: nothing resumes it since. Its recording is kept.
+	Dropped time.Time `json:"memory_dropped,omitzero"`
 }
 
 // ArchivedFor is why a session was archived.

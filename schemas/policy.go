@@ -105,6 +105,9 @@ type Keep struct {
 	// Archive is after how long a terminal that is suspended, or has ended, is archived; 0 is never. It is in place of
 	// Expire then, which removes nothing that is archived.
 	Archive *Duration `json:"archive,omitempty"`
+	// DropMemory is after how long in the archive the memory and files of a session are dropped; 0 is never. It can't be
+	// resumed then. What others need stays until they don't.
+	DropMemory *Duration `json:"drop_memory,omitempty"`
 }
 
 // Watermarks are how full a host may be before the sessions that matter least are
@@ -261,7 +264,7 @@ func (k *Keep) validate() error {
 	if k == nil {
 		return nil
 	}
-	return together(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute), atLeast("keep archive", k.Archive, time.Minute))
+	return together(inRange("keep count", k.Count, 0, 1_000_000), atLeast("keep age", k.Age, time.Minute), atLeast("keep expire", k.Expire, time.Minute), atLeast("keep archive", k.Archive, time.Minute), atLeast("keep drop_memory", k.DropMemory, time.Second))
 }
 
 func (w *Watermarks) validate(scope PolicyScope) error {

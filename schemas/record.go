@@ -331,27 +331,28 @@ const (
 	TRemove           TransitionType = "remove"
 	TDeferred         TransitionType = "deferred" // of a deleted session: its images are needed by a fork for now
 	TRemoved          TransitionType = "removed"
-	TShredded         TransitionType = "shredded"      // removed, the keys of its images first, and the hosts were told
-	TResealed         TransitionType = "resealed"      // how it is to run was sealed again: those who may open it changed
-	TTakenOver        TransitionType = "taken_over"    // its host is gone or was restarted: another, or that one, resumes its last snapshot
-	TMoved            TransitionType = "moved"         // its host is gone before it did what was asked, or was still to be chosen: another does it
-	TAdopted          TransitionType = "adopted"       // its host is gone, and its image was durable already
-	TKept             TransitionType = "kept"          // its host came back and found it frozen: it may go on
-	TBreakerReset     TransitionType = "breaker_reset" // what failed before is forgotten: idleness counts again
-	TProved           TransitionType = "proved"        // what took another's place is well, or was started
-	TFellBack         TransitionType = "fell_back"     // it isn't: the session goes on from what it was before
-	TMovedBack        TransitionType = "moved_back"    // it can't be resumed where it was moved to: it goes on where it was
-	TGap              TransitionType = "gap"           // in a history alone: in place of revisions that can't be read
-	TRedeployed       TransitionType = "redeployed"    // others started its container, or another one in its place: that is the session from now on
-	TUnresumable      TransitionType = "unresumable"   // every host that fits has refused its image
-	TDismissed        TransitionType = "dismissed"     // a person has seen that it was restarted without its memory
-	TExposed          TransitionType = "exposed"       // who may reach its ports changed
-	TLabelled         TransitionType = "labelled"      // its labels changed
-	TShared           TransitionType = "shared"        // its terminal may be watched with a token
-	TUnshared         TransitionType = "unshared"      // it may not any more, with one or with all
-	TArchived         TransitionType = "archived"      // it was put into the archive
-	TRedacted         TransitionType = "redacted"      // something was taken out of its recording
-	TRecovered        TransitionType = "recovered"     // made again from what a host or the store knew, after the records went back
+	TShredded         TransitionType = "shredded"       // removed, the keys of its images first, and the hosts were told
+	TResealed         TransitionType = "resealed"       // how it is to run was sealed again: those who may open it changed
+	TTakenOver        TransitionType = "taken_over"     // its host is gone or was restarted: another, or that one, resumes its last snapshot
+	TMoved            TransitionType = "moved"          // its host is gone before it did what was asked, or was still to be chosen: another does it
+	TAdopted          TransitionType = "adopted"        // its host is gone, and its image was durable already
+	TKept             TransitionType = "kept"           // its host came back and found it frozen: it may go on
+	TBreakerReset     TransitionType = "breaker_reset"  // what failed before is forgotten: idleness counts again
+	TProved           TransitionType = "proved"         // what took another's place is well, or was started
+	TFellBack         TransitionType = "fell_back"      // it isn't: the session goes on from what it was before
+	TMovedBack        TransitionType = "moved_back"     // it can't be resumed where it was moved to: it goes on where it was
+	TGap              TransitionType = "gap"            // in a history alone: in place of revisions that can't be read
+	TRedeployed       TransitionType = "redeployed"     // others started its container, or another one in its place: that is the session from now on
+	TUnresumable      TransitionType = "unresumable"    // every host that fits has refused its image
+	TDismissed        TransitionType = "dismissed"      // a person has seen that it was restarted without its memory
+	TExposed          TransitionType = "exposed"        // who may reach its ports changed
+	TLabelled         TransitionType = "labelled"       // its labels changed
+	TShared           TransitionType = "shared"         // its terminal may be watched with a token
+	TUnshared         TransitionType = "unshared"       // it may not any more, with one or with all
+	TArchived         TransitionType = "archived"       // it was put into the archive
+	TMemoryDropped    TransitionType = "memory_dropped" // of one in the archive: its memory and files are deleted, its recording stays
+	TRedacted         TransitionType = "redacted"       // something was taken out of its recording
+	TRecovered        TransitionType = "recovered"      // made again from what a host or the store knew, after the records went back
 )
 
 // Set is what a transition changes besides the state. With it, folding the
@@ -375,7 +376,7 @@ type Set struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Shares, of shared and unshared, are all that it has from then on.
 	Shares []Share `json:"shares,omitempty"`
-	// Archived, of archived and imported, is why.
+	// Archived, of archived, memory_dropped and imported, is why.
 	Archived *Archived `json:"archived,omitempty"`
 	Warnings []Warning `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.

@@ -43,11 +43,12 @@ type SessionStats struct {
 // StorePrune is what keeping house did, or would do.
 type StorePrune struct {
 	DryRun       bool             `json:"dry_run"`
-	Snapshots    []PrunedSnapshot `json:"snapshots"` // that were deleted
-	Expired      []string         `json:"expired"`   // sessions that were removed
-	Archived     []string         `json:"archived"`  // sessions that were put into the archive
-	Marked       int              `json:"marked"`    // unused objects, to be deleted by a later run
-	Deleted      int              `json:"deleted"`   // unused objects
+	Snapshots    []PrunedSnapshot `json:"snapshots"`      // that were deleted
+	Expired      []string         `json:"expired"`        // sessions that were removed
+	Archived     []string         `json:"archived"`       // sessions that were put into the archive
+	Dropped      []string         `json:"memory_dropped"` // archived sessions whose memory and files were dropped
+	Marked       int              `json:"marked"`         // unused objects, to be deleted by a later run
+	Deleted      int              `json:"deleted"`        // unused objects
 	DeletedBytes int64            `json:"deleted_bytes"`
 	Log          *PrunedLog       `json:"log,omitempty"` // none where the log of sessions isn't moved
 	Problems     []string         `json:"problems"`

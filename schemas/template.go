@@ -2,6 +2,7 @@ package schemas
 
 import (
 	"fmt"
+	"path"
 	"time"
 )
 
@@ -41,6 +42,7 @@ type TemplateView struct {
 	Name    string            `json:"name"` // [tenant/]name
 	Tenant  Tenant            `json:"tenant"`
 	UID     UID               `json:"uid"`
+	Lineage string            `json:"lineage"` // its own: nothing of another session's is in it
 	State   TemplateState     `json:"state"`
 	Waits   string            `json:"waits,omitempty"` // while it is being removed: what for
 	Created time.Time         `json:"created"`
@@ -52,6 +54,8 @@ type TemplateView struct {
 	Network string            `json:"network,omitempty"`
 	Root    *RootImage        `json:"root,omitempty"`
 	Labels  map[string]string `json:"labels,omitempty"`
+	// Snapshot is the one that it holds, in its own lineage; none while it is being made.
+	Snapshot string `json:"snapshot,omitempty"`
 	// At is when what it holds was captured.
 	At           time.Time `json:"at,omitzero"`
 	LogicalBytes int64     `json:"logical_bytes"` // what was captured
@@ -72,7 +76,7 @@ const (
 // ViewTemplate shows the record of a template.
 func ViewTemplate(r SessionRecord) TemplateView {
 	v := TemplateView{
-		Tenant: r.Tenant, UID: r.UID, State: TemplateReady, Created: r.Created, Origin: r.Origin, Driver: r.Driver, Class: r.Class, Program: r.Program,
+		Tenant: r.Tenant, UID: r.UID, Lineage: r.Lineage, State: TemplateReady, Created: r.Created, Origin: r.Origin, Driver: r.Driver, Class: r.Class, Program: r.Program,
 		TTY: r.TTY, Network: r.Network, Root: r.Root, Labels: r.Labels,
 	}
 	v.Name, _ = r.Name().Template()
@@ -83,6 +87,9 @@ func ViewTemplate(r SessionRecord) TemplateView {
 		v.State, v.Waits = TemplateRemoving, r.Transition.Reason
 	case r.Op != nil || r.Head == nil:
 		v.State = TemplateMaking
+	}
+	if v.State == TemplateReady {
+		v.Snapshot = path.Base(r.Head.Name)
 	}
 	if r.Size != nil {
 		v.At, v.LogicalBytes, v.StoredBytes = r.Size.At, r.Size.Logical, r.Size.Stored

@@ -241,7 +241,7 @@ var tenantVerbs = []string{
 	"accept", "activity", "archive", "audit", "checkpoint", "dismiss", "ensure", "explain", "expose", "fork", "history",
 	"host_cordon", "host_drain", "host_ls", "host_rm", "host_show", "host_uncordon", "ingress_add", "ingress_ls", "ingress_rm", "key_add", "key_ls", "key_revoke", "key_rm", "key_rotate", "key_trust", "kill", "label", "list", "login", "login_port", "logout", "move",
 	"policy_get", "policy_set", "policy_simulate", "policy_test", "reach", "redact", "reject", "replace", "resume", "rm", "rollback", "run", "share", "shared", "show",
-	"snapshot_rm", "snapshots", "stats", "store_check", "store_prune", "store_stats", "suspend", "template_create", "template_ls", "template_rm", "template_run",
+	"snapshot_rm", "snapshots", "stats", "store_check", "store_prune", "store_stats", "suspend", "template_create", "template_ls", "template_rm", "template_run", "template_show",
 	"token_create", "token_ls", "token_revoke", "unshare", "usage", "verify", "whoami",
 }
 

@@ -244,3 +244,31 @@ func BenchmarkFinder(b *testing.B) {
 		f.End()
 	}
 }
+
+// hostile is text whose every line, or one line without an end, has the words of rules over and over.
+func hostile(words ...string) []byte {
+	var b strings.Builder
+	for b.Len() < 1<<17 {
+		for _, w := range words {
+			b.WriteString(w)
+		}
+	}
+	return []byte(b.String())
+}
+
+// What is printed to cost the most costs a bounded part more than what isn't.
+func BenchmarkHostile(b *testing.B) {
+	for name, text := range map[string][]byte{
+		"names": hostile("pass secret token key credential pin "), "curl": hostile("curl a wget b "), "urls": hostile("https://a "), "quotes": hostile("pass:\" token:abcdefg "),
+		"all": hostile("curl -u akia aiza ghp_ glpat- xoxb- npm_ sk- eyj bearer basic :// authorization pass secret token key credential private key "),
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				f := NewFinder(Secrets, func(Range, bool) {})
+				f.Write(text)
+				f.End()
+			}
+		})
+	}
+}

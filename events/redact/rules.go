@@ -119,12 +119,7 @@ const (
 
 // each calls fn with each secret of the rule, maybe more than once.
 func (r rule) each(text, low []byte, fn func(Range)) {
-	done := 0
 	for _, w := range r.around(low) {
-		if w.to <= done {
-			continue
-		}
-		done = w.to
 		for _, at := range r.FindAllSubmatchIndex(text[w.from:w.to], -1) {
 			is := groupOf(at)
 			if is.From < is.To {
@@ -137,7 +132,7 @@ func (r rule) each(text, low []byte, fn func(Range)) {
 // window is a part of a text.
 type window struct{ from, to int }
 
-// around gives the parts of a text that have words of the rule.
+// around gives the parts of a text that have words of the rule, in order. Few bytes are in two of them.
 func (r rule) around(low []byte) (all []window) {
 	for _, word := range r.words {
 		for at := 0; ; {
@@ -155,8 +150,22 @@ func (r rule) around(low []byte) (all []window) {
 			}
 		}
 	}
+	return joinWindows(all, 2*r.after())
+}
+
+// joinWindows makes one window of those that overlap, in their order: in a long line full of words a byte is tried about once
+// then, and not with each of them. None grows that has so many bytes: an expression may look at all that is left of a window after
+// each of its matches.
+func joinWindows(all []window, enough int) (out []window) {
 	slices.SortFunc(all, func(a, b window) int { return cmp.Compare(a.from, b.from) })
-	return all
+	for _, w := range all {
+		if n := len(out); n > 0 && w.from < out[n-1].to && (w.to <= out[n-1].to || out[n-1].to-out[n-1].from < enough) {
+			out[n-1].to = max(out[n-1].to, w.to)
+			continue
+		}
+		out = append(out, w)
+	}
+	return out
 }
 
 // line gives the part of a text around a position in which the rule is tried.

@@ -88,6 +88,7 @@ var rules = map[schemas.TransitionType]rule{
 	schemas.TShared:           {from: living, set: setShares},
 	schemas.TUnshared:         {from: living, set: setShares},
 	schemas.TArchived:         {from: resting, set: func(r *schemas.SessionRecord, t schemas.Transition) { r.Archived = t.Set.Archived }},
+	schemas.TMemoryDropped:    {from: resting, set: setMemoryDropped},
 	schemas.TRedacted:         {from: living},
 	schemas.TRecovered:        {from: append([]schemas.State{none, schemas.Deleted}, stored...), set: setRecovered},
 }
@@ -109,6 +110,9 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 		return r, fmt.Errorf("%s without a record of a higher epoch than %d: %w", t.Type, r.Epoch, ErrIllegal)
 	}
 	if t.Type == schemas.TArchived && (t.Set.Archived == nil || Unarchivable(r) != "") {
+		return r, fmt.Errorf("%s session %s: %w", t.Type, r.Name(), ErrIllegal)
+	}
+	if t.Type == schemas.TMemoryDropped && (t.Set.Archived == nil || !droppable(r)) {
 		return r, fmt.Errorf("%s session %s: %w", t.Type, r.Name(), ErrIllegal)
 	}
 	out := r

@@ -18,7 +18,7 @@ var allTypes = []schemas.TransitionType{
 	schemas.TRun, schemas.TForkNew, schemas.TImported, schemas.TClaimed, schemas.TStarted, schemas.TStartFailed, schemas.TSuspend,
 	schemas.TSuspendAborted, schemas.TSuspendFailed, schemas.TSuspended, schemas.TRevived, schemas.TReaped, schemas.TResume,
 	schemas.TRestart, schemas.TResumed, schemas.TStartAgain, schemas.TResumeAgain, schemas.TResumeFailed, schemas.TCheckpoint, schemas.TCheckpointed,
-	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived, schemas.TRedacted,
+	schemas.TCheckpointFailed, schemas.TExited, schemas.TLost, schemas.TKill, schemas.TIdleRule, schemas.TRemove, schemas.TDeferred, schemas.TRemoved, schemas.TMoved, schemas.TMovedBack, schemas.TRedeployed, schemas.TExposed, schemas.TLabelled, schemas.TShared, schemas.TUnshared, schemas.TTemplate, schemas.TRewritten, schemas.TArchived, schemas.TMemoryDropped, schemas.TRedacted,
 }
 
 func drawTransition(t *rapid.T) schemas.Transition {
@@ -102,7 +102,11 @@ func TestEpochGrowsWithTheOwner(t *testing.T) {
 		legal := 0
 		for _, s := range states {
 			tr := schemas.Transition{Type: typ, Set: schemas.Set{New: &schemas.NewSession{UID: "u"}, Op: &schemas.Op{}, Archived: &schemas.Archived{}}}
-			next, err := session.Apply(schemas.SessionRecord{State: s, Epoch: 7, TTY: true}, tr)
+			r := schemas.SessionRecord{State: s, Epoch: 7, TTY: true}
+			if typ == schemas.TMemoryDropped {
+				r.Archived, r.Head = &schemas.Archived{}, &schemas.Head{}
+			}
+			next, err := session.Apply(r, tr)
 			if err != nil {
 				continue
 			}

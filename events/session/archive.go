@@ -46,6 +46,28 @@ func ArchivedAfter(r schemas.SessionRecord, keep schemas.Keep) time.Duration {
 	return time.Duration(*keep.Archive)
 }
 
+// DropMemory gives the transition that drops the memory and files of an archived session at now by its policy; ok is false if
+// that isn't due. Its snapshots may be deleted from then on, but for those that others go on from.
+func DropMemory(r schemas.SessionRecord, keep schemas.Keep, now time.Time) (t schemas.Transition, ok bool) {
+	if keep.DropMemory == nil || *keep.DropMemory == 0 || !droppable(r) || now.Sub(r.Archived.At) < time.Duration(*keep.DropMemory) {
+		return t, false
+	}
+	a := *r.Archived
+	a.Dropped = now.UTC().Truncate(time.Millisecond)
+	reason := fmt.Sprintf("in the archive for longer than %s: its memory and files are dropped", time.Duration(*keep.DropMemory))
+	return schemas.Transition{Type: schemas.TMemoryDropped, Reason: reason, Set: schemas.Set{Archived: &a}}, true
+}
+
+// droppable reports whether a session is in the archive, and has memory there. One with a notice has memory that a person is to decide
+// on first.
+func droppable(r schemas.SessionRecord) bool {
+	return r.Archived != nil && r.Op == nil && r.Head != nil && r.Notice == nil && slices.Contains(resting, r.State)
+}
+
+func setMemoryDropped(r *schemas.SessionRecord, t schemas.Transition) {
+	r.Archived, r.Head, r.Size = t.Set.Archived, nil, nil
+}
+
 // ArchiveForRoom chooses so many of the sessions of one tenant to be archived, or as many as can be: those that
 // have rested for the longest. It keeps none of the slice, and may reorder it.
 func ArchiveForRoom[R any](all []R, n int, record func(R) schemas.SessionRecord) []R {

@@ -61,6 +61,12 @@ func (a *archiver) archive(ctx context.Context, req request) (any, error) {
 	}
 }
 
+// drop drops the memory of an archived session because of its policy.
+func (a *archiver) drop(ctx context.Context, v statekv.Versioned, t schemas.Transition) error {
+	_, err := a.sessions.ask(ctx, v, request{by: Caller{Identity: a.actor}}, t)
+	return err
+}
+
 // put archives a session because of a policy.
 func (a *archiver) put(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error {
 	_, err := a.sessions.ask(ctx, v, request{by: Caller{Identity: a.actor}}, session.Archive(why, reason, time.Now()))
@@ -99,10 +105,18 @@ func roomReason(t schemas.Tenant, has, most int) string {
 	return fmt.Sprintf("tenant %s has %s, its policy wants %d at most that aren't archived", t, schemas.CountSessions(has), most)
 }
 
+// memoryDropped refuses to resume a session that was archived for so long that its memory and files are gone.
+func memoryDropped(v statekv.Versioned) error {
+	return schemas.StateError(schemas.ReasonNoSnapshot, "session %s is archived without its memory", v.Name()).WithHint("its policy dropped it: %s", withoutMemory(v))
+}
+
 // inArchive refuses to do with an archived session what would wake it.
 func inArchive(v statekv.Versioned) error {
 	if err := neverRan(v); err != nil {
 		return err
+	}
+	if !v.Archived.Dropped.IsZero() {
+		return memoryDropped(v)
 	}
 	return schemas.StateError(schemas.ReasonArchived, "session %s is archived", v.Name()).
 		WithHint("`diapause resume %s` takes it out of the archive; `diapause logs`, `commands` and `replay` read it as it is", v.Name())

@@ -171,7 +171,7 @@ const ofShare = "shared"
 var ofSessions = []string{
 	"run", "fork", "move", "suspend", "checkpoint", "resume", "ensure", "rm", "kill", "rollback", "snapshots", "snapshot_rm",
 	"replace", "accept", "reject", "dismiss", "show", "history", "explain", "usage", "verify", "activity", "expose", "label", "reach", "login_port",
-	"share", "unshare", templateCreate, templateRun, templateRemove, "archive", "redact",
+	"share", "unshare", templateCreate, templateShow, templateRun, templateRemove, "archive", "redact",
 }
 
 // ofPolicies are the verbs that are about the sessions of the scope that a request names.

@@ -177,6 +177,9 @@ func (s *resumer) awake(ctx context.Context, n schemas.Name, req request, from [
 			}
 			return schemas.ViewOf(got.SessionRecord), err
 		case slices.Contains(from, v.State):
+			if v.Head == nil && v.Archived != nil && !v.Archived.Dropped.IsZero() {
+				return nil, memoryDropped(v)
+			}
 			if v.Head == nil {
 				return nil, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is %s and has no snapshot", n, v.State).WithHint("%s", withoutMemory(v))
 			}

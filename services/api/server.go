@@ -252,6 +252,11 @@ func (s *Server) Archive(ctx context.Context, v statekv.Versioned, why schemas.A
 	return s.archives.put(ctx, v, why, reason)
 }
 
+// DropMemory drops the memory of an archived session because of its policy, if its record still is as v says.
+func (s *Server) DropMemory(ctx context.Context, v statekv.Versioned, t schemas.Transition) error {
+	return s.archives.drop(ctx, v, t)
+}
+
 // Expire removes a session because of the retention policy, if its record still is
 // as v says. Its host deletes the images.
 func (s *Server) Expire(ctx context.Context, v statekv.Versioned, reason string) error {

@@ -32,14 +32,15 @@ const (
 	templateCreate = "template_create"
 	templateRun    = "template_run"
 	templateRemove = "template_rm"
+	templateShow   = "template_show"
 	templateList   = "template_ls"
 )
 
 // ofTemplates are all of them.
-var ofTemplates = []string{templateCreate, templateRun, templateRemove, templateList}
+var ofTemplates = []string{templateCreate, templateShow, templateRun, templateRemove, templateList}
 
 func (t *templates) verbs() map[string]handler {
-	return map[string]handler{templateCreate: t.create, templateRun: t.run, templateRemove: t.remove, templateList: t.list}
+	return map[string]handler{templateCreate: t.create, templateShow: t.show, templateRun: t.run, templateRemove: t.remove, templateList: t.list}
 }
 
 // templateName reads the template that a request is about.
@@ -221,6 +222,22 @@ func (t *templates) run(ctx context.Context, req request) (any, error) {
 		return nil, err
 	}
 	return t.makes.twin(ctx, n, "run template "+called(n), req, func() (statekv.Versioned, error) { return v, nil })
+}
+
+// show shows a template: one that is being made, or whose removal waits for others, as well.
+func (t *templates) show(ctx context.Context, req request) (any, error) {
+	n, err := templateName(req.Name)
+	if err != nil {
+		return nil, err
+	}
+	v, err := t.makes.records.Get(ctx, n)
+	switch {
+	case err != nil && !errors.Is(err, statekv.ErrNoSession):
+		return nil, err
+	case err != nil, v.State == schemas.Deleted && v.Op == nil:
+		return nil, noTemplate(n)
+	}
+	return schemas.ViewTemplate(v.SessionRecord), nil
 }
 
 // list lists the templates of a tenant, or of all, that sessions can be made from.

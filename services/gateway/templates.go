@@ -42,6 +42,15 @@ func (in *templatesIn) request() (schemas.Request, error) {
 	return schemas.Request{Tenant: in.Tenant}, nil
 }
 
+type showTemplateIn struct {
+	OfTemplate
+	Waiting
+}
+
+func (in *showTemplateIn) request() (schemas.Request, error) {
+	return schemas.Request{Name: in.name()}, nil
+}
+
 type removeTemplateIn struct {
 	OfTemplate
 	Waiting
@@ -80,6 +89,7 @@ func templates(g *Gateway) {
 	const tag, all = "templates", "/templates"
 	verb(g, route{verb: "template_ls", method: "GET", path: all, tag: tag, summary: "List templates"}, (*templatesIn).request, same[templatesIn, []schemas.TemplateView])
 	verb(g, route{verb: "template_create", method: "POST", path: all, tag: tag, summary: "Make a template of a session", status: http.StatusCreated}, (*templateIn).request, madeTemplate)
+	verb(g, route{verb: "template_show", method: "GET", path: all + "/{template}", tag: tag, summary: "Show a template"}, (*showTemplateIn).request, same[showTemplateIn, schemas.TemplateView])
 	verb(g, route{verb: "template_rm", method: "DELETE", path: all + "/{template}", tag: tag, summary: "Shred a template"}, (*removeTemplateIn).request, same[removeTemplateIn, schemas.TemplateView])
 	verb(g, route{verb: "template_run", method: "POST", path: all + "/{template}/sessions", tag: tag, summary: "Make a session from a template", status: http.StatusCreated}, (*fromTemplateIn).request, made)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/session"
@@ -44,6 +45,36 @@ func (j *Janitor) archive(ctx context.Context, records []statekv.Versioned, now 
 func (j *Janitor) restsSince(ctx context.Context, v statekv.Versioned, now time.Time) bool {
 	since, err := j.Records.InStateSince(ctx, v.Name())
 	return err == nil && now.Sub(since) >= session.ArchivedAfter(v.SessionRecord, j.keep(v.SessionRecord))
+}
+
+// dropMemory has the records of those archived sessions say so whose memory is dropped by their policy. What it changed is
+// in records: their snapshots go in the same run, or, if that is killed, in the next one. A session that others began from and go
+// on from is left until they don't.
+func (j *Janitor) dropMemory(ctx context.Context, records []statekv.Versioned, now time.Time, out *schemas.StorePrune) {
+	for i := range records {
+		v := &records[i]
+		t, ok := session.DropMemory(v.SessionRecord, j.keep(v.SessionRecord), now)
+		if !ok || slices.ContainsFunc(records, func(w statekv.Versioned) bool {
+			return w.UID != v.UID && w.State != schemas.Deleted && w.PointsAt(*v.Head)
+		}) {
+			continue
+		}
+		since, err := j.Records.InStateSince(ctx, v.Name())
+		if err == nil && now.Sub(since) < time.Duration(*j.keep(v.SessionRecord).DropMemory) {
+			continue // the clock of who archived it was behind: it hasn't rested for so long
+		}
+		if err == nil && !out.DryRun {
+			err = j.DropMemory(ctx, *v, t)
+		}
+		switch {
+		case errors.Is(err, statekv.ErrConflict): // it is used
+		case err != nil:
+			out.Problems = append(out.Problems, fmt.Sprintf("drop the memory of session %s: %v", v.Name(), err))
+		default:
+			v.Archived, v.Head = t.Set.Archived, nil
+			out.Dropped = append(out.Dropped, v.Name().String())
+		}
+	}
 }
 
 // archiveOne archives one session. A problem with one doesn't keep it from the others.

@@ -62,6 +62,59 @@ func TestArchivedForItsAge(t *testing.T) {
 	}
 }
 
+// The memory of what is archived is dropped when its policy says so, all its snapshots with it, but for what others go on from. A run that
+// was killed after the record said so is made up for.
+func TestMemoryOfTheArchiveDropped(t *testing.T) {
+	h := newHouse(t, Policy{})
+	h.archiving()
+	h.janitor.DropMemory = func(ctx context.Context, v statekv.Versioned, t schemas.Transition) error {
+		_, err := h.records.Swap(ctx, v, t)
+		return err
+	}
+	keep := schemas.Keep{Archive: new(schemas.Duration(1)), DropMemory: new(schemas.Duration(time.Hour))}
+	h.janitor.Keep = func(schemas.SessionRecord) schemas.Keep { return keep }
+	plain, shared, killed := h.asleep("plain", true), h.asleep("shared", true), h.asleep("killed", true)
+	if out := h.prune(false); len(out.Archived) != 3 || len(out.Dropped) != 0 {
+		t.Fatalf("not yet: %+v", out)
+	}
+	fork := h.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TForkNew, Set: schemas.Set{
+		Host: "h", Head: shared.Head, Op: &schemas.Op{ID: "f", Kind: schemas.OpResume, Source: shared.Head},
+		New: &schemas.NewSession{UID: "uid-fork", Tenant: "default", Session: "fork", Class: "web", Lineage: "lin-fork"},
+	}})
+	keep.DropMemory = new(schemas.Duration(1))
+	get := func(v statekv.Versioned) statekv.Versioned {
+		t.Helper()
+		v, err := h.records.Get(h.ctx, v.Name())
+		h.must(err)
+		return v
+	}
+	v := get(killed)
+	drop, ok := session.DropMemory(v.SessionRecord, keep, time.Now().Add(time.Minute))
+	if !ok {
+		t.Fatal("it isn't due")
+	}
+	h.swap(v, drop) // and no more
+	if out := h.prune(true); !slices.Equal(out.Dropped, []string{"plain"}) || !h.there(*plain.Head) || get(plain).Head == nil {
+		t.Errorf("dry run: %+v", out)
+	}
+	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"plain"}) || len(out.Problems) != 0 {
+		t.Errorf("dropped %+v", out)
+	}
+	if h.there(*plain.Head) || h.there(*killed.Head) || !h.there(*shared.Head) {
+		t.Errorf("there: %v, %v, %v", h.there(*plain.Head), h.there(*killed.Head), h.there(*shared.Head))
+	}
+	if v := get(plain); v.Head != nil || v.Archived == nil || v.Archived.Dropped.IsZero() || v.State != schemas.Suspended {
+		t.Errorf("the record is %+v", v.SessionRecord)
+	}
+	h.swap(fork, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove}}})
+	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"shared"}) || h.there(*shared.Head) {
+		t.Errorf("without the fork: %+v", out)
+	}
+	if out := h.prune(false); len(out.Dropped)+len(out.Snapshots)+len(out.Problems) != 0 {
+		t.Errorf("again: %+v", out)
+	}
+}
+
 // A tenant that has too many outside the archive has its oldest terminals archived.
 func TestArchivedToMakeRoom(t *testing.T) {
 	h := newHouse(t, Policy{})

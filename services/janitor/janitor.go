@@ -32,7 +32,9 @@ type Options struct {
 	// aren't archived.
 	ToArchive func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error
 	Quota     func(schemas.Tenant) schemas.Quota
-	Policy    Policy
+	// DropMemory, if given, has the record of an archived session say that its memory and files are dropped.
+	DropMemory func(ctx context.Context, v statekv.Versioned, t schemas.Transition) error
+	Policy     Policy
 	// Keep, if given, says what is kept of one session in place of Policy.
 	Keep func(schemas.SessionRecord) schemas.Keep
 	// Archive, if given, moves old revisions of the log to the store, and Past reads them there.
@@ -101,7 +103,7 @@ func (j *Janitor) Prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 }
 
 func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, error) {
-	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Archived: []string{}, Problems: []string{}}
+	out := schemas.StorePrune{DryRun: dryRun, Snapshots: []schemas.PrunedSnapshot{}, Expired: []string{}, Archived: []string{}, Dropped: []string{}, Problems: []string{}}
 	records, err := j.Records.All(ctx)
 	if err != nil {
 		return out, fmt.Errorf("keep house: %w", err)
@@ -112,6 +114,9 @@ func (j *Janitor) prune(ctx context.Context, dryRun bool) (schemas.StorePrune, e
 	}
 	if j.ToArchive != nil {
 		j.archive(ctx, records, now, &out)
+	}
+	if j.DropMemory != nil {
+		j.dropMemory(ctx, records, now, &out)
 	}
 	j.expire(ctx, records, now, &out)
 	all, lineages, err := j.snapshots(ctx, records, &out)
@@ -237,7 +242,7 @@ func (j *Janitor) snapshots(ctx context.Context, records []statekv.Versioned, ou
 			}
 			all = append(all, Snapshot{
 				Session: v.Name(), UID: v.UID, Class: v.Class, Keep: j.keep(v.SessionRecord), Lineage: v.Lineage, Head: l.Head,
-				At: l.Header.Time, Bytes: l.Header.StoredBytes, Needed: needed(records, l.Head),
+				At: l.Header.Time, Bytes: l.Header.StoredBytes, Needed: needed(records, l.Head), Dropped: v.Archived != nil && !v.Archived.Dropped.IsZero(),
 			})
 		}
 	}

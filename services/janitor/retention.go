@@ -19,6 +19,7 @@ type Snapshot struct {
 	Head    schemas.Head
 	At      time.Time
 	Bytes   int64 // that it has added to the store
+	Dropped bool  // its session's memory is: it goes under every policy
 	Needed  bool  // a session's record points at it: it stays under every policy
 }
 
@@ -35,6 +36,9 @@ func Plan(all []Snapshot, p Policy, now time.Time) []Deletion {
 	r := retention{gone: map[schemas.Head]bool{}}
 	oldest := slices.SortedFunc(slices.Values(all), byAge)
 	for _, s := range oldest {
+		if s.Dropped {
+			r.delete(s, "its session's memory is dropped")
+		}
 		if age := p.ageOf(s); age > 0 && now.Sub(s.At) > age {
 			r.delete(s, fmt.Sprintf("older than %s", age))
 		}

@@ -127,7 +127,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		Stored: c.usage.Stored, Network: r.of.Network, Orders: r.orders, Drainer: c.drainer,
 		Name: r.name, QueueLead: &lease.Office{Store: queues, Holder: schemas.HostID(r.name), Term: r.term, Log: r.log},
 	})
-	expire, toArchive = c.api.Expire, c.api.Archive
+	expire, toArchive, c.janitor.DropMemory = c.api.Expire, c.api.Archive, c.api.DropMemory
 	c.traces = &traces.Exporter{Log: r.records, TraceOf: func(ctx context.Context, seq uint64) (string, error) { return stream.Trace(ctx, r.js, r.names, seq) }, Version: r.version, Notes: r.log}
 	c.agents = triggers.New(triggers.Options{
 		JS: r.js, Names: r.names, To: c.api, Count: r.Triggered, Log: r.log,

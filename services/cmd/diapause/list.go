@@ -146,6 +146,9 @@ func stateOf(v schemas.View) string {
 	if v.Status == "" {
 		return string(v.State)
 	}
+	if v.Archived != nil && !v.Archived.Dropped.IsZero() {
+		return string(v.State) + " (" + v.Status + ", memory dropped)"
+	}
 	return string(v.State) + " (" + v.Status + ")"
 }
 

@@ -57,9 +57,10 @@ quota tenant:NAME, and KEY=VALUE one of, with KEY= to take it back and "none" fo
                              executed something since: what a lost host costs at most
   score=base:100,idle_hour:10,command:2,commands_count:100,by_person:50
                              which session matters, where there is no room for all
-  keep=age:168h,count:10,archive:720h
-                             which snapshots stay, in place of up --retention; and when
-                             terminals that sleep or have ended are archived
+  keep=age:168h,count:10,archive:720h,drop_memory:2160h
+                             which snapshots stay, in place of up --retention; when
+                             terminals that sleep or have ended are archived; and after
+                             how long in the archive their memory and files are deleted
   watermarks=sessions:0.8,memory:0.9,pressure:0.2
                              of all only: how full a host may get
   slots=10                   of all only: how many sessions each host has room for, in place

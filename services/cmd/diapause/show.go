@@ -93,7 +93,9 @@ func printSession(v schemas.View) {
 	}
 	if a := v.Archived; a != nil {
 		line("archived", "at %s, %s", a.At.Format(time.RFC3339), archivedFor(a.For))
-		if v.State != schemas.Exited {
+		if !a.Dropped.IsZero() {
+			line("", "its memory and files were dropped at %s; `diapause run --from %s --name NEW` starts a new one", a.Dropped.Format(time.RFC3339), v.Name)
+		} else if v.State != schemas.Exited {
 			line("", "`diapause resume %s` takes it out of the archive", v.Name)
 		}
 	}

@@ -103,15 +103,18 @@ func storePruneCommand(c *client) *cobra.Command {
 }
 
 func printPrune(out schemas.StorePrune) error {
-	did, archived := "deleted", "archived"
+	did, archived, dropped := "deleted", "archived", "is dropped"
 	if out.DryRun {
-		did, archived = "would be deleted", "would be archived"
+		did, archived, dropped = "would be deleted", "would be archived", "would be dropped"
 	}
 	for _, s := range out.Snapshots {
 		fmt.Fprintf(printed, "snapshot %s of session %s of %s, %s: %s, %s\n", s.ID, s.Name, s.At.Format(time.RFC3339), size(s.StoredBytes), did, s.Reason)
 	}
 	for _, name := range out.Archived {
 		fmt.Fprintf(printed, "session %s: %s\n", name, archived)
+	}
+	for _, name := range out.Dropped {
+		fmt.Fprintf(printed, "session %s: its memory %s\n", name, dropped)
 	}
 	for _, name := range out.Expired {
 		fmt.Fprintf(printed, "session %s: expired\n", name)

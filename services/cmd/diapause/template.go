@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -23,7 +24,7 @@ Secrets that were in the session's memory and files are in every session that is
 
 func templateCommand(c *client) *cobra.Command {
 	cmd := &cobra.Command{Use: "template", Short: "Keep a session's memory and files, to make sessions from", Long: templateHelp}
-	cmd.AddCommand(templateCreateCommand(c), templateListCommand(c), templateRemoveCommand(c))
+	cmd.AddCommand(templateCreateCommand(c), templateListCommand(c), templateShowCommand(c), templateRemoveCommand(c))
 	return cmd
 }
 
@@ -91,6 +92,58 @@ func templateListCommand(c *client) *cobra.Command {
 	fl.BoolVarP(&quiet, "quiet", "q", false, "print names alone")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
+}
+
+func templateShowCommand(c *client) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show TEMPLATE...", Short: "Show a template: what it is made of, its snapshot and its size", Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			shown := 0
+			return forEach(cmd.Context(), args, asJSON, func(name string, a answers) error {
+				var v schemas.TemplateView
+				if err := c.call(cmd.Context(), "template_show", schemas.Request{Name: name}, &v); err != nil {
+					return err
+				}
+				return a.print(v, func() {
+					if shown++; shown > 1 {
+						fmt.Fprintln(printed)
+					}
+					printTemplate(v)
+				})
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
+	return cmd
+}
+
+// printTemplate shows all of a template.
+func printTemplate(v schemas.TemplateView) {
+	line := func(k, format string, args ...any) {
+		fmt.Fprintf(printed, "%-12s %s\n", k, fmt.Sprintf(format, args...))
+	}
+	line("name", "%s", v.Name)
+	state := string(v.State)
+	if v.Waits != "" {
+		state += ": " + v.Waits
+	}
+	line("state", "%s", state)
+	line("program", "%s (%s, driver %s)", v.Program, v.Class, v.Driver)
+	line("origin", "%s", originText(v.Origin))
+	line("created", "%s", v.Created.Format(time.RFC3339))
+	line("lineage", "%s", v.Lineage)
+	line("snapshot", "%s", cmp.Or(v.Snapshot, "-"))
+	if !v.At.IsZero() {
+		line("captured", "%s", v.At.Format(time.RFC3339))
+		line("size", "%s in %s", size(v.LogicalBytes), size(v.StoredBytes))
+	}
+	if v.Root != nil {
+		line("root", "%s", strings.TrimSuffix(v.Root.Ref+" "+v.Root.Digest, " "))
+	}
+	if len(v.Labels) > 0 {
+		line("labels", "%s", schemas.LabelText(v.Labels))
+	}
 }
 
 func templateRemoveCommand(c *client) *cobra.Command {
