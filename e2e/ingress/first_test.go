@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"runtime/debug"
 	"strings"
@@ -15,11 +16,10 @@ import (
 	door "github.com/diapause/diapause/services/ingress"
 )
 
-// firstSessions times firstRounds is how many first requests are made.
-const (
-	firstSessions = 20
-	firstRounds   = 25
-)
+const firstSessions = 20
+
+// firstRounds is how many first requests each of them gets: 500 in all, or 10,000 in a long run.
+var firstRounds = map[bool]int{false: 25, true: 500}[os.Getenv("DIAPAUSE_LONG") != ""]
 
 // TestFirstRequests asks for each of some sessions again and again, each time after it was suspended. None fails, and the
 // history names each of the requests as what resumed the session.
