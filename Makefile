@@ -1,6 +1,6 @@
 # Two commands do everything on a fresh Debian 12 or 13 with Go and make:
 #   make demo    the main job, seen from the outside
-#   make test    every test, against the real components
+#   make test    the tests, against the real components; the slowest are in make test-long
 # Both install what is missing into the project's own prefix and cache.
 
 SHELL      := /bin/bash
@@ -35,10 +35,10 @@ demo: setup build ## the main job, from a running program to its image and back 
 # at the end. Three libraries that compute much aren't watched for races: with them the same
 # tests take up to three times the CPU.
 RACES := -race -trimpath -ldflags=-w $(patsubst %,-gcflags=%/...=-race=false,modernc.org github.com/klauspost/compress golang.org/x/crypto)
-test: setup-test verify ## every test, real components included
+test: setup-test verify ## all tests but the slowest, real components included
 	@e2e/setup/root.sh env GORACE=atexit_sleep_ms=50 $(GO) test $(RACES) -vet=off -p 2 -parallel 4 -count=1 -timeout 40m $(patsubst %,./%/...,workers services objectstore events schemas e2e)
 
-test-long: setup-test ## what takes longer: more rounds of the crash tests, the whole compatibility run, containers on other engines
+test-long: setup-test ## all tests, the slowest too, in more rounds; the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
 	@e2e/setup/root.sh e2e/compose/install.sh
 	@e2e/setup/root.sh e2e/observe/install.sh

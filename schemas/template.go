@@ -15,14 +15,11 @@ const MaxTemplateName = 64 - len(ofTemplates)
 // ParseTemplate reads the name of a template, "[tenant/]name", and gives that of its record.
 func ParseTemplate(s string) (Name, error) {
 	n, err := ParseName(s)
-	if err == nil {
-		err = n.ValidateNew()
+	if err != nil || len(n.Session) > MaxTemplateName {
+		return Name{}, fmt.Errorf("template %q: want 1 to %d of A-Z a-z 0-9 _ -", s, MaxTemplateName)
 	}
-	if err != nil {
-		return Name{}, fmt.Errorf("template %q: %w", s, err)
-	}
-	if len(n.Session) > MaxTemplateName {
-		return Name{}, fmt.Errorf("template %q: want at most %d characters", n.Session, MaxTemplateName)
+	if n.ValidateNew() != nil {
+		return Name{}, fmt.Errorf("template %q: its name can't begin with -", s)
 	}
 	n.Session = ofTemplates + n.Session
 	return n, nil

@@ -30,4 +30,7 @@
 //
 // Every resume is checked: the memory has the digest that it had before. What
 // the check takes is in no figure.
+//
+// The tests run little of each. Sessions, losses, forwarding, the fleet and the comparison are
+// among them with DIAPAUSE_LONG=1 alone.
 package bench

@@ -4,5 +4,5 @@
 // ran, where and when is told by the sessions themselves, to a socket outside of them
 // (witness_test.go). Clocks that jump are told in clock_amd64_test.go, by package jump.
 //
-// The package has tests alone. They need root and an installed CRIU.
+// The package has tests alone. They need root and an installed CRIU; the slowest run with DIAPAUSE_LONG=1 alone.
 package fleet

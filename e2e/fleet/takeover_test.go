@@ -3,7 +3,6 @@ package fleet
 import (
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -107,29 +106,24 @@ type pause struct {
 	at     string // with the time that counts: the session was captured and resumed before
 }
 
-// pauses are all of them in a long run, a sample else.
+// pauses are all of them.
 func pauses() map[string]pause {
 	suspend, checkpoint, resume := []string{"suspend", "s"}, []string{"checkpoint", "s"}, []string{"ensure", "s"}
 	fork := []string{"fork", "s", "copy"}
-	all := map[string]pause{
-		"suspend, criu is at its end":     {suspend, false, "criu.capture.dumped=stop@2"},
-		"suspend, all is durable":         {suspend, false, "worker.capture.durable=stop@2"},
-		"suspend, before the kill":        {suspend, false, "worker.reap.heard=stop@2"},
-		"resume, it is said to run":       {resume, true, "worker.resume.recorded=stop@2"},
-		"resume, it runs and isn't heard": {resume, true, "criu.restore.runs=stop@2"},
-		"fork, its snapshot is taken":     {fork, false, "worker.checkpoint.thawed=stop"},
+	return map[string]pause{
+		"suspend, criu is at its end":       {suspend, false, "criu.capture.dumped=stop@2"},
+		"suspend, all is durable":           {suspend, false, "worker.capture.durable=stop@2"},
+		"suspend, before the kill":          {suspend, false, "worker.reap.heard=stop@2"},
+		"resume, it is said to run":         {resume, true, "worker.resume.recorded=stop@2"},
+		"resume, it runs and isn't heard":   {resume, true, "criu.restore.runs=stop@2"},
+		"fork, its snapshot is taken":       {fork, false, "worker.checkpoint.thawed=stop"},
+		"suspend, nothing is committed":     {suspend, false, "worker.capture.taken=stop@2"},
+		"checkpoint, it goes on":            {checkpoint, false, "worker.checkpoint.thawed=stop"},
+		"fork, nothing is committed":        {fork, false, "worker.capture.taken=stop@2"},
+		"resume, before criu":               {resume, true, "criu.restore.filled=stop@2"},
+		"resume, nothing has run":           {resume, true, "worker.resume.restored=stop@2"},
+		"resume, it is about to be let run": {resume, true, "criu.restore.going=stop@2"},
 	}
-	if os.Getenv("DIAPAUSE_LONG") != "" {
-		maps.Copy(all, map[string]pause{
-			"suspend, nothing is committed":     {suspend, false, "worker.capture.taken=stop@2"},
-			"checkpoint, it goes on":            {checkpoint, false, "worker.checkpoint.thawed=stop"},
-			"fork, nothing is committed":        {fork, false, "worker.capture.taken=stop@2"},
-			"resume, before criu":               {resume, true, "criu.restore.filled=stop@2"},
-			"resume, nothing has run":           {resume, true, "worker.resume.restored=stop@2"},
-			"resume, it is about to be let run": {resume, true, "criu.restore.going=stop@2"},
-		})
-	}
-	return all
 }
 
 // A worker stops in the middle of an op for longer than its host's lease, and then goes

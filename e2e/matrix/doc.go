@@ -14,9 +14,9 @@
 // alone has no other that could take over: paused_test.go stops workers for longer than
 // their host's lease, on two machines (pair_test.go, hosts_test.go).
 //
-// DIAPAUSE_LONG=1 runs all of it, else it is a sixth, and of the pauses one at each moment;
-// DIAPAUSE_SEED has the same one again, and DIAPAUSE_MATRIX="worker.reap.heard" the cases
-// alone whose name has that.
+// DIAPAUSE_LONG=1 runs all of it, else it is a sixth, without the pauses; DIAPAUSE_SEED has
+// the same one again, and DIAPAUSE_MATRIX="worker.reap.heard" the cases alone whose name has
+// that, of the pauses too.
 //
 // The moments of the criu driver, and the others once more with real processes, are
 // in package crash. The package has tests alone.

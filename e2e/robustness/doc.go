@@ -21,5 +21,5 @@
 //
 // A seed gives the clients' requests and the faults; the order in which they meet is the machine's. A history that fails is kept
 // as a file, with the command that checks it again. `make robustness` runs for as
-// long as it is told. TRACK_RECORD.md says what was found.
+// long as it is told, all four kinds; `make test` the cluster and the program alone. TRACK_RECORD.md says what was found.
 package robustness

@@ -34,8 +34,11 @@ func (c *Cache) Trial(scope schemas.PolicyScope, p schemas.Policy) func(schemas.
 	}
 }
 
-// Covers reports whether a scope is about a session.
+// Covers reports whether a scope is about a session. A template is none.
 func Covers(scope schemas.PolicyScope, r schemas.SessionRecord) bool {
+	if _, template := r.Name().Template(); template {
+		return false
+	}
 	n, ok := scope.Session()
 	switch {
 	case ok:

@@ -105,7 +105,7 @@ func roomReason(t schemas.Tenant, has, most int) string {
 	return fmt.Sprintf("tenant %s has %s, its policy wants %d at most that aren't archived", t, schemas.CountSessions(has), most)
 }
 
-// memoryDropped refuses to resume a session that was archived for so long that its memory and files are gone.
+// memoryDropped refuses to go on from a session that was archived for so long that its memory and files are gone.
 func memoryDropped(v statekv.Versioned) error {
 	return schemas.StateError(schemas.ReasonNoSnapshot, "session %s is archived without its memory", v.Name()).WithHint("its policy dropped it: %s", withoutMemory(v))
 }

@@ -151,6 +151,9 @@ func (s *capturer) captured(ctx context.Context, n schemas.Name, req request, tr
 	if v.State == schemas.Suspended && v.Head != nil {
 		return v, nil
 	}
+	if v.Archived != nil && !v.Archived.Dropped.IsZero() {
+		return v, memoryDropped(v)
+	}
 	what := "fork"
 	if trigger == templateTrigger {
 		what = "make a template of"

@@ -106,7 +106,11 @@ func printSession(v schemas.View) {
 		line("snapshot", "%s of %s, %s ago: %s captured, %s new, %s stored", s.ID, s.At.Format(time.RFC3339), ago(s.At), size(s.LogicalBytes), size(s.NewBytes), size(s.StoredBytes))
 	}
 	if v.StoredBytes > 0 {
-		line("stored", "%s by all its snapshots", size(v.StoredBytes))
+		by := "all its snapshots"
+		if v.Snapshot == nil {
+			by = "what is kept of it"
+		}
+		line("stored", "%s by %s", size(v.StoredBytes), by)
 	}
 	t := v.LastTransition
 	line("last", "%s by %s, %s ago: %s", t.Type, schemas.Who(t.Actor, t.Note), ago(t.At), t.Reason)

@@ -192,7 +192,7 @@ func (f *runFlags) orTemplate(c *client, cmd *cobra.Command) {
 	args, run := cmd.Args, cmd.RunE
 	cmd.Args = func(cmd *cobra.Command, words []string) error {
 		if f.template != "" {
-			args = cobra.NoArgs
+			return nil
 		}
 		return args(cmd, words)
 	}
@@ -206,6 +206,9 @@ func (f *runFlags) orTemplate(c *client, cmd *cobra.Command) {
 				other = append(other, "--"+fl.Name)
 			}
 		})
+		if len(words) > 0 {
+			other = append(other, "the command")
+		}
 		return runTemplate(cmd.Context(), c, *f, other)
 	}
 }

@@ -67,8 +67,10 @@ Everything else takes the credentials in the data directory, which only root rea
 
 Variables say what sessions are held to where no policy says otherwise ("diapause policy get" names
 them): TERMINAL_MAX_ACTIVE_SESSIONS (slots of each host without --slots), TERMINAL_HIBERNATE_AFTER_MINS
-(grace of the class terminal), IDLE_SNAPSHOT_DELAY_SECONDS (grace of web and desktop) and
-SANDBOX_TIMEOUT_SECONDS (life of all sessions, a day at most). A flag wins over them, a policy over both.`
+(grace of the class terminal), TERMINAL_ARCHIVE_AFTER_DAYS (when terminals are archived),
+TERMINAL_MAX_TOTAL_SESSIONS (of a tenant outside the archive), IDLE_SNAPSHOT_DELAY_SECONDS (grace of web
+and desktop) and SANDBOX_TIMEOUT_SECONDS (life of all sessions, a day at most). A flag wins over them, a
+policy over both.`
 
 func upCommand(c *client) *cobra.Command {
 	var f upFlags
