@@ -32,3 +32,17 @@ func (s *Store) InStateSince(ctx context.Context, n schemas.Name) (time.Time, er
 	}
 	return since, nil
 }
+
+// ArchivedSince is when a session came to be in the archive, by the clock of the log.
+func (s *Store) ArchivedSince(ctx context.Context, n schemas.Name) (time.Time, error) {
+	all, err := s.History(ctx, n)
+	if err != nil {
+		return time.Time{}, err
+	}
+	last := len(all) - 1
+	since := all[last].Stored
+	for i := last; i >= 0 && all[i].UID == all[last].UID && all[i].Archived != nil; i-- {
+		since = all[i].Stored
+	}
+	return since, nil
+}

@@ -329,7 +329,7 @@ func (e *pageEnd) bound(q *attach.Search, lines int) int {
 		return lines
 	}
 	until := e.Time.Add(1)
-	if e.passed = lines+e.Same > hostLines; e.passed {
+	if e.passed = e.Same > hostLines-lines; e.passed {
 		until = e.Time
 	} else {
 		lines += e.Same

@@ -59,9 +59,9 @@ func (j *Janitor) dropMemory(ctx context.Context, records []statekv.Versioned, n
 		}) {
 			continue
 		}
-		since, err := j.Records.InStateSince(ctx, v.Name())
+		since, err := j.Records.ArchivedSince(ctx, v.Name())
 		if err == nil && now.Sub(since) < time.Duration(*j.keep(v.SessionRecord).DropMemory) {
-			continue // the clock of who archived it was behind: it hasn't rested for so long
+			continue // the clock of who archived it was behind: it isn't there for so long
 		}
 		if err == nil && !out.DryRun {
 			err = j.DropMemory(ctx, *v, t)

@@ -115,6 +115,26 @@ func TestMemoryOfTheArchiveDropped(t *testing.T) {
 	}
 }
 
+// What a session that was started again meanwhile has just written stays, before its record points at it too.
+func TestStartedAgainWhileMemoryIsDropped(t *testing.T) {
+	h := newHouse(t, Policy{})
+	v := h.asleep("again", true)
+	head := *v.Head
+	v = h.swap(v, session.Archive(schemas.ArchivedByHand, "asked", time.Now()))
+	keep := schemas.Keep{DropMemory: new(schemas.Duration(1))}
+	drop, ok := session.DropMemory(v.SessionRecord, keep, time.Now().Add(time.Minute))
+	if !ok {
+		t.Fatal("it isn't due")
+	}
+	v = h.swap(v, drop)
+	d := Deletion{Snapshot: Snapshot{Session: v.Name(), UID: v.UID, Lineage: v.Lineage, Head: head, Dropped: true}}
+	v = h.swap(v, schemas.Transition{Type: schemas.TRestart, Set: schemas.Set{Host: "h", Op: &schemas.Op{ID: "s", Kind: schemas.OpStart, Boot: schemas.BootClean}}})
+	var out schemas.StorePrune
+	if h.must(h.janitor.delete(h.ctx, d, &out)); !h.there(head) || len(out.Snapshots) != 0 || v.Archived != nil {
+		t.Errorf("deleted: %+v", out)
+	}
+}
+
 // A tenant that has too many outside the archive has its oldest terminals archived.
 func TestArchivedToMakeRoom(t *testing.T) {
 	h := newHouse(t, Policy{})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -259,12 +260,20 @@ func needed(records []statekv.Versioned, head schemas.Head) bool {
 	return false
 }
 
+// stillDropped reports whether the memory of a session still is dropped. One that was started again since may have written a snapshot
+// that its record doesn't point at yet.
+func stillDropped(records []statekv.Versioned, uid schemas.UID) bool {
+	return slices.ContainsFunc(records, func(v statekv.Versioned) bool {
+		return v.UID == uid && v.Archived != nil && !v.Archived.Dropped.IsZero()
+	})
+}
+
 // delete deletes one snapshot, unless a session has come to need it.
 func (j *Janitor) delete(ctx context.Context, d Deletion, out *schemas.StorePrune) error {
 	if !out.DryRun {
 		unused := func(ctx context.Context) (bool, error) {
 			now, err := j.Records.All(ctx)
-			return err == nil && !needed(now, d.Head), err
+			return err == nil && !needed(now, d.Head) && (!d.Dropped || stillDropped(now, d.UID)), err
 		}
 		err := image.DeleteSnapshot(ctx, j.Images, d.Session.Tenant, d.Lineage, d.Head.Name, j.Known, unused)
 		switch {
