@@ -66,7 +66,7 @@ class SessionPage {
     this.absent = element("p", { className: "note", hidden: true });
     const tabs = element("nav", { className: "tabs", "aria-label": "Of this session" },
       [["", "Overview"], ["terminal", "Terminal"], ["desktop", "Desktop"], ["recording", "Recording"]].map(([key, text]) => element("a", { href: `#/s/${encodeURIComponent(name)}${key ? `/${key}` : ""}`, textContent: text, "aria-current": (part ?? "") === key ? "page" : undefined })));
-    this.desktopTab = tabs.lastChild;
+    this.desktopTab = tabs.children[2];
     this.desktop = element("section", { className: "part desktop-part", "aria-label": "Desktop" });
     this.recording = element("section", { className: "part terminal-part", "aria-label": "Recording" });
     const rest = part === "recording" ? [this.recording] : part === "terminal" ? [this.terminal] : part === "desktop" ? [this.desktop] : [this.actions, this.outcome, this.facts.root, this.ports.root, this.history.root, this.snapshots.root, this.policy.root];
@@ -123,7 +123,7 @@ class SessionPage {
       this.#version = s.version;
       this.#uid = s.uid;
       this.#explainedAt = 0;
-      if (!["terminal", "desktop"].includes(!["terminal", "recording"].includes(this.#part)) this.#readParts();
+      if (!["terminal", "desktop", "recording"].includes(this.#part)) this.#readParts();
     }
     this.#tick();
   }
