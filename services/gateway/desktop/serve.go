@@ -343,15 +343,16 @@ func (s *socket) took(b []byte) error {
 		return misuse{errors.New("the desktop speaks first")}
 	}
 	out, used, err := s.filter.Take(nil, b)
-	if used {
-		s.Use.Input()
-	}
 	if err != nil {
 		return misuse{err}
 	}
-	if up != nil {
-		_, _ = up.Write(out) // what reads from it learns why it can't
+	if up == nil || len(out) == 0 {
+		return nil // it is no use: that would resume the session whose suspend has ended the connection
 	}
+	if used {
+		s.Use.Input()
+	}
+	_, _ = up.Write(out) // what reads from it learns why it can't
 	return nil
 }
 

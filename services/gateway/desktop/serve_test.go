@@ -185,6 +185,18 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestInputToNone: keys for a desktop that is gone are no use of the session, which they would resume.
+func TestInputToNone(t *testing.T) {
+	use := make(used, 16)
+	s := &socket{Options: Options{Use: use}, filter: Filter{step: atMessages}, began: true}
+	if err := s.took([]byte(key)); err != nil {
+		t.Fatal(err)
+	}
+	if len(use) > 0 {
+		t.Errorf("it is %s", <-use)
+	}
+}
+
 // TestWatchingArrives: of a client that watches the session gets what shows pictures alone.
 func TestWatchingArrives(t *testing.T) {
 	arrived := make(chan string, 1)
