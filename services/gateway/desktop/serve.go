@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -153,10 +154,17 @@ func (s *socket) carry(ctx context.Context) error {
 	if err := s.say(ctx, terminal.Message{Type: typeAttached}); err != nil {
 		return err
 	}
+	buf := make([]byte, piece)
+	n, err := io.ReadFull(up, buf[:versionSize])
+	if err != nil {
+		return s.ended(ctx)
+	}
+	if err := checkServer(buf[:n]); err != nil {
+		return err
+	}
 	s.attached(up)
 	defer s.detached()
-	for buf := make([]byte, piece); ; {
-		n, err := up.Read(buf)
+	for ; ; n, err = up.Read(buf) {
 		if n > 0 {
 			if err := s.write(ctx, websocket.MessageBinary, buf[:n]); err != nil {
 				return err
