@@ -3,16 +3,27 @@ package api
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/desktop"
 )
 
 // desktops says how sessions are run that are desktops, and which ports of hosts lead to them.
-type desktops struct{ board *board }
+type desktops struct {
+	board *board
+
+	mu    sync.Mutex           // guards given
+	given map[uint16]time.Time // when a port was chosen that the board may not show yet
+}
+
+// givenFor is how long a port that was chosen is given to no other: by then its session is made, or never is.
+const givenFor = 10 * time.Minute
 
 // The ports that desktops are published at if none is asked for: below those that kernels give to clients.
 const (
@@ -97,10 +108,17 @@ func (d *desktops) ofFork(v schemas.SessionRecord, publish []string, req request
 	return out, nil
 }
 
-// free gives a port that no session publishes. Two that are made at once are unlikely to get the same one; then
-// the host refuses the second.
+// free gives a port that no session publishes, and that wasn't given just now. Two API servers that choose at once are
+// unlikely to choose the same: then the host refuses the second session.
 func (d *desktops) free() (uint16, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(d.given, func(_ uint16, at time.Time) bool { return now.Sub(at) > givenFor })
 	taken := map[string]bool{}
+	for port := range d.given {
+		taken[strconv.Itoa(int(port))] = true
+	}
 	for r := range d.board.those("", func(s sight) bool { return bytes.Contains(s.packed, []byte(`"publish"`)) }) {
 		for _, word := range r.Publish {
 			if parts := strings.Split(word, ":"); len(parts) > 1 {
@@ -108,7 +126,15 @@ func (d *desktops) free() (uint16, error) {
 			}
 		}
 	}
-	return freeOf(taken, rand.IntN(endVNC-firstVNC))
+	port, err := freeOf(taken, rand.IntN(endVNC-firstVNC))
+	if err != nil {
+		return 0, err
+	}
+	if d.given == nil {
+		d.given = map[uint16]time.Time{}
+	}
+	d.given[port] = now
+	return port, nil
 }
 
 // freeOf gives the first port that isn't taken, from a place on.

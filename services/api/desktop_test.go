@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -63,6 +64,41 @@ func TestForkOfDesktop(t *testing.T) {
 	named := request{Request: schemas.Request{Publish: []string{"5901:5900"}}}
 	if got, err := d.ofFork(v, named.Publish, named); err != nil || !slices.Equal(got, named.Publish) {
 		t.Errorf("a fork has the ports %q in place of those that were named, %v", got, err)
+	}
+}
+
+// Desktops that are made at once get a port each, before the board shows any of them.
+func TestPortsAtOnce(t *testing.T) {
+	const left = 8
+	d := &desktops{board: newBoard(), given: map[uint16]time.Time{}}
+	for port := uint16(firstVNC + left); port < endVNC; port++ {
+		d.given[port] = time.Now()
+	}
+	got := make(chan uint16)
+	for range left {
+		go func() {
+			port, err := d.free()
+			if err != nil {
+				t.Error(err)
+			}
+			got <- port
+		}()
+	}
+	seen := map[uint16]bool{}
+	for range left {
+		seen[<-got] = true
+	}
+	if len(seen) != left {
+		t.Errorf("%d desktops have the ports %v", left, seen)
+	}
+	if port, err := d.free(); err == nil {
+		t.Errorf("all are given, and port %d again", port)
+	}
+	for port, at := range d.given {
+		d.given[port] = at.Add(-2 * givenFor)
+	}
+	if _, err := d.free(); err != nil {
+		t.Errorf("what was never made keeps its port: %v", err)
 	}
 }
 

@@ -68,6 +68,8 @@ func TestReaching(t *testing.T) {
 		{schemas.Request{Name: "acme/web", To: "acme/twin", Snapshot: "1-2", Shred: true, Host: "b"}, ""},
 		{schemas.Request{Name: "acme/web", Publish: []string{}}, ""},
 		{schemas.Request{Name: "acme/web", Publish: []string{"80:80"}}, "publish"},
+		{schemas.Request{Name: "acme/web", Run: &schemas.RunRequest{Spec: []byte(`{"root":"oci:alpine:3"}`), Desktop: &schemas.DesktopRequest{App: "xterm"}}}, ""},
+		{schemas.Request{Name: "acme/web", Run: &schemas.RunRequest{Spec: []byte(`{"root":"oci:alpine:3"}`), Desktop: &schemas.DesktopRequest{VNCPort: 5901}}}, "run.desktop"},
 		{schemas.Request{Name: "acme/web", Key: &schemas.KeyRequest{}}, "key"},
 		{schemas.Request{Name: "acme/web", Token: &schemas.TokenRequest{}}, "token"},
 		{running(t, tree, `{"command":["sh"],"root":"oci:alpine:3"}`), ""},

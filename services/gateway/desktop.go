@@ -166,6 +166,11 @@ func (s *seat) Dial(ctx context.Context, v schemas.View) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A session may have the network of its host, or of others: its ports are then for those alone who reach them by HTTP.
+	var may schemas.Reach
+	if err := s.of.ask(ctx, "reach", schemas.Request{Name: s.of.name, Reach: &schemas.ReachRequest{Port: port}}, &may); err != nil {
+		return nil, err
+	}
 	conn, err := dialSession(ctx, s.of.nc, v, attach.Hello{Name: v.Name, UID: v.UID, Forward: true})
 	if err != nil {
 		return nil, err

@@ -192,6 +192,26 @@ func TestPathsOfEarlierDesigns(t *testing.T) {
 	}
 }
 
+// A desktop is restored with the port of its host, if it has one.
+func TestRestoreOfDesktop(t *testing.T) {
+	b := newBench(t, nil)
+	b.answers("ensure", func(a asked) (any, *schemas.APIError) {
+		d := &schemas.DesktopView{Desktop: schemas.Desktop{Size: schemas.DesktopSize, Port: schemas.DesktopVNC}}
+		if a.Name == "acme/desk" {
+			d.VNCPort = 27888
+		}
+		return schemas.View{Name: a.Name, State: schemas.Running, Desktop: d}, nil
+	})
+	for session, want := range map[string]string{"acme.desk": `{"status":"restored","vnc_port":27888}`, "acme.closed": `{"status":"restored"}`} {
+		for _, path := range []string{"/sessions/" + session, "/api/v1/terminal/sessions/" + session} {
+			r := b.do("POST", path+"/restore", "")
+			if got := string(read[json.RawMessage](b, r)); r.StatusCode != http.StatusOK || got != want {
+				t.Errorf("%s: status %d, %s; want %s", path, r.StatusCode, got, want)
+			}
+		}
+	}
+}
+
 func TestWithoutAnAPI(t *testing.T) {
 	b := newBench(t, nil)
 	if p := b.refused("no API", b.do("GET", "/api/v1/whoami", ""), http.StatusServiceUnavailable); p.Reason != schemas.ReasonNoServer {

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // The bounds of what a client says.
@@ -129,6 +132,15 @@ func (f *Filter) Take(out, p []byte) (passed []byte, used bool, err error) {
 }
 
 const versionSize = 12
+
+// checkServer looks at the version that a server says first. One before 3.7 chooses the security type by itself: it would
+// take a client's bytes for others than the filter does.
+func checkServer(version []byte) error {
+	if v := string(version); len(v) != versionSize || !strings.HasPrefix(v, "RFB ") || v[4:] < "003.007\n" {
+		return schemas.StateError(schemas.ReasonWrongState, "no VNC server of RFB 3.7 or later is at the port")
+	}
+	return nil
+}
 
 // wants gives how many bytes part has to have before more of it is known.
 func (f *Filter) wants() (int, error) {

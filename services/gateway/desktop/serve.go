@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -153,10 +154,17 @@ func (s *socket) carry(ctx context.Context) error {
 	if err := s.say(ctx, terminal.Message{Type: typeAttached}); err != nil {
 		return err
 	}
+	buf := make([]byte, piece)
+	n, err := io.ReadFull(up, buf[:versionSize])
+	if err != nil {
+		return s.ended(ctx)
+	}
+	if err := checkServer(buf[:n]); err != nil {
+		return err
+	}
 	s.attached(up)
 	defer s.detached()
-	for buf := make([]byte, piece); ; {
-		n, err := up.Read(buf)
+	for ; ; n, err = up.Read(buf) {
 		if n > 0 {
 			if err := s.write(ctx, websocket.MessageBinary, buf[:n]); err != nil {
 				return err
@@ -343,15 +351,16 @@ func (s *socket) took(b []byte) error {
 		return misuse{errors.New("the desktop speaks first")}
 	}
 	out, used, err := s.filter.Take(nil, b)
-	if used {
-		s.Use.Input()
-	}
 	if err != nil {
 		return misuse{err}
 	}
-	if up != nil {
-		_, _ = up.Write(out) // what reads from it learns why it can't
+	if up == nil || len(out) == 0 {
+		return nil // it is no use: that would resume the session whose suspend has ended the connection
 	}
+	if used {
+		s.Use.Input()
+	}
+	_, _ = up.Write(out) // what reads from it learns why it can't
 	return nil
 }
 

@@ -185,16 +185,29 @@ func TestServe(t *testing.T) {
 	}
 }
 
+// TestInputToNone: keys for a desktop that is gone are no use of the session, which they would resume.
+func TestInputToNone(t *testing.T) {
+	use := make(used, 16)
+	s := &socket{Options: Options{Use: use}, filter: Filter{step: atMessages}, began: true}
+	if err := s.took([]byte(key)); err != nil {
+		t.Fatal(err)
+	}
+	if len(use) > 0 {
+		t.Errorf("it is %s", <-use)
+	}
+}
+
 // TestWatchingArrives: of a client that watches the session gets what shows pictures alone.
 func TestWatchingArrives(t *testing.T) {
 	arrived := make(chan string, 1)
 	s := &session{states: []schemas.State{schemas.Running}, desktop: func(c net.Conn) {
+		_, _ = io.WriteString(c, "RFB 003.008\n")
 		b := make([]byte, len(hello+asks))
 		_, _ = io.ReadFull(c, b)
 		arrived <- string(b)
 	}}
 	ws, use := serves(t, Options{Session: s, Watch: true})
-	hears(t, ws, `"attached"`)
+	hears(t, ws, `"attached"`, "RFB 003.008\n")
 	says(t, ws, websocket.MessageBinary, hello+key+pointer+text+size+asks)
 	if got, want := <-arrived, "RFB 003.008\n\x01\x01"+asks; got != want {
 		t.Errorf("the desktop gets %q: want %q", got, want)
@@ -229,9 +242,36 @@ func TestWakes(t *testing.T) {
 	}
 }
 
+// TestServers: what a client says goes to no server that would take it for something else.
+func TestServers(t *testing.T) {
+	for version, well := range map[string]bool{
+		"RFB 003.008\n": true, "RFB 003.007\n": true, "RFB 003.889\n": true, "RFB 005.000\n": true,
+		"RFB 003.003\n": false, "RFB 003.006\n": false, "HTTP/1.1 400": false, "SSH-2.0-Open": false,
+	} {
+		if err := checkServer([]byte(version)); (err == nil) != well {
+			t.Errorf("%q: %v", version, err)
+		}
+	}
+	s := &session{states: []schemas.State{schemas.Running}, desktop: func(c net.Conn) {
+		_, _ = io.WriteString(c, "RFB 003.003\n")
+		if b, _ := io.ReadAll(c); len(b) > 0 {
+			t.Errorf("it gets %q", b)
+		}
+	}}
+	ws, use := serves(t, Options{Session: s, Watch: true})
+	hears(t, ws, `"attached"`, "RFB 3.7")
+	ends(t, ws, websocket.StatusInternalError)
+	if len(use) > 0 {
+		t.Errorf("it is %s", <-use)
+	}
+}
+
 // TestEnds: what isn't of the protocol ends the socket, and so does a session where no desktop is.
 func TestEnds(t *testing.T) {
-	idle := func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+	speaks := func(c net.Conn) {
+		_, _ = io.WriteString(c, "RFB 003.008\n")
+		_, _ = io.Copy(io.Discard, c)
+	}
 	for what, c := range map[string]struct {
 		kind websocket.MessageType
 		says string
@@ -239,8 +279,8 @@ func TestEnds(t *testing.T) {
 		"a text that isn't one": {websocket.MessageText, `{"type":"resize"}`},
 		"no RFB":                {websocket.MessageBinary, "GET / HTTP/1.1\r\n\r\n"},
 	} {
-		ws, _ := serves(t, Options{Session: &session{states: []schemas.State{schemas.Running}, desktop: idle}})
-		hears(t, ws, `"attached"`)
+		ws, _ := serves(t, Options{Session: &session{states: []schemas.State{schemas.Running}, desktop: speaks}})
+		hears(t, ws, `"attached"`, "RFB 003.008\n")
 		says(t, ws, c.kind, c.says)
 		t.Log(what)
 		ends(t, ws, websocket.StatusPolicyViolation)
