@@ -281,7 +281,7 @@ func rows(w io.Writer, format string) (func(LogEvent) error, error) {
 
 // cell keeps a spreadsheet from taking a text that a client gave for a formula.
 func cell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text
 	}
 	return text

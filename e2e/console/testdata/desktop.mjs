@@ -54,7 +54,7 @@ export async function useDesktop({ page, gate, diapause, view, shows, step, must
   await diapause("suspend", "screen");
   const wake = page.getByRole("button", { name: "Resume and connect" });
   await wake.waitFor();
-  must(await page.locator(".desktop-part .last").isVisible(), "its last picture isn't shown");
+  await page.locator(".desktop-part .last").waitFor();
   const asleep = await view("screen");
   must(asleep.state === "suspended", "a page that shows a desktop has resumed it");
   await wake.click();

@@ -100,7 +100,10 @@ export function confirm(title, what, yes) {
       dialog.close();
     };
     no.onclick = () => dialog.close();
+    const left = () => dialog.close(); // the page that asked isn't shown any more
+    addEventListener("hashchange", left);
     dialog.onclose = () => {
+      removeEventListener("hashchange", left);
       dialog.remove();
       done(agreed);
     };

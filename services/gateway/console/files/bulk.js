@@ -103,6 +103,7 @@ export class Selection {
           this.#names.delete(s.name);
         } catch (e) {
           failed.push(`${s.name}: ${e.text ?? e.message}`);
+          if (e.status === 401) next = all.length; // none of the others would be done
         }
         this.#live.refresh(s.name);
         put(this.count, `${verb.text}: ${++done} of ${all.length}`);

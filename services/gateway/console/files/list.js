@@ -138,7 +138,7 @@ class List {
         element("p", {}, command("diapause run --name work --tty -- bash")), element("p", { textContent: "Leave it with Ctrl-] and it is paused when it isn't used; to come back:" }),
         element("p", {}, command("diapause attach work"))];
     });
-    this.#place();
+    this.#marks();
   }
 
   // place has the rows that are seen in the page, each with what is known now.

@@ -29,6 +29,7 @@ function loggedOut(problem) {
   live.stop();
   live.sessions.clear();
   closePalette(); // it shows names
+  for (const asks of document.querySelectorAll("dialog[open]")) asks.close(); // so do these
   view?.end();
   view = null;
   who.hidden = searching.hidden = pages.hidden = true;

@@ -131,7 +131,7 @@ export class ReplayPane {
       const details = element("details", {}, element("summary", {}, element("code", { textContent: c.text }), " ", element("span", { className: c.exit ? "failed" : "why", textContent: [moment(c.began), c.exit === undefined ? "" : `status ${c.exit}`, c.by].filter(Boolean).join(" · ") })), out);
       details.ontoggle = () => { if (details.open && !out.firstChild) this.#show(out, `${this.#path}/commands/${c.number}/output`); };
       const to = element("button", { type: "button", textContent: "Play from here", "aria-label": `Play from here: ${c.text}` });
-      to.onclick = async () => { await this.#seek(Date.parse(c.began)); this.#start(); };
+      to.onclick = async () => { if (await this.#seek(Date.parse(c.began))) this.#start(); };
       return element("li", {}, details, to);
     })));
   }
@@ -166,6 +166,7 @@ export class ReplayPane {
     return Math.round(before / this.#ran * wide);
   }
 
+  // It gives whether it could be read; why not is shown.
   async #seek(time) {
     const turn = ++this.#turn;
     clearTimeout(this.#due);
@@ -174,24 +175,26 @@ export class ReplayPane {
     put(this.said, "reading…");
     if (!this.#term) {
       const { Terminal } = await load();
-      if (this.#term || this.#ends.signal.aborted || turn !== this.#turn) return;
+      if (this.#term || this.#ends.signal.aborted || turn !== this.#turn) return false;
       this.screen.hidden = false;
       this.#term = new Terminal({ fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 1000, theme: theme(), disableStdin: true, linkHandler: { activate() {} } });
       this.#term.open(this.screen);
       this.#term.textarea.tabIndex = -1;
     }
     this.#term.reset();
-    await this.#read(`${new Date(time).toISOString()}`, turn);
-    if (turn !== this.#turn) return;
+    const read = await this.#read(new Date(time).toISOString(), turn);
+    if (!read || turn !== this.#turn) return false;
     while (this.#queue.length > 0 && Date.parse(this.#queue[0].time) <= time) this.#apply(this.#next());
     this.#place();
     if (this.#playing) this.#step();
+    return true;
   }
 
   // read reads on from a moment, until enough is ahead. What was read before comes again, and is passed over.
   async #read(from, turn) {
     const reading = this.#reading = new AbortController();
     this.#more = false;
+    let read = true;
     try {
       const r = await open(`${this.#path}/recording?format=jsonl&from=${encodeURIComponent(from)}`, reading.signal);
       const reader = r.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -209,12 +212,14 @@ export class ReplayPane {
         }
       }
     } catch (e) {
+      read = false;
       if (!reading.signal.aborted) put(this.said, `${e.text ?? e.message}.`);
       if (turn === this.#turn && !reading.signal.aborted) this.#playing = false;
     }
     reading.abort();
     if (this.#reading === reading) this.#reading = null;
     put(this.play, this.#playing ? "Pause" : "Play");
+    return read;
   }
 
   #take(line, after) {

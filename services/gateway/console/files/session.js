@@ -191,7 +191,7 @@ class SessionPage {
       const name = to.value.includes("/") ? to.value : tenant + to.value;
       this.#act(b, `Fork as ${name}`, async () => {
         await ask("POST", `${this.#path}/fork`, { to: name });
-        location.hash = `#/s/${encodeURIComponent(name)}`;
+        if (this.root.isConnected) location.hash = `#/s/${encodeURIComponent(name)}`;
       });
     };
     return form;
