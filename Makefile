@@ -32,11 +32,9 @@ demo: setup build ## the main job, from a running program to its image and back 
 
 # verify has vetted it all; trimmed paths let clones share what is compiled; tests wait more
 # than they compute. The two longest packages are among the first, which leaves no slot idle
-# at the end. Three libraries that compute much aren't watched for races: with them the same
-# tests take up to three times the CPU.
-RACES := -race -trimpath -ldflags=-w $(patsubst %,-gcflags=%/...=-race=false,modernc.org github.com/klauspost/compress golang.org/x/crypto)
+# at the end.
 test: setup-test verify ## all tests but the slowest, real components included
-	@e2e/setup/root.sh env GORACE=atexit_sleep_ms=50 $(GO) test $(RACES) -vet=off -p 2 -parallel 4 -count=1 -timeout 40m $(patsubst %,./%/...,workers services objectstore events schemas e2e)
+	@e2e/setup/root.sh env GORACE=atexit_sleep_ms=50 $(GO) test -race -trimpath -ldflags=-w -vet=off -p 2 -parallel 4 -count=1 -timeout 40m $(patsubst %,./%/...,workers services objectstore events schemas e2e)
 
 test-long: setup-test ## all tests, the slowest too, in more rounds; the whole compatibility run, containers on other engines
 	@e2e/setup/root.sh e2e/compat/install.sh --all
