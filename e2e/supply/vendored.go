@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -40,13 +42,16 @@ func ReadVendored(root string) ([]*Vendored, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the console's table: %w", err)
 	}
-	files, err := os.ReadDir(filepath.Join(dir, "files", "vendor"))
+	vendor := filepath.Join(dir, "files", "vendor")
+	left := map[string]bool{}
+	err = fs.WalkDir(os.DirFS(vendor), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			left[name] = true
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("read the console's files: %w", err)
-	}
-	left := map[string]bool{}
-	for _, f := range files {
-		left[f.Name()] = true
 	}
 	var all []*Vendored
 	of := map[string]*Vendored{}
@@ -57,7 +62,7 @@ func ReadVendored(root string) ([]*Vendored, error) {
 			v = &Vendored{Name: name, Version: version, Licence: licence}
 			of[name], all = v, append(all, v)
 		}
-		data, err := os.ReadFile(filepath.Join(dir, "files", "vendor", file))
+		data, err := os.ReadFile(filepath.Join(vendor, filepath.FromSlash(file)))
 		if err != nil {
 			return nil, fmt.Errorf("read a file of %s: %w", name, err)
 		}
@@ -66,7 +71,7 @@ func ReadVendored(root string) ([]*Vendored, error) {
 		}
 		delete(left, file)
 		v.Files = append(v.Files, VendoredFile{Name: file, SHA256: digest})
-		if licenceFile.MatchString(file) {
+		if licenceFile.MatchString(path.Base(file)) {
 			v.Text += fmt.Sprintf("%s\n\n", data)
 		}
 	}
