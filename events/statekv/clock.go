@@ -21,27 +21,23 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 // InStateSince tells since when a session has been in its state, by the clock of the log;
 // its record's Since is by the clock of the host that said so.
 func (s *Store) InStateSince(ctx context.Context, n schemas.Name) (time.Time, error) {
-	all, err := s.History(ctx, n)
-	if err != nil {
-		return time.Time{}, err
-	}
-	last := len(all) - 1
-	since := all[last].Stored
-	for i := last; i >= 0 && all[i].UID == all[last].UID && all[i].State == all[last].State; i-- {
-		since = all[i].Stored
-	}
-	return since, nil
+	return s.since(ctx, n, func(before, last Versioned) bool { return before.State == last.State })
 }
 
 // ArchivedSince is when a session came to be in the archive, by the clock of the log.
 func (s *Store) ArchivedSince(ctx context.Context, n schemas.Name) (time.Time, error) {
+	return s.since(ctx, n, func(before, _ Versioned) bool { return before.Archived != nil })
+}
+
+// since is when the first of a session's last revisions was stored that are all alike.
+func (s *Store) since(ctx context.Context, n schemas.Name, alike func(before, last Versioned) bool) (time.Time, error) {
 	all, err := s.History(ctx, n)
 	if err != nil {
 		return time.Time{}, err
 	}
-	last := len(all) - 1
-	since := all[last].Stored
-	for i := last; i >= 0 && all[i].UID == all[last].UID && all[i].Archived != nil; i-- {
+	last := all[len(all)-1]
+	since := last.Stored
+	for i := len(all) - 1; i >= 0 && all[i].UID == last.UID && alike(all[i], last); i-- {
 		since = all[i].Stored
 	}
 	return since, nil

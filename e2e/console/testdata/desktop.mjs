@@ -2,7 +2,7 @@
 const server = "Xvnc :1 -rfbport 5900 -localhost -SecurityTypes None -geometry 640x480 -retro &\n" +
   "until xterm -geometry 60x10+0+0 -e sh -c 'while read -r line; do echo \"$line\" >>/tmp/typed; done'; do sleep 0.1; done\nwait";
 
-export async function useDesktop({ page, gate, diapause, view, shows, step, must, eventually, accessible }) {
+export async function useDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible }) {
   await diapause("run", "--name", "screen", "--idle", "1h", "--network", "private", "--env", "DISPLAY=:1", "--env", "HOME=/root", "--env", "PATH=/usr/bin:/bin", "--", "sh", "-c", server);
   const asked = [];
   page.on("request", (r) => { if (r.url().includes("/vendor/novnc/")) asked.push(r.url()); });
@@ -51,7 +51,7 @@ export async function useDesktop({ page, gate, diapause, view, shows, step, must
   must(!(await typed()).includes("lost"), "what was typed while it was only watched has come");
   step("a desktop that is only watched");
 
-  await diapause("suspend", "screen");
+  await suspend("screen");
   const wake = page.getByRole("button", { name: "Resume and connect" });
   await wake.waitFor();
   await page.locator(".desktop-part .last").waitFor();
@@ -66,7 +66,7 @@ export async function useDesktop({ page, gate, diapause, view, shows, step, must
   });
   step("a desktop through a suspend");
 
-  await diapause("suspend", "screen");
+  await suspend("screen");
   await wake.waitFor();
   await diapause("resume", "screen");
   await shows(said, /^connected$/);

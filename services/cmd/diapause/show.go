@@ -91,13 +91,8 @@ func printSession(v schemas.View) {
 	if p := v.Pause; p != nil {
 		line("pause", "%s, since %s", cmp.Or(string(p.Reason), "for a reason that isn't known"), p.At.Format(time.RFC3339))
 	}
-	if a := v.Archived; a != nil {
-		line("archived", "at %s, %s", a.At.Format(time.RFC3339), archivedFor(a.For))
-		if !a.Dropped.IsZero() {
-			line("", "its memory and files were dropped at %s; `diapause run --from %s --name NEW` starts a new one", a.Dropped.Format(time.RFC3339), v.Name)
-		} else if v.State != schemas.Exited {
-			line("", "`diapause resume %s` takes it out of the archive", v.Name)
-		}
+	if v.Archived != nil {
+		printArchived(line, v)
 	}
 	if v.Boot != "" {
 		line("boot", "%s, generation %d", v.Boot, v.Generation)
@@ -141,6 +136,17 @@ func printSession(v schemas.View) {
 	}
 	if f := v.Failure; f != nil {
 		printFailure(line, f)
+	}
+}
+
+// printArchived shows since when a session is archived, and how to go on with it.
+func printArchived(line func(k, format string, args ...any), v schemas.View) {
+	a := v.Archived
+	line("archived", "at %s, %s", a.At.Format(time.RFC3339), archivedFor(a.For))
+	if !a.Dropped.IsZero() {
+		line("", "its memory and files were dropped at %s; `diapause run --from %s --name NEW` starts a new one", a.Dropped.Format(time.RFC3339), v.Name)
+	} else if v.State != schemas.Exited {
+		line("", "`diapause resume %s` takes it out of the archive", v.Name)
 	}
 }
 

@@ -2,7 +2,8 @@
 import { ask } from "./api.js";
 import { command, element } from "./dom.js";
 import { moment } from "./format.js";
-import { Page, confirm, table } from "./admin.js";
+import { Page, table } from "./admin.js";
+import { sure } from "./confirm.js";
 
 export function showAccess(main) {
   const page = new Page(main, "Keys and tokens", "Who can open images, which hosts sign them, and who may ask.");
@@ -34,8 +35,8 @@ function tokensOf(page, all, again) {
   const row = (t) => {
     const b = element("button", { type: "button", textContent: "Revoke", "aria-label": `Revoke ${t.id}` });
     b.onclick = async () => {
-      const what = [element("p", { textContent: t.role === "login" ? "The browser with it is logged out; it may be this one." : "Who has it is refused from now on. That can't be taken back." }), element("p", {}, command(`diapause token revoke ${t.id}`))];
-      if (!await confirm(`Revoke ${t.id}?`, what, "Revoke")) return;
+      const about = element("p", { textContent: t.role === "login" ? "The browser with it is logged out; it may be this one." : "Who has it is refused from now on. That can't be taken back." });
+      if (!await sure({ title: `Revoke ${t.id}?`, about, line: `diapause token revoke ${t.id}`, ok: "Revoke" })) return;
       await page.act(`Revoke ${t.id}`, () => ask("DELETE", `/tokens/${t.id}`));
       again();
     };

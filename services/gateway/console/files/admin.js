@@ -1,5 +1,6 @@
 // What the pages that aren't about one session have in common.
-import { element, fill, put, say } from "./dom.js";
+import { element, fill, put } from "./dom.js";
+import { svg } from "./svg.js";
 
 // Page has a heading, sections and what is read for them. What was read for a page that is gone isn't shown.
 export class Page {
@@ -86,54 +87,17 @@ export function field(text, input) {
   return element("label", { className: "field" }, element("span", { textContent: text }), input);
 }
 
-// confirm asks before something is done: what shows what it does. It resolves to whether it is to be done.
-export function confirm(title, what, yes) {
-  const go = element("button", { type: "submit", textContent: yes, className: "go" });
-  const no = element("button", { type: "button", textContent: "Cancel" });
-  const form = element("form", {}, element("h2", { textContent: title }), what, element("p", { className: "choice" }, no, " ", go));
-  const dialog = element("dialog", { className: "palette confirm", "aria-label": title }, form);
-  return new Promise((done) => {
-    let agreed = false;
-    form.onsubmit = (e) => {
-      e.preventDefault();
-      agreed = true;
-      dialog.close();
-    };
-    no.onclick = () => dialog.close();
-    const left = () => dialog.close(); // the page that asked isn't shown any more
-    addEventListener("hashchange", left);
-    dialog.onclose = () => {
-      removeEventListener("hashchange", left);
-      dialog.remove();
-      done(agreed);
-    };
-    document.body.append(dialog);
-    dialog.showModal();
-    no.focus();
-    say(title);
-  });
-}
-
-const vector = "http://www.w3.org/2000/svg";
-
-function shape(name, attributes, ...children) {
-  const e = document.createElementNS(vector, name);
-  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
-  e.append(...children);
-  return e;
-}
-
 // bars draws pairs of numbers, each pair by its own measure: rows are [what, now, would, unit].
 export function bars(title, rows) {
   const high = 46;
-  const chart = shape("svg", { viewBox: `0 0 600 ${rows.length * high}`, role: "img", "aria-label": title, class: "chart" });
+  const chart = svg("svg", { viewBox: `0 0 600 ${rows.length * high}`, role: "img", "aria-label": title, class: "chart" });
   for (const [i, [what, now, would, unit]] of rows.entries()) {
     const most = Math.max(now, would) || 1;
     const y = i * high;
-    chart.append(shape("text", { x: 0, y: y + 22 }, what));
+    chart.append(svg("text", { x: 0, y: y + 22 }, what));
     for (const [j, [n, kind]] of [[now, "now"], [would, "would"]].entries()) {
-      chart.append(shape("rect", { x: 200, y: y + 4 + j * 18, width: Math.max(1, 270 * n / most), height: 15, class: kind }),
-        shape("text", { x: 480, y: y + 16 + j * 18 }, `${n} ${unit}`));
+      chart.append(svg("rect", { x: 200, y: y + 4 + j * 18, width: Math.max(1, 270 * n / most), height: 15, class: kind }),
+        svg("text", { x: 480, y: y + 16 + j * 18 }, `${n} ${unit}`));
     }
   }
   return chart;

@@ -2,7 +2,8 @@
 import { ask } from "./api.js";
 import { command, element, fill } from "./dom.js";
 import { bytes, idle, moment, span } from "./format.js";
-import { Page, confirm, table } from "./admin.js";
+import { Page, table } from "./admin.js";
+import { sure } from "./confirm.js";
 
 const every = 5_000;
 
@@ -81,7 +82,7 @@ function running(live, h) {
 async function order(page, { h, text, verb, line, about, body, again }) {
   const shown = element("p", {}, command(`diapause host ${line} ${h.host}`));
   if (body?.force) body.force.onchange = () => shown.replaceChildren(command(`diapause host ${line} ${h.host}${body.force.checked ? " --force" : ""}`));
-  if (!await confirm(`${text} ${h.host}?`, [element("p", { textContent: about }), body?.node, shown].filter(Boolean), text)) return;
+  if (!await sure({ title: `${text} ${h.host}?`, about: [element("p", { textContent: about }), body?.node, shown], ok: text, danger: verb === "drain" })) return;
   await page.act(`${text} ${h.host}`, () => ask("POST", `/hosts/${encodeURIComponent(h.host)}/${verb}${body?.force?.checked ? "?force=true" : ""}`));
   again();
 }
