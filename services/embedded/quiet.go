@@ -10,7 +10,7 @@ import (
 )
 
 // The server's clock for its caches, ats.AccessTime, is set ten times a second as long as there is a stream, and wakes threads
-// each time: more than half of what an idle `up` costs. A second is fine enough, as caches live for 2 seconds and more.
+// each time: more than half of what an idle `up` costs. A second or two are fine enough, as caches live for 10 seconds.
 
 //go:linkname serverClock github.com/nats-io/nats-server/v2/server/ats.utime
 var serverClock atomic.Int64
@@ -18,8 +18,9 @@ var serverClock atomic.Int64
 //go:linkname serverClockEnd github.com/nats-io/nats-server/v2/server/ats.done
 var serverClockEnd chan struct{}
 
-// clockEvery is between two settings of the server's clock.
-const clockEvery = time.Second
+// clockEvery is between two settings of the server's clock. Those 10 seconds must be no multiple of it: while a cache is
+// exactly that old by the clock, the server looks again each tenth of a second.
+const clockEvery = 1500 * time.Millisecond
 
 // slowClock sets the server's clock in the server's stead, for all servers of this process and until it ends.
 var slowClock = sync.OnceFunc(func() {

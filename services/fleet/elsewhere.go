@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/diapause/diapause/events/beat"
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/objectstore/image"
@@ -45,7 +46,7 @@ func (f *Fleet) tell() {
 // twice, or a takeover. The verb of a client that waits tries them itself. It also has resumes
 // placed whose host isn't chosen yet. What fails for a reason that may pass is tried again.
 func (f *Fleet) tryElsewhere(ctx context.Context) error {
-	tick := time.NewTicker(f.pause / 4)
+	tick := beat.NewTicker(f.pause / 4)
 	defer tick.Stop()
 	var looked time.Time
 	for {
@@ -54,6 +55,7 @@ func (f *Fleet) tryElsewhere(ctx context.Context) error {
 			return nil
 		case <-f.news:
 		case <-tick.C:
+			tick.Next()
 		}
 		f.mu.Lock()
 		all := f.failed

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/diapause/diapause/events/beat"
 	"github.com/diapause/diapause/schemas"
 )
 
@@ -47,11 +48,12 @@ const between = 2 * time.Second
 func (t *Timed) Serve(ctx context.Context) error {
 	defer t.wg.Wait()
 	t.busy = map[schemas.HostID]bool{}
-	tick := time.NewTicker(between)
+	tick := beat.NewTicker(between)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
+			tick.Next()
 		case <-ctx.Done():
 			return nil
 		}

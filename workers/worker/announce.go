@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/diapause/diapause/events/beat"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 )
@@ -83,7 +84,7 @@ type announced struct {
 
 // watchLoad tells the fleet how full this host is, whenever that has changed.
 func (a *announcer) watchLoad(ctx context.Context) error {
-	tick := time.NewTicker(loadEvery)
+	tick := beat.NewTicker(loadEvery)
 	defer tick.Stop()
 	var last announced
 	for {
@@ -91,6 +92,7 @@ func (a *announcer) watchLoad(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			tick.Next()
 		}
 		load, err := a.load()
 		if err != nil {
