@@ -172,6 +172,7 @@ func (a *API) exchange(ctx context.Context, subject string, data []byte) (*nats.
 		return nil, ErrLost
 	}
 	ask := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	ask.Header.Set(schemas.HeaderTakes, schemas.Gzip)
 	if trace, _ := ctx.Value(traceKey{}).(string); trace != "" {
 		ask.Header.Set(schemas.HeaderTrace, trace)
 	}

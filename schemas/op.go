@@ -56,6 +56,14 @@ const HeaderTrace = "traceparent"
 
 var traceparent = regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
+// An answer that is larger than NATS carries is in the encoding that the request's HeaderTakes names, and its HeaderEncoding
+// says so. Gzip is the one that there is (RFC 1952).
+const (
+	HeaderTakes    = "Accept-Encoding"
+	HeaderEncoding = "Content-Encoding"
+	Gzip           = "gzip"
+)
+
 // ValidTrace reports whether a value of HeaderTrace is one.
 func ValidTrace(text string) bool { return traceparent.MatchString(text) }
 

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,14 +34,18 @@ func (s *Server) answer(ctx context.Context) error {
 	in := &inbound{server: s}
 	identified, err := s.nc.QueueSubscribe(schemas.SubjectAs+".*.*", micro.DefaultQueueGroup, func(m *nats.Msg) {
 		user, verb, _ := strings.Cut(strings.TrimPrefix(m.Subject, schemas.SubjectAs+"."), ".")
-		in.take(ctx, asker{user: user, trace: m.Header.Get(schemas.HeaderTrace)}, verb, m.Data, m.Reply)
+		who := from(m.Header)
+		who.user = user
+		in.take(ctx, who, verb, m.Data, m.Reply)
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe to requests of known users: %w", err)
 	}
 	bearers, err := s.nc.QueueSubscribe(schemas.SubjectBearer+".*", micro.DefaultQueueGroup, func(m *nats.Msg) {
 		verb := strings.TrimPrefix(m.Subject, schemas.SubjectBearer+".")
-		in.take(ctx, asker{token: m.Header.Get(schemas.HeaderToken), bearer: true, trace: m.Header.Get(schemas.HeaderTrace)}, verb, m.Data, m.Reply)
+		who := from(m.Header)
+		who.token, who.bearer = m.Header.Get(schemas.HeaderToken), true
+		in.take(ctx, who, verb, m.Data, m.Reply)
 	})
 	if err != nil {
 		return fmt.Errorf("subscribe to requests with tokens: %w", err)
@@ -51,7 +57,7 @@ func (s *Server) answer(ctx context.Context) error {
 	group := svc.AddGroup(schemas.SubjectAPI)
 	for verb := range s.verbs {
 		err := group.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
-			in.take(ctx, asker{trace: r.Headers().Get(schemas.HeaderTrace)}, verb, r.Data(), r.Reply())
+			in.take(ctx, from(r.Headers()), verb, r.Data(), r.Reply())
 		}))
 		if err != nil {
 			return fmt.Errorf("register API verb %s: %w", verb, err)
@@ -77,6 +83,12 @@ type asker struct {
 	token  string // that is to prove it, of a bearer
 	bearer bool
 	trace  string
+	gzip   bool // it takes answers in that encoding
+}
+
+// from gives what the headers of a message say of who asks.
+func from(h interface{ Get(string) string }) asker {
+	return asker{trace: h.Get(schemas.HeaderTrace), gzip: h.Get(schemas.HeaderTakes) == schemas.Gzip}
 }
 
 // take answers a request in a goroutine of its own.
@@ -115,7 +127,21 @@ func (s *Server) handle(ctx context.Context, from asker, verb string, data []byt
 	}
 	// The subject alone says who it is: the body is the caller's own word.
 	who.Note = schemas.Shown(req.Actor)
-	s.reply(reply, s.encode(s.Call(ctx, who, verb, req)))
+	s.reply(reply, from.packed(s.encode(s.Call(ctx, who, verb, req)), s.nc.MaxPayload()))
+}
+
+// packed is an answer as who asks gets it: in an encoding that it takes if it has more bytes than most.
+func (a asker) packed(answer *nats.Msg, most int64) *nats.Msg {
+	if !a.gzip || int64(len(answer.Data)) <= most {
+		return answer
+	}
+	var out bytes.Buffer
+	to := gzip.NewWriter(&out)
+	_, err := to.Write(answer.Data)
+	if errors.Join(err, to.Close()) != nil {
+		return answer // a buffer takes all
+	}
+	return &nats.Msg{Data: out.Bytes(), Header: nats.Header{schemas.HeaderEncoding: {schemas.Gzip}}}
 }
 
 // encode makes the message that answers a request.
@@ -141,7 +167,7 @@ func (s *Server) reply(to string, answer *nats.Msg) {
 		return
 	}
 	err := s.nc.PublishMsg(answer)
-	if errors.Is(err, nats.ErrMaxPayload) && answer.Header == nil {
+	if errors.Is(err, nats.ErrMaxPayload) && answer.Header.Get(micro.ErrorCodeHeader) == "" {
 		e := schemas.FailedError(schemas.ReasonTooLarge, "the answer has %d bytes, more than NATS carries", len(answer.Data)).
 			WithHint("ask for less: one session, or one tenant; or raise max_payload of the NATS server")
 		s.reply(to, encodeError(e))
