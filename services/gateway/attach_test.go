@@ -17,6 +17,7 @@ import (
 
 // TestAttachIsRefused: a terminal is for owners and operators, from where others may ask too, and by no parameters.
 func TestAttachIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{
 		"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}, "dpt_client": {Actor: "token:b", Role: schemas.TokenClient, Tenant: "acme"},
@@ -51,6 +52,7 @@ func TestAttachIsRefused(t *testing.T) {
 
 // TestTokenAsSubprotocol: the token that a browser offers lets it in, and comes back in nothing.
 func TestTokenAsSubprotocol(t *testing.T) {
+	t.Parallel()
 	var log lockedText
 	b := newBench(t, func(o *Options) { o.Log = logTo(&log) })
 	b.isOf(map[string]schemas.WhoAmI{"dpt_secret": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
@@ -82,6 +84,7 @@ func TestTokenAsSubprotocol(t *testing.T) {
 
 // TestCloseIsBounded: a client that answers a close with a message without an end doesn't hold the socket.
 func TestCloseIsBounded(t *testing.T) {
+	t.Parallel()
 	var until time.Time
 	closed := make(chan struct{})
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,6 +10,7 @@ import (
 
 // The console is for anyone to load, as it says nothing; what it shows takes a token.
 func TestConsoleIsServed(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	for _, path := range []string{"/", "/console/main.js", "/console/vendor/xterm.mjs"} {
 		r := b.do("GET", path, "", "Authorization: ")
@@ -26,6 +27,7 @@ func TestConsoleIsServed(t *testing.T) {
 
 // The host of a port isn't the console's: the session answers there.
 func TestConsoleIsNotAtPorts(t *testing.T) {
+	t.Parallel()
 	b, in := doorBench(t, nil)
 	if text := readAll(b, b.do("GET", "/", "", web, "Authorization: Bearer "+secret("a"))); strings.Contains(text, "console") || in.used.Load() == 0 {
 		t.Errorf("the port answers %s", text)
@@ -34,6 +36,7 @@ func TestConsoleIsNotAtPorts(t *testing.T) {
 
 // TestReachNamesTheURL: of a port that the token may reach, as the browser that asks reaches it.
 func TestReachNamesTheURL(t *testing.T) {
+	t.Parallel()
 	b, _ := doorBench(t, nil)
 	b.answers("show", func(a asked) (any, *schemas.APIError) {
 		if a.token == secret("p") {

@@ -16,6 +16,7 @@ import (
 
 // TestDesktopIsRefused: a desktop is for owners and operators, also to watch it, and from where others may ask too.
 func TestDesktopIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{
 		"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}, "dpt_client": {Actor: "token:b", Role: schemas.TokenClient, Tenant: "acme"},
@@ -51,6 +52,7 @@ func TestDesktopIsRefused(t *testing.T) {
 
 // TestDesktopAsleep: who looks at a desktop that sleeps is told so, and wakes nothing; the token comes back in nothing.
 func TestDesktopAsleep(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_secret": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
 	b.answers("show", func(a asked) (any, *schemas.APIError) {
@@ -80,6 +82,7 @@ func TestDesktopAsleep(t *testing.T) {
 // TestDesktopOfPrivateNetwork: who may not reach a port by HTTP, as one of the host's, reaches no desktop there. Else keys and
 // pointers are activity of the kind input, whose reason names their caller.
 func TestDesktopOfPrivateNetwork(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_secret": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}})
 	b.answers("show", func(a asked) (any, *schemas.APIError) {

@@ -13,6 +13,7 @@ import (
 )
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(o *Options) {
 		o.Hosts, o.Origins = []string{"Gate.example.com"}, []string{"https://app.example.com"}
 	})
@@ -72,6 +73,7 @@ func TestGuard(t *testing.T) {
 }
 
 func TestPreflight(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, func(o *Options) { o.Origins = []string{"https://app.example.com"} })
 	ask := []string{"Authorization: ", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: if-match"}
 	r := b.do("OPTIONS", "/api/v1/policies/all", "", append(ask, "Origin: https://app.example.com")...)
@@ -83,6 +85,7 @@ func TestPreflight(t *testing.T) {
 }
 
 func TestAllowedNames(t *testing.T) {
+	t.Parallel()
 	for _, bad := range [][2]string{{"*.example.com", ""}, {"a/b", ""}, {"a:80", ""}, {"", "*"}, {"", "null"}, {"", "app.example.com"}, {"", "https://app.example.com/"}, {"", "file://x"}} {
 		var hosts, origins []string
 		if bad[0] != "" {
@@ -98,6 +101,7 @@ func TestAllowedNames(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.answers("suspend", func(a asked) (any, *schemas.APIError) {
 		return schemas.View{Name: a.Name, State: schemas.Suspended}, nil
@@ -128,6 +132,7 @@ func (r *rates) refuses(f from) bool {
 }
 
 func TestRates(t *testing.T) {
+	t.Parallel()
 	r := newRates()
 	a, b := from{token: "a", address: "10.0.0.1"}, from{token: "b", address: "10.0.0.1"}
 	r.answered(a, true)
@@ -153,6 +158,7 @@ func TestRates(t *testing.T) {
 
 // Who tries tokens is refused before the API is asked; who has one isn't, behind the same address.
 func TestTokensCantBeTried(t *testing.T) {
+	t.Parallel()
 	r := newRates()
 	good := from{token: "good", address: "10.0.0.1"}
 	r.answered(good, true)
@@ -183,6 +189,7 @@ func TestTokensCantBeTried(t *testing.T) {
 
 // Many wrong tokens at once are no more than one after another.
 func TestTokensCantBeTriedAtOnce(t *testing.T) {
+	t.Parallel()
 	r := newRates()
 	var asked []from
 	for i := range 10 * wrongAtOnce {
@@ -212,6 +219,7 @@ func TestTokensCantBeTriedAtOnce(t *testing.T) {
 
 // Who goes on with one token that has ended takes no tries from others behind the address.
 func TestOneWrongTokenIsOneTry(t *testing.T) {
+	t.Parallel()
 	r := newRates()
 	f := from{token: "ended", address: "10.0.0.1"}
 	if r.allow(&f) != goOn {
@@ -230,6 +238,7 @@ func TestOneWrongTokenIsOneTry(t *testing.T) {
 
 // A share that ends takes no tries from those behind the address of those who watched, however many they were.
 func TestEndedTokenIsNoGuess(t *testing.T) {
+	t.Parallel()
 	for what, knew := range map[string]func(*rates, from){
 		"a share":       (*rates).watches,
 		"another token": func(r *rates, f from) { r.answered(f, true) },
@@ -262,6 +271,7 @@ func TestEndedTokenIsNoGuess(t *testing.T) {
 
 // Many requests at once with the same wrong token are one try.
 func TestOneWrongTokenAtOnceIsOneTry(t *testing.T) {
+	t.Parallel()
 	r := newRates()
 	var asked []from
 	for range wrongAtOnce {
@@ -282,6 +292,7 @@ func TestOneWrongTokenAtOnceIsOneTry(t *testing.T) {
 }
 
 func TestNetwork(t *testing.T) {
+	t.Parallel()
 	for address, want := range map[string]string{
 		"10.0.0.7": "10.0.0.7", "::ffff:10.0.0.7": "10.0.0.7", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64", "": "", "@": "@",
 	} {
@@ -292,6 +303,7 @@ func TestNetwork(t *testing.T) {
 }
 
 func TestWhereToListen(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		o  ListenOptions
 		ok bool

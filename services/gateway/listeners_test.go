@@ -10,6 +10,7 @@ import (
 )
 
 func TestListenersOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	asks := make(chan schemas.Request, 1)
 	b.answers("ingress_add", func(a asked) (any, *schemas.APIError) {

@@ -39,6 +39,7 @@ func both() string { return secret("f") + "." + strings.Repeat("g", 43) }
 const own = "Host: localhost:4280"
 
 func TestBrowserLogsIn(t *testing.T) {
+	t.Parallel()
 	b, _ := loginBench(t, nil)
 	r := b.do("POST", "/api/v1/login", `{"code":"`+secret("l")+`"}`, own, "Authorization: ")
 	cookies := r.Cookies()
@@ -101,6 +102,7 @@ func (b *bench) away(path string) (cookie, state string) {
 }
 
 func TestBrowserGetsTheCookieOfAPort(t *testing.T) {
+	t.Parallel()
 	b, in := loginBench(t, nil)
 	cookie, state := b.away("/a?b=c")
 	login := []string{own, "Authorization: ", "Cookie: " + loginCookie + "=" + secret("f"), pageHeader + ": " + strings.Repeat("g", 43)}
@@ -142,6 +144,7 @@ func TestBrowserGetsTheCookieOfAPort(t *testing.T) {
 
 // Only a person who opens a page is sent to log in, and only where the browser stays.
 func TestWhoIsSentToLogIn(t *testing.T) {
+	t.Parallel()
 	b, _ := loginBench(t, nil)
 	for name, headers := range map[string][]string{
 		"a program": {"Accept: application/json"}, "a frame": {"Accept: text/html", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"},

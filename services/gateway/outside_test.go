@@ -22,6 +22,7 @@ func seenBy(t *testing.T, o Outside, r *http.Request) (got *http.Request) {
 }
 
 func TestClientsBehindProxies(t *testing.T) {
+	t.Parallel()
 	o, err := ParseOutside("", []string{"10.0.0.0/8", "2001:db8:1::/48", "192.0.2.9"})
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +96,7 @@ func httpAddress(a string) string {
 }
 
 func TestOutsideThatMakesNoSense(t *testing.T) {
+	t.Parallel()
 	for _, public := range []string{"gate.example.com", "ftp://gate.example.com", "https://", "https://gate.example.com/path", "https://*.example.com", "https://a@gate.example.com", "https://gate.example.com?x", "://"} {
 		if _, err := ParseOutside(public, nil); err == nil {
 			t.Errorf("the public URL %q is taken", public)
@@ -113,6 +115,7 @@ func TestOutsideThatMakesNoSense(t *testing.T) {
 
 // A browser that has come through a proxy gets cookies for TLS, and is led by the public names alone.
 func TestLoginBehindAProxy(t *testing.T) {
+	t.Parallel()
 	b, _ := loginBench(t, func(o *Options) {
 		var err error
 		if o.Outside, err = ParseOutside("https://gate.example.com:8443", nil); err != nil {
@@ -164,6 +167,7 @@ func TestLoginBehindAProxy(t *testing.T) {
 
 // The client's address is that of rates and records, and of what the session gets; a client can't choose it.
 func TestAddressBehindAProxy(t *testing.T) {
+	t.Parallel()
 	b, _ := doorBench(t, func(o *Options) {
 		var err error
 		if o.Outside, err = ParseOutside("", []string{"127.0.0.0/8", "::1"}); err != nil {

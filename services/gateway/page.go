@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"sync"
 )
 
 // loginPage is where a browser logs in.
@@ -21,16 +22,8 @@ const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; con
 
 // page serves the document and the page. All operations have been registered.
 func (g *Gateway) page(mux *http.ServeMux) error {
-	text, err := json.Marshal(g.doc.OpenAPI())
-	if err != nil {
-		return fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
-	yaml, err := g.doc.OpenAPI().YAML()
-	if err != nil {
-		return fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
-	serve(mux, prefix+"/openapi.json", "application/openapi+json", text)
-	serve(mux, prefix+"/openapi.yaml", "application/openapi+yaml", yaml)
+	document(mux, prefix+"/openapi.json", "application/openapi+json", func() ([]byte, error) { return json.Marshal(g.doc.OpenAPI()) })
+	document(mux, prefix+"/openapi.yaml", "application/openapi+yaml", g.doc.OpenAPI().YAML)
 	for path, file := range map[string][2]string{
 		prefix + "/docs":          {"page/page.html", "text/html; charset=utf-8"},
 		prefix + "/docs/page.js":  {"page/page.js", "text/javascript; charset=utf-8"},
@@ -48,10 +41,25 @@ func (g *Gateway) page(mux *http.ServeMux) error {
 	return nil
 }
 
-func serve(mux *http.ServeMux, path, contentType string, data []byte) {
+// document serves what is encoded when it is first asked for: most who start a gateway never do.
+func document(mux *http.ServeMux, path, contentType string, encode func() ([]byte, error)) {
+	encoded := sync.OnceValues(encode)
 	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", contentType)
-		w.Header().Set("Content-Security-Policy", pagePolicy)
-		_, _ = w.Write(data) // the client is gone, then
+		data, err := encoded()
+		if err != nil {
+			refusal(http.StatusInternalServerError, fmt.Sprintf("encode the OpenAPI document: %v", err), "").write(w)
+			return
+		}
+		write(w, contentType, data)
 	})
+}
+
+func serve(mux *http.ServeMux, path, contentType string, data []byte) {
+	mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { write(w, contentType, data) })
+}
+
+func write(w http.ResponseWriter, contentType string, data []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	_, _ = w.Write(data) // the client is gone, then
 }

@@ -12,6 +12,7 @@ const foreign = "Origin: https://blog.example"
 
 // Any page may say that it is visible, with a token that it knows; nothing else, and with nothing that a browser adds.
 func TestPresence(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.answers("activity", func(a asked) (any, *schemas.APIError) {
 		return schemas.View{Name: a.Name, State: schemas.Running}, nil
@@ -48,6 +49,7 @@ func TestPresence(t *testing.T) {
 }
 
 func TestPresenceScript(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	r := b.do("GET", presencePath, "", "Authorization: ", "Sec-Fetch-Site: cross-site")
 	if r.StatusCode != http.StatusOK || r.Header.Get("Cross-Origin-Resource-Policy") != "cross-origin" || r.Header.Get("Content-Type") != "text/javascript; charset=utf-8" {
@@ -60,6 +62,7 @@ func TestPresenceScript(t *testing.T) {
 
 // A page that a session serves says that it is visible by what its reader has for the port, on its own origin alone.
 func TestPresenceOfAPort(t *testing.T) {
+	t.Parallel()
 	b, in := doorBench(t, nil)
 	said, err := b.nc.SubscribeSync(schemas.SubjectActivity + ".>")
 	b.must(err)

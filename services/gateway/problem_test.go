@@ -42,6 +42,7 @@ func constants(t *testing.T, prefix string) (values []string) {
 
 // Every code and reason of the command line has a status, and there is none for others.
 func TestStatusesAreWhole(t *testing.T) {
+	t.Parallel()
 	codes := constants(t, "Code")
 	if got := slices.Sorted(maps.Keys(ofCode)); !slices.Equal(got, codes) || len(codes) < 5 {
 		t.Errorf("the codes are %v, those with a status %v", codes, got)
@@ -60,6 +61,7 @@ func TestStatusesAreWhole(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err    error
 		status int

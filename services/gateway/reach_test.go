@@ -155,6 +155,7 @@ var abuses = []struct {
 }
 
 func TestAbusesOfPorts(t *testing.T) {
+	t.Parallel()
 	b, in := doorBench(t, nil)
 	for _, c := range abuses {
 		before := in.used.Load()
@@ -176,6 +177,7 @@ func TestAbusesOfPorts(t *testing.T) {
 }
 
 func TestAPIOfHostsOfPorts(t *testing.T) {
+	t.Parallel()
 	b, _ := doorBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{secret("a"): {Actor: "token:a"}})
 	r := b.do("GET", "/api/v1/whoami", "", web, "Authorization: Bearer "+secret("a"))
@@ -191,6 +193,7 @@ func TestAPIOfHostsOfPorts(t *testing.T) {
 }
 
 func TestNoPublicPorts(t *testing.T) {
+	t.Parallel()
 	b, in := doorBench(t, func(o *Options) { o.Ports.NoPublic = true })
 	r := b.do("GET", "/", "", "Authorization: ", "Host: 82--web.acme.localhost", "Accept: application/json")
 	if r.StatusCode != http.StatusUnauthorized || in.used.Load() != 0 {
@@ -200,6 +203,7 @@ func TestNoPublicPorts(t *testing.T) {
 
 // A request that is open ends when its port isn't public any more.
 func TestRequestsEndWithTheRight(t *testing.T) {
+	t.Parallel()
 	b, in := doorBench(t, nil)
 	b.gate.doors.reaches.every = 10 * time.Millisecond
 	r := b.do("GET", "/open", "", "Authorization: ", "Host: 82--web.acme.localhost")
@@ -211,6 +215,7 @@ func TestRequestsEndWithTheRight(t *testing.T) {
 }
 
 func TestHostsOfPortsArentTheGateways(t *testing.T) {
+	t.Parallel()
 	in := newInside(t)
 	b := newBench(t, nil)
 	for _, host := range []string{"80--web.acme.localhost", "80--uid--x.localhost"} {

@@ -143,6 +143,7 @@ const webPath = prefix + "/sessions/acme.web"
 
 // TestCommandsOverHTTP: commands come in pages, the last one first.
 func TestCommandsOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newRecordedBench(t)
 	for query, want := range map[string]string{
 		"":                  "5 4 3 2 1 next 0",
@@ -167,6 +168,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 
 // TestOutputOverHTTP: the output of a command comes as text, or as it was printed.
 func TestOutputOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newRecordedBench(t)
 	r := b.do("GET", webPath+"/commands/3/output", "")
 	if text := readAll(b.bench, r); text != "red\nlast\n" || r.Header.Get("Content-Type") != plainText {
@@ -186,6 +188,7 @@ func TestOutputOverHTTP(t *testing.T) {
 
 // TestRecordingOverHTTP: a recording comes in each form.
 func TestRecordingOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newRecordedBench(t)
 	for form, want := range map[string]string{
 		"": `{"version":3,"term":{"cols":80,"rows":24}`, "?format=asciicast": `"o","<b>one\r\n"]`, "?format=text": "<b>one\n", "?format=html": "&lt;b&gt;one", "?format=jsonl": `"code":"o"`,
@@ -204,6 +207,7 @@ func TestRecordingOverHTTP(t *testing.T) {
 
 // TestRecordingFromAMoment: a recording begins at a moment, if its host knows of that.
 func TestRecordingFromAMoment(t *testing.T) {
+	t.Parallel()
 	b := newRecordedBench(t)
 	r := b.do("GET", webPath+"/recording?format=jsonl&from=90s", "")
 	if text := readAll(b.bench, r); !strings.HasPrefix(text, `{"time":"`) || !strings.Contains(text, `"code":"from"`) || !strings.Contains(text, `"code":"o"`) {
@@ -219,6 +223,7 @@ func TestRecordingFromAMoment(t *testing.T) {
 
 // TestRecordedIsRefused: what a terminal showed is a right of its own, which is looked at before anything else.
 func TestRecordedIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newRecordedBench(t)
 	for _, path := range []string{"/commands", "/commands/1/output", "/commands/x/output", "/recording", "/recording?format=xml"} {
 		for token, status := range map[string]int{"": 401, "dpt_none": 401, "dpt_reader": 403, "dpt_client": 403, "dpt_publisher": 403} {

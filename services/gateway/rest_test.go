@@ -35,6 +35,7 @@ func (b *bench) recorded(verb string, out any) func() asked {
 }
 
 func TestRequestsAreForwarded(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	view := schemas.View{Name: "acme/web", State: schemas.Running}
@@ -79,6 +80,7 @@ func dockerOf(data []byte) (o dockerspec.Options, ok bool, err error) {
 }
 
 func TestNamesInPaths(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	last := b.recorded("show", schemas.View{})
 	for path, want := range map[string]string{"web": "web", "acme.web": "acme/web", "acme%2Fweb": "acme/web", "a.b.c": "a/b.c", "%2e%2e%2Fx": "/./x"} {
@@ -93,6 +95,7 @@ func TestNamesInPaths(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	at := time.Date(2026, 3, 2, 8, 0, 0, 0, time.UTC)
 	views := []schemas.View{
@@ -124,6 +127,7 @@ func TestPages(t *testing.T) {
 }
 
 func TestPoliciesHaveVersions(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.answers("policy_set", func(a asked) (any, *schemas.APIError) {
 		if a.Policy.Version != nil && *a.Policy.Version != 3 {
@@ -155,6 +159,7 @@ func TestPoliciesHaveVersions(t *testing.T) {
 
 // The bodies are those that earlier designs promise.
 func TestPathsOfEarlierDesigns(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	view := schemas.View{Name: "acme/web", State: schemas.Suspended, Snapshot: &schemas.SnapshotView{StoredBytes: 12_345_678}}
 	suspends, ensures := b.recorded("suspend", view), b.recorded("ensure", view)
@@ -194,6 +199,7 @@ func TestPathsOfEarlierDesigns(t *testing.T) {
 
 // A desktop is restored with the port of its host, if it has one.
 func TestRestoreOfDesktop(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.answers("ensure", func(a asked) (any, *schemas.APIError) {
 		d := &schemas.DesktopView{Desktop: schemas.Desktop{Size: schemas.DesktopSize, Port: schemas.DesktopVNC}}
@@ -213,6 +219,7 @@ func TestRestoreOfDesktop(t *testing.T) {
 }
 
 func TestWithoutAnAPI(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	if p := b.refused("no API", b.do("GET", "/api/v1/whoami", ""), http.StatusServiceUnavailable); p.Reason != schemas.ReasonNoServer {
 		t.Errorf("no API: %+v", p)
@@ -234,6 +241,7 @@ func TestWithoutAnAPI(t *testing.T) {
 
 // No token is logged, nor in any answer that isn't to say it.
 func TestTokensAreNotTold(t *testing.T) {
+	t.Parallel()
 	var log lockedText
 	b := newBench(t, func(o *Options) { o.Log = logTo(&log) })
 	b.isOf(nil)
@@ -251,6 +259,7 @@ func TestTokensAreNotTold(t *testing.T) {
 
 // The page loads nothing from elsewhere, and is allowed nothing else.
 func TestPageLoadsNothingFromElsewhere(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	for _, path := range []string{"/api/v1/docs", "/api/v1/docs/page.js", "/api/v1/docs/page.css"} {
 		r := b.do("GET", path, "")
@@ -269,6 +278,7 @@ func TestPageLoadsNothingFromElsewhere(t *testing.T) {
 
 // Every operation says which verb it is, and has a name of its own.
 func TestDocument(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	doc := b.gate.doc.OpenAPI()
 	if doc.OpenAPI != "3.1.0" || len(doc.Paths) < 40 {

@@ -120,6 +120,7 @@ func by(token string) string { return "Authorization: Bearer " + token }
 
 // TestSearchOverHTTP: what is asked for comes to the hosts of the sessions that it is about, and to no others.
 func TestSearchOverHTTP(t *testing.T) {
+	t.Parallel()
 	b := newSearchBench(t)
 	b.lines = []attach.Found{{Session: "acme/web", In: attach.InOutput, Line: "a <b>line</b>", Time: time.Now(), Before: []string{"before"}}, {Session: "b/secret", Line: "theirs", Time: time.Now()}}
 	const everyone = "acme/away acme/web acme/work b/secret"
@@ -159,6 +160,7 @@ func TestSearchOverHTTP(t *testing.T) {
 
 // TestSearchPages: pages have each line once and in order, also where many are of one moment.
 func TestSearchPages(t *testing.T) {
+	t.Parallel()
 	b := newSearchBench(t)
 	at := time.Date(2026, 5, 4, 3, 2, 1, 999, time.UTC)
 	for i := range 40 {
@@ -204,6 +206,7 @@ func TestSearchPages(t *testing.T) {
 
 // TestSearchIsRefused: the right to see what terminals showed is looked at first; nothing that is refused comes to a host.
 func TestSearchIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newSearchBench(t)
 	for _, path := range []string{"/search", "/terminal/sessions/search"} {
 		for _, query := range []string{"?q=line", "", "?q=line&session=b.secret", "?q=(&regexp=true"} {
@@ -235,6 +238,7 @@ func TestSearchIsRefused(t *testing.T) {
 
 // TestSearchesAtOnce: one token has few searches at a time, and all together have a bound.
 func TestSearchesAtOnce(t *testing.T) {
+	t.Parallel()
 	s := &searches{of: map[string]int{}}
 	var ends []func()
 	for i := range allSearches {

@@ -156,6 +156,7 @@ const firstWatch = `{"type":"attach","client":"x","rows":5,"cols":7,"at":3,"sess
 
 // TestShareIsRefused: what isn't the token of a share gets the same answer, all that isn't a WebSocket another.
 func TestShareIsRefused(t *testing.T) {
+	t.Parallel()
 	b := newShareBench(t)
 	const upgrade = "Upgrade: websocket"
 	for _, c := range []struct {
@@ -181,6 +182,7 @@ func TestShareIsRefused(t *testing.T) {
 // TestShareIsForOnePath: each other operation refuses the token of a share as one that there isn't, with one question to the
 // API, which knows it for that one verb. Each operation gets another token: the guard remembers those that are none.
 func TestShareIsForOnePath(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	var mu sync.Mutex
 	asks := map[string][]string{} // verbs, by token
@@ -227,6 +229,7 @@ func TestShareIsForOnePath(t *testing.T) {
 
 // TestShareIsWatched: a client with a share sees, filtered as others do, and nothing of it reaches the session.
 func TestShareIsWatched(t *testing.T) {
+	t.Parallel()
 	b := newShareBench(t)
 	ws := b.watch("dpt_share", firstWatch)
 	said, err := reads(b.bench, ws, "prints")
@@ -278,6 +281,7 @@ func TestShareIsWatched(t *testing.T) {
 
 // TestShareOfOneThatSleeps: it is told so, sees the last screen, and wakes nothing.
 func TestShareOfOneThatSleeps(t *testing.T) {
+	t.Parallel()
 	b := newShareBench(t)
 	b.now.State = schemas.Suspended
 	said, err := reads(b.bench, b.watch("dpt_share", firstWatch), "secret screen")
@@ -293,6 +297,7 @@ func TestShareOfOneThatSleeps(t *testing.T) {
 
 // TestWatchersLeaveStreams: one tenant's shares take no more than its part, all no more than half, so terminals still open.
 func TestWatchersLeaveStreams(t *testing.T) {
+	t.Parallel()
 	b := newShareBench(t)
 	s := b.gate.streams
 	fill := func(of schemas.Tenant) (n int, last *Problem, ends []func()) {
@@ -333,6 +338,7 @@ func TestWatchersLeaveStreams(t *testing.T) {
 
 // TestShareTellsNoNames: what goes wrong is for the log; who watches is told no name of a session.
 func TestShareTellsNoNames(t *testing.T) {
+	t.Parallel()
 	var log lockedText
 	b := newShareBenchWith(t, func(o *Options) { o.Log = logTo(&log) })
 	p := b.refused("an error of the API", b.do("GET", SharePath, "", "Upgrade: websocket", "Authorization: Bearer dpt_fails"), http.StatusInternalServerError)
@@ -351,6 +357,7 @@ func TestShareTellsNoNames(t *testing.T) {
 
 // TestShareEnds: who watches is cut off when the share ends, and told as one who comes later.
 func TestShareEnds(t *testing.T) {
+	t.Parallel()
 	for what, end := range map[string]func(b *shareBench){
 		"it is taken back": func(b *shareBench) {
 			b.mu.Lock()
@@ -423,6 +430,7 @@ func (c clientEnd) Read(b []byte) (int, error) {
 
 // TestShareEndsAmidAMessage: who takes a message slowly while the share ends is told why, too.
 func TestShareEndsAmidAMessage(t *testing.T) {
+	t.Parallel()
 	b, u := newShareBench(t), &unbuffered{accepts: make(chan net.Conn, 1)}
 	b.floods = true
 	server, client := net.Pipe()
@@ -469,6 +477,7 @@ func TestShareEndsAmidAMessage(t *testing.T) {
 
 // TestShareCutWithoutAnswer: what the API no longer says holds is cut, too.
 func TestShareCutWithoutAnswer(t *testing.T) {
+	t.Parallel()
 	if err := confirmed(time.Now().Add(-shareLost-time.Second), errors.New("no answer"), time.Now()); err == nil {
 		t.Error("it goes on")
 	}

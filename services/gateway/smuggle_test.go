@@ -18,6 +18,7 @@ func (d dialed) Dial(ctx context.Context, _ schemas.View, _ uint16) (net.Conn, e
 }
 
 func TestSmuggling(t *testing.T) {
+	t.Parallel()
 	back := &smuggle.Backend{}
 	b, _ := doorBench(t, func(o *Options) { o.Ports.Ingress.Dialer = dialed{back} })
 	smuggle.Run(t, smuggle.Way{

@@ -92,6 +92,7 @@ func (b *bench) follow(url, query, last string) (*http.Response, context.CancelF
 // A client that is cut off after every event, and comes back to another gateway, misses nothing and sees
 // nothing twice.
 func TestLogWithoutGapsOrDoubles(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_a": acme})
 	_, other := b.open(nil)
@@ -146,6 +147,7 @@ func TestLogWithoutGapsOrDoubles(t *testing.T) {
 }
 
 func TestWhereTheLogBegins(t *testing.T) {
+	t.Parallel()
 	state := jetstream.StreamState{FirstSeq: 10, LastSeq: 20}
 	for _, c := range []struct {
 		last, query string
@@ -174,6 +176,7 @@ func TestWhereTheLogBegins(t *testing.T) {
 }
 
 func TestStreamsAreWithinTheToken(t *testing.T) {
+	t.Parallel()
 	one := schemas.WhoAmI{Actor: "token:b", Role: schemas.TokenClient, Tenant: "acme", Session: "web"}
 	all := schemas.WhoAmI{Actor: "token:c", Role: schemas.TokenOperator}
 	for _, c := range []struct {
@@ -209,6 +212,7 @@ func TestStreamsAreWithinTheToken(t *testing.T) {
 }
 
 func TestWhoMayFollow(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_p": {Actor: "token:p", Role: schemas.TokenPublisher, Tenant: "acme"}})
 	for _, path := range []string{"/api/v1/events", "/api/v1/watch"} {
@@ -218,6 +222,7 @@ func TestWhoMayFollow(t *testing.T) {
 }
 
 func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
 	s := newStreams()
 	var ends []func()
 	for i := range maxPerOne {
@@ -254,6 +259,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // streams end when the gateway is to end.
 func TestStreamsEndWithTheGateway(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_a": acme})
 	ctx, stop := context.WithCancel(t.Context())
@@ -277,6 +283,7 @@ func TestStreamsEndWithTheGateway(t *testing.T) {
 
 // A client that doesn't read is cut, and what feeds its stream ends.
 func TestSlowClientsAreCut(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.gate.streams.writeWait = time.Second
 	fed := make(chan error, 1)
@@ -308,6 +315,7 @@ func TestSlowClientsAreCut(t *testing.T) {
 
 // The same of an answer that is no stream.
 func TestSlowReadersAreCut(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.gate.answerWait = time.Second
 	ended := make(chan error, 1)
@@ -334,6 +342,7 @@ func TestSlowReadersAreCut(t *testing.T) {
 
 // A quiet stream gives signs of life, and ends when its token does.
 func TestStreamEndsWithItsToken(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.gate.streams.keepAlive = 10 * time.Millisecond
 	var revoked atomic.Bool

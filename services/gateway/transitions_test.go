@@ -14,6 +14,7 @@ import (
 
 // The log as it stands: of those sessions alone that the token is for, as it is asked for.
 func TestTransitions(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(map[string]schemas.WhoAmI{"dpt_a": acme})
 	bearer := "Authorization: Bearer dpt_a"
@@ -59,6 +60,7 @@ func TestTransitions(t *testing.T) {
 
 // A spreadsheet takes what a client said for a text.
 func TestCellsAreNoFormulas(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{"=1+1": "'=1+1", "+a": "'+a", "-a": "'-a", "@a": "'@a", "a=b": "a=b", "": ""} {
 		if got := cell(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)

@@ -41,6 +41,7 @@ func (b *bench) raw(text string) (status int, rest []byte, err error) {
 
 // Who isn't known has an answer before the body was sent, and the connection ends.
 func TestStrangersBodiesArentRead(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.gate.allowed.bodyWait = time.Hour
 	b.isOf(map[string]schemas.WhoAmI{"dpt_b": {Actor: "token:b"}})
@@ -75,12 +76,14 @@ func TestStrangersBodiesArentRead(t *testing.T) {
 
 // What anyone may send is small.
 func TestLoginsAreSmall(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.refused("a large login", b.do("POST", prefix+"/login", fmt.Sprintf(`{"code":%q}`, strings.Repeat("a", maxOpen)), "Authorization: "), http.StatusRequestEntityTooLarge)
 }
 
 // A browser whose login has ended sends what it had with its new code, which counts.
 func TestLoginAfterALogin(t *testing.T) {
+	t.Parallel()
 	b := newBench(t, nil)
 	b.isOf(nil)
 	b.answers("login", func(a asked) (any, *schemas.APIError) {

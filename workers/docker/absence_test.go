@@ -23,6 +23,7 @@ import (
 // and their sessions say so; those that ended by themselves, or that someone stopped, have
 // ended; those that the engine began again run.
 func TestEngineStoppedUnwatched(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}
@@ -85,6 +86,7 @@ func TestEngineStoppedUnwatched(t *testing.T) {
 // Several ask the engine at once, and what one learnt is noted after what another learnt later.
 // An engine that comes back and goes again is away twice.
 func TestAbsenceIsNotedLate(t *testing.T) {
+	t.Parallel()
 	start := time.Now().Add(-time.Hour)
 	at := func(s float64) time.Time { return start.Add(time.Duration(s * float64(time.Second))) }
 	var a absence
@@ -116,6 +118,7 @@ func TestAbsenceIsNotedLate(t *testing.T) {
 // whole. What ends then by itself didn't end with an engine, though the times that were noted
 // before seem to be from long before the engine's process began.
 func TestEndsAfterTheClockWasSet(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "sock")
 	l := must[net.Listener](t)(net.Listen("unix", socket))
 	defer l.Close()

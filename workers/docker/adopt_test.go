@@ -51,6 +51,7 @@ func look(t *testing.T, e *dockertest.Engine, name string) container.InspectResp
 // A container that something else started is held while its session is suspended, made again
 // when it goes on, and let go at the end.
 func TestAdopted(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	id := foreignContainer(t, x.e, "theirs", map[string]string{"k": "v"})
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
@@ -104,6 +105,7 @@ func TestAdopted(t *testing.T) {
 
 // A held container that someone starts is not thrown away.
 func TestHeldIsStarted(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
@@ -147,6 +149,7 @@ func TestHeldIsStarted(t *testing.T) {
 
 // A container that others start before the end of its session is cleared up runs on, and is offered.
 func TestEndedIsStarted(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
@@ -193,6 +196,7 @@ func TestEndedIsStarted(t *testing.T) {
 
 // Another container takes the place of a held one when that is removed, not before.
 func TestSuccessor(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	x.start("a", dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"}))
@@ -227,6 +231,7 @@ func TestSuccessor(t *testing.T) {
 
 // With --remove nothing stays but the volume that was there before.
 func TestAdoptedAndRemoved(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs", Remove: true})
@@ -244,6 +249,7 @@ func TestAdoptedAndRemoved(t *testing.T) {
 
 // A container that someone had paused is captured, stays paused, and comes back so.
 func TestPausedByOthers(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	spec := dockerspec.With(schemas.Spec{}, dockerspec.Options{Container: "theirs"})
@@ -270,6 +276,7 @@ func TestPausedByOthers(t *testing.T) {
 
 // Containers ask for it by a label, when they run already and when they begin to.
 func TestOffers(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	labels := map[string]string{labelAdopt: "acme/first", labelClass: "terminal", labelRemove: "true"}
 	foreignContainer(t, x.e, "first", labels)

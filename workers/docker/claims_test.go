@@ -56,6 +56,7 @@ func (x *tester) asks(want string) {
 // A container that is a session of one Diapause is none of another on the same engine, in
 // any of its states, until it is given up.
 func TestAnothersContainer(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "free", map[string]string{labelAdopt: "free"})
 	foreignContainer(t, x.e, "theirs", map[string]string{labelAdopt: "a"})
@@ -94,6 +95,7 @@ func TestAnothersContainer(t *testing.T) {
 // What a Diapause that is gone had is anybody's, and one that was there before it could tell
 // others does so when it begins.
 func TestAnotherIsGone(t *testing.T) {
+	t.Parallel()
 	x := testerOn(t, dockertest.Shared(t))
 	foreignContainer(t, x.e, "theirs", nil)
 	other := x.another("second")
@@ -122,6 +124,7 @@ func TestAnotherIsGone(t *testing.T) {
 
 // Of several that want a container at the same moment, one has it.
 func TestOneOfMany(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "theirs", nil)
 	theirs := look(t, x.e, "theirs")
@@ -156,6 +159,7 @@ func TestOneOfMany(t *testing.T) {
 
 // Nothing is noted of a deleted session, and nothing of a Diapause that has no session any more.
 func TestNothingIsNotedAfterTheLast(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	y := x.another("other")
 	dir := filepath.Join(must[client.SystemInfoResult](t)(x.e.Client.Info(t.Context(), client.InfoOptions{})).Info.DockerRootDir, claimsDir)

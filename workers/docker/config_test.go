@@ -175,6 +175,7 @@ func TestPortInUse(t *testing.T) {
 
 // Bind mounts: their configuration, with a warning, and their contents if that is asked for.
 func TestBindMounts(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	dir := filepath.Join(t.TempDir(), "host")
 	fill := func() {

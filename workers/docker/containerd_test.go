@@ -67,6 +67,7 @@ func withContainerd(t *testing.T, code codes.Code) (x *tester, s *grpc.Server) {
 // A containerd that can't tell where a layer is for now is no reason to take the long way: the
 // capture is tried again.
 func TestContainerdDoesNotSay(t *testing.T) {
+	t.Parallel()
 	for what, code := range map[string]codes.Code{"an error": codes.Internal, "no server": codes.OK} {
 		t.Run(what, func(t *testing.T) {
 			x, s := withContainerd(t, code)
@@ -87,6 +88,7 @@ func TestContainerdDoesNotSay(t *testing.T) {
 
 // One that doesn't know is asked for nothing more.
 func TestContainerdDoesNotKnow(t *testing.T) {
+	t.Parallel()
 	x, _ := withContainerd(t, codes.Unimplemented)
 	x.start("a", withDocker(dockerspec.Options{}))
 	if _, got := x.capture("a", 2); len(got.Warnings) != 1 || !strings.Contains(got.Warnings[0].Text, "all of the file system is in the snapshot") {

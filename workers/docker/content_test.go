@@ -217,6 +217,7 @@ func same(t *testing.T, what string, before, after []string) {
 // Everything that a container has in its layer and volumes comes back, exactly, on the
 // same engine and on another one that knows nothing of it.
 func TestAllFilesComeBack(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Volumes: []string{"named:/named", "/anonymous"}, Tmpfs: []string{"/mem"}})
 	x.start("a", spec)
@@ -290,6 +291,7 @@ func forgetBusybox(t *testing.T, e *dockertest.Engine) {
 // A volume that was there before the session is never removed; one that it made goes, and
 // comes back.
 func TestVolumesOfOthers(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	if _, err := x.e.Client.VolumeCreate(t.Context(), client.VolumeCreateOptions{Name: "before"}); err != nil {
 		t.Fatal(err)
@@ -315,6 +317,7 @@ func TestVolumesOfOthers(t *testing.T) {
 
 // A volume that other containers use keeps what it has, unless that is asked for.
 func TestSharedVolume(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	x.start("other", withDocker(dockerspec.Options{Volumes: []string{"shared:/s"}}))
 	spec := withDocker(dockerspec.Options{Volumes: []string{"shared:/s"}})

@@ -20,6 +20,7 @@ import (
 // A copy and a capture keep out of each other's way: what has been copied is in the image,
 // and what comes during a capture waits until it is over, or is refused.
 func TestCopyAndCapture(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	ahead := make(chan struct{})
 	x.arm(failpoint.DockerAhead, func(context.Context) error { close(ahead); return nil })

@@ -18,6 +18,7 @@ import (
 // A session goes from one engine to the next: an old one, and today's with each of the ways
 // in which it keeps images. What it was made from has another id on each, and goes with it.
 func TestFromEngineToEngine(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}

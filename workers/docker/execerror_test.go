@@ -13,6 +13,7 @@ import (
 // What the engine says in the place of a command's output is told as an error with the status
 // that a shell gives; a command that prints the same words has printed them.
 func TestRuntimeError(t *testing.T) {
+	t.Parallel()
 	const missing = `OCI runtime exec failed: exec failed: unable to start container process: exec: "nope": executable file not found in $PATH: unknown`
 	const absent = `OCI runtime exec failed: exec failed: unable to start container process: exec: "/nope": stat /nope: no such file or directory: unknown`
 	const denied = `OCI runtime exec failed: exec failed: unable to start container process: exec: "/etc": permission denied: unknown`

@@ -15,6 +15,7 @@ import (
 
 // An engine that doesn't keep layers as directories.
 func TestWithoutOverlay(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}

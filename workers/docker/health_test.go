@@ -12,6 +12,7 @@ import (
 
 // What the engine says of a container's health, and of one whose check hasn't said anything.
 func TestHealthOf(t *testing.T) {
+	t.Parallel()
 	check := &container.HealthConfig{Test: []string{"CMD-SHELL", "true"}}
 	state := func(status container.HealthStatus, said string) *container.Health {
 		return &container.Health{Status: status, FailingStreak: 3, Log: []*container.HealthcheckResult{{ExitCode: 3, Output: said}}}
@@ -41,6 +42,7 @@ func TestHealthOf(t *testing.T) {
 
 // The engine calls a container unhealthy after a pause, if nothing fails. What fails anyway isn't told.
 func TestShownUnhealthy(t *testing.T) {
+	t.Parallel()
 	check := &container.HealthConfig{Test: []string{"CMD-SHELL", "true"}, Interval: time.Minute, Retries: 2}
 	said := func(status container.HealthStatus, failed int) *container.Health {
 		return &container.Health{Status: status, FailingStreak: failed}

@@ -13,6 +13,7 @@ import (
 // An image that someone made of a session's container has its labels, and so have the
 // containers that he makes of it: they are his.
 func TestContainerOfCommittedImageStays(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	x.start("a", dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{}))
 	n := must[note](t)(x.d.notes.read("a"))

@@ -44,6 +44,7 @@ func openArmed(t *testing.T, e *dockertest.Engine, data string, points *failpoin
 const counting = `i=$(cat /n 2>/dev/null || echo 0); while ! [ -e /end ]; do i=$((i+1)); echo $i >/n.new; mv /n.new /n; sleep 0.01; done; rm /end; exit 7`
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
 	e := dockertest.Shared(t)
 	image := e.Busybox(t)
 	drivertest.Run(t, func(t *testing.T) drivertest.Host {

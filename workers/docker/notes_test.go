@@ -10,6 +10,7 @@ import (
 // Notes on disk outlive the program: those of earlier versions are read, and written as
 // these read them.
 func TestNotesOfEarlierVersions(t *testing.T) {
+	t.Parallel()
 	const stored = `{"uid":"a","name":{"Tenant":"default","Session":"a"},"epoch":3,"phase":"making","container":"c1","adopted":true,"remove":true,"paused":true,"binds":true,"shared":true,` +
 		`"began":"2026-01-02T03:04:05Z","old":"c0","moved":"db","asides":[{"dir":"/v","at":"/w","looks":{"name":"aside","type":"dir","mode":493,"uid":1,"gid":2,"mtime":5,"size":0},"ours":true,"names":["f"],"made":true}],` +
 		`"image":"i","volumes":["v"],"networks":["n"],"restart":{"name":"on-failure","tries":3},"ending":true,"kept":true,"nameless":["x"],"still":{"state":"exited","code":7,"began":"b"}}`
@@ -31,6 +32,7 @@ func TestNotesOfEarlierVersions(t *testing.T) {
 
 // Who offers containers hears of each that is held from now on, also of one that it isn't waiting for yet.
 func TestHeldIsTold(t *testing.T) {
+	t.Parallel()
 	n := &notes{dir: t.TempDir(), kept: make(chan struct{}, 1)}
 	for _, w := range []note{{UID: "a", Phase: here}, {UID: "a", Phase: held}, {UID: "b", Phase: held}, {UID: "a"}} {
 		if err := n.write(w); err != nil {

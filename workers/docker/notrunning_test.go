@@ -79,6 +79,7 @@ func contentOf(t *testing.T, e *dockertest.Engine, name, file string) string {
 // A container that doesn't run is captured as one that does, and comes back as it was: never
 // started, or ended with its status; nothing is executed in it.
 func TestQuietContainers(t *testing.T) {
+	t.Parallel()
 	for name, ended := range map[string]bool{"created": false, "exited": true} {
 		for kept, remove := range map[string]bool{"held": false, "removed": true} {
 			t.Run(name+" and "+kept, func(t *testing.T) { quiet(t, ended, remove) })
@@ -136,6 +137,7 @@ func quiet(t *testing.T, ended, remove bool) {
 // The engine doesn't start a container again that had ended, also with a restart policy: the
 // program that runs once in its place is no reason to.
 func TestQuietContainerThatIsRestarted(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}
@@ -161,6 +163,7 @@ func TestQuietContainerThatIsRestarted(t *testing.T) {
 
 // What such a container does when it is started while it is being suspended is not lost.
 func TestQuietContainerIsStarted(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	foreignContainer(t, x.e, "quiet", nil)
 	must[client.ContainerStopResult](t)(x.e.Client.ContainerStop(t.Context(), "quiet", client.ContainerStopOptions{Timeout: new(int)}))
@@ -187,6 +190,7 @@ func TestQuietContainerIsStarted(t *testing.T) {
 // What a container of our own has when its command ends is kept until the session is removed,
 // and is there when it is started again.
 func TestEndedContainerIsKept(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := dockerspec.With(schemas.Spec{Command: []string{"sh", "-c", "echo ran >>/ran; echo ran >>/data/ran; while ! [ -e /end ]; do sleep 0.01; done; rm /end; exit 7"}}, dockerspec.Options{Volumes: []string{"mine:/data", "/anonymous"}})
 	ended := func(epoch uint64) {

@@ -78,6 +78,7 @@ func (x *tester) seenAs(uid schemas.UID, want string) {
 
 // A pause of ours is none to tell of; health is told where it is bad.
 func TestStatusOf(t *testing.T) {
+	t.Parallel()
 	sick := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Unhealthy, FailingStreak: 3}}
 	well := &container.State{Running: true, Status: container.StateRunning, Health: &container.Health{Status: container.Healthy}}
 	paused := &container.State{Running: true, Paused: true, Status: container.StatePaused}

@@ -17,6 +17,7 @@ import (
 
 // A health check doesn't hide a user's commands, and isn't one.
 func TestExecBesideHealthCheck(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	x.start("a", dockerspec.With(schemas.Spec{
 		Command: []string{"sleep", "1000000"},
@@ -60,6 +61,7 @@ func TestExecBesideHealthCheck(t *testing.T) {
 // An engine calls each container unhealthy that was paused, until its next health check. A checkpoint
 // says so, and the session isn't shown as unhealthy.
 func TestPausedIsUnhealthyForTheEngine(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	x.start("a", dockerspec.With(schemas.Spec{Command: []string{"sleep", "1000000"}}, dockerspec.Options{HealthCmd: "true", HealthEach: time.Hour}))
 	_, got := x.capture("a", 2)

@@ -21,6 +21,7 @@ type ctx = context.Context
 
 // What can't be run is refused before anything is made, with words that say why.
 func TestRefusedSpecs(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	for what, c := range map[string]struct {
 		spec schemas.Spec
@@ -60,6 +61,7 @@ func TestRefusedSpecs(t *testing.T) {
 
 // A name that is in use is refused, and the container that has it is left alone.
 func TestNameInUse(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Name: "taken"})
 	x.start("a", spec)
@@ -77,6 +79,7 @@ func TestNameInUse(t *testing.T) {
 
 // An engine that is away is said to be, and what is here is what it was when it is back.
 func TestEngineAway(t *testing.T) {
+	t.Parallel()
 	x := testerOn(t, dockertest.New(t))
 	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/v"}, Restart: "always"})
 	x.start("a", spec)
@@ -120,6 +123,7 @@ func TestEngineAway(t *testing.T) {
 
 // Images that this host can't restore.
 func TestRefusedImages(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{})
 	x.start("a", spec)
@@ -168,6 +172,7 @@ func TestRefusedImages(t *testing.T) {
 
 // A container that is removed under us is over, and says why.
 func TestRemovedUnderUs(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	x.start("a", withDocker(dockerspec.Options{}))
 	if _, err := x.e.Client.ContainerRemove(t.Context(), x.inspect("a").ID, client.ContainerRemoveOptions{Force: true}); err != nil {
@@ -184,6 +189,7 @@ func TestRemovedUnderUs(t *testing.T) {
 
 // A session that is to go on elsewhere by itself can't be a container.
 func TestGuardIsRefused(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	f := drivertest.Fence("a", 1)
 	f.Guard = true
@@ -193,6 +199,7 @@ func TestGuardIsRefused(t *testing.T) {
 }
 
 func TestOlderAPI(t *testing.T) {
+	t.Parallel()
 	for v, older := range map[string]bool{"1.40": true, "1.41": false, "1.9": true, "1.100": false, "2.0": false, "": true} {
 		if olderAPI(v, minimumAPI) != older {
 			t.Errorf("API %q: older %t", v, !older)

@@ -46,6 +46,7 @@ func (r *restamped) AddStamped(e image.Entry, stamp string, open func() (io.Read
 // The files of a container that was resumed are known to the next snapshot, in its layer
 // and in its volumes, but for those of a volume that others use as well.
 func TestResumedFilesAreKnown(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Volumes: []string{"mine:/mine", "shared:/shared"}, SharedVolumes: true})
 	x.start("other", withDocker(dockerspec.Options{Volumes: []string{"shared:/shared"}}))

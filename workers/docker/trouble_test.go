@@ -72,6 +72,7 @@ func refused(t *testing.T, what string, err error, words ...string) {
 // What someone does to a container while it is captured is seen: no image of half of it is
 // taken for a snapshot.
 func TestTouchedDuringCapture(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	engine := x.e.Client
 	for what, c := range map[string]struct {
@@ -120,6 +121,7 @@ func TestTouchedDuringCapture(t *testing.T) {
 // An engine that is restarted in the middle of a capture or a restore: what was being done
 // fails for now, the session is what it was, and the same works afterwards.
 func TestEngineRestarts(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}
@@ -171,6 +173,7 @@ func TestEngineRestarts(t *testing.T) {
 
 // An engine without room says so, for each kind of write, and nothing stays of what was started.
 func TestEngineIsFull(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
@@ -219,6 +222,7 @@ func TestEngineIsFull(t *testing.T) {
 
 // A name that another container took while the session was suspended is left to it.
 func TestNameTakenMeanwhile(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	spec := withDocker(dockerspec.Options{Name: "wanted", Volumes: []string{"vol:/vol"}})
 	x.start("a", spec)
@@ -238,6 +242,7 @@ func TestNameTakenMeanwhile(t *testing.T) {
 
 // An engine of another kind than the tests have: by what it answers.
 func TestOtherEngines(t *testing.T) {
+	t.Parallel()
 	e := dockertest.Shared(t)
 	t.Run("old", func(t *testing.T) {
 		x := testerOn(t, otherEngine(t, e, func(_ string, h http.Header, _ map[string]any) { h.Set("Api-Version", "1.40") }))
@@ -300,6 +305,7 @@ func TestOtherEngines(t *testing.T) {
 // A session whose container is gone after a failed start may have run: it isn't started
 // again, from an image that knows nothing of it.
 func TestRemovedWhileItsStartFails(t *testing.T) {
+	t.Parallel()
 	x := newTester(t)
 	cut := errors.New("no answer")
 	x.arm(failpoint.DockerReplaces, func(ctx context.Context) error {

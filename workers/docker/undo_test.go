@@ -108,6 +108,7 @@ func (x *setBack) unchanged(what string) {
 // Until what is restored has started, all that it replaces is there, or comes back: after each
 // failure, and when the driver's process ends at any of these moments.
 func TestNothingIsReplacedBeforeItBegins(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}
@@ -209,6 +210,7 @@ func (x *setBack) replaced() {
 
 // Putting back can be cut off after each of its steps, and so can the setting aside.
 func TestPutBackIsCutOff(t *testing.T) {
+	t.Parallel()
 	x := newSetBack(t)
 	dir := x.dirs[0]
 	planned := must[backup.Dir](t)(backup.Plan(dir, "cut"))
@@ -273,6 +275,7 @@ func freePort(t *testing.T) int {
 
 // What was put back in part is not taken for the restore's when it is put back again.
 func TestPutBackIsTriedAgain(t *testing.T) {
+	t.Parallel()
 	x := newSetBack(t)
 	dir := x.dirs[0]
 	n := note{UID: "cut", Phase: making, Backups: []backup.Dir{must[backup.Dir](t)(backup.Plan(dir, "cut"))}}
@@ -316,6 +319,7 @@ func write(t *testing.T, path, content string) {
 // What is left of one restore and can't be removed, or put back as it was, keeps nothing else
 // from going on: the next driver finds what there is.
 func TestWhatIsLeftResists(t *testing.T) {
+	t.Parallel()
 	if os.Getenv("DIAPAUSE_LONG") == "" {
 		return // it runs with make test-long
 	}

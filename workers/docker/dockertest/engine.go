@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -35,43 +34,6 @@ type Engine struct {
 
 // startWait bounds the wait for an engine to begin and to end.
 const startWait = 2 * time.Minute
-
-var shared struct {
-	sync.Mutex
-	engine *Engine
-	err    error
-}
-
-// Main runs a test binary's tests, stops the engine that they shared, and exits.
-func Main(m *testing.M) { os.Exit(Run(m)) }
-
-// Run does the same, and gives the code to exit with.
-func Run(m *testing.M) int {
-	code := m.Run()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.engine != nil {
-		if err := shared.engine.Remove(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	return code
-}
-
-// Shared gives the engine of the test binary, whose Main has to be this package's.
-func Shared(t testing.TB) *Engine {
-	t.Helper()
-	shared.Lock()
-	defer shared.Unlock()
-	if shared.engine == nil && shared.err == nil {
-		shared.engine, shared.err = Start()
-	}
-	if shared.err != nil {
-		t.Fatal(shared.err)
-	}
-	return shared.engine
-}
 
 // New gives a test an engine of its own, with more arguments for dockerd.
 func New(t testing.TB, args ...string) *Engine {
