@@ -26,6 +26,10 @@ copy() {
 copy system system
 copy scheduler scheduler
 copy api api
+for key in log.txt log.key; do
+	cp "authority/creds/$key" "api/$key.new"
+	mv "api/$key.new" "api/$key"
+done
 copy client client
 copy worker-1 worker-worker-1
 copy worker-2 worker-worker-2

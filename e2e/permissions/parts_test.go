@@ -25,6 +25,8 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/dir"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/archive"
+	"github.com/diapause/diapause/services/janitor"
 	keyring "github.com/diapause/diapause/services/keys"
 	"github.com/diapause/diapause/services/run"
 	"github.com/diapause/diapause/workers/driver"
@@ -113,7 +115,7 @@ func (w *parts) control() (serve []func(context.Context) error, ready []<-chan s
 		serve = append(serve, func(ctx context.Context) error {
 			return run.API(ctx, run.APIConfig{
 				Process: answering, NATS: run.NATS{URL: w.url, Creds: w.creds("api")}, Name: name, Store: "dir://" + filepath.Join(w.dir, "images"),
-				Control: run.Control{Usage: time.Hour},
+				Control: run.Control{Usage: time.Hour, Retention: janitor.Policy{Log: archive.Policy{Age: time.Nanosecond, Count: 1}}},
 			})
 		})
 		ready = append(ready, answers)
@@ -225,6 +227,7 @@ func TestPartsHaveWhatTheyNeed(t *testing.T) {
 	_, err = s.Checkpoint(t.Context(), "", "")
 	w.must(err)
 	w.countsBadSubjects()
+	w.movesTheLog(s.Name())
 	err = w.client("client").API().Ask(t.Context(), "verify", schemas.Request{Name: "acme/web"}, &schemas.Verified{})
 	if e := new(schemas.APIError); !errors.As(err, &e) || e.Reason != schemas.ReasonKey || e.Hint == "" {
 		t.Errorf("verify by an API without a key: %v", err)
@@ -254,6 +257,25 @@ func (w *parts) countsBadSubjects() {
 		}
 	}
 	w.t.Error("activity on a subject that is too short isn't counted")
+}
+
+// movesTheLog has APIs move old revisions of a session to the store, with the keys that nats-config wrote beside their
+// credentials, and looks whether history goes back to the first, whichever of them is asked.
+func (w *parts) movesTheLog(name string) {
+	w.t.Helper()
+	var before, after []json.RawMessage
+	w.must(json.Unmarshal(w.ask("history", schemas.Request{Name: name}), &before))
+	var pruned schemas.StorePrune
+	w.must(json.Unmarshal(w.ask("store_prune", schemas.Request{}), &pruned))
+	if pruned.Log == nil || pruned.Log.Moved == 0 || len(pruned.Problems) > 0 {
+		w.t.Fatalf("of the log was moved %+v: %q", pruned.Log, pruned.Problems)
+	}
+	for range 8 {
+		w.must(json.Unmarshal(w.ask("history", schemas.Request{Name: name}), &after))
+		if len(after) < len(before) || string(after[0]) != string(before[0]) {
+			w.t.Fatalf("of %d entries of the history are left %d, the first %s", len(before), len(after), after[0])
+		}
+	}
 }
 
 func what(e schemas.Explanation) (all string) {

@@ -57,26 +57,6 @@ func (d *Dir) Keys(identityFiles, recipients []string) (*Keys, error) {
 	return k, nil
 }
 
-// LogKey reads the key that segments of the log are encrypted to, and makes it if it isn't there: a
-// host that has another one than the fleet's leaves the log alone.
-func (d *Dir) LogKey() (*age.X25519Identity, error) {
-	file := d.Join(keysDir, logFile)
-	if err := makeFile(file, newIdentity); err != nil {
-		return nil, fmt.Errorf("make the key of the log: %w", err)
-	}
-	text, err := readKey(file)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := age.ParseIdentities(bytes.NewReader(text))
-	if err == nil && len(ids) == 1 {
-		if own, ok := ids[0].(*age.X25519Identity); ok {
-			return own, nil
-		}
-	}
-	return nil, schemas.WithHint(fmt.Errorf("read key: %s doesn't hold exactly one age X25519 identity", file), "put it back from a backup, or copy it from another host of the fleet")
-}
-
 func (k *Keys) readOwn() (*age.X25519Identity, error) {
 	text, err := readKey(k.IdentityFile)
 	if err != nil {
@@ -99,6 +79,10 @@ func readSigner(file string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
+	return signerIn(file, text)
+}
+
+func signerIn(file string, text []byte) (ed25519.PrivateKey, error) {
 	if block, _ := pem.Decode(text); block != nil && block.Type == "PRIVATE KEY" {
 		if key, err := x509.ParsePKCS8PrivateKey(block.Bytes); err == nil {
 			if signer, ok := key.(ed25519.PrivateKey); ok {

@@ -1,6 +1,7 @@
 package keys
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"encoding/base64"
@@ -20,6 +21,7 @@ type Registration struct {
 	SuspendOnly bool              // it writes images and is not to open them
 	Further     []string          // recipients that are to read images as well
 	Identities  []string          // recipients of all identities that it has
+	By          string            // who registers it; the host's `+"`up`"+` if empty
 }
 
 // Register puts a host into every tenant's record: its signing key, so that the
@@ -40,7 +42,28 @@ func Register(ctx context.Context, store *keykv.Store, r Registration) error {
 	return nil
 }
 
-func (r Registration) actor() string { return "up@" + string(r.Host) }
+// LogWriter is whose key signs segments of the log that are written by parts which are no host: all APIs of a
+// fleet have the same one.
+const LogWriter schemas.HostID = "log"
+
+// RegisterLog puts that key into every tenant's record, so that all who read the log believe these segments.
+func RegisterLog(ctx context.Context, store *keykv.Store, signing ed25519.PublicKey, actor string) error {
+	r := Registration{Host: LogWriter, Signing: signing, By: actor}
+	_, err := store.Update(ctx, "", func(k *schemas.TenantKeys, now time.Time) (bool, error) {
+		changed, err := r.editSigning(k, now)
+		change(k, "registered", actor, "%s signs the log with a key", actor)
+		return changed, err
+	})
+	if e := new(schemas.APIError); errors.As(err, &e) {
+		return e
+	}
+	if err != nil {
+		return fmt.Errorf("register the key that signs the log: %w", err)
+	}
+	return nil
+}
+
+func (r Registration) actor() string { return cmp.Or(r.By, "up@"+string(r.Host)) }
 
 func (r Registration) edit(k *schemas.TenantKeys, now time.Time) (bool, error) {
 	signing, err := r.editSigning(k, now)

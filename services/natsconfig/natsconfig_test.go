@@ -60,7 +60,7 @@ func TestWriteAgain(t *testing.T) {
 func TestSecrets(t *testing.T) {
 	o := options(t)
 	w, config := write(t, o)
-	secret := append(slices.Clone(w.Creds), filepath.Join(o.Dir, authority.KeyFile), filepath.Join(o.Dir, authority.ServerKeyFile), w.Config)
+	secret := append(slices.Concat(w.Creds, w.Log), filepath.Join(o.Dir, authority.KeyFile), filepath.Join(o.Dir, authority.ServerKeyFile), w.Config)
 	for _, file := range secret {
 		if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info.Mode(), err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
+	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/embedded"
 )
 
@@ -71,6 +72,7 @@ func (o Options) installed() string { return cmp.Or(o.Installed, o.Dir) }
 type Written struct {
 	Config string   // the server's configuration
 	Creds  []string // the files of credentials of all users
+	Log    []string // the keys of the log
 	Stale  []string // files of credentials of users that aren't any more
 }
 
@@ -103,6 +105,9 @@ func Write(o Options) (Written, error) {
 	}
 	members, w, err := enlist(creds, o.Users())
 	if err != nil {
+		return Written{}, err
+	}
+	if w.Log, err = datadir.MakeLogKeys(creds); err != nil {
 		return Written{}, err
 	}
 	w.Config = filepath.Join(o.Dir, configFile)

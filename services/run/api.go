@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"crypto/ed25519"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,10 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err != nil {
 		return err
 	}
+	logKeys, err := datadir.ReadLogKeys(c.NATS.Creds)
+	if err != nil {
+		return err
+	}
 	ctx, g := guarded(ctx, "an API", "api", c.NATS.Creds, c.Log)
 	defer func() { err = g.why(ctx, err) }()
 	nc, err := connect(ctx, c.NATS, "diapause api "+name, c.Log, g.option())
@@ -55,7 +60,7 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err != nil {
 		return err
 	}
-	parts, serving, err := c.parts(ctx, m, l, name, m.store(images), ids)
+	parts, serving, err := c.parts(ctx, m, l, name, m.store(images), ids, logKeys)
 	if err != nil {
 		return err
 	}
@@ -83,10 +88,15 @@ func (c APIConfig) serve(ctx context.Context, m gauges) (err error) {
 }
 
 // parts makes what answers clients, and lists what is to run.
-func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string, images objectstore.Store, ids []age.Identity) (control, []func(context.Context) error, error) {
+func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string, images objectstore.Store, ids []age.Identity, logKeys datadir.LogKeys) (control, []func(context.Context) error, error) {
 	store, err := keykv.Open(ctx, l.js, l.names)
 	if err != nil {
 		return control{}, nil, err
+	}
+	if logKeys.Signer != nil {
+		if err := keyring.RegisterLog(ctx, store, logKeys.Signer.Public().(ed25519.PublicKey), "api@"+name); err != nil {
+			return control{}, nil, err
+		}
 	}
 	ring := keyring.NewRing(store)
 	if _, err := ring.Refresh(ctx, ""); err != nil {
@@ -97,6 +107,7 @@ func (c APIConfig) parts(ctx context.Context, m gauges, l link, name string, ima
 	})
 	parts, err := ruling{
 		link: l, gauges: m, log: c.Log, version: c.Version, of: c.Control, name: name, images: images, keeper: keeper, identities: ids,
+		logKeys: logKeys, signs: keyring.LogWriter,
 		reader: imageReader{snapshots.New(snapshots.Options{
 			Host: schemas.HostID(name), Objects: images, Records: l.records, Log: c.Log, Identities: ids, Keyring: keeper,
 		})},

@@ -16,7 +16,7 @@ import (
 	"github.com/diapause/diapause/services/fleet"
 )
 
-// archive makes what moves old revisions of the log to the store, nil without a key for that, and what reads
+// archive makes what moves old revisions of the log to the store, nil without the keys for that, and what reads
 // them there. stored says what a session's images take.
 func (r ruling) archive(ctx context.Context, hosts *fleet.Fleet, stored func(schemas.Name, schemas.UID) (int64, bool)) (*archive.Archive, *archive.Reader, error) {
 	heads, err := archive.OpenHeads(ctx, r.js, r.names)
@@ -25,12 +25,15 @@ func (r ruling) archive(ctx context.Context, hosts *fleet.Fleet, stored func(sch
 	}
 	known := func(host string) []ed25519.PublicKey { return r.keeper.Known("", host) }
 	reads := &archive.Reader{Records: r.records, Heads: heads, Store: r.images, Known: known, Notes: r.log}
-	if r.logKey == nil {
+	if r.logKeys.Key == nil {
 		return nil, reads, nil
 	}
-	reads.Identities = []age.Identity{r.logKey}
+	reads.Identities = []age.Identity{r.logKeys.Key}
+	if r.logKeys.Signer == nil {
+		return nil, reads, nil
+	}
 	moves := archive.New(archive.Options{
-		Log: r.records, Heads: heads, Store: r.images, Key: r.logKey, Signer: r.signer, Host: string(r.host), Policy: r.of.Retention.Log, Least: 1 << 20,
+		Log: r.records, Heads: heads, Store: r.images, Key: r.logKeys.Key, Signer: r.logKeys.Signer, Host: string(r.signs), Policy: r.of.Retention.Log, Least: 1 << 20,
 		Known: known, Trusted: func(host string) []ed25519.PublicKey { return r.keeper.Trusted("", host) },
 		Forget: func(ctx context.Context) (bool, error) { return allForget(ctx, hosts) },
 		Moving: func(ctx context.Context, v statekv.Versioned) error { return r.noteStored(ctx, v, stored) }, Notes: r.log,

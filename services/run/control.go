@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"crypto/ed25519"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/api"
+	"github.com/diapause/diapause/services/datadir"
 	"github.com/diapause/diapause/services/drain"
 	"github.com/diapause/diapause/services/fleet"
 	"github.com/diapause/diapause/services/janitor"
@@ -56,9 +56,9 @@ type ruling struct {
 	identities []age.Identity // open images, to look at one before it is adopted; may be none
 	reader     api.Reader     // reads the images of suspended sessions for the API
 	scheduler  *scheduler.Scheduler
-	term       time.Duration       // of the offices that it holds; lease.OfficeTerm if zero
-	logKey     *age.X25519Identity // old revisions of the log are encrypted to it; none are moved if nil
-	signer     ed25519.PrivateKey  // of host, for these; not nil with logKey
+	term       time.Duration   // of the offices that it holds; lease.OfficeTerm if zero
+	logKeys    datadir.LogKeys // for old revisions of the log; without a signer none are moved
+	signs      schemas.HostID  // whose key signs these
 }
 
 // control makes the parts of a process that runs sessions, too.
@@ -76,14 +76,14 @@ func (h hostProcess) control(ctx context.Context, m machine, reader api.Reader) 
 	if err != nil {
 		return control{}, err
 	}
-	key, err := m.data.LogKey()
+	key, err := m.data.LogKey(h.NATS.Creds)
 	if err != nil {
 		return control{}, err
 	}
 	return ruling{
 		link: m.link, gauges: h.gauges, log: h.Log, version: h.Version, of: h.Control, name: string(host), host: host,
 		images: m.images, keeper: m.keeper, identities: m.keys.reading(), reader: reader, scheduler: s, term: term,
-		logKey: key, signer: m.keys.Signer,
+		logKeys: datadir.LogKeys{Key: key, Signer: m.keys.Signer}, signs: host,
 	}.control(ctx)
 }
 

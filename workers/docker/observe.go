@@ -51,7 +51,7 @@ func (o *observer) observe(ctx context.Context, uid schemas.UID) (driver.Observa
 		Status: status, Container: containerOf(c), RSS: int64(s.MemoryStats.Usage - min(s.MemoryStats.Usage, fileCache(s.MemoryStats.Stats))), CPU: time.Duration(s.CPUStats.CPUUsage.TotalUsage), Processes: int(s.PidsStats.Current),
 	}
 	out.Execs = o.execs(ctx, c)
-	connections, err := tree.Connections(processes(c.State.Pid))
+	connections, err := tree.Connections(processes(c.State.Pid, c.ID))
 	if err != nil {
 		return driver.Observation{}, fmt.Errorf("list the connections of container %s: %w", c.Name, err)
 	}
@@ -94,32 +94,66 @@ func statusOf(n note, c *container.InspectResponse) string {
 	return ""
 }
 
-// processes lists the processes in the cgroup of a container's first process.
-func processes(first int) []int {
+// processes lists the processes of a container, of which the first is known.
+func processes(first int, id string) []int {
 	groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", first))
 	if err != nil {
 		return nil // the process has ended
 	}
-	for line := range strings.Lines(string(groups)) {
-		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(parts) != 3 || parts[1] != "" && parts[1] != "pids" {
-			continue
-		}
-		if pids := members(filepath.Join("/sys/fs/cgroup", parts[1], parts[2], "cgroup.procs")); len(pids) > 0 {
+	for _, dir := range groupsOf(string(groups), id) {
+		if pids := members(filepath.Join(groupRoot, dir)); len(pids) > 0 {
 			return pids
 		}
 	}
 	return []int{first}
 }
 
-func members(file string) (pids []int) {
-	data, err := os.ReadFile(file)
+const groupRoot = "/sys/fs/cgroup"
+
+// groupsOf gives where below groupRoot the cgroup of a container may be, by what /proc/PID/cgroup says of one of its
+// processes. That may be in a group further down, as systemd makes them in a container: the container's own is the one
+// that its id names.
+func groupsOf(text, id string) (dirs []string) {
+	for line := range strings.Lines(text) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		at := strings.Index(parts[2], id)
+		if at < 0 || id == "" {
+			continue
+		}
+		own, below := parts[2][:at+len(id)], parts[2][at+len(id):]
+		suffix, _, _ := strings.Cut(below, "/") // of a scope of systemd
+		own += suffix
+		switch parts[1] {
+		case "": // version 2, alone or beside version 1
+			dirs = append(dirs, own, filepath.Join("unified", own))
+		case "pids":
+			dirs = append(dirs, filepath.Join("pids", own))
+		}
+	}
+	return dirs
+}
+
+// members lists the processes of a group and of all below it. What isn't mounted, or has just gone, has none.
+func members(dir string) (pids []int) {
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
 	if err != nil {
-		return nil // this hierarchy isn't mounted
+		return nil
 	}
 	for _, field := range strings.Fields(string(data)) {
 		if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
 			pids = append(pids, pid)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return pids
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			pids = append(pids, members(filepath.Join(dir, e.Name()))...)
 		}
 	}
 	return pids

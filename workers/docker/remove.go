@@ -19,7 +19,7 @@ func (e *engine) killPaused(ctx context.Context, id string) {
 	if err != nil || got.Container.State == nil || !got.Container.State.Paused {
 		return
 	}
-	for _, pid := range processes(got.Container.State.Pid) { // paused processes don't end, so the pids stay theirs
+	for _, pid := range processes(got.Container.State.Pid, got.Container.ID) { // paused processes don't end, so the pids stay theirs
 		groups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 		if err == nil && strings.Contains(string(groups), got.Container.ID) {
 			_ = unix.Kill(pid, unix.SIGKILL) // an error says that it has ended

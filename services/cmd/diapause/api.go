@@ -16,7 +16,9 @@ scheduler"), which decide, and hosts ("diapause worker"), which run sessions, on
 server of your own. "diapause nats-streams" makes its streams.
 
 More than one may run: each request is answered by one of them. It needs no root and no
-data directory. "verify" reads images: that needs --identity-file.`
+data directory. "verify" reads images: that needs --identity-file. The keys of the log are read
+beside the credentials, as "diapause nats-config" writes them: log.txt reads what was moved to the store,
+with log.key it moves it.`
 
 // apiFlags are the flags of api.
 type apiFlags struct {

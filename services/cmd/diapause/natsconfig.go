@@ -14,7 +14,8 @@ import (
 const natsConfigHelp = `Write the configuration of a nats-server (2.12 or newer) for a fleet into DIR: TLS
 with an authority of its own, and a user for each part with the subjects that it needs
 and no others. The seeds of the users are in DIR/creds, each with mode 0600; give each
-part its own, and ca.pem beside it. Keep DIR/tls/ca-key.pem and creds/system.nk away
+part its own, and ca.pem beside it. Give api and "up --nats" log.txt as well, which opens the old
+part of the log in the store, and api log.key, with which it moves it there. Keep DIR/tls/ca-key.pem and creds/system.nk away
 from the fleet.
 
   system          makes the streams ("diapause nats-streams" needs it, and "diapause up
@@ -78,6 +79,9 @@ func printNATSConfig(o natsconfig.Options) error {
 	fmt.Fprintf(printed, "configuration: %s\n", w.Config)
 	for _, file := range w.Creds {
 		fmt.Fprintf(printed, "credentials:   %s\n", file)
+	}
+	for _, file := range w.Log {
+		fmt.Fprintf(printed, "key of the log: %s\n", file)
 	}
 	for _, file := range w.Stale {
 		fmt.Fprintf(printed, "not used:      %s belongs to no host or tenant that was named; remove it\n", file)
