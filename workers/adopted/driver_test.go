@@ -75,7 +75,7 @@ func TestPidTaken(t *testing.T) {
 	refused() // it is here still
 	b.stop(3)
 	b.until("its pid is free", func() bool { _, err := statOf(pid); return errors.Is(err, errGone) })
-	taken := takes(t, pid)
+	taken := b.takes(pid)
 	_, err := b.d.Restore(b.ctx, fence(4), schemas.Spec{}, img, schemas.BootResume, drivertest.Begin)
 	if driver.KindOf(err) != driver.Taken || !strings.Contains(err.Error(), "is taken by sleep") {
 		t.Errorf("Restore says %v", err)

@@ -1,6 +1,7 @@
 package adopted
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -91,7 +92,15 @@ func (b *bench) begins(argv ...string) int {
 		b.Fatal(err)
 	}
 	go func() { _ = cmd.Wait() }() // its pid is free when it has ended
-	b.Cleanup(func() { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) })
+	started, err := statOf(cmd.Process.Pid)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if alive(started.PID, started.Start) { // what was restored the driver ends
+			_ = syscall.Kill(-started.PID, syscall.SIGKILL)
+		}
+	})
 	b.until("the program says something", func() bool { return b.said() != "" })
 	return cmd.Process.Pid
 }
@@ -212,22 +221,43 @@ func (b *bench) state(want driver.State) driver.Instance {
 	return i
 }
 
+// taker is a process of the pid that it is told, until its input ends. Its parent waits for it then.
+const taker = `
+import ctypes, os, signal, struct, sys
+tid = (ctypes.c_int * 1)(int(sys.argv[1]))
+args = struct.pack("11Q", 0, 0, 0, 0, signal.SIGCHLD, 0, 0, 0, ctypes.addressof(tid), 1, 0)
+child = ctypes.CDLL(None, use_errno=True).syscall(435, args, len(args)) # clone3
+if child == 0:
+    os.execvp("sleep", ["sleep", "1000"])
+print(child, flush=True)
+sys.stdin.read()
+os.kill(child, signal.SIGKILL)
+os.wait()`
+
 // takes has a process of a pid, until what it returns is called.
-func takes(t *testing.T, pid int) (end func()) {
-	t.Helper()
-	// clone3 gives a chosen pid: python has no call for it, unshare has none either, and so the kernel's counter is set.
-	for {
-		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(pid-1)), 0); err != nil {
-			t.Fatal(err)
+func (b *bench) takes(pid int) (end func()) {
+	b.Helper()
+	cmd := exec.Command("python3", "-c", taker, strconv.Itoa(pid))
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if strings.TrimSpace(line) != strconv.Itoa(pid) {
+		b.Fatalf("there is process %q, %v, not %d", line, err, pid)
+	}
+	b.until("it executes sleep", func() bool { p, err := statOf(pid); return err == nil && p.Comm == "sleep" })
+	return func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			b.Error(err)
 		}
-		cmd := exec.Command("sleep", "1000")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		end := func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }
-		if cmd.Process.Pid == pid {
-			return end
-		}
-		end() // a process of another program was faster
 	}
 }
