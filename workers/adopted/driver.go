@@ -91,6 +91,15 @@ func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	return fp, nil
 }
 
+// Check refuses a spec that names no process. It may be restored: then none is named that runs.
+func Check(spec schemas.Spec) error {
+	o, ok, err := adoptspec.Of(spec)
+	if err == nil && (!ok || o.PID <= 0) {
+		err = errors.New("no process is named")
+	}
+	return err
+}
+
 // optionsOf gives the options of a session of this boot of the machine.
 func (d *Driver) optionsOf(f driver.Fence, spec schemas.Spec) (adoptspec.Options, error) {
 	o, ok, err := adoptspec.Of(spec)
@@ -117,7 +126,9 @@ func (d *Driver) optionsOf(f driver.Fence, spec schemas.Spec) (adoptspec.Options
 func groupName(uid schemas.UID) string { return string(uid) }
 
 // group gives the cgroup of a session.
-func (d *Driver) group(uid schemas.UID) (*cgroup.Group, bool) { return d.hierarchy.Group(groupName(uid)) }
+func (d *Driver) group(uid schemas.UID) (*cgroup.Group, bool) {
+	return d.hierarchy.Group(groupName(uid))
+}
 
 // hereNow gives the note of a session that is on this host.
 func (d *Driver) hereNow(f driver.Fence) (note, *cgroup.Group, error) {

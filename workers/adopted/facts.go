@@ -65,7 +65,7 @@ func Look(pid int, asking ...int) (Facts, error) {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	f.Program = strings.TrimSpace(string(bytes.ReplaceAll(line, []byte{0}, []byte(" "))))
 	if f.Root.Parent > 0 {
-		if f.Parent, err = lookAt(f.Root.Parent); err != nil {
+		if f.Parent, err = statOf(f.Root.Parent); err != nil && !errors.Is(err, errGone) {
 			return f, fmt.Errorf("look at process %d, the parent of %d: %w", f.Root.Parent, pid, err)
 		}
 	}
@@ -113,7 +113,7 @@ func Descendants(pid int) ([]int, error) {
 // lookAt reads what there is to know of one process.
 func lookAt(pid int) (Process, error) {
 	p, err := statOf(pid)
-	if err != nil || p.Kernel || p.State == 'Z' {
+	if err != nil || p.Kernel || p.State == 'Z' || pid == 1 { // of these no more is needed
 		return p, err
 	}
 	dir := fmt.Sprintf("/proc/%d", pid)

@@ -70,7 +70,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, n *note, source dr
 		return err
 	}
 	laps.Mark("fill")
-	if err := free(f.Name, dir); err != nil {
+	if err := free(ctx, f.Name, dir); err != nil {
 		return err
 	}
 	g, err := d.hierarchy.Create(groupName(f.UID), cgroup.Limits{})
@@ -124,8 +124,12 @@ func fill(ctx context.Context, dir string, source driver.Source) error {
 	return layer.Extract(ctx, source, part, to, true)
 }
 
+// reapLimit is how long a process of the tree that has ended may wait for its parent: the host's init,
+// as a rule, which the end of the tree gave it to.
+const reapLimit = 10 * time.Second
+
 // free refuses to restore a tree of which a process or thread has its number taken.
-func free(name schemas.Name, dir string) error {
+func free(ctx context.Context, name schemas.Name, dir string) error {
 	b, err := os.ReadFile(filepath.Join(dir, treeFile))
 	var of saved
 	if err == nil {
@@ -134,8 +138,10 @@ func free(name schemas.Name, dir string) error {
 	if err != nil {
 		return fmt.Errorf("read which pids session %s needs: %w", name, err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, reapLimit)
+	defer cancel()
 	for _, id := range of.IDs {
-		p, err := statOf(id)
+		p, err := reaped(ctx, id)
 		if errors.Is(err, errGone) {
 			continue
 		}
@@ -151,4 +157,19 @@ func free(name schemas.Name, dir string) error {
 		}
 	}
 	return nil
+}
+
+// reaped looks at a process, and waits until it is gone if it has ended, as long as ctx lasts.
+func reaped(ctx context.Context, pid int) (Process, error) {
+	for {
+		p, err := statOf(pid)
+		if err != nil || p.State != 'Z' {
+			return p, err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond): // there is no signal: it is no child of this process
+		case <-ctx.Done():
+			return p, nil
+		}
+	}
 }

@@ -70,7 +70,7 @@ func (g *Group) Leave(dirs []string) error {
 func (h *Hierarchy) put(pid int, dirs []string) error {
 	for i, m := range h.layout.mounts {
 		dir := m.point
-		if i < len(dirs) && within(dirs[i], m.point) {
+		if i < len(dirs) && isBelow(dirs[i], m.point) {
 			if _, err := os.Stat(dirs[i]); err == nil {
 				dir = dirs[i]
 			}
@@ -82,8 +82,8 @@ func (h *Hierarchy) put(pid int, dirs []string) error {
 	return nil
 }
 
-// within reports whether a path is another or below it.
-func within(path, top string) bool {
+// isBelow reports whether a path is another or below it.
+func isBelow(path, top string) bool {
 	rel, err := filepath.Rel(top, path)
 	return err == nil && filepath.IsLocal(rel)
 }
