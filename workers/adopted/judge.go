@@ -40,7 +40,9 @@ func Judge(f Facts) Plan {
 		p.Refused = append(p.Refused, refusedOf(f, t)...)
 	}
 	p.Refused = append(p.Refused, f.Blockers...)
-	p.Lost = lost(f)
+	if len(p.Refused) == 0 {
+		p.Lost = lost(f)
+	}
 	return p
 }
 
