@@ -11,8 +11,8 @@ func notAdopted(v statekv.Versioned, what string) error {
 	if v.Driver != adoptspec.Driver {
 		return nil
 	}
-	return schemas.FailedError(schemas.ReasonNoHost, "session %s can't be %s: it was adopted on host %s, and needs the pids and files there", v.Name(), what, v.Host).
-		WithHint("run its program by `diapause run` for that")
+	return schemas.FailedError(schemas.ReasonNoHost, "session %s can't be %s: it was adopted on host %s", v.Name(), what, v.Host).
+		WithHint("it needs the pids and files there; a program that `diapause run` starts doesn't")
 }
 
 // adoptable refuses what can't be asked of a session that is to be made of a process tree.

@@ -9,7 +9,7 @@
 //
 // The tree stays where it is: in the host's namespaces, with the host's files and network. It has
 // no shim. A snapshot has its memory, not its files, and only the host that it is of can restore
-// it, while its pids are free. Once restored, its first process is a child of whoever takes in
+// it, while its pids are free. Once restored, its first process is a child of what takes in
 // orphans on the host.
 //
 // A process is known by its pid and the time at which it was started, and held by a pidfd while it

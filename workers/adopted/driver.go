@@ -115,7 +115,7 @@ func (d *Driver) optionsOf(f driver.Fence, spec schemas.Spec) (adoptspec.Options
 	}
 	if o.Boot != boot {
 		return o, &driver.Error{
-			Kind: driver.Refused, Text: fmt.Sprintf("session %s: process %d was of another machine, or of an earlier boot", f.Name, o.PID),
+			Kind: driver.Refused, Text: fmt.Sprintf("session %s: process %d is another machine's, or boot's", f.Name, o.PID),
 			Hint: "start the program, and adopt it on its own host",
 		}
 	}

@@ -85,7 +85,7 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 		return driver.Instance{}, err
 	}
 	if err := d.take(ctx, n, begin); err != nil {
-		// It is left as it was found, whatever the caller's context says.
+		// It is left as it was found, also if the caller's context has ended.
 		return driver.Instance{}, errors.Join(err, d.clear(context.WithoutCancel(ctx), n))
 	}
 	n.Phase, n.Were = here, nil
@@ -158,7 +158,7 @@ func (d *Driver) addAll(ctx context.Context, g *cgroup.Group, n note, pids []int
 		in[pid] = true
 		if err := ctx.Err(); err != nil || len(in) > mostProcesses {
 			return &driver.Error{
-				Kind: driver.Refused, Text: fmt.Sprintf("process %d can't become session %s: it keeps starting processes (%d so far)", n.PID, n.Name, len(in)),
+				Kind: driver.Refused, Text: fmt.Sprintf("session %s: process %d keeps starting others (%d so far)", n.Name, n.PID, len(in)),
 				Hint: "adopt it when it is at rest",
 			}
 		}

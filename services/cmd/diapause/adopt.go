@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/schemas/dockerspec"
 	"github.com/diapause/diapause/workers/adopted"
 	"github.com/diapause/diapause/workers/criu"
+	"github.com/diapause/diapause/workers/driver"
 )
 
 const adoptHelp = `Make a session of a container that is there already, and runs or not, or of a process and all
@@ -112,32 +113,23 @@ func (f *adoptFlags) process(cmd *cobra.Command, c *client) error {
 	if err != nil {
 		return err
 	}
-	if f.dry {
+	switch {
+	case f.dry:
 		if err := (answers{asJSON: f.asJSON}).print(plan, func() { fmt.Fprint(printed, plan.text()) }); err != nil {
 			return err
 		}
-	} else {
-		fmt.Fprint(complained, plan.text())
-	}
-	if len(plan.Refused) > 0 {
-		return refusal(plan, f.dry && f.asJSON)
-	}
-	if f.dry {
+		if len(plan.Refused) > 0 {
+			return reported{schemas.FailedError("", "process %d can't be adopted", f.pid)} // what was printed says why
+		}
 		return nil
+	case len(plan.Refused) > 0:
+		return schemas.FailedError("", "%v", &driver.Error{Text: fmt.Sprintf("process %d can't be adopted", f.pid), Blockers: plan.Refused})
 	}
+	fmt.Fprint(complained, plan.text())
 	if f.name == "" {
 		f.name = fmt.Sprintf("%s-%d", token(plan.comm), f.pid)
 	}
 	return f.ask(cmd.Context(), c, adoptspec.Request(f.run, plan.comm, o))
-}
-
-// refusal is the error of a process that can't be adopted, for which its plan, which is printed, says why.
-func refusal(p plan, printed bool) error {
-	err := schemas.FailedError("", "process %d can't be adopted: %s", p.PID, p.Refused[0].String())
-	if printed {
-		return reported{err}
-	}
-	return err
 }
 
 // plan is what adopting a process means.
