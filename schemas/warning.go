@@ -24,6 +24,7 @@ const (
 	WarnLayer        WarningCode = "layer_failed"        // the file system of the session's own files has met an error
 	WarnHealth       WarningCode = "shown_unhealthy"     // the engine calls a container unhealthy that was paused, until its next health check
 	WarnRedeployed   WarningCode = "redeployed"          // a container that others started took the place of what was suspended
+	WarnNotIsolated  WarningCode = "not_isolated"        // the session was adopted, and has the host's processes, files and network
 	WarnDiffers      WarningCode = "rehearsal_differs"   // what is not as before after a resume, as its rehearsal showed
 )
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 )
 
 // Successor is what others have started on a host and is to be a session that exists: another
@@ -49,7 +50,11 @@ func DecideRedeploy(r schemas.SessionRecord, s Successor, now time.Time) (t sche
 	case schemas.ExistingOwn:
 		t.Reason = fmt.Sprintf("its container %s was started by others %s", s.Called, whenStarted[r.State])
 	default:
-		t.Reason = fmt.Sprintf("container %s took its place %s", s.Called, whenStarted[r.State])
+		what := "container"
+		if r.Driver == adoptspec.Driver {
+			what = "process"
+		}
+		t.Reason = fmt.Sprintf("%s %s took its place %s", what, s.Called, whenStarted[r.State])
 	}
 	if r.State == schemas.Suspended && r.Head != nil {
 		t.Set.Warnings = []schemas.Warning{{

@@ -101,12 +101,15 @@ func like(v schemas.SessionRecord) schemas.NewSession {
 // origin gives the session that is forked, with the snapshot as its head that the fork begins from: the one that
 // is asked for, whichever state the session is in, or what it is now.
 func (s *maker) origin(ctx context.Context, n schemas.Name, req request, trigger string) (statekv.Versioned, error) {
-	if req.Snapshot == "" {
-		return s.captures.captured(ctx, n, req, trigger)
-	}
 	v, err := s.sessions.get(ctx, n)
+	if err == nil {
+		err = notAdopted(v, "copied")
+	}
 	if err != nil {
 		return v, err
+	}
+	if req.Snapshot == "" {
+		return s.captures.captured(ctx, n, req, trigger)
 	}
 	l, err := s.snapshots.find(ctx, v, req.Snapshot)
 	v.Head, v.Size = &l.Head, nil

@@ -108,6 +108,9 @@ func (s *mover) want(ctx context.Context, v statekv.Versioned, req request) (w f
 	case v.State == schemas.Suspended && v.Head == nil:
 		return w, schemas.StateError(schemas.ReasonNoSnapshot, "session %s is suspended and has no snapshot", n).WithHint("%s", startAgain(n))
 	}
+	if err := notAdopted(v, "moved"); err != nil {
+		return w, err
+	}
 	if err := s.hosts.stranded(v); err != nil && v.State == schemas.Running {
 		return w, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 	"github.com/diapause/diapause/schemas/dockerspec"
 )
 
@@ -111,6 +112,14 @@ func TestReaching(t *testing.T) {
 	adopting.Run.Existing = schemas.ExistingChosen
 	if got := reaching(&adopting); !slices.Contains(got, "run.existing") {
 		t.Errorf("adopting reaches by %v", got)
+	}
+	adopting.Run = adoptspec.Request(schemas.RunRequest{}, "sh", adoptspec.Options{PID: 7})
+	if got := reaching(&adopting); !slices.Contains(got, "run.existing") || !slices.Contains(got, "run.spec.process") {
+		t.Errorf("adopting a process reaches by %v", got)
+	}
+	adopting.Run.Existing = ""
+	if got := reaching(&adopting); !slices.Contains(got, "run.spec.process") {
+		t.Errorf("a process that is named alone reaches by %v", got)
 	}
 }
 

@@ -32,6 +32,9 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if err := bounded(r); err != nil {
 		return nil, err
 	}
+	if err := adoptable(r); err != nil {
+		return nil, err
+	}
 	// What of the spec everyone may read, who may list the session.
 	var open struct {
 		Disk   int64             `json:"disk"`

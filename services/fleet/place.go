@@ -11,6 +11,7 @@ import (
 
 	"github.com/diapause/diapause/events/statekv"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/schemas/adoptspec"
 )
 
 // Fits says all that a host would need to run what needs a fingerprint; "" if it can. Need is
@@ -23,7 +24,11 @@ func Fits(need, have schemas.Fingerprint) (why string) {
 		return fmt.Sprintf("it is %s, the image is of %s", have.Arch, need.Arch)
 	}
 	var all []string
-	if need.Base != "" && need.Base != have.Base {
+	switch {
+	case need.Base == "" || need.Base == have.Base:
+	case need.Driver == adoptspec.Driver:
+		all = append(all, fmt.Sprintf("it was adopted on host %s, and needs the pids and files there", need.Base))
+	default:
 		all = append(all, fmt.Sprintf("its root is %q, the image's was %q", have.Base, need.Base))
 	}
 	if older(engineVersion(have.Engine), engineVersion(need.Engine)) {

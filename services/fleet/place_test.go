@@ -67,6 +67,13 @@ func TestFitsSaysAll(t *testing.T) {
 	if why := Fits(need, have); why != "its kernel 6.1 is older than the image's 6.12 and its CPU lacks avx, avx512f" {
 		t.Error(why)
 	}
+	adopted := schemas.Fingerprint{Driver: "process", Base: "vm1"}
+	if why := Fits(adopted, schemas.Fingerprint{Driver: "process", Base: "vm2"}); why != "it was adopted on host vm1, and needs the pids and files there" {
+		t.Error(why)
+	}
+	if why := Fits(adopted, adopted); why != "" {
+		t.Error(why)
+	}
 	need, have = have, need
 	need.CPU = append(need.CPU, "criu:eventfd", "criu:sockopts", "diapause:layer")
 	if why := Fits(need, have); why != "its Diapause lacks layer and its CRIU lacks eventfd, sockopts" {

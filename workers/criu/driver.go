@@ -173,16 +173,21 @@ func (d *Driver) Fingerprint(ctx context.Context) (schemas.Fingerprint, error) {
 	if files != "" && files == d.asked {
 		return d.fingerprint, nil
 	}
-	version, err := Version(ctx, d.options.Criu)
-	if err != nil {
-		return schemas.Fingerprint{}, err
-	}
-	fp, err := fingerprint(version, mends.Kept(d.options.Criu))
+	fp, err := Describe(ctx, d.options.Criu)
 	if err != nil {
 		return schemas.Fingerprint{}, err
 	}
 	d.fingerprint, d.asked = fp, files
 	return fp, nil
+}
+
+// Describe says what this host can do with the criu of a command line.
+func Describe(ctx context.Context, command []string) (schemas.Fingerprint, error) {
+	version, err := Version(ctx, command)
+	if err != nil {
+		return schemas.Fingerprint{}, err
+	}
+	return fingerprint(version, mends.Kept(command))
 }
 
 func fingerprint(version string, patches []string) (schemas.Fingerprint, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/diapause/diapause/events/failpoint"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/adopted"
 	"github.com/diapause/diapause/workers/criu"
 	"github.com/diapause/diapause/workers/docker"
 	"github.com/diapause/diapause/workers/driver"
@@ -44,6 +45,7 @@ func All() []Registration {
 	return []Registration{
 		{Name: criu.Name, New: newCRIU},
 		{Name: docker.Name, New: newDocker, Check: docker.Check},
+		{Name: adopted.Name, New: newProcess, Check: adopted.Check},
 	}
 }
 
@@ -63,6 +65,11 @@ func newDocker(c Config) (driver.Driver, string, error) {
 	if err != nil {
 		err = &SettingError{Setting: "docker", Err: err}
 	}
+	return d, "", err
+}
+
+func newProcess(c Config) (driver.Driver, string, error) {
+	d, err := adopted.New(adopted.Options{Data: filepath.Join(c.Data, string(adopted.Name)), Instance: c.Instance, Failpoints: c.Failpoints})
 	return d, "", err
 }
 

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/diapause/diapause/schemas"
@@ -112,57 +111,4 @@ func given(env []string) ([]string, error) {
 		out = append(out, e)
 	}
 	return out, nil
-}
-
-const adoptHelp = `Make a session of a container that is there already, and runs or not. It goes on
-undisturbed, and is suspended and resumed as every other session: suspending it stores
-what changed in its file system, the contents of its volumes and its configuration, stops
-it, and keeps it stopped without its restart policy; resuming it makes a new container
-of the same name, with its restart policy. With --remove it is removed when it is
-suspended. One that doesn't run comes back so.
-
-A session of that name that doesn't run goes on with the container, if its own one was
-removed or is this one. Its snapshots, class and idle rule stay; "diapause rollback" goes
-back to a snapshot.
-
-Its memory is lost with each suspend: its command starts again, on the files that it had.
-"diapause rm" ends it, and leaves a container that wasn't removed where it is, stopped.`
-
-func adoptCommand(c *client) *cobra.Command {
-	var f containerFlags
-	var r schemas.RunRequest
-	var name, idle string
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use: "adopt --container CONTAINER [--name NAME]", Short: "Make a session of a container that runs", Long: adoptHelp, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if f.Container == "" {
-				return usagef("adopt: name the container with --container")
-			}
-			if name == "" {
-				name = f.Container
-			}
-			if _, err := schemas.ParseName(name); err != nil {
-				return usage(schemas.WithHint(err, "give the session a name with --name"))
-			}
-			if r.Idle, err = parseIdle(idle); err != nil {
-				return err
-			}
-			var v schemas.View
-			if err := c.call(cmd.Context(), "run", schemas.Request{Name: name, Run: dockerspec.Request(r, f.Options)}, &v); err != nil {
-				return err
-			}
-			return answers{asJSON: asJSON}.outcome(v)
-		},
-	}
-	fl := cmd.Flags()
-	fl.StringVar(&f.Container, "container", "", "its name or id (required)")
-	fl.StringVar(&name, "name", "", "[tenant/]id of the session (default: the container's name)")
-	fl.StringVar(&r.Class, "class", "", "web, terminal, automation, slack or desktop (default web)")
-	fl.StringVar(&idle, "idle", "", "suspend after this time without use, e.g. 20s; or never (default: by class)")
-	fl.StringVar((*string)(&r.Host), "host", "", "the host that it is on (default: this one)")
-	fl.BoolVar(&f.Remove, "remove", false, "remove it when it is suspended, rather than hold it stopped")
-	fl.BoolVar(&asJSON, "json", false, "print the session as JSON")
-	f.addKept(fl)
-	return cmd
 }
