@@ -66,6 +66,7 @@ const (
 	FeatureRecording Feature = "recording" // Spec.Record
 	FeatureTemplates Feature = "templates" // the state Template, and OpRewrite
 	FeatureImport    Feature = "import"    // TImported: it takes in recordings
+	FeatureDropped   Feature = "dropped"   // Archived.Dropped: there is nothing to go on from
 
 	FeatureNetwork Feature = "private_network" // Spec.Network private, AllowOut and Publish
 	FeatureDisk    Feature = "disk_limit"      // Spec.Disk
@@ -78,7 +79,7 @@ var unnamed = []Feature{FeatureNetwork, FeatureDisk, FeatureRights, FeatureRoot}
 
 // Features lists what this version knows.
 func Features() []Feature {
-	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording, FeatureTemplates, FeatureImport}, unnamed...)
+	return append([]Feature{FeatureMove, FeaturePlacement, FeatureForgets, FeatureRedeploy, FeatureRecording, FeatureTemplates, FeatureImport, FeatureDropped}, unnamed...)
 }
 
 // Understands reports whether a host's version knows a feature.

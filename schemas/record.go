@@ -378,6 +378,8 @@ type Set struct {
 	Shares []Share `json:"shares,omitempty"`
 	// Archived, of archived, memory_dropped and imported, is why.
 	Archived *Archived `json:"archived,omitempty"`
+	// Needs, of memory_dropped, is what the version of its host has to know from then on.
+	Needs    []Feature `json:"needs,omitempty"`
 	Warnings []Warning `json:"warnings,omitempty"` // of the operation that this ends
 	// Recovered is the whole record, but for its version, that a recovery makes.
 	Recovered *SessionRecord `json:"recovered,omitempty"`

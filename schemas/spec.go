@@ -34,7 +34,7 @@ type Spec struct {
 	// of the session's record count.
 	Publish []string `json:"publish,omitempty"`
 	Hooks   Hooks    `json:"hooks,omitzero"`
-	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOff if empty
+	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOff if empty, as in records of before
 	// RecordKeep is how much of a recording is kept in the store, in bytes; all if 0.
 	RecordKeep int64 `json:"record_keep,omitempty"`
 	// ShellIntegration is Off if a shell of which the terminal is recorded isn't to print where commands begin and end. It does if this is

@@ -128,7 +128,7 @@ func (h *holder) share(args ...string) {
 		h.Fatal(err)
 	}
 	at, token, _ := strings.Cut(l.Link, "#")
-	h.base, h.token, h.id = strings.TrimSuffix(at, "/api/v1/shared"), token, l.ID
+	h.base, h.token, h.id = strings.TrimSuffix(at, "/shared"), token, l.ID
 }
 
 // ask asks with a token, and says what comes of it.

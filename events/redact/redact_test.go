@@ -1,6 +1,7 @@
 package redact
 
 import (
+	"bytes"
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
@@ -187,6 +188,50 @@ func TestLongOutput(t *testing.T) {
 		got, matches := find(literal("hunter2"), b.String())
 		if !slices.Equal(got, want) || matches != len(want) {
 			t.Errorf("%d of %d are found in %d ranges", matches, len(want), len(got))
+		}
+	}
+}
+
+// What is found in windows, of which each begins within the one before, is what is found in the whole text, wherever its pieces end.
+func TestWindowsFindWhatTheWholeTextHas(t *testing.T) {
+	for seed := range uint64(4) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		var text []byte
+		for len(text) < 3*most {
+			switch random.IntN(12) {
+			case 0:
+				text = append(text, "key="+strings.Repeat("a", 1+random.IntN(3000))+" "...)
+			case 1:
+				text = append(text, "BEGIN "+strings.Repeat("line\n", random.IntN(500))+" END"...)
+			case 2:
+				text = append(text, '\n')
+			default:
+				text = append(text, strings.Repeat("wörd ", random.IntN(40))...)
+			}
+			if len(text)-bytes.LastIndexByte(text, '\n') > overlap/4 {
+				text = append(text, '\n')
+			}
+		}
+		match := Matching(regexp.MustCompile(`(?m)key=a+|BEGIN [^B]* END|^wörd wörd wörd $`))
+		want := slices.Clone(text)
+		Mask(want, 0, Merge(match(text)))
+		var found []Range
+		f := NewFinder(match, func(r Range, _ bool) { found = append(found, r) })
+		for rest := text; len(rest) > 0; {
+			n := min(1+random.IntN(2*most/3), len(rest))
+			f.Write(rest[:n])
+			rest = rest[n:]
+		}
+		f.End()
+		got := slices.Clone(text)
+		Mask(got, 0, Merge(found))
+		if bytes.Equal(got, text) {
+			t.Fatal("nothing is found")
+		}
+		for at := range got {
+			if got[at] != want[at] {
+				t.Fatalf("seed %d: at %d of %d it is %q, want %q", seed, at, len(got), got[max(at-40, 0):at+10], want[max(at-40, 0):at+10])
+			}
 		}
 	}
 }

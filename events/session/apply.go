@@ -127,7 +127,7 @@ func Apply(r schemas.SessionRecord, t schemas.Transition) (schemas.SessionRecord
 		rule.set(&out, t)
 	}
 	if !slices.Contains(resting, out.State) {
-		out.Archived = nil
+		setInUse(&out)
 	}
 	if t.Set.Root != nil {
 		out.Root = t.Set.Root

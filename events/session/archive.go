@@ -55,7 +55,8 @@ func DropMemory(r schemas.SessionRecord, keep schemas.Keep, now time.Time) (t sc
 	a := *r.Archived
 	a.Dropped = now.UTC().Truncate(time.Millisecond)
 	reason := fmt.Sprintf("in the archive for longer than %s: its memory and files are dropped", time.Duration(*keep.DropMemory))
-	return schemas.Transition{Type: schemas.TMemoryDropped, Reason: reason, Set: schemas.Set{Archived: &a}}, true
+	needs := append(slices.Clone(r.Needs), schemas.FeatureDropped) // a version that doesn't know it would start it as one that has no snapshot yet
+	return schemas.Transition{Type: schemas.TMemoryDropped, Reason: reason, Set: schemas.Set{Archived: &a, Needs: needs}}, true
 }
 
 // droppable reports whether a session is in the archive, and has memory there. One with a notice has memory that a person is to decide
@@ -66,6 +67,17 @@ func droppable(r schemas.SessionRecord) bool {
 
 func setMemoryDropped(r *schemas.SessionRecord, t schemas.Transition) {
 	r.Archived, r.Head, r.Size = t.Set.Archived, nil, nil
+	if t.Set.Needs != nil {
+		r.Needs = t.Set.Needs
+	}
+}
+
+// setInUse takes what runs, or is to, out of the archive.
+func setInUse(r *schemas.SessionRecord) {
+	r.Archived = nil
+	if slices.Contains(r.Needs, schemas.FeatureDropped) {
+		r.Needs = slices.DeleteFunc(slices.Clone(r.Needs), func(f schemas.Feature) bool { return f == schemas.FeatureDropped })
+	}
 }
 
 // ArchiveForRoom chooses so many of the sessions of one tenant to be archived, or as many as can be: those that

@@ -60,6 +60,60 @@ func TestOutOfTheArchive(t *testing.T) {
 	}
 }
 
+// A host whose version knows nothing of dropped memory refuses what lost it, until that is in use again.
+func TestMemoryDroppedNeedsAVersion(t *testing.T) {
+	r := terminal(schemas.Suspended)
+	r.Needs = []schemas.Feature{schemas.FeatureDisk}
+	in := apply(t, r, session.Archive(schemas.ArchivedByHand, "asked", t0))
+	drop, ok := session.DropMemory(in, schemas.Keep{DropMemory: new(schemas.Duration(time.Second))}, t0.Add(time.Minute))
+	if !ok {
+		t.Fatal("it isn't due")
+	}
+	dropped := apply(t, in, drop)
+	if want := []schemas.Feature{schemas.FeatureDisk, schemas.FeatureDropped}; !slices.Equal(dropped.Needs, want) || len(in.Needs) != 1 {
+		t.Errorf("it needs %q, before that %q", dropped.Needs, in.Needs)
+	}
+	if labelled := apply(t, dropped, schemas.Transition{Type: schemas.TLabelled}); !slices.Contains(labelled.Needs, schemas.FeatureDropped) {
+		t.Errorf("with a label it needs %q", labelled.Needs)
+	}
+	again := apply(t, dropped, schemas.Transition{Type: schemas.TRestart, Set: schemas.Set{Op: &schemas.Op{ID: "o", Kind: schemas.OpStart}}})
+	if !slices.Equal(again.Needs, r.Needs) || len(dropped.Needs) != 2 {
+		t.Errorf("in use it needs %q", again.Needs)
+	}
+	drop.Set.Needs = nil // by a version of before
+	if before := apply(t, in, drop); !slices.Equal(before.Needs, r.Needs) || before.Archived.Dropped.IsZero() {
+		t.Errorf("by an older version it is %+v", before)
+	}
+	if unknown := schemas.Unknown(dropped.Needs); len(unknown) > 0 {
+		t.Errorf("this version doesn't know %q", unknown)
+	}
+}
+
+// Held tells holds alone, in each state.
+func TestHeld(t *testing.T) {
+	v := running()
+	v.Record.State = schemas.Suspended
+	p, _ := session.PolicyFor("web", nil)
+	now := at(300)
+	ttl := func(seconds int) schemas.Activity {
+		return schemas.Activity{TTL: schemas.Duration(time.Duration(seconds) * time.Second)}
+	}
+	if until := v.Held(p, now); !until.IsZero() {
+		t.Errorf("nothing holds it, until %s", until)
+	}
+	heard(v, 2, 100, "busy", "b", ttl(9000))
+	heard(v, 3, 100, "hold", schemas.AnswerKey, ttl(9000))
+	heard(v, 4, 100, "hold", "old", ttl(100))
+	if until := v.Held(p, now); !until.IsZero() {
+		t.Errorf("no hold lives, until %s", until)
+	}
+	heard(v, 5, 100, "hold", "h", ttl(1000))
+	heard(v, 6, 100, "hold", "i", ttl(2000))
+	if until := v.Held(p, now); !until.Equal(at(2100)) {
+		t.Errorf("it is held until %s", until)
+	}
+}
+
 // What is imported is in the archive from its first record on, and nothing but its removal takes it out.
 func TestImportedIsArchived(t *testing.T) {
 	in := apply(t, schemas.SessionRecord{}, schemas.Transition{Type: schemas.TImported, Set: schemas.Set{

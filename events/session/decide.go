@@ -221,6 +221,16 @@ func (v *View) InUse(p Policy, now time.Time) (what string, until time.Time) {
 	return what, until
 }
 
+// Held says until when a session is held, in whichever state it is; the zero time if it isn't.
+func (v *View) Held(p Policy, now time.Time) (until time.Time) {
+	for _, l := range v.known.Leases {
+		if end := v.ends(l, p); l.kind() == schemas.KindHold && l.What != answer && end.After(now) {
+			until = latest(until, end)
+		}
+	}
+	return until
+}
+
 // failed says what keeps a session awake since suspends of it failed.
 func (v *View) failed(p Policy, now time.Time) []schemas.WaitingFor {
 	f := v.Record.Failure

@@ -82,6 +82,16 @@ const maxAfter = 1e9
 
 // parseLine reads a line that appendLine wrote. ok is false for an event of an unknown form.
 func parseLine(line []byte) (after time.Duration, e Event, ok bool, err error) {
+	after, code, text, own := parseOwn(line)
+	if !own {
+		return parseJSON(line)
+	}
+	e, err = eventOf(code, text)
+	return after, e, err == nil, err
+}
+
+// parseJSON is parseLine for any JSON.
+func parseJSON(line []byte) (after time.Duration, e Event, ok bool, err error) {
 	var parts []json.RawMessage
 	if err := json.Unmarshal(line, &parts); err != nil {
 		return 0, e, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
@@ -102,14 +112,20 @@ func parseLine(line []byte) (after time.Duration, e Event, ok bool, err error) {
 	if json.Unmarshal(parts[2], &text) != nil {
 		return after, e, false, nil // of a later version
 	}
-	e = Event{Code: Code(code), Data: []byte(text)}
+	e, err = eventOf(code, []byte(text))
+	return after, e, err == nil, err
+}
+
+// eventOf is an event with the code and the text of its line.
+func eventOf(code string, text []byte) (e Event, err error) {
+	e = Event{Code: Code(code), Data: text}
 	if plain, found := strings.CutSuffix(code, base64Suffix); found {
 		e.Code = Code(plain)
-		if e.Data, err = base64.StdEncoding.Strict().DecodeString(text); err != nil {
-			return after, e, false, fmt.Errorf("%w: %w", ErrCorrupt, err)
+		if e.Data, err = base64.StdEncoding.Strict().DecodeString(string(text)); err != nil {
+			return e, fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 	}
-	return after, e, true, nil
+	return e, nil
 }
 
 // whole gives how much of b ends with a whole character, if what follows could be the beginning of one.

@@ -82,10 +82,10 @@ func (s *Segment) replace(by Replaced) error {
 
 // Chain is a recording, as far as it is there.
 type Chain struct {
-	Segments []Segment // the oldest first
-	Why      error     // why there is nothing before the first; nil if it is the beginning
-	Redacted uint64    // the generation of what was redacted of it; 0 if nothing was
-	After    error     // what is wrong with segments that seem to come after the last; nil if there are none
+	Segments []Segment  // the oldest first
+	Why      error      // why there is nothing before the first; nil if it is the beginning
+	Redacted *Redaction // what was redacted of it; nil if nothing was
+	After    error      // what is wrong with segments that seem to come after the last; nil if there are none
 }
 
 // Part says how much of a recording is wanted, from its end: all of it if nothing is said.
@@ -112,7 +112,7 @@ func Follow(ctx context.Context, store objectstore.Store, p Place, end *Ref, par
 	if err != nil {
 		return c, err
 	}
-	c.Redacted = redacted.Counts()
+	c.Redacted = redacted
 	if end == nil {
 		tip, wrong, err := tipOf(ctx, store, p, trusted, redacted)
 		if c.After = wrong; err != nil || tip == nil {

@@ -28,7 +28,8 @@ type Redaction struct {
 	By         string         `json:"by"`
 	Matches    int            `json:"matches"`
 	Signer     schemas.HostID `json:"signer"`
-	Replaced   []Replaced     `json:"replaced"` // in the order of runs and numbers
+	Replaced   []Replaced     `json:"replaced"`        // in the order of runs and numbers
+	Rules      *Rules         `json:"rules,omitempty"` // what is to be taken out of what comes late
 }
 
 // Replaced is one segment, its list of commands, or both.
@@ -204,7 +205,7 @@ func (r *Redaction) Counts() uint64 {
 func (r *Redaction) Next(p Place) Redaction {
 	out := Redaction{UID: p.UID, Generation: r.Counts() + 1}
 	if r != nil {
-		out.Replaced = slices.Clone(r.Replaced)
+		out.Replaced, out.Rules = slices.Clone(r.Replaced), r.Rules
 	}
 	return out
 }

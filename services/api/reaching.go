@@ -112,7 +112,7 @@ func reaching(req *schemas.Request) (fields []string) {
 			fields = append(fields, "run.spec."+string(driver))
 		}
 	}
-	if _, is := spec.Options[dockerspec.Driver]; is && req.Run.Driver != dockerspec.Driver { // giveNetwork leaves such a spec alone
+	if _, is := spec.Options[dockerspec.Driver]; is && req.Run.Driver != dockerspec.Driver { // furnish leaves such a spec alone
 		fields = append(fields, "run.spec."+string(dockerspec.Driver))
 	}
 	fields = append(fields, reachingIn("run.spec.docker.", reflect.ValueOf(container))...)

@@ -11,6 +11,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/adoptspec"
 	"github.com/diapause/diapause/schemas/dockerspec"
+	"github.com/diapause/diapause/services/fleet"
 )
 
 // fieldsOf lists the fields of a request that reaching looks at, as it names them.
@@ -159,12 +160,23 @@ func TestGivenNetwork(t *testing.T) {
 		{schemas.NetworkNone, Caller{Tenant: "acme"}, schemas.NetworkNone},
 	} {
 		r := &schemas.RunRequest{Spec: []byte(`{"command":["sh"]}`)}
-		if err := (&maker{network: c.standard}).giveNetwork(c.by, r); err != nil {
+		if err := (&maker{network: c.standard}).furnish(t.Context(), c.by, r); err != nil {
 			t.Fatal(err)
 		}
 		var spec schemas.Spec
 		if err := json.Unmarshal(r.Spec, &spec); err != nil || spec.Network != c.want {
 			t.Errorf("with the default %s, %s gets %q, %v", c.standard, c.by.Tenant, spec.Network, err)
+		}
+	}
+}
+
+// Terminals are recorded by default as soon as no host has a version that would lose the keys.
+func TestRecordedByDefault(t *testing.T) {
+	knows := fleet.Host{Host: schemas.Host{Host: "new", Knows: schemas.Features()}}
+	old := fleet.Host{Host: schemas.Host{Host: "old", Knows: []schemas.Feature{schemas.FeatureMove}}}
+	for want, hosts := range map[string][]fleet.Host{schemas.RecordOutput: {knows, knows}, "": {knows, old}} {
+		if got := recordBy(hosts); got != want {
+			t.Errorf("with %d hosts, the last one of which is %s: %q", len(hosts), hosts[1].Host.Host, got)
 		}
 	}
 }

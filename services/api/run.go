@@ -8,6 +8,7 @@ import (
 
 	"github.com/diapause/diapause/events/session"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/fleet"
 )
 
 func (s *maker) run(ctx context.Context, req request) (any, error) {
@@ -49,7 +50,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if err := schemas.ValidateLabels(open.Labels); err != nil {
 		return nil, schemas.UsageError("run: %v", err)
 	}
-	if err := s.giveNetwork(req.by, r); err != nil {
+	if err := s.furnish(ctx, req.by, r); err != nil {
 		return nil, err
 	}
 	sealed, err := s.sealer.seal(ctx, n.Tenant, r.Spec)
@@ -143,19 +144,25 @@ func checkPlacement(n schemas.Name, p *schemas.Placement) error {
 // treeDriver is the driver of process trees, which have no options of one driver alone.
 const treeDriver = "criu"
 
-// giveNetwork writes the network that sessions get by default into the spec of a process tree that
-// names none: so that it keeps this one when the default changes.
-// A caller who is confined to a tenant gets none of the host's.
-func (s *maker) giveNetwork(by Caller, r *schemas.RunRequest) error {
+// furnish writes what a session gets by default into the spec of a process tree that says nothing of it, so that it keeps that when the
+// default changes: a network, and a terminal that is recorded.
+func (s *maker) furnish(ctx context.Context, by Caller, r *schemas.RunRequest) error {
 	var spec schemas.Spec
 	if json.Unmarshal(r.Spec, &spec) != nil {
 		return nil // what can't be read no host runs
 	}
-	if spec.Network != "" || len(spec.Options) > 0 || r.Driver != "" && r.Driver != treeDriver {
+	if len(spec.Options) > 0 || r.Driver != "" && r.Driver != treeDriver {
 		return nil
 	}
-	if spec.Network = s.network; by.Tenant != "" && spec.Network == schemas.NetworkHost {
-		spec.Network = schemas.NetworkPrivate
+	if spec.Network == "" {
+		spec.Network = s.networkFor(by)
+	}
+	if spec.Record == "" && spec.TTY {
+		hosts, err := s.hosts.fleet.Hosts(ctx)
+		if err != nil {
+			return err
+		}
+		spec.Record = recordBy(hosts)
 	}
 	data, err := json.Marshal(spec)
 	if err != nil {
@@ -163,6 +170,25 @@ func (s *maker) giveNetwork(by Caller, r *schemas.RunRequest) error {
 	}
 	r.Spec = data
 	return nil
+}
+
+// networkFor gives the default network. A caller who is confined to a tenant gets none of the host's.
+func (s *maker) networkFor(by Caller) string {
+	if by.Tenant != "" && s.network == schemas.NetworkHost {
+		return schemas.NetworkPrivate
+	}
+	return s.network
+}
+
+// recordBy says what of a terminal is recorded by default: its output, once no host has a version that deletes the keys of recordings,
+// as it doesn't know them.
+func recordBy(hosts []fleet.Host) string {
+	for _, h := range hosts {
+		if !h.Understands(schemas.FeatureRecording) {
+			return ""
+		}
+	}
+	return schemas.RecordOutput
 }
 
 // forgetNeverRan removes a session whose command never ran, so that a mistyped one

@@ -12,6 +12,7 @@ import (
 
 	"github.com/diapause/diapause/events/attach"
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/services/gateway/console"
 	"github.com/diapause/diapause/services/gateway/terminal"
 )
 
@@ -264,5 +265,8 @@ func confirmed(known time.Time, err error, now time.Time) error {
 	return nil
 }
 
-// ShareLink is what those get who may watch: where, and the token, which no browser sends to a server.
-func ShareLink(base, token string) string { return base + SharePath + "#" + token }
+// ShareLink is what those get who may watch: the page that shows the terminal, and the token, which no browser sends to a server.
+func ShareLink(base, token string) string { return base + console.Shared + "#" + token }
+
+// IsShare reports whether a path is that of a link of a share, as ShareLink makes them, or an older version did.
+func IsShare(path string) bool { return path == console.Shared || path == SharePath }

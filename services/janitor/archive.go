@@ -49,7 +49,7 @@ func (j *Janitor) restsSince(ctx context.Context, v statekv.Versioned, now time.
 
 // dropMemory has the records of those archived sessions say so whose memory is dropped by their policy. What it changed is
 // in records: their snapshots go in the same run, or, if that is killed, in the next one. A session that others began from and go
-// on from is left until they don't.
+// on from is left until they don't, and one that is held until it isn't.
 func (j *Janitor) dropMemory(ctx context.Context, records []statekv.Versioned, now time.Time, out *schemas.StorePrune) {
 	for i := range records {
 		v := &records[i]
@@ -62,6 +62,13 @@ func (j *Janitor) dropMemory(ctx context.Context, records []statekv.Versioned, n
 		since, err := j.Records.ArchivedSince(ctx, v.Name())
 		if err == nil && now.Sub(since) < time.Duration(*j.keep(v.SessionRecord).DropMemory) {
 			continue // the clock of who archived it was behind: it isn't there for so long
+		}
+		var held time.Time
+		if err == nil {
+			held, err = j.Held(ctx, v.Name())
+		}
+		if !held.IsZero() {
+			continue
 		}
 		if err == nil && !out.DryRun {
 			err = j.DropMemory(ctx, *v, t)

@@ -2,7 +2,9 @@ package janitor
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,8 +75,16 @@ func TestMemoryOfTheArchiveDropped(t *testing.T) {
 	}
 	keep := schemas.Keep{Archive: new(schemas.Duration(1)), DropMemory: new(schemas.Duration(time.Hour))}
 	h.janitor.Keep = func(schemas.SessionRecord) schemas.Keep { return keep }
-	plain, shared, killed := h.asleep("plain", true), h.asleep("shared", true), h.asleep("killed", true)
-	if out := h.prune(false); len(out.Archived) != 3 || len(out.Dropped) != 0 {
+	var until time.Time
+	late := errors.New("activity is heard late")
+	h.janitor.Held = func(_ context.Context, n schemas.Name) (time.Time, error) {
+		if n.Session == "held" {
+			return until, late
+		}
+		return time.Time{}, nil
+	}
+	plain, shared, killed, held := h.asleep("plain", true), h.asleep("shared", true), h.asleep("killed", true), h.asleep("held", true)
+	if out := h.prune(false); len(out.Archived) != 4 || len(out.Dropped) != 0 {
 		t.Fatalf("not yet: %+v", out)
 	}
 	fork := h.swap(statekv.Versioned{}, schemas.Transition{Type: schemas.TForkNew, Set: schemas.Set{
@@ -94,7 +104,11 @@ func TestMemoryOfTheArchiveDropped(t *testing.T) {
 		t.Fatal("it isn't due")
 	}
 	h.swap(v, drop) // and no more
-	if out := h.prune(true); !slices.Equal(out.Dropped, []string{"plain"}) || !h.there(*plain.Head) || get(plain).Head == nil {
+	if out, err := h.janitor.Prune(h.ctx, true); err != nil || !slices.Equal(out.Dropped, []string{"plain"}) || len(out.Problems) != 1 || !strings.Contains(out.Problems[0], "session held: activity is heard late") {
+		t.Errorf("while it isn't known what is held: %+v, %v", out, err)
+	}
+	until, late = time.Now().Add(time.Hour), nil
+	if out := h.prune(true); !slices.Equal(out.Dropped, []string{"plain"}) || len(out.Problems) != 0 || !h.there(*plain.Head) || get(plain).Head == nil {
 		t.Errorf("dry run: %+v", out)
 	}
 	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"plain"}) || len(out.Problems) != 0 {
@@ -107,8 +121,12 @@ func TestMemoryOfTheArchiveDropped(t *testing.T) {
 		t.Errorf("the record is %+v", v.SessionRecord)
 	}
 	h.swap(fork, schemas.Transition{Type: schemas.TRemove, Set: schemas.Set{Op: &schemas.Op{ID: "r", Kind: schemas.OpRemove}}})
-	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"shared"}) || h.there(*shared.Head) {
+	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"shared"}) || h.there(*shared.Head) || !h.there(*held.Head) {
 		t.Errorf("without the fork: %+v", out)
+	}
+	until = time.Time{}
+	if out := h.prune(false); !slices.Equal(out.Dropped, []string{"held"}) || h.there(*held.Head) {
+		t.Errorf("without the hold: %+v", out)
 	}
 	if out := h.prune(false); len(out.Dropped)+len(out.Snapshots)+len(out.Problems) != 0 {
 		t.Errorf("again: %+v", out)

@@ -35,7 +35,9 @@ type Options struct {
 	Quota     func(schemas.Tenant) schemas.Quota
 	// DropMemory, if given, has the record of an archived session say that its memory and files are dropped.
 	DropMemory func(ctx context.Context, v statekv.Versioned, t schemas.Transition) error
-	Policy     Policy
+	// Held says until when a session is held: its memory isn't dropped before. It is given with DropMemory.
+	Held   func(ctx context.Context, n schemas.Name) (until time.Time, err error)
+	Policy Policy
 	// Keep, if given, says what is kept of one session in place of Policy.
 	Keep func(schemas.SessionRecord) schemas.Keep
 	// Archive, if given, moves old revisions of the log to the store, and Past reads them there.

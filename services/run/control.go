@@ -116,6 +116,7 @@ func (r ruling) control(ctx context.Context) (c control, err error) {
 		Keep:   func(s schemas.SessionRecord) schemas.Keep { return r.policies.For(s).Keep },
 		Expire: func(ctx context.Context, v statekv.Versioned, reason string) error { return expire(ctx, v, reason) },
 		Quota:  r.policies.Quota,
+		Held:   r.scheduler.Held,
 		ToArchive: func(ctx context.Context, v statekv.Versioned, why schemas.ArchivedFor, reason string) error {
 			return toArchive(ctx, v, why, reason)
 		},

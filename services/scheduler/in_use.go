@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -22,6 +23,26 @@ type Use struct {
 func (s *Scheduler) InUse(ctx context.Context, names []schemas.Name) (out map[schemas.Name]Use, err error) {
 	err = s.ask(ctx, func(l *loop) { out = l.inUse(names, time.Now()) })
 	return out, err
+}
+
+// errLate: activity is heard late, so it isn't known what was said of a session.
+var errLate = errors.New("activity is heard late")
+
+// Held says until when a session is held, in whichever state it is; the zero time if it isn't.
+func (s *Scheduler) Held(ctx context.Context, n schemas.Name) (until time.Time, err error) {
+	late := false
+	err = s.ask(ctx, func(l *loop) {
+		t, ok := l.table.find(n)
+		if late = !ok || t.view.uid == "" || !l.lag.hearing || !l.lag.inTime(); late {
+			return
+		}
+		v := l.table.view(t)
+		until = v.Held(l.table.policy(&v), time.Now())
+	})
+	if err == nil && late {
+		err = errLate
+	}
+	return until, err
 }
 
 func (l *loop) inUse(names []schemas.Name, now time.Time) map[schemas.Name]Use {

@@ -41,7 +41,7 @@ func (s *Spool) Commands(ctx context.Context, r schemas.SessionRecord) (*Command
 	}
 	var redacted *recording.Redaction
 	if err == nil && end != nil {
-		redacted, err = recording.Redacted(ctx, objects, reader.place, s.Snapshots.Signers(ctx, r.Tenant))
+		redacted, err = s.redactedOf(ctx, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the commands of session %s: %w", r.Name(), err)

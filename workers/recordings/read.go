@@ -26,6 +26,19 @@ type Reader struct {
 // Open finds the recording of a session, up to now if it runs here and was sealed, or else up to its suspend or its end. Of
 // one that isn't recorded it has nothing. Of one of which a part is wanted it may have no more than that.
 func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord, part recording.Part) (*Reader, error) {
+	var out *Reader
+	err := s.tried(ctx, r, func() (is *recording.Redaction, err error) {
+		out, err = s.open(ctx, r, part)
+		return out.chain.Redacted, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the recording of session %s: %w", r.Name(), err)
+	}
+	return out, nil
+}
+
+// open is Open, also of what a redaction wasn't tried on.
+func (s *Spool) open(ctx context.Context, r schemas.SessionRecord, part recording.Part) (*Reader, error) {
 	out := &Reader{spool: s, place: placeOf(r), keys: map[string]age.Identity{}}
 	if r.Lineage == "" {
 		return out, nil
@@ -39,10 +52,7 @@ func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord, part recordin
 			_, err = out.key(ctx, seg)
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("open the recording of session %s: %w", r.Name(), err)
-	}
-	return out, nil
+	return out, err
 }
 
 // end gives where a session's recording ends. known says that this was said by this host or an image; else it is the last

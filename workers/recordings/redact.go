@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -18,13 +19,21 @@ import (
 	"github.com/diapause/diapause/schemas"
 )
 
-// Redact takes out of all that is stored of a session's recording what match finds, and deletes what was stored. It says how much
-// that is, or with dry set would be. The session isn't woken. What is spilled here is stored first.
+// Wanted is what is to be taken out of a recording.
+type Wanted struct {
+	Match  *regexp.Regexp
+	By     string    // who asks for it
+	Before time.Time // it holds for what was recorded before this moment and is stored later, too; zero for now
+	Dry    bool      // it is only to be said how much it would be
+}
+
+// Redact takes out of all that is stored of a session's recording what is wanted, and deletes what was stored. It says how much
+// that is, or would be. The session isn't woken. What is spilled here is stored first.
 //
 // What replaces segments is stored under names of its own; then one object makes all of it count at once; then the old objects are
 // deleted. After a crash before that object the recording is as it was, and after it as it is to be: the next Redact
 // deletes what is left, also if it finds nothing.
-func (s *Spool) Redact(ctx context.Context, r schemas.SessionRecord, by string, match redact.Matcher, dry bool) (schemas.Redacted, error) {
+func (s *Spool) Redact(ctx context.Context, r schemas.SessionRecord, want Wanted) (schemas.Redacted, error) {
 	var out schemas.Redacted
 	if r.Lineage == "" {
 		return out, nil
@@ -32,10 +41,13 @@ func (s *Spool) Redact(ctx context.Context, r schemas.SessionRecord, by string, 
 	fail := func(err error) (schemas.Redacted, error) {
 		return out, fmt.Errorf("redact the recording of session %s: %w", r.Name(), err)
 	}
+	if want.Before.IsZero() {
+		want.Before = time.Now()
+	}
 	if err := s.flush(ctx, r.UID); err != nil {
 		return fail(err)
 	}
-	d, err := newRedactor(ctx, s, r, match)
+	d, err := newRedactor(ctx, s, r, redact.Matching(want.Match))
 	if err != nil {
 		return fail(err)
 	}
@@ -43,10 +55,16 @@ func (s *Spool) Redact(ctx context.Context, r schemas.SessionRecord, by string, 
 		return fail(err)
 	}
 	out = d.says()
-	if dry {
+	if want.Dry {
 		return out, nil
 	}
-	if err := d.write(ctx, by, out.Matches); err != nil {
+	next := d.is.Next(d.reader.place)
+	next.By, next.Matches = want.By, out.Matches
+	rule := recording.Rule{Expression: want.Match.String(), Before: want.Before.UTC().Round(0)}
+	if next.Rules, err = d.rules(ctx, rule, r.Epoch); err != nil {
+		return fail(err)
+	}
+	if err := d.write(ctx, next); err != nil {
 		return fail(err)
 	}
 	return out, nil
@@ -76,6 +94,8 @@ type redactor struct {
 	reader   *Reader
 	is       *recording.Redaction // what counts
 	match    redact.Matcher
+	before   time.Time       // what was recorded after that stays; zero if all is to be redacted
+	all      []recording.Ref // by their names alone: what is stored
 	segments []looked
 	lists    []recording.OpenedList // those that change
 	kinds    [len(masked)]kind
@@ -150,7 +170,7 @@ func (k *kind) within(from, to int64) []redact.Range {
 }
 
 func newRedactor(ctx context.Context, s *Spool, r schemas.SessionRecord, match redact.Matcher) (*redactor, error) {
-	reader, err := s.Open(ctx, r, recording.Part{})
+	reader, err := s.open(ctx, r, recording.Part{})
 	if err != nil {
 		return nil, err
 	}
@@ -173,6 +193,7 @@ func (d *redactor) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	d.all = all.Segments
 	known := map[recording.Ref]recording.Segment{}
 	listed := map[recording.Ref]recording.Ref{}
 	for _, seg := range d.reader.chain.Segments {
@@ -265,6 +286,9 @@ func (d *redactor) lookAtList(l recording.OpenedList) {
 	changed := false
 	for i := range l.Commands {
 		c := &l.Commands[i]
+		if !d.due(c.Began) {
+			continue
+		}
 		text, dir := redact.Masked(c.Text, d.match), redact.Masked(c.Dir, d.match)
 		if text == c.Text && dir == c.Dir {
 			continue
@@ -284,8 +308,14 @@ func (d *redactor) lookAtList(l recording.OpenedList) {
 	}
 }
 
+// due reports whether something is to be redacted that began at a moment.
+func (d *redactor) due(began time.Time) bool { return d.before.IsZero() || began.Before(d.before) }
+
 // touched reports whether something was found in a segment.
 func (d *redactor) touched(seg looked) bool {
+	if !d.due(seg.Header.From) {
+		return false
+	}
 	for i := range d.kinds {
 		if d.kinds[i].in(seg.from[i], seg.to[i]) {
 			return true
@@ -315,9 +345,8 @@ func (d *redactor) says() schemas.Redacted {
 	return out
 }
 
-// write stores what was found without it, and has that count.
-func (d *redactor) write(ctx context.Context, by string, matches int) error {
-	next := d.is.Next(d.reader.place)
+// write stores what was found without it, and has that count as next.
+func (d *redactor) write(ctx context.Context, next recording.Redaction) error {
 	tag := recording.Tag(next.Generation, strings.ToLower(rand.Text()[:10]))
 	changed := false
 	for _, seg := range d.segments {
@@ -353,10 +382,10 @@ func (d *redactor) write(ctx context.Context, by string, matches int) error {
 	if err := d.spool.Failpoints.At(ctx, failpoint.RedactWritten); err != nil {
 		return err
 	}
-	if !changed && !d.left {
+	if !changed && !d.left && next.Rules == nil {
 		return d.is.Clear(ctx, d.spool.Objects, d.reader.place)
 	}
-	next.At, next.By, next.Matches, next.Signer = time.Now().UTC().Truncate(time.Second), by, matches, d.spool.Host
+	next.At, next.Signer = time.Now().UTC().Truncate(time.Second), d.spool.Host
 	if err := next.Put(ctx, d.spool.Objects, d.reader.place, d.spool.Signer); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/diapause/diapause/events/failpoint"
-	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
@@ -71,7 +70,7 @@ func (b *bench) all() (text string, framed []string) {
 }
 
 func (b *bench) redacts(expression string, dry bool) (schemas.Redacted, error) {
-	return b.spool.Redact(b.t.Context(), b.record, "me", redact.Matching(regexp.MustCompile(expression)), dry)
+	return b.spool.Redact(b.t.Context(), b.record, Wanted{Match: regexp.MustCompile(expression), By: "me", Dry: dry})
 }
 
 // opened is all that the store has of the recording, decrypted, by names.

@@ -57,8 +57,11 @@ func (s *Source) objects() impatient { return impatient{s.spool.Objects, answerW
 // Upto gives the segments that lead to one, from a position in the output on.
 func (s *Source) Upto(ctx context.Context, end recording.Ref, from int64) (*Reader, error) {
 	r := &Reader{spool: s.spool, place: s.place, keys: s.keys}
-	var err error
-	r.chain, err = recording.Follow(ctx, s.objects(), s.place, &end, recording.Part{From: from}, s.signers(ctx))
+	err := s.spool.tried(ctx, s.record, func() (*recording.Redaction, error) {
+		var err error
+		r.chain, err = recording.Follow(ctx, s.objects(), s.place, &end, recording.Part{From: from}, s.signers(ctx))
+		return r.chain.Redacted, err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("open the recording of %s: %w", s.record.Name(), err)
 	}
@@ -71,7 +74,7 @@ func (s *Source) signers(ctx context.Context) func(signer string) []ed25519.Publ
 
 // Commands gives those up to a segment, the last one first.
 func (s *Source) Commands(ctx context.Context, end recording.Ref) (*Commands, error) {
-	redacted, err := recording.Redacted(ctx, s.objects(), s.place, s.signers(ctx))
+	redacted, err := s.spool.redactedOf(ctx, s.record)
 	if err != nil {
 		return nil, fmt.Errorf("open the commands of %s: %w", s.record.Name(), err)
 	}
@@ -118,7 +121,7 @@ func (s *Source) Oldest(ctx context.Context) (*recording.Ref, error) {
 func (r *Reader) Segments() []recording.Segment { return r.chain.Segments }
 
 // Redacted is the generation of what was redacted of them.
-func (r *Reader) Redacted() uint64 { return r.chain.Redacted }
+func (r *Reader) Redacted() uint64 { return r.chain.Redacted.Counts() }
 
 // Segment calls fn with the events of one of them.
 func (r *Reader) Segment(ctx context.Context, s recording.Segment, fn func(recording.Event) error) error {

@@ -8,14 +8,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/objectstore"
+	"github.com/diapause/diapause/workers/recordings"
 )
 
 // redacts takes something out of a session's recording, by this host.
 func (y *yard) redacts(s *taped, expression string) {
 	y.t.Helper()
-	out, err := y.Recordings.Redact(y.t.Context(), s.SessionRecord, "me", redact.Matching(regexp.MustCompile(expression)), false)
+	out, err := y.Recordings.Redact(y.t.Context(), s.SessionRecord, recordings.Wanted{Match: regexp.MustCompile(expression), By: "me"})
 	if err != nil || !out.Found() {
 		y.t.Fatalf("redacted %+v, %v", out, err)
 	}
@@ -122,7 +122,7 @@ func TestRedactedMeanwhile(t *testing.T) {
 	fill(y, s, 10, "the hunter needle")
 	other := newSearcherOf(y)
 	y.store.Store = &during{y.store.Store, func() {
-		out, err := other.Recordings.Redact(t.Context(), s.SessionRecord, "me", redact.Matching(regexp.MustCompile("hunter")), false)
+		out, err := other.Recordings.Redact(t.Context(), s.SessionRecord, recordings.Wanted{Match: regexp.MustCompile("hunter"), By: "me"})
 		if err != nil || !out.Found() {
 			t.Errorf("redacted %+v, %v", out, err)
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 // testTerminal makes a terminal in the machine's own devpts.
-func testTerminal(t *testing.T) *terminal {
+func testTerminal(t testing.TB) *terminal {
 	t.Helper()
 	// Its ptmx is at /dev/ptmx if the instance's own is closed to all.
 	if err := os.Chmod("/dev/pts/ptmx", 0o666); err != nil {

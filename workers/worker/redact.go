@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/diapause/diapause/events/redact"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/recordings"
 )
 
 // redact takes something out of the recording of a session of this host, which it doesn't wake.
@@ -38,6 +40,7 @@ func (w *Worker) redacted(ctx context.Context, q schemas.RedactQuestion) (schema
 	if rec.UID != q.UID || rec.State == schemas.Deleted {
 		return schemas.Redacted{}, fmt.Errorf("session %s was removed", n)
 	}
+	want := recordings.Wanted{Match: re, By: q.By, Before: time.Now(), Dry: q.DryRun}
 	if live, ok := w.Drivers[rec.Driver].(driver.Recorder); ok && !q.DryRun && rec.State == schemas.Running {
 		err := live.RedactShown(ctx, rec.UID, q.Match) // first: what it seals after that has it no more
 		if err != nil && !errors.Is(err, driver.ErrNotHere) {
@@ -45,14 +48,13 @@ func (w *Worker) redacted(ctx context.Context, q schemas.RedactQuestion) (schema
 		}
 	}
 	w.sealRecorded(ctx, rec.SessionRecord)
-	match := redact.Matching(re)
 	if !q.DryRun {
 		defer w.searcher.Forget(rec.UID) // also after an error: what it counts, it counts
 	}
-	out, err := w.recordings.Redact(ctx, rec.SessionRecord, q.By, match, q.DryRun)
+	out, err := w.recordings.Redact(ctx, rec.SessionRecord, want)
 	if err != nil {
 		return out, err
 	}
-	out.Outputs, err = w.snapshots.RedactOutputs(ctx, rec.SessionRecord, match, q.DryRun)
+	out.Outputs, err = w.snapshots.RedactOutputs(ctx, rec.SessionRecord, redact.Matching(re), q.DryRun)
 	return out, err
 }

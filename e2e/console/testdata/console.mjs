@@ -6,6 +6,7 @@ import net from "node:net";
 import { promisify } from "node:util";
 import { emptyPages, pages, pagesOf } from "./pages.mjs";
 import { useDesktop } from "./desktop.mjs";
+import { watchShared } from "./shared.mjs";
 
 const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
 const require = createRequire(`${modules}/`);
@@ -138,7 +139,7 @@ try {
   step("the pages of an empty installation");
 
   await diapause("run", "--name", "web", "--idle", "1h", "--on-resume-failure", "fresh", "--network", "private", "--label", "team=<b>blue</b>", "--env", "DIAPAUSE_TEST_SERVER=1", "--", server);
-  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--record", "output", "--record", "output", "--env", "PS1=$ ", "--", "sh");
+  await diapause("run", "--name", "work", "--idle", "1h", "--tty", "--env", "PS1=$ ", "--", "sh");
   await shows(rowOf("web"), "running");
   await shows(rowOf("web"), "team=<b>blue</b>");
   await shows(rowOf("work"), "running");
@@ -386,6 +387,7 @@ try {
   await shows(rowOf("web"), "running"); // it was resumed while the stream was cut
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
+  await watchShared({ browser, gate, diapause, view, must, eventually, step });
 
   await useDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible });
 

@@ -56,7 +56,7 @@ space, or that bash doesn't put into its history, isn't recorded.`,
 			return answers{asJSON: asJSON}.print(all, func() {
 				printCommands(all, v.State)
 				if len(all) == 0 && exit == "" && lines != 0 {
-					fmt.Fprintln(complained, "no commands were recorded: `run --tty --record output` has those of a shell recorded")
+					fmt.Fprintln(complained, "no commands were recorded: `run --tty` has those of a shell recorded")
 				}
 			})
 		},

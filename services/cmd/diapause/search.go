@@ -34,7 +34,7 @@ type searchFlags struct {
 }
 
 const searchHelp = `Print the lines of what terminals showed, and the commands that were typed in them, that have
-all of the WORDS, the last one first: of all sessions that are recorded (run --record), while
+all of the WORDS, the last one first: of all sessions that are recorded (run --tty), while
 they run, sleep, have ended or are in the archive. It resumes nothing, and counts as no use.
 
 Words are whole ones, in either case. Several in quotes are looked for in a row. With --regexp there

@@ -18,8 +18,8 @@ const shareHelp = `Print a link with which others watch the terminal of a sessio
 
 Everyone who has the link can: it has a token, of which a digest is stored. It gives nothing else: no name, list, log or
 other session, nothing from before but what the screen shows now, and it neither resumes the session nor counts as use.
-"diapause attach --shared" asks for the link and watches. The share ends with its time, with "diapause unshare", and with
-the session. "diapause show" lists the shares of a session, and how many watch.`
+A browser shows it, and so does "diapause attach --shared", which asks for the link. The share ends with its time, with
+"diapause unshare", and with the session. "diapause show" lists the shares of a session, and how many watch.`
 
 func shareCommand(c *client) *cobra.Command {
 	var length time.Duration
@@ -46,7 +46,7 @@ func shareCommand(c *client) *cobra.Command {
 				return printJSON(l)
 			}
 			fmt.Fprintln(printed, l.Link)
-			fmt.Fprintf(complained, "share %s of session %s until %s; `diapause attach --shared` asks for the link, and watches\n", v.ID, args[0], v.Until.Format(time.RFC3339))
+			fmt.Fprintf(complained, "share %s of session %s until %s; a browser shows it, and `diapause attach --shared`, which asks for the link\n", v.ID, args[0], v.Until.Format(time.RFC3339))
 			return nil
 		},
 	}
@@ -125,8 +125,8 @@ func printShares(v schemas.View) {
 // sharedBy reads the link of a share: the gateway, and the token.
 func sharedBy(link string) (base, token string, err error) {
 	u, err := url.Parse(strings.TrimSpace(link))
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Path != gateway.SharePath || !strings.HasPrefix(u.Fragment, schemas.TokenPrefix) {
-		return "", "", usage(schemas.WithHint(fmt.Errorf("that isn't the link of a share"), "`diapause share` prints one, as https://HOST%s#TOKEN", gateway.SharePath))
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !gateway.IsShare(u.Path) || !strings.HasPrefix(u.Fragment, schemas.TokenPrefix) {
+		return "", "", usage(schemas.WithHint(fmt.Errorf("that isn't the link of a share"), "`diapause share` prints one, as %s", gateway.ShareLink("https://HOST", "TOKEN")))
 	}
 	return u.Scheme + "://" + u.Host, u.Fragment, nil
 }

@@ -60,9 +60,9 @@ own process ids, and a life that suspends and resumes can't be seen in.
 The command starts in the current directory with PATH, HOME, USER, SHELL, LANG and
 TERM of the caller; --env adds to them. What it prints is kept ("diapause logs"),
 the last 1 MiB of it. With --tty it has a terminal ("diapause attach"), which --attach
-shows at once: Ctrl-] leaves it. With --record output all that it shows is recorded,
-and so are the commands that are typed in a shell ("diapause commands"). If no host
-has room, a session with a terminal waits for some ("diapause explain").
+shows at once: Ctrl-] leaves it. All that it shows is recorded, encrypted, and so are
+the commands that are typed in a shell ("diapause commands"), unless --record off says
+not to. If no host has room, a session with a terminal waits for some ("diapause explain").
 
 A session sees the host's files as they are, and keeps what it changes to itself.
 It runs with its own process ids, mounts, IPC and network, with Docker's default limits

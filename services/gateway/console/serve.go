@@ -24,7 +24,8 @@ const (
 	Root = "/"
 	// Below is where its other files are.
 	Below = "/console/"
-	index = "index.html"
+	// Shared is the page on which those who have the link of a share watch its terminal.
+	Shared = "/shared"
 )
 
 // policy is the Content-Security-Policy of the pages: scripts and styles are files of this origin, and no text becomes markup.
@@ -39,6 +40,9 @@ var types = map[string]string{
 	".svg":  "image/svg+xml",
 }
 
+// pages are the files that have a path of their own.
+var pages = map[string]string{"index.html": Root + "{$}", "shared.html": Shared}
+
 // file is one of the files, as it is sent.
 type file struct {
 	path        string
@@ -49,7 +53,9 @@ type file struct {
 }
 
 // Open reports whether a path is one of the console's, which say nothing that isn't in the program anyway.
-func Open(urlPath string) bool { return urlPath == Root || strings.HasPrefix(urlPath, Below) }
+func Open(urlPath string) bool {
+	return urlPath == Root || urlPath == Shared || strings.HasPrefix(urlPath, Below)
+}
 
 // Register serves the console.
 func Register(mux *http.ServeMux) error {
@@ -76,8 +82,8 @@ var read = sync.OnceValues(func() (all []*file, err error) {
 		}
 		below := strings.TrimPrefix(name, "files/")
 		f := &file{path: Below + below, contentType: contentType, plain: data}
-		if below == index {
-			f.path = Root + "{$}"
+		if at, ok := pages[below]; ok {
+			f.path = at
 		}
 		sum := sha256.Sum256(data)
 		f.etag = hex.EncodeToString(sum[:16])

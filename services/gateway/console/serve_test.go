@@ -53,7 +53,7 @@ func body(t *testing.T, r *http.Response) []byte {
 func TestHeaders(t *testing.T) {
 	mux := serve(t)
 	for path, contentType := range map[string]string{
-		"/": "text/html; charset=utf-8", "/console/main.js": "text/javascript; charset=utf-8", "/console/console.css": "text/css; charset=utf-8",
+		"/": "text/html; charset=utf-8", "/shared": "text/html; charset=utf-8", "/console/main.js": "text/javascript; charset=utf-8", "/console/console.css": "text/css; charset=utf-8",
 		"/console/vendor/xterm.mjs": "text/javascript; charset=utf-8", "/console/icon.svg": "image/svg+xml",
 	} {
 		r := get(t, mux, "GET", path)
@@ -65,7 +65,7 @@ func TestHeaders(t *testing.T) {
 			t.Errorf("HEAD %s: %d", path, head.StatusCode)
 		}
 	}
-	for _, path := range []string{"/console/", "/console/index.html", "/console/vendor/LICENSE.xterm", "/console/none.js", "/index.html", "/other"} {
+	for _, path := range []string{"/console/", "/console/index.html", "/console/shared.html", "/shared/", "/console/vendor/LICENSE.xterm", "/console/none.js", "/index.html", "/other"} {
 		if r := get(t, mux, "GET", path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}
@@ -152,8 +152,8 @@ func TestFirstPaintIsSmall(t *testing.T) {
 		}
 		sizes[path] = len(data)
 		from := path
-		if path == Root {
-			from = Below + index
+		if path == Root || path == Shared {
+			from = Below
 		}
 		text := string(unzip(t, data))
 		if strings.HasPrefix(path, Below+"vendor/") {
@@ -186,6 +186,16 @@ func TestFirstPaintIsSmall(t *testing.T) {
 	load(Root, true)
 	if n := total(); n > firstPaint || sizes[Below+"vendor/xterm.mjs"] == 0 {
 		t.Errorf("the console with a terminal takes %d bytes: %v", n, sizes)
+	}
+	clear(sizes)
+	load(Shared, true)
+	if n := total(); n > firstPaint || sizes[Below+"vendor/xterm.mjs"] == 0 {
+		t.Errorf("the page of a share takes %d bytes: %v", n, sizes)
+	}
+	for _, path := range []string{Below + "api.js", Below + "main.js", Below + "terminal.js"} {
+		if sizes[path] != 0 {
+			t.Errorf("the page of a share loads %s, which uses the login of the browser", path)
+		}
 	}
 }
 

@@ -3,8 +3,8 @@
 import { ask, open } from "./api.js";
 import { command, element, fill, put, say } from "./dom.js";
 import { inPath, moment, span } from "./format.js";
-import { load, theme } from "./terminal.js";
 import { intervals } from "./timeline.js";
+import { load, theme } from "./xterm.js";
 
 const enough = 4 << 20; // characters that are read ahead
 const few = 512 << 10; // with fewer it is read on

@@ -4,36 +4,13 @@ import { ask, ended, page } from "./api.js";
 import { command, element, put } from "./dom.js";
 import { Finder } from "./find.js";
 import { bytes, inPath } from "./format.js";
-import { install } from "./styles.js";
+import { dark, load, protocol, randomName, theme } from "./xterm.js";
 
-const protocol = "diapause.terminal.v1";
 const chunk = 32 << 10; // of a message
 const ahead = 128 << 10; // sent, and not taken
 const mostOwed = 1 << 20; // typed, and not taken
 const unseen = 60_000; // ms after which a page that isn't visible doesn't use the session any more
 const saidEvery = 50; // ms between two reports of what was shown
-
-let loading = null;
-
-// load brings xterm.js, which the other pages have no use for.
-export function load() {
-  loading ??= (async () => {
-    install();
-    const style = element("link", { rel: "stylesheet", href: "/console/vendor/xterm.css" });
-    document.head.append(style);
-    const [{ Terminal }, { FitAddon }, { SearchAddon }] = await Promise.all([import("/console/vendor/xterm.mjs"), import("/console/vendor/addon-fit.mjs"), import("/console/vendor/addon-search.mjs")]);
-    return { Terminal, FitAddon, SearchAddon };
-  })();
-  return loading;
-}
-
-function randomName() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
-}
-
-const dark = matchMedia("(prefers-color-scheme: dark)");
-export const theme = () => (dark.matches ? { background: "#161a1d", foreground: "#e3e6e8", cursor: "#e3e6e8", selectionBackground: "#3f5a75" }
-  : { background: "#ffffff", foreground: "#1d2327", cursor: "#1d2327", selectionBackground: "#b5d5ff", white: "#6b7075", brightWhite: "#444a4f", yellow: "#7a5b00", brightYellow: "#8a6700", green: "#1b6e35", brightGreen: "#1b7e3a", cyan: "#0a6b78", brightCyan: "#0a7a88" });
 
 // Typed is what was typed and isn't known to be taken.
 class Typed {
