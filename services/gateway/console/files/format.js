@@ -29,6 +29,14 @@ export function moment(at) {
   return d.toDateString() === new Date().toDateString() ? d.toLocaleTimeString() : d.toLocaleString();
 }
 
+// day writes a day in UTC.
+export const day = (at) => new Date(at).toLocaleDateString(undefined, { timeZone: "UTC", month: "short", day: "numeric" });
+
+// number writes one with as many digits as it is worth.
+export function number(n) {
+  return n === 0 || n >= 100 ? String(Math.round(n)) : n < 0.01 ? "<0.01" : String(Number(n.toPrecision(3)));
+}
+
 // word is a session's state for a person, and kind the colour of its dot.
 export function word(s) {
   if (s.archived) return "archived";
