@@ -1,5 +1,5 @@
 // What the pages that aren't about one session have in common.
-import { element, fill, put } from "./dom.js";
+import { element, fill, kept, put } from "./dom.js";
 import { svg } from "./svg.js";
 
 // Page has a heading, sections and what is read for them. What was read for a page that is gone isn't shown.
@@ -34,9 +34,7 @@ export class Page {
   async reads(body, get, show) {
     try {
       const answer = await get(this.signal);
-      const at = body.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
-      fill(body, answer, () => show(answer));
-      if (at && !body.contains(document.activeElement)) [...body.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === at)?.focus();
+      kept(body, () => fill(body, answer, () => show(answer)));
     } catch (e) {
       if (this.signal.aborted) return;
       fill(body, [e.text ?? e.message], () => element("p", { className: e.status === 403 ? "note" : "failed", textContent: refusal(e) }));

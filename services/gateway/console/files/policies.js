@@ -1,17 +1,10 @@
 // The pages of policies: which there are, and one of them, to be changed and tried.
 import { ask, send } from "./api.js";
 import { command, element, fill, put } from "./dom.js";
-import { moment } from "./format.js";
+import { lasting, moment, said } from "./format.js";
 import { Page, bars, field, table } from "./admin.js";
 
 const inPath = (scope) => encodeURIComponent(scope.startsWith("session:") ? scope.replace("/", ".") : scope);
-
-// said writes a part of a policy.
-function said(value) {
-  if (Array.isArray(value)) return value.length ? value.map(said).join(", ") : "none";
-  if (value && typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${said(v)}`).join(", ");
-  return String(value);
-}
 
 export function showPolicies(main, live, { of }) {
   return of ? new Policy(main, of).page : list(main);
@@ -66,7 +59,7 @@ class Policy {
   async read(fills) {
     await this.page.reads(this.body, (signal) => ask("GET", `/policies/${inPath(this.scope)}`, undefined, signal), (p) => {
       this.#version = p.version;
-      if (fills) this.text.value = JSON.stringify(p.policy, null, 2);
+      if (fills) this.text.value = JSON.stringify(p.policy, (_, v) => lasting(v), 2);
       return [table("Holds", ["Part", "Holds", "From"], Object.entries(p.effective ?? {}).map(([key, value]) => [key, said(value), p.origins?.[key]])),
         element("p", { className: "why", textContent: p.change ? `Version ${p.version}, ${moment(p.change.at)} by ${p.change.by}${p.change.reason ? `: ${p.change.reason}` : ""}` : "Nothing was ever set here." }), element("p", {}, command(`diapause policy get ${this.scope}`))];
     });

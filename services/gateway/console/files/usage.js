@@ -27,7 +27,7 @@ export function showUsage(main, live, { me }) {
   const all = page.section("By tenant");
   const sessions = page.section("By session");
   const read = () => {
-    const since = `${(wanted.days - 1) * 24}h`; // and the part of today
+    const since = `${wanted.days - 1}d`; // and the part of today
     const q = new URLSearchParams({ by: "day", since, ...wanted.tenant && { tenant: wanted.tenant } });
     fill(line, [wanted], () => command(`diapause usage --by day --since ${since}${wanted.tenant ? ` --tenant ${wanted.tenant}` : ""}`));
     const answer = ask("GET", `/usage?${q}`, undefined, page.signal);
