@@ -3,6 +3,7 @@ import { ask, send } from "./api.js";
 import { command, element, fill, put } from "./dom.js";
 import { lasting, moment, said } from "./format.js";
 import { Page, bars, field, table } from "./admin.js";
+import { livesOf } from "./lives.js";
 
 const inPath = (scope) => encodeURIComponent(scope.startsWith("session:") ? scope.replace("/", ".") : scope);
 
@@ -90,14 +91,14 @@ class Policy {
 
   async simulate() {
     await this.page.act("Simulate", async () => {
-      const s = await ask("POST", `/policies/${inPath(this.scope)}/simulate`, { policy: this.#policy(), since: this.since.value }, this.page.signal);
+      const s = await ask("POST", `/policies/${inPath(this.scope)}/simulate`, { policy: this.#policy(), since: this.since.value, lives: true }, this.page.signal);
       const n = (x) => Math.round(x * 100) / 100;
       const rows = [["Would have slept", n(s.now.asleep_hours), n(s.would.asleep_hours), "h"], ["Memory saved", n(s.now.saved_gib_hours), n(s.would.saved_gib_hours), "GiB h"], ["Suspends", s.now.suspends, s.would.suspends, ""],
         ["Resumes", s.now.resumes, s.would.resumes, ""], ["Woken within 2 min", s.now.wrong, s.would.wrong, ""], ["Waits for a resume", n(s.now.waits_seconds), n(s.would.waits_seconds), "s"]];
       const title = `${s.sessions} sessions from ${moment(s.from)} to ${moment(s.to)}`;
       this.tried.replaceChildren(element("h2", { textContent: "What it would have done" }), element("p", { textContent: s.sessions === 0 ? "No session was there in that time: run some, and try it again later." : `${title}${s.unknown ? `; of ${s.unknown} nothing is known, they count as in use` : ""}.` }),
         element("p", {}, element("span", { className: "key now", "aria-hidden": "true" }), "gray: the policy that holds, ", element("span", { className: "key would", "aria-hidden": "true" }), "blue: this one"),
-        bars(`Simulation, ${title}`, rows), table("Simulation in numbers", ["", "Holds", "This one"], rows.map(([what, a, b, unit]) => [what, `${a} ${unit}`, `${b} ${unit}`])), ...notes(s),
+        bars(`Simulation, ${title}`, rows), table("Simulation in numbers", ["", "Holds", "This one"], rows.map(([what, a, b, unit]) => [what, `${a} ${unit}`, `${b} ${unit}`])), ...livesOf(s).filter(Boolean), ...notes(s),
         element("p", {}, command(`diapause policy simulate ${this.scope} --file policy.json --since ${this.since.value}`)));
     });
   }
