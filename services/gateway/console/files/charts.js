@@ -55,7 +55,7 @@ export function overDays(title, days, series, say) {
     });
   });
   const said = `${title}: ${series.map((s) => `${s.name} ${say(s.last ? s.of(days.at(-1)) : sum(s))}`).join(", ")}; up to ${say(top)} in a day`;
-  return element("figure", { className: "chart" }, element("figcaption", {}, element("b", { textContent: title }), " ", element("span", { className: "why", textContent: `up to ${say(top)}` }), series.length > 1 && key(series)),
+  return element("figure", { className: "chart" }, element("figcaption", {}, element("b", { textContent: title }), " ", element("span", { className: "why", textContent: `up to ${say(top)}` }), key(series)),
     svg("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": said }, svg("line", { x1: 0, x2: width, y1: height, y2: height }), bars.flat()),
     element("div", { className: "ends why" }, element("span", { textContent: day(days[0].at) }), element("span", { textContent: day(days.at(-1).at) })));
 }

@@ -45,7 +45,7 @@ class SessionPage {
     this.#part = part;
     this.#path = `/sessions/${inPath(name)}`;
     const section = (title) => {
-      const body = element("div", { className: "body" });
+      const body = element("div", { className: "body" }, element("p", { className: "why", textContent: "Loading…" }));
       return { body, root: element("section", { className: "part", "aria-label": title }, element("h2", { textContent: title }), body) };
     };
     this.head = element("div", { className: "heading" });

@@ -14,7 +14,7 @@ const wanted = { days: 30, tenant: "" };
 
 const gibHours = (byteSeconds) => byteSeconds / 2 ** 30 / 3600;
 const hours = (seconds) => seconds / 3600;
-const sayGibHours = (n) => `${number(n)} GiB h`;
+const sayGibHours = (n) => (n > 0 && n < 0.01 ? `${number(n * 1024)} MiB h` : `${number(n)} GiB h`);
 const sayHours = (n) => `${number(n)} h`;
 
 export function showUsage(main, live, { me }) {
@@ -90,13 +90,13 @@ function byDay(u) {
   if (u.tenants.length === 0 || all.length === 0) return nothing();
   const sum = (part) => all.reduce((n, d) => n + d[part], 0);
   const [used, saved, suspends] = ["used", "saved", "suspends"].map(sum);
-  const part = used + saved > 0 ? ` That is ${Math.round(saved / (used + saved) * 100)} % of what they would take if they never slept.` : "";
+  const part = used + saved > 0 ? ` That is ${Math.round(saved / (used + saved) * 100)} % of what sessions that were captured would have taken awake.` : "";
   const said = saved === 0
     ? [element("p", { textContent: "Nothing was saved yet: a session's memory is known when it was suspended once. It is suspended when it isn't used for its grace, or at once by" }), element("p", {}, command("diapause suspend NAME"))]
     : element("p", { className: "sum" }, element("b", { textContent: sayGibHours(saved) }), ` of memory saved, ${sayGibHours(used)} used.${part}`);
   const memory = [{ name: "used", kind: "used", of: (d) => d.used }, { name: "saved", kind: "saved", of: (d) => d.saved }];
-  const turns = [{ name: "suspends", kind: "saved", of: (d) => d.suspends }, { name: "resumes that were asked for", kind: "used", of: (d) => Math.max(0, d.resumes - d.wakes) }, { name: "wakes by activity", kind: "woken", of: (d) => d.wakes }];
-  return [said, element("div", { className: "charts" },
+  const turns = [{ name: "suspends", kind: "saved", of: (d) => d.suspends }, { name: "resumes on request", kind: "used", of: (d) => Math.max(0, d.resumes - d.wakes) }, { name: "wakes", kind: "woken", of: (d) => d.wakes }];
+  return [said, element("div", { className: "charts two" },
     overDays("Memory", all, memory, sayGibHours),
     overDays("Sessions' hours", all, [{ name: "running", kind: "used", of: (d) => d.running }, { name: "suspended", kind: "saved", of: (d) => d.suspended }], sayHours),
     overDays("Stored at the day's end", all, [{ name: "stored", kind: "would", of: (d) => d.stored, last: true }], bytes),
@@ -106,8 +106,15 @@ function byDay(u) {
   u.gaps?.length > 0 && element("ul", {}, u.gaps.map((g) => element("li", { textContent: `Not counted: ${g}` })))];
 }
 
+// figures is a table whose cells keep to one line.
+function figures(...of) {
+  const t = table(...of);
+  t.classList.add("figures");
+  return t;
+}
+
 function numbers(all) {
-  return table("By day", ["Day", "Saved", "Used", "Running", "Suspended", "Stored", "Suspends", "Resumes", "Wakes"], [...all].reverse().map((d) => [
+  return figures("By day", ["Day", "Saved", "Used", "Running", "Suspended", "Stored", "Suspends", "Resumes", "Wakes"], all.filter((d) => d.running + d.suspended + d.stored + d.suspends + d.resumes > 0).reverse().map((d) => [
     new Date(d.at).toISOString().slice(0, 10), sayGibHours(d.saved), sayGibHours(d.used), sayHours(d.running), sayHours(d.suspended), bytes(d.stored), String(d.suspends), String(d.resumes), String(d.wakes)]));
 }
 
@@ -116,7 +123,7 @@ const columns = ["Saved", "Used", "Running", "Suspended", "Stored", "Suspends", 
 
 function byTenant(u) {
   if (u.tenants.length === 0) return element("p", { className: "why", textContent: "None yet." });
-  return table("By tenant", ["Tenant", "Sessions", ...columns], u.tenants.map((t) => [t.tenant, String(t.sessions), ...row(t)]));
+  return figures("By tenant", ["Tenant", "Sessions", ...columns], u.tenants.map((t) => [t.tenant, String(t.sessions), ...row(t)]));
 }
 
 function bySession(u) {
@@ -124,6 +131,6 @@ function bySession(u) {
   if (u.sessions.length === 0) return element("p", { className: "why", textContent: "None yet." });
   const all = [...u.sessions].sort((a, b) => b.saved_byte_seconds - a.saved_byte_seconds || b.running_seconds - a.running_seconds);
   const name = (s) => (s.state === "deleted" ? `${s.name}, deleted` : element("a", { href: `#/s/${encodeURIComponent(s.name)}`, textContent: s.name }));
-  return [table("By session", ["Session", ...columns], all.slice(0, most).map((s) => [name(s), ...row(s)])),
+  return [figures("By session", ["Session", ...columns], all.slice(0, most).map((s) => [name(s), ...row(s)])),
     all.length > most && element("p", { className: "why", textContent: `The ${most} that saved most, of ${all.length}.` })];
 }
