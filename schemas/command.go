@@ -92,6 +92,9 @@ type HostLoad struct {
 	MemoryBytes    int64   `json:"memory_bytes"`    // that it has
 	AvailableBytes int64   `json:"available_bytes"` // of them, without putting anything aside
 	Pressure       float64 `json:"pressure"`        // the part of the last 10 s in which some task waited for memory, 0 to 1
+	// Of the file system that the host's data directory is in; 0 where that isn't known.
+	DiskBytes     int64 `json:"disk_bytes,omitempty"`
+	DiskFreeBytes int64 `json:"disk_free_bytes,omitempty"`
 }
 
 // Progress is one step of an operation, as it happens.

@@ -159,7 +159,7 @@ func (p Policy) Validate(scope PolicyScope) error {
 
 func between(what string, d *Duration, least, most time.Duration) error {
 	if d != nil && (time.Duration(*d) < least || time.Duration(*d) > most) {
-		return fmt.Errorf("%s %s: want from %s to %s", what, time.Duration(*d), least, most)
+		return fmt.Errorf("%s %s: want from %s to %s", what, *d, Duration(least), Duration(most))
 	}
 	return nil
 }

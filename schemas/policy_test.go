@@ -16,7 +16,7 @@ var classes = []string{"web", "terminal"}
 func TestPolicyText(t *testing.T) {
 	lines := []string{
 		"ask=for:30s,defer:5m0s,times:3", "awake=1m0s", "backoff=10s", "breaker=5", "checkpoints=run_end,before:deploy", "counts=input,exec,hold",
-		"grace=10m0s", "ignore=busy.cpu,presence.tcp", "keep=age:168h0m0s,count:10,expire:720h0m0s", "life=12h0m0s", "never=false", "on_suspend_failure=stop",
+		"grace=10m0s", "ignore=busy.cpu,presence.tcp", "keep=age:7d,count:10,expire:30d", "life=12h0m0s", "never=false", "on_suspend_failure=stop",
 		"quiet=mon,tue,wed,thu,fri 08:00-18:00 Europe/Berlin; 22:00-06:00", "redact=recording", "rehearse=changed", "score=base:120,commands_count:50", "slots=10", "wakes=none", "warn=30s",
 		"watermarks=sessions:0.8,memory:0.9",
 	}

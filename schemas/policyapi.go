@@ -13,6 +13,8 @@ type PolicyRequest struct {
 	Version *uint64 `json:"version,omitempty"`
 	// Since is of simulate how far it goes back.
 	Since Duration `json:"since,omitempty"`
+	// Lives has simulate say what single sessions would have done, too.
+	Lives bool `json:"lives,omitempty"`
 }
 
 // PolicyView is the policy of a scope as clients see it.
@@ -66,6 +68,34 @@ type PolicySimulation struct {
 	Now   Outcome  `json:"now"`
 	Would Outcome  `json:"would"`
 	Notes []string `json:"notes,omitempty"` // what it couldn't take into account
+	// Lives are the sessions for which the policies differ most, if they were asked for; Omitted others aren't in it.
+	Lives   []SimulatedLife `json:"lives,omitempty"`
+	Omitted int             `json:"omitted,omitempty"`
+}
+
+// SimulatedLife is one session under two policies.
+type SimulatedLife struct {
+	Name  string        `json:"name"`
+	From  time.Time     `json:"from"`
+	To    time.Time     `json:"to"`
+	Now   SimulatedNaps `json:"now"`
+	Would SimulatedNaps `json:"would"`
+}
+
+// SimulatedNaps is when a session would have been suspended.
+type SimulatedNaps struct {
+	SavedGiBh float64        `json:"saved_gib_hours"`
+	Wrong     int            `json:"wrong"`
+	Naps      []SimulatedNap `json:"naps"`
+	Omitted   int            `json:"omitted,omitempty"` // earlier ones, if there are too many
+}
+
+// SimulatedNap is one time in which a session would have been suspended.
+type SimulatedNap struct {
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to"`
+	Woken bool      `json:"woken,omitempty"` // it ended with a resume
+	Wrong bool      `json:"wrong,omitempty"` // and that within two minutes
 }
 
 // Outcome is what came of a policy.

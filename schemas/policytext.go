@@ -6,7 +6,9 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // Assign changes a policy as people write it: "grace=10m", "ignore=busy.cpu,presence.tcp",
@@ -250,6 +252,10 @@ func writtenParts(s reflect.Value) string {
 
 // String writes the duration as it is read.
 func (d Duration) String() string {
+	const day = Duration(24 * time.Hour)
+	if d >= day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
 	text, _ := d.MarshalText() // has no way to fail
 	return string(text)
 }

@@ -28,6 +28,16 @@ type StoreCheck struct {
 type StoreStats struct {
 	Sessions    []SessionStats `json:"sessions"`
 	StoredBytes int64          `json:"stored_bytes"`
+	Health      StoreHealth    `json:"health"`
+}
+
+// StoreHealth says how the store is for the process that answers.
+type StoreHealth struct {
+	LastError   string    `json:"last_error,omitempty"` // of a call since the process began; it may have gone well since
+	LastErrorAt time.Time `json:"last_error_at,omitzero"`
+	// Of the file system, if the store is a directory.
+	TotalBytes int64 `json:"total_bytes,omitempty"`
+	FreeBytes  int64 `json:"free_bytes,omitempty"`
 }
 
 // SessionStats is what the images of one session take.

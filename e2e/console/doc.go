@@ -2,5 +2,6 @@
 // logged in by a link, sees sessions begin, sleep and wake, suspends, resumes and forks them, uses a terminal through a suspend
 // and a cut connection, and is told when its login or the stream of events has ended. The pages of the fleet,
 // of policies, keys, tokens and the audit are used, and each program that the page "Connect" has is run. axe looks for what keeps people
-// out. What is committed of others is compared with npm (vendored_test.go). The package has tests alone.
+// out. Pages whose
+// content takes days or faults are tried with an API that is made up (faked_test.go). What is committed of others is compared with npm (vendored_test.go). The package has tests alone.
 package console

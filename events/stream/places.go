@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,4 +39,18 @@ func Places(ctx context.Context, js jetstream.JetStream, n Names, fn func(schema
 		}
 		return nil
 	}, func() {}, func() {})
+}
+
+// ClaimPort claims a port of all hosts for PlaceKept, for a session that is made meanwhile. It gives false if
+// another has claimed it.
+func (p Publisher) ClaimPort(ctx context.Context, n Names, port uint16) (bool, error) {
+	_, err := p.JS.Publish(ctx, n.portSubject(port), []byte("{}"), jetstream.WithExpectLastSequencePerSubject(0))
+	var refused *jetstream.APIError
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.As(err, &refused) && (refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence || refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant):
+		return false, nil
+	}
+	return false, fmt.Errorf("claim port %d: %w", port, err)
 }

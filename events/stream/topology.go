@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -89,6 +90,11 @@ func (n Names) Places() string { return n.prefix + "places" }
 // PlaceSubject is where a place that is asked for is stored.
 func (n Names) PlaceSubject(h schemas.HostID, id string) string {
 	return "$KV." + n.Places() + "." + string(h) + "." + id
+}
+
+// portSubject is where the claim of a port is stored, among the places.
+func (n Names) portSubject(port uint16) string {
+	return "$KV." + n.Places() + ".port." + strconv.Itoa(int(port)) + ".claim"
 }
 
 // Keys names the KV bucket of who may read and write images.

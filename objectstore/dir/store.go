@@ -50,6 +50,15 @@ func Open(root string) (*Store, error) {
 	return s, nil
 }
 
+// Room says how large the file system is that the directory is in, and how much of it is free for us.
+func (s *Store) Room() (free, total int64, err error) {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(s.root, &fs); err != nil {
+		return 0, 0, fmt.Errorf("look for room in %s: %w", s.root, err)
+	}
+	return int64(fs.Bavail) * fs.Bsize, int64(fs.Blocks) * fs.Bsize, nil
+}
+
 func (s *Store) tmp() string { return filepath.Join(s.root, tmpDir) }
 
 func (s *Store) path(name string) string { return filepath.Join(s.root, filepath.FromSlash(name)) }

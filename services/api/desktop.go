@@ -2,14 +2,13 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"maps"
 	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
-	"time"
 
+	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/desktop"
 )
@@ -17,13 +16,15 @@ import (
 // desktops says how sessions are run that are desktops, and which ports of hosts lead to them.
 type desktops struct {
 	board *board
-
-	mu    sync.Mutex           // guards given
-	given map[uint16]time.Time // when a port was chosen that the board may not show yet
+	// claim has a port kept for a session that the board doesn't show yet; false if it is kept for another.
+	claim func(ctx context.Context, port uint16) (bool, error)
 }
 
-// givenFor is how long a port that was chosen is given to no other: by then its session is made, or never is.
-const givenFor = 10 * time.Minute
+func newDesktops(o Options, b *board) *desktops {
+	return &desktops{board: b, claim: func(ctx context.Context, port uint16) (bool, error) {
+		return stream.Publisher{JS: o.JS}.ClaimPort(ctx, o.Names, port)
+	}}
+}
 
 // The ports that desktops are published at if none is asked for: below those that kernels give to clients.
 const (
@@ -32,7 +33,7 @@ const (
 )
 
 // furnish completes a request to run a desktop; nil if it is for no desktop.
-func (d *desktops) furnish(by Caller, r *schemas.RunRequest) (*schemas.Desktop, error) {
+func (d *desktops) furnish(ctx context.Context, by Caller, r *schemas.RunRequest) (*schemas.Desktop, error) {
 	if r == nil || r.Desktop == nil {
 		return nil, nil
 	}
@@ -50,7 +51,7 @@ func (d *desktops) furnish(by Caller, r *schemas.RunRequest) (*schemas.Desktop, 
 	if err != nil {
 		return nil, schemas.UsageError("desktop: %v", err)
 	}
-	if err := d.connect(by, &spec, out, *r.Desktop); err != nil {
+	if err := d.connect(ctx, by, &spec, out, *r.Desktop); err != nil {
 		return nil, err
 	}
 	r.Program = program
@@ -64,7 +65,7 @@ func (d *desktops) furnish(by Caller, r *schemas.RunRequest) (*schemas.Desktop, 
 }
 
 // connect gives a desktop its network, and the port of its host.
-func (d *desktops) connect(by Caller, spec *schemas.Spec, out schemas.Desktop, r schemas.DesktopRequest) error {
+func (d *desktops) connect(ctx context.Context, by Caller, spec *schemas.Spec, out schemas.Desktop, r schemas.DesktopRequest) error {
 	if spec.Network == "" {
 		spec.Network = schemas.NetworkPrivate
 	}
@@ -81,7 +82,7 @@ func (d *desktops) connect(by Caller, spec *schemas.Spec, out schemas.Desktop, r
 	port := r.VNCPort
 	if port == 0 {
 		var err error
-		if port, err = d.free(); err != nil {
+		if port, err = d.free(ctx); err != nil {
 			return err
 		}
 	}
@@ -90,14 +91,14 @@ func (d *desktops) connect(by Caller, spec *schemas.Spec, out schemas.Desktop, r
 }
 
 // ofFork gives a fork of a desktop another port than its origin has, unless the request names its ports.
-func (d *desktops) ofFork(v schemas.SessionRecord, publish []string, req request) ([]string, error) {
+func (d *desktops) ofFork(ctx context.Context, v schemas.SessionRecord, publish []string, req request) ([]string, error) {
 	if v.Desktop == nil || len(req.Publish) > 0 || v.Desktop.Published(publish) == 0 {
 		return publish, nil
 	}
 	var out []string
 	for _, word := range publish {
 		if v.Desktop.Published([]string{word}) != 0 {
-			port, err := d.free()
+			port, err := d.free(ctx)
 			if err != nil {
 				return nil, err
 			}
@@ -108,17 +109,9 @@ func (d *desktops) ofFork(v schemas.SessionRecord, publish []string, req request
 	return out, nil
 }
 
-// free gives a port that no session publishes, and that wasn't given just now. Two API servers that choose at once are
-// unlikely to choose the same: then the host refuses the second session.
-func (d *desktops) free() (uint16, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := time.Now()
-	maps.DeleteFunc(d.given, func(_ uint16, at time.Time) bool { return now.Sub(at) > givenFor })
+// free gives a port that no session publishes, and that was claimed by no other API server either.
+func (d *desktops) free(ctx context.Context) (uint16, error) {
 	taken := map[string]bool{}
-	for port := range d.given {
-		taken[strconv.Itoa(int(port))] = true
-	}
 	for r := range d.board.those("", func(s sight) bool { return bytes.Contains(s.packed, []byte(`"publish"`)) }) {
 		for _, word := range r.Publish {
 			if parts := strings.Split(word, ":"); len(parts) > 1 {
@@ -126,15 +119,16 @@ func (d *desktops) free() (uint16, error) {
 			}
 		}
 	}
-	port, err := freeOf(taken, rand.IntN(endVNC-firstVNC))
-	if err != nil {
-		return 0, err
+	for {
+		port, err := freeOf(taken, rand.IntN(endVNC-firstVNC))
+		if err != nil {
+			return 0, err
+		}
+		if ok, err := d.claim(ctx, port); ok || err != nil {
+			return port, err
+		}
+		taken[strconv.Itoa(int(port))] = true
 	}
-	if d.given == nil {
-		d.given = map[uint16]time.Time{}
-	}
-	d.given[port] = now
-	return port, nil
 }
 
 // freeOf gives the first port that isn't taken, from a place on.

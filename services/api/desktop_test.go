@@ -1,10 +1,11 @@
 package api
 
 import (
+	"context"
 	"encoding/json"
 	"slices"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -33,7 +34,7 @@ func TestFurnishDesktop(t *testing.T) {
 		c.desktop.App = "xterm"
 		spec, _ := json.Marshal(c.spec)
 		r := &schemas.RunRequest{Spec: spec, Desktop: &c.desktop}
-		d, err := (&desktops{board: newBoard()}).furnish(c.by, r)
+		d, err := claiming(nil).furnish(t.Context(), c.by, r)
 		if (err != nil) != c.refused {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -55,29 +56,45 @@ func TestFurnishDesktop(t *testing.T) {
 }
 
 func TestForkOfDesktop(t *testing.T) {
-	d := &desktops{board: newBoard()}
+	d := claiming(nil)
 	v := schemas.SessionRecord{Desktop: &schemas.Desktop{Port: 5900}, Publish: []string{"8080:80", "127.0.0.1:25900:5900"}}
-	got, err := d.ofFork(v, v.Publish, request{})
+	got, err := d.ofFork(t.Context(), v, v.Publish, request{})
 	if err != nil || len(got) != 2 || got[0] != "8080:80" || v.Desktop.Published(got) < firstVNC {
 		t.Errorf("a fork has the ports %q, %v", got, err)
 	}
 	named := request{Request: schemas.Request{Publish: []string{"5901:5900"}}}
-	if got, err := d.ofFork(v, named.Publish, named); err != nil || !slices.Equal(got, named.Publish) {
+	if got, err := d.ofFork(t.Context(), v, named.Publish, named); err != nil || !slices.Equal(got, named.Publish) {
 		t.Errorf("a fork has the ports %q in place of those that were named, %v", got, err)
 	}
+}
+
+// claiming is an API server of which the ports that others have claimed are kept.
+func claiming(kept map[uint16]bool) *desktops {
+	var mu sync.Mutex
+	if kept == nil {
+		kept = map[uint16]bool{}
+	}
+	return &desktops{board: newBoard(), claim: func(_ context.Context, port uint16) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		free := !kept[port]
+		kept[port] = true
+		return free, nil
+	}}
 }
 
 // Desktops that are made at once get a port each, before the board shows any of them.
 func TestPortsAtOnce(t *testing.T) {
 	const left = 8
-	d := &desktops{board: newBoard(), given: map[uint16]time.Time{}}
+	kept := map[uint16]bool{}
 	for port := uint16(firstVNC + left); port < endVNC; port++ {
-		d.given[port] = time.Now()
+		kept[port] = true
 	}
+	d := claiming(kept)
 	got := make(chan uint16)
 	for range left {
 		go func() {
-			port, err := d.free()
+			port, err := d.free(t.Context())
 			if err != nil {
 				t.Error(err)
 			}
@@ -91,14 +108,8 @@ func TestPortsAtOnce(t *testing.T) {
 	if len(seen) != left {
 		t.Errorf("%d desktops have the ports %v", left, seen)
 	}
-	if port, err := d.free(); err == nil {
-		t.Errorf("all are given, and port %d again", port)
-	}
-	for port, at := range d.given {
-		d.given[port] = at.Add(-2 * givenFor)
-	}
-	if _, err := d.free(); err != nil {
-		t.Errorf("what was never made keeps its port: %v", err)
+	if port, err := d.free(t.Context()); err == nil {
+		t.Errorf("all are claimed, and port %d again", port)
 	}
 }
 

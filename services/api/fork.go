@@ -64,7 +64,7 @@ func (s *maker) twin(ctx context.Context, n schemas.Name, what string, req reque
 	}
 	op.Source, op.Boot = v.Head, schemas.BootFork
 	fresh := like(v.SessionRecord)
-	if fresh.Publish, err = s.desktops.ofFork(v.SessionRecord, publishedByFork(v, req), req); err != nil {
+	if fresh.Publish, err = s.desktops.ofFork(ctx, v.SessionRecord, publishedByFork(v, req), req); err != nil {
 		return nil, err
 	}
 	t := schemas.Transition{

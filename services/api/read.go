@@ -306,7 +306,11 @@ func (s *views) audit(ctx context.Context, _ request) (any, error) {
 	for _, g := range gaps {
 		out.Problems = append(out.Problems, g.String())
 	}
-	out.Sessions = len(last)
+	for n := range last {
+		if _, template := n.Template(); !template {
+			out.Sessions++
+		}
+	}
 	return out, err
 }
 

@@ -20,7 +20,7 @@ func (s *maker) run(ctx context.Context, req request) (any, error) {
 	if r != nil && r.Import != nil {
 		return s.importer.run(ctx, n, req)
 	}
-	desktop, err := s.desktops.furnish(req.by, r)
+	desktop, err := s.desktops.furnish(ctx, req.by, r)
 	if err != nil {
 		return nil, err
 	}

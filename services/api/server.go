@@ -133,7 +133,7 @@ func New(o Options) *Server {
 	makes := &maker{
 		sessions: ss, hosts: hosts, rooms: &rooms{hosts: hosts, scheduler: o.Scheduler}, quotas: quota, captures: s.captures, snapshots: shots, resumes: resumes, ends: s.ends,
 		network: cmp.Or(o.Network, schemas.DefaultNetwork), sealer: &sealer{keys: o.Keys, recipients: o.Recipients}, board: b, failpoints: o.Failpoints, images: o.Images, records: o.Records,
-		importer: &importer{sessions: ss, nc: o.NC}, desktops: &desktops{board: b},
+		importer: &importer{sessions: ss, nc: o.NC}, desktops: newDesktops(o, b),
 	}
 	moves := &mover{sessions: ss, hosts: hosts, rooms: makes.rooms, resumes: resumes, board: b, orders: o.Orders}
 	trial := &trials{sessions: ss, hosts: hosts, captures: s.captures, snapshots: shots, board: b}

@@ -41,7 +41,7 @@ func (s *policies) policySimulate(ctx context.Context, req request) (any, error)
 		since = simulateSince
 	}
 	past := newPast(scope, time.Now().Add(-since))
-	past.by = req.by
+	past.by, past.drawn = req.by, req.Policy.Lives
 	past.byKind = p.Counts != nil || p.Wakes != nil || p.Ignore != nil
 	if err := past.read(ctx, s, quiet); err != nil {
 		return nil, err
@@ -91,6 +91,7 @@ type past struct {
 	other       map[schemas.PauseReason]int // suspends that no policy decided by itself
 	gaps        []archive.Gap               // in the log
 	by          Caller                      // who asks
+	drawn       bool                        // single sessions are wanted, too
 	writer      string
 	writtenLast time.Time
 }
@@ -286,9 +287,14 @@ func (p *past) simulate(now, would func(schemas.SessionRecord) session.Policy) s
 		if l.bytes == 0 {
 			unsized++
 		}
-		replay.Sum(&out.Now, p.live(l, from, to, now(l.record), costs), costs, l.bytes)
-		replay.Sum(&out.Would, p.live(l, from, to, would(l.record), costs), costs, l.bytes)
+		as, other := p.live(l, from, to, now(l.record), costs), p.live(l, from, to, would(l.record), costs)
+		replay.Sum(&out.Now, as, costs, l.bytes)
+		replay.Sum(&out.Would, other, costs, l.bytes)
+		if p.drawn {
+			out.Lives = append(out.Lives, p.simulatedLife(l, from, to, as, other, costs))
+		}
 	}
+	out.Lives, out.Omitted = mostDifferent(out.Lives)
 	out.Notes = p.notes(unsized)
 	return out
 }

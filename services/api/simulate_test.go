@@ -57,7 +57,21 @@ func TestSimulate(t *testing.T) {
 	p.page(schemas.UseHistory{Writer: "w", Since: morning.Add(-time.Hour), At: after(5), Silences: []schemas.Silence{quiet("u", 10, 40, "input"), quiet("u", 50, 56, "input")}})
 	p.silences["u"] = append(p.silences["u"], quiet("u", 60, 120, ""))
 	revisions(p, "u", map[schemas.TransitionType]float64{schemas.TStarted: 0, schemas.TSuspend: 15, schemas.TSuspended: 15.1, schemas.TResume: 40, schemas.TResumed: 40.05}, "scheduler@h")
+	p.drawn = true
 	out := p.simulate(graced(5*time.Minute), graced(10*time.Minute))
+	if len(out.Lives) != 1 || out.Omitted != 0 {
+		t.Fatalf("the lives are %+v, and %d more", out.Lives, out.Omitted)
+	}
+	l := out.Lives[0]
+	if l.Name != "acme/u" || !l.From.Equal(morning) || !l.To.Equal(after(120)) || len(l.Now.Naps) != 3 || l.Now.Wrong != 1 || len(l.Would.Naps) != 2 || minutes(l.Would.SavedGiBh) != 70 {
+		t.Errorf("its life is %+v", l)
+	}
+	if n := l.Now.Naps[1]; !n.From.Equal(after(55)) || !n.To.Equal(after(56)) || !n.Woken || !n.Wrong {
+		t.Errorf("it is woken wrongly after %+v", n)
+	}
+	if n := l.Would.Naps[1]; !n.From.Equal(after(70)) || !n.To.Equal(after(120)) || n.Woken || n.Wrong {
+		t.Errorf("at last it sleeps %+v", n)
+	}
 	if out.Sessions != 1 || out.Unknown != 0 || !out.From.Equal(morning) || len(out.Notes) != 0 {
 		t.Errorf("%+v", out)
 	}

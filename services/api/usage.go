@@ -32,6 +32,9 @@ func (s *views) usage(ctx context.Context, req request) (any, error) {
 		if u.Since > 0 {
 			w.From = w.To.Add(-time.Duration(u.Since))
 		}
+		if err := daily(&w, u.By); err != nil {
+			return nil, err
+		}
 	}
 	if !w.From.Before(w.To) {
 		return nil, schemas.UsageError("usage from %s to %s: the end comes first", w.From.Format(time.RFC3339), w.To.Format(time.RFC3339))
@@ -42,4 +45,29 @@ func (s *views) usage(ctx context.Context, req request) (any, error) {
 	}
 	s.quotas.quotas(&report)
 	return report, err
+}
+
+const (
+	usualDays = 30  // of sums by day, if no time is asked for
+	mostDays  = 366 // that one answer has
+)
+
+// daily has whole days counted if sums by day are wanted.
+func daily(w *metering.Want, by schemas.UsageBy) error {
+	const day = 24 * time.Hour
+	switch by {
+	case "":
+		return nil
+	case schemas.ByDay:
+	default:
+		return schemas.UsageError("usage by %q: want by day", by)
+	}
+	if w.From.IsZero() {
+		w.From = w.To.Add(-(usualDays - 1) * day)
+	}
+	w.From, w.Daily = w.From.Truncate(day), true
+	if n := w.To.Sub(w.From) / day; n > mostDays {
+		return schemas.UsageError("usage by day of %d days: want %d at most", n, mostDays).WithHint("ask for a later beginning, such as since 30d")
+	}
+	return nil
 }

@@ -19,7 +19,7 @@ var (
 )
 
 // ofDesktop are variables that every desktop has, unless the session's own say otherwise.
-var ofDesktop = []string{"XDG_RUNTIME_DIR=/tmp/.diapause-desktop", "LIBGL_ALWAYS_SOFTWARE=1", "NO_AT_BRIDGE=1", "GDK_BACKEND=x11"}
+var ofDesktop = []string{"LIBGL_ALWAYS_SOFTWARE=1", "NO_AT_BRIDGE=1", "GDK_BACKEND=x11"}
 
 // Furnish has a spec run a desktop with what its command says, and gives the name of the program for lists.
 func Furnish(s *schemas.Spec, r schemas.DesktopRequest) (d schemas.Desktop, program string, err error) {

@@ -5,6 +5,10 @@ for program in Xvnc "$3"; do
 	exit 127
 done
 export HOME="${HOME:-/tmp}"
+if [ -z "${XDG_RUNTIME_DIR:-}" ]; then # of its own: a name that is known may be another user's in /tmp
+	XDG_RUNTIME_DIR=$(mktemp -d "${TMPDIR:-/tmp}/diapause-desktop.XXXXXX") || exit 1
+	export XDG_RUNTIME_DIR
+fi
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
 mkdir -p -m 1777 /tmp/.X11-unix
 rm -f /tmp/.X1-lock /tmp/.X11-unix/X1 # of a run before, or of the host

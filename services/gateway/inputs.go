@@ -256,10 +256,11 @@ type usageIn struct {
 	Since   string         `query:"since" doc:"How far back, as 24h; all of the log if neither this nor from is given"`
 	From    time.Time      `query:"from"`
 	To      time.Time      `query:"to"`
+	By      string         `query:"by" enum:"day" doc:"Sums of each day in UTC, too: of the last 30 if no time is given, of 366 at most"`
 }
 
 func (in *usageIn) request() (schemas.Request, error) {
-	u := &schemas.UsageRequest{From: in.From, To: in.To}
+	u := &schemas.UsageRequest{From: in.From, To: in.To, By: schemas.UsageBy(in.By)}
 	if in.Since != "" {
 		d, err := schemas.ParseDuration(in.Since)
 		if err != nil {

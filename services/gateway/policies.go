@@ -63,6 +63,7 @@ func (in *setPolicyIn) request() (schemas.Request, error) {
 type TryBody struct {
 	Policy *schemas.Policy  `json:"policy,omitempty"`
 	Since  schemas.Duration `json:"since,omitempty" doc:"Of simulate: how far back"`
+	Lives  bool             `json:"lives,omitempty" doc:"Of simulate: what single sessions would have done, too"`
 }
 
 type tryIn struct {
@@ -73,7 +74,7 @@ type tryIn struct {
 func (in *tryIn) request() (schemas.Request, error) {
 	p := &schemas.PolicyRequest{Scope: in.scope()}
 	if in.Body != nil {
-		p.Policy, p.Since = in.Body.Policy, in.Body.Since
+		p.Policy, p.Since, p.Lives = in.Body.Policy, in.Body.Since, in.Body.Lives
 	}
 	return schemas.Request{Policy: p}, nil
 }

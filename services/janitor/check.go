@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/diapause/diapause/events/statekv"
+	"github.com/diapause/diapause/objectstore"
 	"github.com/diapause/diapause/objectstore/image"
 	"github.com/diapause/diapause/objectstore/segment"
 	"github.com/diapause/diapause/schemas"
@@ -103,7 +105,27 @@ func (j *Janitor) Stats(ctx context.Context) (schemas.StoreStats, error) {
 		out.StoredBytes += s.Stored
 		out.Sessions = append(out.Sessions, line)
 	})
+	out.Health = health(j.Images)
 	return out, err
+}
+
+// health is what a store knows of itself.
+func health(images objectstore.Store) (h schemas.StoreHealth) {
+	if s, ok := images.(interface {
+		Failed() (at time.Time, err error)
+	}); ok {
+		if at, err := s.Failed(); err != nil {
+			h.LastErrorAt, h.LastError = at.UTC(), err.Error()
+		}
+	}
+	if s, ok := images.(interface {
+		Room() (free, total int64, err error)
+	}); ok {
+		if free, total, err := s.Room(); err == nil {
+			h.FreeBytes, h.TotalBytes = free, total
+		}
+	}
+	return h
 }
 
 // survey looks at every lineage of the store, with the record of its session if

@@ -167,6 +167,9 @@ func TestPrune(t *testing.T) {
 		t.Errorf("check: %+v", c)
 	}
 	stats, err := h.janitor.Stats(h.ctx)
+	if room := stats.Health; err == nil && (room.FreeBytes <= 0 || room.FreeBytes > room.TotalBytes || room.LastError != "") {
+		t.Errorf("the store, a directory, is %+v", room)
+	}
 	if err != nil || len(stats.Sessions) != 1 || stats.Sessions[0].Name != "work" || stats.StoredBytes < 1000 {
 		t.Errorf("stats: %+v, %v", stats, err)
 	}

@@ -41,6 +41,13 @@ type Store struct {
 	mu     sync.Mutex
 	failed error // the last call's, if it failed
 	since  time.Time
+	before failure
+}
+
+// failure is the last call that failed, also if others went well since.
+type failure struct {
+	at  time.Time
+	err error
 }
 
 var _ objectstore.Store = (*Store)(nil)
@@ -115,6 +122,7 @@ func (s *Store) done(op string, began time.Time, err error) {
 		s.failed = nil
 	case reason != "canceled":
 		s.failed, s.since = err, time.Now()
+		s.before = failure{s.since, err}
 	}
 }
 
@@ -140,6 +148,23 @@ func (s *Store) Last() (since time.Time, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.since, s.failed
+}
+
+// Failed gives the error of the last call that failed, also if others went well since, and when it came.
+func (s *Store) Failed() (at time.Time, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.before.at, s.before.err
+}
+
+// Room says how much room the store has; nothing if it doesn't know.
+func (s *Store) Room() (free, total int64, err error) {
+	if r, ok := s.to.(interface {
+		Room() (free, total int64, err error)
+	}); ok {
+		return r.Room()
+	}
+	return 0, 0, nil
 }
 
 // reading counts what is read of one object.

@@ -91,6 +91,9 @@ func TestStoreCounts(t *testing.T) {
 	if _, last := s.Last(); last != nil {
 		t.Errorf("the store answered, and its last error is %v", last)
 	}
+	if at, failed := s.Failed(); failed == nil || at.IsZero() {
+		t.Errorf("that it failed before is forgotten: %v", failed)
+	}
 	r, err := s.Get(ctx, "a", 0, -1)
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sort"
 	"time"
 
 	"github.com/diapause/diapause/events/statekv"
@@ -14,16 +15,18 @@ import (
 type Amount struct {
 	Running, Suspended, Other      time.Duration
 	ByteSeconds                    float64
-	Captured, Written              int64 // bytes
+	Used, Saved                    float64 // bytes that were captured last, times seconds: while it ran, and while it slept
+	Captured, Written              int64   // bytes
 	Suspends, Resumes, Checkpoints int64
+	Wakes                          int64 // resumes that activity began
 }
 
 // Plus adds two amounts.
 func (a Amount) Plus(b Amount) Amount {
 	return Amount{
 		Running: a.Running + b.Running, Suspended: a.Suspended + b.Suspended, Other: a.Other + b.Other,
-		ByteSeconds: a.ByteSeconds + b.ByteSeconds, Captured: a.Captured + b.Captured, Written: a.Written + b.Written,
-		Suspends: a.Suspends + b.Suspends, Resumes: a.Resumes + b.Resumes, Checkpoints: a.Checkpoints + b.Checkpoints,
+		ByteSeconds: a.ByteSeconds + b.ByteSeconds, Used: a.Used + b.Used, Saved: a.Saved + b.Saved, Captured: a.Captured + b.Captured, Written: a.Written + b.Written,
+		Suspends: a.Suspends + b.Suspends, Resumes: a.Resumes + b.Resumes, Checkpoints: a.Checkpoints + b.Checkpoints, Wakes: a.Wakes + b.Wakes,
 	}
 }
 
@@ -31,8 +34,8 @@ func (a Amount) Plus(b Amount) Amount {
 func (a Amount) Wire() schemas.Amount {
 	return schemas.Amount{
 		RunningSeconds: a.Running.Seconds(), SuspendedSeconds: a.Suspended.Seconds(), OtherSeconds: a.Other.Seconds(),
-		StoredByteSeconds: a.ByteSeconds, CapturedBytes: a.Captured, WrittenBytes: a.Written,
-		Suspends: a.Suspends, Resumes: a.Resumes, Checkpoints: a.Checkpoints,
+		StoredByteSeconds: a.ByteSeconds, UsedByteSeconds: a.Used, SavedByteSeconds: a.Saved, CapturedBytes: a.Captured, WrittenBytes: a.Written,
+		Suspends: a.Suspends, Resumes: a.Resumes, Wakes: a.Wakes, Checkpoints: a.Checkpoints,
 	}
 }
 
@@ -43,12 +46,13 @@ type Session struct {
 	State  schemas.State
 	Stored int64 // bytes of its images in the store
 
-	began   int64    // when it was made, or first seen, in nanoseconds
-	floor   int64    // nothing before it is counted
-	mark    int64    // all before it is counted
-	amounts []Amount // by zone: before the first edge, between it and the next, …; nil for nothing
-	earlier *Session // of the same name
-	gone    bool     // nothing of it is left to count
+	captured int64    // bytes of its last capture
+	began    int64    // when it was made, or first seen, in nanoseconds
+	floor    int64    // nothing before it is counted
+	mark     int64    // all before it is counted
+	amounts  []Amount // by zone: before the first edge, between it and the next, …; nil for nothing
+	earlier  *Session // of the same name
+	gone     bool     // nothing of it is left to count
 }
 
 // In gives what it used in a zone: 0 is the time before the first edge, 1 that from it to
@@ -81,6 +85,7 @@ type life struct {
 // Fold sums up what sessions use. Its edges are times at which sums are to be divided.
 type Fold struct {
 	edges    []int64
+	days     *days                     // if sums of days are wanted
 	sessions map[schemas.Name]*Session // the last of each name; they know the earlier ones
 	tenants  map[schemas.Tenant]schemas.Tenant
 	measured map[life][]measure // that are to come
@@ -134,6 +139,9 @@ func (f *Fold) Add(v statekv.Versioned) {
 	}
 	f.advance(s, at)
 	s.State = v.State
+	if v.Size != nil {
+		s.captured = max(v.Size.Logical, 0)
+	}
 	f.count(s, v)
 }
 
@@ -158,35 +166,41 @@ func (f *Fold) begin(v statekv.Versioned, at int64, earlier *Session) *Session {
 	return s
 }
 
-// amount is where to add to what a session used at a time.
-func (f *Fold) amount(s *Session, at int64) *Amount {
-	if at < s.floor {
-		return &Amount{} // counted before
+// add adds to what a session used at a time.
+func (f *Fold) add(s *Session, at int64, a Amount) {
+	if at < s.floor || a == (Amount{}) {
+		return // counted before, or nothing
 	}
 	if s.amounts == nil {
 		s.amounts = make([]Amount, len(f.edges)+1)
 	}
-	return &s.amounts[f.zone(at)]
+	zone := f.zone(at)
+	s.amounts[zone] = s.amounts[zone].Plus(a)
+	f.days.add(s.Name.Tenant, at, a)
 }
 
 // count counts what a revision is about, at the session's mark.
 func (f *Fold) count(s *Session, v statekv.Versioned) {
+	var a Amount
 	switch t := v.Transition; t.Type {
 	case schemas.TSuspended, schemas.TAdopted:
-		a := f.amount(s, s.mark)
 		a.Suspends++
-		s.store(a, t.Set.Size)
+		s.store(&a, t.Set.Size)
 	case schemas.TCheckpointed:
-		a := f.amount(s, s.mark)
 		a.Checkpoints++
-		s.store(a, t.Set.Size)
+		s.store(&a, t.Set.Size)
 	case schemas.TRewritten:
-		s.store(f.amount(s, s.mark), t.Set.Size)
+		s.store(&a, t.Set.Size)
+	case schemas.TResume:
+		if t.Evidence != nil && t.Evidence.Activity != "" {
+			a.Wakes++
+		}
 	case schemas.TResumed, schemas.TRevived:
-		f.amount(s, s.mark).Resumes++
+		a.Resumes++
 	case schemas.TRemoved, schemas.TShredded:
 		s.Stored = 0
 	}
+	f.add(s, s.mark, a)
 	s.gone = v.State == schemas.Deleted && s.Stored == 0 && v.Op == nil
 }
 
@@ -248,36 +262,35 @@ func (f *Fold) pass(s *Session, at int64) {
 		if s.mark < s.floor {
 			until = min(until, s.floor)
 		}
-		d := time.Duration(until - s.mark)
+		until = min(until, f.days.end(s.mark))
 		if s.State != schemas.Deleted || s.Stored > 0 {
-			f.amount(s, s.mark).spend(s.State, s.Stored, d)
+			f.add(s, s.mark, s.spent(time.Duration(until-s.mark)))
 		}
+		f.days.passed(s, until)
 		s.mark = until
 	}
 }
 
-// spend adds some time in a state.
-func (a *Amount) spend(state schemas.State, stored int64, d time.Duration) {
-	switch state {
+// spent is what some time in its state comes to.
+func (s *Session) spent(d time.Duration) Amount {
+	a := Amount{ByteSeconds: float64(s.Stored) * d.Seconds()}
+	switch s.State {
 	case schemas.Running, schemas.Suspending:
-		a.Running += d
+		a.Running, a.Used = d, float64(s.captured)*d.Seconds()
 	case schemas.Suspended:
-		a.Suspended += d
+		a.Suspended, a.Saved = d, float64(s.captured)*d.Seconds()
 	case schemas.Deleted, schemas.Template:
 	default:
-		a.Other += d
+		a.Other = d
 	}
-	a.ByteSeconds += float64(stored) * d.Seconds()
+	return a
 }
 
 // zone says which zone a time is in. An edge belongs to the zone after it.
-func (f *Fold) zone(at int64) int {
-	for i, e := range f.edges {
-		if at < e {
-			return i
-		}
-	}
-	return len(f.edges)
+func (f *Fold) zone(at int64) int { return zone(f.edges, at) }
+
+func zone(edges []int64, at int64) int {
+	return sort.Search(len(edges), func(i int) bool { return at < edges[i] })
 }
 
 // Advance counts the time of all sessions up to at, as they are now, but for those that

@@ -77,9 +77,9 @@ func TestFold(t *testing.T) {
 		s = one
 	}
 	want := []usage.Amount{
-		{Running: 29 * time.Minute, Other: time.Minute, Checkpoints: 1, Captured: 10000, Written: 1000, ByteSeconds: 19 * 60 * 1000},
-		{Running: 2 * time.Minute, Suspended: 59 * time.Minute, Suspends: 1, Captured: 5000, Written: 500, ByteSeconds: 60 * (2*1000 + 30*1500 + 29*300)},
-		{Running: 10 * time.Minute, Suspended: time.Minute, Other: 11 * time.Minute, Resumes: 1, ByteSeconds: 60 * 23 * 300},
+		{Running: 29 * time.Minute, Other: time.Minute, Checkpoints: 1, Captured: 10000, Written: 1000, ByteSeconds: 19 * 60 * 1000, Used: 19 * 60 * 10000},
+		{Running: 2 * time.Minute, Suspended: 59 * time.Minute, Suspends: 1, Captured: 5000, Written: 500, ByteSeconds: 60 * (2*1000 + 30*1500 + 29*300), Used: 2 * 60 * 10000, Saved: 59 * 60 * 5000},
+		{Running: 10 * time.Minute, Suspended: time.Minute, Other: 11 * time.Minute, Resumes: 1, ByteSeconds: 60 * 23 * 300, Used: 10 * 60 * 5000, Saved: 60 * 5000},
 	}
 	for zone, w := range want {
 		if got := s.In(zone); got != w {
@@ -200,9 +200,12 @@ func sum(zones []usage.Amount) (total usage.Amount) {
 }
 
 func same(a, b usage.Amount) bool {
-	x, y := a.ByteSeconds, b.ByteSeconds
-	a.ByteSeconds, b.ByteSeconds = 0, 0
-	return a == b && math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y), 1)
+	near := func(x, y float64) bool { return math.Abs(x-y) <= 1e-9*max(math.Abs(x), math.Abs(y), 1) }
+	if !near(a.ByteSeconds, b.ByteSeconds) || !near(a.Used, b.Used) || !near(a.Saved, b.Saved) {
+		return false
+	}
+	a.ByteSeconds, a.Used, a.Saved = b.ByteSeconds, b.Used, b.Saved
+	return a == b
 }
 
 // Wherever the time is cut, and however often, the sums are those of the whole.

@@ -31,11 +31,15 @@ type Want struct {
 	Session  schemas.SessionID
 	From, To time.Time // From may be zero: the beginning of the log
 	Most     int       // sessions that are listed; the sums are of all
+	Daily    bool      // sums of days, too; From isn't zero
 }
 
 // Report folds the log, up to now, into what was used.
 func (l Log) Report(ctx context.Context, w Want) (schemas.UsageReport, error) {
 	f := NewFold(w.From, w.To)
+	if w.Daily {
+		f.Days(Midnights(w.From, w.To)...)
+	}
 	if err := l.measures(ctx, w.Tenant, f.Measured); err != nil {
 		return schemas.UsageReport{}, err
 	}
@@ -54,6 +58,9 @@ func (l Log) Report(ctx context.Context, w Want) (schemas.UsageReport, error) {
 	}
 	f.Advance(w.To, none)
 	out := report(f, w)
+	if w.Daily {
+		out.Days = f.days.usage()
+	}
 	for _, g := range gaps {
 		if w.Session == "" || g.Name.Session == "" || g.Name.Session == w.Session {
 			out.Gaps = append(out.Gaps, g.String())

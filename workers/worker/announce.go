@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/diapause/diapause/events/beat"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
@@ -115,7 +117,20 @@ func (a *announcer) watchLoad(ctx context.Context) error {
 func differs(last, now announced) bool {
 	moved := math.Abs(float64(last.load.AvailableBytes - now.load.AvailableBytes))
 	return last.sessions != now.sessions || last.load.MemoryBytes != now.load.MemoryBytes ||
+		math.Abs(float64(last.load.DiskFreeBytes-now.load.DiskFreeBytes)) > 0.02*float64(now.load.DiskBytes) ||
 		moved > 0.02*float64(now.load.MemoryBytes) || math.Abs(last.load.Pressure-now.load.Pressure) > 0.02
+}
+
+// LoadWithDisk reads how full this machine is, and the file system that a directory is in.
+func LoadWithDisk(dir string) func() (schemas.HostLoad, error) {
+	return func() (schemas.HostLoad, error) {
+		l, err := MachineLoad()
+		var fs unix.Statfs_t
+		if err == nil && unix.Statfs(dir, &fs) == nil {
+			l.DiskBytes, l.DiskFreeBytes = int64(fs.Blocks)*fs.Bsize, int64(fs.Bavail)*fs.Bsize
+		}
+		return l, err
+	}
 }
 
 // MachineLoad reads how full this machine is. On a kernel without PSI the pressure is 0.

@@ -27,6 +27,9 @@ func TestParseLoad(t *testing.T) {
 	if l, err := MachineLoad(); err != nil || l.AvailableBytes <= 0 || l.AvailableBytes > l.MemoryBytes {
 		t.Errorf("this machine: %+v, %v", l, err)
 	}
+	if l, err := LoadWithDisk(t.TempDir())(); err != nil || l.MemoryBytes <= 0 || l.DiskFreeBytes <= 0 || l.DiskFreeBytes > l.DiskBytes {
+		t.Errorf("this machine and its disk: %+v, %v", l, err)
+	}
 }
 
 // A host says how full it is when that has changed, and not else.

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const names = { fleet: "Fleet", policies: "Policies", access: "Keys and tokens", audit: "Audit", connect: "Connect" };
+const names = { fleet: "Fleet", usage: "Usage", policies: "Policies", access: "Keys and tokens", audit: "Audit", connect: "Connect" };
 
 async function go({ page, shows }, key) {
   await page.locator("#pages").getByRole("link", { name: names[key], exact: true }).click();
@@ -13,7 +13,7 @@ async function go({ page, shows }, key) {
 // emptyPages checks that each says what to do first where there is nothing yet.
 export async function emptyPages(tools) {
   const { page, shows, accessible } = tools;
-  for (const [key, text] of Object.entries({ fleet: "It has no images yet", policies: "nothing: as the one below it", access: "diapause key ls", audit: "Nothing has happened yet", connect: "There is no session yet" })) {
+  for (const [key, text] of Object.entries({ fleet: "It has no images yet", usage: "No session was there in that time", policies: "nothing: as the one below it", access: "diapause key ls", audit: "Nothing has happened yet", connect: "There is no session yet" })) {
     await go(tools, key);
     await shows(page.locator(".admin"), text);
     await accessible(`${names[key]}, empty`);
@@ -191,7 +191,7 @@ export async function pagesOf({ page, gate, diapause, shows, must }, role) {
   await page.getByRole("link", { name: "Open the console" }).click();
   await shows(page.locator("#pages"), "Audit");
   const links = await page.locator("#pages a").allTextContents();
-  must(links.join() === "Sessions,Audit", `as ${role} there are ${links}`);
+  must(links.join() === "Sessions,Usage,Audit", `as ${role} there are ${links}`);
   await page.evaluate(() => { location.hash = "#/fleet"; });
   await shows(page.locator(".admin"), "The role of this login may not see this");
 }

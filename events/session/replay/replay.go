@@ -28,6 +28,9 @@ type Nap struct {
 	Expired  bool      // it was suspended for its age
 }
 
+// Wrong reports whether it was resumed so soon that it had better not been suspended.
+func (n Nap) Wrong() bool { return n.Woken && n.To.Sub(n.From) < soon }
+
 // run is one life that is being lived.
 type run struct {
 	Life
@@ -163,7 +166,7 @@ func Sum(o *schemas.Outcome, naps []Nap, c Costs, bytes float64) {
 		}
 		o.Resumes++
 		o.Waits += c.Resume.Seconds()
-		if asleep < soon {
+		if n.Wrong() {
 			o.Wrong++
 		}
 	}

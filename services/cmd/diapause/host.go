@@ -175,6 +175,9 @@ func printHost(v schemas.HostView) {
 	line("sessions", "%d running, %d suspended, slots: %s", v.Running, v.Suspended, slots)
 	if v.Load != nil {
 		line("memory", "%s in use, pressure %.0f%%", loadOf(v), 100*v.Load.Pressure)
+		if v.Load.DiskBytes > 0 {
+			line("disk", "%s free of %s", size(v.Load.DiskFreeBytes), size(v.Load.DiskBytes))
+		}
 	}
 	for _, fp := range v.Fingerprints {
 		line("driver", "%s: %s", fp.Driver, strings.Join(slices.DeleteFunc([]string{fp.Engine, fp.Arch, "kernel " + fp.Kernel, "root " + fp.Base}, emptyPart), ", "))

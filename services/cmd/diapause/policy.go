@@ -320,7 +320,7 @@ func policySimulateCommand(c *client) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req := schemas.PolicyRequest{Scope: args[0], Policy: &p, Since: schemas.Duration(since)}
+			req := schemas.PolicyRequest{Scope: args[0], Policy: &p, Since: schemas.Duration(since), Lives: asJSON}
 			out, err := patient[schemas.PolicySimulation](cmd.Context(), c, "policy_simulate", schemas.Request{Policy: &req})
 			if err != nil {
 				return err

@@ -51,20 +51,20 @@ func TestDefaults(t *testing.T) {
 		slots int
 	}{
 		"nothing":                      {want: ""},
-		"a preset":                     {args: []string{"--preset", "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals"},
-		"a preset by a variable":       {env: map[string]string{"DIAPAUSE_PRESET": "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals"},
+		"a preset":                     {args: []string{"--preset", "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals"},
+		"a preset by a variable":       {env: map[string]string{"DIAPAUSE_PRESET": "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals"},
 		"slots":                        {env: map[string]string{slots: "3"}, want: "all slots=3 variable " + slots},
 		"a grace":                      {env: map[string]string{grace: "7"}, want: "class:terminal grace=7m0s variable " + grace},
 		"an idle delay":                {env: map[string]string{"IDLE_SNAPSHOT_DELAY_SECONDS": "90"}, want: "class:web grace=1m30s variable IDLE_SNAPSHOT_DELAY_SECONDS; class:desktop grace=1m30s variable IDLE_SNAPSHOT_DELAY_SECONDS"},
-		"an age":                       {env: map[string]string{"TERMINAL_ARCHIVE_AFTER_DAYS": "7"}, want: "class:terminal keep=archive:168h0m0s variable TERMINAL_ARCHIVE_AFTER_DAYS"},
+		"an age":                       {env: map[string]string{"TERMINAL_ARCHIVE_AFTER_DAYS": "7"}, want: "class:terminal keep=archive:7d variable TERMINAL_ARCHIVE_AFTER_DAYS"},
 		"a total":                      {env: map[string]string{"TERMINAL_MAX_TOTAL_SESSIONS": "20"}, want: "all quota=total:20 variable TERMINAL_MAX_TOTAL_SESSIONS"},
-		"a timeout":                    {env: map[string]string{"SANDBOX_TIMEOUT_SECONDS": "86400"}, want: "all life=24h0m0s variable SANDBOX_TIMEOUT_SECONDS"},
-		"a preset over a variable":     {env: map[string]string{grace: "7", "SANDBOX_TIMEOUT_SECONDS": "60"}, args: []string{"--preset", "terminals"}, want: "all life=1m0s variable SANDBOX_TIMEOUT_SECONDS; all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals"},
-		"a variable over the variable": {env: map[string]string{grace: "7", "DIAPAUSE_PRESET": "terminals"}, want: "all slots=10 preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals; class:terminal grace=7m0s variable " + grace},
-		"slots over all":               {env: map[string]string{slots: "3"}, args: []string{"--preset", "terminals", "--slots", "4"}, want: "class:terminal grace=5m0s preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals", slots: 4},
+		"a timeout":                    {env: map[string]string{"SANDBOX_TIMEOUT_SECONDS": "86400"}, want: "all life=1d variable SANDBOX_TIMEOUT_SECONDS"},
+		"a preset over a variable":     {env: map[string]string{grace: "7", "SANDBOX_TIMEOUT_SECONDS": "60"}, args: []string{"--preset", "terminals"}, want: "all life=1m0s variable SANDBOX_TIMEOUT_SECONDS; all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals"},
+		"a variable over the variable": {env: map[string]string{grace: "7", "DIAPAUSE_PRESET": "terminals"}, want: "all slots=10 preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals; class:terminal grace=7m0s variable " + grace},
+		"slots over all":               {env: map[string]string{slots: "3"}, args: []string{"--preset", "terminals", "--slots", "4"}, want: "class:terminal grace=5m0s preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals", slots: 4},
 		"no limit":                     {env: map[string]string{slots: "3"}, args: []string{"--slots", "0"}},
 		"slots by a variable":          {env: map[string]string{slots: "3", "DIAPAUSE_SLOTS": "4"}, slots: 4},
-		"a preset over that":           {env: map[string]string{"DIAPAUSE_SLOTS": "4"}, args: []string{"--preset", "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:720h0m0s preset terminals; all quota=total:1000 preset terminals"},
+		"a preset over that":           {env: map[string]string{"DIAPAUSE_SLOTS": "4"}, args: []string{"--preset", "terminals"}, want: "all slots=10 preset terminals; class:terminal grace=5m0s preset terminals; class:terminal keep=archive:30d preset terminals; all quota=total:1000 preset terminals"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, slots, err := defaultsWith(t, c.env, c.args...); err != nil || got != c.want || slots != c.slots {

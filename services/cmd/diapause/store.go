@@ -151,6 +151,12 @@ func storeStatsCommand(c *client) *cobra.Command {
 			}
 		})
 		fmt.Fprintf(printed, "%s stored in all\n", size(out.StoredBytes))
+		if h := out.Health; h.TotalBytes > 0 {
+			fmt.Fprintf(printed, "%s free of %s\n", size(h.FreeBytes), size(h.TotalBytes))
+		}
+		if h := out.Health; h.LastError != "" {
+			fmt.Fprintf(printed, "last error, %s ago: %s\n", ago(h.LastErrorAt), h.LastError)
+		}
 	})
 }
 

@@ -13,7 +13,10 @@ import (
 
 const usageHelp = `Show how long sessions ran and slept, and what their images took in the store, summed up
 from the log: of one session, of a tenant, or of all; since the beginning of the log, or
-for a time that ends now.
+for a time that ends now. --by day parts it by days in UTC, of the last 30 days if no other time is given.
+
+MEMORY is how much was captured of a session last, times the time that it ran; SAVED is the same, times the time
+that it was suspended. Before its first suspend or checkpoint a session's size isn't known, and counts as none.
 
 A session is metered as running from the transition that says that it runs to the one that
 says that it is suspended, to the instant. The same figures are published every hour as
@@ -21,12 +24,12 @@ events: diapause.v1.event.<tenant>.<session>.usage.`
 
 func usageCommand(c *client) *cobra.Command {
 	var since time.Duration
-	var tenant string
+	var tenant, by string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "usage [NAME]", Short: "Show what sessions used", Long: usageHelp, Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := schemas.Request{Tenant: schemas.Tenant(tenant), Usage: &schemas.UsageRequest{Since: schemas.Duration(since)}}
+			req := schemas.Request{Tenant: schemas.Tenant(tenant), Usage: &schemas.UsageRequest{Since: schemas.Duration(since), By: schemas.UsageBy(by)}}
 			if since < 0 || since == 0 && cmd.Flags().Changed("since") {
 				return usagef("--since %s: want a time above 0, e.g. 24h", since).WithHint("without it all of the log counts")
 			}
@@ -43,13 +46,19 @@ func usageCommand(c *client) *cobra.Command {
 			if asJSON {
 				return printJSON(out)
 			}
-			printUsage(out)
+			if by != "" {
+				printDays(out)
+			} else {
+				printUsage(out)
+			}
+			printGaps(out)
 			return nil
 		},
 	}
 	fl := cmd.Flags()
 	fl.StringVar(&tenant, "tenant", "", "of this tenant alone")
 	durationVar(fl, &since, "since", 0, "of the last time alone, e.g. 24h or 7d")
+	fl.StringVar(&by, "by", "", "day: of each day")
 	fl.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -72,11 +81,24 @@ func printUsage(out schemas.UsageReport) {
 			fmt.Fprintln(printed, "quota of "+string(t.Tenant)+": "+quotaLine(*t.Quota, *t.Held))
 		}
 	}
-	for _, g := range out.Gaps {
-		fmt.Fprintln(printed, "not counted: "+g)
-	}
 	if out.Omitted > 0 {
 		fmt.Fprintf(printed, "%d more not listed: name a session, or a --tenant\n", out.Omitted)
+	}
+}
+
+func printDays(out schemas.UsageReport) {
+	table("DAY\tTENANT\tRUNNING\tSUSPENDED\tMEMORY\tSAVED\tSTORED\tSUSPENDS\tRESUMES\tWAKES", func(w *tabwriter.Writer) {
+		for _, d := range out.Days {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\n", d.From.Format(time.DateOnly), d.Tenant, spent(d.RunningSeconds), spent(d.SuspendedSeconds),
+				gigabyteHours(d.UsedByteSeconds), gigabyteHours(d.SavedByteSeconds), size(d.StoredBytes), d.Suspends, d.Resumes, d.Wakes)
+		}
+	})
+}
+
+// printGaps says what the sums lack.
+func printGaps(out schemas.UsageReport) {
+	for _, g := range out.Gaps {
+		fmt.Fprintln(printed, "not counted: "+g)
 	}
 }
 

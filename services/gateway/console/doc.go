@@ -4,7 +4,7 @@
 //
 // The way through it: files/main.js begins, live.js keeps the sessions as the API's stream tells them, list.js and
 // session.js show them, terminal.js has the WebSocket of a terminal, desktop.js that of a desktop.
-// pages.js lists the other pages, and who may see them: fleet.js, policies.js, access.js, audit.js, connect.js, each loaded when
+// pages.js lists the other pages, and who may see them: fleet.js, usage.js, policies.js, access.js, audit.js, connect.js, each loaded when
 // a person goes there, each made of what admin.js has. Names, labels and output of sessions are texts for
 // the page, never markup. It never asks for anything that counts as use unless a person has asked for that.
 package console

@@ -44,5 +44,5 @@ function tokensOf(page, all, again) {
     return [element("code", { textContent: t.id }), t.as ? `${t.role} as ${t.as}` : t.role, t.tenant ? `${t.tenant}${t.session ? `/${t.session}` : ""}` : "every tenant", t.by, moment(t.created), t.used ? moment(t.used) : "never", standing(t), over ? "" : b];
   };
   const newest = [...all].sort((a, b) => b.created.localeCompare(a.created));
-  return [table("Tokens", ["Id", "Role", "Of", "Made by", "Made", "Used", "Valid", ""], newest.map(row)), element("p", {}, command("diapause token ls")), line];
+  return [table("Tokens", ["Id", "Role", "Of", "Made by", "Made", "Used", "Valid", "Action"], newest.map(row)), element("p", {}, command("diapause token ls")), line];
 }

@@ -1,5 +1,5 @@
 // What the pages that aren't about one session have in common.
-import { element, fill, put } from "./dom.js";
+import { element, fill, kept, put } from "./dom.js";
 import { svg } from "./svg.js";
 
 // Page has a heading, sections and what is read for them. What was read for a page that is gone isn't shown.
@@ -34,9 +34,7 @@ export class Page {
   async reads(body, get, show) {
     try {
       const answer = await get(this.signal);
-      const at = body.contains(document.activeElement) && document.activeElement.getAttribute("aria-label");
-      fill(body, answer, () => show(answer));
-      if (at && !body.contains(document.activeElement)) [...body.querySelectorAll("[aria-label]")].find((e) => e.getAttribute("aria-label") === at)?.focus();
+      kept(body, () => fill(body, answer, () => show(answer)));
     } catch (e) {
       if (this.signal.aborted) return;
       fill(body, [e.text ?? e.message], () => element("p", { className: e.status === 403 ? "note" : "failed", textContent: refusal(e) }));
@@ -89,16 +87,9 @@ export function field(text, input) {
 
 // bars draws pairs of numbers, each pair by its own measure: rows are [what, now, would, unit].
 export function bars(title, rows) {
-  const high = 46;
-  const chart = svg("svg", { viewBox: `0 0 600 ${rows.length * high}`, role: "img", "aria-label": title, class: "chart" });
-  for (const [i, [what, now, would, unit]] of rows.entries()) {
+  const bar = (n, most, kind, unit) => element("div", { className: "bar-line" }, svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none" }, svg("rect", { x: 0, y: 0, width: Math.max(0.5, 100 * n / most), height: 10, class: kind })), element("span", { textContent: `${n} ${unit}` }));
+  return element("figure", { className: "chart pairs", role: "img", "aria-label": title }, rows.map(([what, now, would, unit]) => {
     const most = Math.max(now, would) || 1;
-    const y = i * high;
-    chart.append(svg("text", { x: 0, y: y + 22 }, what));
-    for (const [j, [n, kind]] of [[now, "now"], [would, "would"]].entries()) {
-      chart.append(svg("rect", { x: 200, y: y + 4 + j * 18, width: Math.max(1, 270 * n / most), height: 15, class: kind }),
-        svg("text", { x: 480, y: y + 16 + j * 18 }, `${n} ${unit}`));
-    }
-  }
-  return chart;
+    return element("div", { className: "pair" }, element("span", { textContent: what }), element("div", {}, bar(now, most, "now", unit), bar(would, most, "would", unit)));
+  }));
 }

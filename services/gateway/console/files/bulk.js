@@ -1,4 +1,5 @@
 // Does one thing with several sessions of the list: they are selected, shown what would be done with each, and asked about.
+// What was agreed to goes on when another page of the console is shown; the header says how far it is then.
 import { ask } from "./api.js";
 import { sure } from "./confirm.js";
 import { element, fill, put, say } from "./dom.js";
@@ -14,13 +15,22 @@ const verbs = [
   { text: "Keep awake for 1 h", right: "use", fits: (s) => s.state === "running", does: "isn't suspended for an hour", line: (names) => `diapause hold ${names} --for 1h --reason "kept awake in the console"`, call: (path) => ask("POST", `${path}/activity`, { kind: "hold", key: "cli", ttl: "1h", reason: "kept awake in the console" }) },
   { text: "Delete", right: "own", danger: true, fits: () => true, does: "is ended, and its snapshots and recording are deleted", line: (names) => `diapause rm --yes ${names}`, call: (path) => ask("DELETE", path) },
 ];
+const saidFor = 30_000; // ms that the header has what came of it
+let underway = 0; // works that aren't done
+
+addEventListener("beforeunload", (e) => {
+  if (underway > 0) e.preventDefault(); // the browser asks: the rest wouldn't be done
+});
+
 const roles = { use: ["client", "owner", "operator"], own: ["owner", "operator"] };
 
 export class Selection {
   #live;
   #names = new Set();
   #changed; // is called when it has
+  #hidden = new Set(); // of them, those that the filter hides
   #busy = false;
+  #left = false; // another page is shown
   #last = ""; // that was selected
 
   constructor(live, me, changed) {
@@ -37,7 +47,9 @@ export class Selection {
     });
     this.clear = element("button", { type: "button", textContent: "Clear", "aria-label": "Clear the selection" });
     this.clear.onclick = () => this.set([], false);
-    this.root = element("div", { className: "bar bulk", role: "group", "aria-label": "With the selected sessions", hidden: true }, this.count, this.buttons, this.clear);
+    this.drop = element("button", { type: "button", textContent: "Leave out the hidden ones", hidden: true });
+    this.drop.onclick = () => this.set([...this.#hidden], false, true);
+    this.root = element("div", { className: "bar bulk", role: "group", "aria-label": "With the selected sessions", hidden: true }, this.count, this.drop, this.buttons, this.clear);
   }
 
   has(name) {
@@ -68,22 +80,36 @@ export class Selection {
     this.#changed();
   }
 
-  // show counts those that there are still.
-  show() {
+  // end says that another page is shown.
+  end() {
+    this.#left = true;
+  }
+
+  // show counts those that there are still, and of them those that the list doesn't show: rows are what it has now.
+  show(rows) {
     for (const n of this.#names) if (!this.#live.sessions.has(n)) this.#names.delete(n);
+    if (rows) {
+      this.#hidden = new Set(this.#names);
+      for (const s of rows) this.#hidden.delete(s.name);
+    }
+    const hidden = [...this.#names].filter((n) => this.#hidden.has(n)).length;
     this.root.hidden = this.#names.size === 0 && !this.#busy;
-    put(this.count, `${this.#names.size} selected`);
+    if (!this.#busy) put(this.count, `${this.#names.size} selected${hidden > 0 ? `, ${hidden} of them hidden by the filter` : ""}`);
+    this.drop.hidden = hidden === 0;
     for (const b of this.buttons) b.disabled = b.refused || this.#busy || this.#names.size === 0;
   }
 
   async #ask(verb) {
     const all = [...this.#names].map((n) => this.#live.sessions.get(n)).filter(Boolean);
+    const hides = (s) => this.#hidden.has(s.name);
+    all.sort((a, b) => hides(b) - hides(a)); // what isn't seen in the list is seen here
     const fit = all.filter(verb.fits);
     const left = all.filter((s) => !verb.fits(s));
-    const item = (s, does) => element("li", {}, element("b", { textContent: s.name }), `, ${word(s)}: ${does}`);
+    const item = (s, does) => element("li", {}, element("b", { textContent: s.name }), `, ${word(s)}${hides(s) ? ", hidden by the filter" : ""}: ${does}`);
     const items = [...fit.map((s) => item(s, verb.does)), ...left.map((s) => item(s, "is left as it is"))];
     const title = fit.length === 0 ? `${verb.text}: there is nothing to do` : `${verb.text}: ${fit.length} ${fit.length === 1 ? "session" : "sessions"}?`;
-    const about = [element("ul", { className: "preview", tabIndex: 0, "aria-label": "What is done" }, items.slice(0, listed), items.length > listed && element("li", { textContent: `and ${items.length - listed} more` }))];
+    const hidden = fit.filter(hides).length;
+    const about = [hidden > 0 && element("p", { className: "banner warnings", textContent: `${hidden} of them ${hidden === 1 ? "is" : "are"} hidden by the filter.` }), element("ul", { className: "preview", tabIndex: 0, "aria-label": "What is done" }, items.slice(0, listed), items.length > listed && element("li", { textContent: `and ${items.length - listed} more` }))];
     const line = fit.length > 0 ? verb.line(fit.map((s) => s.name).join(" ")) : "";
     if (!await sure({ title, about, line, ok: fit.length > 0 ? verb.text : "Close", danger: Boolean(verb.danger) }) || fit.length === 0) return;
     await this.#do(verb, fit);
@@ -91,6 +117,7 @@ export class Selection {
 
   async #do(verb, all) {
     this.#busy = true;
+    underway++;
     this.show();
     const failed = [];
     let next = 0;
@@ -106,16 +133,28 @@ export class Selection {
           if (e.status === 401) next = all.length; // none of the others would be done
         }
         this.#live.refresh(s.name);
-        put(this.count, `${verb.text}: ${++done} of ${all.length}`);
+        this.#tell(`${verb.text}: ${++done} of ${all.length}`);
       }
     };
     await Promise.all(Array.from({ length: Math.min(atOnce, all.length) }, one));
     this.#busy = false;
+    underway--;
     const text = `${verb.text}: ${all.length - failed.length} of ${all.length} done${failed.length ? `, ${failed.length} failed` : ""}.`;
     fill(this.outcome, [text, failed, Date.now()], () => [element("p", { className: failed.length ? "failed" : "why", textContent: text }), failed.length > 0 && element("ul", { className: "preview", tabIndex: 0, "aria-label": "What failed" }, failed.slice(0, listed).map((f) => element("li", { textContent: f })))]);
     say(text);
+    this.#tell(text, failed);
     this.show();
-    this.#changed();
+    if (!this.#left) this.#changed();
+  }
+
+  // tell says how far it is: beside the buttons, or in the header if another page is shown.
+  #tell(text, failed) {
+    put(this.count, text);
+    if (!this.#left) return;
+    const work = document.getElementById("work");
+    put(work, text);
+    work.title = (failed ?? []).slice(0, listed).join("\n");
+    if (failed) setTimeout(() => work.textContent === text && put(work, ""), saidFor);
   }
 }
 

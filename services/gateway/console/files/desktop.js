@@ -182,7 +182,15 @@ export class DesktopPane {
   }
 
   async #show(ws, channel, early) {
-    const { default: RFB } = await import("/console/vendor/novnc/core/rfb.js");
+    let RFB;
+    try {
+      ({ default: RFB } = await import("/console/vendor/novnc/core/rfb.js"));
+    } catch { // the browser doesn't ask for it again
+      if (ws !== this.#ws) return;
+      this.#leave();
+      put(this.said, "The viewer can't be loaded: the gateway doesn't answer. Reload the page.");
+      return;
+    }
     if (ws !== this.#ws || this.#ends.signal.aborted) return;
     this.screen.hidden = false;
     const rfb = this.#rfb = new RFB(this.view, channel, { shared: true });

@@ -30,6 +30,30 @@ export function fill(node, key, make) {
   node.replaceChildren(...[make()].flat().filter((c) => c !== null && c !== undefined && c !== false));
 }
 
+const nameOf = (e) => e.getAttribute("aria-label") ?? e.textContent;
+
+// kept has fn show a node anew: the details that are open stay so, what was typed stays, and so does the focus. Details with a
+// function show make what is in them with it.
+export function kept(node, fn) {
+  const open = new Set([...node.querySelectorAll("details[open] > summary")].map(nameOf));
+  const typed = new Map([...node.querySelectorAll("input[aria-label]")].map((e) => [nameOf(e), e.value]));
+  const focused = node.contains(document.activeElement) ? document.activeElement : null;
+  fn();
+  for (const summary of node.querySelectorAll("details > summary")) {
+    const details = summary.parentElement;
+    if (!open.has(nameOf(summary)) || details.open) continue;
+    details.show?.();
+    details.open = true;
+  }
+  for (const e of node.querySelectorAll("input[aria-label]")) {
+    const value = typed.get(nameOf(e));
+    if (value === undefined || value === e.value) continue;
+    e.value = value;
+    e.oninput?.();
+  }
+  if (focused && !node.contains(focused)) [...node.querySelectorAll(focused.localName)].find((e) => nameOf(e) === nameOf(focused))?.focus();
+}
+
 // say has a screen reader say something.
 export function say(text) {
   put(document.getElementById("said"), text);

@@ -13,7 +13,14 @@ export function showFleet(main, live) {
   const store = page.section("Store");
   const read = () => page.reads(hosts, async (signal) => (await ask("GET", "/hosts", undefined, signal)).map((h) => ({ ...h, seen: undefined })), (all) => (all.length ? all.map((h) => hostOf(page, live, h, read)) : none()));
   page.every(every, read);
-  page.reads(store, (signal) => ask("GET", "/store/stats", undefined, signal), storeOf);
+  page.reads(store, async (signal) => {
+    try {
+      return await ask("GET", "/store/stats", undefined, signal);
+    } catch (e) {
+      if (signal.aborted || [0, 401, 403, 429].includes(e.status)) throw e;
+      return { unread: e.text ?? e.message };
+    }
+  }, storeOf);
   return page;
 }
 
@@ -36,6 +43,7 @@ function facts(h) {
     h.slots_by && ["Limit by", h.slots_by],
     load && ["Memory", meter(`${bytes(used)} of ${bytes(load.memory_bytes)}`, used, load.memory_bytes)],
     load && ["Pressure", meter(`${Math.round(load.pressure * 100)} %`, load.pressure, 1)],
+    load?.disk_bytes > 0 && ["Free disk", meter(`${bytes(load.disk_free_bytes)} of ${bytes(load.disk_bytes)}`, load.disk_free_bytes, load.disk_bytes)],
     ["Paused there", String(h.suspended)],
     ["Version", h.version ?? "unknown"],
     ["Drivers", drivers.join(", ") || "none"],
@@ -88,9 +96,15 @@ async function order(page, { h, text, verb, line, about, body, again }) {
 }
 
 function storeOf(s) {
+  if (s.unread) {
+    return [element("div", { className: "banner failure" }, element("p", {}, element("b", { textContent: "The store can't be read." }), ` ${s.unread}.`), element("p", { textContent: "Sessions run on, and none is suspended or resumed until it answers." })), element("p", {}, command("diapause doctor"))];
+  }
   const unused = s.sessions.reduce((n, one) => n + one.unused_bytes, 0);
   const most = [...s.sessions].sort((a, b) => b.stored_bytes - a.stored_bytes).slice(0, 20);
-  const sums = element("dl", {}, [["Stored", bytes(s.stored_bytes)], ["Unused", `${bytes(unused)}, goes after a wait`], ["Sessions", String(s.sessions.length)]]
+  const { health } = s;
+  const sums = element("dl", {}, [["Reachable", "yes"], ["Stored", bytes(s.stored_bytes)], ["Unused", `${bytes(unused)}, goes after a wait`], ["Sessions", String(s.sessions.length)],
+    health.total_bytes > 0 && ["Free room", `${bytes(health.free_bytes)} of ${bytes(health.total_bytes)}`],
+    ["Last error", health.last_error ? `${moment(health.last_error_at)}: ${health.last_error}` : "none since it was started"]].filter(Boolean)
     .map(([k, v]) => element("div", {}, element("dt", { textContent: k }), element("dd", { textContent: v }))));
   const rest = s.sessions.length === 0
     ? element("p", { textContent: "It has no images yet: the first is made when a session is suspended." })

@@ -29,6 +29,30 @@ export function moment(at) {
   return d.toDateString() === new Date().toDateString() ? d.toLocaleTimeString() : d.toLocaleString();
 }
 
+// day writes a day in UTC.
+export const day = (at) => new Date(at).toLocaleDateString(undefined, { timeZone: "UTC", month: "short", day: "numeric" });
+
+// number writes one with as many digits as it is worth.
+export function number(n) {
+  return n === 0 || n >= 100 ? String(Math.round(n)) : n < 0.01 ? "<0.01" : String(Number(n.toPrecision(3)));
+}
+
+// lasting writes a duration of Go's, "720h0m0s", as a person does, "30d"; what is none stays as it is.
+export function lasting(text) {
+  const [, h, m, s] = /^(?:(\d+)h)?(?:(\d+)m)?(\d+)s$/.exec(text) ?? [];
+  if (s === undefined) return text;
+  if (s !== "0" || !h && !m) return text;
+  if (Number(m) > 0) return `${h ? `${h}h` : ""}${m}m`;
+  return h && h % 24 === 0 ? `${h / 24}d` : h ? `${h}h` : text;
+}
+
+// said writes a part of a policy.
+export function said(value) {
+  if (Array.isArray(value)) return value.length ? value.map(said).join(", ") : "none";
+  if (value && typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${said(v)}`).join(", ");
+  return lasting(String(value));
+}
+
 // word is a session's state for a person, and kind the colour of its dot.
 export function word(s) {
   if (s.archived) return "archived";

@@ -103,6 +103,7 @@ class List {
         clearInterval(ticking);
         clearInterval(refreshing);
         cancelAnimationFrame(this.#due);
+        this.#selection.end();
       },
       find: () => this.filter.focus(),
       title: "Sessions",
@@ -126,7 +127,7 @@ class List {
     for (const [i, chip] of this.chips.entries()) put(chip.count, String(found.filter(groups[i][2]).length));
     const of = groups.find(([key]) => key === wanted.group)[2];
     this.#rows = found.filter(of);
-    this.#selection.show();
+    this.#selection.show(this.#rows);
     this.table.setAttribute("aria-rowcount", this.#rows.length + 1);
     const empty = loaded && sessions.size === 0;
     this.scroller.hidden = this.#rows.length === 0;

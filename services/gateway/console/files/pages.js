@@ -6,6 +6,7 @@ const looks = ["reader", "client", "owner", "operator"];
 const all = [
   { key: "", name: "Sessions", roles: looks },
   { key: "fleet", name: "Fleet", roles: ["operator"], load: async () => (await import("./fleet.js")).showFleet },
+  { key: "usage", name: "Usage", roles: looks, load: async () => (await import("./usage.js")).showUsage },
   { key: "policies", name: "Policies", roles: ["operator"], load: async () => (await import("./policies.js")).showPolicies },
   { key: "access", name: "Keys and tokens", roles: ["operator"], load: async () => (await import("./access.js")).showAccess },
   { key: "audit", name: "Audit", roles: looks, load: async () => (await import("./audit.js")).showAudit },

@@ -1,7 +1,7 @@
 // What a session's page reads besides the session: its history, snapshots, policy and ports.
 import { ask } from "./api.js";
-import { command, element, fill } from "./dom.js";
-import { inPath, kind, moment, span } from "./format.js";
+import { command, element, fill, kept } from "./dom.js";
+import { inPath, kind, moment, said, span } from "./format.js";
 import { evidenceOf, lifeOf } from "./timeline.js";
 
 const firstOf = 50; // transitions that are shown at first
@@ -10,7 +10,7 @@ const firstOf = 50; // transitions that are shown at first
 export async function reads(body, path, signal, show, more = () => null) {
   try {
     const answer = await ask("GET", path, undefined, signal);
-    fill(body, [answer, more()], () => show(answer));
+    kept(body, () => fill(body, [answer, more()], () => show(answer)));
   } catch (e) {
     if (e.name !== "AbortError") fill(body, [e.text, Date.now()], () => element("p", { className: "failed", textContent: `${e.text ?? e.message}.` }));
   }
@@ -48,13 +48,6 @@ function transition(t, i, all) {
   const before = all?.[i + 1];
   if (before && before.state !== t.state) item.classList.add("turn");
   return item;
-}
-
-// said writes a part of a policy.
-function said(value) {
-  if (Array.isArray(value)) return value.length ? value.map(said).join(", ") : "none";
-  if (value && typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${said(v)}`).join(", ");
-  return String(value);
 }
 
 export function policyOf(body, name, signal) {

@@ -1,17 +1,11 @@
 // The pages of policies: which there are, and one of them, to be changed and tried.
 import { ask, send } from "./api.js";
 import { command, element, fill, put } from "./dom.js";
-import { moment } from "./format.js";
+import { lasting, moment, said } from "./format.js";
 import { Page, bars, field, table } from "./admin.js";
+import { livesOf } from "./lives.js";
 
 const inPath = (scope) => encodeURIComponent(scope.startsWith("session:") ? scope.replace("/", ".") : scope);
-
-// said writes a part of a policy.
-function said(value) {
-  if (Array.isArray(value)) return value.length ? value.map(said).join(", ") : "none";
-  if (value && typeof value === "object") return Object.entries(value).map(([k, v]) => `${k} ${said(v)}`).join(", ");
-  return String(value);
-}
 
 export function showPolicies(main, live, { of }) {
   return of ? new Policy(main, of).page : list(main);
@@ -66,7 +60,7 @@ class Policy {
   async read(fills) {
     await this.page.reads(this.body, (signal) => ask("GET", `/policies/${inPath(this.scope)}`, undefined, signal), (p) => {
       this.#version = p.version;
-      if (fills) this.text.value = JSON.stringify(p.policy, null, 2);
+      if (fills) this.text.value = JSON.stringify(p.policy, (_, v) => lasting(v), 2);
       return [table("Holds", ["Part", "Holds", "From"], Object.entries(p.effective ?? {}).map(([key, value]) => [key, said(value), p.origins?.[key]])),
         element("p", { className: "why", textContent: p.change ? `Version ${p.version}, ${moment(p.change.at)} by ${p.change.by}${p.change.reason ? `: ${p.change.reason}` : ""}` : "Nothing was ever set here." }), element("p", {}, command(`diapause policy get ${this.scope}`))];
     });
@@ -97,14 +91,14 @@ class Policy {
 
   async simulate() {
     await this.page.act("Simulate", async () => {
-      const s = await ask("POST", `/policies/${inPath(this.scope)}/simulate`, { policy: this.#policy(), since: this.since.value }, this.page.signal);
+      const s = await ask("POST", `/policies/${inPath(this.scope)}/simulate`, { policy: this.#policy(), since: this.since.value, lives: true }, this.page.signal);
       const n = (x) => Math.round(x * 100) / 100;
       const rows = [["Would have slept", n(s.now.asleep_hours), n(s.would.asleep_hours), "h"], ["Memory saved", n(s.now.saved_gib_hours), n(s.would.saved_gib_hours), "GiB h"], ["Suspends", s.now.suspends, s.would.suspends, ""],
         ["Resumes", s.now.resumes, s.would.resumes, ""], ["Woken within 2 min", s.now.wrong, s.would.wrong, ""], ["Waits for a resume", n(s.now.waits_seconds), n(s.would.waits_seconds), "s"]];
       const title = `${s.sessions} sessions from ${moment(s.from)} to ${moment(s.to)}`;
       this.tried.replaceChildren(element("h2", { textContent: "What it would have done" }), element("p", { textContent: s.sessions === 0 ? "No session was there in that time: run some, and try it again later." : `${title}${s.unknown ? `; of ${s.unknown} nothing is known, they count as in use` : ""}.` }),
         element("p", {}, element("span", { className: "key now", "aria-hidden": "true" }), "gray: the policy that holds, ", element("span", { className: "key would", "aria-hidden": "true" }), "blue: this one"),
-        bars(`Simulation, ${title}`, rows), table("Simulation in numbers", ["", "Holds", "This one"], rows.map(([what, a, b, unit]) => [what, `${a} ${unit}`, `${b} ${unit}`])), ...notes(s),
+        bars(`Simulation, ${title}`, rows), table("Simulation in numbers", ["", "Holds", "This one"], rows.map(([what, a, b, unit]) => [what, `${a} ${unit}`, `${b} ${unit}`])), ...livesOf(s).filter(Boolean), ...notes(s),
         element("p", {}, command(`diapause policy simulate ${this.scope} --file policy.json --since ${this.since.value}`)));
     });
   }

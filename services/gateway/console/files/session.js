@@ -45,7 +45,7 @@ class SessionPage {
     this.#part = part;
     this.#path = `/sessions/${inPath(name)}`;
     const section = (title) => {
-      const body = element("div", { className: "body" });
+      const body = element("div", { className: "body" }, element("p", { className: "why", textContent: "Loading…" }));
       return { body, root: element("section", { className: "part", "aria-label": title }, element("h2", { textContent: title }), body) };
     };
     this.head = element("div", { className: "heading" });
@@ -271,10 +271,20 @@ class SessionPage {
     ]);
   }
 
+  // load brings the files of a part; it gives nothing, and the part says so, if they don't come.
+  async #load(part, bring) {
+    try {
+      return await bring();
+    } catch { // the browser doesn't ask for them again
+      fill(part, "unreachable", () => [element("p", { className: "failed", textContent: "This can't be loaded: the gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))]);
+      return {};
+    }
+  }
+
   async #openRecording() {
     if (this.#replay) return;
-    const { ReplayPane } = await import("./replay.js");
-    if (!this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
+    const { ReplayPane } = await this.#load(this.recording, () => import("./replay.js"));
+    if (ReplayPane && !this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
   }
 
   async #openTerminal(s) {
@@ -282,8 +292,8 @@ class SessionPage {
       this.#terminal.state(s);
       return;
     }
-    const { TerminalPane } = await import("./terminal.js");
-    if (this.#terminal || !this.root.isConnected) return;
+    const { TerminalPane } = await this.#load(this.terminal, () => import("./terminal.js"));
+    if (!TerminalPane || this.#terminal || !this.root.isConnected) return;
     this.#terminal = new TerminalPane(this.terminal, this.#name, this.#me);
     this.#terminal.state(this.session ?? s);
     say("Terminal");
@@ -294,8 +304,8 @@ class SessionPage {
       this.#desktop.state(s);
       return;
     }
-    const { DesktopPane } = await import("./desktop.js");
-    if (this.#desktop || !this.root.isConnected) return;
+    const { DesktopPane } = await this.#load(this.desktop, () => import("./desktop.js"));
+    if (!DesktopPane || this.#desktop || !this.root.isConnected) return;
     this.#desktop = new DesktopPane(this.desktop, this.#name, this.#me);
     this.#desktop.state(this.session ?? s);
     say("Desktop");

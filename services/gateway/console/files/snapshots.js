@@ -50,7 +50,7 @@ function about(s, of, forks) {
   const why = [moment(s.at), `${bytes(s.stored_bytes)} stored`, s.trigger, s.description ?? s.reason, s.by && `by ${s.by}`, s.restores && `resumed from ${s.restores} ${s.restores === 1 ? "time" : "times"}`].filter(Boolean).join(" · ");
   const acts = element("div", { className: "actions" });
   const details = element("details", {}, element("summary", { textContent: "Actions", "aria-label": `Actions of snapshot ${s.id}` }), acts);
-  details.ontoggle = () => { if (!acts.firstChild) acts.append(...actions(s, of)); };
+  details.show = details.ontoggle = () => { if (!acts.firstChild) acts.append(...actions(s, of)); };
   return element("div", { className: "snapshot" }, element("span", { className: "dot", "aria-hidden": "true" }), element("b", { textContent: s.id }), s.head && element("span", { className: "badge", textContent: "head" }), " ", element("span", { className: "why", textContent: why }),
     s.error && element("p", { className: "failed", textContent: s.error }),
     forks.length > 0 && element("p", { className: "why" }, "Forked as ", forks.map((f, i) => [i > 0 && ", ", element("a", { href: `#/s/${encodeURIComponent(f.name)}`, textContent: f.name })]).flat()), details);

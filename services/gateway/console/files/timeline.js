@@ -59,7 +59,7 @@ export function evidenceOf(t) {
   };
   const dl = element("dl", {});
   const details = element("details", {}, element("summary", { textContent: "Evidence", "aria-label": `Evidence of ${t.type}, version ${t.version}` }), dl);
-  details.ontoggle = () => {
+  details.show = details.ontoggle = () => {
     if (dl.firstChild) return;
     dl.append(...Object.entries(facts).filter(([, v]) => v).map(([k, v]) => element("div", {}, element("dt", { textContent: k }), element("dd", { textContent: v }))));
   };
