@@ -51,19 +51,18 @@ func freeAddress(t *testing.T) string {
 	}
 }
 
-// TestConsole drives a browser by testdata/console.mjs, which says what is wrong.
-func TestConsole(t *testing.T) {
-	chromium, err := exec.LookPath("chromium")
-	if err != nil {
-		t.Fatalf("%v; `make setup-test` installs it", err)
-	}
-	if _, err := exec.LookPath("node"); err != nil {
-		t.Fatalf("%v; `make setup-test` installs it", err)
-	}
+// installation is one that serves a console.
+type installation struct {
+	*stack.Stack
+	address string // of its API
+}
+
+// up starts one on a data directory of its own. The caller stops it.
+func up(t *testing.T) installation {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Fatal("sessions take root: run it by e2e/setup/root.sh")
 	}
-	packages := modules(t)
 	dir, err := stack.Dir()
 	if err != nil {
 		t.Fatal(err)
@@ -73,32 +72,63 @@ func TestConsole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stack.New(program, dir+"/data")
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Errorf("%v\n%s", err, s.Log())
-		}
-	})
-	address := freeAddress(t)
-	if err := s.Up("--http", address); err != nil {
+	i := installation{stack.New(program, dir+"/data"), freeAddress(t)}
+	t.Cleanup(i.Destroy)
+	if err := i.Up("--http", i.address); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(limit); !strings.Contains(s.Log(), "HTTP API: "); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(limit); !strings.Contains(i.Log(), "HTTP API: "); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("it never says where its API is:\n%s", s.Log())
+			t.Fatalf("it never says where its API is:\n%s", i.Log())
 		}
 	}
+	return i
+}
+
+// fresh is up that is removed with all its sessions when the test ends.
+func fresh(t *testing.T) installation {
+	t.Helper()
+	i := up(t)
+	t.Cleanup(func() {
+		if err := i.Close(); err != nil {
+			t.Errorf("%v\n%s", err, i.Log())
+		}
+	})
+	return i
+}
+
+// browse gives the command that drives a browser by a program in testdata, which says what is wrong.
+func (i installation) browse(ctx context.Context, t *testing.T, script string, more ...string) *exec.Cmd {
+	t.Helper()
+	chromium, err := exec.LookPath("chromium")
+	if err == nil {
+		_, err = exec.LookPath("node")
+	}
+	if err != nil {
+		t.Fatalf("%v; `make setup-test` installs it", err)
+	}
+	cmd := exec.CommandContext(ctx, "node", append([]string{"testdata/" + script, modules(t), i.Program, i.Data, i.address, chromium}, more...)...)
+	cmd.WaitDelay = time.Second
+	return cmd
+}
+
+// run runs such a program to its end.
+func (i installation) run(t *testing.T, script string, more ...string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	out, err := i.browse(ctx, t, script, more...).CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s\n%s", err, out, i.Log())
+	}
+	t.Logf("%s", out)
+}
+
+// TestConsole uses all of the console.
+func TestConsole(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", "testdata/console.mjs", packages, program, s.Data, address, self, chromium)
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Errorf("%v\n%s\n%s", err, out, s.Log())
-	}
-	t.Logf("%s", out)
+	fresh(t).run(t, "console.mjs", self)
 }

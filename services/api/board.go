@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
@@ -181,6 +182,36 @@ func (b *board) those(t schemas.Tenant, such func(sight) bool) iter.Seq[schemas.
 			}
 		}
 	}
+}
+
+// after gives the records of a tenant, or of all if it is empty, that follow a name in the order of lists. Those alone are decoded
+// that the caller takes: a page of many sessions is read often.
+func (b *board) after(last schemas.Name, t schemas.Tenant, such func(schemas.Name, sight) bool) iter.Seq[schemas.SessionRecord] {
+	type named struct {
+		name schemas.Name
+		sight
+	}
+	return func(yield func(schemas.SessionRecord) bool) {
+		b.mu.Lock()
+		var some []named
+		for n, s := range b.records {
+			if s.state != schemas.Deleted && (t == "" || n.Tenant == t) && inOrder(last, n) < 0 && such(n, s) {
+				some = append(some, named{n, s})
+			}
+		}
+		b.mu.Unlock()
+		slices.SortFunc(some, func(a, b named) int { return inOrder(a.name, b.name) })
+		for _, s := range some {
+			if !yield(s.record()) {
+				return
+			}
+		}
+	}
+}
+
+// inOrder is the order of lists.
+func inOrder(a, b schemas.Name) int {
+	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Session, b.Session))
 }
 
 // asleep counts the suspended sessions of each host, those on their way elsewhere left out.

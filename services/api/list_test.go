@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -73,6 +74,23 @@ func TestListIsFilteredAndPaged(t *testing.T) {
 	for _, bad := range []schemas.Request{{Name: "a b"}, {List: &schemas.ListRequest{Limit: -1}}, {List: &schemas.ListRequest{After: "a b"}}, {List: &schemas.ListRequest{Archived: "all"}}} {
 		if _, err := look.list(t.Context(), request{Request: bad}); schemas.CodeOf(err) != schemas.CodeUsage {
 			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// A page of a long list takes no more for those that it doesn't have.
+func BenchmarkListPage(b *testing.B) {
+	all := newBoard()
+	for i := range 10_000 {
+		id := fmt.Sprintf("s%05d", i)
+		all.put(statekv.Versioned{SessionRecord: schemas.SessionRecord{
+			Tenant: schemas.DefaultTenant, Session: schemas.SessionID(id), UID: schemas.UID(id), Version: 1, State: schemas.Suspended, Class: "web", Host: "h", Program: "node",
+		}})
+	}
+	look := &views{board: all, scheduler: noIdle{}, fleet: noneGone{}}
+	for b.Loop() {
+		if _, err := look.list(b.Context(), request{Request: schemas.Request{List: &schemas.ListRequest{Limit: 400, After: "s05000"}}}); err != nil {
+			b.Fatal(err)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,32 +59,27 @@ func (s *views) list(ctx context.Context, req request) (any, error) {
 			return nil, err
 		}
 	}
-	out := []schemas.View{}
-	for r := range s.board.those(req.Tenant, func(s sight) bool { return only.Archived.Has(s.archived) }) {
-		if r.State != schemas.Template && listed(only, r) && (req.Name == "" || r.Name() == one) {
-			out = append(out, schemas.ViewOf(r))
-		}
-	}
-	slices.SortFunc(out, byName)
+	var last schemas.Name
 	if only.After != "" {
-		n, err := name(only.After)
-		if err != nil {
+		var err error
+		if last, err = name(only.After); err != nil {
 			return nil, err
 		}
-		last := schemas.View{Name: n.String(), Tenant: n.Tenant}
-		out = slices.DeleteFunc(out, func(v schemas.View) bool { return byName(v, last) <= 0 })
 	}
-	if only.Limit > 0 {
-		out = out[:min(only.Limit, len(out))]
+	out := []schemas.View{}
+	for r := range s.board.after(last, req.Tenant, func(n schemas.Name, s sight) bool {
+		return s.state != schemas.Template && only.Archived.Has(s.archived) && (req.Name == "" || n == one)
+	}) {
+		if !listed(only, r) {
+			continue
+		}
+		if out = append(out, schemas.ViewOf(r)); len(out) == only.Limit {
+			break
+		}
 	}
 	s.fill(ctx, out)
 	s.queued(ctx, req.by, out)
 	return out, nil
-}
-
-// byName is the order of lists.
-func byName(a, b schemas.View) int {
-	return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 }
 
 // listed reports whether a list has a session.

@@ -1,102 +1,20 @@
-// Uses the console in Chromium. The arguments: the npm packages, the program, its data directory, the address of its API,
-// a program that serves "hello" at port 8080, and Chromium. The long tests (DIAPAUSE_LONG) have 10,000 sessions besides. It prints each step with how long it took, and fails at the first one that isn't as it should be.
-import { execFile } from "node:child_process";
-import { createRequire } from "node:module";
-import net from "node:net";
-import { promisify } from "node:util";
+// Uses the console in Chromium. After the arguments of browser.mjs comes a program that serves "hello" at port 8080. The long tests
+// (DIAPAUSE_LONG) have 10,000 sessions besides. It prints each step with how long it took, and fails at the first one that isn't as it should be.
+import * as shared from "./browser.mjs";
 import { emptyPages, pages, pagesOf } from "./pages.mjs";
 import { useDesktop } from "./desktop.mjs";
 import { watchShared } from "./shared.mjs";
+import { byKeys, cutPages, goneUnderFocus, longNames, wrongClock } from "./rough.mjs";
+import { editor, together } from "./terminals.mjs";
+import { wakePage } from "./wake.mjs";
 
-const [modules, program, data, address, server, chromiumPath] = process.argv.slice(2);
-const require = createRequire(`${modules}/`);
-const { chromium } = require("playwright-core");
-const axe = require("axe-core").source;
-const limit = 60_000;
-
-const run = promisify(execFile);
-const diapause = async (...args) => (await run(program, ["--data", data, ...args], { timeout: 120_000 })).stdout;
-// suspend has a session suspended. What was typed a moment ago may be told of late, which undoes that: it is tried again.
-const suspend = (name) => eventually(`${name} is suspended`, () => diapause("suspend", name).then(() => true, (e) => {
-  if (e.stderr?.includes("activity came")) return false;
-  throw e;
-}));
-const view = async (name) => JSON.parse(await diapause("show", "--json", name));
-
-let began = Date.now();
-function step(what) {
-  console.log(`${String(Date.now() - began).padStart(6)} ms  ${what}`);
-  began = Date.now();
-}
-
-function must(ok, what) {
-  if (!ok) throw new Error(what);
-}
-
-// The browser reaches the gateway through this, which can be cut.
-const open = new Set();
-let cut = false;
-const [host, port] = address.split(":");
-const proxy = net.createServer((from) => {
-  if (cut) return from.destroy();
-  const to = net.connect(Number(port), host);
-  for (const [a, b] of [[from, to], [to, from]]) {
-    open.add(a);
-    a.on("error", () => b.destroy()).on("close", () => { open.delete(a); b.destroy(); });
-    a.pipe(b);
-  }
-});
-await new Promise((done) => proxy.listen(0, "127.0.0.1", done));
-const gate = `http://localhost:${proxy.address().port}`;
-function cutAll() {
-  cut = true;
-  for (const s of open) s.destroy();
-}
-
-const browser = await chromium.launch({ executablePath: chromiumPath, args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"] });
-process.on("exit", () => browser.close());
-const context = await browser.newContext({ viewport: { width: 1200, height: 800 }, reducedMotion: "reduce" });
-context.setDefaultTimeout(limit);
-const page = await context.newPage();
-
-// What is never to happen, on any page.
-const wrong = [];
-page.on("request", (r) => { if (!r.url().startsWith(`${gate}/`) && !r.url().startsWith("data:")) wrong.push(`a request for ${r.url()}`); });
-page.on("pageerror", (e) => wrong.push(`an error of a script: ${e.stack}`));
-page.on("console", (m) => { if (/Content Security Policy|Trusted/i.test(m.text())) wrong.push(m.text()); });
-
-// accessible has axe look at the page.
-async function accessible(what) {
-  await page.evaluate(`${axe}; 0`);
-  const found = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
-  const serious = found.violations.filter((v) => ["serious", "critical"].includes(v.impact));
-  must(serious.length === 0, `axe, ${what}: ${JSON.stringify(serious.map((v) => [v.id, v.nodes.slice(0, 3).map((n) => [n.html, n.failureSummary])]), null, 1)}`);
-}
-
-// narrow checks that nothing is wider than a phone.
-async function narrow(what, more) {
-  await page.setViewportSize({ width: 360, height: 700 });
-  const wide = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-  must(wide <= 0, `${what} is ${wide} px wider than a phone`);
-  await more?.();
-  await page.setViewportSize({ width: 1200, height: 800 });
-}
-
+const { browser, cutAll, data, diapause, eventually, gate, gatePort, more, must, perform, person, run, shows, step, suspend, view } = shared;
+const [server] = more;
+const { context, page } = await person();
+const accessible = (what) => shared.accessible(page, what);
+const narrow = (what, also) => shared.narrow(page, what, also);
+const login = () => shared.login(page);
 const rowOf = (name) => page.locator(".rows .row").filter({ has: page.getByRole("link", { name, exact: true }) });
-const shows = (locator, text) => locator.filter({ hasText: text }).first().waitFor();
-// eventually waits until something that isn't in the page is so.
-async function eventually(what, is) {
-  for (const end = Date.now() + limit; !(await is());) {
-    must(Date.now() < end, `never: ${what}`);
-    await new Promise((done) => setTimeout(done, 50));
-  }
-}
-
-async function login() {
-  await page.goto((await diapause("login-link", "--at", gate)).trim());
-  await page.getByRole("button", { name: "Log in" }).click();
-  await page.getByRole("link", { name: "Open the console" }).click();
-}
 
 // manySessions shows 10,000, which only the page has.
 async function manySessions() {
@@ -124,7 +42,7 @@ async function manySessions() {
   step("10,000 sessions");
 }
 
-try {
+await perform(page, async () => {
   await page.goto(`${gate}/`);
   await shows(page.locator("main"), "This browser isn't logged in");
   await shows(page.locator("main"), "diapause login-link");
@@ -182,7 +100,7 @@ try {
   await shows(page.locator(".is"), "running");
   await shows(page.locator(".timeline"), "resume");
   const link = page.locator(".ports a[href]");
-  must((await link.getAttribute("href")) === `http://8080--web.default.localhost:${proxy.address().port}/`, `the port is at ${await link.getAttribute("href")}`);
+  must((await link.getAttribute("href")) === `http://8080--web.default.localhost:${gatePort}/`, `the port is at ${await link.getAttribute("href")}`);
   await page.getByRole("button", { name: "Keep awake for 1 h" }).click();
   await shows(page.locator(".why-now li"), "kept awake in the console");
   await page.getByRole("button", { name: "Let it sleep again" }).click();
@@ -374,7 +292,7 @@ try {
   await types("echo t''wo$N");
   await diapause("rm", "--yes", "second");
   await diapause("resume", "web");
-  cut = false;
+  shared.mend();
   await shows(page.locator("#liveness"), /^live$/);
   await shows(rows, "two41");
   const text = (await rows.locator("> div").allTextContents()).map((l) => l.trimEnd().replace(/^\$ /, ""));
@@ -388,6 +306,15 @@ try {
   must((await rowOf("second").count()) === 0, "a session that was deleted meanwhile is shown");
   step("a stream and a terminal that were cut");
   await watchShared({ browser, gate, diapause, view, must, eventually, step });
+
+  await editor({ page });
+  await together({ page });
+  await wakePage({ page, server });
+  await longNames({ page });
+  await byKeys({ page });
+  await goneUnderFocus({ page });
+  await wrongClock({ name: "work" });
+  await cutPages({ name: "work" });
 
   await useDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible });
 
@@ -493,13 +420,4 @@ try {
   step("a login that was ended");
   await pagesOf(tools, "reader");
   step("pages that a role may not see");
-
-  must(wrong.length === 0, `on the pages: ${wrong.join("\n")}`);
-} catch (e) {
-  console.log(`at ${page.url()}:\n${await page.locator("body").innerText().catch(() => "")}\n${wrong.join("\n")}`);
-  console.log(e.stack);
-  await browser.close();
-  process.exit(1);
-}
-await browser.close();
-process.exit(0);
+});

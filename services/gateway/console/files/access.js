@@ -1,5 +1,6 @@
 // Who may read images, who signs them, and which tokens there are.
 import { ask } from "./api.js";
+import { now } from "./clock.js";
 import { command, element } from "./dom.js";
 import { moment } from "./format.js";
 import { Page, table } from "./admin.js";
@@ -26,7 +27,7 @@ export function showAccess(main) {
 
 function standing(t) {
   if (t.revoked) return `revoked ${moment(t.revoked)}`;
-  return new Date(t.expires) < new Date() ? "expired" : `until ${moment(t.expires)}`;
+  return Date.parse(t.expires) < now() ? "expired" : `until ${moment(t.expires)}`;
 }
 
 function tokensOf(page, all, again) {
@@ -40,7 +41,7 @@ function tokensOf(page, all, again) {
       await page.act(`Revoke ${t.id}`, () => ask("DELETE", `/tokens/${t.id}`));
       again();
     };
-    const over = t.revoked || new Date(t.expires) < new Date();
+    const over = t.revoked || Date.parse(t.expires) < now();
     return [element("code", { textContent: t.id }), t.as ? `${t.role} as ${t.as}` : t.role, t.tenant ? `${t.tenant}${t.session ? `/${t.session}` : ""}` : "every tenant", t.by, moment(t.created), t.used ? moment(t.used) : "never", standing(t), over ? "" : b];
   };
   const newest = [...all].sort((a, b) => b.created.localeCompare(a.created));

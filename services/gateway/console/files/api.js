@@ -1,4 +1,5 @@
 // Asks the API as the login of this browser: a cookie, which no script sees, and with it what the page keeps.
+import { heard } from "./clock.js";
 
 const prefix = "/api/v1";
 
@@ -39,6 +40,7 @@ export async function send(method, path, { body, signal, headers = {} }) {
     if (signal?.aborted) throw e;
     throw new Problem(0, { detail: "the gateway doesn't answer" });
   }
+  heard(r.headers.get("Date"));
   if (r.ok) return r;
   const problem = new Problem(r.status, await r.json().catch(() => ({})));
   if (r.status === 401) ended(problem);

@@ -1,4 +1,5 @@
 // Words for what the API says.
+import { now as there } from "./clock.js";
 
 const units = [["d", 86400], ["h", 3600], ["m", 60]];
 
@@ -26,7 +27,7 @@ export function bytes(n) {
 export function moment(at) {
   const d = new Date(at);
   if (Number.isNaN(d.getTime())) return "";
-  return d.toDateString() === new Date().toDateString() ? d.toLocaleTimeString() : d.toLocaleString();
+  return d.toDateString() === new Date(there()).toDateString() ? d.toLocaleTimeString() : d.toLocaleString();
 }
 
 // day writes a day in UTC.

@@ -20,8 +20,8 @@ const groups = [
 
 const columns = ["State", "Session", "Idle", "Memory", "Stored", "Class", "Host", "Labels"];
 
-// wanted is what the filter was when the list was shown last.
-const wanted = { text: "", group: "" };
+// wanted is what the list was when it was shown last: its filter, how far it was scrolled, and which session was opened.
+const wanted = { text: "", group: "", top: 0, opened: "" };
 
 // matches reports whether a session has all words of a text, in what the list shows of it.
 export function matches(s, words) {
@@ -53,7 +53,7 @@ class List {
     this.filter = element("input", { type: "search", id: "filter", placeholder: "Filter: name, label, host…", autocomplete: "off", spellcheck: false, value: wanted.text, "aria-label": "Filter sessions", "aria-keyshortcuts": "/" });
     this.filter.oninput = () => {
       wanted.text = this.filter.value;
-      this.body.parentElement.scrollTop = 0;
+      this.scroller.scrollTop = 0;
       this.#draw();
     };
     this.filter.onkeydown = (e) => {
@@ -82,7 +82,10 @@ class List {
     this.note = element("div", { className: "note", role: "status" });
     this.root = element("section", { className: "list" }, element("h1", { className: "unseen", textContent: "Sessions" }),
       element("div", { className: "bar" }, this.filter, element("div", { className: "chips", role: "group", "aria-label": "States" }, this.chips.map((c) => c.button)), element("label", {}, this.all, " All")), this.#selection.root, this.#selection.outcome, this.note, this.scroller);
-    this.scroller.addEventListener("scroll", () => this.#place());
+    this.scroller.addEventListener("scroll", () => {
+      wanted.top = this.scroller.scrollTop;
+      this.#place();
+    });
     this.body.onkeydown = (e) => this.#key(e);
   }
 
@@ -96,6 +99,8 @@ class List {
     const ticking = setInterval(() => this.#count(), 1_000);
     const refreshing = setInterval(() => this.#refresh(), refreshEvery);
     this.#draw();
+    this.scroller.scrollTop = wanted.top;
+    this.#place();
     return {
       end: () => {
         unwatch();
@@ -106,6 +111,7 @@ class List {
         this.#selection.end();
       },
       find: () => this.filter.focus(),
+      back: () => this.#back(),
       title: "Sessions",
     };
   }
@@ -148,27 +154,51 @@ class List {
     this.body.style.height = `${this.#rows.length * height}px`;
     const first = Math.max(0, Math.floor(this.scroller.scrollTop / height) - spare);
     const last = Math.min(this.#rows.length, Math.ceil((this.scroller.scrollTop + this.scroller.clientHeight) / height) + spare);
-    const seen = new Set();
-    for (let i = first; i < last; i++) {
-      const s = this.#rows[i];
-      seen.add(s.name);
-      let row = this.#shown.get(s.name);
-      if (!row) {
-        row = makeRow(s, (name, range) => this.#selection.toggle(name, this.#rows, range));
-        this.#shown.set(s.name, row);
-        this.body.append(row.root);
-      }
-      row.root.setAttribute("aria-rowindex", i + 2);
-      row.root.style.transform = `translateY(${i * height}px)`;
-      row.show(s);
-      row.mark(this.#selection.has(s.name));
-    }
+    const places = new Map();
+    for (let i = first; i < last; i++) places.set(this.#rows[i].name, i);
+    const lost = this.#keepFocus(places);
     for (const [name, row] of this.#shown) {
-      if (!seen.has(name)) {
+      if (!places.has(name)) {
         row.root.remove();
         this.#shown.delete(name);
       }
     }
+    // In the order of the list, which is that of the Tab key and of screen readers.
+    let at = this.body.firstElementChild;
+    for (const [name, i] of [...places].sort(([, a], [, b]) => a - b)) {
+      const s = this.#rows[i];
+      let row = this.#shown.get(name);
+      if (!row) {
+        row = makeRow(s, (name, range) => this.#selection.toggle(name, this.#rows, range));
+        this.#shown.set(name, row);
+      }
+      if (row.root === at) at = at.nextElementSibling;
+      else this.body.insertBefore(row.root, at);
+      row.root.setAttribute("aria-rowindex", i + 2);
+      row.root.style.transform = `translateY(${i * height}px)`;
+      row.show(s);
+      row.mark(this.#selection.has(name));
+    }
+    if (lost >= 0) this.#focus(lost);
+  }
+
+  // keepFocus keeps the row that has the focus in the page, also where it isn't seen. If its session is gone it gives the
+  // place of the one that has the focus next, -1 else.
+  #keepFocus(places) {
+    const row = document.activeElement?.closest?.(".rows .row");
+    const name = row && [...this.#shown].find(([, r]) => r.root === row)?.[0];
+    if (!name || places.has(name)) return -1;
+    const i = this.#rows.findIndex((s) => s.name === name);
+    if (i < 0) return Number(row.getAttribute("aria-rowindex")) - 2;
+    places.set(name, i);
+    return -1;
+  }
+
+  // back has the session in focus that was opened from the list, if it is seen still.
+  #back() {
+    const row = this.#shown.get(wanted.opened);
+    row?.link.focus({ preventScroll: true });
+    return Boolean(row);
   }
 
   // marks shows which rows are selected.
@@ -220,8 +250,11 @@ class List {
 
   #focus(index, e) {
     const i = Math.min(Math.max(0, index), this.#rows.length - 1);
-    if (i < 0) return;
-    e.preventDefault();
+    e?.preventDefault();
+    if (i < 0) {
+      this.filter.focus();
+      return;
+    }
     const height = this.#height();
     const top = i * height;
     const { scrollTop, clientHeight } = this.scroller;
@@ -239,7 +272,7 @@ function makeRow({ name }, toggle) {
   const dot = element("span", { className: "dot", "aria-hidden": "true" });
   const state = element("span", { className: "word" });
   const why = element("span", { className: "why" });
-  const link = element("a", { textContent: name, href: `#/s/${encodeURIComponent(name)}` });
+  const link = element("a", { textContent: name, href: `#/s/${encodeURIComponent(name)}`, onclick: () => { wanted.opened = name; } });
   const program = element("span", { className: "why" });
   const cells = Object.fromEntries(columns.slice(2).map((c) => [c, element("span", { role: "cell", className: `cell ${c.toLowerCase()}` })]));
   const root = element("div", { role: "row", className: "row" }, element("span", { role: "cell", className: "cell state" }, box, dot, state, why), element("span", { role: "cell", className: "cell name" }, link, program), Object.values(cells));

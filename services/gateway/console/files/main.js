@@ -72,15 +72,28 @@ function parse() {
   }
 }
 
+// showUnreachable stands for a page whose files don't come. The browser doesn't ask for them again.
+function showUnreachable() {
+  main.replaceChildren(element("section", { className: "note" }, element("h1", { textContent: "This page can't be loaded" }),
+    element("p", { textContent: "The gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))));
+  return { end() {}, title: "Not loaded" };
+}
+
 let shows = 0;
 
 async function route() {
   if (out) return;
   const { name, part, page, of } = parse();
   const turn = ++shows;
-  const show = name ? (await import("./session.js")).showSession : page ? await page.load() : showList;
+  let show;
+  try {
+    show = name ? (await import("./session.js")).showSession : page ? await page.load() : showList;
+  } catch { // its files come when they are asked for first
+    show = showUnreachable;
+  }
   if (turn !== shows || out) return; // another one was asked for meanwhile
   view?.end();
+  closePalette();
   view = show(main, live, { name, part, of, me });
   navigation(pages, me, page?.key ?? (name ? null : ""));
   document.title = `${view.title} – Diapause`;
@@ -93,7 +106,7 @@ function search() {
 
 addEventListener("hashchange", async () => {
   await route();
-  main.focus({ preventScroll: true });
+  if (!view?.back?.()) main.focus({ preventScroll: true });
   say(view?.title ?? "");
 });
 

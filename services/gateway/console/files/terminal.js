@@ -161,7 +161,12 @@ export class TerminalPane {
     this.#wants = true;
     this.#over = false;
     put(this.said, wake ? "resuming…" : "connecting…");
-    await this.#makeTerm();
+    try {
+      await this.#makeTerm();
+    } catch {
+      this.#wants = false;
+      put(this.said, "The terminal's files can't be loaded: reload the page once the gateway answers.");
+    }
     if (!this.#wants || this.#ws) return;
     this.#open(wake);
     this.#draw();
@@ -194,6 +199,7 @@ export class TerminalPane {
       e.preventDefault();
       return false;
     });
+    term.onCursorMove(() => this.#follow());
     this.#sized = new ResizeObserver(() => this.#resize());
     this.#sized.observe(this.screen);
     this.#resize();
@@ -210,6 +216,25 @@ export class TerminalPane {
     this.#size = `${w.rows} ${w.cols}`;
     if (this.#attached) this.#say({ type: "resize", ...w });
     else this.#term.resize(w.cols, w.rows);
+    this.#fits();
+  }
+
+  // fits has a terminal scroll that is larger than the window: another client has given it its size.
+  #fits() {
+    const w = this.#window();
+    this.screen.classList.toggle("larger", this.#term.rows > w.rows || this.#term.cols > w.cols);
+    this.#follow();
+  }
+
+  // follow keeps the cursor in sight.
+  #follow() {
+    if (!this.screen.classList.contains("larger")) return;
+    const drawn = this.#term.element.querySelector(".xterm-screen");
+    const { cursorX, cursorY } = this.#term.buffer.active;
+    const [width, height] = [drawn.clientWidth / this.#term.cols, drawn.clientHeight / this.#term.rows];
+    const near = (at, from, size, cell) => (at < from ? at : at + cell > from + size ? at + cell - size : from);
+    this.screen.scrollTop = near(cursorY * height, this.screen.scrollTop, this.screen.clientHeight - 16, height);
+    this.screen.scrollLeft = near(cursorX * width, this.screen.scrollLeft, this.screen.clientWidth - 16, width);
   }
 
   #say(message) {
@@ -288,6 +313,7 @@ export class TerminalPane {
         break;
       case "size":
         this.#term.resize(m.cols, m.rows);
+        this.#fits();
         break;
       case "taken":
         this.#typed.take(m.taken);

@@ -1,4 +1,5 @@
 // The life of a session, of its history: when it ran and when it slept, and what each transition was decided on.
+import { now as there } from "./clock.js";
 import { element } from "./dom.js";
 import { kind, moment, span } from "./format.js";
 import { named, svg } from "./svg.js";
@@ -8,7 +9,7 @@ const least = 3; // units that an interval has at least: a session may sleep for
 const mostParts = 300; // of the bar
 
 // intervals gives how long a session was in one state after another: [{kind, state, from, to, by}], times in ms.
-export function intervals(history, now = Date.now()) {
+export function intervals(history, now = there()) {
   const all = [];
   for (const t of history) {
     const at = Date.parse(t.at);

@@ -15,7 +15,10 @@ export function load() {
     document.head.append(style);
     const [{ Terminal }, { FitAddon }, { SearchAddon }] = await Promise.all([import("/console/vendor/xterm.mjs"), import("/console/vendor/addon-fit.mjs"), import("/console/vendor/addon-search.mjs")]);
     return { Terminal, FitAddon, SearchAddon };
-  })();
+  })().catch((e) => {
+    loading = null;
+    throw e;
+  });
   return loading;
 }
 
