@@ -10,8 +10,17 @@ mkdir -p -m 1777 /tmp/.X11-unix
 rm -f /tmp/.X1-lock /tmp/.X11-unix/X1 # of a run before, or of the host
 display="$1"
 shift
-if command -v dbus-run-session >/dev/null; then
-	exec dbus-run-session -- sh -c "$display" desktop "$@"
+if [ "$DBUS_SESSION_BUS_ADDRESS" != "unix:path=$XDG_RUNTIME_DIR/bus" ]; then
+	: # the session has one of its own
+elif command -v dbus-daemon >/dev/null; then
+	# At an address that is known beforehand, so that what begins later finds it.
+	rm -f "$XDG_RUNTIME_DIR/bus"
+	dbus-daemon --session --address="$DBUS_SESSION_BUS_ADDRESS" --nofork --nopidfile &
+	bus=$!
+	until [ -S "$XDG_RUNTIME_DIR/bus" ] || ! kill -0 "$bus" 2>/dev/null; do
+		sleep 0.02
+	done
+else
+	echo "desktop: there is no dbus-daemon here, so there is no session bus" >&2
 fi
-echo "desktop: there is no dbus-run-session here, so there is no session bus" >&2
 exec sh -c "$display" desktop "$@"

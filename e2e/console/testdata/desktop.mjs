@@ -75,6 +75,27 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   must((await page.evaluate(() => document.activeElement.textContent)) === "Disconnect", "Shift-Esc doesn't leave the desktop");
   await page.getByRole("button", { name: "Disconnect" }).click();
   await diapause("rm", "--yes", "screen");
+  await sleepingDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible });
   await page.goto(`${gate}/#/`);
   step("a desktop that comes back by itself");
+}
+
+// sleepingDesktop looks at a desktop that sleeps: it shows what it showed last, and goes on sleeping.
+async function sleepingDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible }) {
+  await diapause("desktop", "--name", "asleep", "--idle", "1h", "--size", "640x480", "--app", "xterm", "--", "-bg", "white", "-fg", "black", "-e", "sh", "-c", "while :; do echo here; sleep 1; done");
+  await eventually("a terminal is on the desktop", () => diapause("exec", "asleep", "pgrep", "-x", "xterm").then(() => true, () => false));
+  await suspend("asleep");
+  await page.goto(`${gate}/#/s/asleep/desktop`);
+  await shows(page.locator(".sleeps"), /^asleep$/);
+  const last = page.locator(".desktop-part .last");
+  await last.waitFor();
+  const [width, white] = await last.evaluate((c) => {
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    return [c.width, data.filter((v, i) => i % 4 === 1 && v > 0xe0).length];
+  });
+  must(width === 640 && white > 1000, `the picture is ${width} pixels wide, and ${white} of them are white`);
+  await accessible("a desktop that sleeps");
+  must((await view("asleep")).state === "suspended", "the picture of a desktop has resumed it");
+  await diapause("rm", "--yes", "asleep");
+  step("a desktop that sleeps");
 }
