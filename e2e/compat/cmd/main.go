@@ -43,7 +43,7 @@ func main() {
 // options are the flags.
 type options struct {
 	out, desktops, only, parts string
-	how              compat.Run
+	how                        compat.Run
 }
 
 func run(ctx context.Context, o options) (err error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/diapause/diapause/events/rfb"
 )
 
-var apiLine = regexp.MustCompile(`HTTP API: (\S+), `)
+var apiLine = regexp.MustCompile(`HTTP API: (\S+)/api/v1, `)
 
 // WithREST are the arguments of StartWith for a daemon that answers HTTP.
 var WithREST = []string{"--http", "127.0.0.1:0"}
@@ -70,8 +70,11 @@ func (s *Session) Restore(ctx context.Context) (Restored, error) {
 	if err == nil {
 		err = json.Unmarshal(body, &answer)
 	}
-	if err != nil || resp.StatusCode != http.StatusOK || answer.VNCPort == 0 {
-		return r, fmt.Errorf("restore session %s: status %d, %w: %s", s.Name, resp.StatusCode, err, body)
+	if err != nil {
+		return r, fmt.Errorf("restore session %s: %w: %s", s.Name, err, body)
+	}
+	if resp.StatusCode != http.StatusOK || answer.VNCPort == 0 {
+		return r, fmt.Errorf("restore session %s: status %d: %s", s.Name, resp.StatusCode, body)
 	}
 	c, err := dialVNC(ctx, answer.VNCPort)
 	if err != nil {

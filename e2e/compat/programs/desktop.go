@@ -109,7 +109,9 @@ func editor(name, command string) Program {
 		}
 		return types(ctx, s, "before")
 	}
-	p.Check = func(ctx context.Context, s *local.Session, r Round) error { return types(ctx, s, fmt.Sprintf("round %d", r.N)) }
+	p.Check = func(ctx context.Context, s *local.Session, r Round) error {
+		return types(ctx, s, fmt.Sprintf("round %d", r.N))
+	}
 	p.Needs = append(p.Needs, "xdotool")
 	return p
 }
