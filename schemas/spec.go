@@ -37,6 +37,8 @@ type Spec struct {
 	Record  string   `json:"record,omitempty"` // of a terminal: RecordOff, RecordOutput or RecordInput; RecordOff if empty, as in records of before
 	// RecordKeep is how much of a recording is kept in the store, in bytes; all if 0.
 	RecordKeep int64 `json:"record_keep,omitempty"`
+	// Desktop is the port inside the session at which a VNC server has its desktop; 0 if it is none.
+	Desktop uint16 `json:"desktop,omitempty"`
 	// ShellIntegration is Off if a shell of which the terminal is recorded isn't to print where commands begin and end. It does if this is
 	// empty.
 	ShellIntegration string `json:"shell_integration,omitempty"`

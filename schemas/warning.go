@@ -12,6 +12,7 @@ const (
 	WarnInFlight     WarningCode = "in_flight"           // what a process has may be in the queue of a socket, or outside the session
 	WarnNotKept      WarningCode = "not_kept"            // something that the kernel keeps for a program comes back different
 	WarnHook         WarningCode = "hook_failed"         // a hook failed or ran out of time
+	WarnPicture      WarningCode = "no_picture"          // there is no picture of the desktop
 	WarnSockets      WarningCode = "sockets_left_out"    // socket files, which their programs make again
 	WarnBindMount    WarningCode = "bind_mount_left_out" // the contents of a bind mount
 	WarnTmpfs        WarningCode = "tmpfs_lost"          // the contents of a tmpfs

@@ -21,7 +21,7 @@ func TestPrograms(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := local.Start(ctx, binary, dir)
+	d, err := local.StartWith(ctx, binary, dir, nil, local.WithREST...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestPrograms(t *testing.T) {
 	}()
 	all, rounds := programs.Quick(), 2
 	if os.Getenv("DIAPAUSE_LONG") != "" {
-		all, rounds = programs.All(), Rounds
+		all, rounds = Everything(), Rounds
 	}
 	RunAll(ctx, d, all, Run{Rounds: rounds}, func(r Row) {
 		if r.Err != nil {

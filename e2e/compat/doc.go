@@ -3,8 +3,9 @@
 // memory nor times grew.
 //
 // The way through it: RunAll takes a running daemon and the programs (package
-// programs), and gives a Row for each; Write makes the table of them. The whole
-// run is `make compat` (cmd), which writes RESULTS.md; a sample runs as a test.
+// programs), and gives a Row for each; Write makes the table of them, and WriteDesktops
+// that of desktops. The whole run is `make compat` (cmd), which writes RESULTS.md and DESKTOPS.md;
+// a sample runs as a test.
 //
 // It never skips a program: one that isn't installed fails with what to install,
 // and one whose state is lost is in the table with what was found.

@@ -38,6 +38,12 @@ javac default-jdk-headless
 ssh openssh-client
 firefox-esr firefox-esr
 chromium chromium
+Xvnc tigervnc-standalone-server
+openbox openbox
+dbus-daemon dbus-daemon
+xdotool xdotool
+mousepad mousepad
+featherpad featherpad
 '
 
 die() {

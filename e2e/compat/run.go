@@ -25,6 +25,8 @@ type Cycle struct {
 	Captured, New, Stored   int64         // bytes
 	Frozen, Durable, Resume time.Duration // the last as its caller sees it
 	Used                    local.Used    // after the resume
+	Awake                   int64         // of a desktop: bytes of memory before the suspend
+	Frame                   time.Duration // of a desktop: from the call that resumes it until a VNC client had all of the screen
 }
 
 // Rounds is how often a whole run suspends and resumes each program.
@@ -60,7 +62,7 @@ func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, 
 	if row.Version, row.Err = p.VersionHere(ctx); row.Err != nil {
 		return row
 	}
-	s, err := d.Run(ctx, name, p.Flags, p.Command...)
+	s, err := begin(ctx, d, p, name)
 	if err != nil {
 		row.Err = err
 		return row
@@ -74,6 +76,14 @@ func run(ctx context.Context, d *local.Daemon, p programs.Program, name string, 
 	}
 	row.Err = errors.Join(row.Err, s.Remove(context.WithoutCancel(ctx)))
 	return row
+}
+
+// begin starts a program.
+func begin(ctx context.Context, d *local.Daemon, p programs.Program, name string) (*local.Session, error) {
+	if p.Desktop != nil {
+		return d.Desktop(ctx, name, p.Desktop.App, p.Flags, p.Command...)
+	}
+	return d.Run(ctx, name, p.Flags, p.Command...)
 }
 
 // tail is the end of a long text.
@@ -93,7 +103,7 @@ func (r *Row) cycles(ctx context.Context, s *local.Session, how Run) error {
 		var c Cycle
 		if !how.Control {
 			var err error
-			if c, err = cycle(ctx, s); err != nil {
+			if c, err = cycle(ctx, s, r.Program.Desktop != nil); err != nil {
 				return fmt.Errorf("round %d: %w", round, err)
 			}
 		}
@@ -105,7 +115,11 @@ func (r *Row) cycles(ctx context.Context, s *local.Session, how Run) error {
 	return r.grew()
 }
 
-func cycle(ctx context.Context, s *local.Session) (Cycle, error) {
+func cycle(ctx context.Context, s *local.Session, desktop bool) (Cycle, error) {
+	awake, err := s.View(ctx)
+	if err != nil {
+		return Cycle{}, err
+	}
 	v, err := s.Suspend(ctx)
 	if err != nil {
 		return Cycle{}, err
@@ -121,11 +135,20 @@ func cycle(ctx context.Context, s *local.Session) (Cycle, error) {
 		Captured: v.Snapshot.LogicalBytes, New: v.Snapshot.NewBytes, Stored: v.Snapshot.StoredBytes,
 		Frozen: Took(t.Stages, "frozen"), Durable: Took(t.Stages, "durable"),
 	}
-	begin := time.Now()
-	if _, err := s.Ensure(ctx); err != nil {
-		return Cycle{}, err
+	if desktop {
+		c.Awake = awake.RSSBytes
+		r, err := s.Restore(ctx)
+		if err != nil {
+			return Cycle{}, err
+		}
+		c.Resume, c.Frame = r.Answered, r.Shown
+	} else {
+		begin := time.Now()
+		if _, err := s.Ensure(ctx); err != nil {
+			return Cycle{}, err
+		}
+		c.Resume = time.Since(begin)
 	}
-	c.Resume = time.Since(begin)
 	c.Used, err = s.Used(ctx)
 	return c, err
 }

@@ -67,7 +67,8 @@ func Write(ctx context.Context, rows []Row, rounds int, load string) []byte {
 	return b.Bytes()
 }
 
-func (r Row) line() string {
+// limits is what a row says of what went wrong, or is known not to work.
+func (r Row) limits() string {
 	limits := r.Program.Limits
 	if r.Err != nil {
 		limits = strings.TrimSpace(r.Err.Error() + " " + limits)
@@ -75,11 +76,15 @@ func (r Row) line() string {
 	if limits == "" {
 		limits = "none"
 	}
+	return cell(limits)
+}
+
+func (r Row) line() string {
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s | %s | %d | %s |\n", r.Program.Name, r.Version,
 		r.megabytes(0, func(c Cycle) int64 { return c.Captured }), r.megabytes(0, func(c Cycle) int64 { return c.Stored }),
 		r.megabytes(len(r.Cycles)-1, func(c Cycle) int64 { return c.Stored }),
 		r.seconds(func(c Cycle) time.Duration { return c.Frozen }), r.seconds(func(c Cycle) time.Duration { return c.Durable }),
-		r.seconds(func(c Cycle) time.Duration { return c.Resume }), len(r.Cycles), cell(limits))
+		r.seconds(func(c Cycle) time.Duration { return c.Resume }), len(r.Cycles), r.limits())
 }
 
 // cell makes text fit into a table.

@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"image"
 	"image/jpeg"
+	"io"
+	"net"
 	"os"
 	"os/exec"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/diapause/diapause/events/rfb"
 )
 
 // cmdPicture has Debian's vncsnapshot take a picture of a desktop that has a size and shows a window with text: white
@@ -41,6 +45,39 @@ func takePicture(port, file, size string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
+	return pictured(file, size)
+}
+
+// cmdPictured looks at a picture as cmdPicture does.
+func cmdPictured(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: pictured FILE SIZE")
+	}
+	ts.Check(pictured(ts.MkAbs(args[0]), args[1]))
+}
+
+// cmdPoints moves the pointer on a desktop, as a VNC client does.
+func cmdPoints(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: points NAME")
+	}
+	port, err := lookUp(show(ts, args[0]), ".desktop.vnc_port")
+	ts.Check(err)
+	c, err := net.DialTimeout("tcp", "127.0.0.1:"+port, deadline)
+	ts.Check(err)
+	defer c.Close()
+	ts.Check(c.SetDeadline(time.Now().Add(deadline)))
+	_, err = rfb.Picture(c, 1)
+	ts.Check(err)
+	_, err = c.Write([]byte{5, 0, 0, 10, 0, 10})
+	ts.Check(err)
+	ts.Check(c.(*net.TCPConn).CloseWrite())
+	_, err = io.Copy(io.Discard, c) // until the server has read it
+	ts.Check(err)
+}
+
+// pictured checks what a picture shows.
+func pictured(file, size string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func TestScripts(t *testing.T) {
 			"up": cmdUp, "down": cmdDown, "killup": cmdKillUp, "powercut": cmdPowerCut, "ended": cmdEnded, "code": cmdCode, "until": cmdUntil, "waitfor": cmdWaitFor,
 			"stays": cmdStays, "field": cmdField, "json": cmdJSON, "save": cmdSave, "counter": cmdCounter,
 			"smallshims": cmdSmallShims, "http": cmdHTTP, "event": cmdEvent,
-			"natspub": cmdPublish, "picture": cmdPicture, "terminal": cmdTerminal, "hostpids": cmdHostPIDs, "smalldisk": cmdSmallDisk, "resizedisk": cmdResizeDisk,
+			"natspub": cmdPublish, "picture": cmdPicture, "pictured": cmdPictured, "points": cmdPoints, "terminal": cmdTerminal, "hostpids": cmdHostPIDs, "smalldisk": cmdSmallDisk, "resizedisk": cmdResizeDisk,
 		},
 		Condition: condition,
 	})

@@ -7,7 +7,7 @@ declare -A needs=(
 	[dockerd]=docker.io [busybox]=busybox-static [debootstrap]=debootstrap
 	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum [curl]=curl
 	[systemd-analyze]=systemd [/usr/sbin/nginx]=nginx-light [zsh]=zsh [fish]=fish [chromium]=chromium
-	[Xvnc]=tigervnc-standalone-server [openbox]=openbox [xterm]=xterm [dbus-run-session]=dbus-daemon [vncsnapshot]=vncsnapshot
+	[Xvnc]=tigervnc-standalone-server [openbox]=openbox [xterm]=xterm [dbus-daemon]=dbus-daemon [vncsnapshot]=vncsnapshot
 )
 missing=()
 for program in "${!needs[@]}"; do

@@ -36,7 +36,7 @@ func Forward(conn net.Conn, port uint16, open func() (net.Conn, error)) error {
 // connection it calls dial, goes on over what that gives, and closes conn; when dial fails it goes on
 // over conn.
 func ForwardDirect(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error), open func() (net.Conn, error)) error {
-	conn, err := started(conn, port, dial)
+	conn, err := started(conn, Request{Op: OpForward, Port: port, Viewer: true}, dial)
 	defer func() { conn.Close() }()
 	if err != nil {
 		return err
@@ -49,10 +49,10 @@ func ForwardDirect(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error
 	return c.run()
 }
 
-// started asks for a connection to the port and waits until it is there. It gives the connection that is
+// started asks for a connection to a port and waits until it is there. It gives the connection that is
 // to be used then, which may be that of an offer.
-func started(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error)) (net.Conn, error) {
-	b, err := json.Marshal(Request{Op: OpForward, Port: port})
+func started(conn net.Conn, r Request, dial func(Offer) (net.Conn, error)) (net.Conn, error) {
+	b, err := json.Marshal(r)
 	if err != nil {
 		return conn, fmt.Errorf("encode the request: %w", err)
 	}
@@ -73,7 +73,7 @@ func started(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error)) (ne
 	case kind == FrameError:
 		return conn, RemoteError(payload)
 	case kind != FrameStarted:
-		return conn, fmt.Errorf("ask for port %d: the session answers with %q", port, kind)
+		return conn, fmt.Errorf("ask for port %d: the session answers with %q", r.Port, kind)
 	}
 	return conn, nil
 }
@@ -226,7 +226,7 @@ func abort(conn net.Conn) {
 
 // reset closes a connection so that its other end gets an error.
 func reset(c net.Conn) {
-	if t, ok := c.(*net.TCPConn); ok {
+	if t, ok := c.(interface{ SetLinger(sec int) error }); ok {
 		_ = t.SetLinger(0) // it may have ended, as the close says
 	}
 	c.Close()

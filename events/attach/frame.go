@@ -37,6 +37,9 @@ const (
 // MaxFrame bounds the payload of a frame, in bytes.
 const MaxFrame = 256 << 10
 
+// PictureFile is where an image has what the desktop showed, in its folder meta.
+const PictureFile = "desktop.jpg"
+
 // The operations of a Request.
 const (
 	OpAttach  = "attach"  // follow the main command and type to it
@@ -46,6 +49,7 @@ const (
 	OpPut     = "put"     // unpack a tar stream, sent as stdin, below Path
 	OpGet     = "get"     // send Path as a tar stream on stdout
 	OpScreen  = "screen"  // send what the main command's terminal shows: FrameScreen, FramePaint, FrameExit
+	OpPicture = "picture" // send what the desktop of a session that sleeps showed last, a JPEG: FramePaint, FrameExit
 	OpWatch   = "watch"   // follow the main command's terminal, and nothing else: nothing that the client sends counts
 	OpImport  = "import"  // take in a recording, sent as stdin, of which a session is made: see SendImport
 	OpForward = "forward" // connect to Port in the session, and carry stdin and stdout both ways
@@ -96,6 +100,8 @@ type Request struct {
 
 	Path string `json:"path,omitempty"` // put, get: absolute, inside the session
 	Port uint16 `json:"port,omitempty"` // forward
+	// Forward: keys and pointers of a VNC client count as input of the session, if the port is that of its desktop. Who asks doesn't say so itself.
+	Viewer bool `json:"viewer,omitempty"`
 }
 
 // History says how a recording is to be shown.

@@ -14,7 +14,7 @@ import (
 // dial takes the host's offers as for ForwardDirect. The errors are those of Forward; conn is closed then,
 // and else with the connection. A caller that can wait no longer closes conn.
 func DialPort(conn net.Conn, port uint16, dial func(Offer) (net.Conn, error)) (*PortConn, error) {
-	conn, err := started(conn, port, dial)
+	conn, err := started(conn, Request{Op: OpForward, Port: port}, dial)
 	if err != nil {
 		conn.Close()
 		return nil, err

@@ -28,6 +28,40 @@ func SendScreen(w io.Writer, head Screen, paint []byte) error {
 	return WriteJSON(w, FrameExit, schemas.ExitStatus{})
 }
 
+// SendPicture answers a request for the picture of a desktop.
+func SendPicture(w io.Writer, jpeg []byte) error {
+	for part := range slices.Chunk(jpeg, MaxFrame) {
+		if err := WriteFrame(w, FramePaint, part); err != nil {
+			return err
+		}
+	}
+	return WriteJSON(w, FrameExit, schemas.ExitStatus{})
+}
+
+// FetchPicture asks for the picture of a desktop over a connection to its session, and closes it.
+func FetchPicture(conn net.Conn) (jpeg []byte, err error) {
+	defer conn.Close()
+	if err := WriteJSON(conn, FrameRequest, Request{Op: OpPicture}); err != nil {
+		return nil, err
+	}
+	for {
+		kind, payload, err := ReadFrame(conn)
+		if err != nil {
+			return nil, ErrLost
+		}
+		switch kind {
+		case FramePaint:
+			if jpeg = append(jpeg, payload...); len(jpeg) > maxPaint {
+				return nil, errors.New("read the picture: it is too large")
+			}
+		case FrameError:
+			return nil, RemoteError(payload)
+		case FrameExit:
+			return jpeg, nil
+		}
+	}
+}
+
 // FetchScreen asks for the screen over a connection to a session, and closes it.
 func FetchScreen(conn net.Conn) (head Screen, paint []byte, err error) {
 	defer conn.Close()

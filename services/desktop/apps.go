@@ -42,5 +42,5 @@ type Program struct{ Name, Package string }
 
 // Programs are those of every desktop, and the app xterm.
 func Programs() []Program {
-	return []Program{{"Xvnc", "tigervnc-standalone-server"}, {"openbox", "openbox"}, {"dbus-run-session", "dbus-daemon"}, {"xterm", "xterm"}}
+	return []Program{{"Xvnc", "tigervnc-standalone-server"}, {"openbox", "openbox"}, {"dbus-daemon", "dbus-daemon"}, {"xterm", "xterm"}}
 }

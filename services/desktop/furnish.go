@@ -19,7 +19,9 @@ var (
 )
 
 // ofDesktop are variables that every desktop has, unless the session's own say otherwise.
-var ofDesktop = []string{"LIBGL_ALWAYS_SOFTWARE=1", "NO_AT_BRIDGE=1", "GDK_BACKEND=x11"}
+var ofDesktop = []string{
+	"XDG_RUNTIME_DIR=/tmp/.diapause-desktop", "DBUS_SESSION_BUS_ADDRESS=unix:path=/tmp/.diapause-desktop/bus", "LIBGL_ALWAYS_SOFTWARE=1", "NO_AT_BRIDGE=1", "GTK_A11Y=none", "GDK_BACKEND=x11",
+}
 
 // Furnish has a spec run a desktop with what its command says, and gives the name of the program for lists.
 func Furnish(s *schemas.Spec, r schemas.DesktopRequest) (d schemas.Desktop, program string, err error) {
@@ -40,6 +42,7 @@ func Furnish(s *schemas.Spec, r schemas.DesktopRequest) (d schemas.Desktop, prog
 	default:
 		program = s.Command[0]
 	}
+	s.Desktop = d.Port
 	s.Command = append([]string{"sh", "-c", start, "desktop", display, d.Size}, s.Command...)
 	s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e string) bool { return own(e, env[:1]) })
 	s.Env = append(slices.DeleteFunc(env, func(e string) bool { return own(e, s.Env) }), s.Env...)

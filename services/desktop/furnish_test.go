@@ -13,7 +13,7 @@ func TestFurnish(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (schemas.Desktop{Size: "1280x800", Display: ":1", Port: 5900}); d != want || program != "firefox" {
+	if want := (schemas.Desktop{Size: "1280x800", Display: ":1", Port: 5900}); d != want || program != "firefox" || s.Desktop != want.Port {
 		t.Errorf("made %+v of %s", d, program)
 	}
 	if got := s.Command[len(s.Command)-2:]; !slices.Equal(got, []string{"firefox", "https://example.com"}) {

@@ -5,17 +5,27 @@ for program in Xvnc "$3"; do
 	exit 127
 done
 export HOME="${HOME:-/tmp}"
-if [ -z "${XDG_RUNTIME_DIR:-}" ]; then # of its own: a name that is known may be another user's in /tmp
-	XDG_RUNTIME_DIR=$(mktemp -d "${TMPDIR:-/tmp}/diapause-desktop.XXXXXX") || exit 1
-	export XDG_RUNTIME_DIR
-fi
 mkdir -p -m 0700 "$XDG_RUNTIME_DIR"
+if [ -L "$XDG_RUNTIME_DIR" ] || ! [ -O "$XDG_RUNTIME_DIR" ]; then # another user's: a name that is known may be taken in /tmp
+	XDG_RUNTIME_DIR=$(mktemp -d "${TMPDIR:-/tmp}/diapause-desktop.XXXXXX") || exit 1
+	DBUS_SESSION_BUS_ADDRESS="unix:path=$XDG_RUNTIME_DIR/bus"
+	export XDG_RUNTIME_DIR DBUS_SESSION_BUS_ADDRESS
+fi
 mkdir -p -m 1777 /tmp/.X11-unix
 rm -f /tmp/.X1-lock /tmp/.X11-unix/X1 # of a run before, or of the host
 display="$1"
 shift
-if command -v dbus-run-session >/dev/null; then
-	exec dbus-run-session -- sh -c "$display" desktop "$@"
+if [ "$DBUS_SESSION_BUS_ADDRESS" != "unix:path=$XDG_RUNTIME_DIR/bus" ]; then
+	: # the session has one of its own
+elif command -v dbus-daemon >/dev/null; then
+	# At an address that is known beforehand, so that what begins later finds it.
+	rm -f "$XDG_RUNTIME_DIR/bus"
+	dbus-daemon --session --address="$DBUS_SESSION_BUS_ADDRESS" --nofork --nopidfile &
+	bus=$!
+	until [ -S "$XDG_RUNTIME_DIR/bus" ] || ! kill -0 "$bus" 2>/dev/null; do
+		sleep 0.02
+	done
+else
+	echo "desktop: there is no dbus-daemon here, so there is no session bus" >&2
 fi
-echo "desktop: there is no dbus-run-session here, so there is no session bus" >&2
 exec sh -c "$display" desktop "$@"

@@ -98,15 +98,20 @@ func (g readings) operations(mux *http.ServeMux) {
 		{Name: "from", In: "query", Schema: text, Description: "Begin at a moment: a time of RFC 3339, or so long after the beginning, as 90s. jsonl begins with an event from, of that time, and then with what it takes to know what was shown: a frame (k) before that, or the beginning"},
 	}
 	g.downloading(mux, op, types, g.recording)
+
+	op = route{id: "desktopPicture", method: "GET", path: one + "/desktop/picture", tag: tag, summary: "Get a picture of what the desktop of a session that sleeps showed last"}.operation()
+	op.Parameters = []*huma.Param{of}
+	g.downloading(mux, op, []string{pictureType}, g.picture)
 }
 
 // contentRight says in the document who may ask.
 const contentRight = "The token has the role owner or operator: what a terminal showed is a right of its own. It resumes nothing, and counts as no use."
 
-// The media types of outputs.
+// The media types of outputs, and of pictures.
 const (
-	plainText = "text/plain; charset=utf-8"
-	rawOutput = "application/octet-stream"
+	plainText   = "text/plain; charset=utf-8"
+	rawOutput   = "application/octet-stream"
+	pictureType = "image/jpeg"
 )
 
 // downloading has an operation in the document, and answers it.
@@ -295,6 +300,24 @@ func (t *shownText) end() error {
 		return nil
 	}
 	_, err := t.to.Write(append(last, '\n'))
+	return err
+}
+
+// picture answers with what a desktop showed when its session was suspended.
+func (g readings) picture(d *download, v schemas.View, _ *http.Request) error {
+	if v.State != schemas.Suspended {
+		return schemas.StateError(schemas.ReasonWrongState, "session %s is %s: there is a picture of one that sleeps", v.Name, v.State).WithHint("connect to its desktop")
+	}
+	var jpeg []byte
+	err := g.asHost(d.ctx, v, func(conn net.Conn) (err error) {
+		jpeg, err = attach.FetchPicture(conn)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	d.media = pictureType
+	_, err = d.Write(jpeg)
 	return err
 }
 

@@ -42,6 +42,8 @@ func newRecordedBench(t *testing.T) *recordedBench {
 		switch a.Name {
 		case "acme/web":
 			return schemas.View{Name: a.Name, UID: "u", TTY: true, State: schemas.Suspended, Host: "h"}, nil
+		case "acme/awake":
+			return schemas.View{Name: a.Name, UID: "u", State: schemas.Running, Host: "h"}, nil
 		case "acme/queued":
 			return schemas.View{Name: a.Name, UID: "u", TTY: true, State: schemas.Starting}, nil
 		case "acme/lost":
@@ -76,6 +78,10 @@ func newRecordedBench(t *testing.T) *recordedBench {
 // host answers one request.
 func (b *recordedBench) host(conn net.Conn) {
 	r, err := attach.ReadRequest(conn)
+	if err == nil && r.Op == attach.OpPicture {
+		b.Log(attach.SendPicture(conn, []byte("a picture")))
+		return
+	}
 	if err != nil || r.Op != attach.OpOutput || r.History == nil {
 		b.Errorf("the request is %+v, %v", r, err)
 		return
@@ -221,11 +227,21 @@ func TestRecordingFromAMoment(t *testing.T) {
 	}
 }
 
+// TestPictureOverHTTP: what a desktop showed last comes as a picture that no page of another origin shows.
+func TestPictureOverHTTP(t *testing.T) {
+	b := newRecordedBench(t)
+	r := b.do("GET", webPath+"/desktop/picture", "")
+	body, err := io.ReadAll(r.Body)
+	if h := r.Header; err != nil || string(body) != "a picture" || h.Get("Content-Type") != "image/jpeg" || h.Get("Cross-Origin-Resource-Policy") != "same-origin" || h.Get("Cache-Control") != "no-store" {
+		t.Errorf("it answers %v: %q, %v", h, body, err)
+	}
+}
+
 // TestRecordedIsRefused: what a terminal showed is a right of its own, which is looked at before anything else.
 func TestRecordedIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newRecordedBench(t)
-	for _, path := range []string{"/commands", "/commands/1/output", "/commands/x/output", "/recording", "/recording?format=xml"} {
+	for _, path := range []string{"/commands", "/commands/1/output", "/commands/x/output", "/recording", "/recording?format=xml", "/desktop/picture"} {
 		for token, status := range map[string]int{"": 401, "dpt_none": 401, "dpt_reader": 403, "dpt_client": 403, "dpt_publisher": 403} {
 			b.refused(token+" asks for "+path, b.do("GET", webPath+path, "", strings.TrimSuffix("Authorization: Bearer "+token, "Bearer ")), status)
 		}
@@ -234,6 +250,7 @@ func TestRecordedIsRefused(t *testing.T) {
 		"acme.web/commands/x/output": 400, "acme.web/commands/0/output": 400, "acme.web/commands/1/output?raw=maybe": 400, "acme.web/commands/1/output?x=1": 400,
 		"acme.web/recording?format=xml": 400, "acme.web/recording?since=-1h": 400, "acme.web/recording?token=dpt_a": 400,
 		"acme.web/commands?limit=0": 400, "acme.web/commands?limit=1001": 400, "acme.web/commands?exit=x": 400, "acme.web/commands?y=1": 400,
+		"acme.web/desktop/picture?x=1": 400, "acme.awake/desktop/picture": 409, "other.web/desktop/picture": 403, "acme.lost/desktop/picture": 503,
 		"acme.queued/commands": 409, "acme.queued/recording": 409, "other.web/recording": 403, "other.web/commands": 403, "acme.lost/recording": 503, "acme.lost/commands": 503,
 	} {
 		b.refused(path, b.do("GET", prefix+"/sessions/"+path, ""), status)

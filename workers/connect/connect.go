@@ -43,6 +43,8 @@ type Options struct {
 	Spec func(r schemas.SessionRecord) (schemas.Spec, error)
 	// Shown gives what the terminal of a session showed that isn't here.
 	Shown func(ctx context.Context, r schemas.SessionRecord) (attach.Screen, []byte, error)
+	// Picture gives what the desktop of a session showed when it was suspended, a JPEG.
+	Picture func(ctx context.Context, r schemas.SessionRecord) ([]byte, error)
 	// Import takes in recordings that were made elsewhere; nil if this host records nothing.
 	Import Importer
 	// Searcher searches what was recorded of sessions, without waking them; nil if nothing is searched here.

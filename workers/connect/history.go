@@ -59,9 +59,9 @@ func (s *Server) asksFirst(ctx context.Context, conn net.Conn, hello attach.Hell
 	return again{conn, &b}, &req, nil
 }
 
-// ofKept gives a request for what was recorded, or is shown; nil of another.
+// ofKept gives a request for what was recorded, or is shown, or a desktop showed; nil of another.
 func ofKept(req *attach.Request) *attach.Request {
-	if req != nil && (req.Op == attach.OpOutput && req.History != nil || req.Op == attach.OpScreen) {
+	if req != nil && (req.Op == attach.OpOutput && req.History != nil || req.Op == attach.OpScreen || req.Op == attach.OpPicture) {
 		return req
 	}
 	return nil
@@ -88,7 +88,7 @@ func (c again) CloseWrite() error {
 	return nil
 }
 
-// showAll answers a request for what was recorded or is shown.
+// showAll answers such a request.
 func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r schemas.SessionRecord, req attach.Request) error {
 	stop := context.AfterFunc(ctx, func() { conn.Close() }) // of a client that reads nothing
 	defer stop()
@@ -98,8 +98,15 @@ func (s *Server) showAll(ctx context.Context, conn net.Conn, d driver.Dialer, r 
 		_, _, _ = attach.ReadFrame(conn)
 		cancel()
 	}()
-	if req.Op == attach.OpScreen {
+	switch req.Op {
+	case attach.OpScreen:
 		return s.screen(ctx, conn, d, r)
+	case attach.OpPicture:
+		jpeg, err := s.Picture(ctx, r)
+		if err != nil {
+			return err
+		}
+		return attach.SendPicture(conn, jpeg)
 	}
 	return s.history(ctx, conn, d, r, req)
 }

@@ -354,6 +354,7 @@ type Observation struct {
 	Listens    []uint16           // the TCP ports at which its processes take connections, in order
 	Status     string             // what it is, in a word, where it isn't simply running: paused, created, exited, restarting, unhealthy
 	Commands   int64              // typed in its terminal since its first start, if that is recorded
+	Input      time.Time          // when a VNC client last typed or pointed on its desktop; zero if none did since it came to run here
 	Container  *schemas.Container // what it is here, unless that is a process tree
 }
 

@@ -19,6 +19,8 @@ type Session struct {
 	// Whole reports, of a connection that the session has ended, that it did so itself, and wasn't
 	// killed.
 	Whole func() bool
+	// Reader, if given, gives what is told of all that one client says to a port; nil if nothing is.
+	Reader func(port uint16) io.Writer
 }
 
 // serving is what goes on.
@@ -126,7 +128,7 @@ func (s *Server) connect(ctx context.Context, c *net.TCPConn, port uint16, to Se
 	sendLate(inner)
 	ended := make(chan bool, 2)
 	go func() { ended <- carry(c, inner, to.Whole) }()
-	go func() { ended <- carry(inner, c, func() bool { return true }) }()
+	go func() { ended <- carry(inner, to.read(c, port), func() bool { return true }) }()
 	all := true
 	for range 2 {
 		if !<-ended {
@@ -143,8 +145,18 @@ func (s *Server) connect(ctx context.Context, c *net.TCPConn, port uint16, to Se
 	_ = inner.SetLinger(usual)
 }
 
+// read gives what a client says, of which a reader may be told.
+func (to Session) read(c *net.TCPConn, port uint16) io.Reader {
+	if to.Reader != nil {
+		if reader := to.Reader(port); reader != nil {
+			return io.TeeReader(c, reader)
+		}
+	}
+	return c
+}
+
 // carry copies one direction, and reports whether it came to its end.
-func carry(to, from *net.TCPConn, whole func() bool) bool {
+func carry(to *net.TCPConn, from io.Reader, whole func() bool) bool {
 	if _, err := io.Copy(to, from); err != nil || !whole() {
 		return false
 	}

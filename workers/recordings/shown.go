@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/diapause/diapause/events/attach"
@@ -64,6 +65,23 @@ func (s *Spool) shownInImage(ctx context.Context, r schemas.SessionRecord) (head
 	}
 	paint, err = readEntry(img, metaFolder+meta.Commands[0].Shown.Paint)
 	return meta.Commands[0].Shown.Screen, paint, err
+}
+
+// Picture gives what the desktop of a session showed when it was suspended, a JPEG, as its image has it.
+func (s *Spool) Picture(ctx context.Context, r schemas.SessionRecord) ([]byte, error) {
+	if r.State != schemas.Suspended || r.Head == nil {
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is %s: there is a picture of one that sleeps", r.Name(), r.State), Hint: "connect to its desktop"}
+	}
+	img, err := s.Snapshots.Open(ctx, r, *r.Head)
+	if err != nil {
+		return nil, err
+	}
+	defer img.Close()
+	const name = metaFolder + attach.PictureFile
+	if !slices.ContainsFunc(img.Entries(), func(e image.Entry) bool { return e.Name == name }) {
+		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("snapshot %s of session %s has no picture", r.Head.Name, r.Name()), Hint: "its warnings say why, if it is a desktop"}
+	}
+	return readEntry(img, name)
 }
 
 func readEntry(img *image.Reader, name string) ([]byte, error) {

@@ -46,6 +46,7 @@ type sighting struct {
 	pid    int
 	leases map[string]time.Time // by key: when the lease was last published
 	typed  typed
+	input  time.Time // the last of its desktop that was said
 
 	age
 }
@@ -195,11 +196,12 @@ func (s *Sensor) observe(ctx context.Context, v statekv.Versioned) {
 	if next.leases == nil {
 		next.leases = map[string]time.Time{}
 	}
-	next.typed = last.typed
+	next.typed, next.input = last.typed, last.input
 	next.age = age{snapshot: takenAt(v.SessionRecord), cpu: o.CPU}.after(last.age, before, v.Op != nil)
 	s.observed[v.UID] = next
 	s.mu.Unlock()
 	s.count(ctx, v, next)
+	s.used(ctx, v, next)
 	if before {
 		s.report(ctx, v, signs(last, next), next)
 	}

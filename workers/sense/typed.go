@@ -38,10 +38,5 @@ func (s *Sensor) count(ctx context.Context, v statekv.Versioned, look sighting) 
 		s.Log.Warn("could not publish how many commands were typed", v.Logged("err", err)...)
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if now, ok := s.observed[v.UID]; ok {
-		now.typed = typed{commands, look.at}
-		s.observed[v.UID] = now
-	}
+	s.said(v.UID, func(now *sighting) { now.typed = typed{commands, look.at} })
 }

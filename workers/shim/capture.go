@@ -48,6 +48,7 @@ type dumper struct {
 	runner  *runner
 
 	recorder *recorder // may be nil
+	picture  picture
 
 	rehearsals *rehearsals
 	rehearsed  string // digest of what the session had when it was rehearsed last
@@ -65,8 +66,11 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	// A session that an earlier capture left frozen can't run a hook.
 	if frozen, err := d.group.State(); err == nil && !frozen {
 		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
+		laps.Mark("hook")
+		warnings = append(warnings, d.picture.take(ctx, laps)...)
+	} else {
+		laps.Mark("hook")
 	}
-	laps.Mark("hook")
 	spills := d.recorder.sealing()(stuckWait) // while it runs: what is left then is little
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
@@ -380,6 +384,9 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool, rehears
 			return o, err
 		}
 		o.External = append(o.External, external)
+	}
+	if err := d.picture.save(d.place.meta()); err != nil {
+		return o, err
 	}
 	if m.Status, err = pipeKey(d.tree.status.file); err != nil {
 		return o, err

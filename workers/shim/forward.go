@@ -19,6 +19,9 @@ func (v *clients) forward(ctx context.Context, c net.Conn, r attach.Request) err
 	if err != nil {
 		return err
 	}
+	if reader := v.viewers.reader(r.Port); reader != nil && r.Viewer {
+		up = viewed{up.(*net.TCPConn), reader}
+	}
 	whole := func() bool { return !v.silent.Load() }
 	_ = attach.ServeForward(c, up, whole) // both ends have seen how it ended
 	return nil

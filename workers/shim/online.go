@@ -31,7 +31,7 @@ func (w *online) serve(v *clients) {
 	if w == nil || w.ports == nil {
 		return
 	}
-	w.ports.Serve(publish.Session{Dial: v.dial, Whole: func() bool { return !v.silent.Load() }})
+	w.ports.Serve(publish.Session{Dial: v.dial, Whole: func() bool { return !v.silent.Load() }, Reader: v.viewers.reader})
 }
 
 // close gives up the network of a session that is dead.

@@ -174,6 +174,7 @@ func (s *session) order(c *control.Conn, o Order) (Message, error) {
 	case OrderObserve:
 		seen, err := s.tree.observe()
 		seen.PID = s.state.read().PID
+		seen.Input = s.clients.viewers.input()
 		return Message{Phase: PhaseDone, Seen: &seen}, err
 	case OrderRecord:
 		return Message{Phase: PhaseDone}, s.recorder.sealed(true)

@@ -24,6 +24,7 @@ type clients struct {
 	tree    *processes
 	runner  *runner
 	typists *typists // to the main command
+	viewers *viewers // of the desktop
 
 	count   atomic.Int64 // being served
 	lookers atomic.Int64 // of them, those that watch by a share

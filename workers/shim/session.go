@@ -62,16 +62,17 @@ func newSession(setup Setup, worker *control.Conn) (s *session, b *boot, bringUp
 		return nil, nil, nil, err
 	}
 	tree, gate, typists := newProcesses(setup.Name, group), newGate(), &typists{}
+	viewers := &viewers{port: setup.Spec.Desktop}
 	run := &runner{
 		name: setup.Name, spec: setup.Spec, limits: setup.Limits, self: setup.Self, terminals: place.terminals(), program: program, gate: gate, tree: tree,
 	}
 	guard := &guard{freeze: group.Freeze, kill: tree.kill, points: points}
 	s = &session{
 		setup: setup, points: points, state: newStateFile(setup), guard: guard, tree: tree, gate: gate, runner: run,
-		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists},
+		clients: &clients{name: setup.Name, gate: gate, tree: tree, runner: run, typists: typists, viewers: viewers},
 		dumper: &dumper{
 			name: setup.Name, criu: setup.Criu, onSuspend: setup.Spec.Hooks.OnSuspend, emptyNetwork: setup.emptyNetwork(), privateNetwork: setup.privateNetwork(), filter: setup.Limits.Digest(), networkAdmin: setup.networkAdmin(),
-			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run,
+			place: place, facts: facts, group: group, beside: beside, gate: gate, guard: guard, points: points, tree: tree, typists: typists, runner: run, picture: picture{port: setup.Spec.Desktop, tree: tree},
 			rehearsals: newRehearsals(setup, place, points, program),
 		},
 		stopped: make(chan struct{}),

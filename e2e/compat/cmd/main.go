@@ -25,13 +25,14 @@ import (
 
 func main() {
 	out := flag.String("out", "", "file for the table (default e2e/compat/RESULTS.md)")
+	desktops := flag.String("desktops", "", "file for the table of desktops (default e2e/compat/DESKTOPS.md)")
 	only := flag.String("only", "", "run only programs whose name contains this; the table then goes to standard output")
 	parts := flag.String("parts", "", "file that keeps the rows of several runs of one commit; the table is made of all of them")
 	rounds := flag.Int("rounds", compat.Rounds, "how often each program is suspended and resumed")
 	control := flag.Bool("control", false, "suspend nothing, to see whether a program fails without it as well; no table")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, options{*out, *only, *parts, compat.Run{Rounds: *rounds, Control: *control}})
+	err := run(ctx, options{*out, *desktops, *only, *parts, compat.Run{Rounds: *rounds, Control: *control}})
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "compat:", err)
@@ -41,8 +42,8 @@ func main() {
 
 // options are the flags.
 type options struct {
-	out, only, parts string
-	how              compat.Run
+	out, desktops, only, parts string
+	how                        compat.Run
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -66,7 +67,7 @@ func run(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	d, err := local.Start(ctx, binary, dir)
+	d, err := local.StartWith(ctx, binary, dir, nil, local.WithREST...)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func run(ctx context.Context, o options) (err error) {
 	if parts != nil {
 		return errors.Join(o.join(ctx, parts, rows, load), verdict(rows))
 	}
-	return errors.Join(write(compat.Write(ctx, rows, o.how.Rounds, load), o.out, o.only), verdict(rows))
+	return errors.Join(o.write(ctx, rows, load), verdict(rows))
 }
 
 // join adds rows to those of earlier runs, and writes the table if none is missing.
@@ -90,17 +91,31 @@ func (o options) join(ctx context.Context, parts *compat.Parts, rows []compat.Ro
 	if err := parts.Save(o.parts); err != nil {
 		return err
 	}
-	all, missing := parts.Rows(programs.All())
+	all, missing := parts.Rows(compat.Everything())
 	if len(missing) > 0 {
 		fmt.Printf("%s lacks %s: the table comes with them\n", o.parts, strings.Join(missing, ", "))
 		return nil
 	}
-	return write(compat.Write(ctx, all, o.how.Rounds, parts.Load()), o.out, "")
+	o.only = ""
+	return o.write(ctx, all, parts.Load())
+}
+
+// write writes the tables of the rows: that of desktops is beside the other one.
+func (o options) write(ctx context.Context, rows []compat.Row, load string) error {
+	all, desktops := compat.Apart(rows)
+	var err error
+	if len(all) > 0 {
+		err = write(compat.Write(ctx, all, o.how.Rounds, load), o.out, "RESULTS.md", o.only)
+	}
+	if len(desktops) > 0 {
+		err = errors.Join(err, write(compat.WriteDesktops(ctx, desktops, o.how.Rounds, load), o.desktops, "DESKTOPS.md", o.only))
+	}
+	return err
 }
 
 func selected(only string) []programs.Program {
 	var some []programs.Program
-	for _, p := range programs.All() {
+	for _, p := range compat.Everything() {
 		if strings.Contains(p.Name, only) {
 			some = append(some, p)
 		}
@@ -116,7 +131,7 @@ func tell(r compat.Row, rounds int) {
 	fmt.Printf("%-34s %d of %d\n", r.Program.Name, len(r.Cycles), rounds)
 }
 
-func write(table []byte, out, only string) error {
+func write(table []byte, out, name, only string) error {
 	if only != "" {
 		_, err := os.Stdout.Write(table)
 		return err
@@ -126,7 +141,7 @@ func write(table []byte, out, only string) error {
 		if err != nil {
 			return err
 		}
-		out = filepath.Join(root, "e2e", "compat", "RESULTS.md")
+		out = filepath.Join(root, "e2e", "compat", name)
 	}
 	if err := os.WriteFile(out, table, 0o644); err != nil {
 		return fmt.Errorf("write the table: %w", err)

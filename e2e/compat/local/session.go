@@ -25,6 +25,19 @@ func (d *Daemon) Run(ctx context.Context, name string, flags []string, command .
 	return &Session{d, name}, nil
 }
 
+// Desktop starts a desktop that is never suspended for idleness, with an application of those that have a name, if one is given.
+func (d *Daemon) Desktop(ctx context.Context, name, app string, flags []string, command ...string) (*Session, error) {
+	args := append([]string{"desktop", "--name", name, "--idle", "never", "--cwd", "/"}, flags...)
+	if app != "" {
+		args = append(args, "--app", app)
+	}
+	args = append(append(args, "--"), command...)
+	if _, err := d.command(ctx, nil, args...); err != nil {
+		return nil, err
+	}
+	return &Session{d, name}, nil
+}
+
 // Exec runs a command inside the session, with stdin as its input, and gives its
 // standard output.
 func (s *Session) Exec(ctx context.Context, stdin string, argv ...string) (string, error) {

@@ -20,6 +20,7 @@ type Program struct {
 	Version []string // prints the version
 	Flags   []string // of diapause run
 	Command []string
+	Desktop *Desktop // of one that is run by `diapause desktop`, of which Flags and Command are then
 
 	// Prepare brings the state about.
 	Prepare func(context.Context, *local.Session) error

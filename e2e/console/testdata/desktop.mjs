@@ -18,7 +18,7 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   // The picture has a pattern, and the terminal on it.
   const canvas = page.locator(".desktop-part .screen > div canvas");
   const colours = () => canvas.evaluate((c) => {
-    if (c.width !== 640 || c.height !== 480) return 0;
+    if (!c.width || !c.height) return 0;
     const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
     return new Set(new Uint32Array(data.buffer)).size;
   });
@@ -51,6 +51,15 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   must(!(await typed()).includes("lost"), "what was typed while it was only watched has come");
   step("a desktop that is only watched");
 
+  await shareClipboard({ page, canvas, types, typed, must, eventually });
+  step("a desktop's clipboard, both ways");
+
+  const fit = page.getByRole("button", { name: "Size follows the window" });
+  await fit.click();
+  await eventually("the desktop has the window's size", () => canvas.evaluate((c) => c.width !== 640 && Math.abs(c.width - c.closest(".screen").clientWidth) < 2));
+  await fit.click();
+  step("a desktop that has the window's size");
+
   await suspend("screen");
   const wake = page.getByRole("button", { name: "Resume and connect" });
   await wake.waitFor();
@@ -75,6 +84,57 @@ export async function useDesktop({ page, gate, diapause, suspend, view, shows, s
   must((await page.evaluate(() => document.activeElement.textContent)) === "Disconnect", "Shift-Esc doesn't leave the desktop");
   await page.getByRole("button", { name: "Disconnect" }).click();
   await diapause("rm", "--yes", "screen");
+  await sleepingDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible });
   await page.goto(`${gate}/#/`);
   step("a desktop that comes back by itself");
+}
+
+// shareClipboard pastes on the desktop what this browser has copied, and the other way round, once a person wants that.
+async function shareClipboard({ page, canvas, types, typed, must, eventually }) {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const share = page.getByRole("button", { name: "Share the clipboard" });
+  await page.evaluate(() => navigator.clipboard.writeText("kept"));
+  await types("private");
+  await eventually("a word is selected", async () => {
+    const box = await canvas.boundingBox();
+    await page.mouse.dblclick(box.x + 12, box.y + 8);
+    return (await typed()).includes("private");
+  });
+  must((await page.evaluate(() => navigator.clipboard.readText())) === "kept", "the clipboard is shared before a person wants that");
+  await share.click();
+  await page.evaluate(() => navigator.clipboard.writeText("frombrowser"));
+  await page.evaluate(() => dispatchEvent(new Event("focus")));
+  await eventually("what the browser has copied is pasted on the desktop", async () => {
+    await canvas.focus();
+    await page.keyboard.press("Shift+Insert");
+    await page.keyboard.press("Enter");
+    return (await typed()).includes("frombrowser");
+  });
+  await page.evaluate(() => navigator.clipboard.writeText("other"));
+  await eventually("what is selected on the desktop is in the browser's clipboard", async () => {
+    const box = await canvas.boundingBox();
+    await page.mouse.dblclick(box.x + 12, box.y + 8);
+    return (await page.evaluate(() => navigator.clipboard.readText())) !== "other";
+  });
+  await share.click();
+}
+
+// sleepingDesktop looks at a desktop that sleeps: it shows what it showed last, and goes on sleeping.
+async function sleepingDesktop({ page, gate, diapause, suspend, view, shows, step, must, eventually, accessible }) {
+  await diapause("desktop", "--name", "asleep", "--idle", "1h", "--size", "640x480", "--app", "xterm", "--", "-bg", "white", "-fg", "black", "-e", "sh", "-c", "while :; do echo here; sleep 1; done");
+  await eventually("a terminal is on the desktop", () => diapause("exec", "asleep", "pgrep", "-x", "xterm").then(() => true, () => false));
+  await suspend("asleep");
+  await page.goto(`${gate}/#/s/asleep/desktop`);
+  await shows(page.locator(".sleeps"), /^asleep$/);
+  const last = page.locator(".desktop-part .last");
+  await last.waitFor();
+  const [width, white] = await last.evaluate((c) => {
+    const { data } = c.getContext("2d").getImageData(0, 0, c.width, c.height);
+    return [c.width, data.filter((v, i) => i % 4 === 1 && v > 0xe0).length];
+  });
+  must(width === 640 && white > 1000, `the picture is ${width} pixels wide, and ${white} of them are white`);
+  await accessible("a desktop that sleeps");
+  must((await view("asleep")).state === "suspended", "the picture of a desktop has resumed it");
+  await diapause("rm", "--yes", "asleep");
+  step("a desktop that sleeps");
 }

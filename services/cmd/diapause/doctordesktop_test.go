@@ -12,8 +12,8 @@ func TestJudgeDesktop(t *testing.T) {
 		status doctor.Status
 		text   string
 	}{
-		"Xvnc openbox dbus-run-session xterm": {doctor.OK, "finds what it needs"},
-		"Xvnc dbus-run-session":               {doctor.Warn, "apt-get install openbox xterm"},
+		"Xvnc openbox dbus-daemon xterm": {doctor.OK, "finds what it needs"},
+		"Xvnc dbus-daemon":               {doctor.Warn, "apt-get install openbox xterm"},
 		"":                                    {doctor.OK, "apt-get install tigervnc-standalone-server openbox dbus-daemon xterm"},
 	} {
 		got := judgeDesktop(func(program string) bool { return strings.Contains(there, program) && there != "" })

@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,14 +15,22 @@ import (
 
 func screenCommand(c *client) *cobra.Command {
 	var asHTML, asJSON bool
+	var picture string
 	cmd := &cobra.Command{
 		Use: "screen NAME", Short: "Print what a session's terminal shows, or showed last", Args: cobra.ExactArgs(1),
 		Long: `Print what a session's terminal shows now, or showed when the session was suspended
-or ended. It doesn't resume a session, and counts as no use of it.`,
-		Example: "  diapause screen work\n  diapause screen --html work > work.html",
+or ended. It doesn't resume a session, and counts as no use of it. --picture writes what a desktop that sleeps showed
+last, as a JPEG.`,
+		Example: "  diapause screen work\n  diapause screen --html work > work.html\n  diapause screen --picture desk.jpg desk",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asHTML && asJSON {
 				return usagef("screen: leave one of --html and --json out")
+			}
+			if picture != "" {
+				if asHTML || asJSON {
+					return usagef("screen: leave --html and --json out with --picture")
+				}
+				return c.picture(cmd.Context(), args[0], picture)
 			}
 			s, err := c.screen(cmd.Context(), args[0])
 			if err != nil {
@@ -36,30 +46,52 @@ or ended. It doesn't resume a session, and counts as no use of it.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asHTML, "html", false, "as HTML, with colours")
+	cmd.Flags().StringVar(&picture, "picture", "", "`FILE` to write what a desktop that sleeps showed last to")
 	cmd.Flags().BoolVar(&asJSON, "json", false, jsonHelp)
 	return cmd
 }
 
-// screen gets what a session's terminal shows.
-func (c *client) screen(ctx context.Context, name string) (*emulator.Screen, error) {
+// asks connects to a session, which counts as nothing, and has fn ask for something there.
+func (c *client) asks(ctx context.Context, name string, fn func(net.Conn) error) error {
 	api, err := c.connect(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer api.Close()
 	conn, err := c.dial(ctx, api, &attach.Hello{Name: name}, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	head, paint, err := attach.FetchScreen(conn)
-	if err != nil {
-		return nil, err
-	}
-	s := emulator.New(int(head.Rows), int(head.Cols))
-	s.Write(paint)
-	return s, nil
+	return fn(conn)
+}
+
+// screen gets what a session's terminal shows.
+func (c *client) screen(ctx context.Context, name string) (s *emulator.Screen, err error) {
+	err = c.asks(ctx, name, func(conn net.Conn) error {
+		head, paint, err := attach.FetchScreen(conn)
+		if err == nil {
+			s = emulator.New(int(head.Rows), int(head.Cols))
+			s.Write(paint)
+		}
+		return err
+	})
+	return s, err
+}
+
+// picture writes to a file what a desktop showed last.
+func (c *client) picture(ctx context.Context, name, file string) error {
+	return c.asks(ctx, name, func(conn net.Conn) error {
+		jpeg, err := attach.FetchPicture(conn)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(file, jpeg, 0o600); err != nil {
+			return fmt.Errorf("write the picture: %w", err)
+		}
+		return nil
+	})
 }
 
 // shown is a screen in JSON.

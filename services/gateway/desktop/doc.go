@@ -2,7 +2,7 @@
 // speaks it at a port. ../README.md says how a client uses it.
 //
 // The way through it: Serve (serve.go) has the session run if the client asked for that, connects to its port and carries
-// bytes both ways; filter.go reads each message of the client before the session gets it. What the session sends is carried
+// bytes both ways; the filter of package rfb reads each message of the client before the session gets it. What the session sends is carried
 // as it comes.
 //
 // A client that may only watch is held to that here: of its messages the filter passes those alone that ask for pictures. A

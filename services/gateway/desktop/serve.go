@@ -14,6 +14,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/rfb"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/gateway/terminal"
 )
@@ -82,7 +83,7 @@ type said struct {
 type socket struct {
 	Options
 	ws     *websocket.Conn
-	filter Filter
+	filter rfb.Filter
 
 	mu      sync.Mutex // guards what is below
 	up      net.Conn   // to the desktop; nil before it is there
@@ -95,7 +96,7 @@ type socket struct {
 // back when the session runs again.
 func Serve(ctx context.Context, ws *websocket.Conn, o Options) {
 	ws.SetReadLimit(maxMessage)
-	s := &socket{Options: o, ws: ws, filter: Filter{Watch: o.Watch}, visible: true}
+	s := &socket{Options: o, ws: ws, filter: rfb.Filter{Watch: o.Watch}, visible: true}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Reading ends with the socket alone: a context that ends would close it before the client is told why.
@@ -155,12 +156,12 @@ func (s *socket) carry(ctx context.Context) error {
 		return err
 	}
 	buf := make([]byte, piece)
-	n, err := io.ReadFull(up, buf[:versionSize])
+	n, err := io.ReadFull(up, buf[:rfb.VersionSize])
 	if err != nil {
 		return s.ended(ctx)
 	}
-	if err := checkServer(buf[:n]); err != nil {
-		return err
+	if err := rfb.CheckServer(buf[:n]); err != nil {
+		return schemas.StateError(schemas.ReasonWrongState, "%v", err)
 	}
 	s.attached(up)
 	defer s.detached()

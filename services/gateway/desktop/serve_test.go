@@ -16,7 +16,18 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/diapause/diapause/events/attach"
+	"github.com/diapause/diapause/events/rfb"
 	"github.com/diapause/diapause/schemas"
+)
+
+// What a client says: how it begins, asks for a picture, and what it does.
+var (
+	hello   = "RFB 003.008\n\x01\x00"
+	asks    = "\x03\x01\x00\x00\x00\x00\x03\x20\x02\x58"
+	key     = "\x04\x01\x00\x00\x00\x00\x00a"
+	pointer = "\x05\xff\x00\x10\x00\x10"
+	text    = "\x06\x00\x00\x00\x00\x00\x00\x05hello"
+	size    = "\xfb\x00\x03\x20\x02\x58\x01\x00" + strings.Repeat("s", 16)
 )
 
 // limit bounds each wait: it is only reached when something is broken.
@@ -188,8 +199,8 @@ func TestServe(t *testing.T) {
 // TestInputToNone: keys for a desktop that is gone are no use of the session, which they would resume.
 func TestInputToNone(t *testing.T) {
 	use := make(used, 16)
-	s := &socket{Options: Options{Use: use}, filter: Filter{step: atMessages}, began: true}
-	if err := s.took([]byte(key)); err != nil {
+	s := &socket{Options: Options{Use: use}, began: true}
+	if err := s.took([]byte(hello + key)); err != nil {
 		t.Fatal(err)
 	}
 	if len(use) > 0 {
@@ -248,7 +259,7 @@ func TestServers(t *testing.T) {
 		"RFB 003.008\n": true, "RFB 003.007\n": true, "RFB 003.889\n": true, "RFB 005.000\n": true,
 		"RFB 003.003\n": false, "RFB 003.006\n": false, "HTTP/1.1 400": false, "SSH-2.0-Open": false,
 	} {
-		if err := checkServer([]byte(version)); (err == nil) != well {
+		if err := rfb.CheckServer([]byte(version)); (err == nil) != well {
 			t.Errorf("%q: %v", version, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // A session's desktop: noVNC at the WebSocket of the operation "desktop". Looking never wakes the session; a person does, by a
 // button that says so. When it has slept and runs again the page connects by itself.
-import { ask, ended, page } from "./api.js";
+import { ask, ended, open, page } from "./api.js";
 import { command, element, put } from "./dom.js";
 import { bytes, inPath } from "./format.js";
 
@@ -50,6 +50,7 @@ export class DesktopPane {
   #watching = false;
   #fits = false;
   #copies = false;
+  #pictured = ""; // the snapshot whose picture is shown, or was asked for
   #ends = new AbortController();
 
   constructor(root, name, me) {
@@ -72,7 +73,8 @@ export class DesktopPane {
     this.said = element("span", { className: "said", role: "status" });
     this.last = element("canvas", { className: "last", hidden: true, role: "img", "aria-label": "What the desktop showed last" });
     this.view = element("div");
-    this.screen = element("div", { className: "screen", hidden: true }, this.last, this.view);
+    this.sleeps = element("p", { className: "sleeps", hidden: true, textContent: "asleep" });
+    this.screen = element("div", { className: "screen", hidden: true }, this.last, this.view, this.sleeps);
     root.replaceChildren(element("h2", { className: "unseen", textContent: "Desktop" }),
       element("div", { className: "bar" }, this.connect, this.leave, this.watch, this.fit, this.copy, this.said), this.screen,
       element("p", { className: "why" }, "While this page is visible and connected the session is in use, and keys and the pointer are activity. Shift-Esc leaves the desktop. ", command(`diapause forward ${name} 5900`)));
@@ -103,8 +105,27 @@ export class DesktopPane {
       this.#state = s.state;
       if (s.state === "running") this.#again();
       else clearTimeout(this.#retry);
+      if (this.#asleep && s.desktop && this.#allowed && !this.#archived) this.#picture(s.snapshot?.name ?? "");
     }
     this.#draw();
+  }
+
+  // picture shows what the desktop showed when it was suspended, as the snapshot has it. That wakes nothing.
+  async #picture(snapshot) {
+    if (this.#pictured === snapshot) return;
+    this.#pictured = snapshot;
+    try {
+      const r = await open(`/sessions/${inPath(this.#name)}/desktop/picture`, this.#ends.signal);
+      const shown = await createImageBitmap(await r.blob());
+      if (this.#pictured !== snapshot || !this.#asleep) return;
+      this.last.width = shown.width;
+      this.last.height = shown.height;
+      this.last.getContext("2d").drawImage(shown, 0, 0);
+      this.screen.hidden = false;
+      this.#draw();
+    } catch (e) {
+      if (e.name !== "AbortError" && this.#asleep) put(this.said, `There is no picture of the desktop: ${e.text ?? e.message}`);
+    }
   }
 
   get #asleep() {
@@ -123,6 +144,7 @@ export class DesktopPane {
     this.fit.disabled = this.#watching;
     this.screen.classList.toggle("dim", !this.#rfb);
     this.last.hidden = Boolean(this.#rfb);
+    this.sleeps.hidden = !this.#asleep || Boolean(this.#ws);
     if (!this.#allowed) put(this.said, "Desktops are for the roles owner and operator.");
     else if (this.#archived) put(this.said, "It is in the archive: resume it first, in its overview.");
     else if (this.#asleep && !this.#ws) put(this.said, "The session is paused: its desktop is there again when it is resumed.");

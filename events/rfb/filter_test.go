@@ -1,4 +1,4 @@
-package desktop
+package rfb
 
 import (
 	"bytes"
@@ -68,10 +68,23 @@ func TestWatching(t *testing.T) {
 
 // TestUse: keys and pointers are what a person does; a client that shows pictures alone isn't used.
 func TestUse(t *testing.T) {
-	for said, want := range map[string]bool{asks: false, pixels + asks + updates + fenced + encodings(1): false, text: false, size: false, key: true, pointer: true, scan: true, asks + key: true} {
+	for said, want := range map[string]bool{asks: false, pixels + asks + updates + fenced + encodings(1): false, text: false, size: false, key: true, pointer: true, scan: true, asks + key: true, pointer + pointer: true} {
 		f := Filter{step: atMessages}
 		if _, used, err := f.Take(nil, []byte(said)); err != nil || used != want {
 			t.Errorf("%q: used %v, %v", said, used, err)
+		}
+	}
+}
+
+// TestPointer: only one that moves, or whose buttons change, is one that a person has.
+func TestPointer(t *testing.T) {
+	f := Filter{step: atMessages}
+	for i, c := range []struct {
+		said string
+		want bool
+	}{{pointer, true}, {pointer, false}, {asks + pointer, false}, {"\x05\x00\x00\x10\x00\x10", true}, {"\x05\x00\x00\x11\x00\x10", true}, {"\x05\x00\x00\x11\x00\x10", false}} {
+		if _, used, err := f.Take(nil, []byte(c.said)); err != nil || used != c.want {
+			t.Errorf("message %d: used %v, %v", i, used, err)
 		}
 	}
 }
@@ -170,7 +183,7 @@ func FuzzFilter(f *testing.F) {
 			if used || did {
 				t.Fatal("who watches has used it")
 			}
-			const begins = versionSize + 2
+			const begins = VersionSize + 2
 			if len(want) < begins {
 				continue
 			}

@@ -1,12 +1,10 @@
-package desktop
+package rfb
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/diapause/diapause/schemas"
 )
 
 // The bounds of what a client says.
@@ -99,6 +97,7 @@ type Filter struct {
 	part  []byte // of a message whose head, or whose list, isn't whole
 	large int    // bytes to come of a message that are passed or dropped as they come
 	drops bool   // they are dropped
+	last  string // what was said of the pointer
 }
 
 // Take takes the next bytes, and appends to out what is passed of them. Used reports whether a person did something that
@@ -131,13 +130,17 @@ func (f *Filter) Take(out, p []byte) (passed []byte, used bool, err error) {
 	return out, used, nil
 }
 
-const versionSize = 12
+// VersionSize is the length of the version that each side says first.
+const VersionSize = 12
 
-// checkServer looks at the version that a server says first. One before 3.7 chooses the security type by itself: it would
+// ErrServer: what a server says first isn't RFB 3.7 or later.
+var ErrServer = errors.New("no VNC server of RFB 3.7 or later is at the port")
+
+// CheckServer looks at the version that a server says first. One before 3.7 chooses the security type by itself: it would
 // take a client's bytes for others than the filter does.
-func checkServer(version []byte) error {
-	if v := string(version); len(v) != versionSize || !strings.HasPrefix(v, "RFB ") || v[4:] < "003.007\n" {
-		return schemas.StateError(schemas.ReasonWrongState, "no VNC server of RFB 3.7 or later is at the port")
+func CheckServer(version []byte) error {
+	if v := string(version); len(v) != VersionSize || !strings.HasPrefix(v, "RFB ") || v[4:] < "003.007\n" {
+		return ErrServer
 	}
 	return nil
 }
@@ -146,7 +149,7 @@ func checkServer(version []byte) error {
 func (f *Filter) wants() (int, error) {
 	switch f.step {
 	case atVersion:
-		return versionSize, nil
+		return VersionSize, nil
 	case atSecurity, atInit:
 		return 1, nil
 	}
@@ -196,6 +199,11 @@ func (f *Filter) whole(out []byte) (passed []byte, used bool, err error) {
 func (f *Filter) message(out, part []byte) (passed []byte, used bool, err error) {
 	m := messages[part[0]]
 	drops := f.Watch && m.acts
+	used = m.used
+	if part[0] == pointerEvent { // some clients repeat where it is
+		used = f.last != string(part)
+		f.last = string(part)
+	}
 	switch {
 	case part[0] == setEncodings:
 		return append(out, plainEncodings(part)...), false, nil
@@ -210,7 +218,7 @@ func (f *Filter) message(out, part []byte) (passed []byte, used bool, err error)
 	if drops {
 		return out, false, nil
 	}
-	return append(out, part...), m.used, nil
+	return append(out, part...), used, nil
 }
 
 // plainEncodings takes out of a message with encodings the one that makes messages ambiguous.
