@@ -168,7 +168,7 @@ func TestFleet(t *testing.T) {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	f, err := MeasureFleet(ctx, FleetSize{Together: 2, Over: time.Second / 2, Idle: 1, Records: []int{200}, GC: []int{25}})
+	f, err := MeasureFleet(ctx, FleetSize{Together: 2, Over: time.Second / 2, Idle: 1, Records: []int{200}, Servers: []million.Server{{GC: 25}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type FleetSize struct {
 	Idle     int           // sessions on a host whose messages are counted
 	Settle   time.Duration // before that
 	Records  []int         // sessions in a NATS server
-	GC       []int         // its GOGC
+	Servers  []million.Server
 	Quiet    time.Duration // that nothing is said to it
 }
 
@@ -57,12 +57,12 @@ func MeasureFleet(ctx context.Context, size FleetSize) (f Fleet, err error) {
 
 // measureMemory looks at all servers beside each other: they are only waited for.
 func measureMemory(ctx context.Context, dir string, size FleetSize) ([]million.Memory, error) {
-	all := make([]million.Memory, len(size.Records)*len(size.GC))
+	all := make([]million.Memory, len(size.Records)*len(size.Servers))
 	g, ctx := errgroup.WithContext(ctx)
 	for i, n := range size.Records {
-		for j, gc := range size.GC {
+		for j, s := range size.Servers {
 			g.Go(func() (err error) {
-				all[i*len(size.GC)+j], err = million.MeasureMemory(ctx, filepath.Join(dir, fmt.Sprintf("nats-%d-%d", n, gc)), n, gc, size.Quiet)
+				all[i*len(size.Servers)+j], err = million.MeasureMemory(ctx, filepath.Join(dir, fmt.Sprintf("nats-%d-%d", n, j)), n, s, size.Quiet)
 				return err
 			})
 		}

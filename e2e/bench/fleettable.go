@@ -48,7 +48,7 @@ heap after a collection, the rest is what Go hasn't collected or given back yet.
 (50,000 sessions) nine tenths of what is in use are the index of subjects, of which a session has three or so: the
 record, its last input and its heartbeat. The rest of a process are blocks of messages that were written, and wait for a
 collection: GOGC says how much of that there may be. A server to which nothing is said collects every two minutes,
-and gives the memory back after that.
+and gives the memory back after that. The one in ` + "`up`" + ` does both some seconds after the last message.
 
 | sessions | GOGC | just written | quiet | in use | after a restart |
 | --: | --: | --: | --: | --: | --: |
@@ -100,8 +100,8 @@ func (f Fleet) Table(ctx context.Context, load string, quiet time.Duration) []by
 	}
 	fmt.Fprintf(&b, memoryPreface, quiet)
 	for _, n := range f.Memory {
-		fmt.Fprintf(&b, "| %d | %d | %.0f | %.0f | %.0f | %.0f |\n",
-			n.Sessions, n.GC, n.Each(n.Filled), n.Each(n.Quiet), float64(n.Live)/float64(n.Sessions), n.Each(n.Restarted))
+		fmt.Fprintf(&b, "| %d | %s | %.0f | %.0f | %.0f | %.0f |\n",
+			n.Sessions, n.Server, n.Each(n.Filled), n.Each(n.Quiet), float64(n.Live)/float64(n.Sessions), n.Each(n.Restarted))
 	}
 	f.worked(&b)
 	return b.Bytes()
@@ -124,8 +124,8 @@ func (f Fleet) worked(b *bytes.Buffer) {
 		last = max(last, m.Sessions)
 	}
 	for _, m := range f.Memory {
-		if m.Sessions == last {
-			fmt.Fprintf(b, " %.1f GB of memory with GOGC=%d.", gb(m), m.GC)
+		if m.Sessions == last && !m.Trims {
+			fmt.Fprintf(b, " %.1f GB of memory with GOGC=%s.", gb(m), m.Server)
 		}
 	}
 	b.WriteString(f.bottleneck())

@@ -33,6 +33,7 @@ type orders struct {
 	Port   int      `json:"port,omitempty"` // among servers
 	Routes []string `json:"routes,omitempty"`
 	GC     int      `json:"gc,omitempty"` // percent, as GOGC; then it says in the end what it has in use
+	Trims  bool     `json:"trims,omitempty"`
 	// Of a scheduler: how long it is left alone before its memory is looked at, since it
 	// goes through all sessions when it is ready.
 	Settle time.Duration `json:"settle,omitempty"`

@@ -13,13 +13,26 @@ import (
 
 // Memory is what a NATS server's process holds for sessions that sleep, in bytes.
 type Memory struct {
+	Server
 	Sessions  int
-	GC        int   // percent, as GOGC of the server
 	Empty     int64 // before there was a session
 	Filled    int64 // when the last record was written
 	Quiet     int64 // after nothing was said for a while
 	Live      int64 // of that what is in use: the heap after a collection
 	Restarted int64 // when it has read all from its disk again
+}
+
+// Server is how a server keeps its memory.
+type Server struct {
+	GC    int  // percent, as GOGC
+	Trims bool // it gives memory back when it rests, as `diapause up` does
+}
+
+func (s Server) String() string {
+	if s.Trims {
+		return fmt.Sprintf("%d, as in `up`", s.GC)
+	}
+	return fmt.Sprint(s.GC)
 }
 
 // Each is what one of these takes for a session.
@@ -39,9 +52,9 @@ func collected() heap {
 }
 
 // MeasureMemory fills a server with n sessions, and looks at its process.
-func MeasureMemory(ctx context.Context, dir string, n, gc int, quiet time.Duration) (m Memory, err error) {
-	m = Memory{Sessions: n, GC: gc}
-	o := orders{Name: "memory", Dir: dir, GC: gc}
+func MeasureMemory(ctx context.Context, dir string, n int, s Server, quiet time.Duration) (m Memory, err error) {
+	m = Memory{Sessions: n, Server: s}
+	o := orders{Name: "memory", Dir: dir, GC: s.GC, Trims: s.Trims}
 	m.Live, err = withServer(ctx, o, func(pid int, url string) (err error) {
 		if m.Empty, err = resident(pid); err != nil {
 			return err

@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 
 // What a server holds is found at every moment that is asked for.
 func TestMemory(t *testing.T) {
-	m, err := MeasureMemory(t.Context(), t.TempDir(), 500, 25, 0)
+	m, err := MeasureMemory(t.Context(), t.TempDir(), 500, Server{GC: 25, Trims: true}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"github.com/diapause/diapause/services/trim"
 )
 
 // startLimit bounds how long servers may take to read what they have stored.
@@ -44,6 +46,9 @@ func serve(o orders, say func(any), stop <-chan struct{}) error {
 	}
 	if o.GC > 0 {
 		debug.SetGCPercent(o.GC)
+	}
+	if o.Trims {
+		go func() { _ = trim.Serve(context.Background()) }() // until the process ends; it has no other error
 	}
 	began := time.Now()
 	s, err := server.NewServer(opts)

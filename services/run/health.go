@@ -17,6 +17,7 @@ import (
 	"github.com/diapause/diapause/services/gateway"
 	"github.com/diapause/diapause/services/metrics"
 	"github.com/diapause/diapause/services/scheduler"
+	"github.com/diapause/diapause/services/trim"
 	"github.com/diapause/diapause/workers/worker"
 )
 
@@ -28,7 +29,7 @@ type gauges struct {
 }
 
 // watched runs a part with its metrics served beside it: from before it begins, so that
-// one that doesn't get ready can say why.
+// one that doesn't get ready can say why. What it held at its busiest is given back when it rests.
 func watched(ctx context.Context, p Process, part func(context.Context, gauges) error) error {
 	m := gauges{metrics.New(p.Version), metrics.NewHealth(), metrics.NewHealth()}
 	m.health.Set("start", func(context.Context) string {
@@ -37,18 +38,21 @@ func watched(ctx context.Context, p Process, part func(context.Context, gauges) 
 	supervised := func(ctx context.Context) error {
 		return m.supervised(ctx, func(ctx context.Context) error { return part(ctx, m) })
 	}
-	if p.Metrics == "" {
-		return supervised(ctx)
+	beside := []func(context.Context) error{trim.Serve}
+	if p.Metrics != "" {
+		srv, err := metrics.Listen(ctx, p.Metrics, m.Meter, m.health, p.Version)
+		if err != nil {
+			return usagef("%v", err)
+		}
+		fmt.Fprintf(p.Out, "metrics: %s/metrics, /healthz, /readyz\n", srv.URL())
+		beside = append(beside, srv.Serve)
 	}
-	srv, err := metrics.Listen(ctx, p.Metrics, m.Meter, m.health, p.Version)
-	if err != nil {
-		return usagef("%v", err)
-	}
-	fmt.Fprintf(p.Out, "metrics: %s/metrics, /healthz, /readyz\n", srv.URL())
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	g, serving := errgroup.WithContext(ctx)
-	g.Go(func() error { return srv.Serve(serving) })
+	for _, serve := range beside {
+		g.Go(func() error { return serve(serving) })
+	}
 	g.Go(func() error {
 		defer stop()
 		return supervised(serving)

@@ -132,7 +132,7 @@ const quiet = 5 * time.Minute
 func fleet(ctx context.Context, s settings) error {
 	load := local.Load()
 	f, err := bench.MeasureFleet(ctx, bench.FleetSize{
-		Together: 8, Over: time.Minute, Idle: 50, Settle: 15 * time.Second, Records: []int{10000, 50000}, GC: []int{100, 25}, Quiet: quiet,
+		Together: 8, Over: time.Minute, Idle: 50, Settle: 15 * time.Second, Records: []int{10000, 50000}, Servers: []million.Server{{GC: 100}, {GC: 25}, {GC: 100, Trims: true}}, Quiet: quiet,
 	})
 	if err != nil {
 		return err
