@@ -19,23 +19,18 @@ import (
 
 // Examine looks at a tree and says what adopting it means. asking are processes that must not be in it.
 func Examine(ctx context.Context, pid int, command []string, asking ...int) (Plan, error) {
-	p, _, err := examine(ctx, pid, command, asking...)
-	return p, err
-}
-
-func examine(ctx context.Context, pid int, command []string, asking ...int) (Plan, Facts, error) {
 	f, err := Look(pid, asking...)
 	if errors.Is(err, errGone) {
-		return Plan{}, f, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("there is no process %d", pid)}
+		return Plan{}, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("there is no process %d", pid)}
 	}
 	if err != nil {
-		return Plan{}, f, err
+		return Plan{}, err
 	}
 	if p := Judge(f); len(p.Refused) > 0 { // of what isn't the host's no more can be said
-		return p, f, nil
+		return p, nil
 	}
 	f.Blockers, f.Warnings, err = preflight.Check(ctx, living(f.Tree), checks(pid, command))
-	return Judge(f), f, err
+	return Judge(f), err
 }
 
 func checks(root int, command []string) preflight.Options {
@@ -68,11 +63,11 @@ func (d *Driver) Start(ctx context.Context, f driver.Fence, spec schemas.Spec, b
 	if err != nil {
 		return driver.Instance{}, err
 	}
-	plan, facts, err := examine(ctx, o.PID, d.options.Criu, os.Getpid())
+	plan, err := Examine(ctx, o.PID, d.options.Criu, os.Getpid())
 	switch {
 	case err != nil:
 		return driver.Instance{}, err
-	case facts.Root.Start != o.Start:
+	case plan.Start != o.Start:
 		return driver.Instance{}, ended(f, o.PID)
 	case len(plan.Refused) > 0:
 		return driver.Instance{}, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("process %d can't become session %s", o.PID, f.Name), Blockers: plan.Refused}

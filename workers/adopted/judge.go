@@ -13,6 +13,8 @@ import (
 type Plan struct {
 	PID     int    `json:"pid"`
 	Program string `json:"program"` // its command line
+	Comm    string `json:"-"`       // the name of its program
+	Start   uint64 `json:"-"`       // by which it is known again
 	User    uint32 `json:"user"`
 	Pids    []int  `json:"pids"` // of the tree
 
@@ -25,7 +27,7 @@ type Plan struct {
 
 // Judge says what adopting a tree means. It reads nothing but f.
 func Judge(f Facts) Plan {
-	p := Plan{PID: f.Root.PID, Program: f.Program, User: f.Root.User}
+	p := Plan{PID: f.Root.PID, Program: f.Program, Comm: f.Root.Comm, Start: f.Root.Start, User: f.Root.User}
 	if p.Program == "" {
 		p.Program = f.Root.Comm
 	}

@@ -127,16 +127,13 @@ func (f *adoptFlags) process(cmd *cobra.Command, c *client) error {
 	}
 	fmt.Fprint(complained, plan.text())
 	if f.name == "" {
-		f.name = fmt.Sprintf("%s-%d", token(plan.comm), f.pid)
+		f.name = fmt.Sprintf("%s-%d", token(plan.Comm), f.pid)
 	}
-	return f.ask(cmd.Context(), c, adoptspec.Request(f.run, plan.comm, o))
+	return f.ask(cmd.Context(), c, adoptspec.Request(f.run, plan.Comm, o))
 }
 
 // plan is what adopting a process means.
-type plan struct {
-	adopted.Plan
-	comm string
-}
+type plan struct{ adopted.Plan }
 
 // examined looks at a process, and gives how the driver is to know it again.
 func examined(ctx context.Context, pid int) (o adoptspec.Options, p plan, err error) {
@@ -144,17 +141,13 @@ func examined(ctx context.Context, pid int) (o adoptspec.Options, p plan, err er
 		return o, p, schemas.FailedError("", "look at process %d: that takes root", pid).WithHint("run adopt with sudo")
 	}
 	command, _ := criu.Find() // without one the host says what is missing
-	first, err := adopted.Look(pid)
-	if err == nil {
-		p.Plan, err = adopted.Examine(ctx, pid, command, os.Getpid())
-	}
-	if err == nil {
+	if p.Plan, err = adopted.Examine(ctx, pid, command, os.Getpid()); err == nil {
 		o.Boot, err = adopted.MachineBoot()
 	}
 	if err != nil {
-		return o, p, schemas.FailedError("", "look at process %d: %v", pid, err)
+		return o, p, schemas.FailedError("", "adopt: %v", err)
 	}
-	o.PID, o.Start, p.comm = pid, first.Root.Start, first.Root.Comm
+	o.PID, o.Start = pid, p.Start
 	return o, p, nil
 }
 
