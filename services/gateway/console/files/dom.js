@@ -30,6 +30,11 @@ export function fill(node, key, make) {
   node.replaceChildren(...[make()].flat().filter((c) => c !== null && c !== undefined && c !== false));
 }
 
+// unreachable says that files of the console didn't come. The browser doesn't ask for them again by itself.
+export function unreachable() {
+  return [element("p", { textContent: "This can't be loaded: the gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))];
+}
+
 // say has a screen reader say something.
 export function say(text) {
   put(document.getElementById("said"), text);

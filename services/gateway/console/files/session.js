@@ -1,6 +1,6 @@
 // The page of a session.
 import { ask } from "./api.js";
-import { command, element, fill, put, say } from "./dom.js";
+import { command, element, fill, put, say, unreachable } from "./dom.js";
 import { bytes, idle, inPath, kind, labels, moment, since, span, word } from "./format.js";
 import { historyOf, policyOf, portsOf } from "./parts.js";
 import { snapshotsOf } from "./snapshots.js";
@@ -19,6 +19,16 @@ export function showSession(main, live, { name, part, me }) {
   const view = new SessionPage(live, name, part, me);
   main.replaceChildren(view.root);
   return view.begin();
+}
+
+// bring gives what the files of a part have; where they don't come the part says so.
+async function bring(load, part) {
+  try {
+    return await load();
+  } catch {
+    fill(part, ["unreachable"], unreachable);
+    return {};
+  }
 }
 
 class SessionPage {
@@ -273,8 +283,8 @@ class SessionPage {
 
   async #openRecording() {
     if (this.#replay) return;
-    const { ReplayPane } = await import("./replay.js");
-    if (!this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
+    const { ReplayPane } = await bring(() => import("./replay.js"), this.recording);
+    if (ReplayPane && !this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
   }
 
   async #openTerminal(s) {
@@ -282,8 +292,8 @@ class SessionPage {
       this.#terminal.state(s);
       return;
     }
-    const { TerminalPane } = await import("./terminal.js");
-    if (this.#terminal || !this.root.isConnected) return;
+    const { TerminalPane } = await bring(() => import("./terminal.js"), this.terminal);
+    if (!TerminalPane || this.#terminal || !this.root.isConnected) return;
     this.#terminal = new TerminalPane(this.terminal, this.#name, this.#me);
     this.#terminal.state(this.session ?? s);
     say("Terminal");
@@ -294,8 +304,8 @@ class SessionPage {
       this.#desktop.state(s);
       return;
     }
-    const { DesktopPane } = await import("./desktop.js");
-    if (this.#desktop || !this.root.isConnected) return;
+    const { DesktopPane } = await bring(() => import("./desktop.js"), this.desktop);
+    if (!DesktopPane || this.#desktop || !this.root.isConnected) return;
     this.#desktop = new DesktopPane(this.desktop, this.#name, this.#me);
     this.#desktop.state(this.session ?? s);
     say("Desktop");

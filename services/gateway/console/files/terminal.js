@@ -34,6 +34,7 @@ function randomName() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
+export const readable = 4.5; // the contrast that programs' colours have at least
 const dark = matchMedia("(prefers-color-scheme: dark)");
 export const theme = () => (dark.matches ? { background: "#161a1d", foreground: "#e3e6e8", cursor: "#e3e6e8", selectionBackground: "#3f5a75" }
   : { background: "#ffffff", foreground: "#1d2327", cursor: "#1d2327", selectionBackground: "#b5d5ff", white: "#6b7075", brightWhite: "#444a4f", yellow: "#7a5b00", brightYellow: "#8a6700", green: "#1b6e35", brightGreen: "#1b7e3a", cyan: "#0a6b78", brightCyan: "#0a7a88" });
@@ -122,6 +123,7 @@ export class TerminalPane {
       element("div", { className: "bar" }, this.connect, this.leave, this.reader, this.said, this.titled), this.find, this.screen,
       element("p", { className: "why" }, "While it is connected the session is in use, and what is typed is activity. Shift-Esc leaves the terminal, Ctrl-Shift-F finds in what it showed. ", command(`diapause attach ${name}`)));
     const { signal } = this.#ends;
+    if (this.#allowed) load().catch(() => {}); // for Connect, which loads it else
     dark.addEventListener("change", () => { if (this.#term) this.#term.options.theme = theme(); }, { signal });
     document.addEventListener("visibilitychange", () => this.#seen(), { signal });
     addEventListener("online", () => this.#wants && !this.#ws && this.#open(false), { signal });
@@ -204,7 +206,7 @@ export class TerminalPane {
     const { Terminal, FitAddon, SearchAddon } = await load();
     if (this.#term || this.#ends.signal.aborted) return;
     this.screen.hidden = false;
-    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true, allowProposedApi: true });
+    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true, allowProposedApi: true, minimumContrastRatio: readable });
     this.#fit = new FitAddon();
     term.loadAddon(this.#fit);
     term.open(this.screen);
