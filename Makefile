@@ -12,7 +12,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
-.PHONY: build demo test test-long robustness setup setup-test verify lint vuln sbom dist bench bench-million compat compose-bases compose-check compose-build compose-up compose-demo compose-down clean help
+.PHONY: build demo test test-long robustness setup setup-test verify lint screenshots vuln sbom dist bench bench-million compat compose-bases compose-check compose-build compose-up compose-demo compose-down clean help
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 14
@@ -58,6 +58,9 @@ lint: ## staticcheck, and functions that nothing calls, or tests alone
 	$(GO) run $(STATICCHECK) $(MODULES:%=./%/...)
 	@unused=$$($(GO) run $(DEADCODE) -test $(MODULES:%=./%/...) && cd services && $(GO) run $(DEADCODE) ./cmd/diapause) || exit; \
 		[ -z "$$unused" ] || { echo "$$unused"; exit 1; }
+
+screenshots: setup-test ## the pictures of the console that the documents show
+	@e2e/setup/root.sh $(GO) test -count=1 ./e2e/console -run TestPictures -update
 
 VULNDB ?=
 vuln: ## govulncheck, with its database of today, or the last one fetched, or VULNDB=DIR

@@ -1,10 +1,10 @@
 // Uses the console in Chromium. After the arguments of browser.mjs comes a program that serves "hello" at port 8080. The long tests
-// (DIAPAUSE_LONG) have 10,000 sessions besides. It prints each step with how long it took, and fails at the first one that isn't as it should be.
+// (DIAPAUSE_LONG) cut the stream for ten seconds, and have a login expire. It prints each step with how long it took, and fails at the first one that isn't as it should be.
 import * as shared from "./browser.mjs";
 import { emptyPages, pages, pagesOf } from "./pages.mjs";
 import { useDesktop } from "./desktop.mjs";
 import { watchShared } from "./shared.mjs";
-import { byKeys, cutPages, goneUnderFocus, longNames, wrongClock } from "./rough.mjs";
+import { byKeys, cutPages, expiredLogin, goneUnderFocus, longNames, wrongClock } from "./rough.mjs";
 import { editor, together } from "./terminals.mjs";
 import { wakePage } from "./wake.mjs";
 
@@ -12,6 +12,7 @@ const { browser, cutAll, data, diapause, eventually, gate, gatePort, more, must,
 const [server] = more;
 const { context, page } = await person();
 const accessible = (what) => shared.accessible(page, what);
+const lightAndDark = (what) => shared.lightAndDark(page, what);
 const narrow = (what, also) => shared.narrow(page, what, also);
 const login = () => shared.login(page);
 const rowOf = (name) => page.locator(".rows .row").filter({ has: page.getByRole("link", { name, exact: true }) });
@@ -46,7 +47,7 @@ await perform(page, async () => {
   await page.goto(`${gate}/`);
   await shows(page.locator("main"), "This browser isn't logged in");
   await shows(page.locator("main"), "diapause login-link");
-  await accessible("not logged in");
+  await lightAndDark("not logged in");
   await login();
   await shows(page.locator("main"), "No sessions yet");
   await shows(page.locator("#liveness"), /^live$/);
@@ -68,6 +69,8 @@ await perform(page, async () => {
   await accessible("the list");
   await page.emulateMedia({ colorScheme: "dark" });
   await accessible("the list, dark");
+  const boxed = await page.locator(".rows .cell").evaluateAll((cells) => cells.filter((c) => parseFloat(getComputedStyle(c).borderTopWidth) > 0).map((c) => c.className));
+  must(boxed.length === 0, `of the list these have a box: ${boxed}`);
   await narrow("the list", async () => {
     const overlap = () => page.evaluate(() => {
       const [a, b] = [...document.querySelectorAll(".rows .row")].map((r) => r.getBoundingClientRect()).sort((x, y) => x.top - y.top);
@@ -90,7 +93,7 @@ await perform(page, async () => {
   await shows(page.getByRole("region", { name: "Policy" }), "grace");
   await shows(page.locator(".actions"), "diapause resume web");
   await page.emulateMedia({ colorScheme: "light" });
-  await accessible("a session");
+  await lightAndDark("a session");
   await narrow("a session");
   const looked = await view("web");
   must(looked.state === "suspended" && looked.version === asleep.version, `looking has changed it: ${JSON.stringify(looked)}`);
@@ -129,7 +132,7 @@ await perform(page, async () => {
   await snapshots.getByRole("button", { name: "Roll back to it" }).click();
   const sure = page.getByRole("dialog");
   await shows(sure, `diapause rollback web ${first.id}`);
-  await accessible("a question");
+  await lightAndDark("a question");
   await sure.getByRole("button", { name: "Cancel", exact: true }).click();
   must((await view("web")).state === "suspended", "it was rolled back though that was cancelled");
   await snapshots.getByRole("button", { name: "Roll back to it" }).click();
@@ -186,7 +189,7 @@ await perform(page, async () => {
   await page.keyboard.press("Control+k");
   await page.keyboard.type("wor");
   await shows(page.getByRole("option", { selected: true }), "work");
-  await accessible("the command search");
+  await lightAndDark("the command search");
   await page.keyboard.press("Enter");
   await shows(page.locator("h1"), "work");
   step("go to a session by the command search");
@@ -204,7 +207,7 @@ await perform(page, async () => {
   await shows(rows, "coloured");
   const red = await page.evaluate(() => [...document.querySelectorAll(".xterm-rows span")].filter((s) => s.textContent === "coloured").map((s) => getComputedStyle(s).color));
   must(red.includes("rgb(200, 30, 30)"), `coloured text is ${red}`);
-  await accessible("a terminal");
+  await lightAndDark("a terminal");
   await page.getByLabel("Find in the terminal").fill("coloured");
   await shows(page.locator(".find"), /^1 of 1|1 of 1/);
   await page.getByLabel("Find in the terminal").fill("not there");
@@ -277,7 +280,7 @@ await perform(page, async () => {
   await eventually("it is read from where the scrubber is", async () => sent.length > 1);
   await page.getByRole("button", { name: "Show the last 10 minutes" }).click();
   await shows(page.getByRole("region", { name: "Logs" }), "42back");
-  await accessible("a recording");
+  await lightAndDark("a recording");
   await narrow("a recording");
   must((await view("work")).version === before.version, "to look at the recording has changed the session");
   await page.getByRole("link", { name: "Terminal" }).first().click();
@@ -292,6 +295,7 @@ await perform(page, async () => {
   await types("echo t''wo$N");
   await diapause("rm", "--yes", "second");
   await diapause("resume", "web");
+  if (process.env.DIAPAUSE_LONG) await new Promise((done) => setTimeout(done, 10_000)); // as long as a cut may be that is no glitch
   shared.mend();
   await shows(page.locator("#liveness"), /^live$/);
   await shows(rows, "two41");
@@ -402,10 +406,16 @@ await perform(page, async () => {
   await shows(rowOf("web"), "running");
   step("a notice, until it is dismissed");
 
-  if (process.env.DIAPAUSE_LONG) await manySessions();
+  await manySessions();
+  if (process.env.DIAPAUSE_LONG) await expiredLogin({ name: "web" });
 
   const other = await context.newPage();
+  await other.goto(`${gate}/api/v1/docs`);
+  await other.locator("details").first().waitFor();
+  await shared.lightAndDark(other, "the page of the API");
   await other.goto(`${gate}/login`);
+  await other.getByRole("button", { name: "Log out" }).waitFor();
+  await shared.lightAndDark(other, "the login of this browser");
   await other.getByRole("button", { name: "Log out" }).click();
   await shows(page.locator("main"), "This browser isn't logged in");
   await other.close();

@@ -102,17 +102,23 @@ export async function cutPages({ name }) {
   await rowOf(page, name).waitFor();
   cutAll();
   await rowOf(page, name).getByRole("link").click();
-  await shows(page.locator("h1"), "This page can't be loaded");
+  await shows(page.locator("main"), "This can't be loaded");
   mend();
   await page.getByRole("button", { name: "Try again" }).click();
   await shows(page.locator("h1"), name);
+  cutAll();
   await page.getByRole("link", { name: "Terminal" }).first().click();
+  await shows(page.locator(".terminal-part"), "This can't be loaded");
+  mend();
+  await page.reload();
   await page.getByRole("button", { name: "Connect", exact: true }).waitFor();
-  await shows(page.locator("#liveness"), /^live$/);
+  const files = ["xterm.mjs", "addon-fit.mjs", "addon-search.mjs"];
+  await eventually("the terminal's files have come", () => page.evaluate((all) => all.every((f) => performance.getEntriesByType("resource").some((e) => e.name.endsWith(f))), files));
   cutAll();
   await page.getByRole("button", { name: "Connect", exact: true }).click();
-  await shows(page.locator(".said"), "can't be loaded");
+  await shows(page.locator(".said"), "The connection is lost");
   mend();
+  await shows(page.locator(".said"), /^connected$/);
   await shows(page.locator("#liveness"), /^live$/);
 
   // A cookie that expires in the midst of work ends what is shown, and nothing goes on.
@@ -127,4 +133,15 @@ export async function cutPages({ name }) {
   await shows(page.locator("main"), "The login has ended");
   await context.close();
   step("files that don't come, and a cookie that has expired");
+}
+
+// expiredLogin has a login that is valid for half a minute.
+export async function expiredLogin({ name }) {
+  const { context, page } = await person();
+  await login(page, "--for", "30s");
+  await rowOf(page, name).waitFor();
+  await shows(page.locator("main"), "The login has ended");
+  must((await rowOf(page, name).count()) === 0, "a login that has expired shows sessions");
+  await context.close();
+  step("a login that expires");
 }

@@ -54,6 +54,11 @@ export function kept(node, fn) {
   if (focused && !node.contains(focused)) [...node.querySelectorAll(focused.localName)].find((e) => nameOf(e) === nameOf(focused))?.focus();
 }
 
+// unreachable says that files of the console didn't come. The browser doesn't ask for them again by itself.
+export function unreachable() {
+  return [element("p", { textContent: "This can't be loaded: the gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))];
+}
+
 // say has a screen reader say something.
 export function say(text) {
   put(document.getElementById("said"), text);

@@ -92,6 +92,6 @@ export const inPath = (name) => name.replace("/", ".");
 
 // order compares names as the API orders them: by tenant, then by name.
 export function order(a, b) {
-  const [x, y] = [a, b].map((s) => [s.tenant ?? "", s.name.split("/").pop()]);
-  return x[0] < y[0] ? -1 : x[0] > y[0] ? 1 : x[1] < y[1] ? -1 : x[1] > y[1] ? 1 : 0;
+  const [x, y] = a.tenant === b.tenant ? [a.name, b.name] : [a.tenant ?? "", b.tenant ?? ""];
+  return x < y ? -1 : x > y ? 1 : 0;
 }

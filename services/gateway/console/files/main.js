@@ -1,6 +1,6 @@
 // Begins the console: who is logged in, which page is shown, and how live it is.
 import { ask, onEnd } from "./api.js";
-import { element, put, say } from "./dom.js";
+import { element, put, say, unreachable } from "./dom.js";
 import { moment } from "./format.js";
 import { showList } from "./list.js";
 import { Live } from "./live.js";
@@ -72,11 +72,10 @@ function parse() {
   }
 }
 
-// showUnreachable stands for a page whose files don't come. The browser doesn't ask for them again.
+// showUnreachable stands for a page whose files don't come.
 function showUnreachable() {
-  main.replaceChildren(element("section", { className: "note" }, element("h1", { textContent: "This page can't be loaded" }),
-    element("p", { textContent: "The gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))));
-  return { end() {}, title: "Not loaded" };
+  main.replaceChildren(element("section", { className: "note" }, element("h1", { textContent: "No connection" }), unreachable()));
+  return { end() {}, title: "No connection" };
 }
 
 let shows = 0;

@@ -4,7 +4,7 @@ import { ask, open } from "./api.js";
 import { command, element, fill, put, say } from "./dom.js";
 import { inPath, moment, span } from "./format.js";
 import { intervals } from "./timeline.js";
-import { load, theme } from "./xterm.js";
+import { load, readable, theme } from "./xterm.js";
 
 const enough = 4 << 20; // characters that are read ahead
 const few = 512 << 10; // with fewer it is read on
@@ -177,7 +177,7 @@ export class ReplayPane {
       const { Terminal } = await load();
       if (this.#term || this.#ends.signal.aborted || turn !== this.#turn) return false;
       this.screen.hidden = false;
-      this.#term = new Terminal({ fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 1000, theme: theme(), disableStdin: true, linkHandler: { activate() {} } });
+      this.#term = new Terminal({ fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 1000, theme: theme(), disableStdin: true, minimumContrastRatio: readable, linkHandler: { activate() {} } });
       this.#term.open(this.screen);
       this.#term.textarea.tabIndex = -1;
     }

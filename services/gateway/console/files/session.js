@@ -1,6 +1,6 @@
 // The page of a session.
 import { ask } from "./api.js";
-import { command, element, fill, put, say } from "./dom.js";
+import { command, element, fill, put, say, unreachable } from "./dom.js";
 import { bytes, idle, inPath, kind, labels, moment, since, span, word } from "./format.js";
 import { historyOf, policyOf, portsOf } from "./parts.js";
 import { snapshotsOf } from "./snapshots.js";
@@ -19,6 +19,16 @@ export function showSession(main, live, { name, part, me }) {
   const view = new SessionPage(live, name, part, me);
   main.replaceChildren(view.root);
   return view.begin();
+}
+
+// bring gives what the files of a part have; where they don't come the part says so.
+async function bring(load, part) {
+  try {
+    return await load();
+  } catch {
+    fill(part, ["unreachable"], unreachable);
+    return {};
+  }
 }
 
 class SessionPage {
@@ -271,19 +281,9 @@ class SessionPage {
     ]);
   }
 
-  // load brings the files of a part; it gives nothing, and the part says so, if they don't come.
-  async #load(part, bring) {
-    try {
-      return await bring();
-    } catch { // the browser doesn't ask for them again
-      fill(part, "unreachable", () => [element("p", { className: "failed", textContent: "This can't be loaded: the gateway doesn't answer." }), element("p", {}, element("button", { type: "button", textContent: "Try again", onclick: () => location.reload() }))]);
-      return {};
-    }
-  }
-
   async #openRecording() {
     if (this.#replay) return;
-    const { ReplayPane } = await this.#load(this.recording, () => import("./replay.js"));
+    const { ReplayPane } = await bring(() => import("./replay.js"), this.recording);
     if (ReplayPane && !this.#replay && this.root.isConnected) this.#replay = new ReplayPane(this.recording, this.#name);
   }
 
@@ -292,7 +292,7 @@ class SessionPage {
       this.#terminal.state(s);
       return;
     }
-    const { TerminalPane } = await this.#load(this.terminal, () => import("./terminal.js"));
+    const { TerminalPane } = await bring(() => import("./terminal.js"), this.terminal);
     if (!TerminalPane || this.#terminal || !this.root.isConnected) return;
     this.#terminal = new TerminalPane(this.terminal, this.#name, this.#me);
     this.#terminal.state(this.session ?? s);
@@ -304,7 +304,7 @@ class SessionPage {
       this.#desktop.state(s);
       return;
     }
-    const { DesktopPane } = await this.#load(this.desktop, () => import("./desktop.js"));
+    const { DesktopPane } = await bring(() => import("./desktop.js"), this.desktop);
     if (!DesktopPane || this.#desktop || !this.root.isConnected) return;
     this.#desktop = new DesktopPane(this.desktop, this.#name, this.#me);
     this.#desktop.state(this.session ?? s);

@@ -4,7 +4,7 @@ import { ask, ended, page } from "./api.js";
 import { command, element, put } from "./dom.js";
 import { Finder } from "./find.js";
 import { bytes, inPath } from "./format.js";
-import { dark, load, protocol, randomName, theme } from "./xterm.js";
+import { dark, load, protocol, randomName, readable, theme } from "./xterm.js";
 
 const chunk = 32 << 10; // of a message
 const ahead = 128 << 10; // sent, and not taken
@@ -96,6 +96,7 @@ export class TerminalPane {
       element("div", { className: "bar" }, this.connect, this.leave, this.reader, this.said, this.titled), this.find, this.screen,
       element("p", { className: "why" }, "While it is connected the session is in use, and what is typed is activity. Shift-Esc leaves the terminal, Ctrl-Shift-F finds in what it showed. ", command(`diapause attach ${name}`)));
     const { signal } = this.#ends;
+    if (this.#allowed) load().catch(() => {}); // for Connect, which loads it else
     dark.addEventListener("change", () => { if (this.#term) this.#term.options.theme = theme(); }, { signal });
     document.addEventListener("visibilitychange", () => this.#seen(), { signal });
     addEventListener("online", () => this.#wants && !this.#ws && this.#open(false), { signal });
@@ -178,7 +179,7 @@ export class TerminalPane {
     const { Terminal, FitAddon, SearchAddon } = await load();
     if (this.#term || this.#ends.signal.aborted) return;
     this.screen.hidden = false;
-    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true, allowProposedApi: true });
+    const term = this.#term = new Terminal({ cursorBlink: true, fontFamily: "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace", fontSize: 14, scrollback: 10_000, theme: theme(), disableStdin: true, allowProposedApi: true, minimumContrastRatio: readable });
     this.#fit = new FitAddon();
     term.loadAddon(this.#fit);
     term.open(this.screen);

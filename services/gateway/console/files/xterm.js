@@ -27,6 +27,7 @@ export function randomName() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((b) => b.toString(16).padStart(2, "0")).join("");
 }
 
+export const readable = 4.5; // the contrast that programs' colours have at least
 export const dark = matchMedia("(prefers-color-scheme: dark)");
 export const theme = () => (dark.matches ? { background: "#161a1d", foreground: "#e3e6e8", cursor: "#e3e6e8", selectionBackground: "#3f5a75" }
   : { background: "#ffffff", foreground: "#1d2327", cursor: "#1d2327", selectionBackground: "#b5d5ff", white: "#6b7075", brightWhite: "#444a4f", yellow: "#7a5b00", brightYellow: "#8a6700", green: "#1b6e35", brightGreen: "#1b7e3a", cyan: "#0a6b78", brightCyan: "#0a7a88" });
