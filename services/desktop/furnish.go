@@ -20,6 +20,10 @@ var (
 
 // ofDesktop are variables that every desktop has, unless the session's own say otherwise.
 var ofDesktop = []string{
+	// Settings of GTK are in a file of their own: the one of dconf is replaced while programs have it mapped.
+	"GSETTINGS_BACKEND=keyfile",
+	// OpenGL, which there is none of, would be loaded and captured all the same.
+	"QT_XCB_GL_INTEGRATION=none", "GSK_RENDERER=cairo",
 	"XDG_RUNTIME_DIR=/tmp/.diapause-desktop", "DBUS_SESSION_BUS_ADDRESS=unix:path=/tmp/.diapause-desktop/bus", "LIBGL_ALWAYS_SOFTWARE=1", "NO_AT_BRIDGE=1", "GTK_A11Y=none", "GDK_BACKEND=x11",
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/diapause/diapause/objectstore/recording"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/snapshots"
 )
 
 // Shown gives what the terminal of a session that isn't on its host showed last: when it was suspended, as its image has it, or
@@ -68,11 +69,11 @@ func (s *Spool) shownInImage(ctx context.Context, r schemas.SessionRecord) (head
 }
 
 // Picture gives what the desktop of a session showed when it was suspended, a JPEG, as its image has it.
-func (s *Spool) Picture(ctx context.Context, r schemas.SessionRecord) ([]byte, error) {
+func Picture(ctx context.Context, from *snapshots.Store, r schemas.SessionRecord) ([]byte, error) {
 	if r.State != schemas.Suspended || r.Head == nil {
 		return nil, &driver.Error{Kind: driver.Refused, Text: fmt.Sprintf("session %s is %s: there is a picture of one that sleeps", r.Name(), r.State), Hint: "connect to its desktop"}
 	}
-	img, err := s.Snapshots.Open(ctx, r, *r.Head)
+	img, err := from.Open(ctx, r, *r.Head)
 	if err != nil {
 		return nil, err
 	}

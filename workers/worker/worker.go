@@ -156,7 +156,9 @@ func New(o Options) *Worker {
 		labels: o.Labels, version: o.Version,
 	}
 	w.connections = &connect.Server{Options: connect.Options{
-		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown, Picture: w.recordings.Picture, Import: w.imports(), Searcher: w.searcher,
+		Host: o.Host, NC: o.NC, Records: o.Records, Bus: o.Bus, Drivers: o.Drivers, Output: w.snapshots.Output, Recorded: w.recorded, RecordedFrom: w.recordedFrom, Commands: w.typed, Spec: w.snapshots.Spec, Shown: w.recordings.Shown, Picture: func(ctx context.Context, r schemas.SessionRecord) ([]byte, error) {
+			return recordings.Picture(ctx, w.snapshots, r)
+		}, Import: w.imports(), Searcher: w.searcher,
 		Capturing: w.interrupter.underway, Log: o.Log, Answers: w.answers(), Direct: o.Direct,
 	}}
 	w.remover = &remover{

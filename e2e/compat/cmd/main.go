@@ -1,8 +1,8 @@
 // Command cmd is the whole compatibility run: it suspends and resumes every
 // program ten times and writes the table of what was found.
 //
-// With -only it runs some of them. With -parts FILE it keeps the rows there, and writes the
-// table as soon as FILE has those of all programs:
+// With -only it runs some of them. With -parts FILE it keeps the rows there, and writes each of the
+// two tables as soon as FILE has all of its rows:
 //
 //	cmd -parts rows.json -only Firefox; cmd -parts rows.json -only redis; …
 package main
@@ -85,19 +85,23 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(o.write(ctx, rows, load), verdict(rows))
 }
 
-// join adds rows to those of earlier runs, and writes the table if none is missing.
+// join adds rows to those of earlier runs, and writes each of the tables for which none is missing.
 func (o options) join(ctx context.Context, parts *compat.Parts, rows []compat.Row, load string) error {
 	parts.Add(rows, load)
 	if err := parts.Save(o.parts); err != nil {
 		return err
 	}
-	all, missing := parts.Rows(compat.Everything())
-	if len(missing) > 0 {
-		fmt.Printf("%s lacks %s: the table comes with them\n", o.parts, strings.Join(missing, ", "))
-		return nil
-	}
 	o.only = ""
-	return o.write(ctx, all, parts.Load())
+	var errs []error
+	for _, table := range [][]programs.Program{programs.All(), programs.Desktops()} {
+		all, missing := parts.Rows(table)
+		if len(missing) > 0 {
+			fmt.Printf("%s lacks %s: their table comes with them\n", o.parts, strings.Join(missing, ", "))
+			continue
+		}
+		errs = append(errs, o.write(ctx, all, parts.Load()))
+	}
+	return errors.Join(errs...)
 }
 
 // write writes the tables of the rows: that of desktops is beside the other one.

@@ -29,7 +29,7 @@ const display = "Xvnc"
 func desktop(name, state string, d Desktop, version string, command ...string) Program {
 	return Program{
 		Name: name, State: state, Desktop: &d, Needs: []string{display, "openbox", "dbus-daemon"}, Command: command,
-		Flags: []string{"--env", "HOME=/tmp/home"}, Version: []string{"sh", "-c", version + " 2>&1"},
+		Flags: []string{"--env", "HOME=/tmp/home"}, Version: []string{"sh", "-c", version},
 		Prepare: func(context.Context, *local.Session) error { return nil },
 		Check:   func(context.Context, *local.Session, Round) error { return nil },
 	}
@@ -37,7 +37,7 @@ func desktop(name, state string, d Desktop, version string, command ...string) P
 
 // Bare is a display with nothing on it.
 func Bare() Program {
-	p := desktop("display alone", "every pixel of an empty screen", Desktop{Expected: "50→20"}, "Xvnc -version", "sleep", "infinity")
+	p := desktop("display alone", "every pixel of an empty screen", Desktop{Expected: "50→20"}, "Xvnc -version 2>&1", "sleep", "infinity")
 	b := &still{}
 	p.Prepare, p.Check = b.prepare, func(ctx context.Context, s *local.Session, _ Round) error { return b.check(ctx, s) }
 	return p
@@ -152,7 +152,7 @@ func browserDesktop(name string, d Desktop, needs, opens string) Program {
 
 // Complex is a desktop with both browsers, an editor of each toolkit, and a terminal.
 func Complex() Program {
-	p := desktop("both browsers, two editors, a terminal", "as of the browsers, two tabs in each", Desktop{App: "chromium", Expected: "1000→400"}, "Xvnc -version", "about:blank")
+	p := desktop("both browsers, two editors, a terminal", "as of the browsers, two tabs in each", Desktop{App: "chromium", Expected: "1000→400"}, "Xvnc -version 2>&1", "about:blank")
 	p.Needs = append(p.Needs, "firefox-esr", "chromium", "mousepad", "featherpad", "xterm", python)
 	t := &tabs{opens: []string{inChromium, inChromium, inFirefox, inFirefox}, beside: []string{inFirefox + " about:blank", "mousepad", "featherpad", "xterm"}}
 	p.Prepare, p.Check = t.prepare, t.check
@@ -216,11 +216,11 @@ func (t *tabs) prepare(ctx context.Context, s *local.Session) error {
 
 // begin has a command run in the session, for as long as that.
 func (t *tabs) begin(ctx context.Context, s *local.Session, command string) error {
-	_, err := s.Shell(ctx, "setsid "+command+" >>/tmp/begun.out 2>&1 </dev/null &")
+	_, err := s.Shell(ctx, "setsid "+command+" >>/tmp/begin.out 2>&1 </dev/null &")
 	return err
 }
 
-// opened opens a tab. A browser that has only begun may not do so: it is asked again then.
+// opened opens a tab. A browser that has only just started may not do so: it is asked again then.
 func (t *tabs) opened(ctx context.Context, s *local.Session, n int, opens string) (tab, error) {
 	var err error
 	for range 3 {
@@ -232,7 +232,7 @@ func (t *tabs) opened(ctx context.Context, s *local.Session, n int, opens string
 			return is, nil
 		}
 	}
-	said, _ := s.Shell(ctx, "tail -n 5 /tmp/begun.out")
+	said, _ := s.Shell(ctx, "tail -n 5 /tmp/begin.out")
 	return tab{}, fmt.Errorf("open tab %d: %w: %s", n, err, said)
 }
 

@@ -14,7 +14,7 @@ func TestJudgeDesktop(t *testing.T) {
 	}{
 		"Xvnc openbox dbus-daemon xterm": {doctor.OK, "finds what it needs"},
 		"Xvnc dbus-daemon":               {doctor.Warn, "apt-get install openbox xterm"},
-		"":                                    {doctor.OK, "apt-get install tigervnc-standalone-server openbox dbus-daemon xterm"},
+		"":                               {doctor.OK, "apt-get install tigervnc-standalone-server openbox dbus-daemon xterm"},
 	} {
 		got := judgeDesktop(func(program string) bool { return strings.Contains(there, program) && there != "" })
 		if got.Status != want.status || !strings.Contains(got.Detail+got.Fix, want.text) {

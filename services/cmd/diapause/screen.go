@@ -30,7 +30,7 @@ last, as a JPEG.`,
 				if asHTML || asJSON {
 					return usagef("screen: leave --html and --json out with --picture")
 				}
-				return c.picture(cmd.Context(), args[0], picture)
+				return keepPicture(cmd.Context(), c, args[0], picture)
 			}
 			s, err := c.screen(cmd.Context(), args[0])
 			if err != nil {
@@ -52,7 +52,7 @@ last, as a JPEG.`,
 }
 
 // asks connects to a session, which counts as nothing, and has fn ask for something there.
-func (c *client) asks(ctx context.Context, name string, fn func(net.Conn) error) error {
+func asks(ctx context.Context, c *client, name string, fn func(net.Conn) error) error {
 	api, err := c.connect(ctx)
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *client) asks(ctx context.Context, name string, fn func(net.Conn) error)
 
 // screen gets what a session's terminal shows.
 func (c *client) screen(ctx context.Context, name string) (s *emulator.Screen, err error) {
-	err = c.asks(ctx, name, func(conn net.Conn) error {
+	err = asks(ctx, c, name, func(conn net.Conn) error {
 		head, paint, err := attach.FetchScreen(conn)
 		if err == nil {
 			s = emulator.New(int(head.Rows), int(head.Cols))
@@ -80,9 +80,9 @@ func (c *client) screen(ctx context.Context, name string) (s *emulator.Screen, e
 	return s, err
 }
 
-// picture writes to a file what a desktop showed last.
-func (c *client) picture(ctx context.Context, name, file string) error {
-	return c.asks(ctx, name, func(conn net.Conn) error {
+// keepPicture writes to a file what a desktop showed last.
+func keepPicture(ctx context.Context, c *client, name, file string) error {
+	return asks(ctx, c, name, func(conn net.Conn) error {
 		jpeg, err := attach.FetchPicture(conn)
 		if err != nil {
 			return err

@@ -50,7 +50,7 @@ export class DesktopPane {
   #watching = false;
   #fits = false;
   #copies = false;
-  #pictured = ""; // the snapshot whose picture is shown, or was asked for
+  #pictured = null; // the snapshot whose picture is shown, or was asked for
   #ends = new AbortController();
 
   constructor(root, name, me) {
@@ -105,7 +105,7 @@ export class DesktopPane {
       this.#state = s.state;
       if (s.state === "running") this.#again();
       else clearTimeout(this.#retry);
-      if (this.#asleep && s.desktop && this.#allowed && !this.#archived) this.#picture(s.snapshot?.name ?? "");
+      if (this.#asleep && s.desktop && this.#allowed && !this.#archived) this.#picture(s.snapshot?.id ?? "");
     }
     this.#draw();
   }
