@@ -109,7 +109,7 @@ func (f *adoptFlags) process(cmd *cobra.Command, c *client) error {
 	if f.pid <= 0 {
 		return usagef("adopt: --pid %d is no process", f.pid)
 	}
-	o, plan, err := examined(cmd.Context(), f.pid)
+	o, plan, err := lookAt(cmd.Context(), f.pid)
 	if err != nil {
 		return err
 	}
@@ -135,8 +135,8 @@ func (f *adoptFlags) process(cmd *cobra.Command, c *client) error {
 // plan is what adopting a process means.
 type plan struct{ adopted.Plan }
 
-// examined looks at a process, and gives how the driver is to know it again.
-func examined(ctx context.Context, pid int) (o adoptspec.Options, p plan, err error) {
+// lookAt looks at a process, and gives how the driver is to know it again.
+func lookAt(ctx context.Context, pid int) (o adoptspec.Options, p plan, err error) {
 	if os.Geteuid() != 0 {
 		return o, p, schemas.FailedError("", "look at process %d: that takes root", pid).WithHint("run adopt with sudo")
 	}
