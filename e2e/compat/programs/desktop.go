@@ -20,7 +20,7 @@ type Desktop struct {
 
 // Desktops makes the desktops that are measured.
 func Desktops() []Program {
-	return []Program{Bare(), Light(), ChromiumDesktop(), FirefoxDesktop(), Complex(), GTK(), Qt()}
+	return []Program{Bare(), Light(), ChromiumDesktop(), FirefoxDesktop(), GTK(), Qt()}
 }
 
 const display = "Xvnc"
@@ -150,20 +150,10 @@ func browserDesktop(name string, d Desktop, needs, opens string) Program {
 	return p
 }
 
-// Complex is a desktop with both browsers, an editor of each toolkit, and a terminal.
-func Complex() Program {
-	p := desktop("both browsers, two editors, a terminal", "as of the browsers, two tabs in each", Desktop{App: "chromium", Expected: "1000→400"}, "Xvnc -version 2>&1", "about:blank")
-	p.Needs = append(p.Needs, "firefox-esr", "chromium", "mousepad", "featherpad", "xterm", python)
-	t := &tabs{opens: []string{inChromium, inChromium, inFirefox, inFirefox}, beside: []string{inFirefox + " about:blank", "mousepad", "featherpad", "xterm"}}
-	p.Prepare, p.Check = t.prepare, t.check
-	return p
-}
-
 // tabs are pages that are open in browsers.
 type tabs struct {
-	opens  []string // the command that opens each of them
-	beside []string // commands that run beside
-	last   []tab
+	opens []string // the command that opens each of them
+	last  []tab
 }
 
 // tab is what one of them tells.
@@ -196,10 +186,8 @@ func (t *tabs) prepare(ctx context.Context, s *local.Session) error {
 			return err
 		}
 	}
-	for _, command := range append([]string{"python3 /tmp/tabs.py /tmp/tabs.html"}, t.beside...) {
-		if err := t.begin(ctx, s, command); err != nil {
-			return err
-		}
+	if err := t.begin(ctx, s, "python3 /tmp/tabs.py /tmp/tabs.html"); err != nil {
+		return err
 	}
 	if _, err := s.Until(ctx, patience, `python3 -c 'import urllib.request as u; u.urlopen("http://127.0.0.1:8000/empty")'`); err != nil {
 		return err
