@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -19,91 +20,140 @@ const maxPlaces = 4096
 
 // read reads the places, the last ones first, until enough is found.
 func (h *hunt) read(ctx context.Context) error {
-	slices.SortStableFunc(h.places, func(a, b place) int { return b.Ended.Compare(a.Ended) })
-	if !h.query.Scans() && len(h.places) > maxPlaces {
-		h.places, h.cut = h.places[:maxPlaces], true
-	}
-	for len(h.places) > 0 && !h.enough() {
-		n := min(len(h.places), cap(h.searcher.turns))
+	h.bound()
+	for len(h.places) > 0 && !h.enough(h.places) {
 		g, gctx := errgroup.WithContext(ctx)
-		for _, p := range h.places[:n] {
+		for range cap(h.searcher.turns) {
+			n := together(h.places)
+			if n == 0 {
+				break
+			}
+			all := h.places[:n]
+			h.places = h.places[n:]
 			g.Go(func() error {
 				done, err := h.searcher.turn(gctx)
 				if err != nil {
 					return err
 				}
 				defer done()
-				return h.place(gctx, p)
+				return h.readTogether(gctx, all)
 			})
 		}
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		h.places = h.places[n:]
 	}
-	h.cut = h.cut && !h.enough()
+	h.cut = h.cut && !h.enough(nil)
 	return nil
 }
 
-// enough reports whether nothing that is found from now on is wanted. A place that ended at the moment of the last line may have one that
-// is listed before that.
-func (h *hunt) enough() bool {
-	found := h.best()
-	return len(found) == h.Limit && (len(h.places) == 0 || h.places[0].Ended.Before(found[len(found)-1].Time))
-}
+// Places that are read together are in one segment, which is opened once for them, and span so much output.
+const spanned = 1 << 20
 
-// place reads one. What can't be read any more isn't there: the oldest output may have been deleted for room.
-func (h *hunt) place(ctx context.Context, p place) error {
-	e := h.searcher.cache.lock(p.rec.UID)
-	defer h.searcher.cache.unlock(e)
-	if e.x == nil { // it had to make room
-		if err := h.searcher.refresh(ctx, e, p.rec, false); err != nil || e.x == nil {
-			return h.unread(ctx, p, err)
+// together says how many of the first places are read together.
+func together(places []place) (n int) {
+	if len(places) == 0 {
+		return 0
+	}
+	first := places[0]
+	from, to := first.From, first.To
+	for n = 1; n < len(places); n++ {
+		p := places[n]
+		if from, to = min(from, p.From), max(to, p.To); p.rec != first.rec || p.End != first.End || to-from > spanned {
+			break
 		}
 	}
-	lines, err := e.read(ctx, p.Block)
-	found := h.lines(p.rec, e.x, lines)
+	return n
+}
+
+// enough reports whether nothing in the places that are left is wanted. One that ended at the moment of the last line may have one that
+// is listed before that.
+func (h *hunt) enough(left []place) bool {
 	h.mu.Lock()
-	h.found(found)
-	h.mu.Unlock()
-	return h.unread(ctx, p, err)
+	defer h.mu.Unlock()
+	found := h.best()
+	return len(found) == h.Limit && (len(left) == 0 || left[0].Ended.Before(found[len(found)-1].Time))
+}
+
+// readTogether reads places of one segment, the last one first. What can't be read any more isn't there: the oldest output may have been deleted
+// for room.
+func (h *hunt) readTogether(ctx context.Context, all []place) error {
+	rec := all[0].rec
+	e := h.searcher.cache.lock(rec.UID)
+	defer h.searcher.cache.unlock(e)
+	if e.x == nil { // it had to make room
+		if err := h.searcher.refresh(ctx, e, *rec, false); err != nil || e.x == nil {
+			return h.unread(ctx, rec, err)
+		}
+	}
+	events, why := e.events(ctx, all)
+	for i, p := range all {
+		if h.enough(all[i:]) {
+			break
+		}
+		lines, err := index.ReadBlock(p.Block, func(fn func(recording.Event) error) error {
+			for _, ev := range events {
+				if err := fn(ev); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		found := h.lines(rec, e.x, lines)
+		h.mu.Lock()
+		h.found(found)
+		h.mu.Unlock()
+		why = cmp.Or(why, err)
+	}
+	return h.unread(ctx, rec, why)
 }
 
 // unread notes that a place couldn't be read.
-func (h *hunt) unread(ctx context.Context, p place, err error) error {
+func (h *hunt) unread(ctx context.Context, rec *schemas.SessionRecord, err error) error {
 	if err == nil || lost(err) || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	name := p.rec.Name().String()
+	name := rec.Name().String()
 	if !slices.ContainsFunc(h.failed, func(f failure) bool { return f.name == name }) {
 		h.failed = append(h.failed, failure{name, err})
 	}
 	return nil
 }
 
-// read gives the lines of a block.
-func (e *entry) read(ctx context.Context, b index.Block) ([]index.Line, error) {
-	r, err := e.source.Upto(ctx, b.End, b.From)
+// events gives those of the output of places of one segment.
+func (e *entry) events(ctx context.Context, of []place) (events []recording.Event, err error) {
+	from, to := of[0].From, of[0].To
+	for _, p := range of {
+		from, to = min(from, p.From), max(to, p.To)
+	}
+	r, err := e.source.Upto(ctx, of[0].End, from)
 	if err != nil {
 		return nil, err
 	}
-	return index.ReadBlock(b, func(fn func(recording.Event) error) error {
-		for _, seg := range r.Segments() {
-			if seg.Header.End <= b.From {
-				continue
-			}
-			if err := r.Segment(ctx, seg, fn); err != nil && !errors.Is(err, index.ErrWhole) {
-				return err
-			}
+	for _, seg := range r.Segments() {
+		if seg.Header.End <= from {
+			continue
 		}
-		return r.Why()
-	})
+		err := r.Segment(ctx, seg, func(ev recording.Event) error {
+			switch n := ev.Length(); {
+			case ev.At >= to && n > 0:
+				return index.ErrWhole
+			case ev.At+n > from && n > 0:
+				events = append(events, ev)
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, index.ErrWhole) {
+			return events, err
+		}
+	}
+	return events, r.Why()
 }
 
 // lines gives those of some lines that are looked for.
-func (h *hunt) lines(r schemas.SessionRecord, x *index.Index, lines []index.Line) (found []attach.Found) {
+func (h *hunt) lines(r *schemas.SessionRecord, x *index.Index, lines []index.Line) (found []attach.Found) {
 	for _, hit := range h.query.Find(lines, h.Context) {
 		c := x.CommandAt(hit.End - 1) // the first line of its output begins before the mark that says so
 		if c == nil {
@@ -144,7 +194,7 @@ func cutAll(lines []string) (out []string) {
 }
 
 // commands gives the commands that are looked for.
-func (h *hunt) commands(r schemas.SessionRecord, x *index.Index) (found []attach.Found) {
+func (h *hunt) commands(r *schemas.SessionRecord, x *index.Index) (found []attach.Found) {
 	for _, c := range slices.Backward(x.Commands()) {
 		if !h.query.During(c.Began, c.Began) || !h.query.Matches(c.Text) || h.Exit != "" && !h.exited(c) {
 			continue

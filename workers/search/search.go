@@ -137,7 +137,7 @@ func (s *Searcher) turn(ctx context.Context) (done func(), err error) {
 
 // place is a block that may have lines that are looked for.
 type place struct {
-	rec schemas.SessionRecord
+	rec *schemas.SessionRecord
 	index.Block
 }
 
@@ -152,7 +152,8 @@ type hunt struct {
 	all    []attach.Found
 	failed []failure
 	looked int
-	cut    bool // not all places were read
+	cut    bool      // not all places were read
+	oldest time.Time // what ended before isn't among the last places any more
 }
 
 // failure is a session that couldn't be searched.
@@ -217,14 +218,16 @@ func (h *hunt) session(ctx context.Context, of attach.Searched) error {
 	if e.x.Read() > before && e.due(rec.SessionRecord) {
 		h.searcher.Touch(n, rec.UID)
 	}
-	return h.ask(rec.SessionRecord, e.x)
+	return h.ask(&rec.SessionRecord, e.x)
 }
 
 // ask takes what an index knows.
-func (h *hunt) ask(r schemas.SessionRecord, x *index.Index) error {
+func (h *hunt) ask(r *schemas.SessionRecord, x *index.Index) error {
 	var all []attach.Found
 	var places []place
-	cut := false
+	h.mu.Lock()
+	oldest := h.oldest
+	h.mu.Unlock()
 	if h.In != attach.InOutput {
 		all = h.commands(r, x)
 	}
@@ -232,10 +235,7 @@ func (h *hunt) ask(r schemas.SessionRecord, x *index.Index) error {
 	if h.In != attach.InCommands {
 		all = append(all, h.lines(r, x, x.Tail())...)
 		var blocks []index.Block
-		blocks, err = x.Blocks(h.query)
-		if cut = len(blocks) > maxPlaces && !h.query.Scans(); cut {
-			blocks = blocks[:maxPlaces]
-		}
+		blocks, err = x.Blocks(h.query, oldest)
 		for _, b := range blocks {
 			if h.Exit == "" || x.Within(b, h.exited) {
 				places = append(places, place{r, b})
@@ -245,8 +245,20 @@ func (h *hunt) ask(r schemas.SessionRecord, x *index.Index) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.found(all)
-	h.places, h.cut = append(h.places, places...), h.cut || cut
+	if h.places = append(h.places, places...); len(h.places) > 2*maxPlaces && !h.query.Scans() {
+		h.bound()
+		h.oldest = h.places[maxPlaces-1].Ended
+	}
 	return err
+}
+
+// bound keeps the last places, the last one first. Callers hold mu.
+func (h *hunt) bound() {
+	slices.SortStableFunc(h.places, func(a, b place) int { return b.Ended.Compare(a.Ended) })
+	if len(h.places) > maxPlaces && !h.query.Scans() {
+		clear(h.places[maxPlaces:])
+		h.places, h.cut = h.places[:maxPlaces], true
+	}
 }
 
 // found takes what was found, and drops what isn't wanted once that is much. Callers hold mu.

@@ -110,12 +110,19 @@ func (x *Index) Gone(oldest recording.Ref) bool {
 // goneParts says how much that is: one of so many.
 const goneParts = 4
 
-// Blocks gives the blocks that may have a line, the last one first.
-func (x *Index) Blocks(q *Query) (blocks []Block, err error) {
+// Blocks gives the blocks that may have a line and didn't end before a moment, the last one first.
+func (x *Index) Blocks(q *Query, oldest time.Time) (blocks []Block, err error) {
+	without, none := x.sift(q)
 	take := func(id int64) {
-		if id >= 0 && id < int64(len(x.blocks)) && q.During(x.blocks[id].Began, x.blocks[id].Ended) {
-			blocks = append(blocks, x.blocks[id])
+		if id < 0 || id >= int64(len(x.blocks)) || without(int(id)) {
+			return
 		}
+		if b := x.blocks[id]; q.During(b.Began, b.Ended) && !b.Ended.Before(oldest) {
+			blocks = append(blocks, b)
+		}
+	}
+	if none || x.latest.Before(oldest) || x.latest.Before(q.Since) {
+		return nil, nil
 	}
 	if !q.Scans() {
 		err = x.db.match(q.expression(x.hashed), take)

@@ -7,7 +7,8 @@
 // have a line, and decides of a line whether it is one.
 //
 // Words that are unlike any language, such as numbers and digests, are indexed by a hash of a few bits, and so are words once there are
-// very many: an index stays small beside what it is of, whichever that is. It may name a block for nothing, and never leaves one out.
+// very many: an index stays small beside what it is of, whichever that is. It may name a block for nothing, and never leaves one out. So that
+// among many sessions few are named for nothing, a filter (filter.go) says of each half a MiB which of the odd words it hasn't.
 //
 // Secrets (events/redact) are left out, of words and of commands alike: they aren't found by words. A regular expression is tried on what was
 // recorded.

@@ -26,6 +26,7 @@ type state struct {
 const (
 	partState    = "state"
 	partCommands = "commands"
+	partFilters  = "filters"
 )
 
 // Encode gives all of the index, for New's counterpart Open. What isn't a block yet becomes one, and so does a line that hasn't ended.
@@ -38,6 +39,9 @@ func (x *Index) Encode() ([]byte, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
+	if n := len(x.blocks); n > 0 {
+		x.filter(x.blocks[n-1].To)
+	}
 	s := state{Blocks: x.blocks, Covers: x.covers, Hashed: x.hashed, Read: x.read, Plain: x.plain}
 	s.At, s.Second = x.transcript.At()
 	data, err := json.Marshal(s)
@@ -46,6 +50,9 @@ func (x *Index) Encode() ([]byte, error) {
 	}
 	if err == nil {
 		err = x.db.put(partCommands, encodeCommands(x.commands))
+	}
+	if err == nil {
+		err = x.db.put(partFilters, encodeFilters(x.filters))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode an index: %w", err)
@@ -82,7 +89,16 @@ func (x *Index) load() error {
 	if x.commands, err = decodeCommands(data); err != nil {
 		return err
 	}
+	if data, err = x.db.get(partFilters); err != nil { // none of a version before
+		return err
+	}
+	if x.filters, err = decodeFilters(data); err != nil {
+		return err
+	}
 	x.blocks, x.covers, x.hashed, x.read, x.plain = s.Blocks, s.Covers, s.Hashed, s.Read, s.Plain
+	for _, b := range x.blocks {
+		x.latest = later(x.latest, b.Ended)
+	}
 	for _, c := range x.commands {
 		x.texts += int64(len(c.Text))
 	}

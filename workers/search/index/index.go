@@ -33,12 +33,15 @@ type Block struct {
 type Index struct {
 	db       *database
 	blocks   []Block
+	latest   time.Time              // when the last of them ended
 	commands []schemas.TypedCommand // by number
 	covers   *recording.Ref         // the segment that was read last
 	hashed   bool                   // words may be indexed by their hashes alone
 	read     int64                  // bytes of output
 	plain    int64                  // bytes of the words that are indexed as they are
 	texts    int64                  // bytes of the commands' texts
+	filters  []filter               // by their first block
+	pending  filtering
 
 	transcript *Transcript
 	tail       []Stretch           // what came after the last block
@@ -80,6 +83,7 @@ const (
 	sizeBlock   = 300
 	sizeCommand = 150
 	sizeWord    = 40
+	sizeOdd     = 16
 	sizeLeast   = 64 << 10
 )
 
@@ -89,7 +93,10 @@ func (x *Index) Size() int64 {
 	for _, s := range x.tail {
 		n += int64(len(s.Text))
 	}
-	return n
+	for _, f := range x.filters {
+		n += int64(len(f.bits))
+	}
+	return n + int64(len(x.pending.words))*sizeOdd
 }
 
 // Rest frees what only matters while more is added. That is made again then.
@@ -140,7 +147,7 @@ func (x *Index) cut(open bool) {
 		b.Began, b.Ended = earlier(b.Began, s.Time), later(b.Ended, s.Time)
 	}
 	id := int64(len(x.blocks))
-	words, err := x.wordsOf(x.tail)
+	words, odd, err := x.wordsOf(x.tail)
 	if err == nil {
 		err = x.db.add(id, words)
 	}
@@ -148,7 +155,8 @@ func (x *Index) cut(open bool) {
 		x.err = err
 		return
 	}
-	x.blocks, x.tail, x.segments = append(x.blocks, b), nil, 0
+	x.odd(odd, b)
+	x.blocks, x.latest, x.tail, x.segments = append(x.blocks, b), later(x.latest, b.Ended), nil, 0
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -174,17 +182,20 @@ const (
 	small       = 1 << 20
 )
 
-// wordsOf gives the words of a block, each once, but for those of secrets.
-func (x *Index) wordsOf(text []Stretch) (string, error) {
+// wordsOf gives the words of a block as they are indexed, each once, and of these the odd ones as they are, but for those of secrets.
+func (x *Index) wordsOf(text []Stretch) (words string, odds map[string]struct{}, err error) {
 	if err := x.learn(); err != nil {
-		return "", err
+		return "", nil, err
 	}
-	plain, strange := map[string]struct{}{}, map[string]struct{}{}
+	plain, strange, odds := map[string]struct{}{}, map[string]struct{}{}, map[string]struct{}{}
 	room := int64(plainLeast) + x.read/plainPart
 	eachWord(fold(masked(joinedText(text))), func(word string, odd bool) {
 		if _, known := x.words[word]; odd || !known && x.plain+int64(len(word)) > room {
 			x.hashed = x.hashed || !odd
 			strange[word] = struct{}{}
+			if odd {
+				odds[word] = struct{}{}
+			}
 			return
 		} else if !known {
 			word = strings.Clone(word)
@@ -204,7 +215,7 @@ func (x *Index) wordsOf(text []Stretch) (string, error) {
 	for word := range strange {
 		plain[form(word)] = struct{}{}
 	}
-	return strings.Join(slices.Sorted(maps.Keys(plain)), " "), nil
+	return strings.Join(slices.Sorted(maps.Keys(plain)), " "), odds, nil
 }
 
 // joinedText gives the text of a block: a secret may have many lines.

@@ -103,7 +103,7 @@ func (p *tape) ask(x *Index, q *Query) (lines []string, blocks int) {
 		}
 	}
 	add(x.Tail())
-	places, err := x.Blocks(q)
+	places, err := x.Blocks(q, time.Time{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -377,7 +377,7 @@ func TestDamage(t *testing.T) {
 			bad[random.IntN(len(bad))] = byte(random.Uint32())
 		}
 		if y, err := Open(bad[:1+random.IntN(len(bad))]); err == nil {
-			_, _ = y.Blocks(q)
+			_, _ = y.Blocks(q, time.Time{})
 			y.Close()
 		}
 	}
