@@ -41,7 +41,7 @@ func (s *Spool) Commands(ctx context.Context, r schemas.SessionRecord) (*Command
 	}
 	var redacted *recording.Redaction
 	if err == nil && end != nil {
-		redacted, err = s.redactedOf(ctx, r)
+		redacted, err = late{s}.redacted(ctx, r)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find the commands of session %s: %w", r.Name(), err)

@@ -25,7 +25,7 @@ func (d *redactor) rules(ctx context.Context, more recording.Rule, epoch uint64)
 	if len(d.all) == 0 {
 		return nil, nil
 	}
-	all, err := d.spool.rulesOf(ctx, d.reader, d.is)
+	all, err := d.reader.rules(ctx, d.is)
 	if err != nil {
 		return nil, err
 	}
@@ -42,8 +42,8 @@ func (d *redactor) rules(ctx context.Context, more recording.Rule, epoch uint64)
 	return out, err
 }
 
-// rulesOf opens the rules of a redaction. Where their key is deleted, so are the segments of its run, and older ones.
-func (s *Spool) rulesOf(ctx context.Context, r *Reader, is *recording.Redaction) ([]recording.Rule, error) {
+// rules opens the rules of a redaction. Where their key is deleted, so are the segments of its run, and older ones.
+func (r *Reader) rules(ctx context.Context, is *recording.Redaction) ([]recording.Rule, error) {
 	if is == nil || is.Rules == nil {
 		return nil, nil
 	}
@@ -57,40 +57,43 @@ func (s *Spool) rulesOf(ctx context.Context, r *Reader, is *recording.Redaction)
 	return is.Rules.Open(key)
 }
 
+// late redacts what was stored after a redaction.
+type late struct{ spool *Spool }
+
 // attempts bounds how often a recording is looked at again because others redact it.
 const attempts = 5
 
 // tried looks at a recording by look, which says what was redacted of it, and once more after that was tried on what came late.
-func (s *Spool) tried(ctx context.Context, r schemas.SessionRecord, look func() (*recording.Redaction, error)) error {
+func (l late) tried(ctx context.Context, r schemas.SessionRecord, look func() (*recording.Redaction, error)) error {
 	for range attempts {
 		is, err := look()
 		if err != nil {
 			return err
 		}
-		from, late, err := is.Late(ctx, impatient{s.Objects, answerWait}, placeOf(r), s.Snapshots.Signers(ctx, r.Tenant))
+		from, late, err := is.Late(ctx, impatient{l.spool.Objects, answerWait}, placeOf(r), l.spool.Snapshots.Signers(ctx, r.Tenant))
 		if err != nil || !late {
 			return err
 		}
-		if err := s.redactLate(ctx, r, is, from); err != nil && !errors.Is(err, recording.ErrRedacted) {
+		if err := l.redact(ctx, r, is, from); err != nil && !errors.Is(err, recording.ErrRedacted) {
 			return fmt.Errorf("redact what came late: %w", err)
 		}
 	}
 	return recording.ErrRedacted
 }
 
-// redactedOf gives what was redacted of a recording, once that was tried on what came late.
-func (s *Spool) redactedOf(ctx context.Context, r schemas.SessionRecord) (is *recording.Redaction, err error) {
-	err = s.tried(ctx, r, func() (*recording.Redaction, error) {
-		is, err = recording.Redacted(ctx, impatient{s.Objects, answerWait}, placeOf(r), s.Snapshots.Signers(ctx, r.Tenant))
+// redacted gives what was redacted of a recording, once that was tried on what came late.
+func (l late) redacted(ctx context.Context, r schemas.SessionRecord) (is *recording.Redaction, err error) {
+	err = l.tried(ctx, r, func() (*recording.Redaction, error) {
+		is, err = recording.Redacted(ctx, impatient{l.spool.Objects, answerWait}, placeOf(r), l.spool.Snapshots.Signers(ctx, r.Tenant))
 		return is, err
 	})
 	return is, err
 }
 
-// redactLate takes what a redaction has taken out of a recording out of what came since, and was recorded from a moment on.
-func (s *Spool) redactLate(ctx context.Context, r schemas.SessionRecord, is *recording.Redaction, from time.Time) error {
-	reader := &Reader{spool: s, place: placeOf(r), keys: map[string]age.Identity{}}
-	rules, err := s.rulesOf(ctx, reader, is)
+// redact takes what a redaction has taken out of a recording out of what came since, and was recorded from a moment on.
+func (l late) redact(ctx context.Context, r schemas.SessionRecord, is *recording.Redaction, from time.Time) error {
+	reader := &Reader{spool: l.spool, place: placeOf(r), keys: map[string]age.Identity{}}
+	rules, err := reader.rules(ctx, is)
 	if err != nil {
 		return err
 	}
@@ -103,7 +106,7 @@ func (s *Spool) redactLate(ctx context.Context, r schemas.SessionRecord, is *rec
 		if err != nil {
 			return fmt.Errorf("%w: a rule is no expression", recording.ErrCorrupt)
 		}
-		d, err := newRedactor(ctx, s, r, redact.Matching(re))
+		d, err := newRedactor(ctx, l.spool, r, redact.Matching(re))
 		if err != nil {
 			return err
 		}
@@ -121,23 +124,23 @@ func (s *Spool) redactLate(ctx context.Context, r schemas.SessionRecord, is *rec
 		if err := d.write(ctx, next); err != nil {
 			return err
 		}
-		s.Log.Info("redacted what was stored late", r.Logged("matches", next.Matches)...)
+		l.spool.Log.Info("redacted what was stored late", r.Logged("matches", next.Matches)...)
 	}
 	return nil
 }
 
-// redactStored has what was stored of runs that are over redacted, if that was late: the session is on another host, and was redacted there.
-func (s *Spool) redactStored(ctx context.Context, runs []string) error {
+// stored has what was stored of runs that are over redacted, if that was late: the session is on another host, and was redacted there.
+func (l late) stored(ctx context.Context, runs []string) error {
 	for _, dir := range runs {
 		is, err := readRun(dir)
 		if err != nil || live(dir) {
 			continue
 		}
-		rec, err := s.Records.Get(ctx, schemas.Name{Tenant: is.Tenant, Session: is.Session})
-		if err != nil || rec.UID != is.UID || rec.State == schemas.Deleted || rec.Host == s.Host {
+		rec, err := l.spool.Records.Get(ctx, schemas.Name{Tenant: is.Tenant, Session: is.Session})
+		if err != nil || rec.UID != is.UID || rec.State == schemas.Deleted || rec.Host == l.spool.Host {
 			return nil // what is redacted here is stored first
 		}
-		if _, err = s.redactedOf(ctx, rec.SessionRecord); errors.Is(err, image.ErrNoKey) {
+		if _, err = l.redacted(ctx, rec.SessionRecord); errors.Is(err, image.ErrNoKey) {
 			return nil // the one that reads it does it
 		}
 		return err

@@ -27,7 +27,7 @@ type Reader struct {
 // one that isn't recorded it has nothing. Of one of which a part is wanted it may have no more than that.
 func (s *Spool) Open(ctx context.Context, r schemas.SessionRecord, part recording.Part) (*Reader, error) {
 	var out *Reader
-	err := s.tried(ctx, r, func() (is *recording.Redaction, err error) {
+	err := late{s}.tried(ctx, r, func() (is *recording.Redaction, err error) {
 		out, err = s.open(ctx, r, part)
 		return out.chain.Redacted, err
 	})

@@ -179,7 +179,7 @@ func (s *Spool) sweepSession(ctx context.Context, uid schemas.UID) error {
 	if _, err := s.Store(ctx, uid); err != nil {
 		return err
 	}
-	if err := s.redactStored(ctx, runs); err != nil {
+	if err := (late{s}).stored(ctx, runs); err != nil {
 		return err
 	}
 	unlock, err := s.lock(ctx, uid)

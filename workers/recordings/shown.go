@@ -24,7 +24,7 @@ func (s *Spool) Shown(ctx context.Context, r schemas.SessionRecord) (attach.Scre
 	var paint []byte
 	var err error
 	if r.State != schemas.Exited && r.Head != nil {
-		head, paint, err = s.shownInImage(ctx, r)
+		head, paint, err = shownInImage(ctx, s.Snapshots, r)
 	} else {
 		head, paint, err = s.shownAtEnd(ctx, r)
 	}
@@ -40,8 +40,8 @@ const (
 	metaEntry  = metaFolder + "session.json"
 )
 
-func (s *Spool) shownInImage(ctx context.Context, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
-	img, err := s.Snapshots.Open(ctx, r, *r.Head)
+func shownInImage(ctx context.Context, from *snapshots.Store, r schemas.SessionRecord) (head attach.Screen, paint []byte, err error) {
+	img, err := from.Open(ctx, r, *r.Head)
 	if err != nil {
 		return head, nil, err
 	}

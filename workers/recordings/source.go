@@ -57,7 +57,7 @@ func (s *Source) objects() impatient { return impatient{s.spool.Objects, answerW
 // Upto gives the segments that lead to one, from a position in the output on.
 func (s *Source) Upto(ctx context.Context, end recording.Ref, from int64) (*Reader, error) {
 	r := &Reader{spool: s.spool, place: s.place, keys: s.keys}
-	err := s.spool.tried(ctx, s.record, func() (*recording.Redaction, error) {
+	err := late{s.spool}.tried(ctx, s.record, func() (*recording.Redaction, error) {
 		var err error
 		r.chain, err = recording.Follow(ctx, s.objects(), s.place, &end, recording.Part{From: from}, s.signers(ctx))
 		return r.chain.Redacted, err
