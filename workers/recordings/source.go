@@ -74,7 +74,7 @@ func (s *Source) signers(ctx context.Context) func(signer string) []ed25519.Publ
 
 // Commands gives those up to a segment, the last one first.
 func (s *Source) Commands(ctx context.Context, end recording.Ref) (*Commands, error) {
-	redacted, err := s.spool.redactedOf(ctx, s.record)
+	redacted, err := late{s.spool}.redacted(ctx, s.record)
 	if err != nil {
 		return nil, fmt.Errorf("open the commands of %s: %w", s.record.Name(), err)
 	}
