@@ -14,6 +14,8 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/diapause/diapause/events/beat"
 )
 
 // Every is how often Serve looks.
@@ -58,13 +60,14 @@ func Serve(ctx context.Context) error { return serve(ctx, Every) }
 
 func serve(ctx context.Context, every time.Duration) error {
 	var t trimmer
-	tick := time.NewTicker(every)
+	tick := beat.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			tick.Next()
 			if t.next(see()) {
 				debug.FreeOSMemory()
 			}
