@@ -81,6 +81,7 @@ func New(o Options) (*Gateway, error) {
 	allowed.knows = g.whose
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
+	g.doc.UseMiddleware(noKeys)
 	g.sessions()
 	g.ports()
 	g.labels()
