@@ -99,6 +99,7 @@ func New(o Options) (*Gateway, error) {
 	g.terminals(mux)
 	g.shares(mux)
 	readings{g}.operations(mux)
+	insides{readings{g}}.operations(mux)
 	desktops{g}.operations(mux)
 	(&searches{readings: readings{g}, of: map[string]int{}}).operations()
 	if err := g.page(mux); err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,12 +25,12 @@ or ended. It doesn't resume a session, and counts as no use of it.`,
 			if err != nil {
 				return err
 			}
-			return answers{asJSON: asJSON}.print(shownOf(s), func() {
+			return answers{asJSON: asJSON}.print(s.Shown(), func() {
 				if asHTML {
 					fmt.Fprint(printed, emulator.HTML(s))
 					return
 				}
-				fmt.Fprint(printed, textOf(s))
+				fmt.Fprint(printed, s.Shown())
 			})
 		},
 	}
@@ -60,31 +59,4 @@ func (c *client) screen(ctx context.Context, name string) (*emulator.Screen, err
 	s := emulator.New(int(head.Rows), int(head.Cols))
 	s.Write(paint)
 	return s, nil
-}
-
-// shown is a screen in JSON.
-type shown struct {
-	Rows      int      `json:"rows"`
-	Cols      int      `json:"cols"`
-	Title     string   `json:"title,omitempty"`
-	Alternate bool     `json:"alternate"` // a program fills it, as editors do
-	Lines     []string `json:"lines"`     // one for each row
-}
-
-func shownOf(s *emulator.Screen) shown {
-	rows, cols := s.Size()
-	out := shown{Rows: rows, Cols: cols, Title: s.Title(), Alternate: s.Alternate(), Lines: make([]string, rows)}
-	for i := range out.Lines {
-		out.Lines[i] = s.Text(i)
-	}
-	return out
-}
-
-// textOf gives the rows without the empty ones at the end.
-func textOf(s *emulator.Screen) string {
-	text := strings.TrimRight(strings.Join(shownOf(s).Lines, "\n"), "\n")
-	if text == "" {
-		return ""
-	}
-	return text + "\n"
 }
