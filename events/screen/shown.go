@@ -11,8 +11,8 @@ type Shown struct {
 	Lines     []string `json:"lines"`     // one for each row
 }
 
-// Shown gives what is shown.
-func (s *Screen) Shown() Shown {
+// ShownOf gives what a screen shows.
+func ShownOf(s *Screen) Shown {
 	rows, cols := s.Size()
 	out := Shown{Rows: rows, Cols: cols, Title: s.Title(), Alternate: s.Alternate(), Lines: make([]string, rows)}
 	for i := range out.Lines {

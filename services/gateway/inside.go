@@ -124,13 +124,13 @@ func (g insides) screen(d *download, v schemas.View, r *http.Request) error {
 	switch form {
 	case "text":
 		d.media = plainText
-		_, err = fmt.Fprint(d, s.Shown())
+		_, err = fmt.Fprint(d, screen.ShownOf(s))
 	case "html":
 		d.media = screenHTML + "; charset=utf-8"
 		_, err = fmt.Fprint(d, screen.HTML(s))
 	default:
 		d.media = screenJSON
-		err = json.NewEncoder(d).Encode(s.Shown())
+		err = json.NewEncoder(d).Encode(screen.ShownOf(s))
 	}
 	return err
 }

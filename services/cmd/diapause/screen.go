@@ -25,12 +25,12 @@ or ended. It doesn't resume a session, and counts as no use of it.`,
 			if err != nil {
 				return err
 			}
-			return answers{asJSON: asJSON}.print(s.Shown(), func() {
+			return answers{asJSON: asJSON}.print(emulator.ShownOf(s), func() {
 				if asHTML {
 					fmt.Fprint(printed, emulator.HTML(s))
 					return
 				}
-				fmt.Fprint(printed, s.Shown())
+				fmt.Fprint(printed, emulator.ShownOf(s))
 			})
 		},
 	}
