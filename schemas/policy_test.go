@@ -116,6 +116,10 @@ func TestPolicyErrors(t *testing.T) {
 			t.Errorf("%s: %v; want something of %q", text, err, want)
 		}
 	}
+	var p schemas.Policy
+	if err := p.Assign("on-resume-failure=fresh"); err != nil || p.OnResume != schemas.ResumeFresh {
+		t.Errorf("the name of the flag: %q, %v", p.OnResume, err)
+	}
 	if _, err := schemas.ReadPolicy([]byte(`{"graze":"1m"}`)); err == nil || !strings.Contains(err.Error(), "graze") {
 		t.Errorf("a name that there isn't: %v", err)
 	}

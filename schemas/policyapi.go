@@ -11,6 +11,8 @@ type PolicyRequest struct {
 	Policy *Policy `json:"policy,omitempty"`
 	// Version is of set what is replaced, 0 for none; the last, whichever it is, if absent.
 	Version *uint64 `json:"version,omitempty"`
+	// Absent is of set: it is refused if the scope has a policy.
+	Absent bool `json:"absent,omitempty"`
 	// Since is of simulate how far it goes back.
 	Since Duration `json:"since,omitempty"`
 	// Lives has simulate say what single sessions would have done, too.

@@ -20,7 +20,7 @@ func (p *Policy) Assign(text string) error {
 		return fmt.Errorf("%q: want KEY=VALUE, one of %s", text, strings.Join(PolicyKeys(), ", "))
 	}
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-	f, ok := policyFields()[key]
+	f, ok := policyFields()[strings.ReplaceAll(key, "-", "_")] // on-resume-failure is the name of the flag
 	if !ok {
 		return fmt.Errorf("%q is no part of a policy: want one of %s", key, strings.Join(PolicyKeys(), ", "))
 	}

@@ -80,6 +80,7 @@ func TestLife(t *testing.T) {
 	a.policies()
 	a.looks()
 	a.recordings()
+	a.changes()
 
 	a.call("POST", "/api/v1/sessions/{session=acme.twin}/kill", 200, nil, &s)
 	a.call("POST", "/api/v1/sessions/{session=acme.twin}/resume", 200, object{"clean": true}, &s)

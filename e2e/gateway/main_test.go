@@ -148,8 +148,51 @@ func (w *world) token(args ...string) string {
 	return token
 }
 
-// send sends a request to a gateway as the bearer of a token.
+// send sends a request to a gateway as the bearer of a token, and validates an answer in JSON against the document.
 func (w *world) send(address, method, path, token, body string, headers ...string) *http.Response {
+	w.Helper()
+	r := w.do(address, method, path, token, body, headers...)
+	media, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	template := w.template(r.Request)
+	if template == "" || media != "application/json" && media != "application/problem+json" {
+		return r
+	}
+	data, err := io.ReadAll(r.Body)
+	w.must(err)
+	r.Body = io.NopCloser(bytes.NewReader(data))
+	if err := w.validate(r, template, "", data); err != nil {
+		w.Errorf("%s %s: the answer isn't as the document says: %v\n%s", method, path, err, data)
+	}
+	return r
+}
+
+// template is the path of the document that a request is for: the one with the fewest parameters; "" if there is none.
+func (w *world) template(r *http.Request) (best string) {
+	if w.doc == nil {
+		return ""
+	}
+	for path, item := range w.doc.Paths.Map() {
+		if item.GetOperation(r.Method) == nil || !asPattern(path).MatchString(r.URL.EscapedPath()) {
+			continue
+		}
+		if best == "" || strings.Count(path, "{") < strings.Count(best, "{") {
+			best = path
+		}
+	}
+	return best
+}
+
+// asPattern matches what a path of the document stands for.
+func asPattern(path string) *regexp.Regexp {
+	parts := inPath.Split(path, -1)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
+	}
+	return regexp.MustCompile("^" + strings.Join(parts, "[^/]+") + "$")
+}
+
+// do sends a request to a gateway as the bearer of a token.
+func (w *world) do(address, method, path, token, body string, headers ...string) *http.Response {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(w.Context(), limit)
 	w.Cleanup(cancel)
@@ -190,7 +233,7 @@ func (a asks) call(method, path string, status int, body any, out any, headers .
 		text, err = json.Marshal(body)
 		a.must(err)
 	}
-	r := a.send(a.address, method, target, a.token, string(text), headers...)
+	r := a.do(a.address, method, target, a.token, string(text), headers...)
 	data, err := io.ReadAll(r.Body)
 	a.must(err)
 	what := fmt.Sprintf("%s %s", method, target)

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"net/http"
@@ -33,6 +34,7 @@ var bodies = map[string]string{
 	"policy_simulate": `{"policy":{"grace":"1s"}}`,
 	"ingress_add":     `{"session":"b/secret","port":22,"listen":":2222"}`,
 	"token_create":    `{"role":"owner","tenant":"b","for":"1h"}`,
+	"exec":            `{"command":["id"]}`,
 }
 
 // mine are the operations that are about the bearer's own, whichever that is.
@@ -61,7 +63,7 @@ func TestTokensOfAnotherTenant(t *testing.T) {
 				w.tryAs(who, token, method, path, op)
 				tried++
 			}
-			w.refuses("no token", w.send(w.address, method, filled(path), "", bodies[verbOf(op)]), http.StatusUnauthorized)
+			w.refuses("no token", w.send(w.address, method, filled(path), "", bodyOf(op)), http.StatusUnauthorized)
 		}
 	}
 	if tried < 400 {
@@ -78,6 +80,9 @@ func verbOf(op *openapi3.Operation) string {
 	verb, _ := op.Extensions["x-diapause-verb"].(string)
 	return verb
 }
+
+// bodyOf is what an operation is asked with.
+func bodyOf(op *openapi3.Operation) string { return cmp.Or(bodies[verbOf(op)], bodies[op.OperationID]) }
 
 var inPath = regexp.MustCompile(`\{(\w+)\}`)
 
@@ -111,7 +116,7 @@ func (w *world) tryAs(who, token, method, path string, op *openapi3.Operation) {
 		}
 		return
 	}
-	w.refuses(what, w.send(w.address, method, filled(path), token, bodies[verbOf(op)]), http.StatusForbidden)
+	w.refuses(what, w.send(w.address, method, filled(path), token, bodyOf(op)), http.StatusForbidden)
 }
 
 // takes reports whether an operation has the parameters of a query.

@@ -21,8 +21,8 @@ const firstSessions = 20
 // firstRounds is how many first requests each of them gets: 500 in all, or 10,000 in a long run.
 var firstRounds = map[bool]int{false: 25, true: 500}[os.Getenv("DIAPAUSE_LONG") != ""]
 
-// TestFirstRequests asks for each of some sessions again and again, each time after it was suspended. None fails, and the
-// history names each of the requests as what resumed the session.
+// TestFirstRequests asks for each of some sessions again and again, each time after it was suspended. None fails (http-add-on#854,
+// #1492, #1692), and the history names each of the requests as what resumed the session.
 func TestFirstRequests(t *testing.T) {
 	t.Parallel()
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // half of the time it is collecting else

@@ -72,6 +72,24 @@ func (c *Cache) Serve(ctx context.Context) error {
 	return c.Watch(ctx, c.take, c.refuse, func() {})
 }
 
+// Get reads a scope's document, as Store.Get does. The cache has it from then on.
+func (c *Cache) Get(ctx context.Context, scope schemas.PolicyScope) (Versioned, error) {
+	v, err := c.Store.Get(ctx, scope)
+	if err == nil && v.Seq > 0 {
+		c.take(v)
+	}
+	return v, err
+}
+
+// Set replaces a document, as Store.Set does. The cache has the new one when it returns, and doesn't wait to hear of it.
+func (c *Cache) Set(ctx context.Context, prev Versioned, doc schemas.PolicyDocument) (Versioned, error) {
+	v, err := c.Store.Set(ctx, prev, doc)
+	if err == nil {
+		c.take(v)
+	}
+	return v, err
+}
+
 // Changed has a token whenever some policy has changed since the last was taken. It is
 // for one reader.
 func (c *Cache) Changed() <-chan struct{} { return c.changed }

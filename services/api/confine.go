@@ -22,7 +22,10 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 	}
 	denied := schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %q", c.Actor(), verb)
 	if !c.Role.may(verb) {
-		return denied
+		if c.Token == nil {
+			return denied
+		}
+		return denied.WithHint("a token with the role %s may", leastRole(verb))
 	}
 	if c.Tenant == "" || verb == login || verb == logout {
 		return nil
@@ -48,6 +51,16 @@ func confine(c Caller, verb string, req *schemas.Request) error {
 		hint = "without a container image as its root, such as oci:alpine:3, it sees files of the host: that takes a token with the role operator"
 	}
 	return schemas.FailedError(schemas.ReasonDenied, "%s may not ask for %s", c.Actor(), strings.Join(fields, ", ")).WithHint("%s", hint)
+}
+
+// leastRole is the role of a token that may ask for a verb, and for the least besides.
+func leastRole(verb string) schemas.TokenRole {
+	for _, r := range []schemas.TokenRole{schemas.TokenPublisher, schemas.TokenReader, schemas.TokenClient, schemas.TokenOwner} {
+		if roles[r].may(verb) {
+			return r
+		}
+	}
+	return schemas.TokenOperator
 }
 
 // own keeps of the names of sessions those that a caller may know of.

@@ -129,6 +129,9 @@ func (s *policies) policySet(ctx context.Context, req request) (any, error) {
 	if want := req.Policy.Version; want != nil && *want != prev.Version {
 		return nil, schemas.StateError(schemas.ReasonConflict, "the policy of %s has version %d now, not %d", scope, prev.Version, *want).WithHint("it was changed meanwhile: read it again")
 	}
+	if req.Policy.Absent && prev.UID == r.UID && len(prev.Policy.Lines()) > 0 {
+		return nil, schemas.StateError(schemas.ReasonConflict, "there is a policy of %s, version %d", scope, prev.Version).WithHint("read it, and replace that version")
+	}
 	doc := schemas.PolicyDocument{Scope: scope, UID: r.UID, Policy: *req.Policy.Policy,
 		Change: schemas.PolicyChange{By: req.by.String(), Reason: req.Reason}}
 	v, err := s.policies.Set(ctx, prev, doc)

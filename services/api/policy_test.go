@@ -52,6 +52,32 @@ func set(t *testing.T, s *Server, scope, text string) (schemas.PolicyView, error
 	return v, err
 }
 
+// What is answered is what was written, also before the cache hears of it.
+func TestPolicySetShowsWhatItWrote(t *testing.T) {
+	s := desk(t)
+	if err := s.policies.policies.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put := func(text string, absent bool) (schemas.PolicyView, error) {
+		var p schemas.Policy
+		if err := p.Assign(text); err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.policies.policySet(t.Context(), request{schemas.Request{Policy: &schemas.PolicyRequest{Scope: "class:web", Policy: &p, Absent: absent}}, Caller{Identity: "me"}})
+		v, _ := out.(schemas.PolicyView)
+		return v, err
+	}
+	for i, text := range []string{"grace=2m", "grace=3m"} {
+		v, err := put(text, i == 0)
+		if err != nil || v.Effective.Grace == nil || time.Duration(*v.Effective.Grace) != time.Duration(i+2)*time.Minute || v.Origins["grace"] != "class:web" {
+			t.Errorf("%s: effective %+v, by %v, %v", text, v.Effective.Grace, v.Origins, err)
+		}
+	}
+	if _, err := put("grace=4m", true); schemas.ReasonOf(err) != schemas.ReasonConflict {
+		t.Errorf("one that there is: %v", err)
+	}
+}
+
 // The policy of a session goes with it, by and by, and no other does.
 func TestPoliciesOfSessionsThatAreGone(t *testing.T) {
 	s := desk(t)

@@ -97,7 +97,7 @@ func decideShare(r schemas.SessionRecord, share schemas.Share, reason string, no
 	case r.Driver != treeDriver:
 		return t, schemas.StateError(schemas.ReasonWrongState, "session %s is a container: its terminal can't be shared", r.Name())
 	case !r.TTY:
-		return t, schemas.StateError(schemas.ReasonWrongState, "session %s has no terminal: it was run without one", r.Name())
+		return t, schemas.StateError(schemas.ReasonWrongState, "session %s has no terminal: it was run without one", r.Name()).WithHint("a session gets one with `run --tty`")
 	case len(all) >= schemas.MaxShares:
 		return t, schemas.UsageError("share session %s: it is shared %d times already", r.Name(), len(all)).WithHint("end some: `diapause unshare %s ID`", r.Name())
 	}

@@ -160,7 +160,7 @@ func (s *bearers) refuses(r *http.Request, me schemas.WhoAmI) *Problem {
 		return problem(err)
 	}
 	if !v.TTY && v.Container == nil && v.Driver != "docker" {
-		return problem(schemas.StateError(schemas.ReasonWrongState, "session %s has no terminal: it was run without one", v.Name))
+		return problem(schemas.StateError(schemas.ReasonWrongState, "session %s has no terminal: it was run without one", v.Name).WithHint("a session gets one with `run --tty`, or \"tty\": true in its spec"))
 	}
 	if !strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
 		return refusal(http.StatusUpgradeRequired, "a terminal takes a WebSocket", "see TERMINAL.md")

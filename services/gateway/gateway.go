@@ -81,6 +81,7 @@ func New(o Options) (*Gateway, error) {
 	allowed.knows = g.whose
 	mux := http.NewServeMux()
 	g.doc = humago.New(mux, config(o.Version))
+	g.doc.UseMiddleware(noKeys)
 	g.sessions()
 	g.ports()
 	g.labels()
@@ -98,6 +99,7 @@ func New(o Options) (*Gateway, error) {
 	g.terminals(mux)
 	g.shares(mux)
 	readings{g}.operations(mux)
+	insides{readings{g}}.operations(mux)
 	desktops{g}.operations(mux)
 	(&searches{readings: readings{g}, of: map[string]int{}}).operations()
 	if err := g.page(mux); err != nil {

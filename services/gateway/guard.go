@@ -177,8 +177,8 @@ func (a *allowed) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
 		return false
 	}
-	h.Set("Access-Control-Allow-Methods", "GET, POST, PUT, DELETE")
-	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, Idempotency-Key, Last-Event-ID, Traceparent")
+	h.Set("Access-Control-Allow-Methods", strings.Join(methods, ", "))
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, If-Match, If-None-Match, Idempotency-Key, Last-Event-ID, Traceparent")
 	h.Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true
@@ -260,6 +260,9 @@ func (a *allowed) readBody(w http.ResponseWriter, r *http.Request) *Problem {
 	return nil
 }
 
+// methods are those of the API's paths.
+var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE"}
+
 // orProblem answers what no pattern of the mux takes with a problem.
 func orProblem(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -268,7 +271,7 @@ func orProblem(mux *http.ServeMux) http.Handler {
 			return
 		}
 		var allow []string
-		for _, method := range []string{"GET", "POST", "PUT", "DELETE"} {
+		for _, method := range methods {
 			other := r.Clone(r.Context())
 			other.Method = method
 			if _, pattern := mux.Handler(other); pattern != "" {

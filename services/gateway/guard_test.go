@@ -78,7 +78,7 @@ func TestPreflight(t *testing.T) {
 	ask := []string{"Authorization: ", "Access-Control-Request-Method: PUT", "Access-Control-Request-Headers: if-match"}
 	r := b.do("OPTIONS", "/api/v1/policies/all", "", append(ask, "Origin: https://app.example.com")...)
 	if r.StatusCode != http.StatusNoContent || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
-		!strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "If-Match") || r.Header.Get("Access-Control-Allow-Credentials") != "" {
+		!strings.Contains(r.Header.Get("Access-Control-Allow-Headers"), "If-Match") || !strings.Contains(r.Header.Get("Access-Control-Allow-Methods"), "PATCH") || r.Header.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("a page that may: %d, %v", r.StatusCode, r.Header)
 	}
 	b.refused("a page that may not", b.do("OPTIONS", "/api/v1/policies/all", "", append(ask, "Origin: https://evil.example")...), http.StatusForbidden)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +42,23 @@ func (r route) operation() huma.Operation {
 		op.DefaultStatus = http.StatusOK
 	}
 	return op
+}
+
+// keyHeader is the header of a key by which a request that is sent again is known.
+const keyHeader = "Idempotency-Key"
+
+// noKeys refuses a key where it isn't kept: its sender would take it for a promise. GET, PUT and DELETE need none.
+func noKeys(ctx huma.Context, next func(huma.Context)) {
+	op := ctx.Operation()
+	takes := slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.In == "header" && p.Name == keyHeader })
+	if takes || ctx.Header(keyHeader) == "" || ctx.Method() != http.MethodPost && ctx.Method() != http.MethodPatch {
+		next(ctx)
+		return
+	}
+	p := refusal(http.StatusBadRequest, op.OperationID+" takes no "+keyHeader, "leave it out; after a lost answer, list what there is before asking again")
+	ctx.SetHeader("Content-Type", problemType)
+	ctx.SetStatus(p.Status)
+	_ = encoder.Marshal(ctx.BodyWriter(), p) // the client is gone, then
 }
 
 // answer is what an operation answers.

@@ -36,6 +36,7 @@ type PolicyBody struct {
 type setPolicyIn struct {
 	OfScope
 	Match string `header:"If-Match" doc:"The ETag of the version that is replaced: refused with 412 if that isn't the last" example:"\"3\""`
+	None  string `header:"If-None-Match" enum:"*" doc:"Refused with 412 if the scope has a policy"`
 	Body  PolicyBody
 }
 
@@ -56,7 +57,7 @@ func (in *setPolicyIn) version() (*uint64, error) {
 
 func (in *setPolicyIn) request() (schemas.Request, error) {
 	version, err := in.version()
-	return schemas.Request{Reason: in.Body.Reason, Policy: &schemas.PolicyRequest{Scope: in.scope(), Policy: &in.Body.Policy, Version: version}}, err
+	return schemas.Request{Reason: in.Body.Reason, Policy: &schemas.PolicyRequest{Scope: in.scope(), Policy: &in.Body.Policy, Version: version, Absent: in.None != ""}}, err
 }
 
 // TryBody is a policy that is only tried; the one that holds if it has none.
@@ -101,10 +102,10 @@ func (g *Gateway) policies() {
 	verb(g, route{verb: "policy_simulate", method: "POST", path: one + "/simulate", tag: tag, summary: "Say what a policy would have done"}, (*tryIn).request, same[tryIn, schemas.PolicySimulation])
 }
 
-// refused says of a conflict that If-Match has asked for it.
+// refused says of a conflict that If-Match or If-None-Match has asked for it.
 func (in *setPolicyIn) refused(err error) error {
 	var p *Problem
-	if in.Match != "" && errors.As(err, &p) && p.Reason == schemas.ReasonConflict {
+	if in.Match+in.None != "" && errors.As(err, &p) && p.Reason == schemas.ReasonConflict {
 		p.Status, p.Title = http.StatusPreconditionFailed, http.StatusText(http.StatusPreconditionFailed)
 	}
 	return err

@@ -123,6 +123,9 @@ func ofAPI(e *schemas.APIError, status int) *Problem {
 	if status == http.StatusUnauthorized {
 		p.Session = "" // the answer to a token that there isn't is the same everywhere, asked or remembered
 	}
+	if e.Code == schemas.CodeNoSession && p.Hint == "" {
+		p.Hint = "GET " + prefix + "/sessions lists those that the token may see"
+	}
 	if e.Detail != "" {
 		p.Title, p.Detail = e.Text, e.Detail
 	}
@@ -169,7 +172,7 @@ func init() {
 			}
 			words = append(words, word)
 		}
-		hint := ""
+		hint := "see " + prefix + "/docs for what the path takes"
 		if status == http.StatusUnsupportedMediaType {
 			hint = "send Content-Type: application/json"
 		}

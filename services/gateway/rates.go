@@ -13,6 +13,9 @@ import (
 const (
 	perSecond = 50
 	atOnce    = 200
+	// The same of requests for ports of sessions: one page of a dev server takes hundreds.
+	portsPerSecond = 1000
+	portsAtOnce    = 10_000
 	// How many tokens that there aren't one address may try. More are refused before the API is asked. Tokens
 	// that were found before aren't held to it, the same wrong token again is no further try, and one that was good and
 	// has ended is none: so clients that go on with a token that has ended leave the others behind their address their tries.
@@ -83,6 +86,13 @@ func (r *rates) tries(f *from) verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.trying(f)
+}
+
+// port takes a request for a port of a session, by its token or cookie.
+func (r *rates) port(text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return limiter(r.asked, "port "+text, portsPerSecond, portsAtOnce).Allow()
 }
 
 // looks takes a request without a token that has the gateway ask for something.

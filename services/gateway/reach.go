@@ -145,6 +145,9 @@ func (s *reaches) byCookie(ctx context.Context, a ingress.Ask, cookies []credent
 
 // reach asks whether the bearer of a credential may reach a port.
 func (s *reaches) reach(ctx context.Context, t ingress.Target, c credential, address string) (belief, error) {
+	if !s.rates.port(c.text) {
+		return belief{}, schemas.FailedError(schemas.ReasonTooMany, "too many requests of one token").WithHint("ask less often")
+	}
 	key := sha256.Sum256([]byte(strings.Join([]string{c.text, strconv.FormatBool(c.page), portKey(t)}, " ")))
 	s.mu.Lock()
 	b, ok := s.known[key]

@@ -82,7 +82,11 @@ func (b *recordedBench) host(conn net.Conn) {
 		b.Log(attach.SendPicture(conn, []byte("a picture")))
 		return
 	}
-	if err != nil || r.Op != attach.OpOutput || r.History == nil {
+	if err == nil && r.Op != attach.OpOutput {
+		b.inside(conn, r)
+		return
+	}
+	if err != nil || r.History == nil {
 		b.Errorf("the request is %+v, %v", r, err)
 		return
 	}

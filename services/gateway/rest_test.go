@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
+
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/schemas/dockerspec"
 )
@@ -157,6 +159,62 @@ func TestPoliciesHaveVersions(t *testing.T) {
 	}
 }
 
+// If-None-Match replaces nothing.
+func TestPolicyThatIsNew(t *testing.T) {
+	b := newBench(t, nil)
+	b.answers("policy_set", func(a asked) (any, *schemas.APIError) {
+		if a.Policy.Absent {
+			return nil, schemas.StateError(schemas.ReasonConflict, "there is one")
+		}
+		return schemas.PolicyView{Scope: "class:web", Version: 1}, nil
+	})
+	const path, body = "/api/v1/policies/class:web", `{"policy":{"grace":"30s"}}`
+	b.refused("a policy that there is", b.do("PUT", path, body, "If-None-Match: *"), http.StatusPreconditionFailed)
+	b.refused("the ETag of one", b.do("PUT", path, body, `If-None-Match: "3"`), http.StatusBadRequest)
+	if r := b.do("PUT", path, body); r.StatusCode != http.StatusOK {
+		t.Errorf("without it: status %d", r.StatusCode)
+	}
+}
+
+func TestLabelsArePatched(t *testing.T) {
+	b := newBench(t, nil)
+	last := b.recorded("label", schemas.View{Name: "acme/web", Labels: map[string]string{"team": "x"}})
+	r := b.do("PATCH", "/api/v1/sessions/acme.web/labels", `{"labels":{"team":"x"},"remove":["old"]}`)
+	if got := read[Session](b, r); r.StatusCode != http.StatusOK || got.Labels["team"] != "x" {
+		t.Errorf("status %d, %+v", r.StatusCode, got)
+	}
+	if a := last(); a.Name != "acme/web" || a.Label.Labels["team"] != "x" || !slices.Equal(a.Label.Remove, []string{"old"}) {
+		t.Errorf("asked %+v", a.Label)
+	}
+	r = b.do("POST", "/api/v1/sessions/acme.web/labels", `{}`)
+	if b.refused("another method", r, http.StatusMethodNotAllowed); r.Header.Get("Allow") != "PATCH" {
+		t.Errorf("allowed is %q", r.Header.Get("Allow"))
+	}
+}
+
+// A key is kept, or the request is refused: it is never passed over.
+func TestIdempotencyKeysAreNeverIgnored(t *testing.T) {
+	b := newBench(t, nil)
+	keeps := []string{"run", "fork", "template_run"}
+	for path, item := range b.gate.doc.OpenAPI().Paths {
+		for method, op := range operations(item) {
+			if method != "POST" && method != "PATCH" || path == prefix+"/login" {
+				continue
+			}
+			if slices.Contains(keeps, op.OperationID) {
+				if !slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool { return p.Name == keyHeader }) {
+					t.Errorf("%s takes no key", op.OperationID)
+				}
+				continue
+			}
+			target := regexp.MustCompile(`{[a-z]+}`).ReplaceAllString(path, "1")
+			if p := b.refused(op.OperationID, b.do(method, target, `{}`, keyHeader+": k"), http.StatusBadRequest); !strings.Contains(p.Detail, keyHeader) {
+				t.Errorf("%s: %+v", op.OperationID, p)
+			}
+		}
+	}
+}
+
 // The bodies are those that earlier designs promise.
 func TestPathsOfEarlierDesigns(t *testing.T) {
 	t.Parallel()
@@ -291,7 +349,7 @@ func TestDocument(t *testing.T) {
 				t.Errorf("%s %s: %s has %q, %v", method, path, op.OperationID, op.Summary, op.Responses)
 			}
 			seen[op.OperationID] = true
-			if verb, _ := op.Extensions["x-diapause-verb"].(string); verb == "" && !slices.Contains([]string{"events", "watch", "attach", "desktop", "commands", "output", "recording", "desktopPicture", "transitions", "search", "terminal_search"}, op.OperationID) {
+			if verb, _ := op.Extensions["x-diapause-verb"].(string); verb == "" && !slices.Contains([]string{"events", "watch", "attach", "desktop", "commands", "output", "recording", "desktopPicture", "transitions", "search", "terminal_search", "wait", "exec", "screen", "files_get", "files_put"}, op.OperationID) {
 				t.Errorf("%s %s is no verb", method, path)
 			}
 		}

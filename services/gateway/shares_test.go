@@ -208,7 +208,7 @@ func TestShareIsForOnePath(t *testing.T) {
 			}
 			tried++
 			token, body := fmt.Sprintf("dpt_share%d", tried), ""
-			if method == "POST" || method == "PUT" {
+			if method == "POST" || method == "PUT" || method == "PATCH" {
 				body = "{}"
 			}
 			b.gate.rates.mu.Lock()

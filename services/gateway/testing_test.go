@@ -202,7 +202,7 @@ func logTo(w io.Writer) *slog.Logger {
 // operations are those of a path, by method.
 func operations(item *huma.PathItem) map[string]*huma.Operation {
 	all := map[string]*huma.Operation{}
-	for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "DELETE": item.Delete} {
+	for method, op := range map[string]*huma.Operation{"GET": item.Get, "POST": item.Post, "PUT": item.Put, "PATCH": item.Patch, "DELETE": item.Delete} {
 		if op != nil {
 			all[method] = op
 		}

@@ -44,7 +44,15 @@ const (
 )
 
 func refused(status int, code, detail, hint string) problem {
-	return problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Hint: hint}
+	return problem{Type: typeOf(code, ""), Title: http.StatusText(status), Status: status, Detail: detail, Code: code, Hint: hint}
+}
+
+// typeOf is the type of a problem, as the API has it.
+func typeOf(code string, reason schemas.Reason) string {
+	if reason == "" {
+		return "urn:diapause:error:" + code
+	}
+	return "urn:diapause:error:" + code + ":" + string(reason)
 }
 
 func misdirected(domain string, err error) problem {
@@ -76,6 +84,8 @@ func problemOf(err error, t Target) problem {
 			p.Status, p.Code, p.retry = http.StatusUnauthorized, CodeLogin, 0
 		case api.Reason == schemas.ReasonDenied:
 			p.Status, p.Code, p.retry = http.StatusForbidden, CodeDenied, 0
+		case api.Reason == schemas.ReasonTooMany:
+			p.Status = http.StatusTooManyRequests
 		case api.Reason == schemas.ReasonExited, api.Reason == schemas.ReasonFailed, api.Reason == schemas.ReasonNoSnapshot:
 			p.retry = 0 // a person has to see to it
 		}
@@ -94,7 +104,7 @@ func problemOf(err error, t Target) problem {
 		p.Status, p.Code, p.retry = http.StatusBadGateway, CodeBroken, 0
 		p.Detail = fmt.Sprintf("%s ended the connection before it answered: %v", t, err)
 	}
-	p.Title = http.StatusText(p.Status)
+	p.Type, p.Title = typeOf(p.Code, p.Reason), http.StatusText(p.Status)
 	if api != nil && api.Detail != "" {
 		p.says, p.Title, p.Detail = api.Text, api.Text, api.Detail
 	}

@@ -100,7 +100,8 @@ func wantProblem(t *testing.T, got reply, status int, code string) {
 	}
 }
 
-// Each budget ends with an answer of its own: for programs a problem, for a person a page.
+// Each budget ends with an answer of its own: for programs a problem, never HTML (godoxy#172), for a person a page. The time to
+// connect is no pause between tries (http-add-on#1385).
 func TestBudgets(t *testing.T) {
 	answers := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -259,7 +260,7 @@ func TestWaitingPageFails(t *testing.T) {
 }
 
 // Robots and pages that come back don't resume a session, and get what they can use. Of a session that runs
-// they get what it answers: only those that stay connected are leases.
+// they get what it answers: only those that stay connected are leases. Probes wake nothing (zeropod#86).
 func TestInItsStead(t *testing.T) {
 	var f *fleet
 	during := make(chan int, 1)
@@ -309,7 +310,8 @@ func TestInItsStead(t *testing.T) {
 	}
 }
 
-// A session gets what a client sent, but for what would be taken for ours, and who the client is.
+// A session gets what a client sent, but for what would be taken for ours, and who the client is. Its Host is the one that a dev
+// server wants (jac#7406).
 func TestHeaders(t *testing.T) {
 	f := newFleet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, c := range []string{"a=1; Path=/; Domain=acme.localhost; HttpOnly", "b=2", "__Host-diapause=stolen; Secure"} {

@@ -49,7 +49,7 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	defer nc.Close()
 	m.nats(nc)
 	user := natsconn.UserOf(c.NATS.Creds)
-	ports, end := portsOn(nc, user, c.Web.Domain, c.NoPublicPorts)
+	ports, end := portsOn(nc, user, c.Web, c.NoPublicPorts)
 	defer end()
 	gate, err := gateway.New(gateway.Options{
 		NC: nc, Names: stream.NamesWith(""), Version: c.Version, Log: c.Log, Hosts: c.Hosts, Origins: c.Origins, Outside: outside, Ports: ports, User: user,
@@ -69,10 +69,13 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 }
 
 // portsOn has a gateway lead to ports of sessions over its connection, as a user of NATS. The caller calls end.
-func portsOn(nc *nats.Conn, user, domain string, noPublic bool) (p *gateway.Ports, end func()) {
+func portsOn(nc *nats.Conn, user string, web WebConfig, noPublic bool) (p *gateway.Ports, end func()) {
 	sessions := client.On(nc, user)
 	return &gateway.Ports{
-		Ingress: ingress.Options{Domain: domain, Waker: sessions, Leaser: sessions, Dialer: sessions}, NoPublic: noPublic,
+		Ingress: ingress.Options{
+			Domain: web.Domain, HostHeader: web.HostHeader, Budgets: web.Budgets, Waker: sessions, Leaser: sessions, Dialer: sessions,
+		},
+		NoPublic: noPublic,
 	}, sessions.Close
 }
 

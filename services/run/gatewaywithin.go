@@ -108,7 +108,7 @@ func (d *httpDoor) serve(ctx context.Context) error {
 
 // ports are how sessions are reached: those of this host within the process.
 func (d *httpDoor) ports() (*gateway.Ports, func()) {
-	ports, end := portsOn(d.nc, d.user, d.web.Domain, false)
+	ports, end := portsOn(d.nc, d.user, d.web, false)
 	ports.Ingress.Dialer = near{ports.Ingress.Dialer, d.host, d.here}
 	return ports, end
 }

@@ -21,6 +21,9 @@ type WebConfig struct {
 	Public  string   // the URL by which browsers reach it, where a proxy ends TLS
 	Proxies []string // networks or addresses of proxies that say who asks
 	Domain  string   // below which ports of sessions have host names; ingress.DefaultDomain if empty
+
+	HostHeader string          // what sessions get as Host; the client's own if empty
+	Budgets    ingress.Budgets // of requests for ports of sessions
 }
 
 // TLSConfig is the certificate of a gateway; it has no TLS if nothing is said.

@@ -36,10 +36,10 @@ reach. So it has to be a loopback address, and pages of other sites are refused.
 // ingressFlags are the flags of ingress.
 type ingressFlags struct {
 	listen       string
-	domain, host string
+	domain       string
 	wake, ignore []string
 	proxied      []string
-	budgets      ingress.Budgets
+	to           portFlags
 	asJSON       bool
 	log          logging
 }
@@ -60,13 +60,10 @@ func ingressCommand(c *client) *cobra.Command {
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:8443", "loopback `ADDR:PORT` to listen at; port 0 takes a free one")
 	fl.StringVar(&f.domain, "domain", ingress.DefaultDomain, "`NAME` below which sessions have host names: one label each, for one wildcard certificate")
-	fl.StringVar(&f.host, "host-header", "", "`HOST` that sessions get in place of the client's, for servers that refuse names that they don't know, e.g. localhost:3000")
 	fl.StringSliceVar(&f.wake, "wake", nil, "the `CLASSES` of requests that resume a session, in place of what the policies of the sessions say; others are answered in its stead")
 	fl.StringSliceVar(&f.ignore, "ignore", nil, "`CLASSES` whose connections are closed without an answer, in place of that")
 	fl.StringSliceVar(&f.proxied, "proxy-protocol", nil, "with NAME: accept a PROXY header from a load balancer, send one to the session, or accept,send")
-	durationVar(fl, &f.budgets.Wake, "wake-timeout", 0, "how long a request waits until its session runs (default 1m)")
-	durationVar(fl, &f.budgets.Connect, "connect-timeout", 0, "and then until the port listens (default 15s)")
-	durationVar(fl, &f.budgets.FirstByte, "answer-timeout", 0, "and then until the answer begins (default 5m)")
+	f.to.flags(cmd)
 	fl.BoolVar(&f.asJSON, "json", false, "print the address as JSON")
 	f.log.flags(cmd)
 	cmd.AddCommand(ingressAddCommand(c), ingressListCommand(c), ingressRemoveCommand(c))
@@ -116,12 +113,12 @@ func (f ingressFlags) options() (o ingress.Options, err error) {
 	if o.Log, err = f.log.open(); err != nil {
 		return o, err
 	}
-	o.HostHeader, o.Budgets = f.host, f.budgets
+	o.Budgets = f.to.budgets
 	if o.Domain, err = domainOf(f.domain); err != nil {
 		return o, err
 	}
-	if strings.ContainsAny(f.host, "/ \r\n\t") {
-		return o, usagef("--host-header %q: want HOST or HOST:PORT", f.host)
+	if o.HostHeader, err = f.to.hostHeader(); err != nil {
+		return o, err
 	}
 	if len(f.wake)+len(f.ignore) > 0 {
 		if len(f.wake) == 0 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -36,12 +35,12 @@ last, as a JPEG.`,
 			if err != nil {
 				return err
 			}
-			return answers{asJSON: asJSON}.print(shownOf(s), func() {
+			return answers{asJSON: asJSON}.print(emulator.ShownOf(s), func() {
 				if asHTML {
 					fmt.Fprint(printed, emulator.HTML(s))
 					return
 				}
-				fmt.Fprint(printed, textOf(s))
+				fmt.Fprint(printed, emulator.ShownOf(s))
 			})
 		},
 	}
@@ -92,31 +91,4 @@ func keepPicture(ctx context.Context, c *client, name, file string) error {
 		}
 		return nil
 	})
-}
-
-// shown is a screen in JSON.
-type shown struct {
-	Rows      int      `json:"rows"`
-	Cols      int      `json:"cols"`
-	Title     string   `json:"title,omitempty"`
-	Alternate bool     `json:"alternate"` // a program fills it, as editors do
-	Lines     []string `json:"lines"`     // one for each row
-}
-
-func shownOf(s *emulator.Screen) shown {
-	rows, cols := s.Size()
-	out := shown{Rows: rows, Cols: cols, Title: s.Title(), Alternate: s.Alternate(), Lines: make([]string, rows)}
-	for i := range out.Lines {
-		out.Lines[i] = s.Text(i)
-	}
-	return out
-}
-
-// textOf gives the rows without the empty ones at the end.
-func textOf(s *emulator.Screen) string {
-	text := strings.TrimRight(strings.Join(shownOf(s).Lines, "\n"), "\n")
-	if text == "" {
-		return ""
-	}
-	return text + "\n"
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +20,35 @@ type webFlags struct {
 	public         string
 	proxies        []string
 	domain         string
+	to             portFlags
+}
+
+// portFlags say how requests for ports are led to sessions.
+type portFlags struct {
+	host    string
+	budgets ingress.Budgets
+}
+
+func (f *portFlags) flags(cmd *cobra.Command) {
+	fl := cmd.Flags()
+	fl.StringVar(&f.host, "host-header", "", "`HOST` that sessions get in place of the client's, for servers that refuse names that they don't know, e.g. localhost:3000; or keep")
+	durationVar(fl, &f.budgets.Wake, "wake-timeout", 0, "how long a request for a port waits until its session runs (default 1m)")
+	durationVar(fl, &f.budgets.Connect, "connect-timeout", 0, "and then until the port listens (default 15s)")
+	durationVar(fl, &f.budgets.FirstByte, "answer-timeout", 0, "and then until the answer begins (default 5m)")
+}
+
+// keepHost has sessions get the client's Host, as without --host-header.
+const keepHost = "keep"
+
+// hostHeader reads --host-header; "" keeps the client's.
+func (f portFlags) hostHeader() (string, error) {
+	if f.host == keepHost {
+		return "", nil
+	}
+	if strings.ContainsAny(f.host, "/ \r\n\t") {
+		return "", usagef("--host-header %q: want HOST, HOST:PORT or %s", f.host, keepHost)
+	}
+	return f.host, nil
 }
 
 const (
@@ -38,6 +68,7 @@ func (f *webFlags) flags(cmd *cobra.Command) {
 	fl.StringVar(&f.public, "public-url", "", "the `URL` by which browsers reach it, where a proxy ends TLS, e.g. https://gate.example.com; ports of sessions below --domain have its scheme and port")
 	fl.StringSliceVar(&f.proxies, "trust-proxy", nil, "believe the proxies of this `NETWORK`, as 10.0.0.0/8, who asks and by which scheme (X-Forwarded-For, Forwarded, X-Forwarded-Proto)")
 	fl.StringVar(&f.domain, "domain", ingress.DefaultDomain, "`NAME` below which ports of sessions have host names: one label each, for one wildcard certificate")
+	f.to.flags(cmd)
 }
 
 // config reads the flags. data is the data directory, "" for a part that has none.
@@ -58,6 +89,10 @@ func (f webFlags) config(data string) (c run.WebConfig, err error) {
 		c.TLS.SelfDir = cmp.Or(f.dir, filepath.Join(data, selfDir))
 	}
 	if c.Domain, err = domainOf(f.domain); err != nil {
+		return c, err
+	}
+	c.Budgets = f.to.budgets
+	if c.HostHeader, err = f.to.hostHeader(); err != nil {
 		return c, err
 	}
 	if _, err := gateway.ParseOutside(c.Public, c.Proxies); err != nil {
