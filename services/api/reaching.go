@@ -52,7 +52,7 @@ var extents = map[string]extent{
 	"run.spec.command": stays, "run.spec.env": stays, "run.spec.dir": stays, "run.spec.user": stays, "run.spec.tty": stays, "run.spec.rows": stays,
 	"run.spec.cols": stays, "run.spec.memory": stays, "run.spec.cpus": stays, "run.spec.pids": stays, "run.spec.disk": stays,
 	"run.spec.allow_out": stays, "run.spec.hooks": stays, "run.spec.cap_drop": stays, "run.spec.no_new_privs": stays, "run.spec.labels": stays,
-	"run.spec.shell_integration": stays, "run.spec.record": stays, "run.spec.record_keep": stays,
+	"run.spec.shell_integration": stays, "run.spec.record": stays, "run.spec.record_keep": stays, "run.spec.desktop": stays,
 	"run.spec.network": one(schemas.NetworkHost),
 	"run.spec.root":    ofHost,
 	"run.spec.publish": reaches,
