@@ -136,8 +136,8 @@ func (g insides) screen(d *download, v schemas.View, r *http.Request) error {
 }
 
 // wait answers once the session is in one of some states.
-func (g insides) wait(ctx context.Context, in *waitIn) (*answer[Session], error) {
-	ctx, end, err := g.within(ctx, in.Waiting)
+func (g insides) wait(asked context.Context, in *waitIn) (*answer[Session], error) {
+	ctx, end, err := g.within(asked, in.Waiting)
 	if err != nil {
 		return nil, problem(err)
 	}
@@ -147,7 +147,7 @@ func (g insides) wait(ctx context.Context, in *waitIn) (*answer[Session], error)
 		wanted = []string{string(schemas.Exited), string(schemas.Failed)}
 	}
 	var v schemas.View
-	if err := g.gate.ask(ctx, "show", schemas.Request{Name: in.name()}, &v); err != nil { // before anything is followed: it may not be the caller's
+	if err := g.gate.ask(asked, "show", schemas.Request{Name: in.name()}, &v); err != nil { // before anything is followed: it may not be the caller's
 		return nil, err
 	}
 	news, err := newsOf(ctx, g.gate.nc, v.Name)

@@ -23,6 +23,8 @@ func KindOf(r schemas.SessionRecord) Kind {
 		Tenant    schemas.Tenant // with a placement: which hosts do depends on the tenant's other sessions
 		Apart     schemas.SessionID
 	}{Driver: r.Driver, Placement: r.Placement, Needs: slices.Sorted(slices.Values(r.Needs))}
+	// All hosts of a fleet record, or none does by default: it gives no session a line of its own.
+	of.Needs = slices.DeleteFunc(of.Needs, func(f schemas.Feature) bool { return f == schemas.FeatureRecording })
 	if r.Op != nil {
 		of.Only = r.Op.Only
 	}
