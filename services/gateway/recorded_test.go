@@ -267,7 +267,7 @@ func TestRecordedIsRefused(t *testing.T) {
 // TestLargeRecording: a recording is passed on as it comes, and one that breaks off isn't taken for a whole one.
 func TestLargeRecording(t *testing.T) {
 	b := newRecordedBench(t)
-	b.large = 3_000 // of 8 kB each
+	b.large = 3_000         // of 8 kB each
 	held := func() uint64 { // without what other tests have left
 		runtime.GC()
 		var m runtime.MemStats
