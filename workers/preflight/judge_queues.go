@@ -13,6 +13,13 @@ func (j *judge) lost(p *Process, f *File, format string, args ...any) {
 	j.warn(p, schemas.WarnNotKept, fd(p, f), "fd %d: "+format, append([]any{f.Num}, args...)...)
 }
 
+// unread warns of what waits in a socket whose queue CRIU doesn't capture.
+func (j *judge) unread(p *Process, f *File, is string) {
+	if f.Socket.Unread {
+		j.lost(p, f, is)
+	}
+}
+
 // tcp judges what is in the queues of a TCP socket.
 func (j *judge) tcp(p *Process, f *File) {
 	s := f.Socket
@@ -54,6 +61,9 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 	}
 	if s.Urgent {
 		j.block(p, what(f, "unix socket with urgent data"), "CRIU brings it back as plain data", "let the program read it")
+	}
+	if s.Empty {
+		j.lost(p, f, "an empty packet that waits in a unix socket is lost")
 	}
 	if s.Moved != "" {
 		j.lost(p, f, "a unix socket is bound to its first name again after a resume, and isn't reached by %s", s.Moved)
