@@ -2,6 +2,7 @@
 #: UDP | queued datagrams | warned: the datagrams that wait in a UDP socket are lost
 #: inotify | events that aren't read | warned: bytes of inotify events
 #: unix socket | sender of a queued datagram | warned: lose the address of their sender
+#: unix socket | name of an accepted connection, and for its other end | rehearsed: name is "" instead of
 #: unix socket | SO_PEERCRED of another process | warned: by SO_PEERCRED that another process
 import socket
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -25,4 +26,4 @@ if os.fork() == 0:
     signal.pause()
 accepted, _ = listener.accept()
 ready()
-answer([receiver.recv(64) == b"who sent it?" or "the datagram"])
+answer([receiver.recv(64) == b"who sent it?" or "the datagram", same("name of the accepted connection", accepted.getsockname(), "")])
