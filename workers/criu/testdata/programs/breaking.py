@@ -1,5 +1,6 @@
 # A lease that is being broken: its holder was told, and has yet to give it up.
 #: file lock | lease, being broken by another process that waits | kept
+#: file lock | lease, being broken: SIGIO to its holder | rehearsed: told once more to give up a lease
 import fcntl, time
 F_SETLEASE, F_GETLEASE = 1024, 1025
 limit = int(open("/proc/sys/fs/lease-break-time").read())  # then the kernel takes it away
