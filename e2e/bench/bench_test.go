@@ -77,6 +77,7 @@ func TestSessions(t *testing.T) {
 	for what, ok := range map[string]bool{
 		"small":     c.Small.Run > 0 && c.Small.Suspend > 0 && c.Small.Frozen > 0 && c.Small.Ensure > 0 && c.Small.Restore > 0,
 		"idle":      c.Idle.UpMemory > 1<<20 && c.Idle.ShimsMemory > 1<<10 && c.Idle.UpCPU >= 0,
+		"shells":    c.Shells.UpMemory > 1<<20 && c.Shells.ShimsMemory > 1<<10 && c.Shells.Sessions == 2,
 		"rehearsed": len(c.Rehearsals) == 2 && c.Rehearsals[1].Took > 0 && c.Rehearsals[1].Suspend > c.Rehearsals[1].Waited,
 		"together":  c.Together.Suspend.Last >= c.Together.Suspend.Median && c.Together.Wake.Median > 0 && c.Together.UpPeak > 1<<20,
 	} {

@@ -26,14 +26,17 @@ type Idle struct {
 // starting is how many sessions are started beside each other.
 const starting = 4
 
+// without are the flags of the cheapest session.
+var without = []string{"--network", "none"}
+
 // runMany starts sessions of one command.
-func runMany(ctx context.Context, d *local.Daemon, n int, name string, command ...string) ([]*local.Session, error) {
+func runMany(ctx context.Context, d *local.Daemon, n int, name string, flags []string, command ...string) ([]*local.Session, error) {
 	all := make([]*local.Session, n)
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(starting)
 	for i := range n {
 		g.Go(func() error {
-			s, err := d.Run(ctx, fmt.Sprintf("%s-%d", name, i), []string{"--network", "none"}, command...)
+			s, err := d.Run(ctx, fmt.Sprintf("%s-%d", name, i), flags, command...)
 			all[i] = s
 			return err
 		})
@@ -52,15 +55,44 @@ func removeAll(ctx context.Context, all []*local.Session) error {
 	return g.Wait()
 }
 
-// MeasureIdle watches a daemon without sessions, then with n that sleep.
-func MeasureIdle(ctx context.Context, d *local.Daemon, n int, settle, over time.Duration) (i Idle, err error) {
+// MeasureIdle watches a daemon without sessions, then with n that sleep and have neither network nor terminal.
+func MeasureIdle(ctx context.Context, d *local.Daemon, n int, settle, over time.Duration) (Idle, error) {
+	return measureIdle(ctx, d, n, settle, over, func() ([]*local.Session, error) {
+		return runMany(ctx, d, n, "idle", without, "/bin/sleep", "infinity")
+	})
+}
+
+// MeasureIdleShells is MeasureIdle of shells on a terminal, with the network that sessions have by
+// default, each of which was suspended and resumed once.
+func MeasureIdleShells(ctx context.Context, d *local.Daemon, n int, settle, over time.Duration) (Idle, error) {
+	return measureIdle(ctx, d, n, settle, over, func() ([]*local.Session, error) {
+		all, err := runMany(ctx, d, n, "shell", []string{"--tty"}, "/bin/bash", "--norc", "--noprofile")
+		if err != nil {
+			return all, err
+		}
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(starting)
+		for _, s := range all {
+			g.Go(func() error {
+				if _, err := s.Suspend(ctx); err != nil {
+					return err
+				}
+				_, err := s.Ensure(ctx)
+				return err
+			})
+		}
+		return all, g.Wait()
+	})
+}
+
+func measureIdle(ctx context.Context, d *local.Daemon, n int, settle, over time.Duration, run func() ([]*local.Session, error)) (i Idle, err error) {
 	i = Idle{Sessions: n, Over: over}
 	empty, err := watch(ctx, settle, over, d.Pid())
 	if err != nil {
 		return i, err
 	}
 	i.EmptyCPU, i.EmptyMemory = empty[0].cpu, empty[0].memory
-	all, err := runMany(ctx, d, n, "idle", "/bin/sleep", "infinity")
+	all, err := run()
 	defer func() { err = errors.Join(err, removeAll(ctx, all)) }()
 	if err != nil {
 		return i, err
@@ -153,7 +185,7 @@ type Spread struct{ Median, Last time.Duration }
 // MeasureTogether suspends n sessions of some 3 MB at once, and wakes them at once.
 func MeasureTogether(ctx context.Context, d *local.Daemon, n int, settle time.Duration) (m Together, err error) {
 	m.Sessions = n
-	all, err := runMany(ctx, d, n, "together", "/bin/bash", "-c", "v=$(head -c 1500000 /dev/urandom | base64 -w 0); sleep infinity; echo $v")
+	all, err := runMany(ctx, d, n, "together", without, "/bin/bash", "-c", "v=$(head -c 1500000 /dev/urandom | base64 -w 0); sleep infinity; echo $v")
 	defer func() { err = errors.Join(err, removeAll(ctx, all)) }()
 	if err != nil {
 		return m, err

@@ -53,7 +53,7 @@ func MeasureRate(ctx context.Context, dir, binary string, cores, n int, over tim
 		return r, err
 	}
 	defer func() { err = errors.Join(err, d.Stop(context.WithoutCancel(ctx))) }()
-	all, err := runMany(ctx, d, n, "rate", "/bin/sleep", "infinity")
+	all, err := runMany(ctx, d, n, "rate", without, "/bin/sleep", "infinity")
 	if err != nil {
 		return r, err
 	}

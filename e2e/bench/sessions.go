@@ -28,6 +28,7 @@ type Size struct {
 type Costs struct {
 	Small    Small
 	Idle     Idle
+	Shells   Idle
 	Together Together
 
 	Rehearsals []Rehearsal
@@ -50,6 +51,10 @@ func MeasureSessions(ctx context.Context, size Size) (c Costs, err error) {
 		}},
 		{"idle", func(d *local.Daemon) (err error) {
 			c.Idle, err = MeasureIdle(ctx, d, size.Idle, size.Settle, size.Over)
+			return err
+		}},
+		{"shells", func(d *local.Daemon) (err error) {
+			c.Shells, err = MeasureIdleShells(ctx, d, size.Idle, size.Settle, size.Over)
 			return err
 		}},
 		{"together", func(d *local.Daemon) (err error) {
@@ -96,13 +101,15 @@ included; frozen, durable and restore are stages of the record.
 | --: | --: | --: | --: | --: | --: |
 | %d | %d | %d | %d | %d | %d |
 
-Idle sessions sleep; CPU is percent of one core over %s, memory what a process holds without
+Idle sessions sleep, without network and terminal, or are a bash on a terminal with the network that
+sessions have by default, suspended and resumed once; CPU is percent of one core over %s, memory what a process holds without
 its program's file, its share of what it shares with others.
 
 | sessions | up's CPU | shims' CPU, together | up's memory MB | each shim's memory MB |
 | --: | --: | --: | --: | --: |
 | 0 | %.2f | | %.1f | |
 | %d | %.2f | %.2f | %.1f | %.1f |
+| %d, bash, resumed once | %.2f | %.2f | %.1f | %.1f |
 
 Many sessions of some 3 MB are suspended at once, then resumed at once, each by a command of
 its own; times are seconds from the common begin. The peak is the most that ` + "`up`" + ` had in memory.
@@ -117,10 +124,11 @@ func (c Costs) Table(ctx context.Context, load string) []byte {
 	var b bytes.Buffer
 	ms := time.Duration.Milliseconds
 	mb := func(n int64) float64 { return float64(n) / 1e6 }
-	s, i, t := c.Small, c.Idle, c.Together
+	s, i, r, t := c.Small, c.Idle, c.Shells, c.Together
 	fmt.Fprintf(&b, sessionsPreface, local.Commit(ctx), local.Machine(), local.CriuVersion(ctx), time.Now().UTC().Format(time.RFC3339), load,
 		s.Rounds, ms(s.Run), ms(s.Suspend), ms(s.Frozen), ms(s.Durable), ms(s.Ensure), ms(s.Restore),
 		i.Over, 100*i.EmptyCPU, mb(i.EmptyMemory), i.Sessions, 100*i.UpCPU, 100*i.ShimsCPU, mb(i.UpMemory), mb(i.ShimsMemory),
+		r.Sessions, 100*r.UpCPU, 100*r.ShimsCPU, mb(r.UpMemory), mb(r.ShimsMemory),
 		t.Sessions, t.Suspend.Median.Seconds(), t.Suspend.Last.Seconds(), t.Wake.Median.Seconds(), t.Wake.Last.Seconds(), mb(t.UpPeak), mb(t.UpRest))
 	b.WriteString(rehearsalTable(c.Rehearsals))
 	return b.Bytes()

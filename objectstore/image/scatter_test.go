@@ -42,18 +42,30 @@ func (c *countedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// scattering is how much scattered writes.
+type scattering struct{ files, each, generations int }
+
+// sized is how much a test writes: little, and what a browser does where it may take long.
+func sized() scattering {
+	if os.Getenv("DIAPAUSE_LONG") == "" {
+		return scattering{2, 48, 3}
+	}
+	return scattering{4, 128, 10}
+}
+
 // scattered writes some generations of a session whose pages move about in memory and
 // change, as those of a browser do, and returns what the last one holds. Its reader
 // keeps little.
 func scattered(f *fixture) (*Reader, *countingStore, []item) {
 	f.Helper()
-	const files, each, generations = 4, 128, 10
+	size := sized()
+	files, each := size.files, size.each
 	r := rand.New(rand.NewPCG(1, 2))
 	pool := text(files * each * PageSize)
 	var head Head
 	var base *Base
 	var items []item
-	for g := range generations {
+	for g := range size.generations {
 		o := f.options()
 		if base != nil {
 			o.Parent, o.Base = &head, base
@@ -98,9 +110,6 @@ func (r *Reader) needed() (sum int64) {
 
 // Contents that are placed are decoded once and fetched once, however they are scattered.
 func TestPlaceDecodesOnce(t *testing.T) {
-	if os.Getenv("DIAPAUSE_LONG") == "" {
-		return // it runs with make test-long
-	}
 	t.Parallel()
 	f := newFixture(t)
 	r, store, items := scattered(f)
@@ -140,9 +149,6 @@ func TestPlaceDecodesOnce(t *testing.T) {
 // Files that are read one after the other are decoded once, if what is needed again may
 // be kept; else some of it again, and that is counted.
 func TestSequenceDecodesOnce(t *testing.T) {
-	if os.Getenv("DIAPAUSE_LONG") == "" {
-		return // it runs with make test-long
-	}
 	t.Parallel()
 	for _, limit := range []int64{1 << 30, 100 << 10, 0} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
@@ -175,6 +181,9 @@ func TestSequenceDecodesOnce(t *testing.T) {
 			}
 			if limit > 1<<20 && again != 0 {
 				t.Errorf("decoded %d bytes again although there was room to keep them", again)
+			}
+			if limit == 0 && again == 0 {
+				t.Error("nothing was decoded again: the pages aren't scattered")
 			}
 			if held := r.spill.held(); limit > 1<<20 && held != 0 {
 				t.Errorf("%d bytes are kept that nothing needs", held)

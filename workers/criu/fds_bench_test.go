@@ -11,12 +11,21 @@ import (
 	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
-// BenchmarkDescriptors suspends and resumes a session of 60 processes that share 40,000
-// descriptors: files, pipes, sockets and counters. It is meant for one run:
+// BenchmarkDescriptors suspends and resumes sessions of 60 processes that have 40,000
+// descriptors, and of 277 with 172,000: files, pipes, sockets and counters. The larger one is
+// rehearsed, as by default. It is meant for one run:
 //
 //	go test ./criu -run '^$' -bench Descriptors -benchtime 1x
 func BenchmarkDescriptors(b *testing.B) {
-	const processes, each = 60, 660
+	for _, of := range []struct {
+		processes, each int
+		rehearse        schemas.Rehearse
+	}{{60, 660, schemas.RehearseNever}, {277, 620, schemas.RehearseAlways}} {
+		b.Run(fmt.Sprint(of.processes), func(b *testing.B) { benchDescriptors(b, of.processes, of.each, of.rehearse) })
+	}
+}
+
+func benchDescriptors(b *testing.B, processes, each int, which schemas.Rehearse) {
 	spec := schemas.Spec{Command: []string{"/usr/bin/python3", "-c", fmt.Sprintf(`
 import os, socket, time
 keep = []
@@ -32,8 +41,9 @@ time.sleep(1000000)
 `, each, processes)}}
 	s := bench(b, "", spec)
 	for b.Loop() {
-		laps, _, head := s.suspend(b, schemas.RehearseNever)
+		laps, c, head := s.suspend(b, which)
 		reportLaps(b, "suspend", laps)
+		b.ReportMetric(float64(c.RehearsalTook.Milliseconds()), "suspend-of-rehearsal-ms")
 		if err := s.d.Stop(b.Context(), s.next()); err != nil {
 			b.Fatal(err)
 		}

@@ -41,6 +41,7 @@ type checked struct {
 //	#: object | state | kept
 //	#: object | state | refused: what the blocker says it is
 //	#: object | state | warned: a part of the warning
+//	#: object | state | rehearsed: a part of the warning, which the rehearsal gives alone
 //	#: object | state | changed: how it comes back
 //
 // A program may begin with a line that says what its session may do:
@@ -79,7 +80,7 @@ func readPrograms(t *testing.T) (prelude string, all []checked) {
 				t.Fatalf("%s: row %q has %d columns, want 3", p.name, line, len(f))
 			}
 			verdict, detail, _ := strings.Cut(f[2], ": ")
-			if !slices.Contains([]string{"kept", "refused", "warned", "changed"}, verdict) || (verdict == "kept") != (detail == "") {
+			if !slices.Contains([]string{"kept", "refused", "warned", "rehearsed", "changed"}, verdict) || (verdict == "kept") != (detail == "") {
 				t.Fatalf("%s: row %q has the verdict %q", p.name, line, f[2])
 			}
 			p.rows = append(p.rows, row{f[0], f[1], verdict, detail, p.name})
@@ -227,6 +228,7 @@ program of testdata/programs, which checks itself, with the CRIU that
 - **kept**: as it was.
 - **refused**: the suspend is refused before anything is frozen, and says this of the file or process.
 - **warned**: the suspend warns with these words.
+- **rehearsed**: likewise, where it is [rehearsed](../README.md), as it is by default: only the comparison shows it.
 - **changed**: it comes back as the row says, and no warning tells, for one of the reasons below.
 
 What is changed, and why each suspend doesn't warn of it:

@@ -34,6 +34,13 @@ func (s *session) stoppedAt(ctx context.Context, at failpoint.Name, do func(shim
 // stoppedInto is stoppedAt with an image of its own.
 func (s *session) stoppedInto(ctx context.Context, sink driver.Sink, at failpoint.Name, do func(shimPID int)) error {
 	s.t.Helper()
+	_, err := s.stoppedWith(ctx, sink, at, do)
+	return err
+}
+
+// stoppedWith is stoppedInto that gives what was captured.
+func (s *session) stoppedWith(ctx context.Context, sink driver.Sink, at failpoint.Name, do func(shimPID int)) (c driver.Captured, err error) {
+	s.t.Helper()
 	marks := s.t.TempDir()
 	points, err := failpoint.Parse(fmt.Sprintf("%s=stop;once=%s", at, marks))
 	if err != nil {
@@ -43,7 +50,8 @@ func (s *session) stoppedInto(ctx context.Context, sink driver.Sink, at failpoin
 	defer func() { s.d.options.Failpoints = nil }()
 	f, ended := s.next(), make(chan error, 1)
 	go func() {
-		_, err := s.d.CaptureRehearsed(ctx, f, sink, schemas.RehearseAlways)
+		var err error
+		c, err = s.d.CaptureRehearsed(ctx, f, sink, schemas.RehearseAlways)
 		ended <- err
 	}()
 	stopped := s.stoppedShim(s.t, filepath.Join(marks, string(at)+"@1"))
@@ -51,7 +59,7 @@ func (s *session) stoppedInto(ctx context.Context, sink driver.Sink, at failpoin
 	if err := unix.Kill(stopped, unix.SIGCONT); err != nil {
 		s.t.Fatal(err)
 	}
-	return <-ended
+	return c, <-ended
 }
 
 // inGroup lists the processes of the session's rehearsal, by their command lines.

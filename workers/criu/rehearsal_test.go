@@ -118,7 +118,8 @@ print("ready", flush=True)`}})
 	}
 }
 
-// TestRehearsalOfPrograms rehearses programs with what the kernel keeps for a process.
+// TestRehearsalOfPrograms rehearses programs with what the kernel keeps for a process: it warns of what
+// their rows say, and of nothing else.
 func TestRehearsalOfPrograms(t *testing.T) {
 	t.Parallel()
 	_, all := readPrograms(t)
@@ -133,9 +134,11 @@ func TestRehearsalOfPrograms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			var got []string
 			for _, w := range c.Warnings {
-				t.Logf("a warning: %s", w.Text)
+				got = append(got, w.Text)
 			}
+			matchAll(t, "it warns", got, append(p.details("warned"), p.details("rehearsed")...))
 		})
 	}
 }

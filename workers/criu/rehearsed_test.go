@@ -109,3 +109,61 @@ func TestRehearsalOfWhatChanged(t *testing.T) {
 		t.Errorf("rehearsed: %s", got)
 	}
 }
+
+// setting is a session that does what it is asked for in Python, and says so.
+var setting = schemas.Spec{Command: []string{"/usr/bin/python3", "-c", `
+import ctypes, fcntl, os, signal, socket
+libc = ctypes.CDLL(None)
+class Spec(ctypes.Structure):
+    _fields_ = [("interval", ctypes.c_long * 2), ("value", ctypes.c_long * 2)]
+os.mkfifo("/tmp/ask"); r, w = os.pipe(); left, right = socket.socketpair(); ticks = libc.timerfd_create(1, 0)
+a, b = open("/tmp/a", "w"), open("/tmp/b", "w"); changes = libc.inotify_init()
+print("ready", flush=True)
+n = 0
+while True:
+    with open("/tmp/ask") as ask:
+        for line in ask:
+            exec(line)
+            n += 1; print("answer %d: done" % n, flush=True)`}}
+
+// TestRehearsalOfChangedState has a session whose shape stays the same rehearsed again when a
+// queue, a timer, a lock or a signal has changed, and only then.
+func TestRehearsalOfChangedState(t *testing.T) {
+	t.Parallel()
+	s := begin(t, open(t, t.TempDir()), "state", setting)
+	s.want("ready")
+	captured := func(after string, want bool) {
+		t.Helper()
+		_, c, err := s.rehearse(schemas.RehearseChanged)
+		if err != nil {
+			t.Fatalf("after %s: %v", after, err)
+		}
+		if err := s.d.Thaw(limited(t), s.next()); err != nil {
+			t.Fatal(err)
+		}
+		if c.Rehearsed != want {
+			t.Errorf("after %s it was rehearsed: %t, want %t", after, c.Rehearsed, want)
+		}
+	}
+	captured("its start", true)
+	captured("nothing", false)
+	asked := 0
+	for i, change := range []struct{ what, code string }{
+		{"data in a pipe", `os.write(w, b"x")`},
+		{"data in a socket", `left.send(b"x")`},
+		{"a timerfd that is set", `libc.timerfd_settime(ticks, 0, ctypes.byref(Spec((0, 0), (9000, 0))), None)`},
+		{"its interval", `libc.timerfd_settime(ticks, 0, ctypes.byref(Spec((7000, 0), (9000, 0))), None)`},
+		{"a lock of the process", `fcntl.lockf(a, fcntl.LOCK_EX)`},
+		{"a lock of the file", `fcntl.flock(b, fcntl.LOCK_SH)`},
+		{"a pending signal", `signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}); os.kill(os.getpid(), signal.SIGUSR1)`},
+		{"an ignored signal", `signal.signal(signal.SIGUSR2, signal.SIG_IGN)`},
+	} {
+		if i%2 > 0 && os.Getenv("DIAPAUSE_LONG") == "" { // the others run with make test-long
+			continue
+		}
+		asked++
+		s.ask(fmt.Sprint(asked), change.code)
+		captured(change.what, true)
+	}
+	captured("nothing more", false)
+}

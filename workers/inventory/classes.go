@@ -88,6 +88,7 @@ var classes = map[string]struct {
 	aspectThere:                {Refuse, "it is missing"},
 	aspectMore:                 {Warn, "it wasn't there before"},
 	aspectFlow:                 {Refuse, "data on its way is lost"},
+	aspectTold:                 {Warn, "it is told once more to give up a lease"},
 	aspectOnce:                 {Warn, "a hang-up may be told once more"},
 	aspectAwaited:              {Refuse, "events aren't waited for"},
 	aspectWatch:                {Refuse, "changes aren't told"},
@@ -112,6 +113,7 @@ const (
 	aspectWatched = "watched file of"
 	aspectOnce    = "awaited once, and told"
 	aspectNumber  = "inode number"
+	aspectTold    = "pending SIGIO of a lease"
 	aspectFlags   = "mapping's flags"
 )
 

@@ -67,6 +67,8 @@ func Compare(before, after *Inventory, closing bool) (all []Difference) {
 			case a == b, a == unknown, b == unknown:
 			case aspect == aspectNumber && (a == "" || b == ""): // one that isn't compared
 			case aspect == aspectPending && before.ticked(o.PID, a, b):
+			case aspect == aspectPending && before.breaks(o.PID) && told(a, b):
+				add(o, aspectTold, a, b)
 			case renumbered(aspect, was, is):
 			default:
 				add(o, aspect, a, b)
@@ -165,4 +167,24 @@ func (inv *Inventory) ticked(pid int, was, is string) bool {
 		}
 	}
 	return a&^b == 0 && b&^a&^timers == 0
+}
+
+// breaks reports whether a process has a lease that is being broken. A restore takes the lease again and
+// breaks it again, so that its holder is told once more.
+func (inv *Inventory) breaks(pid int) bool {
+	for o, f := range inv.objects {
+		if o.PID == pid && slices.ContainsFunc(f, func(x fact) bool {
+			return x.aspect == "lock" && strings.HasPrefix(x.value, "LEASE BREAKING ")
+		}) {
+			return true
+		}
+	}
+	return false
+}
+
+// told reports whether SIGIO is the one signal that is pending in a copy besides those of the original, in hexadecimal.
+func told(was, is string) bool {
+	a, err := strconv.ParseUint(was, 16, 64)
+	b, err2 := strconv.ParseUint(is, 16, 64)
+	return err == nil && err2 == nil && b == a|1<<(unix.SIGIO-1)
 }

@@ -95,7 +95,7 @@ func TestCompare(t *testing.T) {
 	list := func(change func(inv *Inventory)) *Inventory {
 		inv := &Inventory{programs: map[int]string{6: "vim"}, objects: map[Object]facts{
 			{6, ""}: {{"controlling terminal", "/dev/pts/0"}, {aspectPending, "0000000000000200"}}, {6, "fd 3"}: {{"file", "/a"}, {"lock", "x"}, {"lock", "y"}},
-			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "fd 5"}: {{"file", "/b"}, {aspectNumber, "77"}}, {6, "timer 0"}: {{"signal", "34"}},
+			{6, "fd 4"}: {{"connection", "1 with b"}}, {6, "fd 5"}: {{"file", "/b"}, {aspectNumber, "77"}, {"lock", "LEASE BREAKING READ 6 0 EOF"}}, {6, "timer 0"}: {{"signal", "34"}},
 		}, flows: map[string]flow{"a to b": {100, 60, 40}}}
 		if change != nil {
 			change(inv)
@@ -124,6 +124,7 @@ func TestCompare(t *testing.T) {
 		{"data that was read", func(i *Inventory) { i.flows["a to b"] = flow{0, 0, 100} }, "", ""},
 		{"data that is lost", func(i *Inventory) { i.flows["a to b"] = flow{0, 0, 40} }, `the connection from a to b: bytes on their way is "40" instead of "140"`, Refuse},
 		{"a timer's signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000200002200" }, "", ""},
+		{"a lease's signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000010000200" }, `vim (pid 6): pending SIGIO of a lease is "0000000010000200" instead of "0000000000000200"`, Warn},
 		{"another signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000201" }, `vim (pid 6): pending signals is "0000000000000201" instead of "0000000000000200"`, Refuse},
 		{"a lost signal", func(i *Inventory) { i.objects[Object{6, ""}][1].value = "0000000000000000" }, `vim (pid 6): pending signals is "0000000000000000" instead of "0000000000000200"`, Refuse},
 	} {

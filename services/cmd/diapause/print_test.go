@@ -1,7 +1,10 @@
 package main
 
 import (
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -30,6 +33,34 @@ func TestStages(t *testing.T) {
 	} {
 		if got := stages(list); got != want {
 			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+// A session isn't shown as idle for longer than it has been in its state: what it was used for before
+// a resume, or a host's clock that is ahead, doesn't count.
+func TestIdleIsWithinFor(t *testing.T) {
+	for _, of := range []struct {
+		what  string
+		state schemas.State
+		since time.Duration // how long ago
+		idle  float64       // in seconds
+		want  string        // FOR, IDLE
+	}{
+		{"just resumed, last used an hour ago", schemas.Running, 0, 3600, "0s 0s"},
+		{"resumed two minutes ago, not used since", schemas.Running, 2*time.Minute + time.Second, 3600, "2m 2m"},
+		{"used a moment ago", schemas.Running, 5*time.Hour + time.Second, 0.2, "5h 0s"},
+		{"not used for a while", schemas.Running, 5*time.Hour + time.Second, 240, "5h 4m"},
+		{"since a time that has yet to come", schemas.Running, -time.Minute, 30, "0s 0s"},
+		{"suspended", schemas.Suspended, 3*time.Hour + time.Second, 3600, "3h -"},
+	} {
+		v := schemas.View{}
+		v.Name, v.State, v.Since, v.IdleSeconds = "s", of.state, time.Now().Add(-of.since), of.idle
+		var out strings.Builder
+		writeSessions(&out, []schemas.View{v})
+		_, row, _ := strings.Cut(out.String(), "\n")
+		if f := strings.Fields(row); !slices.Equal(f[2:4], strings.Fields(of.want)) {
+			t.Errorf("%s: listed as %q, want %q", of.what, row, of.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 #: unix socket | empty packet, first in the queue | warned: an empty packet that waits in a unix socket is lost
 #: inotify | events that aren't read | warned: bytes of inotify events
 #: unix socket | sender of a queued datagram | warned: lose the address of their sender
+#: unix socket | name of an accepted connection, and for its other end | rehearsed: name is "" instead of
 #: unix socket | SO_PEERCRED of another process | warned: by SO_PEERCRED that another process
 import select, socket
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -37,4 +38,4 @@ if os.fork() == 0:
     signal.pause()
 accepted, _ = listener.accept()
 ready()
-answer([receiver.recv(64) == b"who sent it?" or "the datagram"])
+answer([receiver.recv(64) == b"who sent it?" or "the datagram", same("name of the accepted connection", accepted.getsockname(), "")])

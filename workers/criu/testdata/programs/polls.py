@@ -1,5 +1,6 @@
 # An epoll with level, edge and one-shot entries, a signalfd, and a pidfd of a child.
 #: epoll | level, edge, one-shot | kept
+#: epoll | one-shot, that has told | rehearsed: a hang-up may be told once more
 #: signalfd | mask | kept
 #: pidfd | of a child | kept
 import ctypes, os, select, signal

@@ -5,6 +5,7 @@
 #: unix socket | packets (SOCK_SEQPACKET), shut down on one side, closed with data, full queue | kept
 #: unix socket | empty packet behind others in the queue (SOCK_SEQPACKET, SOCK_DGRAM) | changed: it is lost, at the second capture at the latest
 #: unix socket | name of who connects, not accepted yet | warned: loses the name of who connects
+#: unix socket | own name of who connects, not accepted yet | rehearsed: own name is "" instead of
 #: unix socket | with a socket in flight that has a pipe end in flight | warned: it is taken for one of the descriptors
 import socket as S
 def group(kind):
