@@ -185,7 +185,7 @@ const storeLimit = 1 << 50
 // configure makes the keys and directories and says all that the server needs.
 func configure(o Options, users *accept) (*server.Options, error) {
 	conf := &server.Options{}
-	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(edgeConnections),
+	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(allPlain),
 		"EDGE_PAYLOAD", strconv.Itoa(edgePayload)).Replace(accountsConfig)
 	if err := conf.ProcessConfigString(text); err != nil {
 		return nil, err
