@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
 )
 
@@ -53,7 +52,7 @@ type Server struct {
 	reserve        reserve
 	broken         chan error // one place
 	intake         <-chan bool
-	known          atomic.Pointer[func(schemas.Name) bool] // of Know; nil before it is called
+	known          atomic.Pointer[sessions] // of Know; nil before it is called
 	ledger         ledger
 
 	mu   sync.RWMutex
