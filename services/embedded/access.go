@@ -13,12 +13,11 @@ const (
 	accountSystem = "SYS" // the server's own, without users
 )
 
-// Limits of clients without credentials. They are below the server's own, so
-// that the parts of `diapause up` still get in when an edge client floods it.
+// Limits of clients without credentials. How many connections each user has, and all, the gate bounds (doors.go);
+// all are below the server's own, so that the parts of `diapause up` still get in when an edge client floods it.
 const (
-	edgeConnections = 512
-	edgePayload     = schemas.MaxUncredentialed // bytes of one message
-	allConnections  = 4096
+	edgePayload    = schemas.MaxUncredentialed // bytes of one message
+	allConnections = 4096
 )
 
 // unknownSubject is where the door leads what is said of sessions that there aren't: no one listens.

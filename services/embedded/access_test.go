@@ -129,15 +129,22 @@ func TestWithoutCredentialsMessagesAreSmall(t *testing.T) {
 	}
 }
 
+// One user without credentials takes no connection from another, nor from those with credentials.
 func TestStrangersDontTakeAllConnections(t *testing.T) {
 	o := options(t)
 	s := start(t, o)
-	for range edgeConnections {
+	for range perUser {
 		connect(t, s, "")
 	}
 	if nc, err := natsconn.Connect(t.Context(), s.URL(), "", "one too many"); err == nil {
 		nc.Close()
-		t.Errorf("more than %d strangers were let in", edgeConnections)
+		t.Errorf("more than %d connections of one user were let in", perUser)
+	}
+	another, err := natsconn.Connect(t.Context(), s.URL(), "", "another user", nats.InProcessServer(s)) // who the gate lets in
+	if err != nil {
+		t.Errorf("another user isn't let in: %v", err)
+	} else {
+		another.Close()
 	}
 	connect(t, s, CredsFile(o.CredsDir, UserSystem))
 }

@@ -83,7 +83,7 @@ func (o Options) url(l net.Listener) string {
 // activity takes some 100 bytes, and is synced to the disk: a stream takes some thousands a
 // second, and what comes faster the server drops without a word.
 const (
-	perUser        = 512 // connections
+	perUser        = 512 // connections; what runs in sessions has half of allPlain together
 	allPlain       = 2048
 	allSecure      = 1024
 	connectionRate = 32 << 10 // bytes a second
@@ -95,7 +95,7 @@ func (s *Server) admit(d doors, o Options) {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.close = cancel
 	plain := gate.New(d.plain, gate.Options{
-		Plain: true, PerUser: edgeConnections, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate,
+		Plain: true, PerUser: perUser, PerInside: allPlain / 2, All: allPlain, ConnectionRate: connectionRate, UserRate: userRate,
 		Change: s.change, Largest: edgePayload, Connect: s.InProcessConn, Log: o.Log,
 	})
 	secure := gate.New(d.secure, gate.Options{TLS: true, PerUser: perUser, All: allSecure, Connect: s.InProcessConn, Log: o.Log})

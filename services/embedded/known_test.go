@@ -17,7 +17,7 @@ func TestUnknownSessionsAreNotStored(t *testing.T) {
 	o := options(t)
 	s := start(t, o)
 	js := withStreams(t, s, o)
-	s.Know(func(n schemas.Name) bool { return n.Tenant == "acme" && n.Session == "web-42" })
+	s.Know(func(n schemas.Name) bool { return n.Tenant == "acme" && n.Session == "web-42" }, func(n schemas.Name) { t.Errorf("activity of %s was dropped", n) })
 	edge := connect(t, s, "")
 	header := &nats.Msg{Subject: "diapause.v1.activity.acme.none.hold.x", Header: nats.Header{"Nats-TTL": {"1h"}}, Data: []byte("{}")}
 	for _, err := range []error{

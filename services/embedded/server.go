@@ -18,7 +18,6 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
-	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/authority"
 )
 
@@ -53,7 +52,7 @@ type Server struct {
 	reserve        reserve
 	broken         chan error // one place
 	intake         <-chan bool
-	known          atomic.Pointer[func(schemas.Name) bool] // of Know; nil before it is called
+	known          atomic.Pointer[sessions] // of Know; nil before it is called
 	ledger         ledger
 
 	mu   sync.RWMutex
@@ -185,7 +184,7 @@ const storeLimit = 1 << 50
 // configure makes the keys and directories and says all that the server needs.
 func configure(o Options, users *accept) (*server.Options, error) {
 	conf := &server.Options{}
-	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(edgeConnections),
+	text := strings.NewReplacer("EDGE_CONNECTIONS", strconv.Itoa(allPlain),
 		"EDGE_PAYLOAD", strconv.Itoa(edgePayload)).Replace(accountsConfig)
 	if err := conf.ProcessConfigString(text); err != nil {
 		return nil, err

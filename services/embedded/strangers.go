@@ -16,8 +16,17 @@ import (
 )
 
 // Know has activity without credentials be dropped, and not stored, if known says that there is no session of
-// its name. known is called by many goroutines at once, for each message. Until Know is called all is stored.
-func (s *Server) Know(known func(schemas.Name) bool) { s.known.Store(&known) }
+// its name; missed is told of which session some was dropped, since more is stored of who said it than may be. Both are called
+// by many goroutines at once. Until Know is called all is stored that may be.
+func (s *Server) Know(known func(schemas.Name) bool, missed func(schemas.Name)) {
+	s.known.Store(&sessions{known, missed})
+}
+
+// sessions is what is known of sessions.
+type sessions struct {
+	known  func(schemas.Name) bool
+	missed func(schemas.Name)
+}
 
 // change makes a message without credentials what the streams may be given: on a subject that says who
 // published it, so that it takes the place of no other's; with the headers that activity has, and no others,
@@ -28,7 +37,8 @@ func (s *Server) change(m *gate.Message) {
 	if !isActivity {
 		return // the server refuses it
 	}
-	if !s.about(about) {
+	known, name := s.known.Load(), nameIn(about)
+	if known != nil && !known.known(name) {
 		*m = gate.Message{Subject: unknownSubject}
 		return
 	}
@@ -41,16 +51,19 @@ func (s *Server) change(m *gate.Message) {
 	m.Header = header
 	if !s.ledger.take(by, m.Subject, kept, time.Now()) {
 		*m = gate.Message{Subject: unknownSubject}
-		s.log.drop()
+		if known != nil {
+			known.missed(name) // of this session alone something wasn't heard
+		} else {
+			s.log.drop()
+		}
 	}
 }
 
-// about reports whether there is a session that a subject of activity is about.
-func (s *Server) about(subject string) bool {
-	known := s.known.Load()
-	tenant, rest, more := strings.Cut(subject, ".")
+// nameIn gives the session that a subject of activity is about.
+func nameIn(subject string) schemas.Name {
+	tenant, rest, _ := strings.Cut(subject, ".")
 	session, _, _ := strings.Cut(rest, ".")
-	return known == nil || more && (*known)(schemas.Name{Tenant: schemas.Tenant(tenant), Session: schemas.SessionID(session)})
+	return schemas.Name{Tenant: schemas.Tenant(tenant), Session: schemas.SessionID(session)}
 }
 
 // markOf gives the mark of one who sends: a user's, or one made of the address of another machine.

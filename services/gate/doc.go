@@ -2,7 +2,8 @@
 // in the server's place, so that no user can keep others from being heard.
 //
 // The way through it: gate.go accepts and carries bytes both ways; peer.go asks the kernel
-// which user has the other end of a loopback connection; hello.go reads the server's first
+// which user has the other end of a loopback connection; inside.go tells what runs in sessions apart from
+// root, who passes it on; hello.go reads the server's first
 // line. A Gate bounds the connections of each user, and how fast each connection and each user
 // may send. What is above the rate waits in the sender: nothing is dropped here. While a caller
 // says so (Refuse), it takes no connection at all.

@@ -23,7 +23,10 @@ type Options struct {
 	Plain   bool                     // hide the server's offer of TLS
 	TLS     bool                     // refuse clients that don't take it
 	PerUser int                      // connections of one user at a time
-	All     int                      // connections of all users
+	// PerInside bounds the connections of all sessions' programs, which the host's root passes on (see inside.go); none are
+	// told apart from root's if 0.
+	PerInside int
+	All       int // connections of all users
 	// Rates in bytes a second that clients may send, on one connection and as one user over
 	// all connections. A second's worth may come at once. No limit if 0.
 	ConnectionRate, UserRate int
@@ -41,7 +44,7 @@ type Gate struct {
 	owner  func(c net.Conn) (UID, error)
 
 	mu    sync.Mutex // guards what is below
-	users map[UID]*user
+	users map[who]*user
 	open  map[net.Conn]bool
 	shut  error     // why no connection is taken; nil if they are
 	said  time.Time // when a refusal was logged last
@@ -56,7 +59,7 @@ type user struct {
 
 // New makes a gate on a listener, which Serve closes.
 func New(l net.Listener, o Options) *Gate {
-	return &Gate{o: o, listen: l, owner: ownerOf, users: map[UID]*user{}, open: map[net.Conn]bool{}}
+	return &Gate{o: o, listen: l, owner: ownerOf, users: map[who]*user{}, open: map[net.Conn]bool{}}
 }
 
 func ownerOf(c net.Conn) (UID, error) {
@@ -103,7 +106,8 @@ func (g *Gate) enter(ctx context.Context, c net.Conn) (_ *user, by string, err e
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.forget()
-	u := g.users[uid]
+	w := g.whose(uid, c)
+	u := g.users[w]
 	if u == nil {
 		u = &user{rate: limiter(g.o.UserRate)}
 	}
@@ -114,11 +118,11 @@ func (g *Gate) enter(ctx context.Context, c net.Conn) (_ *user, by string, err e
 		return nil, "", g.shut
 	case len(g.open) >= g.o.All:
 		return nil, "", fmt.Errorf("%d connections are open", len(g.open))
-	case u.connections >= g.o.PerUser:
-		return nil, "", fmt.Errorf("uid %d has %d connections open", uid, u.connections)
+	case u.connections >= g.most(w):
+		return nil, "", fmt.Errorf("%s has %d connections open", w, u.connections)
 	}
 	u.connections++
-	g.users[uid], g.open[c] = u, true
+	g.users[w], g.open[c] = u, true
 	return u, sender(uid, c.RemoteAddr()), nil
 }
 
@@ -158,9 +162,9 @@ func (g *Gate) Refuse(why error) {
 // forget drops users without connections whose rate has recovered: a new connection is no
 // way around it.
 func (g *Gate) forget() {
-	for uid, u := range g.users {
+	for w, u := range g.users {
 		if u.connections == 0 && (u.rate.Limit() == rate.Inf || u.rate.Tokens() >= float64(u.rate.Burst())) {
-			delete(g.users, uid)
+			delete(g.users, w)
 		}
 	}
 }

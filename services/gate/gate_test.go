@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/diapause/diapause/schemas"
 )
 
 // limit bounds each wait: it is only reached when something is broken.
@@ -126,6 +128,36 @@ func TestOwner(t *testing.T) {
 	if uid, err := owner(netip.MustParseAddrPort("127.0.0.1:1"), netip.MustParseAddrPort("127.0.0.1:2")); err == nil || uid != Unknown {
 		t.Errorf("a connection that isn't there is of user %d, %v", uid, err)
 	}
+}
+
+// What runs in sessions, which root passes on, takes none of root's connections; and others don't take its.
+func TestConnectionsFromInside(t *testing.T) {
+	uid := make(chan UID, 1)
+	var at net.Addr
+	start(t, Options{PerUser: 1, PerInside: 2, All: 5}, func(g *Gate) {
+		at, g.owner = g.listen.Addr(), func(net.Conn) (UID, error) { return <-uid, nil }
+	})
+	from := func(u UID, source string) net.Conn {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+		c, err := d.Dial("tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { c.Close() })
+		if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
+			t.Fatal(err)
+		}
+		uid <- u
+		return c
+	}
+	inside := schemas.InsideSource().String()
+	says(t, from(0, inside), offered)
+	says(t, from(0, inside), offered)
+	refused(t, from(0, inside))
+	says(t, from(0, "127.0.0.1"), offered)
+	refused(t, from(0, "127.0.0.3"))
+	says(t, from(1, inside), offered)
+	refused(t, from(1, inside))
 }
 
 // One user's connections don't take those of another.

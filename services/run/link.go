@@ -28,13 +28,13 @@ import (
 
 // server is where the parts and their clients find NATS.
 type server struct {
-	url             string                        // the address that everybody may know
-	secure          string                        // the address for clients with credentials
-	system, clients string                        // files of credentials
-	inProcess       nats.Option                   // connects the parts of this process; nil for a server that isn't ours
-	broken          <-chan error                  // nil for a server that isn't ours
-	intake          <-chan bool                   // as Options.Taken of the scheduler
-	know            func(func(schemas.Name) bool) // has the server drop activity of strangers for other names
+	url             string       // the address that everybody may know
+	secure          string       // the address for clients with credentials
+	system, clients string       // files of credentials
+	inProcess       nats.Option  // connects the parts of this process; nil for a server that isn't ours
+	broken          <-chan error // nil for a server that isn't ours
+	intake          <-chan bool  // as Options.Taken of the scheduler
+	know            knows        // has the server drop activity of strangers for other names
 	stop            func()
 }
 
@@ -93,9 +93,12 @@ type link struct {
 	policies *policykv.Cache
 	orders   *hostkv.Cache
 	points   *failpoint.Set
-	intake   <-chan bool                   // as Options.Taken of the scheduler
-	know     func(func(schemas.Name) bool) // of the embedded server; nil for another
+	intake   <-chan bool // as Options.Taken of the scheduler
+	know     knows       // of the embedded server; nil for another
 }
+
+// knows is Know of the embedded server.
+type knows func(known func(schemas.Name) bool, missed func(schemas.Name))
 
 // link makes the streams and buckets, or finds them if another process has to make them.
 func (h hostProcess) link(ctx context.Context, nc *nats.Conn) (l link, err error) {

@@ -178,7 +178,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 		}
 		h.ofControl(c)
 		if m.know != nil {
-			m.know(newDoor(c.scheduler.Known, m.records.Get, c.scheduler.Unheard).admits)
+			m.know(newDoor(c.scheduler.Known, m.records.Get, c.scheduler.Unheard).admits, c.scheduler.Missed)
 		}
 		p.serving, p.ready = append(p.serving, c.serving()...), append(p.ready, c.scheduler.Ready(), c.api.Ready())
 	}

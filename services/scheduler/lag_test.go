@@ -107,6 +107,23 @@ func TestNoneIsSuspendedWhileNothingIsTaken(t *testing.T) {
 	})
 }
 
+// Activity of one session that isn't taken starts its grace again, and that of no other.
+func TestOneSessionIsMissed(t *testing.T) {
+	inCrowdOf(t, func(c *crowd) Options { return Options{Bus: lagging{talk: c.talk}} }, func(t *testing.T, c *crowd) {
+		c.run("a", "person")
+		c.run("b", "person")
+		time.Sleep(59 * time.Minute)
+		c.Missed(schemas.Name{Tenant: "acme", Session: "a"})
+		c.Missed(schemas.Name{Tenant: "acme", Session: "none"})
+		time.Sleep(2 * time.Minute)
+		c.through(time.Now())
+		c.states(map[string]schemas.State{"a": schemas.Running, "b": schemas.Suspending})
+		time.Sleep(time.Hour)
+		c.through(time.Now())
+		c.states(map[string]schemas.State{"a": schemas.Suspending})
+	})
+}
+
 func (c *crowd) through(at time.Time) {
 	c.talk.said <- stream.Heard{Through: at}
 	synctest.Wait()

@@ -85,6 +85,8 @@ func (s *Scheduler) run(ctx context.Context) error {
 		case l.leading = <-s.leads:
 		case taken := <-s.Taken:
 			l.taken(taken)
+		case <-s.missed.some:
+			l.table.miss(s.missed.take())
 		case h := <-s.hosts:
 			l.hosts.announced(h)
 			token(s.stirred)

@@ -64,6 +64,7 @@ type Scheduler struct {
 	intake  stream.Counts
 	heard   *inbox[stream.Heard]
 	records *inbox[statekv.Glance]
+	missed  *missed
 	known   chan struct{} // closed when all records have been read
 	asks    chan func(*loop)
 	leads   chan bool
@@ -97,7 +98,7 @@ func New(o Options) *Scheduler {
 	placing := make(chan struct{})
 	s := &Scheduler{
 		Options: o, placing: placing, places: sync.OnceFunc(func() { close(placing) }),
-		heard: newInbox[stream.Heard](), records: newInbox[statekv.Glance](),
+		heard: newInbox[stream.Heard](), records: newInbox[statekv.Glance](), missed: newMissed(),
 		known: make(chan struct{}), asks: make(chan func(*loop)), leads: make(chan bool), hosts: make(chan schemas.Host), ready: make(chan struct{}), stirred: make(chan struct{}, 1),
 	}
 	if o.Roster {

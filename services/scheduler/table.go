@@ -61,13 +61,14 @@ type table struct {
 	clock
 	policies   Policies
 	sessions   map[string]*tracked
-	scratch    []byte    // for a key that is looked up
-	unrecorded []string  // heard of before any record, the oldest first
-	heardSince time.Time // no grace began before
+	scratch    []byte               // for a key that is looked up
+	unrecorded []string             // heard of before any record, the oldest first
+	heardSince time.Time            // no grace began before
+	missed     map[string]time.Time // nor that of a session before some of it was missed, by key
 }
 
 func newTable(p Policies) *table {
-	return &table{clock: clock{time.Now()}, policies: p, sessions: map[string]*tracked{}}
+	return &table{clock: clock{time.Now()}, policies: p, sessions: map[string]*tracked{}, missed: map[string]time.Time{}}
 }
 
 // unrecordedMost bounds how many sessions without a record are remembered: activity may
@@ -108,14 +109,17 @@ func (t *table) unseen(n schemas.Name) (oldest *tracked, dropped bool) {
 }
 
 // drop forgets a session.
-func (t *table) drop(s *tracked) { delete(t.sessions, s.key) }
+func (t *table) drop(s *tracked) {
+	delete(t.sessions, s.key)
+	delete(t.missed, s.key)
+}
 
 // has reports whether a session is the one that is known by its name.
 func (t *table) has(s *tracked) bool { return t.sessions[s.key] == s }
 
 // view is what is known of a session. It is packed again if it is changed.
 func (t *table) view(s *tracked) session.View {
-	return s.view.unpack(s.name(), t.base, t.heardSince)
+	return s.view.unpack(s.name(), t.base, t.heard(s.key))
 }
 
 // repack keeps a view whose record is as it was.

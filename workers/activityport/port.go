@@ -100,10 +100,19 @@ func plain(servers string) (hosts []string) {
 	return hosts
 }
 
+// source is where a connection to a server comes from: to one of this machine from an address by which it tells apart what
+// runs in sessions from what else root does; nil leaves it to the kernel.
+func source(server string) net.Addr {
+	if at, err := netip.ParseAddrPort(server); err != nil || !at.Addr().Is4() || !at.Addr().IsLoopback() {
+		return nil
+	}
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(schemas.InsideSource(), 0))
+}
+
 // pass connects to the first server that answers.
 func (s *Server) pass(name schemas.Name, hosts []string, c net.Conn) {
 	for _, host := range hosts {
-		d := net.Dialer{Timeout: dialWait}
+		d := net.Dialer{Timeout: dialWait, LocalAddr: source(host)}
 		up, err := d.DialContext(s.ctx, "tcp", host)
 		if err != nil {
 			continue

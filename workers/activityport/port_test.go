@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -218,6 +219,38 @@ func TestRate(t *testing.T) {
 	}
 	if took, least := time.Since(began), (messages*size-bytesAtOnce)/bytesPerSecond*time.Second; took < least {
 		t.Errorf("%d bytes took %v, want %v at least", messages*size, took, least)
+	}
+}
+
+// Of a server of this machine it is told apart what runs in sessions.
+func TestSource(t *testing.T) {
+	for server, want := range map[string]string{"127.0.0.1:4222": "127.222.42.22:0", "10.0.0.7:4222": "", "[::1]:4222": "", "localhost:4222": ""} {
+		got := ""
+		if a := source(server); a != nil {
+			got = a.String()
+		}
+		if got != want {
+			t.Errorf("to %s from %q, want %q", server, got, want)
+		}
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	program, ours := net.Pipe()
+	var passes sync.WaitGroup
+	defer passes.Wait()
+	defer program.Close()
+	s := &Server{ctx: t.Context()}
+	passes.Go(func() { s.pass(me, []string{l.Addr().String()}, ours) })
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if from := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr(); from != schemas.InsideSource() {
+		t.Errorf("it came from %s", from)
 	}
 }
 
