@@ -52,16 +52,16 @@ func ofRegistries() (all []string) {
 			all = append(all, filepath.Join(dir, name))
 		}
 	}
-	home, err := os.UserHomeDir()
+	person, err := os.UserHomeDir()
 	if err == nil {
-		in(home, ".docker/config.json")
+		in(person, ".docker/config.json")
 	}
 	in(os.Getenv("DOCKER_CONFIG"), "config.json")
 	in(os.Getenv("REGISTRY_AUTH_FILE"), "")
 	in(os.Getenv("XDG_RUNTIME_DIR"), podmanLogins)
 	in(os.Getenv("XDG_CONFIG_HOME"), podmanLogins)
 	if err == nil {
-		in(home, filepath.Join(".config", podmanLogins))
+		in(person, filepath.Join(".config", podmanLogins))
 	}
 	return all
 }

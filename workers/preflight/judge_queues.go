@@ -13,13 +13,6 @@ func (j *judge) lost(p *Process, f *File, format string, args ...any) {
 	j.warn(p, schemas.WarnNotKept, fd(p, f), "fd %d: "+format, append([]any{f.Num}, args...)...)
 }
 
-// unread warns of what waits in a socket whose queue CRIU doesn't capture.
-func (j *judge) unread(p *Process, f *File, is string) {
-	if f.Socket.Unread {
-		j.lost(p, f, is)
-	}
-}
-
 // tcp judges what is in the queues of a TCP socket.
 func (j *judge) tcp(p *Process, f *File) {
 	s := f.Socket
