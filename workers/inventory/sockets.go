@@ -58,8 +58,9 @@ func (c *collector) socket(o Object, fd int) {
 	c.owner(o, fd)
 }
 
-// packet notes where a socket takes packets from.
+// packet notes where a socket takes packets from, and how much of the first one waits.
 func (c *collector) packet(o Object, fd int) {
+	c.note(o, AspectDatagrams, waiting(fd))
 	if a, err := unix.Getsockname(fd); err == nil {
 		if a, ok := a.(*unix.SockaddrLinklayer); ok {
 			c.note(o, "interface", fmt.Sprintf("%d for %x", a.Ifindex, a.Protocol))

@@ -29,6 +29,9 @@ func (j *judge) socket(p *Process, f *File) {
 			j.warn(p, schemas.WarnPending, fd(p, f), "fd %d: a netlink socket has something to read: a capture has to wait for that, or fails", f.Num)
 		}
 	case s.Domain == unix.AF_PACKET:
+		if s.Unread {
+			j.lost(p, f, "the packets that wait in a packet socket are lost")
+		}
 	default:
 		j.block(p, what(f, family(s.Domain)+" socket"), "CRIU can't capture sockets of that family", "let the program close it")
 	}
@@ -47,6 +50,9 @@ func (j *judge) inet(p *Process, f *File) {
 	s := f.Socket
 	switch {
 	case s.Type == unix.SOCK_RAW:
+		if s.Unread {
+			j.lost(p, f, "the datagrams that wait in a raw socket are lost")
+		}
 	case s.Protocol == unix.IPPROTO_MPTCP:
 		j.block(p, what(f, "MPTCP socket"), "CRIU can't capture Multipath TCP",
 			"use plain TCP: Go programs do with GODEBUG=multipathtcp=0 in their environment")

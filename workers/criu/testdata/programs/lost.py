@@ -1,12 +1,21 @@
 # What comes back different, and is warned of.
 #: UDP | queued datagrams | warned: the datagrams that wait in a UDP socket are lost
+#: raw socket | queued datagrams | warned: the datagrams that wait in a raw socket are lost
+#: packet socket | queued packets | warned: the packets that wait in a packet socket are lost
 #: inotify | events that aren't read | warned: bytes of inotify events
 #: unix socket | sender of a queued datagram | warned: lose the address of their sender
 #: unix socket | SO_PEERCRED of another process | warned: by SO_PEERCRED that another process
-import socket
+import select, socket
 udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 udp.bind(("127.0.0.1", 0))
 udp.sendto(b"queued", udp.getsockname())
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
+raw.sendto(b"queued", ("127.0.0.1", 0))
+packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+packets.bind(("lo", 0x88b5))
+packets.send(b"\0" * 12 + b"\x88\xb5queued")
+for s in (raw, packets):
+    select.select([s], [], [])
 os.mkdir("/tmp/watched-dir")
 watch = call("inotify_init1", os.O_NONBLOCK)
 call("inotify_add_watch", watch, b"/tmp/watched-dir", 0x100)
