@@ -239,6 +239,9 @@ What is changed, and why each suspend doesn't warn of it:
   system call sets them. A limit of CPU time counts from there.
 - **A policy of memory** (mbind, set_mempolicy) means nothing on a host with one node of memory. On others
   a suspend warns of it.
+- **Inode numbers of open files without a name** change, since such a file is made again at a resume. A program that
+  compares numbers looks for a path that leads to the same file, and to these none does. Many programs keep such files open, and a
+  warning at each suspend would hide the others.
 - **Edges** of epoll are reported once more, which epoll allows at any time.
 - **Settings that only the program itself can read** (TCP_MAXSEG and TCP_WINDOW_CLAMP that were set on a connection, PR_SET_TSC,
   syscall user dispatch) and **empty packets** in the queue of a unix socket: they can't be told from

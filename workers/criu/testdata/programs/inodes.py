@@ -1,5 +1,6 @@
 # Inode numbers: of files that were made, renamed, linked, copied up from below; of directories.
 #: file of the private layer | inode number | kept
+#: file of the private layer | inode number of an open one without a name | changed: another number
 import os, shutil
 os.makedirs("/srv/made/below")
 open("/srv/made/file", "w").close()
@@ -15,9 +16,12 @@ open("/etc/hostname", "a").close()
 shutil.copy("/etc/group", "/etc/group.new")
 os.rename("/etc/group.new", "/etc/group")
 held = open("/srv/made/held", "w+")
+open("/srv/made/hole", "w").close()
 deleted = open("/srv/made/deleted", "w+")
 deleted.write("content"); deleted.flush()
 os.unlink("/srv/made/deleted")
+os.unlink("/srv/made/hole")  # whose number is free, and lower
+number = os.fstat(deleted.fileno()).st_ino
 
 def numbers():
     paths = ["/etc/passwd", "/etc/hostname", "/etc/group", "/etc", "/srv"]
@@ -34,4 +38,5 @@ answer([before[p] == after.get(p) or "%s: %s, was %s" % (p, after.get(p), before
     after["open"] == after["/srv/made/held"] or "open file",
     len(os.listdir("/srv/made")) == len([p for p in after if p.startswith("/srv/made/") and p.count("/") == 3]) or "listed",
     deleted.read() == "content" or "deleted file",
+    os.fstat(deleted.fileno()).st_ino != number or "the number of the deleted file stays",
 ])
