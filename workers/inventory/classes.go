@@ -91,6 +91,7 @@ var classes = map[string]struct {
 	aspectOnce:                 {Warn, "a hang-up may be told once more"},
 	aspectAwaited:              {Refuse, "events aren't waited for"},
 	aspectWatch:                {Refuse, "changes aren't told"},
+	aspectWatched:              {Warn, "changes of another file are told"},
 }
 
 // Aspects that can be seen to get lost before a dump, and of which others may warn.
@@ -108,6 +109,7 @@ const (
 	aspectFlow    = "bytes on their way"
 	aspectAwaited = "awaited file"
 	aspectWatch   = "watch"
+	aspectWatched = "watched file of"
 	aspectOnce    = "awaited once, and told"
 	aspectNumber  = "inode number"
 	aspectFlags   = "mapping's flags"
@@ -116,7 +118,7 @@ const (
 // classOf gives the class of an aspect, and why it matters.
 func classOf(aspect string) (class Class, what string, known bool) {
 	c, ok := classes[aspect]
-	for _, numbered := range []string{aspectAwaited, aspectWatch} {
+	for _, numbered := range []string{aspectAwaited, aspectWatch, aspectWatched} {
 		if strings.HasPrefix(aspect, numbered+" ") {
 			c, ok = classes[numbered], true
 		}

@@ -15,6 +15,9 @@
 // Flags of mappings (flags.go) are, of the processes that callers name: to read them takes
 // longer than all else.
 //
+// What a watch of inotify watches is compared by its path, where that is known (watched.go): inodes of a
+// copy's directories have other numbers.
+//
 // Interval timers (setitimer, alarm) aren't compared, nor whether a POSIX timer is armed: the
 // kernel shows these to their process alone, and the copy executes nothing. /proc/timer_list, which root may
 // read, has them by the address of a function and without a process. Contents of memory

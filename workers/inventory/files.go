@@ -120,7 +120,7 @@ func (c *collector) info(o Object, pid int, text string) (flags uint64) {
 		case name == "tfd":
 			c.awaited(o, pid, strings.Fields(value))
 		case strings.HasPrefix(name, "inotify wd"):
-			c.watch(o, line)
+			c.watch(o, pid, line)
 		case name == "lock":
 			c.note(o, "lock", c.lock(value))
 		}
@@ -166,9 +166,9 @@ func (c *collector) awaited(o Object, pid int, f []string) {
 	}
 }
 
-// watch notes a watch of inotify: its number and for what it waits.
-func (c *collector) watch(o Object, line string) {
-	number, mask := "", ""
+// watch notes a watch of inotify: its number, for what it waits, and the inode.
+func (c *collector) watch(o Object, pid int, line string) {
+	number, mask, file := "", "", uint64(0)
 	for _, f := range strings.Fields(line) {
 		if v, ok := strings.CutPrefix(f, "wd:"); ok {
 			number = v
@@ -176,8 +176,12 @@ func (c *collector) watch(o Object, line string) {
 		if v, ok := strings.CutPrefix(f, "mask:"); ok {
 			mask = v
 		}
+		if v, ok := strings.CutPrefix(f, "ino:"); ok {
+			file, _ = strconv.ParseUint(v, 16, 64)
+		}
 	}
-	c.note(o, "watch "+number, mask)
+	c.note(o, aspectWatch+" "+number, mask)
+	c.watched[watchKey{o, number}] = watched{pid, file}
 }
 
 // lock gives a lock without the numbers of the kernel: "1: POSIX ADVISORY WRITE 77 fd:01:131 0 EOF".

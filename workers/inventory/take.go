@@ -34,6 +34,8 @@ type Inventory struct {
 	flows    map[string]flow // by the ends of connections within the tree
 	devices  Devices
 	all      []Process
+	watched  map[watchKey]watched
+	paths    map[watchKey]string // of what is watched, as far as they were noted
 }
 
 // facts are the aspects of one object with their values, in the order in which they were noted.
@@ -99,7 +101,7 @@ func take(pids []int, readers func() reader, numbers numbering) (*Inventory, err
 	mapped := &mappedNumbers{numbers: map[string]string{}}
 	err = each(len(all), readers, func(read reader, i int) error {
 		parts[i] = &collector{
-			read: read, inner: inner, numbers: numbers, mapped: mapped, objects: map[Object]facts{},
+			read: read, inner: inner, numbers: numbers, mapped: mapped, objects: map[Object]facts{}, watched: map[watchKey]watched{},
 			devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 		}
 		if err := parts[i].process(&all[i]); err != nil {
@@ -161,6 +163,7 @@ type collector struct {
 	objects  map[Object]facts
 	numbered []numbered
 	ends     []end
+	watched  map[watchKey]watched
 	devices  Devices
 }
 
@@ -213,7 +216,7 @@ func (c *collector) noteNumbered(o Object, aspect, kind, number string) {
 // numbers is numbered by the order in which it is met.
 func joined(parts []*collector) *Inventory {
 	inv := &Inventory{
-		programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{},
+		programs: map[int]string{}, objects: map[Object]facts{}, flows: map[string]flow{}, watched: map[watchKey]watched{}, paths: map[watchKey]string{},
 		devices: Devices{Names: map[string]bool{}, Indexes: map[int]bool{}},
 	}
 	names, met := map[string]string{}, map[string]bool{}
@@ -227,6 +230,7 @@ func joined(parts []*collector) *Inventory {
 			c.objects[n.object][n.fact].value = names[key]
 		}
 		maps.Copy(inv.objects, c.objects)
+		maps.Copy(inv.watched, c.watched)
 		for _, e := range c.ends {
 			inv.flow(e, met)
 		}

@@ -224,6 +224,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 	options.IrmapScanPaths = near
 	sealed := d.recorder.sealing()
 	if dump.Rehearses {
+		dump.before.NoteWatched(watched)
 		dump.rehearsal = d.rehearsals.begin(d.tree.init, dump.before)
 		defer func() { err = errors.Join(err, dump.rehearsal.end()) }()
 	}

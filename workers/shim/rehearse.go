@@ -235,6 +235,7 @@ func (q *quarantine) take(ctx context.Context) (err error) {
 	}
 	<-q.flagged
 	q.after.NoteFlags(q.advised)
+	q.after.NoteWatchedAs(q.before)
 	return q.points.during(ctx, failpoint.ShimRehearsed)
 }
 

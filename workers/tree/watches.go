@@ -21,6 +21,7 @@ type Watch struct {
 	Path     string // in the session, set only where Named is
 	Named    bool   // CRIU needs the path, for the file system gives it no handle to find the file by
 	Symlink  bool   // the file is a symbolic link; known only where Path is
+	Number   string // of the watch within its inotify
 	Mask     uint64 // of the events, and the options
 	Whole    bool   // all of a file system is watched, not one file of it
 	dev, ino uint64
@@ -141,15 +142,19 @@ func parseWatch(line string) (Watch, bool) {
 		return Watch{}, false
 	}
 	value := map[string]uint64{}
+	number := ""
 	for _, f := range fields[1:] {
 		key, hex, _ := strings.Cut(f, ":")
+		if key == "wd" {
+			number = hex
+		}
 		if n, err := strconv.ParseUint(hex, 16, 64); err == nil {
 			value[key] = n
 		}
 	}
 	dev, ok := value["sdev"]
 	ino, one := value["ino"]
-	return Watch{dev: dev, ino: ino, Whole: !one, Mask: value["mask"]}, ok
+	return Watch{Number: number, dev: dev, ino: ino, Whole: !one, Mask: value["mask"]}, ok
 }
 
 // handles reports whether CRIU can find a file of that kind of file system by

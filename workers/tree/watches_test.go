@@ -109,7 +109,7 @@ func TestWatchesGiveUp(t *testing.T) {
 
 func TestParseWatch(t *testing.T) {
 	for line, want := range map[string]Watch{
-		"inotify wd:1 ino:a sdev:2b mask:2 ignored_mask:0 fhandle-bytes:20\n": {dev: 0x2b, ino: 10, Mask: 2},
+		"inotify wd:1 ino:a sdev:2b mask:2 ignored_mask:0 fhandle-bytes:20\n": {Number: "1", dev: 0x2b, ino: 10, Mask: 2},
 		"fanotify ino:1 sdev:33 mflags:0 mask:20 ignored_mask:0\n":            {dev: 0x33, ino: 1, Mask: 0x20},
 		"fanotify sdev:2e mflags:0 mask:20 ignored_mask:0\n":                  {dev: 0x2e, Whole: true, Mask: 0x20},
 	} {
