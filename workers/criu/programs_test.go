@@ -244,7 +244,7 @@ What is changed, and why each suspend doesn't warn of it:
   warning at each suspend would hide the others.
 - **Edges** of epoll are reported once more, which epoll allows at any time.
 - **Settings that only the program itself can read** (TCP_MAXSEG and TCP_WINDOW_CLAMP that were set on a connection, PR_SET_TSC,
-  syscall user dispatch) and **empty packets** in the queue of a unix socket: they can't be told from
+  syscall user dispatch) and **empty packets** behind others in the queue of a unix socket: they can't be told from
   outside without stopping the program or reading its queue.
 
 This table is written by ` + "`go test ./criu -run TestKept -update`" + `.

@@ -115,6 +115,7 @@ type Socket struct {
 	Unsent   int            // of TCP: bytes that aren't sent yet
 	Local    netip.AddrPort // of TCP
 	PassCred bool           // of a unix socket: its messages say who sent them
+	Empty    bool           // of a unix socket: an empty packet is the next to be read
 	Moved    string         // of a unix socket: the path of its file, if that isn't the one it was bound to
 	PeerPID  int            // of a unix socket: who made the other end, as this process sees it; 0: not known
 }

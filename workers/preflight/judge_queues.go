@@ -55,6 +55,9 @@ func (j *judge) unixQueue(p *Process, f *File, u UnixSocket) {
 	if s.Urgent {
 		j.block(p, what(f, "unix socket with urgent data"), "CRIU brings it back as plain data", "let the program read it")
 	}
+	if s.Empty {
+		j.lost(p, f, "an empty packet that waits in a unix socket is lost")
+	}
 	if s.Moved != "" {
 		j.lost(p, f, "a unix socket is bound to its first name again after a resume, and isn't reached by %s", s.Moved)
 	}

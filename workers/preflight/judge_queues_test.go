@@ -37,6 +37,7 @@ func TestJudgeQueues(t *testing.T) {
 		{name: "raw", facts: withSocket(preflight.Socket{Domain: unix.AF_INET6, Type: unix.SOCK_RAW, Unread: true}), warning: "raw socket are lost"},
 		{name: "raw, empty", facts: withSocket(preflight.Socket{Domain: unix.AF_INET, Type: unix.SOCK_RAW})},
 		{name: "packets", facts: withSocket(preflight.Socket{Domain: unix.AF_PACKET, Type: unix.SOCK_RAW, Unread: true}), warning: "packet socket are lost"},
+		{name: "empty packet", facts: ours(preflight.Socket{Unread: true, Empty: true}, preflight.UnixSocket{Type: unix.SOCK_SEQPACKET, State: 1, Shutdown: 3}), warning: "an empty packet"},
 		{name: "unix urgent", facts: ours(preflight.Socket{Urgent: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "unix socket with urgent data"},
 		{name: "credentials", facts: ours(preflight.Socket{PassCred: true, Unread: true}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 1, Shutdown: 3}), blocker: "credentials in its queue"},
 		{name: "renamed", facts: ours(preflight.Socket{Moved: "/run/new"}, preflight.UnixSocket{Type: unix.SOCK_STREAM, State: 10}), warning: "isn't reached by /run/new"},

@@ -58,7 +58,7 @@ func (s *Socket) lookAtQueue(fd int) {
 		s.Unsent, _ = unix.IoctlGetInt(fd, siocOutqNSD)
 		s.Local = localOf(fd)
 	case s.Domain == unix.AF_UNIX:
-		s.Urgent = urgent(fd)
+		s.Urgent, s.Empty = urgent(fd), s.Type != unix.SOCK_STREAM && empty(fd)
 		pass, _ := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED)
 		s.PassCred = pass != 0
 		if c, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil {
@@ -141,4 +141,16 @@ func urgent(fd int) bool {
 	var b [1]byte
 	n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_OOB|unix.MSG_PEEK|unix.MSG_DONTWAIT)
 	return err == nil && n == 1
+}
+
+// empty reports whether the next packet that waits has no bytes. At the end of all packets,
+// which looks alike, the other end has hung up.
+func empty(fd int) bool {
+	ready := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN | unix.POLLRDHUP}}
+	if n, err := unix.Poll(ready, 0); n != 1 || err != nil || ready[0].Revents != unix.POLLIN {
+		return false
+	}
+	// Into no room: an offset that the program has set for its own peeks (SO_PEEK_OFF) stays.
+	n, _, err := unix.Recvfrom(fd, nil, unix.MSG_PEEK|unix.MSG_TRUNC|unix.MSG_DONTWAIT)
+	return err == nil && n == 0
 }

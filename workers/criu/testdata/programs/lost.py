@@ -2,6 +2,7 @@
 #: UDP | queued datagrams | warned: the datagrams that wait in a UDP socket are lost
 #: raw socket | queued datagrams | warned: the datagrams that wait in a raw socket are lost
 #: packet socket | queued packets | warned: the packets that wait in a packet socket are lost
+#: unix socket | empty packet, first in the queue | warned: an empty packet that waits in a unix socket is lost
 #: inotify | events that aren't read | warned: bytes of inotify events
 #: unix socket | sender of a queued datagram | warned: lose the address of their sender
 #: unix socket | SO_PEERCRED of another process | warned: by SO_PEERCRED that another process
@@ -25,6 +26,8 @@ receiver.bind("\0receiver")
 sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 sender.bind("\0sender")
 sender.sendto(b"who sent it?", "\0receiver")
+empty = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+empty[0].send(b"")
 listener = socket.socket(socket.AF_UNIX)
 listener.bind("\0listener")
 listener.listen(1)

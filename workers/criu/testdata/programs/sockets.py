@@ -3,7 +3,7 @@
 #: TCP, UDP | listening on both IPv4 and IPv6; bound; connected UDP; UDP-Lite; ICMP | kept
 #: unix socket | connections that aren't accepted: abstract, of a path, SOCK_SEQPACKET | kept
 #: unix socket | packets (SOCK_SEQPACKET), shut down on one side, closed with data, full queue | kept
-#: unix socket | empty packet in the queue (SOCK_SEQPACKET, SOCK_DGRAM) | changed: it is lost, at the second capture at the latest
+#: unix socket | empty packet behind others in the queue (SOCK_SEQPACKET, SOCK_DGRAM) | changed: it is lost, at the second capture at the latest
 #: unix socket | name of who connects, not accepted yet | warned: loses the name of who connects
 #: unix socket | with a socket in flight that has a pipe end in flight | warned: it is taken for one of the descriptors
 import socket as S
