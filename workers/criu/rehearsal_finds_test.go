@@ -39,29 +39,29 @@ func (s *session) wantDiffering(err error, want ...string) {
 }
 
 // TestRehearsalFindsAnotherFile has the files that a session has open and mapped changed for
-// others of the same names, sizes and modes before they are opened for the copy.
+// others of the same names, sizes and modes before they are opened for the copy, one of them for writing.
 func TestRehearsalFindsAnotherFile(t *testing.T) {
 	t.Parallel()
 	s := begin(t, open(t, t.TempDir()), "files", schemas.Spec{Command: []string{"/usr/bin/python3", "-c", `
 import mmap, os, time
-for name in ("open", "mapped"):
+for name in ("open", "mapped", "written"):
     for at in ("/srv/", "/srv/other-"):
         with open(at + name, "wb") as f:
             f.write(b"x" * 8192)
-f = open("/srv/open", "rb")
+f, h = open("/srv/open", "rb"), open("/srv/written", "r+b")
 with open("/srv/mapped", "rb") as g:
     m = mmap.mmap(g.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ)
-print("ready", f.fileno(), flush=True)
+print("ready", f.fileno(), h.fileno(), flush=True)
 while True:
     time.sleep(1000)`}})
 	s.want("ready")
-	fd := strings.Fields(output(t, s.d, s.uid))[1]
+	fds := strings.Fields(output(t, s.d, s.uid))[1:]
 	i, err := s.d.Inspect(limited(t), s.uid)
 	if err != nil {
 		t.Fatal(err)
 	}
 	change := func(int) {
-		for _, name := range []string{"open", "mapped"} {
+		for _, name := range []string{"open", "mapped", "written"} {
 			dir := fmt.Sprintf("/proc/%d/root/srv/", i.PID)
 			if err := unix.Renameat2(unix.AT_FDCWD, dir+name, unix.AT_FDCWD, dir+"other-"+name, unix.RENAME_EXCHANGE); err != nil {
 				t.Error(err)
@@ -69,7 +69,7 @@ while True:
 		}
 	}
 	err = s.stoppedAt(limited(t), failpoint.ShimRehearses, change)
-	s.wantDiffering(err, "fd "+fd+"): inode number is", ", mapping ", "): inode number is")
+	s.wantDiffering(err, "fd "+fds[0]+"): inode number is", "fd "+fds[1]+"): inode number is", ", mapping ", "): inode number is")
 	change(0)
 	s.rehearsed()
 }
