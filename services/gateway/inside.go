@@ -200,7 +200,7 @@ func (g insides) exec(ctx context.Context, in *execIn) (*answer[Executed], error
 	}
 	defer end()
 	b := in.Body
-	var stdout, stderr bounded
+	var stdout, stderr head
 	streams := attach.Streams{Stdin: strings.NewReader(b.Stdin), Stdout: &stdout, Stderr: &stderr}
 	exit, err := g.do(ctx, in.OfSession, attach.Request{Op: attach.OpExec, Argv: b.Command, Env: b.Env, Dir: b.Dir, User: b.User, Stdin: true}, streams)
 	if err != nil {
@@ -211,19 +211,19 @@ func (g insides) exec(ctx context.Context, in *execIn) (*answer[Executed], error
 	}}, nil
 }
 
-// bounded keeps the beginning of an output.
-type bounded struct {
+// head keeps the beginning of an output.
+type head struct {
 	kept []byte
 	cut  bool
 }
 
-func (b *bounded) Write(p []byte) (int, error) {
+func (b *head) Write(p []byte) (int, error) {
 	n := min(len(p), maxOutput-len(b.kept))
 	b.kept, b.cut = append(b.kept, p[:n]...), b.cut || n < len(p)
 	return len(p), nil
 }
 
-func (b *bounded) text() string { return strings.ToValidUTF8(string(b.kept), "\ufffd") }
+func (b *head) text() string { return strings.ToValidUTF8(string(b.kept), "\ufffd") }
 
 // do has a session run, and carries a request out in it. What the session refuses is its state.
 func (g insides) do(ctx context.Context, of OfSession, r attach.Request, s attach.Streams) (exit schemas.ExitStatus, err error) {

@@ -117,7 +117,7 @@ func TestWaitOverHTTP(t *testing.T) {
 
 // TestOutputIsBounded: of what a command prints the beginning is answered.
 func TestOutputIsBounded(t *testing.T) {
-	var b bounded
+	var b head
 	for range 3 {
 		if n, err := io.WriteString(&b, strings.Repeat("x", maxOutput/2)); n != maxOutput/2 || err != nil {
 			t.Fatal(n, err)

@@ -13,8 +13,8 @@ import (
 
 // How many connections a gateway has open: of one user of this machine, and of all. A browser that looks at a page has some six.
 const (
-	connectionsPerUser = 1024
-	connectionsOfAll   = 4096
+	connectionsPerUser = 4096
+	connectionsOfAll   = 16384
 )
 
 // bounded has a listener keep to the bounds of connections.
