@@ -16,6 +16,7 @@ func (h hostProcess) hidden() []string {
 	}
 	all = append(all, h.Keys.IdentityFiles...)
 	all = append(all, h.Images.hidden()...)
+	all = append(all, ofRegistries()...)
 	all = append(all, h.Web.TLS.hidden()...)
 	for _, address := range []string{h.Host.Docker, os.Getenv("DOCKER_HOST"), os.Getenv("CONTAINER_HOST")} {
 		if socket, ok := strings.CutPrefix(address, "unix://"); ok && filepath.IsAbs(socket) {
@@ -43,6 +44,30 @@ func (c TLSConfig) hidden() (all []string) {
 	}
 	return all
 }
+
+// ofRegistries lists where credentials for registries are, which `--root oci:` takes: those of Docker and Podman.
+func ofRegistries() (all []string) {
+	in := func(dir, name string) {
+		if dir != "" {
+			all = append(all, filepath.Join(dir, name))
+		}
+	}
+	own, err := os.UserHomeDir()
+	if err == nil {
+		in(own, ".docker/config.json")
+	}
+	in(os.Getenv("DOCKER_CONFIG"), "config.json")
+	in(os.Getenv("REGISTRY_AUTH_FILE"), "")
+	in(os.Getenv("XDG_RUNTIME_DIR"), podmanLogins)
+	in(os.Getenv("XDG_CONFIG_HOME"), podmanLogins)
+	if err == nil {
+		in(own, filepath.Join(".config", podmanLogins))
+	}
+	return all
+}
+
+// podmanLogins is Podman's file of credentials, below one of two directories.
+const podmanLogins = "containers/auth.json"
 
 // hidden lists where a store's objects or its credentials are.
 func (c Images) hidden() (all []string) {
