@@ -66,6 +66,10 @@ func aim(t *testing.T) *target {
 		t.Fatalf("up doesn't say what it advertises:\n%s", s.Log())
 	}
 	g.facts.Services[Advertised] = at[1]
+	if at = regexp.MustCompile(`HTTP API: http://([^/]+)/`).FindStringSubmatch(s.Log()); at == nil {
+		t.Fatalf("up doesn't say where its HTTP API is:\n%s", s.Log())
+	}
+	g.facts.Services[HTTP] = at[1]
 	g.bait()
 	g.verb("run", "--name", aimed, "--network", private, "--idle", "never", "--env", "SECRET="+g.facts.Mark, "--",
 		"python3", "-m", "http.server", "--bind", "::", "8000", "--directory", "/var/empty-"+g.facts.Mark)

@@ -19,6 +19,7 @@ const (
 	Host6      = "host 6"     // the same, IPv6
 	Plain      = "plain"      // NATS, for clients without credentials
 	Secure     = "secure"     // NATS, by TLS
+	HTTP       = "http"       // of the gateway
 	Metadata   = "metadata"   // where clouds give out credentials
 	Neighbor4  = "neighbor 4" // another session
 	Neighbor6  = "neighbor 6"

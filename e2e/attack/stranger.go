@@ -36,7 +36,7 @@ func Stranger() []Attempt {
 			return second(unix.PidfdGetfd(fd, 0, 0))
 		})},
 		{What: "move processes into their cgroups", Want: []string{string(nowhere)}, Control: true, Try: named("/sys/fs/cgroup", "cgroup.procs")},
-	}, clients(), garbledClient())
+	}, clients(), garbledClient(), web())
 }
 
 func second2[T any](_ T, err error) error { return err }

@@ -48,7 +48,7 @@ func testMade() []madeHere {
 		shares.rows = append(shares.rows, [2]string{c.what, c.want})
 	}
 	doors := madeHere{title: "By another door", rows: [][2]string{
-		{"a port besides the two of NATS, which are on loopback, and the advertised one", "none listens"},
+		{"a port besides the two of NATS and that of HTTP, which are on loopback, and the advertised one", "none listens"},
 		{"a unix socket outside of the data directory, or an abstract one", "none listens"},
 	}}
 	leases := madeHere{title: "To have a session suspended that others hold"}

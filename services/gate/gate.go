@@ -26,6 +26,7 @@ type Options struct {
 	// PerInside bounds the connections of all sessions' programs, which the host's root passes on (see inside.go); none are
 	// told apart from root's if 0.
 	PerInside int
+	Elsewhere int // connections from all other machines; PerUser if 0
 	All       int // connections of all users
 	// Rates in bytes a second that clients may send, on one connection and as one user over
 	// all connections. A second's worth may come at once. No limit if 0.

@@ -28,8 +28,11 @@ func (g *Gate) whose(uid UID, c net.Conn) who {
 }
 
 func (g *Gate) most(w who) int {
-	if w.inside {
+	switch {
+	case w.inside:
 		return g.o.PerInside
+	case w.uid == Unknown && g.o.Elsewhere > 0:
+		return g.o.Elsewhere
 	}
 	return g.o.PerUser
 }

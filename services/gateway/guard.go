@@ -206,7 +206,7 @@ func (a *allowed) identify(r *http.Request) (from, *Problem) {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		address = host
 	}
-	f := from{address: address, note: "http:" + address, trace: r.Header.Get("Traceparent")}
+	f := from{address: whose(r.Context(), address), note: "http:" + address, trace: r.Header.Get("Traceparent")}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
 		f.token = strings.TrimSpace(token)

@@ -113,7 +113,7 @@ func startedWith(r *http.Request, state string) (going string, ok bool) {
 
 // redeem gives the cookie of a port's host for a code.
 func (s *reaches) redeem(ctx context.Context, t ingress.Target, code, address string) (v schemas.TokenView, err error) {
-	f := from{token: code, address: address}
+	f := from{token: code, address: whose(ctx, address)}
 	switch s.rates.tries(&f) {
 	case tooMany:
 		return v, refusal(http.StatusTooManyRequests, "too many codes of one address", "ask less often")

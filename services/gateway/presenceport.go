@@ -61,7 +61,7 @@ func (d *doorway) beat(w http.ResponseWriter, r *http.Request, t ingress.Target)
 	}
 	from, _ := netip.ParseAddrPort(r.RemoteAddr)
 	address := from.Addr().String()
-	if !d.reaches.rates.looks(address) {
+	if !d.reaches.rates.looks(whose(r.Context(), address)) {
 		refusal(http.StatusTooManyRequests, "too many requests of one address", "ask less often").write(w)
 		return
 	}

@@ -152,7 +152,7 @@ func (s *reaches) reach(ctx context.Context, t ingress.Target, c credential, add
 	if ok && time.Now().Before(b.until) {
 		return b, nil
 	}
-	f := from{token: c.text, address: address}
+	f := from{token: c.text, address: whose(ctx, address)}
 	switch s.rates.tries(&f) {
 	case tooMany:
 		return b, &schemas.APIError{Code: schemas.CodeFailed, Text: "too many tokens of one address that aren't any", Hint: "ask less often"}
@@ -209,7 +209,7 @@ func (s *reaches) access(ctx context.Context, t ingress.Target, address string) 
 	if ok && time.Now().Before(b.until) {
 		return b.access, nil
 	}
-	if !s.rates.looks(address) {
+	if !s.rates.looks(whose(ctx, address)) {
 		return "", &schemas.APIError{Code: schemas.CodeFailed, Text: "too many requests of one address", Hint: "ask less often"}
 	}
 	v, err := s.waker.Look(ctx, t)

@@ -35,6 +35,7 @@ type ListenOptions struct {
 	// is what a command line says, the other what this machine's environment says: the same address.
 	Plain   bool
 	PlainAt string
+	Log     *slog.Logger // of connections that aren't taken; discarded if nil
 }
 
 // PlainVariable is the environment variable that has PlainAt.
@@ -73,6 +74,7 @@ func Listen(ctx context.Context, o ListenOptions) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", err)
 	}
+	l = bounded(l, o.Log)
 	if o.TLS != nil {
 		l = tls.NewListener(l, o.TLS)
 	}
@@ -89,6 +91,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	srv := &http.Server{
 		Handler: g.handler, ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: maxHeader,
 		BaseContext: func(net.Listener) context.Context { return requests },
+		ConnContext: withUser,
 		ErrorLog:    slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // of what clients do
 		Protocols:   new(http.Protocols),
 	}

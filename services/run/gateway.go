@@ -34,7 +34,7 @@ func (c GatewayConfig) serve(ctx context.Context, m gauges) (err error) {
 	if err != nil {
 		return misuse(err)
 	}
-	c.Listen.TLS = configOf(cert)
+	c.Listen.TLS, c.Listen.Log = configOf(cert), c.Log
 	l, err := gateway.Listen(ctx, c.Listen)
 	if err != nil {
 		return misuse(err)

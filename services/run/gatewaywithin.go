@@ -134,7 +134,7 @@ func (d *httpDoor) listen(ctx context.Context) (_ net.Listener, err error) {
 			return nil, err
 		}
 	}
-	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address, TLS: configOf(d.cert)})
+	return gateway.Listen(ctx, gateway.ListenOptions{Address: d.address, TLS: configOf(d.cert), Log: d.Log})
 }
 
 func (d *httpDoor) say(l net.Listener) {
