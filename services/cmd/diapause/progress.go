@@ -105,7 +105,7 @@ func (p *progress) show(now time.Time) {
 	if p.stage != "" {
 		line += p.stage + ", "
 	}
-	fmt.Fprintf(p.out, "\r\033[K%s%s", line, took.Truncate(time.Second))
+	fmt.Fprintf(p.out, "\r\033[K%s%s", clean(line), took.Truncate(time.Second))
 	p.shown = true
 }
 

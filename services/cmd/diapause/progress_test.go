@@ -26,3 +26,15 @@ func TestProgress(t *testing.T) {
 		t.Errorf("shown: %q, want %q", out.String(), want)
 	}
 }
+
+// What a worker says of its progress reaches the terminal as text.
+func TestProgressIsText(t *testing.T) {
+	var out bytes.Buffer
+	began := time.Now()
+	p := newProgress(&out, "suspend", "work", began)
+	p.step(schemas.Name{Tenant: "default", Session: "work"}, schemas.Progress{Kind: "a\x1b[2J", Stage: "b\x1b]0;c"})
+	p.show(began.Add(2 * time.Second))
+	if want := "\r\033[Ka\\u001b[2J work: b\\u001b]0;c, 2s"; out.String() != want {
+		t.Errorf("shown: %q, want %q", out.String(), want)
+	}
+}
