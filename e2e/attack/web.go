@@ -68,7 +68,7 @@ func guesses(f Facts) (err error) {
 // quiet opens more connections than one user may have: the last is closed, long before one would be that says nothing.
 func quiet(f Facts) error {
 	var last net.Conn
-	for range 1100 {
+	for range 4200 {
 		c, err := net.DialTimeout("tcp", f.Services[HTTP], patience/2)
 		if err != nil {
 			return err

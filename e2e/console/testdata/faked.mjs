@@ -180,6 +180,7 @@ async function bulk() {
   await dialog.getByRole("button", { name: "Suspend", exact: true }).click();
   await dialog.waitFor({ state: "detached" });
   await link("Audit").click();
+  await page.getByRole("heading", { name: "Audit" }).waitFor();
   go();
   await shows(page.locator("#work"), "Suspend: 2 of 2 done.");
   must(api.acted.join() === "suspend two,suspend one" || api.acted.join() === "suspend one,suspend two", `asked was ${api.acted}`);
