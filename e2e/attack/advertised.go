@@ -58,14 +58,11 @@ func plainly(text []byte) func(at string) error {
 
 // secretly does the same in TLS of a version.
 func secretly(at string, version uint16, text []byte) error {
-	c, err := net.DialTimeout("tcp", at, patience/2)
+	c, err := reached(at)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience / 2)); err != nil {
-		return err
-	}
 	in := tls.Client(c, &tls.Config{InsecureSkipVerify: true, MinVersion: version, MaxVersion: version})
 	if err := in.Handshake(); err != nil {
 		return endsWith(err)

@@ -97,14 +97,11 @@ func portTLS(Facts) error {
 	if err != nil {
 		return err
 	}
-	c, err := net.DialTimeout("tcp", at, patience/2)
+	c, err := reached(at)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience / 2)); err != nil {
-		return err
-	}
 	if _, err := one4(c); err != nil {
 		return err
 	}

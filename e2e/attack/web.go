@@ -30,16 +30,22 @@ func web() []Attempt {
 		Attempt{What: "HTTP: open ever more connections, and say nothing", Want: []string{closed}, Try: quiet})
 }
 
+// reached connects for half of the time that an attempt has.
+func reached(at string) (net.Conn, error) {
+	c, err := net.DialTimeout("tcp", at, patience/2)
+	if err != nil {
+		return nil, err
+	}
+	return c, c.SetDeadline(time.Now().Add(patience / 2))
+}
+
 // asks sends the head of a request, and gives the status that refuses it.
 func asks(at, head string) error {
-	c, err := net.DialTimeout("tcp", at, patience/2)
+	c, err := reached(at)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(patience / 2)); err != nil {
-		return err
-	}
 	if _, err := c.Write([]byte(head + "Connection: close\r\n\r\n")); err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (w who) String() string {
 	return fmt.Sprintf("uid %d", w.uid)
 }
 
-// whose says for whom a connection counts. Root passes on what runs in sessions, from an address of its own. Others who
+// whose says who a connection is counted for. Root passes on what runs in sessions, from an address of its own. Others who
 // come from it gain nothing.
 func (g *Gate) whose(uid UID, c net.Conn) who {
 	remote, ok := c.RemoteAddr().(*net.TCPAddr)

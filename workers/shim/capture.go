@@ -62,15 +62,7 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 		return nil, err
 	}
 	laps := driver.NewLaps(time.Now())
-	warnings := d.place.own.warnings()
-	// A session that an earlier capture left frozen can't run a hook.
-	if frozen, err := d.group.State(); err == nil && !frozen {
-		warnings = append(warnings, d.runner.hook(ctx, d.onSuspend)...)
-		laps.Mark("hook")
-		warnings = append(warnings, d.picture.take(ctx, laps)...)
-	} else {
-		laps.Mark("hook")
-	}
+	warnings := append(d.place.own.warnings(), d.prepare(ctx, laps)...)
 	spills := d.recorder.sealing()(stuckWait) // while it runs: what is left then is little
 	if err := d.gate.close(ctx); err != nil {
 		return nil, err
@@ -128,6 +120,21 @@ func (d *dumper) capture(ctx context.Context, worker *control.Conn, o Order) (du
 	}
 	defer drop(d.place.scratch())
 	return dump, d.dump(worker, dump, watched)
+}
+
+// prepare has the session itself do what is to be done before it is frozen: its hook runs, and its desktop is looked at. One that an
+// earlier capture left frozen can't.
+func (d *dumper) prepare(ctx context.Context, laps *driver.Laps) (warnings []schemas.Warning) {
+	frozen, err := d.group.State()
+	awake := err == nil && !frozen
+	if awake {
+		warnings = d.runner.hook(ctx, d.onSuspend)
+	}
+	laps.Mark("hook")
+	if awake {
+		warnings = append(warnings, d.picture.take(ctx, laps)...)
+	}
+	return warnings
 }
 
 // preflight finds what can't be captured.
