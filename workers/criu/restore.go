@@ -88,8 +88,9 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, below lower, sourc
 	if err == nil {
 		err = conn.Send(shim.Answer{Go: true, Served: served})
 	}
+	var warnings []schemas.Warning
 	if err == nil {
-		err = serve(ctx, conn, source, served)
+		warnings, err = serve(ctx, conn, source, served)
 		laps.Mark("criu")
 	}
 	if err != nil {
@@ -100,7 +101,7 @@ func (d *Driver) restore(ctx context.Context, f driver.Fence, below lower, sourc
 		way = driver.WayStream
 	}
 	state, err = letGo(ctx, conn, f, release, func(ctx context.Context) error {
-		if err := begin(ctx); err != nil {
+		if err := begin(driver.WithWarnings(ctx, warnings)); err != nil {
 			return err
 		}
 		return d.options.Failpoints.At(ctx, failpoint.CriuGoing)

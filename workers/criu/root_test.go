@@ -1,6 +1,7 @@
 package criu
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/diapause/diapause/schemas"
+	"github.com/diapause/diapause/workers/driver"
+	"github.com/diapause/diapause/workers/driver/drivertest"
 )
 
 // miniRoot makes a root directory with a shell, and what it needs.
@@ -177,4 +180,47 @@ func TestInodeNumbersStayAboveAnotherRoot(t *testing.T) {
 			t.Errorf("the session's file has %q", got)
 		}
 	}
+}
+
+// TestRenumberedIsTold replaces a file of the root that a suspended session has open and has written
+// to: it gets another inode number then, which the resume says. As long as the root is the same nothing is said, nor of
+// a file that the session made itself.
+func TestRenumberedIsTold(t *testing.T) {
+	t.Parallel()
+	root := miniRoot(t)
+	d := open(t, t.TempDir())
+	s := begin(t, d, "s", schemas.Spec{Root: root, Command: []string{"/bin/sh", "-c", "exec 5>>/etc/motd 6>/etc/made; echo more >&5; echo ready; while :; do sleep 1; done"}})
+	s.want("ready")
+	if told := s.told(s.suspend()); len(told) > 0 {
+		t.Errorf("above the same root it warns of %+v", told)
+	}
+	was := s.sh("ls -di /etc/motd")
+	img := s.suspend()
+	motd := filepath.Join(root, "etc/motd")
+	if err := errors.Join(os.WriteFile(motd+".new", []byte("of another\n"), 0o644), os.Rename(motd+".new", motd)); err != nil {
+		t.Fatal(err)
+	}
+	told := s.told(img)
+	if len(told) != 1 || told[0].Code != schemas.WarnInodes || told[0].Subject != "/etc/motd" {
+		t.Errorf("it warns of %+v, not of the number of /etc/motd alone", told)
+	}
+	if now := s.sh("ls -di /etc/motd"); now == was {
+		t.Errorf("the number stayed %q: the root wasn't another one", was)
+	}
+	if told := s.told(s.suspend()); len(told) > 0 {
+		t.Errorf("it warns again: %+v", told)
+	}
+}
+
+// told resumes the session and gives what the resume warns of.
+func (s *session) told(img *drivertest.Image) (told []schemas.Warning) {
+	s.t.Helper()
+	_, err := s.d.Restore(limited(s.t), s.next(), s.spec, img, schemas.BootResume, func(ctx context.Context) error {
+		told = driver.WarningsOf(ctx)
+		return nil
+	})
+	if err != nil {
+		s.t.Fatalf("restore session %s: %v", s.uid, err)
+	}
+	return told
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/objectstore/image"
+	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/shim"
 	"github.com/diapause/diapause/workers/shim/control"
@@ -72,16 +73,16 @@ func large(source driver.Source) (names []string, size int64) {
 }
 
 // serve gives criu the images that it asks for, until all is restored and nothing
-// has run.
-func serve(ctx context.Context, conn *control.Conn, source driver.Source, served []string) error {
+// has run. It gives the shim's warnings of what comes back different.
+func serve(ctx context.Context, conn *control.Conn, source driver.Source, served []string) ([]schemas.Warning, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var g errgroup.Group
 	for {
-		name, file, err := nextImage(conn, served)
+		m, file, err := nextImage(conn, served)
 		if err == nil && file != nil {
 			g.Go(func() error {
-				err := giveImage(ctx, source, name, file)
+				err := giveImage(ctx, source, m.Name, file)
 				if err != nil {
 					// Not all of criu notices the early end of a pipe: don't wait for it.
 					_ = conn.SetDeadline(time.Now())
@@ -93,19 +94,18 @@ func serve(ctx context.Context, conn *control.Conn, source driver.Source, served
 		cancel() // criu wants no more, either way
 		// What couldn't be read is why criu failed.
 		if readErr := g.Wait(); readErr != nil {
-			return readErr
+			return nil, readErr
 		}
-		return err
+		return m.Warnings, err
 	}
 }
 
 // nextImage receives the pipe for an image that criu wants; none says that all is
 // restored.
-func nextImage(conn *control.Conn, served []string) (name string, pipe *os.File, err error) {
-	var m shim.Message
+func nextImage(conn *control.Conn, served []string) (m shim.Message, pipe *os.File, err error) {
 	files, err := conn.Receive(&m)
 	if err == nil && m.Failure == nil && m.Phase == shim.PhasePages && len(files) == 1 && slices.Contains(served, m.Name) {
-		return m.Name, files[0], nil
+		return m, files[0], nil
 	}
 	closeAll(files)
 	switch {
@@ -116,7 +116,7 @@ func nextImage(conn *control.Conn, served []string) (name string, pipe *os.File,
 	case m.Phase != shim.PhaseReady:
 		err = fmt.Errorf("the session's shim said %q instead of %q", m.Phase, shim.PhaseReady)
 	}
-	return "", nil, err
+	return m, nil, err
 }
 
 // giveImage writes one of criu's images into its pipe. Only what goes wrong with

@@ -62,6 +62,7 @@ var classes = map[string]struct {
 	"lease":                    {Warn, "who is told that a file is opened"},
 	"bytes in it":              {Refuse, "data on its way is lost"},
 	"room in it":               {Warn, "how much it takes"},
+	"marks":                    {Refuse, "changes aren't told"},
 	"signals whom":             {Refuse, "who is told of data"},
 	"terminal's modes":         {Warn, "how input is read and echoed"},
 	"terminal's size":          {Warn, "how much fits on a screen"},

@@ -121,6 +121,8 @@ func (c *collector) info(o Object, pid int, text string) (flags uint64) {
 			c.awaited(o, pid, strings.Fields(value))
 		case strings.HasPrefix(name, "inotify wd"):
 			c.watch(o, pid, line)
+		case strings.HasPrefix(name, "fanotify "):
+			c.note(o, "marks", mark(line))
 		case name == "lock":
 			c.note(o, "lock", c.lock(value))
 		}
@@ -182,6 +184,21 @@ func (c *collector) watch(o Object, pid int, line string) {
 	}
 	c.note(o, aspectWatch+" "+number, mask)
 	c.watched[watchKey{o, number}] = watched{pid, file}
+}
+
+// mark gives a group of fanotify, or one of its marks, without what names the file: "fanotify ino:1a sdev:2
+// mflags:0 mask:20 ignored_mask:0 …".
+func mark(line string) string {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(line, "fanotify "), ":")
+	f := []string{kind}
+	for _, field := range strings.Fields(line) {
+		for _, name := range []string{"flags:", "event-flags:", "mflags:", "mask:", "ignored_mask:"} {
+			if strings.HasPrefix(field, name) {
+				f = append(f, field)
+			}
+		}
+	}
+	return strings.Join(f, " ")
 }
 
 // lock gives a lock without the numbers of the kernel: "1: POSIX ADVISORY WRITE 77 fd:01:131 0 EOF".

@@ -66,3 +66,41 @@ func taken(t *testing.T) *Inventory {
 	}
 	return inv
 }
+
+// TestMarks has a group of fanotify that is marked for something else, and one that has no mark.
+func TestMarks(t *testing.T) {
+	t.Parallel()
+	fd, err := unix.FanotifyInit(unix.FAN_CLOEXEC|unix.FAN_NONBLOCK, unix.O_RDONLY)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "fanotify")
+	defer f.Close()
+	dir := t.TempDir()
+	mark := func(flags uint, mask uint64) {
+		if err := unix.FanotifyMark(fd, flags, mask, unix.AT_FDCWD, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	differs := func(before, after *Inventory) (all []Difference) {
+		for _, d := range Compare(before, after, true) {
+			if d.Thing == "fd "+strconv.Itoa(fd) {
+				all = append(all, d)
+			}
+		}
+		return all
+	}
+	none := taken(t)
+	mark(unix.FAN_MARK_ADD, unix.FAN_OPEN)
+	opened := taken(t)
+	mark(unix.FAN_MARK_ADD, unix.FAN_CLOSE_WRITE)
+	both := taken(t)
+	for _, changed := range [][2]*Inventory{{opened, none}, {opened, both}} {
+		if got := differs(changed[0], changed[1]); len(got) != 1 || got[0].Aspect != "marks" || got[0].Class != Refuse {
+			t.Errorf("of other marks it says %v", got)
+		}
+	}
+	if got := differs(both, taken(t)); len(got) > 0 {
+		t.Errorf("two lists of the same marks differ: %v", got)
+	}
+}

@@ -34,13 +34,14 @@ type boot struct {
 	terminals  *os.File // what mountTerminals gave, of a restore
 	rehearsed  string   // as meta has it, of a restore
 	ran        bool     // the session was let run, and may have executed something
+	warnings   []schemas.Warning
 }
 
 var errNoGo = errors.New("the worker cancelled it")
 
 // ask reports to the worker that all is ready, and waits for its answer.
 func (b *boot) ask() error {
-	if err := b.worker.Send(Message{Phase: PhaseReady}); err != nil {
+	if err := b.worker.Send(Message{Phase: PhaseReady, Warnings: b.warnings}); err != nil {
 		return err
 	}
 	var a Answer

@@ -386,6 +386,9 @@ func (d *dumper) saveMeta(pids []int, opened *tree.Opened, keepTCP bool, rehears
 	m := meta{Generation: d.generation, Leader: d.tree.leader, TCPEstablished: o.TCPEstablished, EmptyNetwork: o.EmptyNetwork, PrivateNetwork: d.privateNetwork, Rehearsed: rehearsed, Filter: d.filter}
 	m.Typists, m.Forgot = d.typists.save()
 	var err error
+	if m.CopiedUp, err = copiedUp(d.name, d.place.own, pids, opened); err != nil {
+		return o, err
+	}
 	if d.privateNetwork {
 		external, err := externalNetwork(d.tree.init)
 		if err != nil {

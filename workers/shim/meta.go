@@ -34,6 +34,7 @@ type meta struct {
 	Filter         string         `json:"filter,omitempty"`    // digest of the filter of system calls that it had from the shim
 	Typists        []typist       `json:"typists,omitempty"`
 	Forgot         bool           `json:"typists_forgotten,omitempty"` // there were more
+	CopiedUp       []numbered     `json:"copied_up,omitempty"`
 }
 
 // savedCommand is one command, with the names that criu has for its descriptors.

@@ -74,6 +74,7 @@ func (r *restorer) restore() error {
 	if err := b.place.makeMountPoints(); err != nil {
 		return fmt.Errorf("make the mount points of session %s: %w", b.setup.Name, err)
 	}
+	b.warnings = renumbered(b.place.root(), m.CopiedUp)
 	if err := r.loadNamed(m); err != nil {
 		return err
 	}

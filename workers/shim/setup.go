@@ -113,8 +113,9 @@ const (
 // Message is a message of a shim. One with a Failure is the last one.
 type Message struct {
 	Phase    string              `json:"phase,omitempty"`
-	Name     string              `json:"name,omitempty"` // of one of criu's images, with PhasePages
-	Room     int64               `json:"room,omitempty"` // bytes of memory that may buffer criu's images
+	Name     string              `json:"name,omitempty"`     // of one of criu's images, with PhasePages
+	Room     int64               `json:"room,omitempty"`     // bytes of memory that may buffer criu's images
+	Warnings []schemas.Warning   `json:"warnings,omitempty"` // of a restore, with PhaseReady
 	Failure  *Failure            `json:"failure,omitempty"`
 	State    *State              `json:"state,omitempty"`
 	Frozen   bool                `json:"frozen,omitempty"`

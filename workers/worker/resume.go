@@ -107,6 +107,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 	op, arrived := cmp.Or(toProve(*rec.Op), toBegin(d, *rec.Op)), func(int) {}
 	out := rec
 	restored, err := d.Restore(driver.WithLaps(ctx, laps), fence, spec, img, cmp.Or(rec.Op.Boot, schemas.BootResume), func(ctx context.Context) error {
+		advice := append(advised(d, spec), driver.WarningsOf(ctx)...)
 		ctx, done := beginning(ctx)
 		defer done()
 		if err := s.failpoints.At(ctx, failpoint.ResumeRestored); err != nil {
@@ -117,7 +118,7 @@ func (s *starter) restore(ctx context.Context, rec statekv.Versioned, d driver.D
 		}
 		next, err := s.recorder.swap(ctx, rec, schemas.Transition{
 			Type: schemas.TResumed, Reason: "restored from " + rec.Op.Source.Name,
-			Set: schemas.Set{Op: op, Root: s.root(d, rec), Warnings: readvised(rec.Warnings, advised(d, spec)), Size: &schemas.Sizes{
+			Set: schemas.Set{Op: op, Root: s.root(d, rec), Warnings: readvised(rec.Warnings, advice), Size: &schemas.Sizes{
 				At: header.Time, Logical: header.LogicalBytes, New: header.NewBytes, Stored: header.StoredBytes,
 			}},
 			Stages: restoreStages(laps, img.Times(), img.Given(), header.LogicalBytes),
