@@ -80,6 +80,7 @@ func (s *benched) suspend(b *testing.B, which schemas.Rehearse) (*driver.Laps, d
 		b.Fatal(err)
 	}
 	laps.Mark("commit")
+	s.write.Base, s.write.Parent = w.Base(), &head
 	return laps, c, head
 }
 

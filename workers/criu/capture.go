@@ -137,7 +137,7 @@ func (d *Driver) addRest(ctx context.Context, sink driver.Sink, dump *shim.Dump,
 		laps.Mark("files")
 	}
 	if err == nil {
-		err = addLower(ctx, sink, dump.Lower)
+		err = d.digests.addLower(ctx, sink, dump.Lower, dump.Base)
 		laps.Mark("lower")
 	}
 	if err == nil {

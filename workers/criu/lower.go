@@ -12,6 +12,7 @@ import (
 	"os"
 	"path"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,14 +31,28 @@ type lowerFile struct {
 	Dir    bool   `json:"dir,omitempty"`
 }
 
-// addLower adds the files below that are in use, with an index of them.
-func addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile) error {
+// lowerFiles adds the files of the layers below that a session uses to an image. What the image before has of them isn't
+// read again.
+type lowerFiles struct {
+	sink    driver.Sink
+	digests *digests
+	base    *os.Root // the lowest layer; nil if it isn't known
+	now     time.Time
+}
+
+// addLower adds the files below that are in use, with an index of them. base is where the lowest layer is.
+func (d *digests) addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile, base string) error {
+	all := lowerFiles{sink: sink, digests: d, now: time.Now()}
+	if root, err := os.OpenRoot(base); err == nil { // else all are read
+		defer root.Close()
+		all.base = root
+	}
 	var index []lowerFile
 	for _, f := range files {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		l, err := addLowerFile(sink, f)
+		l, err := all.add(f)
 		if err != nil {
 			return fmt.Errorf("add /%s to the image: %w", f.Path, err)
 		}
@@ -50,7 +65,7 @@ func addLower(ctx context.Context, sink driver.Sink, files []shim.LowerFile) err
 	return addBytes(sink, lowerIndex, b)
 }
 
-func addLowerFile(sink driver.Sink, l shim.LowerFile) (lowerFile, error) {
+func (a *lowerFiles) add(l shim.LowerFile) (lowerFile, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(l.Via, &st); err != nil {
 		return lowerFile{}, err
@@ -58,19 +73,54 @@ func addLowerFile(sink driver.Sink, l shim.LowerFile) (lowerFile, error) {
 	e := layer.EntryOf(path.Join(partLower, l.Path), &st)
 	if l.Dir {
 		e.Type = image.TypeDir
-		return lowerFile{Path: l.Path, Dir: true}, sink.Add(e, nil)
+		return lowerFile{Path: l.Path, Dir: true}, a.sink.Add(e, nil)
+	}
+	e.Type, e.Size = image.TypeFile, st.Size
+	sink, stamped := a.sink.(layer.Stamped)
+	stamp, digest, err := a.known(l, &st)
+	if err != nil {
+		return lowerFile{}, err
+	}
+	if stamped && stamp != "" {
+		err := sink.AddStamped(e, stamp, func() (io.ReadCloser, error) { return os.Open(l.Via) })
+		return lowerFile{Path: l.Path, SHA256: digest}, err
 	}
 	f, err := os.Open(l.Via)
 	if err != nil {
 		return lowerFile{}, err
 	}
 	defer f.Close()
-	e.Type, e.Size = image.TypeFile, st.Size
 	sum := sha256.New()
-	if err := sink.Add(e, io.TeeReader(io.LimitReader(f, st.Size), sum)); err != nil {
+	if err := a.sink.Add(e, io.TeeReader(io.LimitReader(f, st.Size), sum)); err != nil {
 		return lowerFile{}, err
 	}
 	return lowerFile{Path: l.Path, SHA256: hex.EncodeToString(sum.Sum(nil))}, nil
+}
+
+// known gives the stamp and the digest of a file that is the lowest layer's and hasn't changed for long;
+// "" of any other.
+func (a *lowerFiles) known(l shim.LowerFile, used *unix.Stat_t) (stamp, digest string, err error) {
+	if a.base == nil {
+		return "", "", nil
+	}
+	f, err := openBelow(a.base, l.Path)
+	if err != nil { // it has been removed, or replaced by something else
+		return "", "", nil
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", "", err
+	}
+	// The overlay puts the layer's number into the upper bits of an inode number.
+	if st.Mode != used.Mode || st.Size != used.Size || uint32(st.Ino) != uint32(used.Ino) || st.Mtim != used.Mtim || st.Ctim != used.Ctim {
+		return "", "", nil
+	}
+	if stamp, err = layer.SettledStamp(f, a.now); err != nil || stamp == "" {
+		return "", "", err
+	}
+	digest, err = a.digests.of(f)
+	return stamp, digest, err
 }
 
 // digests remember what files of the host's hash to, as long as they don't

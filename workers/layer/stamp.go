@@ -114,6 +114,22 @@ func (s *Stamps) of(f *os.File, st *unix.Stat_t, rel string, known func(string) 
 	return stamp
 }
 
+// written bounds how long pages that a process has mapped and written to may wait for the disk, with a
+// large margin: the kernel writes them out after half a minute, or some minutes on a laptop. Each time
+// that it has done so the next write changes the file's times.
+const written = time.Hour
+
+// SettledStamp gives the stamp of a file that hasn't changed for an hour, whether or not it is mapped: "" if it has, or if its
+// file system doesn't note all changes.
+func SettledStamp(f *os.File, now time.Time) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return "", err
+	}
+	s := Stamps{before: now.Add(-written).UnixNano(), places: map[uint64]place{}}
+	return s.of(f, &st, "", func(string) bool { return false }), nil
+}
+
 func stampOf(at string, st *unix.Stat_t) string {
 	return fmt.Sprintf("%s.%x.%x.%x.%x", at, st.Ino, st.Size, st.Mtim.Nano(), st.Ctim.Nano())
 }

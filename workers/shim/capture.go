@@ -224,6 +224,7 @@ func (d *dumper) dump(worker *control.Conn, dump *Dump, watched []tree.Watch) (e
 	if dump.Lower, err = lowerFiles(d.name, d.place.own.upper(), pids, opened); err != nil {
 		return err
 	}
+	dump.Base = d.place.base
 	options, err := d.saveMeta(pids, opened, d.privateNetwork || len(closing) == 0, dump.digest)
 	if err != nil {
 		return err

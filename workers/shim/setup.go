@@ -132,6 +132,7 @@ type Dump struct {
 	DumpTook   time.Duration `json:"dump_took"`
 	Warnings   Warnings      `json:"warnings,omitempty"`
 	Lower      []LowerFile   `json:"lower,omitempty"` // of the lower layers, what is in use
+	Base       string        `json:"base,omitempty"`  // the lowest one
 	Layer      string        `json:"layer,omitempty"` // LayerFile, or nothing if it is a directory
 	Way        driver.Way    `json:"way"`             // memory, buffered or stream
 	WhyWay     string        `json:"why_way"`         // one sentence
