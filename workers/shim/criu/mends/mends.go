@@ -28,6 +28,7 @@ var All = []string{
 	"tmpfs",
 	"conntrack",
 	"shared-files",
+	"remap-path",
 }
 
 // ExitKill has what is being restored die with CRIU, until it is let run.
@@ -35,7 +36,7 @@ const ExitKill = "exit-kill"
 
 // passing are the patches on which no image depends: what they mend is over when it is written, or
 // is the restoring CRIU's own.
-var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs", "conntrack", "shared-files"}
+var passing = []string{ExitKill, "in-flight", "stream-copies", "tmpfs", "conntrack", "shared-files", "remap-path"}
 
 // Kept lists the patches that the CRIU of a command line has and without which another one would lose
 // something of its images.
