@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/strangers"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -56,10 +57,10 @@ func TestStrangersHaveBounds(t *testing.T) {
 	o := options(t)
 	s := start(t, o)
 	js := withStreams(t, s, o)
-	missed := make(chan schemas.Name, 4*mostOfSession)
+	missed := make(chan schemas.Name, 4*strangers.MostOfSession)
 	s.Know(func(schemas.Name) bool { return true }, func(n schemas.Name) { missed <- n })
 	edge := connect(t, s, "")
-	for n := range 2 * mostOfSession {
+	for n := range 2 * strangers.MostOfSession {
 		if err := edge.Publish(fmt.Sprintf("diapause.v1.activity.acme.web-42.hold.k%d", n), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +88,8 @@ func TestStrangersHaveBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := storedCount(t, js)
-	if stored != mostOfSession+2 {
-		t.Errorf("%d messages are stored, want %d", stored, mostOfSession+2)
+	if stored != strangers.MostOfSession+2 {
+		t.Errorf("%d messages are stored, want %d", stored, strangers.MostOfSession+2)
 	}
 }
 
@@ -99,43 +100,6 @@ func storedCount(t *testing.T, js jetstream.JetStream) uint64 {
 		t.Fatal(err)
 	}
 	return all.CachedInfo().State.Msgs
-}
-
-func TestLedger(t *testing.T) {
-	var l ledger
-	now := time.Now()
-	subject := func(session, n int) string {
-		return fmt.Sprintf("%s.acme.s%d.hold.k%d.~1", schemas.SubjectActivity, session, n)
-	}
-	fill := func(by string, sessions, each int) (took int) {
-		for s := range sessions {
-			for n := range each {
-				if l.take(by, subject(s, n)+by, time.Minute, now) {
-					took++
-				}
-			}
-		}
-		return took
-	}
-	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
-		t.Errorf("%d subjects of a session, want %d", got, mostOfSession)
-	}
-	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
-		t.Errorf("%d of them again, want %d", got, mostOfSession)
-	}
-	if got := fill("~2", 1000, mostOfSession); got != mostOfUser {
-		t.Errorf("%d subjects of a user, want %d", got, mostOfUser)
-	}
-	for n := range 10 {
-		fill(fmt.Sprint("~u", n), 1000, 100)
-	}
-	if len(l.entries) != mostOfAll {
-		t.Errorf("%d subjects of all, want %d", len(l.entries), mostOfAll)
-	}
-	now = now.Add(time.Hour)
-	if !l.take("~3", subject(5, 5), time.Minute, now) || len(l.entries) != 1 || len(l.of) != 2 {
-		t.Errorf("when all has run out %d are counted, of %d", len(l.entries), len(l.of))
-	}
 }
 
 func TestMarkOf(t *testing.T) {
