@@ -43,6 +43,12 @@ func Stored(subject string, came, data []byte) (header nats.Header, kept time.Du
 	return header, kept
 }
 
+// Untimed takes out of a header that Stored made how long the message is kept, and gives for how long it is then.
+func Untimed(header nats.Header) time.Duration {
+	delete(header, ttlHeader)
+	return wordsKept
+}
+
 func ttlOf(a schemas.Activity) time.Duration {
 	if a.TTL <= 0 || a.Released {
 		return schemas.DefaultLease

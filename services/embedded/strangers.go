@@ -44,7 +44,10 @@ func (s *Server) change(m *gate.Message) {
 	}
 	m.Subject = schemas.Marked(m.Subject, markOf(m.By))
 	header, kept := strangers.Stored(m.Subject, m.Header, m.Data)
-	m.Header = strangers.Encode(header)
+	if m.Header = strangers.Encode(header); len(m.Header)+len(m.Data) > edgePayload {
+		kept = strangers.Untimed(header) // the server ends connections for larger ones
+		m.Header = strangers.Encode(header)
+	}
 	if !s.ledger.Take(by, m.Subject, kept, time.Now()) {
 		*m = gate.Message{Subject: unknownSubject}
 		if known != nil {

@@ -3,6 +3,9 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +103,32 @@ func storedCount(t *testing.T, js jetstream.JetStream) uint64 {
 		t.Fatal(err)
 	}
 	return all.CachedInfo().State.Msgs
+}
+
+// A message of the most that a stranger may send is stored, though there is no room for how long; one byte more isn't, and
+// ends the connection.
+func TestStrangersLargest(t *testing.T) {
+	o := options(t)
+	s := start(t, o)
+	js := withStreams(t, s, o)
+	edge := connect(t, s, "")
+	const subject = "diapause.v1.activity.acme.web-42.hold.large"
+	text := fmt.Sprintf(`{"reason":"%0*d"}`, edgePayload-len(`{"reason":""}`), 0)
+	if err := errors.Join(edge.Publish(subject, []byte(text)), edge.Flush()); err != nil {
+		t.Fatalf("%d bytes: %v", len(text), err)
+	}
+	if m := storedActivity(t, js, subject+".~0"); string(m.Data) != text || len(m.Header) > 0 {
+		t.Errorf("stored is %.50q with %v", m.Data, m.Header)
+	}
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "CONNECT {\"verbose\":false}\r\nPUB %s %d\r\n%s \r\n", subject, len(text)+1, text)
+	if answer, err := io.ReadAll(c); err != nil || !strings.Contains(string(answer), "Maximum Payload Violation") {
+		t.Errorf("a byte more is answered %q, %v", answer, err)
+	}
 }
 
 func TestMarkOf(t *testing.T) {
