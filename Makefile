@@ -63,8 +63,9 @@ screenshots: setup-test ## the pictures of the console that the documents show
 	@e2e/setup/root.sh $(GO) test -count=1 ./e2e/console -run TestPictures -update
 
 VULNDB ?=
-vuln: ## govulncheck, with its database of today, or the last one fetched, or VULNDB=DIR
-	$(GO) run ./e2e/supply/vuln -tool $(GOVULNCHECK) -db "$(VULNDB)" $(MODULES)
+VULNDB_DIGEST ?=
+vuln: ## govulncheck, with its database of today, or the last one fetched, or VULNDB=DIR, of VULNDB_DIGEST if that is given
+	$(GO) run ./e2e/supply/vuln -tool $(GOVULNCHECK) -db "$(VULNDB)" -digest "$(VULNDB_DIGEST)" $(MODULES)
 
 sbom: build ## what is linked into bin/diapause: a CycloneDX bill of materials, and the licences
 	$(GO) run ./e2e/supply/cmd -version $(VERSION)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,11 +30,12 @@ func TestNothingIsReadable(t *testing.T) {
 	s, dir := stack.Fresh(t)
 	ownNetwork(t)
 	ears := sniff(t)
-	if err := s.Up("--docker", "none"); err != nil {
+	if err := s.Up("--docker", "none", "--http", "127.0.0.1:0", "--tls", "self"); err != nil {
 		t.Fatal(err)
 	}
 	m := marks{}
 	live(t, s, dir, m)
+	overHTTPS(t, s, m)
 	credentials(t, s, m)
 	heardAll := ears.end(t)
 	// What is published without credentials is plain: that the sniffer heard it proves that it hears.
@@ -78,6 +80,37 @@ func live(t *testing.T, s *stack.Stack, dir string, m marks) {
 		t.Fatalf("the file came back as %q, %v", back, err)
 	}
 	publish(t, s, m)
+}
+
+// httpAPI is where the daemon says that it answers HTTP.
+var httpAPI = regexp.MustCompile(`(?m)^HTTP API: (https://[^\s,]+)`)
+
+// ask has a process of its own ask the HTTP API, since this one's other threads are in another network.
+const ask = `import json, ssl, sys, urllib.request
+url, trust = sys.argv[1:]
+token, command = sys.stdin.read().splitlines()
+q = urllib.request.Request(url + "/sessions/work/exec", json.dumps({"command": ["echo", command]}).encode(),
+    {"Authorization": "Bearer " + token, "Content-Type": "application/json"})
+print(json.load(urllib.request.urlopen(q, timeout=60, context=ssl.create_default_context(cafile=trust)))["stdout"])`
+
+// overHTTPS has a command run over the HTTP API.
+func overHTTPS(t *testing.T, s *stack.Stack, m marks) {
+	t.Helper()
+	at := httpAPI.FindStringSubmatch(s.Log())
+	if at == nil {
+		t.Fatal("the daemon doesn't say where its HTTP API is")
+	}
+	token, err := s.Must("token", "create", "--role", "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m["token"] = strings.TrimSpace(token)
+	python := exec.Command("python3", "-c", ask, at[1], filepath.Join(s.Data, "https", "trust.pem"))
+	python.Stdin = strings.NewReader(m["token"] + "\n" + m.of("argument over HTTPS") + "\n")
+	out, err := python.CombinedOutput()
+	if err != nil || strings.TrimSpace(string(out)) != m["argument over HTTPS"] {
+		t.Fatalf("the HTTP API answers %q, %v", out, err)
+	}
 }
 
 // publish says without credentials that the session is used.

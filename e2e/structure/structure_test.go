@@ -205,6 +205,7 @@ var workersMay = map[string][]string{
 	"reach":        {"thread"},
 	"publish":      {"driver"},
 	"activityport": {},
+	"activitydoor": {"activityport"},
 	"asciicast":    {},
 	"nameserver":   {},
 }

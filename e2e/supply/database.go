@@ -3,10 +3,12 @@ package supply
 import (
 	"archive/zip"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -18,11 +20,23 @@ import (
 type Database struct {
 	Dir      string
 	Modified time.Time // when it was changed last
+	Digest   string    // of all files, "sha256:…"
 	Offline  error     // why the copy is an older one, nil if it was fetched now
 }
 
 // ErrNoDatabase: the database can't be reached, and there is no copy of it.
 var ErrNoDatabase = errors.New("no database of vulnerabilities")
+
+// ErrOther: a copy isn't the one that was asked for.
+var ErrOther = errors.New("another database of vulnerabilities")
+
+// Is fails with ErrOther unless the copy has a digest; any copy is right if that is empty.
+func (d Database) Is(digest string) error {
+	if digest != "" && digest != d.Digest {
+		return fmt.Errorf("%w in %s: %s, want %s", ErrOther, d.Dir, d.Digest, digest)
+	}
+	return nil
+}
 
 // largest bounds the database's files, in bytes. All of it was 20 MB in 2026.
 const largest = 1 << 30
@@ -56,7 +70,37 @@ func Open(dir string) (Database, error) {
 	if err := json.Unmarshal(b, &says); err != nil {
 		return Database{}, fmt.Errorf("read %s: %w", index, err)
 	}
-	return Database{Dir: dir, Modified: says.Modified}, nil
+	digest, err := digestOf(dir)
+	return Database{Dir: dir, Modified: says.Modified, Digest: digest}, err
+}
+
+// digestOf gives the digest of what sha256sum prints of all files below a directory, in the order of their names.
+func digestOf(dir string) (string, error) {
+	all := sha256.New()
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		f, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		one := sha256.New()
+		if _, err := io.Copy(one, f); err != nil {
+			return err
+		}
+		fmt.Fprintf(all, "%x  %s\n", one.Sum(nil), filepath.ToSlash(name))
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("read the database of vulnerabilities: %w", err)
+	}
+	return fmt.Sprintf("sha256:%x", all.Sum(nil)), nil
 }
 
 // download replaces the copy in directory cache by what is at url. A failure leaves it as it was.

@@ -4,6 +4,6 @@
 // The way through it: modules.go asks the go command which modules the program and the shim's
 // program are compiled from; licences.go reads the licences in their source; bill.go writes
 // the bill. database.go keeps a copy of Go's database of vulnerabilities, so that `make vuln` works
-// without a network, and never without saying how old its copy is. The bill lists no program that Diapause runs without linking it, like criu, and none of
+// without a network, and never without saying how old its copy is and its digest. The bill lists no program that Diapause runs without linking it, like criu, and none of
 // the modules that tests alone use.
 package supply

@@ -182,6 +182,11 @@ func TestDatabase(t *testing.T) {
 	if err != nil || d.Offline != nil || !d.Modified.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) {
 		t.Fatalf("fetched: %+v, %v", d, err)
 	}
+	// sha256sum ID/GO-1.json index/db.json | sha256sum
+	const digest = "sha256:5d45ce69615157846fec0149c911dfb7d162b4c285e25cf7edad8cf083ea4e71"
+	if d.Digest != digest || d.Is(digest) != nil || d.Is("") != nil || !errors.Is(d.Is("sha256:00"), ErrOther) {
+		t.Errorf("the copy has the digest %s, want %s: %v", d.Digest, digest, d.Is(digest))
+	}
 	for name, hostile := range map[string][]byte{
 		"cut":     serve[:len(serve)/2],
 		"outside": archive(t, map[string]string{"../../out": "x", "index/db.json": `{"modified": "2030-01-01T00:00:00Z"}`}),

@@ -1,8 +1,14 @@
 package upgrade
 
 import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/diapause/diapause/schemas"
 )
@@ -122,11 +128,49 @@ func (i *installation) running(s *sessions) {
 		}
 		i.must("ensure", c.name)
 		c.goesOn(i, true)
+		i.confined(c)
 	}
 	if out := i.must("exec", "runs", "--", "cat", "/tmp/hooks"); out != "resumed\n" {
 		i.t.Errorf("the hook of a resume left %q", out)
 	}
 }
+
+// confined checks that a session that the newer program has restored keeps the network that it was made with, which is the
+// host's, and that nothing of it can read there what others say.
+func (i *installation) confined(c *counter) {
+	i.t.Helper()
+	host, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	out := i.must("exec", c.name, "--", "sh", "-c", "readlink /proc/self/ns/net; grep ^Cap /proc/self/status")
+	inside, status, _ := strings.Cut(out, "\n")
+	if inside != host {
+		i.t.Errorf("session %s has the network %s, had the host's, %s", c.name, inside, host)
+	}
+	i.cannotListen(c.name, status)
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.pid))
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	i.cannotListen(c.name, string(text))
+}
+
+// cannotListen checks that no set of capabilities of a process has CAP_NET_RAW.
+func (i *installation) cannotListen(name, status string) {
+	i.t.Helper()
+	sets := capabilities.FindAllStringSubmatch(status, -1)
+	if len(sets) != 5 {
+		i.t.Fatalf("the capabilities of session %s are %q", name, status)
+	}
+	for _, set := range sets {
+		if has, err := strconv.ParseUint(set[2], 16, 64); err != nil || has&(1<<unix.CAP_NET_RAW) != 0 {
+			i.t.Errorf("session %s has %s with CAP_NET_RAW, %v", name, set[0], err)
+		}
+	}
+}
+
+var capabilities = regexp.MustCompile(`(?m)^(Cap\w+):\s*([0-9a-f]+)$`)
 
 // suspended checks what slept, and the snapshots that there were.
 func (i *installation) suspended(s *sessions) {
@@ -134,6 +178,7 @@ func (i *installation) suspended(s *sessions) {
 	i.must("verify", "sleeps")
 	i.must("ensure", "sleeps")
 	s.sleeps.goesOn(i, true)
+	i.confined(s.sleeps)
 	if out := i.must("exec", "sleeps", "--", "cat", "/tmp/hooks"); out != "resumed\n" {
 		i.t.Errorf("the hook of a resume left %q", out)
 	}
@@ -144,6 +189,7 @@ func (i *installation) suspended(s *sessions) {
 	i.must("rollback", "saved", snapshot.ID)
 	s.saved.n = 0
 	s.saved.goesOn(i, true)
+	i.confined(s.saved)
 	i.must("fork", "sleeps", "another")
 	(&counter{name: "another", n: s.sleeps.n}).goesOn(i, true)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
+	"github.com/diapause/diapause/events/strangers"
 	"github.com/diapause/diapause/services/authority"
 )
 
@@ -53,7 +54,7 @@ type Server struct {
 	broken         chan error // one place
 	intake         <-chan bool
 	known          atomic.Pointer[sessions] // of Know; nil before it is called
-	ledger         ledger
+	ledger         strangers.Ledger
 
 	mu   sync.RWMutex
 	nats *server.Server // nil while it is started again

@@ -1,16 +1,12 @@
 package embedded
 
 import (
-	"bytes"
-	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
+	"github.com/diapause/diapause/events/strangers"
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/gate"
 )
@@ -47,9 +43,12 @@ func (s *Server) change(m *gate.Message) {
 		by += schemas.FromInside // a session's programs take no room from others of the user who runs it
 	}
 	m.Subject = schemas.Marked(m.Subject, markOf(m.By))
-	header, kept := stored(m)
-	m.Header = header
-	if !s.ledger.take(by, m.Subject, kept, time.Now()) {
+	header, kept := strangers.Stored(m.Subject, m.Header, m.Data)
+	if m.Header = strangers.Encode(header); len(m.Header)+len(m.Data) > edgePayload {
+		kept = strangers.Untimed(header) // the server ends connections for larger ones
+		m.Header = strangers.Encode(header)
+	}
+	if !s.ledger.Take(by, m.Subject, kept, time.Now()) {
 		*m = gate.Message{Subject: unknownSubject}
 		if known != nil {
 			known.missed(name) // of this session alone something wasn't heard
@@ -75,57 +74,4 @@ func markOf(by string) string {
 		return schemas.FromAddress(at)
 	}
 	return schemas.FromUser(uint32(gate.Unknown))
-}
-
-// How long words are kept that aren't leases: as long as the stream keeps all, and those that say nothing as
-// long as it takes to count them.
-const (
-	wordsKept   = 30 * 24 * time.Hour
-	garbageKept = 10 * time.Minute
-)
-
-// stored gives the header that a message is stored with, and how long it is kept.
-func stored(m *gate.Message) (header []byte, kept time.Duration) {
-	var all nats.Header
-	if len(m.Header) > 0 {
-		all, _ = nats.DecodeHeadersMsg(m.Header) // without what can't be read
-	}
-	src, err := schemas.ParseActivitySubject(m.Subject)
-	said, also := schemas.ParseMessage(all, m.Data)
-	switch {
-	case err != nil || also != nil:
-		kept = garbageKept
-	case src.Kind.Lease():
-		kept = schemas.LeaseKept(ttlOf(said.Activity))
-	}
-	lines := envelope(all)
-	if kept > 0 {
-		lines = append(lines, fmt.Sprintf("Nats-TTL: %d", int(kept.Round(time.Second).Seconds())))
-	}
-	if len(lines) == 0 {
-		return nil, wordsKept
-	}
-	return []byte("NATS/1.0\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"), max(kept, map[bool]time.Duration{true: wordsKept}[kept == 0])
-}
-
-func ttlOf(a schemas.Activity) time.Duration {
-	if a.TTL <= 0 || a.Released {
-		return schemas.DefaultLease
-	}
-	return time.Duration(a.TTL)
-}
-
-// envelope gives the lines of a header that activity has.
-func envelope(all nats.Header) (lines []string) {
-	for name, values := range all {
-		low := strings.ToLower(name)
-		if low != "content-type" && !strings.HasPrefix(low, "ce-") || len(values) == 0 {
-			continue
-		}
-		if line := name + ": " + values[0]; !bytes.ContainsAny([]byte(line), "\r\n") {
-			lines = append(lines, line)
-		}
-	}
-	slices.Sort(lines)
-	return lines
 }

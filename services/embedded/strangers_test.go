@@ -3,12 +3,16 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/diapause/diapause/events/strangers"
 	"github.com/diapause/diapause/events/stream"
 	"github.com/diapause/diapause/schemas"
 )
@@ -56,10 +60,10 @@ func TestStrangersHaveBounds(t *testing.T) {
 	o := options(t)
 	s := start(t, o)
 	js := withStreams(t, s, o)
-	missed := make(chan schemas.Name, 4*mostOfSession)
+	missed := make(chan schemas.Name, 4*strangers.MostOfSession)
 	s.Know(func(schemas.Name) bool { return true }, func(n schemas.Name) { missed <- n })
 	edge := connect(t, s, "")
-	for n := range 2 * mostOfSession {
+	for n := range 2 * strangers.MostOfSession {
 		if err := edge.Publish(fmt.Sprintf("diapause.v1.activity.acme.web-42.hold.k%d", n), nil); err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +91,8 @@ func TestStrangersHaveBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	stored := storedCount(t, js)
-	if stored != mostOfSession+2 {
-		t.Errorf("%d messages are stored, want %d", stored, mostOfSession+2)
+	if stored != strangers.MostOfSession+2 {
+		t.Errorf("%d messages are stored, want %d", stored, strangers.MostOfSession+2)
 	}
 }
 
@@ -101,40 +105,29 @@ func storedCount(t *testing.T, js jetstream.JetStream) uint64 {
 	return all.CachedInfo().State.Msgs
 }
 
-func TestLedger(t *testing.T) {
-	var l ledger
-	now := time.Now()
-	subject := func(session, n int) string {
-		return fmt.Sprintf("%s.acme.s%d.hold.k%d.~1", schemas.SubjectActivity, session, n)
+// A message of the most that a stranger may send is stored, though there is no room for how long; one byte more isn't, and
+// ends the connection.
+func TestStrangersLargest(t *testing.T) {
+	o := options(t)
+	s := start(t, o)
+	js := withStreams(t, s, o)
+	edge := connect(t, s, "")
+	const subject = "diapause.v1.activity.acme.web-42.hold.large"
+	text := fmt.Sprintf(`{"reason":"%0*d"}`, edgePayload-len(`{"reason":""}`), 0)
+	if err := errors.Join(edge.Publish(subject, []byte(text)), edge.Flush()); err != nil {
+		t.Fatalf("%d bytes: %v", len(text), err)
 	}
-	fill := func(by string, sessions, each int) (took int) {
-		for s := range sessions {
-			for n := range each {
-				if l.take(by, subject(s, n)+by, time.Minute, now) {
-					took++
-				}
-			}
-		}
-		return took
+	if m := storedActivity(t, js, subject+".~0"); string(m.Data) != text || len(m.Header) > 0 {
+		t.Errorf("stored is %.50q with %v", m.Data, m.Header)
 	}
-	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
-		t.Errorf("%d subjects of a session, want %d", got, mostOfSession)
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if got := fill("~1", 1, 2*mostOfSession); got != mostOfSession {
-		t.Errorf("%d of them again, want %d", got, mostOfSession)
-	}
-	if got := fill("~2", 1000, mostOfSession); got != mostOfUser {
-		t.Errorf("%d subjects of a user, want %d", got, mostOfUser)
-	}
-	for n := range 10 {
-		fill(fmt.Sprint("~u", n), 1000, 100)
-	}
-	if len(l.entries) != mostOfAll {
-		t.Errorf("%d subjects of all, want %d", len(l.entries), mostOfAll)
-	}
-	now = now.Add(time.Hour)
-	if !l.take("~3", subject(5, 5), time.Minute, now) || len(l.entries) != 1 || len(l.of) != 2 {
-		t.Errorf("when all has run out %d are counted, of %d", len(l.entries), len(l.of))
+	defer c.Close()
+	fmt.Fprintf(c, "CONNECT {\"verbose\":false}\r\nPUB %s %d\r\n%s \r\n", subject, len(text)+1, text)
+	if answer, err := io.ReadAll(c); err != nil || !strings.Contains(string(answer), "Maximum Payload Violation") {
+		t.Errorf("a byte more is answered %q, %v", answer, err)
 	}
 }
 

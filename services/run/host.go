@@ -12,6 +12,7 @@ import (
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
 	keyring "github.com/diapause/diapause/services/keys"
+	"github.com/diapause/diapause/workers/activitydoor"
 	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/recovery"
 	"github.com/diapause/diapause/workers/worker"
@@ -25,6 +26,7 @@ type machine struct {
 	keys   hostKeys
 	images objectstore.Store
 	keeper *keyring.Keeper
+	door   *activitydoor.Door // of sessions' activity; nil where the server takes it without credentials
 }
 
 // worker makes the worker of this host.

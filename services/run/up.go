@@ -12,6 +12,7 @@ import (
 
 	"github.com/diapause/diapause/schemas"
 	"github.com/diapause/diapause/services/datadir"
+	"github.com/diapause/diapause/workers/activitydoor"
 	"github.com/diapause/diapause/workers/driver"
 	"github.com/diapause/diapause/workers/drivers"
 	"github.com/diapause/diapause/workers/rebuild"
@@ -150,6 +151,12 @@ func (p parts) close(log *slog.Logger) {
 
 // parts makes all of them, and makes lost records again.
 func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) {
+	if m.know == nil { // a server that wants credentials
+		if m.door, err = activitydoor.Open(m.data.Path(), m.nc); err != nil {
+			return p, err
+		}
+		p.serving = append(p.serving, m.door.Serve)
+	}
 	if p.drivers, err = h.Host.drivers(m, h.hidden(), h.Log); err != nil {
 		return p, err
 	}
@@ -164,7 +171,7 @@ func (h hostProcess) parts(ctx context.Context, m machine) (p parts, err error) 
 	p.worker = w
 	h.ofWorker(w)
 	h.disks(m.data.Path(), h.Images.Store)
-	p.serving = []func(context.Context) error{w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve}
+	p.serving = append(p.serving, w.Serve, m.keeper.Ring.Serve, m.keeper.Serve, m.policies.Serve)
 	p.ready = []<-chan struct{}{w.Ready()}
 	for name, d := range p.drivers.ByName {
 		if o, ok := d.(driver.Offerer); ok {

@@ -2,10 +2,12 @@ package activityport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -56,10 +58,11 @@ func Listen(at netip.Addr) (*Server, error) {
 	return s, nil
 }
 
-// Serve passes connections on for a session until Close. servers are the addresses of NATS, with
-// commas between; those that want TLS are left out.
-func (s *Server) Serve(name schemas.Name, servers string) {
-	hosts := plain(servers)
+// Upstream connects to what takes activity for a port.
+type Upstream func(ctx context.Context) (net.Conn, error)
+
+// Serve passes connections on for a session until Close.
+func (s *Server) Serve(name schemas.Name, to Upstream) {
 	s.all.Go(func() {
 		accept.Each(s.ctx, s.listener.AcceptTCP, func(c *net.TCPConn) {
 			select {
@@ -71,7 +74,7 @@ func (s *Server) Serve(name schemas.Name, servers string) {
 			s.all.Go(func() {
 				defer func() { <-s.connections }()
 				defer c.Close()
-				s.pass(name, hosts, c)
+				s.pass(name, to, c)
 			})
 		}, nil)
 	})
@@ -109,17 +112,48 @@ func source(server string) net.Addr {
 	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(schemas.InsideSource(), 0))
 }
 
-// pass connects to the first server that answers.
-func (s *Server) pass(name schemas.Name, hosts []string, c net.Conn) {
-	for _, host := range hosts {
-		d := net.Dialer{Timeout: dialWait, LocalAddr: source(host)}
-		up, err := d.DialContext(s.ctx, "tcp", host)
+// ToDoor leads to the Door, of package activitydoor, in a host's data directory.
+func ToDoor(data string) Upstream {
+	return func(ctx context.Context) (net.Conn, error) {
+		dir, err := os.Open(data)
 		if err != nil {
-			continue
+			return nil, fmt.Errorf("open the data directory: %w", err)
 		}
-		stop := context.AfterFunc(s.ctx, func() { c.Close(); up.Close() })
-		newRelay(name, c, up).run(func(size int) error { return s.rate.WaitN(s.ctx, size) })
-		stop()
-		return
+		defer dir.Close()
+		d := net.Dialer{Timeout: dialWait}
+		return d.DialContext(ctx, "unix", Within(dir))
 	}
+}
+
+// Socket is the name of a Door in a host's data directory, which sessions don't see.
+const Socket = "activity.sock"
+
+// Within gives the address of a Door in a directory, whose own path may be longer than an address.
+func Within(dir *os.File) string { return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), Socket) }
+
+// ToServers leads to the first of NATS servers that answers, without credentials. Their addresses have commas between; those
+// that want TLS are left out.
+func ToServers(addresses string) Upstream {
+	hosts := plain(addresses)
+	return func(ctx context.Context) (net.Conn, error) {
+		for _, host := range hosts {
+			d := net.Dialer{Timeout: dialWait, LocalAddr: source(host)}
+			if c, err := d.DialContext(ctx, "tcp", host); err == nil {
+				return c, nil
+			}
+		}
+		return nil, errNoServer
+	}
+}
+
+var errNoServer = errors.New("no server takes activity without TLS")
+
+func (s *Server) pass(name schemas.Name, to Upstream, c net.Conn) {
+	up, err := to(s.ctx)
+	if err != nil {
+		return // the program connects again
+	}
+	stop := context.AfterFunc(s.ctx, func() { c.Close(); up.Close() })
+	defer stop()
+	newRelay(name, c, up).run(func(size int) error { return s.rate.WaitN(s.ctx, size) })
 }

@@ -43,7 +43,7 @@ func serving(t *testing.T, at string, o server.Options) (port, direct string) {
 	}
 	t.Cleanup(s.Close)
 	// The first takes no connection, the second wants TLS.
-	s.Serve(me, "nats://127.0.54.99:1,tls://127.0.0.1:1,"+ns.ClientURL())
+	s.Serve(me, ToServers("nats://127.0.54.99:1,tls://127.0.0.1:1,"+ns.ClientURL()))
 	return URL(a), ns.ClientURL()
 }
 
@@ -206,7 +206,7 @@ func TestRate(t *testing.T) {
 	all.Flush()
 	nc, _ := connected(t, port)
 	began := time.Now()
-	const messages, size = 192, largestPayload / 2
+	const messages, size = 192, LargestPayload / 2
 	for range messages {
 		if err := nc.Publish("diapause.v1.activity.default.work.input", make([]byte, size)); err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestSource(t *testing.T) {
 	defer passes.Wait()
 	defer program.Close()
 	s := &Server{ctx: t.Context()}
-	passes.Go(func() { s.pass(me, []string{l.Addr().String()}, ours) })
+	passes.Go(func() { s.pass(me, ToServers("nats://"+l.Addr().String()), ours) })
 	c, err := l.Accept()
 	if err != nil {
 		t.Fatal(err)

@@ -17,10 +17,13 @@ import (
 
 // The bounds of a message, in bytes.
 const (
-	longestLine    = 4 << 10  // of a client: what servers take
+	LongestLine    = 4 << 10  // of a client: what servers take
 	longestAnswer  = 64 << 10 // of a server: INFO lists much
-	largestPayload = schemas.MaxUncredentialed
+	LargestPayload = schemas.MaxUncredentialed
 )
+
+// LeastWords has the line of a message: its subject and size. One with a header has the size of that, too.
+const LeastWords = 2
 
 // relay is one connection of a program with a server.
 type relay struct {
@@ -46,7 +49,7 @@ func (r *relay) run(wait func(size int) error) {
 		_ = r.fromServer() // a connection ends like this
 	})
 	err := r.fromClient()
-	var broken protocolError
+	var broken ProtocolError
 	if errors.As(err, &broken) {
 		_ = r.tell(string(broken)) // if it still listens
 	}
@@ -54,10 +57,10 @@ func (r *relay) run(wait func(size int) error) {
 	answers.Wait()
 }
 
-// protocolError ends a connection: what follows can't be understood.
-type protocolError string
+// ProtocolError ends a connection: what follows can't be understood.
+type ProtocolError string
 
-func (e protocolError) Error() string { return string(e) }
+func (e ProtocolError) Error() string { return string(e) }
 
 // tell sends the client an error of the protocol.
 func (r *relay) tell(text string) error {
@@ -68,9 +71,9 @@ func (r *relay) tell(text string) error {
 }
 
 func (r *relay) fromClient() error {
-	in := bufio.NewReaderSize(r.client, longestLine)
+	in := bufio.NewReaderSize(r.client, LongestLine)
 	for {
-		line, err := readLine(in)
+		line, err := ReadLine(in)
 		if err != nil {
 			return err
 		}
@@ -84,11 +87,11 @@ func (r *relay) fromClient() error {
 		case "SUB":
 			err = r.subscribe(line, rest)
 		case "PUB":
-			err = r.publish(in, op, rest, 2)
+			err = r.publish(in, op, rest, LeastWords)
 		case "HPUB":
-			err = r.publish(in, op, rest, 3)
+			err = r.publish(in, op, rest, LeastWords+1)
 		default:
-			err = protocolError("Unknown Protocol Operation")
+			err = ProtocolError("Unknown Protocol Operation")
 		}
 		if err != nil {
 			return err
@@ -96,11 +99,11 @@ func (r *relay) fromClient() error {
 	}
 }
 
-// readLine reads up to the end of a line. One that is longer than the reader's buffer is an error.
-func readLine(in *bufio.Reader) (string, error) {
+// ReadLine reads up to the end of a line. One that is longer than the reader's buffer is an error.
+func ReadLine(in *bufio.Reader) (string, error) {
 	line, err := in.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {
-		return "", protocolError("Maximum Control Line Exceeded")
+		return "", ProtocolError("Maximum Control Line Exceeded")
 	}
 	if err != nil {
 		return "", err
@@ -114,7 +117,7 @@ var passed = []string{"verbose", "pedantic", "echo", "headers", "no_responders",
 func (r *relay) connect(text string) error {
 	var all, out map[string]json.RawMessage
 	if json.Unmarshal([]byte(text), &all) != nil {
-		return protocolError("Parser Error")
+		return ProtocolError("Parser Error")
 	}
 	out = map[string]json.RawMessage{}
 	for _, name := range passed {
@@ -142,26 +145,35 @@ func (r *relay) subscribe(line, rest string) error {
 	return err
 }
 
-// publish passes a message on if it is the session's activity. Its line has, after the
-// operation, the subject, perhaps where to answer, and sizes, of which the last is all that follows.
-func (r *relay) publish(in *bufio.Reader, op, rest string, least int) error {
-	words := strings.Fields(rest)
+// ReadMessage reads a message behind its operation: the words of its line, which are the subject, perhaps where to answer, and
+// sizes, of which the last is all that follows; and that, with the end of its line.
+func ReadMessage(in *bufio.Reader, rest string, least int) (words []string, payload []byte, err error) {
+	words = strings.Fields(rest)
 	if len(words) < least || len(words) > least+1 {
-		return protocolError("Parser Error")
+		return nil, nil, ProtocolError("Parser Error")
 	}
 	size, err := strconv.ParseUint(words[len(words)-1], 10, 32)
 	if err != nil {
-		return protocolError("Parser Error")
+		return nil, nil, ProtocolError("Parser Error")
 	}
-	if size > largestPayload {
-		return protocolError("Maximum Payload Violation")
+	if size > LargestPayload {
+		return nil, nil, ProtocolError("Maximum Payload Violation")
 	}
-	payload := make([]byte, size+uint64(len("\r\n")))
+	payload = make([]byte, size+uint64(len("\r\n")))
 	if _, err := io.ReadFull(in, payload); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if !bytes.HasSuffix(payload, []byte("\r\n")) {
-		return protocolError("Parser Error")
+		return nil, nil, ProtocolError("Parser Error")
+	}
+	return words, payload, nil
+}
+
+// publish passes a message on if it is the session's activity.
+func (r *relay) publish(in *bufio.Reader, op, rest string, least int) error {
+	words, payload, err := ReadMessage(in, rest, least)
+	if err != nil {
+		return err
 	}
 	if err := r.wait(len(op) + len(rest) + len(payload)); err != nil {
 		return err
@@ -188,7 +200,7 @@ func (r *relay) mayPublish(subject string) bool {
 func (r *relay) fromServer() error {
 	in := bufio.NewReaderSize(r.server, longestAnswer)
 	for {
-		line, err := readLine(in)
+		line, err := ReadLine(in)
 		if err != nil {
 			return err
 		}

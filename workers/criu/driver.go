@@ -55,6 +55,8 @@ type Options struct {
 	// URL is where programs in sessions find the NATS server, as their generation file
 	// says; they are told of none if it is empty.
 	URL string
+	// Door says that the worker has an activitydoor.Door in Data, to which activity ports of sessions lead then.
+	Door bool
 	// Docker is the address of the engine whose images roots are made of, as rootfs.Open has it.
 	Docker string
 	// Failpoints has something go wrong between two steps, in tests; nil is nothing.

@@ -43,7 +43,7 @@ func (h *shims) launch(f driver.Fence, below lower, boot schemas.Boot, own ownLa
 	err = conn.Send(shim.Setup{
 		UID: f.UID, Name: f.Name, Epoch: f.Epoch, Spec: spec, Boot: boot,
 		Data: h.options.Data, Dir: h.dir.session(f.UID), Run: h.dir.run,
-		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Failpoints: h.shimPoints(),
+		Cgroup: h.options.cgroups(), Criu: h.options.Criu, EndsWithCriu: !slices.Contains(mends.Missing(h.options.Criu), mends.ExitKill), Self: h.program.args, URL: h.options.URL, Door: h.options.Door, Failpoints: h.shimPoints(),
 		LayerSize: own.size, LayerGiven: own.given, Limits: limits, Hidden: below.hidden, ImageRoot: below.image,
 		Record: f.Record,
 	})

@@ -23,6 +23,7 @@ type Config struct {
 	Instance string     // a token that keeps hosts on one machine apart
 	Capture  driver.Way // how memory goes into an image and back
 	NATS     string     // where programs in sessions find NATS; they are told of none if empty
+	Door     bool       // the worker has an activitydoor.Door in Data
 	Hidden   []string   // files and directories of the host that sessions don't see, besides Data
 	Docker   string     // the address of a Docker engine, "none", or "" for the default one
 
@@ -50,7 +51,7 @@ func All() []Registration {
 }
 
 func newCRIU(c Config) (driver.Driver, string, error) {
-	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS, Hidden: c.Hidden, Docker: c.Docker})
+	d, err := criu.New(criu.Options{Data: c.Data, Instance: c.Instance, Way: c.Capture, Failpoints: c.Failpoints, URL: c.NATS, Door: c.Door, Hidden: c.Hidden, Docker: c.Docker})
 	return d, "", err
 }
 

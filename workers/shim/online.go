@@ -21,7 +21,7 @@ import (
 type online struct {
 	network *network.Network
 	names   *nameserver.Server
-	port    *activityport.Server // nil if the host has no NATS
+	port    *activityport.Server // nil if nothing takes activity
 	ports   *publish.Server      // of the host; nil in a trial
 	first   network.View         // of the network before the session could change it
 }
@@ -79,7 +79,7 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 	}
 	w.network = n
 	err = n.Inside(func() (err error) {
-		if w.names, err = nameserver.Listen(network.Service); err != nil || s.URL == "" {
+		if w.names, err = nameserver.Listen(network.Service); err != nil || s.URL == "" && !s.Door {
 			return err
 		}
 		w.port, err = activityport.Listen(network.Service)
@@ -92,12 +92,20 @@ func goOnline(s Setup, o network.Options) (*online, error) {
 	}
 	w.names.Serve(nameserver.HostServers)
 	if w.port != nil {
-		w.port.Serve(s.Name, s.URL)
+		w.port.Serve(s.Name, s.upstream())
 	}
 	if !o.Locked {
 		w.view(s)
 	}
 	return w, nil
+}
+
+// upstream is where the activity port leads.
+func (s Setup) upstream() activityport.Upstream {
+	if s.Door {
+		return activityport.ToDoor(s.Data)
+	}
+	return activityport.ToServers(s.URL)
 }
 
 // pendingOnline is a network that is made beside other work.

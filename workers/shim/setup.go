@@ -49,6 +49,8 @@ type Setup struct {
 
 	// URL is the server that programs in the session may publish activity to.
 	URL string `json:"url,omitempty"`
+	// Door says that the worker has a door for activity in Data, see activityport: to a server that wants credentials.
+	Door bool `json:"door,omitempty"`
 
 	Failpoints string `json:"failpoints,omitempty"` // as in Order
 

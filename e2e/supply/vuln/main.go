@@ -22,8 +22,16 @@ func main() {
 	tool := flag.String("tool", "", "package of govulncheck, with its version")
 	from := flag.String("from", published, "where the archive of the database is")
 	dir := flag.String("db", "", "directory of a copy to use: nothing is fetched")
+	digest := flag.String("digest", "", "that the copy must have, as another run has printed it; any if empty")
 	flag.Parse()
-	if err := run(context.Background(), *tool, *from, *dir, flag.Args()); err != nil {
+	db, err := find(context.Background(), *from, *dir)
+	if err == nil {
+		err = db.Is(*digest)
+	}
+	if err == nil {
+		err = run(context.Background(), db, *tool, flag.Args())
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "vuln:", err)
 		os.Exit(1)
 	}
@@ -31,12 +39,8 @@ func main() {
 
 // run looks through modules, each a directory, and ends at the first that has a vulnerability:
 // govulncheck knows no workspaces, so it looks through one module at a time.
-func run(ctx context.Context, tool, from, dir string, modules []string) error {
-	db, err := find(ctx, from, dir)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("vulnerabilities known on %s", db.Modified.Format(time.DateOnly))
+func run(ctx context.Context, db supply.Database, tool string, modules []string) error {
+	fmt.Printf("vulnerabilities known on %s, a copy of %s", db.Modified.Format(time.DateOnly), db.Digest)
 	if db.Offline != nil {
 		fmt.Printf(", an older copy: %v", db.Offline)
 	}

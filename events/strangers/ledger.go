@@ -1,4 +1,4 @@
-package embedded
+package strangers
 
 import (
 	"strings"
@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// What users without credentials may have stored at a time: subjects of one user about one session, of one user,
+// What publishers without credentials may have stored at a time: subjects of one user about one session, of one user,
 // and of all. A stream that is full would drop the oldest, which may be a lease of others.
 const (
-	mostOfSession = 256
-	mostOfUser    = 16 << 10
-	mostOfAll     = 64 << 10
+	MostOfSession = 256
+	MostOfUser    = 16 << 10
+	MostOfAll     = 64 << 10
 )
 
-// ledger counts what is stored of users without credentials: each subject once, until it has run out.
-type ledger struct {
+// Ledger counts what is stored of users without credentials: each subject once, until it has run out.
+type Ledger struct {
 	mu      sync.Mutex
 	entries map[string]entry // by subject
 	of      map[account]int
@@ -33,8 +33,8 @@ type account struct{ by, session string }
 // sweepEvery is how often it is looked, at most, what has run out where there is no room.
 const sweepEvery = time.Second
 
-// take notes that a message of someone is stored for so long, and reports whether there is room for it.
-func (l *ledger) take(by, subject string, kept time.Duration, now time.Time) bool {
+// Take notes that a message of someone is stored for so long, and reports whether there is room for it.
+func (l *Ledger) Take(by, subject string, kept time.Duration, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.entries == nil {
@@ -55,9 +55,9 @@ func (l *ledger) take(by, subject string, kept time.Duration, now time.Time) boo
 	return true
 }
 
-func (l *ledger) full(by, subject string) bool {
+func (l *Ledger) full(by, subject string) bool {
 	a := accounts(by, subject)
-	return l.of[a[0]] >= mostOfSession || l.of[a[1]] >= mostOfUser || len(l.entries) >= mostOfAll
+	return l.of[a[0]] >= MostOfSession || l.of[a[1]] >= MostOfUser || len(l.entries) >= MostOfAll
 }
 
 // accounts are those that a subject counts for: of one user about one session, and of one user.
@@ -67,7 +67,7 @@ func accounts(by, subject string) [2]account {
 }
 
 // sweep forgets what has run out.
-func (l *ledger) sweep(now time.Time) {
+func (l *Ledger) sweep(now time.Time) {
 	l.swept = now
 	for subject, e := range l.entries {
 		if e.until.After(now) {
