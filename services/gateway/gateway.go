@@ -101,7 +101,10 @@ func New(o Options) (*Gateway, error) {
 	readings{g}.operations(mux)
 	insides{readings{g}}.operations(mux)
 	desktops{g}.operations(mux)
-	(&searches{readings: readings{g}, of: map[string]int{}}).operations()
+	newSearches(readings{g}).operations()
+	newComparing(readings{g}).operations(mux)
+	logs{readings{g}}.operations(mux)
+	imports{readings{g}}.operations(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
