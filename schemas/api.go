@@ -174,6 +174,7 @@ type Request struct {
 	Host        HostID           `json:"host,omitempty"`     // of move: where to; of the verbs of hosts: which
 	Force       bool             `json:"force,omitempty"`    // of host_drain: also what is in use
 	List        *ListRequest     `json:"list,omitempty"`     // of list
+	Page        *PageRequest     `json:"page,omitempty"`     // of other verbs that answer with a list: which part of it; all of it if nil
 	Activity    *ActivityRequest `json:"activity,omitempty"` // of activity
 	Token       *TokenRequest    `json:"token,omitempty"`    // of the verbs of tokens
 	Expose      *ExposeRequest   `json:"expose,omitempty"`   // of expose

@@ -1,6 +1,9 @@
 package schemas
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // ImportRequest, of run, has a recording that a host has taken in be a session that has ended.
 type ImportRequest struct {
@@ -19,4 +22,9 @@ type Imported struct {
 	Exit     *int       `json:"exit,omitempty"` // the status, if the recording has it
 	Output   int64      `json:"output"`         // bytes
 	Commands int64      `json:"commands"`
+}
+
+// TakesImports reports whether a host is there that takes in recordings as those of a driver.
+func (v HostView) TakesImports(as DriverName) bool {
+	return v.Alive && v.Understands(FeatureImport) && slices.ContainsFunc(v.Fingerprints, func(f Fingerprint) bool { return f.Driver == as })
 }

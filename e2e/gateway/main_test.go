@@ -47,6 +47,13 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, http.ListenAndServe("127.0.0.1:8080", hello))
 		os.Exit(1)
 	}
+	if what := os.Getenv(asSlow); what != "" {
+		if err := beSlow(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if built.dir != "" {
 		_ = os.RemoveAll(built.dir)

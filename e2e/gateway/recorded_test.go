@@ -47,6 +47,7 @@ func (a asks) recordings() {
 	}
 	a.call("GET", term+"/commands/{command=9}/output", 404, nil, nil)
 	a.searches()
+	a.comparesAndImports(term)
 	a.call("GET", "/api/v1/sessions/{session=acme.web}/recording", 409, nil, nil)
 	var s session
 	if a.call("GET", term, 200, nil, &s); s.State != schemas.Suspended {
@@ -58,7 +59,46 @@ func (a asks) recordings() {
 	}
 	reader := a.world.token("--role", "reader", "--tenant", "acme")
 	a.refuses("a reader", a.send(a.address, "GET", "/api/v1/sessions/acme.term/recording", reader, ""), http.StatusForbidden)
+	a.archives(term)
 	a.call("DELETE", term, 200, nil, nil)
+}
+
+// comparesAndImports imports the recording of the session, compares the two, and takes out what it shows.
+func (a asks) comparesAndImports(term string) {
+	a.Helper()
+	body := func(method, path, text string, headers ...string) (int, string) {
+		a.Helper()
+		r := a.send(a.address, method, path, a.token, text, headers...)
+		data, err := io.ReadAll(r.Body)
+		a.must(err)
+		return r.StatusCode, string(data)
+	}
+	_, cast := body("GET", "/api/v1/sessions/acme.term/recording", "")
+	status, made := body("PUT", "/api/v1/sessions/acme.copy/recording?from=term.cast", cast, "Content-Type: application/x-asciicast")
+	if status != http.StatusCreated || !strings.Contains(made, `"imported":"term.cast"`) {
+		a.Fatalf("imported: status %d, %s", status, made)
+	}
+	if status, text := body("PUT", "/api/v1/sessions/acme.none/recording", "no cast"); status != http.StatusUnprocessableEntity || !strings.Contains(text, "import a recording") {
+		a.Errorf("what is no asciicast: status %d, %s", status, text)
+	}
+	for path, want := range map[string]string{
+		"/acme.copy/recording?format=text": "out\n", "/acme.copy/diff?with=acme.term": "", "/acme.copy/diff?command=1&with=acme.term&with_command=1": "",
+		"/acme.term/logs?tail=1000": "\x1b[31mout\x1b[0m\r\n",
+	} {
+		if _, text := body("GET", "/api/v1/sessions"+path, ""); want == "" && text != "" || !strings.Contains(text, want) {
+			a.Errorf("%s: %q, want %q", path, text, want)
+		}
+	}
+	a.call("GET", "/api/v1/sessions/{session=acme.term}/diff?with=acme.web", 409, nil, nil)
+	a.call("GET", "/api/v1/sessions/{session=acme.web}/logs", 200, nil, nil) // which isn't recorded
+	var s session
+	a.call("PUT", "/api/v1/sessions/{session=acme.copy}/recording", 409, object{}, nil)
+	a.call("POST", term+"/redact", 200, object{"match": "out", "dry_run": true}, nil)
+	a.call("POST", term+"/redact", 200, object{"match": "out"}, nil)
+	if _, text := body("GET", "/api/v1/sessions/acme.term/diff?with=acme.copy", ""); !strings.Contains(text, "+out\n") {
+		a.Errorf("after it is taken out the texts differ in %q", text)
+	}
+	a.call("DELETE", "/api/v1/sessions/{session=acme.copy}", 200, nil, &s)
 }
 
 // searches finds what the terminal showed while its session sleeps: each answer is as the document says.

@@ -27,19 +27,52 @@ import (
 // domain is one whose names a dev server doesn't know.
 const domain = "apps.example.com"
 
-// TestRealServers has servers and clients of others on both sides of the ingress.
+// TestRealServers has servers and clients of others on both sides of `diapause ingress`, and of the gateway of `up`.
 func TestRealServers(t *testing.T) {
 	t.Parallel()
 	s, _ := stack.Fresh(t)
-	if err := s.Up("--docker", "none"); err != nil {
+	flags := []string{"--wake-timeout", "2m", "--domain", domain, "--host-header", "localhost:5173"}
+	if err := s.Up(append([]string{"--docker", "none", "--http", "127.0.0.1:0"}, flags...)...); err != nil {
 		t.Fatal(err)
 	}
-	p := ingress(t, s, "--wake-timeout", "2m", "--domain", domain, "--host-header", "localhost:5173")
-	t.Run("nginx", func(t *testing.T) { nginx(t, s, p) })
-	t.Run("grpc", func(t *testing.T) { overGRPC(t, s, p) })
-	t.Run("event stream", func(t *testing.T) { events(t, s, p) })
-	t.Run("vite", func(t *testing.T) { vite(t, s, p) })
+	t.Run("ingress", func(t *testing.T) { servers{s, ingress(t, s, flags...), "", "this machine"}.all(t) })
+	t.Run("gateway", func(t *testing.T) { servers{s, gateway(t, s), "up-", "127.0.0.1"}.all(t) })
 }
+
+// servers are those behind one way to them.
+type servers struct {
+	*stack.Stack
+	*proxy
+	prefix string // of their sessions' names
+	by     string // who asks, as leases have it
+}
+
+func (w servers) all(t *testing.T) {
+	t.Run("nginx", w.nginx)
+	t.Run("grpc", w.overGRPC)
+	t.Run("event stream", w.events)
+	t.Run("vite", w.vite)
+}
+
+// host is where a port of a session of this way is, which anyone may reach by the gateway.
+func (w servers) host(t *testing.T, name string, port string) string {
+	t.Helper()
+	must(t, w.Stack, "expose", name, port, "--public")
+	return port + "--" + name + "." + domain
+}
+
+// gateway is that of up.
+func gateway(t *testing.T, s *stack.Stack) *proxy {
+	t.Helper()
+	var at []string
+	until(t, "the gateway listens", func() bool {
+		at = gatewayAt.FindStringSubmatch(s.Log())
+		return at != nil
+	})
+	return clientOf(t, &proxy{t: t, address: at[1]})
+}
+
+var gatewayAt = regexp.MustCompile(`(?m)^HTTP API: http://([^/]+)/`)
 
 const nginxConf = `
 daemon off;
@@ -54,17 +87,19 @@ http {
 `
 
 // nginx is Debian's, with its master and its workers.
-func nginx(t *testing.T, s *stack.Stack, p *proxy) {
+func (w servers) nginx(t *testing.T) {
+	s, name := w.Stack, w.prefix+"nginx"
 	site := t.TempDir()
 	write(t, filepath.Join(site, "index.html"), "<h1>it works</h1>")
 	write(t, filepath.Join(site, "nginx.conf"), fmt.Sprintf(nginxConf, site))
-	must(t, s, "run", "--name", "nginx", "--network", "private", "--idle", "never", "--", "/usr/sbin/nginx", "-c", filepath.Join(site, "nginx.conf"))
+	must(t, s, "run", "--name", name, "--network", "private", "--idle", "never", "--", "/usr/sbin/nginx", "-c", filepath.Join(site, "nginx.conf"))
+	host := w.host(t, name, "8080")
 	for range 3 {
-		p.want(http.MethodGet, "8080--nginx."+domain, "/", "Accept: text/css\n", nil, "<h1>it works</h1>")
-		if status, _, text := p.ask(http.MethodGet, "8080--nginx."+domain, "/none", "", nil); status != http.StatusNotFound || !strings.Contains(text, "nginx") {
+		w.want(http.MethodGet, host, "/", "Accept: text/css\n", nil, "<h1>it works</h1>")
+		if status, _, text := w.ask(http.MethodGet, host, "/none", "", nil); status != http.StatusNotFound || !strings.Contains(text, "nginx") {
 			t.Errorf("what it hasn't gives %d: %s", status, text)
 		}
-		suspend(t, s, "nginx")
+		suspend(t, s, name)
 	}
 }
 
@@ -87,9 +122,10 @@ func serveGRPC() error {
 }
 
 // overGRPC resumes a session by a call, and holds it by a stream.
-func overGRPC(t *testing.T, s *stack.Stack, p *proxy) {
-	beginAs(t, s, "grpc", "grpc", "--idle", "never")
-	conn, err := grpc.NewClient("passthrough:///"+p.address, grpc.WithAuthority("8080--grpc."+domain), grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (w servers) overGRPC(t *testing.T) {
+	s, name := w.Stack, w.prefix+"grpc"
+	beginAs(t, s, "grpc", name, "--idle", "never")
+	conn, err := grpc.NewClient("passthrough:///"+w.address, grpc.WithAuthority(w.host(t, name, "8080")), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +137,7 @@ func overGRPC(t *testing.T, s *stack.Stack, p *proxy) {
 		if got, err := client.Check(ctx, &healthpb.HealthCheckRequest{}); err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
 			t.Fatalf("it answers %v, %v", got, err)
 		}
-		suspend(t, s, "grpc")
+		suspend(t, s, name)
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -112,23 +148,25 @@ func overGRPC(t *testing.T, s *stack.Stack, p *proxy) {
 	if got, err := watch.Recv(); err != nil || got.Status != healthpb.HealthCheckResponse_SERVING {
 		t.Fatalf("the stream gives %v, %v", got, err)
 	}
-	const lease = "POST /grpc.health.v1.Health/Watch to port 8080 (fetch by this machine)"
-	until(t, "the stream is a lease", func() bool { return strings.Contains(must(t, s, "explain", "grpc"), lease) })
+	lease := "POST /grpc.health.v1.Health/Watch to port 8080 (fetch by " + w.by + ")"
+	until(t, "the stream is a lease", func() bool { return strings.Contains(must(t, s, "explain", name), lease) })
 	stop()
-	until(t, "it is no more", func() bool { return !strings.Contains(must(t, s, "explain", "grpc"), "presence.ingress-") })
+	until(t, "it is no more", func() bool { return !strings.Contains(must(t, s, "explain", name), "presence.ingress-") })
 }
 
 // events reads an event stream across a suspend. One that a page asks for again by itself resumes nothing.
-func events(t *testing.T, s *stack.Stack, p *proxy) {
-	begin(t, s, "ticks", "--idle", "never")
+func (w servers) events(t *testing.T) {
+	s, name := w.Stack, w.prefix+"ticks"
+	begin(t, s, name, "--idle", "never")
+	host := w.host(t, name, "8080")
 	stream := func() string {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://8080--ticks."+domain+"/events", nil)
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+"/events", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		r.Header.Set("Accept", "text/event-stream")
-		answer, err := p.client.Do(r)
+		answer, err := w.client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,9 +180,9 @@ func events(t *testing.T, s *stack.Stack, p *proxy) {
 	if got := stream(); got != "id: 1" {
 		t.Errorf("it begins with %q", got)
 	}
-	suspend(t, s, "ticks")
+	suspend(t, s, name)
 	again := "Accept: text/event-stream\nLast-Event-ID: 1\n"
-	if status, _, text := p.ask(http.MethodGet, "8080--ticks."+domain, "/events", again, nil); status != http.StatusServiceUnavailable || state(t, s, "ticks") != schemas.Suspended {
+	if status, _, text := w.ask(http.MethodGet, host, "/events", again, nil); status != http.StatusServiceUnavailable || state(t, s, name) != schemas.Suspended {
 		t.Errorf("a page that comes back gets %d: %s", status, text)
 	}
 	if got := stream(); got == "id: 1" || !strings.HasPrefix(got, "id: ") {
@@ -165,29 +203,31 @@ var viteToken = regexp.MustCompile(`wsToken = "([^"]+)"`)
 
 // vite is a dev server that refuses names which it doesn't know, and tells of changes over its WebSocket, also after it was
 // suspended.
-func vite(t *testing.T, s *stack.Stack, p *proxy) {
+func (w servers) vite(t *testing.T) {
+	s, name := w.Stack, w.prefix+"vite"
 	modules := filepath.Join(prefix(), "node", "ingress", "node_modules")
-	site, host := t.TempDir(), "5173--vite."+domain
+	site := t.TempDir()
 	write(t, filepath.Join(site, "index.html"), `<script type="module" src="/main.js"></script>`)
 	write(t, filepath.Join(site, "main.js"), `document.title = "first"`)
-	must(t, s, "run", "--name", "vite", "--network", "private", "--idle", "never", "--cwd", site, "--env", "UV_USE_IO_URING=0", "--",
+	must(t, s, "run", "--name", name, "--network", "private", "--idle", "never", "--cwd", site, "--env", "UV_USE_IO_URING=0", "--",
 		"node", filepath.Join(modules, "vite", "bin", "vite.js"), "--host", "127.0.0.1", "--port", "5173", "--strictPort")
-	if status, _, text := p.ask(http.MethodGet, host, "/main.js", "", nil); status != http.StatusOK || !strings.Contains(text, "first") {
+	host := w.host(t, name, "5173")
+	if status, _, text := w.ask(http.MethodGet, host, "/main.js", "", nil); status != http.StatusOK || !strings.Contains(text, "first") {
 		t.Fatalf("it gives %d: %s", status, text)
 	}
 	if status, _, text := ingress(t, s, "--domain", domain).ask(http.MethodGet, host, "/main.js", "", nil); status != http.StatusForbidden || !strings.Contains(text, "allowedHosts") {
 		t.Errorf("with the client's own host it gives %d: %s", status, text)
 	}
-	suspend(t, s, "vite")
-	_, _, script := p.ask(http.MethodGet, host, "/@vite/client", "", nil)
+	suspend(t, s, name)
+	_, _, script := w.ask(http.MethodGet, host, "/@vite/client", "", nil)
 	token := viteToken.FindStringSubmatch(script)
 	if token == nil {
 		t.Fatalf("its client has no token: %.300s", script)
 	}
-	suspend(t, s, "vite")
+	suspend(t, s, name)
 	ctx, stop := context.WithTimeout(t.Context(), limit)
 	defer stop()
-	cmd := exec.CommandContext(ctx, "node", "-e", watcher, "ws://"+p.address+"/?token="+token[1], host, "vite-hmr")
+	cmd := exec.CommandContext(ctx, "node", "-e", watcher, "ws://"+w.address+"/?token="+token[1], host, "vite-hmr")
 	cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 	said, says := io.Pipe()
 	cmd.Stdout = says
@@ -216,11 +256,11 @@ func vite(t *testing.T, s *stack.Stack, p *proxy) {
 	}
 	read(`"connected"`)
 	until(t, "the WebSocket is a lease", func() bool {
-		return strings.Contains(must(t, s, "explain", "vite"), "GET / to port 5173 (websocket by this machine)")
+		return strings.Contains(must(t, s, "explain", name), "GET / to port 5173 (websocket by "+w.by+")")
 	})
-	must(t, s, "exec", "vite", "--", "sh", "-c", `echo 'document.title = "second"' > main.js`)
+	must(t, s, "exec", name, "--", "sh", "-c", `echo 'document.title = "second"' > main.js`)
 	read(`"full-reload"`)
-	if _, _, text := p.ask(http.MethodGet, host, "/main.js?t=1", "", nil); !strings.Contains(text, "second") {
+	if _, _, text := w.ask(http.MethodGet, host, "/main.js?t=1", "", nil); !strings.Contains(text, "second") {
 		t.Errorf("after the change it gives %s", text)
 	}
 }

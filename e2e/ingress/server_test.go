@@ -192,6 +192,11 @@ func ingress(t *testing.T, s *stack.Stack, args ...string) *proxy {
 	if err != nil || p.address == "" {
 		t.Fatalf("ingress says %q, %v: %s", line, err, p.errors())
 	}
+	return clientOf(t, p)
+}
+
+// clientOf gives a proxy its client.
+func clientOf(t *testing.T, p *proxy) *proxy {
 	tr := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", p.address)
 	}}

@@ -6,7 +6,7 @@ declare -A needs=(
 	[gcc]=gcc [as]=binutils [zstd]=zstd [ps]=procps [ip]=iproute2 [perl]=perl [/usr/bin/python3]=python3
 	[dockerd]=docker.io [busybox]=busybox-static [debootstrap]=debootstrap
 	[script]=bsdutils [mkfs.ext4]=e2fsprogs [setpriv]=util-linux [tar]=tar [b3sum]=b3sum [curl]=curl
-	[systemd-analyze]=systemd [/usr/sbin/nginx]=nginx-light [zsh]=zsh [fish]=fish [chromium]=chromium
+	[/usr/sbin/sshd]=openssh-server [ssh]=openssh-client [systemd-analyze]=systemd [/usr/sbin/nginx]=nginx-light [zsh]=zsh [fish]=fish [chromium]=chromium
 	[Xvnc]=tigervnc-standalone-server [openbox]=openbox [xterm]=xterm [dbus-daemon]=dbus-daemon [vncsnapshot]=vncsnapshot
 )
 missing=()

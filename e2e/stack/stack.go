@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -114,6 +115,23 @@ func (s *Stack) Alive() bool {
 	default:
 		return true
 	}
+}
+
+// Resident is how much memory the daemon has, in bytes.
+func (s *Stack) Resident() (int, error) {
+	if !s.Alive() {
+		return 0, fmt.Errorf("the daemon isn't up: %v", s.err)
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.proc.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(data))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("its memory is %q", data)
+	}
+	pages, err := strconv.Atoi(fields[1])
+	return pages * os.Getpagesize(), err
 }
 
 // Kill ends the daemon with SIGKILL and waits for it.

@@ -144,6 +144,9 @@ func (s *Server) call(ctx context.Context, c Caller, verb string, req schemas.Re
 		return nil, err
 	}
 	out, err := h(ctx, request{req, c})
+	if err == nil && req.Page != nil {
+		return pageOf(out, *req.Page), nil
+	}
 	if v, ok := out.(schemas.View); ok && err == nil && len(v.MadeRoom) > 0 {
 		v.MadeRoom = c.own(v.MadeRoom)
 		out = v

@@ -107,7 +107,7 @@ func (s *listeners) settled(ctx context.Context, l schemas.Listener) schemas.Lis
 	}
 }
 
-func (s *listeners) list(ctx context.Context, _ request) (any, error) {
+func (s *listeners) list(ctx context.Context, req request) (any, error) {
 	store, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -116,6 +116,10 @@ func (s *listeners) list(ctx context.Context, _ request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	all = slices.DeleteFunc(all, func(l schemas.Listener) bool {
+		n, err := schemas.ParseName(l.Name)
+		return req.Tenant != "" && (err != nil || n.Tenant != req.Tenant)
+	})
 	var mu sync.Mutex
 	states, there := map[string][]schemas.ListenerView{}, map[string]bool{}
 	var g errgroup.Group

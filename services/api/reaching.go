@@ -27,7 +27,7 @@ var (
 // extents are the fields of a request by their place, as a client writes them.
 var extents = map[string]extent{
 	"name": stays, "actor": stays, "reason": stays, "wait": stays, "to": stays, "snapshot": stays, "within": stays, "clean": stays,
-	"description": stays, "run_id": stays, "tenant": stays, "reset": stays, "shred": stays, "once": stays, "list": stays, "usage": stays, "activity": stays,
+	"description": stays, "run_id": stays, "tenant": stays, "reset": stays, "shred": stays, "once": stays, "list": stays, "page": stays, "usage": stays, "activity": stays,
 	"policy":  stays,   // of a session: confine looks at the scope
 	"host":    stays,   // which of the hosts that can take it
 	"force":   stays,   // of a verb about hosts

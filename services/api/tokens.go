@@ -112,7 +112,7 @@ func (s *tokens) create(ctx context.Context, req request) (any, error) {
 	return v, nil
 }
 
-func (s *tokens) list(ctx context.Context, _ request) (any, error) {
+func (s *tokens) list(ctx context.Context, req request) (any, error) {
 	store, err := s.open(ctx)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,9 @@ func (s *tokens) list(ctx context.Context, _ request) (any, error) {
 	all, err := store.List(ctx)
 	out := []schemas.TokenView{}
 	for _, rec := range all {
-		out = append(out, rec.View())
+		if req.Tenant == "" || rec.Tenant == req.Tenant {
+			out = append(out, rec.View())
+		}
 	}
 	return out, err
 }

@@ -74,13 +74,14 @@ func (g *Gateway) aliases() {
 	}
 	verb(g, route{verb: "list", id: "terminal_hibernated", method: "GET", path: "/terminal/sessions/hibernated", tag: tag, summary: "List the suspended sessions of the class terminal"},
 		(*hibernatedIn).request, func(in *hibernatedIn, views []schemas.View) (*answer[Page], error) {
-			return page(&listIn{Limit: in.Limit}, views)
+			return page(&listIn{Linked: in.Linked, Limit: in.Limit}, views)
 		})
 	g.heartbeat(tag)
 }
 
 type hibernatedIn struct {
 	Waiting
+	Linked
 	Tenant schemas.Tenant `query:"tenant"`
 	Limit  int            `query:"limit" minimum:"1" maximum:"400" default:"100"`
 	After  string         `query:"after" doc:"The next of the page before"`

@@ -5,7 +5,8 @@
 // it on a listener that Listen has opened. guard.go bounds and checks every request before anything looks at it.
 // operation.go makes an operation of a verb; sessions.go, policies.go, fleet.go and tokens.go list them; aliases.go
 // lists those of earlier designs. problem.go is the one table from errors to HTTP. log.go and watch.go are the
-// streams of events, attach.go is terminals (package terminal carries them), shares.go those that are watched, recorded.go what was recorded of them (download.go sends it), search.go finds lines in that, page.go serves the document and a page to try it, package console what people look at.
+// streams of events, attach.go is terminals (package terminal carries them), shares.go those that are watched, recorded.go what was recorded of them
+// (download.go sends it), compare.go in what two of those differ, importing.go takes in others, logs.go is the end of an output, search.go finds lines in recordings, page.go serves the document and a page to try it, package console what people look at.
 // reach.go leads requests for ports of sessions
 // to package ingress, which carries them, and finds out who may reach them.
 //
@@ -26,6 +27,8 @@
 //     that were moved out of NATS are told as one event "gap".
 //   - The document lets answers have more members than it lists, as later versions will. Requests may not: a
 //     member that isn't known is refused.
+//   - Every list has pages in one way (paging.go): a header Link leads to the next one, which begins after a key. Nothing is kept for it.
+//   - A recording that is imported is the one body that is passed on as it comes. All others are read at once, and small.
 //   - A body is read when the API is known to know the token. A token that wasn't seen yet is asked about before.
 //   - A browser's login is two secrets, one in a cookie and one in the storage of the page's origin, which make a token
 //     together (login.go): cookies ignore ports. The API finds neither alone.

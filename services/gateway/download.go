@@ -26,6 +26,7 @@ type download struct {
 	media string
 	file  string // what a browser calls it
 	notes notes
+	flush bool // each piece at once
 
 	sent   bool      // the head of the answer
 	looked time.Time // at the token
@@ -83,7 +84,11 @@ func (d *download) Write(p []byte) (int, error) {
 		d.looked = time.Now()
 	}
 	_ = d.c.SetWriteDeadline(time.Now().Add(d.from.gate.streams.writeWait)) // a test's recorder has none
-	return d.w.Write(p)
+	n, err := d.w.Write(p)
+	if err == nil && d.flush {
+		err = d.c.Flush()
+	}
+	return n, err
 }
 
 // maxNotes is how many notes of a host are passed on, and maxNote how long one is.

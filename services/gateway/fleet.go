@@ -52,7 +52,7 @@ func (in *storeIn) request() (schemas.Request, error) { return schemas.Request{S
 // fleet are the operations on hosts, keys and the store. They are for operators.
 func (g *Gateway) fleet() {
 	const hosts, one = "hosts", "/hosts/{host}"
-	verb(g, route{verb: "host_ls", method: "GET", path: "/hosts", tag: hosts, summary: "List hosts"}, (*auditIn).request, same[auditIn, []schemas.HostView])
+	verb(g, route{verb: "host_ls", method: "GET", path: "/hosts", tag: hosts, summary: "List hosts"}, (*pageIn).request, part[pageIn, schemas.HostView])
 	verb(g, route{verb: "host_show", method: "GET", path: one, tag: hosts, summary: "Show a host"}, (*hostIn).request, same[hostIn, schemas.HostView])
 	verb(g, route{verb: "host_cordon", method: "POST", path: one + "/cordon", tag: hosts, summary: "Have it take no sessions"}, (*hostIn).request, same[hostIn, schemas.HostView])
 	verb(g, route{verb: "host_uncordon", method: "POST", path: one + "/uncordon", tag: hosts, summary: "Have it take sessions again"}, (*hostIn).request, same[hostIn, schemas.HostView])

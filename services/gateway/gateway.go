@@ -101,7 +101,10 @@ func New(o Options) (*Gateway, error) {
 	readings{g}.operations(mux)
 	insides{readings{g}}.operations(mux)
 	desktops{g}.operations(mux)
-	(&searches{readings: readings{g}, of: map[string]int{}}).operations()
+	newSearches(readings{g}).operations()
+	newComparing(readings{g}).operations(mux)
+	logs{readings{g}}.operations(mux)
+	imports{readings{g}}.operations(mux)
 	if err := g.page(mux); err != nil {
 		return nil, err
 	}
@@ -110,7 +113,7 @@ func New(o Options) (*Gateway, error) {
 	}
 	g.handler = g.noted(o.Log, allowed.guard(orProblem(mux)))
 	if o.Ports == nil {
-		g.handler = o.Outside.through("", allowed, g.handler)
+		g.handler = shortHeaders(o.Outside.through("", allowed, g.handler))
 		return g, nil
 	}
 	if g.doors, err = g.doorway(*o.Ports, allowed, o.User, o.Outside.URL()); err != nil {
@@ -124,7 +127,7 @@ func New(o Options) (*Gateway, error) {
 		}
 		answers.ServeHTTP(w, r)
 	})
-	g.handler = o.Outside.through(g.doors.domain, allowed, g.handler)
+	g.handler = shortHeaders(o.Outside.through(g.doors.domain, allowed, g.handler))
 	return g, nil
 }
 

@@ -16,6 +16,7 @@ type Page struct {
 // A page has no more sessions than one message of NATS has room for.
 type listIn struct {
 	Waiting
+	Linked
 	Tenant   schemas.Tenant       `query:"tenant" doc:"Of this tenant alone"`
 	State    []string             `query:"state" doc:"In one of these states, separated by commas" enum:"starting,running,suspending,suspended,resuming,exited,failed"`
 	Class    string               `query:"class"`
@@ -44,7 +45,7 @@ func page(in *listIn, views []schemas.View) (*answer[Page], error) {
 		}
 		p.Sessions = append(p.Sessions, shown(v))
 	}
-	return &answer[Page]{Body: p}, nil
+	return &answer[Page]{Body: p, Link: in.next("after", p.Next)}, nil
 }
 
 type removeIn struct {

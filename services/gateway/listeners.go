@@ -39,7 +39,7 @@ func (in *removeListenerIn) request() (schemas.Request, error) {
 // listeners are the operations on TCP listeners.
 func (g *Gateway) listeners() {
 	const tag = "listeners"
-	verb(g, route{verb: "ingress_ls", method: "GET", path: "/listeners", tag: tag, summary: "List TCP listeners, and whether they listen"}, (*auditIn).request, same[auditIn, []schemas.ListenerView])
+	verb(g, route{verb: "ingress_ls", method: "GET", path: "/listeners", tag: tag, summary: "List TCP listeners, and whether they listen"}, (*pageOfTenantIn).request, part[pageOfTenantIn, schemas.ListenerView])
 	verb(g, route{verb: "ingress_add", method: "POST", path: "/listeners", tag: tag, summary: "Have a part take TCP connections for a port of a session", status: http.StatusCreated},
 		(*addListenerIn).request, same[addListenerIn, schemas.ListenerView])
 	verb(g, route{verb: "ingress_rm", method: "DELETE", path: "/listeners/{part}/{address}", tag: tag, summary: "Remove a TCP listener; its connections end"}, (*removeListenerIn).request, same[removeListenerIn, schemas.Listener])

@@ -65,6 +65,7 @@ func noKeys(ctx huma.Context, next func(huma.Context)) {
 type answer[O any] struct {
 	ETag     string `header:"ETag" doc:"Of a policy: its version, for If-Match"`
 	Location string `header:"Location" doc:"Of what was made"`
+	Link     string `header:"Link" doc:"Of a list that isn't all: where the next page is, with rel=\"next\""`
 	Warning  string `header:"Warning"`
 	Body     O
 }

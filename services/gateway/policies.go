@@ -88,7 +88,9 @@ func tagged(v schemas.PolicyView) *answer[schemas.PolicyView] {
 func (g *Gateway) policies() {
 	const tag, one = "policies", "/policies/{scope}"
 	verb(g, route{verb: "policy_get", id: "policy_ls", method: "GET", path: "/policies", tag: tag, summary: "List what sessions are held to"},
-		func(*auditIn) (schemas.Request, error) { return schemas.Request{Policy: &schemas.PolicyRequest{}}, nil }, same[auditIn, []schemas.PolicyView])
+		func(in *pageIn) (schemas.Request, error) {
+			return schemas.Request{Policy: &schemas.PolicyRequest{}, Page: in.page()}, nil
+		}, part[pageIn, schemas.PolicyView])
 	verb(g, route{verb: "policy_get", method: "GET", path: one, tag: tag, summary: "Show the policy of a scope"}, (*OfScope).request,
 		func(_ *OfScope, all []schemas.PolicyView) (*answer[schemas.PolicyView], error) {
 			if len(all) != 1 {

@@ -38,6 +38,7 @@ const nonzero = "nonzero"
 
 type commandsIn struct {
 	OfSession
+	Linked
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
 	Before int64  `query:"before" minimum:"1" doc:"Those with a lower number: the next of the page before"`
 	Exit   string `query:"exit" pattern:"^(nonzero|-?[0-9]{1,10})$" doc:"Those that ended with this status, or with any but 0: nonzero"`
@@ -72,7 +73,11 @@ func (g readings) operations(mux *http.ServeMux) {
 		if err != nil {
 			return nil, problem(err)
 		}
-		return &answer[Commands]{Body: out}, nil
+		page := &answer[Commands]{Body: out}
+		if out.Next > 0 {
+			page.Link = in.next("before", strconv.FormatInt(out.Next, 10))
+		}
+		return page, nil
 	})
 
 	text := &huma.Schema{Type: "string"}
@@ -261,15 +266,11 @@ func (g readings) output(d *download, v schemas.View, r *http.Request) error {
 	}
 	d.media = plainText
 	out := bufio.NewWriterSize(d, pieces)
-	var to io.Writer = &shownText{to: out}
 	if raw {
-		d.media, to = rawOutput, out
-	}
-	err = g.asHost(d.ctx, v, func(conn net.Conn) error {
-		return attach.FetchKept(conn, attach.History{Command: number}, attach.Streams{Stdout: to, Stderr: &d.notes}, func(schemas.TypedCommand) {})
-	})
-	if text, ok := to.(*shownText); ok && err == nil {
-		err = text.end()
+		d.media = rawOutput
+		err = g.printed(d, v, number, out)
+	} else {
+		err = g.printedText(d, v, number, out)
 	}
 	if err == nil {
 		err = out.Flush()
@@ -278,6 +279,22 @@ func (g readings) output(d *download, v schemas.View, r *http.Request) error {
 		d.begin() // of one that printed nothing
 	}
 	return err
+}
+
+// printed writes what a command printed, as it was.
+func (g readings) printed(d *download, v schemas.View, command int64, to io.Writer) error {
+	return g.asHost(d.ctx, v, func(conn net.Conn) error {
+		return attach.FetchKept(conn, attach.History{Command: command}, attach.Streams{Stdout: to, Stderr: &d.notes}, func(schemas.TypedCommand) {})
+	})
+}
+
+// printedText writes it as text.
+func (g readings) printedText(d *download, v schemas.View, command int64, to io.Writer) error {
+	text := &shownText{to: to}
+	if err := g.printed(d, v, command, text); err != nil {
+		return err
+	}
+	return text.end()
 }
 
 // shownText writes what was printed as text.
@@ -343,6 +360,18 @@ func (g readings) recording(d *download, v schemas.View, r *http.Request) error 
 	d.media, d.file = export.MediaType(form), v.Name+"."+extension(form)
 	out := bufio.NewWriterSize(d, pieces)
 	to := export.New(form, v.Name, out)
+	err := g.eachEvent(d, v, h, to)
+	if err == nil {
+		err = out.Flush()
+	}
+	if err == nil {
+		d.begin()
+	}
+	return err
+}
+
+// eachEvent writes a recording.
+func (g readings) eachEvent(d *download, v schemas.View, h attach.History, to export.Writer) error {
 	events, from := io.Pipe()
 	fetched := make(chan error, 1)
 	go func() {
@@ -358,16 +387,10 @@ func (g readings) recording(d *download, v schemas.View, r *http.Request) error 
 	if fetchErr := <-fetched; fetchErr != nil && !errors.Is(fetchErr, errRead) {
 		return fetchErr
 	}
-	if err == nil {
-		err = to.End()
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = out.Flush()
-	}
-	if err == nil {
-		d.begin()
-	}
-	return err
+	return to.End()
 }
 
 // beginAt has a recording begin at a moment.

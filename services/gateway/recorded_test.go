@@ -26,17 +26,21 @@ type recordedBench struct {
 	dials atomic.Int32
 	large int // so many lines of output
 	cut   bool
+
+	imported atomic.Int64  // bytes of a recording that was taken in
+	printed  chan struct{} // closed when there is more of an output that is followed
 }
 
 func newRecordedBench(t *testing.T) *recordedBench {
 	t.Helper()
-	b := &recordedBench{bench: newBench(t, nil)}
+	b := &recordedBench{bench: newBench(t, nil), printed: make(chan struct{})}
 	b.isOf(map[string]schemas.WhoAmI{
 		"dpt_a": {Actor: "token:a", Role: schemas.TokenOwner, Tenant: "acme"}, "dpt_reader": {Actor: "token:b", Role: schemas.TokenReader, Tenant: "acme"},
 		"dpt_client": {Actor: "token:c", Role: schemas.TokenClient, Tenant: "acme"}, "dpt_publisher": {Actor: "token:d", Role: schemas.TokenPublisher, Tenant: "acme"},
+		"dpt_operator": {Actor: "token:e", Role: schemas.TokenOperator},
 	})
 	b.answers("show", func(a asked) (any, *schemas.APIError) {
-		if a.token != "dpt_a" {
+		if a.token != "dpt_a" && a.token != "dpt_operator" {
 			t.Errorf("the API is asked for a session by %s", a.token)
 		}
 		switch a.Name {
@@ -46,6 +50,8 @@ func newRecordedBench(t *testing.T) *recordedBench {
 			return schemas.View{Name: a.Name, UID: "u", State: schemas.Running, Host: "h"}, nil
 		case "acme/queued":
 			return schemas.View{Name: a.Name, UID: "u", TTY: true, State: schemas.Starting}, nil
+		case "acme/old":
+			return nil, &schemas.APIError{Code: schemas.CodeNoSession, Text: "no session acme/old"}
 		case "acme/lost":
 			return schemas.View{Name: a.Name, UID: "u", TTY: true, State: schemas.Suspended, Host: "gone"}, nil
 		}
@@ -65,7 +71,11 @@ func newRecordedBench(t *testing.T) *recordedBench {
 			go func() {
 				defer conn.Close()
 				var hello attach.Hello
-				if json.Unmarshal(conn.Hello(), &hello) != nil || hello.UID != "u" || hello.Presence || hello.Input {
+				if json.Unmarshal(conn.Hello(), &hello) == nil && hello.Import {
+					b.takeIn(conn, hello)
+					return
+				}
+				if hello.UID != "u" || hello.Presence || hello.Input {
 					t.Errorf("the hello is %s", conn.Hello())
 				}
 				b.host(conn)
@@ -80,6 +90,10 @@ func (b *recordedBench) host(conn net.Conn) {
 	r, err := attach.ReadRequest(conn)
 	if err == nil && r.Op == attach.OpPicture {
 		b.Log(attach.SendPicture(conn, []byte("a picture")))
+		return
+	}
+	if err == nil && r.Op == attach.OpOutput && r.History == nil {
+		b.kept(conn, r)
 		return
 	}
 	if err == nil && r.Op != attach.OpOutput {
@@ -112,7 +126,7 @@ func (b *recordedBench) host(conn net.Conn) {
 	case h.Command != 0:
 		say(attach.WriteJSON(conn, attach.FrameStarted, attach.Kept{Commands: true, Command: &schemas.TypedCommand{Number: h.Command}}))
 		note("the rest of\nthe \x1b[31moutput")
-		say(attach.WriteFrame(conn, attach.FrameStdout, []byte("\x1b[31mred\x1b[0m\r\nlast")))
+		say(attach.WriteFrame(conn, attach.FrameStdout, []byte(map[bool]string{true: "other\r\n", false: "\x1b[31mred\x1b[0m\r\nlast"}[h.Command == 7])))
 	default:
 		say(attach.WriteFrame(conn, attach.FrameStarted, nil))
 		if h.Framed && h.After == 90*time.Second && !b.cut {

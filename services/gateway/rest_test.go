@@ -349,7 +349,7 @@ func TestDocument(t *testing.T) {
 				t.Errorf("%s %s: %s has %q, %v", method, path, op.OperationID, op.Summary, op.Responses)
 			}
 			seen[op.OperationID] = true
-			if verb, _ := op.Extensions["x-diapause-verb"].(string); verb == "" && !slices.Contains([]string{"events", "watch", "attach", "desktop", "commands", "output", "recording", "desktopPicture", "transitions", "search", "terminal_search", "wait", "exec", "screen", "files_get", "files_put"}, op.OperationID) {
+			if verb, _ := op.Extensions["x-diapause-verb"].(string); verb == "" && !slices.Contains([]string{"events", "watch", "attach", "desktop", "commands", "output", "recording", "desktopPicture", "transitions", "search", "terminal_search", "wait", "exec", "screen", "files_get", "files_put", "diff", "logs", "import"}, op.OperationID) {
 				t.Errorf("%s %s is no verb", method, path)
 			}
 		}

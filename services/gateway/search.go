@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -35,6 +34,7 @@ type FoundPage struct {
 
 type searchIn struct {
 	Waiting
+	Linked
 	Query   string         `query:"q" maxLength:"1024" doc:"The words that a line has to have, in either case; several in double quotes in a row"`
 	Regexp  bool           `query:"regexp" doc:"q is one regular expression (RE2): with session or since"`
 	Session string         `query:"session" maxLength:"129" doc:"Of this session alone: TENANT.ID, or ID for the tenant default"`
@@ -60,9 +60,11 @@ const (
 // searches answers what is looked for in recordings.
 type searches struct {
 	readings
-	mu  sync.Mutex
-	of  map[string]int // under way, by actor
-	all int
+	slots slots
+}
+
+func newSearches(g readings) *searches {
+	return &searches{readings: g, slots: slots{what: "searches", each: perSearcher, most: allSearches}}
 }
 
 // operations are the ways to search.
@@ -80,31 +82,9 @@ func (s *searches) operations() {
 			if err != nil {
 				return nil, problem(err)
 			}
-			return &answer[FoundPage]{Body: out}, nil
+			return &answer[FoundPage]{Body: out, Link: in.next("before", out.Next)}, nil
 		})
 	}
-}
-
-// begin counts a search, within the bounds.
-func (s *searches) begin(actor string) (end func(), p *Problem) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of[actor] >= perSearcher {
-		return nil, refusal(http.StatusTooManyRequests, fmt.Sprintf("%d searches of this token are under way", perSearcher), "ask again when one has ended")
-	}
-	if s.all >= allSearches {
-		return nil, refusal(http.StatusServiceUnavailable, "too many searches are under way", "ask again later")
-	}
-	s.all++
-	s.of[actor]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.all--
-		if s.of[actor]--; s.of[actor] == 0 {
-			delete(s.of, actor)
-		}
-	}, nil
 }
 
 // search asks the hosts of the sessions that the token is for. Whether it may see what terminals showed is looked at first.
@@ -117,7 +97,7 @@ func (s *searches) search(ctx context.Context, in *searchIn) (out FoundPage, err
 	if err != nil {
 		return out, err
 	}
-	end, p := s.begin(me.Actor)
+	end, p := s.slots.begin(me.Actor)
 	if p != nil {
 		return out, p
 	}

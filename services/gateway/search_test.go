@@ -239,7 +239,7 @@ func TestSearchIsRefused(t *testing.T) {
 // TestSearchesAtOnce: one token has few searches at a time, and all together have a bound.
 func TestSearchesAtOnce(t *testing.T) {
 	t.Parallel()
-	s := &searches{of: map[string]int{}}
+	s := &newSearches(readings{}).slots
 	var ends []func()
 	for i := range allSearches {
 		end, p := s.begin(fmt.Sprint(i / perSearcher))

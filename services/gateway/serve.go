@@ -22,6 +22,8 @@ const Address = "127.0.0.1:4280"
 const (
 	headerWait = 10 * time.Second
 	maxHeader  = 32 << 10
+	// readHeader is as much of a header as is read: of one with more net/http answers by itself, in plain text.
+	readHeader = 2 * maxHeader
 	// idleWait is longer than the 600 s of usual load balancers, so that they close first.
 	idleWait     = 610 * time.Second
 	shutdownWait = 5 * time.Second
@@ -89,7 +91,7 @@ func (g *Gateway) Serve(ctx context.Context, l net.Listener) error {
 	defer end()
 	g.streams.until(ctx)
 	srv := &http.Server{
-		Handler: g.handler, ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: maxHeader,
+		Handler: g.handler, ReadHeaderTimeout: headerWait, IdleTimeout: idleWait, MaxHeaderBytes: readHeader,
 		BaseContext: func(net.Listener) context.Context { return requests },
 		ConnContext: withUser,
 		ErrorLog:    slog.NewLogLogger(g.log.Handler(), slog.LevelDebug), // of what clients do

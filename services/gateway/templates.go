@@ -33,15 +33,6 @@ func (in *templateIn) request() (schemas.Request, error) {
 	return schemas.Request{Name: b.From, To: b.Name, Snapshot: b.Snapshot, Description: b.Description, Reason: b.Reason}, nil
 }
 
-type templatesIn struct {
-	Waiting
-	Tenant schemas.Tenant `query:"tenant" doc:"Of this tenant alone"`
-}
-
-func (in *templatesIn) request() (schemas.Request, error) {
-	return schemas.Request{Tenant: in.Tenant}, nil
-}
-
 type showTemplateIn struct {
 	OfTemplate
 	Waiting
@@ -87,7 +78,7 @@ func madeTemplate(_ *templateIn, v schemas.TemplateView) (*answer[schemas.Templa
 // templates adds the operations on templates.
 func templates(g *Gateway) {
 	const tag, all = "templates", "/templates"
-	verb(g, route{verb: "template_ls", method: "GET", path: all, tag: tag, summary: "List templates"}, (*templatesIn).request, same[templatesIn, []schemas.TemplateView])
+	verb(g, route{verb: "template_ls", method: "GET", path: all, tag: tag, summary: "List templates"}, (*pageOfTenantIn).request, part[pageOfTenantIn, schemas.TemplateView])
 	verb(g, route{verb: "template_create", method: "POST", path: all, tag: tag, summary: "Make a template of a session", status: http.StatusCreated}, (*templateIn).request, madeTemplate)
 	verb(g, route{verb: "template_show", method: "GET", path: all + "/{template}", tag: tag, summary: "Show a template"}, (*showTemplateIn).request, same[showTemplateIn, schemas.TemplateView])
 	verb(g, route{verb: "template_rm", method: "DELETE", path: all + "/{template}", tag: tag, summary: "Shred a template"}, (*removeTemplateIn).request, same[removeTemplateIn, schemas.TemplateView])

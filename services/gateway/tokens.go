@@ -39,7 +39,7 @@ func (in *revokeTokenIn) request() (schemas.Request, error) {
 func (g *Gateway) tokens() {
 	const tag = "tokens"
 	verb(g, route{verb: "whoami", method: "GET", path: "/whoami", tag: tag, summary: "Say whose the token is"}, none, same[struct{}, schemas.WhoAmI])
-	verb(g, route{verb: "token_ls", method: "GET", path: "/tokens", tag: tag, summary: "List tokens"}, (*auditIn).request, same[auditIn, []schemas.TokenView])
+	verb(g, route{verb: "token_ls", method: "GET", path: "/tokens", tag: tag, summary: "List tokens"}, (*pageOfTenantIn).request, part[pageOfTenantIn, schemas.TokenView])
 	// Generators name the values; "Client" by itself would be the name of their client, too.
 	role, names := g.doc.OpenAPI().Components.Schemas.Schema(typeOf[TokenBody](), false, "").Properties["role"], []string{}
 	for _, r := range role.Enum {

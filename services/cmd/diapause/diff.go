@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,24 +67,23 @@ func sidesOf(args []string) (sides [2]side, err error) {
 func (c *client) diff(ctx context.Context, sides [2]side) error {
 	var texts [2][]string
 	for i, s := range sides {
-		text := bounded{most: diffMost, lines: diffLines}
+		text := export.Bounded{Most: diffMost, Newlines: diffLines}
 		err := c.sideText(ctx, s, &text)
-		if errors.Is(err, errTooMuch) {
+		if errors.Is(err, export.ErrTooMuch) {
 			return fmt.Errorf("compare %s: it has more than %s of text, or %d lines", s, size(diffMost), diffLines)
 		}
 		if err != nil {
 			return err
 		}
-		texts[i] = strings.SplitAfter(text.String(), "\n")
-		texts[i] = texts[i][:len(texts[i])-1] // the last line has its end, too
+		texts[i] = text.Lines()
 	}
 	out := gathered{to: printed}
-	unified(&out, [2]string{sides[0].String(), sides[1].String()}, texts[0], texts[1])
+	export.Unified(&out, [2]string{sides[0].String(), sides[1].String()}, texts[0], texts[1])
 	return out.flush()
 }
 
 // sideText writes one of the texts.
-func (c *client) sideText(ctx context.Context, s side, to *bounded) error {
+func (c *client) sideText(ctx context.Context, s side, to *export.Bounded) error {
 	if s.command == 0 {
 		return c.exportTo(ctx, s.name, export.Text, attach.History{}, to)
 	}
@@ -103,21 +100,3 @@ const (
 	diffMost  = 64 << 20
 	diffLines = 1 << 20
 )
-
-var errTooMuch = errors.New("it is too much")
-
-// bounded is text up to a size, and so many lines.
-type bounded struct {
-	strings.Builder
-	most, lines int
-}
-
-// WriteString is Write.
-func (b *bounded) WriteString(text string) (int, error) { return b.Write([]byte(text)) }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	if b.lines -= bytes.Count(p, []byte{'\n'}); b.Len()+len(p) > b.most || b.lines < 0 {
-		return 0, errTooMuch
-	}
-	return b.Builder.Write(p)
-}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -157,7 +156,7 @@ func importerOf(ctx context.Context, c *client, api *events.API) (schemas.HostID
 		return "", err
 	}
 	for _, h := range all {
-		if h.Alive && h.Understands(schemas.FeatureImport) && slices.ContainsFunc(h.Fingerprints, func(f schemas.Fingerprint) bool { return f.Driver == nameCriu }) {
+		if h.TakesImports(nameCriu) {
 			return h.Host.Host, nil
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"fmt"
@@ -13,9 +13,9 @@ const around = 3
 // pair are positions in two texts, in lines.
 type pair struct{ x, y int }
 
-// unified writes in what two texts differ, in the form of "diff -u"; nothing if they are the same. It finds what is the same around
+// Unified writes in what two texts differ, in the form of "diff -u"; nothing if they are the same. It finds what is the same around
 // lines that each text has once, which takes little time however long they are.
-func unified(w io.Writer, names [2]string, x, y []string) {
+func Unified(w io.Writer, names [2]string, x, y []string) {
 	h := hunk{w: w, names: names, x: x, y: y}
 	var done pair // both are written, or in h, up to there
 	for _, m := range append(anchors(x, y), pair{len(x), len(y)}) {

@@ -1,4 +1,4 @@
-package main
+package export
 
 import (
 	"errors"
@@ -33,7 +33,7 @@ func TestUnified(t *testing.T) {
 			want = "--- a\n+++ b\n" + want
 		}
 		var out strings.Builder
-		unified(&out, [2]string{"a", "b"}, linesOf(c.x), linesOf(c.y))
+		Unified(&out, [2]string{"a", "b"}, linesOf(c.x), linesOf(c.y))
 		if out.String() != want {
 			t.Errorf("%q and %q differ in\n%s, want\n%s", c.x, c.y, out.String(), want)
 		}
@@ -84,7 +84,7 @@ func TestUnifiedPatches(t *testing.T) {
 			}
 		}
 		var out strings.Builder
-		unified(&out, [2]string{"a", "b"}, texts[0], texts[1])
+		Unified(&out, [2]string{"a", "b"}, texts[0], texts[1])
 		if got := patched(t, texts[0], out.String()); !slices.Equal(got, texts[1]) {
 			t.Fatalf("%q and %q: it makes %q of the first:\n%s", texts[0], texts[1], got, out.String())
 		}
@@ -106,14 +106,14 @@ func TestBounded(t *testing.T) {
 		{[]string{"0123456789", "0123456789"}, true},
 		{[]string{"0123456789", "0123456789", "0"}, false},
 	} {
-		b := bounded{most: 20, lines: 2}
+		b := Bounded{Most: 20, Newlines: 2}
 		var err error
 		for _, text := range c.texts {
 			if _, err = b.WriteString(text); err != nil {
 				break
 			}
 		}
-		if fits := err == nil; fits != c.fits || err != nil && !errors.Is(err, errTooMuch) {
+		if fits := err == nil; fits != c.fits || err != nil && !errors.Is(err, ErrTooMuch) {
 			t.Errorf("%q: %v", c.texts, err)
 		}
 	}
