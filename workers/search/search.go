@@ -29,9 +29,12 @@ type Options struct {
 	}
 	// Seal has what is recorded of a session sealed up to now, if it runs here.
 	Seal func(ctx context.Context, r schemas.SessionRecord)
-	Most int64 // what indexes may take in memory while none is used, in bytes; 128 MiB if 0
+	Most int64 // what indexes and their summaries may take in memory, in bytes, besides the indexes that are being used; Usual if 0
 	Log  *slog.Logger
 }
+
+// Usual is how much Most is if it isn't said.
+const Usual = 128 << 20
 
 // Searcher searches the sessions that are recorded. Its methods may be called concurrently.
 type Searcher struct {
@@ -48,7 +51,7 @@ type Searcher struct {
 // New makes one.
 func New(o Options) *Searcher {
 	return &Searcher{
-		Options: o, cache: newCache(cmp.Or(o.Most, 128<<20)), turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		Options: o, cache: newCache(cmp.Or(o.Most, Usual)), turns: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
 		wake: make(chan struct{}, 1), gather: gather, due: map[schemas.Name]bool{},
 	}
 }
