@@ -13,15 +13,19 @@
 //
 // # Speed
 //
-// BenchmarkSearch says what a search takes. Of 500 sessions with 1.5 GB of output, ten kinds of it, with the usual 128 MiB, on two cores that other
-// work kept busy (load 25):
+// BenchmarkSearch says what a search takes, in processor time (cpu) and as it was:
 //
-//	SEARCH_DIR=DIR SEARCH_SESSIONS=1000 SEARCH_MEGABYTES=3000 SEARCH_KINDS=10 go test ./search -run '^$' -bench BenchmarkSearch -benchtime 58x -timeout 3h
+//	SEARCH_MEMORY=512 SEARCH_DIR=DIR SEARCH_SESSIONS=1000 SEARCH_MEGABYTES=3000 SEARCH_KINDS=10 go test ./search -run '^$' -bench BenchmarkSearch -benchtime 58x -timeout 3h
 //
-//	p50 10 ms of a processor, 70 ms as it was; p99 502 ms of a processor, 2.9 s as it was; the indexes take 4.1 % of the output
+// On two cores that other work kept busy (load 18 to 29), of the first sessions of these, with ten kinds of output:
 //
-// Most take less than 10 ms of a processor. Those of the p99 are for words that the filters of many sessions let through for nothing: an index that isn't
-// open takes some 5 ms of a processor to open and to read a block of. The first search after a start takes 25 ms of a processor for each session.
+//	sessions  output   memory   cpu p50  cpu p99     p50      p99    index
+//	     550  1.65 GB  512 MiB     8 ms    93 ms   14 ms   274 ms    4.3 %
+//	     500  1.5 GB   128 MiB    10 ms   502 ms   70 ms  2869 ms    4.1 %
+//
+// All indexes took 263 MB then, some 480 kB a session. Where there is no room for them, words that the filters of many sessions let through
+// for nothing take the longest: to open an index and read a block takes some 5 ms of a processor. The first search after a start opens all, which
+// takes 15 to 25 ms of a processor for each.
 //
 // The package never wakes a session, puts no plaintext on a disk, and doesn't decide who may search: it is given the sessions, and their
 // recordings open with a key of this host or not at all.
